@@ -1,0 +1,1 @@
+"""The catalogues: GPUs, models and framework defaults, each value with its source. Works offline."""

@@ -1,0 +1,47 @@
+"""Errors name the exact place and the next step; every door prints the same two lines."""
+
+from __future__ import annotations
+
+__all__ = ["CatalogError", "IndexDamaged", "InputError", "JobError", "OomdocError", "RecordError"]
+
+
+class OomdocError(Exception):
+    """Anything a person can act on.
+
+    :param message: what is wrong.
+    :param where: the exact place: ``job.lora.r``, ``train.yaml:12``, ``cases/logits/x.yaml: fix[1].saves``.
+    :param hint: the next step.
+    """
+
+    exit_status = 2
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        step = f" ({self.hint})" if self.hint else ""
+        return f"{place}{self.message}{step}"
+
+
+class JobError(OomdocError):
+    """A job document that describes no possible run; ``where`` is the field."""
+
+
+class InputError(OomdocError):
+    """Input that cannot be read: too large, binary, broken YAML."""
+
+
+class CatalogError(OomdocError):
+    """A GPU or model that the catalogue does not hold, or an entry that is wrong."""
+
+
+class RecordError(OomdocError):
+    """A case record that breaks the schema; ``where`` is file and field."""
+
+
+class IndexDamaged(OomdocError):
+    """A retrieval index that is stale, truncated or of another version; rebuilt where possible."""

@@ -1,0 +1,41 @@
+"""A GPU or other accelerator, as the memory model and the planner need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Vendor = Literal["nvidia", "amd", "huawei", "intel", "apple", "google", "other"]
+
+__all__ = ["Device", "Vendor"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator.
+
+    ``capacity_bytes`` is what the driver really reports as total (``torch.cuda.mem_get_info()[1]``,
+    15.77 GiB for a V100-16GB), not the figure on the box. Rates are dense, in TFLOP/s.
+    """
+
+    name: str
+    vendor: Vendor
+    generation: str
+    """``volta``, ``turing``, ``ampere``, ``ada``, ``hopper``, ``blackwell``, ``cdna3``, ``ascend910`` ..."""
+    capacity_bytes: int
+    bandwidth_bytes_per_s: float | None = None
+    compute_capability: tuple[int, int] | None = None
+    tflops: dict[str, float] = field(default_factory=dict)
+    """dtype (``fp32``, ``tf32``, ``fp16``, ``bf16``, ``fp8``, ``int8``) -> dense TFLOP/s."""
+    link: str | None = None
+    """``nvlink``, ``pcie4``, ``hccs`` ...: how cards of this kind usually reach each other."""
+    link_bytes_per_s: float | None = None
+    host_link_bytes_per_s: float | None = None
+    lacks: frozenset[str] = frozenset()
+    """What the hardware rules out: ``bf16``, ``flash2``, ``flash3``, ``fp8``, ``int8-tensor`` ..."""
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+
+    def can(self, feature: str) -> bool:
+        """Whether the hardware can do ``feature`` (``bf16``, ``flash2``, ``flash3``, ``fp8``)."""
+        return feature not in self.lacks

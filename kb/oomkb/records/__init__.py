@@ -1,0 +1,1 @@
+"""Case records: the schema, the loader and the lint."""

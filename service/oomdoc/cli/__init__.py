@@ -1,0 +1,1 @@
+"""The command's doors: parse, call, print."""

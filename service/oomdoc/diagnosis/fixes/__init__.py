@@ -1,0 +1,1 @@
+"""One file per remedy: a function from job to job."""

@@ -1,0 +1,1 @@
+"""Which tensor has the size that was asked for."""

@@ -1,0 +1,133 @@
+"""The diagnosis: the value that every door translates. Nothing here prints or computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from oomdoc.evidence import Evidence, Span
+from oomdoc.messages import Message
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+
+__all__ = ["CauseFinding", "Change", "Diagnosis", "MatchedCase", "Plan", "Question", "Reason", "SingleFix", "TensorMatch", "Verdict"]
+
+Verdict = Literal["device-oom", "host-oom", "shared-memory", "not-oom", "no-failure", "unclear"]
+Safety = Literal["same-numbers", "changed-numerics", "changed-training"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule speaks for (positive) or against (negative log-odds) its cause."""
+
+    log_odds: float
+    message: Message
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CauseFinding:
+    """A cause of the taxonomy with its calibrated probability and the reasons for it."""
+
+    cause: str
+    probability: float
+    why: tuple[Message, ...] = ()
+    evidence: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMatch:
+    """A tensor whose size equals what was asked for. ``match`` in 0..1, chance coincidences priced in."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: int
+    match: float
+    cause: str | None = None
+    """The taxonomy cause this tensor speaks for."""
+    note: Message | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedCase:
+    """A known case that looks like it."""
+
+    case: str
+    title: Mapping[str, str]
+    """language -> title"""
+    score: float
+    why: tuple[Message, ...] = ()
+    url: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of a plan, in the person's own key where their file has one."""
+
+    remedy: str
+    key: str
+    old: Any = None
+    new: Any = None
+    file: str | None = None
+    saves_bytes: int = 0
+    """What this change alone saves on the job as it is."""
+    instruction: Message | None = None
+    """Where the fix is not a key: what to do, with the exact line."""
+    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """The job fields it sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A set of changes predicted to fit (or said not to)."""
+
+    name: str
+    """``keep-numerics keep-speed keep-hardware more-hardware`` ...: a key of the words catalogue."""
+    changes: tuple[Change, ...]
+    job: Job
+    estimate: Estimate
+    fits_probability: float
+    relative_speed: float
+    safety: Safety
+    patch: str = ""
+    notes: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SingleFix:
+    """What one remedy alone would do: "saves 6.2 GiB: not enough"."""
+
+    change: Change
+    peak_bytes: int
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A missing fact that decides something, and how to find it."""
+
+    fact: str
+    why: Message
+    how: Message | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The whole answer."""
+
+    verdict: Verdict
+    summary: tuple[Message, ...]
+    evidence: Evidence
+    job: Job
+    causes: tuple[CauseFinding, ...] = ()
+    tensors: tuple[TensorMatch, ...] = ()
+    estimate: Estimate | None = None
+    matches: tuple[MatchedCase, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    singles: tuple[SingleFix, ...] = ()
+    questions: tuple[Question, ...] = ()
+    warnings: tuple[Message, ...] = ()

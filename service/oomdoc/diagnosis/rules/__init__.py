@@ -1,0 +1,1 @@
+"""One file per cause; the docstring is the cause's page."""

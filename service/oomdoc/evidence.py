@@ -1,0 +1,189 @@
+"""What was read, and where: the value every later stage reasons from.
+
+Intake produces :class:`Evidence`; nothing later reads the text again. A rule can only use what is here, so it
+cannot invent input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+__all__ = ["Conflict", "Document", "Evidence", "Fact", "Failure", "Frame", "Inactive", "Setting", "Signal", "Source", "Span"]
+
+Origin = Literal["log", "config", "command", "code", "env", "prose", "option"]
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One thing that was handed in: pasted text, or a file with its name."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place: source name, line and column (both from 1), and the line's text (masked, at most 300 characters)."""
+
+    source: str
+    line: int
+    column: int = 1
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One value that the input states (or hints at) and where it was read.
+
+    ``name`` is a fact name of the contract (``gpu``, ``tried_gib``, ``zero_stage`` ...) or a dotted field of the job
+    document (``sharding``, ``lora.r``, ``serving.max_num_seqs`` ...). Sizes are GiB where the name says so.
+    """
+
+    name: str
+    value: Any
+    span: Span
+    origin: Origin
+    confidence: float = 1.0
+    """1.0 read from an explicit setting or number; below 0.5 is a hint (a name inside a path), never ``stated``."""
+
+    @property
+    def stated(self) -> bool:
+        """Whether the input says so outright."""
+        return self.confidence >= 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A recognised line or pattern that speaks for a kind of failure, a phase or a state.
+
+    ``name`` is the parser's stable name, for example ``torch-cuda-oom``, ``kernel-oom-kill``, ``exit-137``,
+    ``shm-bus-error``, ``triton-out-of-resources``, ``vllm-kv-cache-too-small``, ``growth-over-steps``.
+    ``data`` holds what the line states, sizes in bytes under names that end in ``_bytes``.
+    """
+
+    name: str
+    span: Span
+    data: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One line of a traceback."""
+
+    file: str
+    function: str
+    span: Span
+    number: int | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One failure in the input: what the message states, in bytes, and the traceback that led to it.
+
+    ``kind`` is ``device`` (GPU memory), ``host`` (RAM), ``shared-memory`` (/dev/shm), ``other`` (a look-alike).
+    """
+
+    kind: Literal["device", "host", "shared-memory", "other"]
+    signal: Signal
+    phase: str = "unknown"
+    """``load engine-init optimizer-init forward loss backward optimizer-step eval generate save unknown`` ..."""
+    frames: tuple[Frame, ...] = ()
+    requested_bytes: int | None = None
+    capacity_bytes: int | None = None
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+    reserved_unallocated_bytes: int | None = None
+    free_bytes: int | None = None
+    process_bytes: int | None = None
+    other_process_bytes: int | None = None
+    step: int | None = None
+    """The training step at which it failed, where the log tells."""
+    cascade: bool = False
+    """True for what merely follows another failure (SIGTERM, NCCL time-out)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key of a person's config or command as written: ``per_device_train_batch_size`` = 4."""
+
+    key: str
+    value: Any
+    span: Span
+    known: bool = True
+    """Whether the framework's table knows the key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A config file, command or snippet found in the input, with the framework it belongs to."""
+
+    framework: str
+    form: str
+    """``yaml json toml shell python env ini``"""
+    source: str
+    first_line: int
+    text: str
+    """The raw document (masked), which a patch is made against."""
+    settings: tuple[Setting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inactive:
+    """A setting that is given but not in effect, with the reason's message key (see ``report/words``)."""
+
+    setting: str
+    reason: str
+    span: Span
+    values: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two sources that disagree; ``kept`` is the more specific one."""
+
+    kept: Fact
+    dropped: Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything read from the input."""
+
+    facts: Mapping[str, Fact] = field(default_factory=lambda: _EMPTY)
+    """The kept fact per name."""
+    signals: tuple[Signal, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """In order of appearance; :attr:`root` is the one to explain."""
+    documents: tuple[Document, ...] = ()
+    inactive: tuple[Inactive, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    """library -> version, PyPI names in lower case."""
+    framework: str | None = None
+    language: Literal["en", "zh"] = "en"
+    digest: str = ""
+    """The lines worth searching by (failure line, failing frames, prose), masked, at most a few KB: the retrieval query."""
+    prose: str = ""
+    """What the person wrote in their own words, masked."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> Failure | None:
+        """The first failure that is not a consequence of another."""
+        real = [f for f in self.failures if not f.cascade]
+        return real[0] if real else None
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The value of a stated fact."""
+        fact = self.facts.get(name)
+        return fact.value if fact is not None and fact.stated else default
+
+    def find(self, *names: str) -> Iterator[Signal]:
+        """The signals with one of these names."""
+        return (s for s in self.signals if s.name in names)

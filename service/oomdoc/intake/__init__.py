@@ -1,0 +1,1 @@
+"""From text and files to evidence: facts with source and line."""

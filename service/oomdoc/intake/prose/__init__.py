@@ -1,0 +1,1 @@
+"""What people say in their own words, in English and Chinese."""

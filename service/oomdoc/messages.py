@@ -1,0 +1,27 @@
+"""What stages say to people, before it has a language: a key of the words catalogue and its values.
+
+The words live in ``report/words/{en,zh}/*.toml``; :func:`oomdoc.report.words.render` puts them together. A stage
+never holds a sentence of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["Message", "say"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """``key`` is ``area.name`` (``cause.logits.size-matches``); ``values`` fill its placeholders."""
+
+    key: str
+    values: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def say(key: str, /, **values: Any) -> Message:
+    """A message; sizes are passed as bytes under names ending in ``_bytes`` and shown as GiB."""
+    return Message(key, MappingProxyType(values))

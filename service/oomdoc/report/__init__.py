@@ -1,0 +1,1 @@
+"""The diagnosis in words: terminal, Markdown, JSON."""

@@ -1,0 +1,1 @@
+"""Diagnoses, sessions, feedback and submitted cases."""
