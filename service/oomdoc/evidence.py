@@ -11,7 +11,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-__all__ = ["Conflict", "Document", "Evidence", "Fact", "Failure", "Frame", "Inactive", "Setting", "Signal", "Source", "Span"]
+__all__ = [
+    "Conflict",
+    "Document",
+    "Evidence",
+    "Fact",
+    "Failure",
+    "Frame",
+    "Inactive",
+    "Setting",
+    "Signal",
+    "Source",
+    "Span",
+]
 
 Origin = Literal["log", "config", "command", "code", "env", "prose", "option"]
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -168,7 +180,7 @@ class Evidence:
     framework: str | None = None
     language: Literal["en", "zh"] = "en"
     digest: str = ""
-    """The lines worth searching by (failure line, failing frames, prose), masked, at most a few KB: the retrieval query."""
+    """The retrieval query: the lines worth searching by (failure line, frames, prose), masked, at most a few KB."""
     prose: str = ""
     """What the person wrote in their own words, masked."""
     warnings: tuple[str, ...] = ()

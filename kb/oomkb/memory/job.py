@@ -74,12 +74,39 @@ class Assumption:
     why: str
 
 
-_POSITIVE: Final = (
-    "micro_batch grad_accum seq_len world dp tp pp cp sp ep nodes gpus max_pixels images video_frames generations "
-    "eval_micro_batch prompt_len completion_len"
-).split()
-_WORDS: Final = "objective method quant param_dtype autocast optimizer optimizer_impl attention sharding".split()
-_FLAGS: Final = "packing fused_ce reshard_after_forward compile nvme_offload".split()
+_POSITIVE: Final = [
+    "micro_batch",
+    "grad_accum",
+    "seq_len",
+    "world",
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "sp",
+    "ep",
+    "nodes",
+    "gpus",
+    "max_pixels",
+    "images",
+    "video_frames",
+    "generations",
+    "eval_micro_batch",
+    "prompt_len",
+    "completion_len",
+]
+_WORDS: Final = [
+    "objective",
+    "method",
+    "quant",
+    "param_dtype",
+    "autocast",
+    "optimizer",
+    "optimizer_impl",
+    "attention",
+    "sharding",
+]
+_FLAGS: Final = ["packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload"]
 _NESTED: Final[Mapping[str, type]] = {"lora": Lora, "rollout": Rollout, "serving": Serving}
 
 
@@ -149,7 +176,9 @@ class Job:
         :raises JobError: for a value that describes no possible run; ``where`` is the field.
         """
         if not isinstance(document, Mapping):
-            raise JobError("a job is a mapping of fields", where="job", hint="see `oomdoc estimate --help` for an example")
+            raise JobError(
+                "a job is a mapping of fields", where="job", hint="see `oomdoc estimate --help` for an example"
+            )
         known: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         names = _FIELD_NAMES - {"extra", "assumed"}
@@ -200,12 +229,17 @@ class Job:
                 continue
             if head not in document:
                 current = getattr(self, head)
-                document[head] = _plain(current) if isinstance(current, Lora | Rollout | Serving) else dict(current or {})
+                document[head] = (
+                    _plain(current) if isinstance(current, Lora | Rollout | Serving) else dict(current or {})
+                )
             if value is None:
                 document[head].pop(tail, None)
             else:
                 document[head][tail] = value
-        known = {k: _EMPTY if v is None and k in _MAPS else None if v is None else _read_field(k, v) for k, v in document.items()}
+        known: dict[str, Any] = {
+            k: _EMPTY if v is None and k in _MAPS else None if v is None else _read_field(k, v)
+            for k, v in document.items()
+        }
         stated = {n.partition(".")[0] for n in changes} | set(changes)
         assumed = {k: v for k, v in self.assumed.items() if k not in stated}
         return replace(self, **known, assumed=MappingProxyType(assumed))
@@ -251,13 +285,18 @@ def _read_field(name: str, value: Any) -> Any:
 
 def _whole(name: str, value: Any, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < least:
-        raise JobError(f"{value!r} is not a whole number of at least {least}", where=name, hint=f"for example {max(least, 1)}")
+        raise JobError(
+            f"{value!r} is not a whole number of at least {least}", where=name, hint=f"for example {max(least, 1)}"
+        )
     return int(value)
 
 
 def _number(name: str, value: Any, *, low: float = 0.0, high: float = float("inf")) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low < value <= high:
-        raise JobError(f"{value!r} is not a number above {low:g}" + (f" and at most {high:g}" if high != float("inf") else ""), where=name)
+        raise JobError(
+            f"{value!r} is not a number above {low:g}" + (f" and at most {high:g}" if high != float("inf") else ""),
+            where=name,
+        )
     return float(value)
 
 
@@ -282,7 +321,8 @@ def _model(name: str, value: Any) -> str | Mapping[str, Any]:
 def _grad_ckpt(name: str, value: Any) -> bool | str:
     if isinstance(value, bool):
         return value
-    return normalise(name, value)
+    read: bool | str = normalise(name, value)
+    return read
 
 
 def _strings(name: str, value: Any) -> tuple[str, ...]:
@@ -297,7 +337,9 @@ def _map(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise JobError(f"{value!r} is not a mapping", where=name)
     if name == "buckets":
-        return MappingProxyType({str(k): _number(f"buckets.{k}", v, low=-1) if not isinstance(v, str) else v for k, v in value.items()})
+        return MappingProxyType(
+            {str(k): _number(f"buckets.{k}", v, low=-1) if not isinstance(v, str) else v for k, v in value.items()}
+        )
     return MappingProxyType({str(k): str(v) for k, v in value.items()})
 
 
@@ -313,7 +355,11 @@ def _extra_models(name: str, value: Any) -> tuple[ExtraModel, ...]:
         model = _model(f"{where}.model", item["model"]) if item.get("model") is not None else None
         sharding = normalise("sharding", item["sharding"]) if item.get("sharding") is not None else None
         offload = item.get("offload")
-        out.append(ExtraModel(role=role, model=model, sharding=sharding, offload=bool(offload) if offload is not None else None))
+        out.append(
+            ExtraModel(
+                role=role, model=model, sharding=sharding, offload=bool(offload) if offload is not None else None
+            )
+        )
     return tuple(out)
 
 

@@ -7,14 +7,18 @@ One table per field: canonical word -> spellings that mean it. Spellings are com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final
 
 from oomkb.errors import JobError
 
 __all__ = ["VOCABULARY", "normalise"]
 
-_DTYPES: Final = {"fp32": "float32 float torch.float32 32 full", "bf16": "bfloat16 torch.bfloat16", "fp16": "float16 half torch.float16 16"}
+_DTYPES: Final = {
+    "fp32": "float32 float torch.float32 32 full",
+    "bf16": "bfloat16 torch.bfloat16",
+    "fp16": "float16 half torch.float16 16",
+}
 
 VOCABULARY: Final[Mapping[str, Mapping[str, str]]] = {
     "objective": {
@@ -59,7 +63,7 @@ VOCABULARY: Final[Mapping[str, Mapping[str, str]]] = {
     "param_dtype": _DTYPES | {"fp8": "float8", "int8": "", "auto": ""},
     "autocast": _DTYPES | {"none": "no off false", "fp8": ""},
     "optimizer": {
-        "adamw": "adam adamw-torch adamw-torch-fused adamw-hf fusedadam deepspeedcpuadam cpuadam adamw-torch-xla adamw-apex-fused",
+        "adamw": "adam adamw-torch adamw-torch-fused adamw-hf fusedadam deepspeedcpuadam cpuadam adamw-apex-fused",
         "adamw_8bit": "adamw-bnb-8bit adam8bit adamw8bit",
         "adamw_4bit": "adamw-torch-4bit",
         "paged_adamw": "paged-adamw-32bit",
@@ -109,7 +113,14 @@ VOCABULARY: Final[Mapping[str, Mapping[str, str]]] = {
         "activations": "activation",
         "gradients": "grads",
     },
-    "role": {"reference": "ref", "reward": "rm reward-model", "critic": "value", "teacher": "", "draft": "", "judge": ""},
+    "role": {
+        "reference": "ref",
+        "reward": "rm reward-model",
+        "critic": "value",
+        "teacher": "",
+        "draft": "",
+        "judge": "",
+    },
 }
 
 
@@ -117,7 +128,7 @@ def _key(word: object) -> str:
     return str(word).strip().lower().replace("_", "-").replace(" ", "-").replace("(", "").replace(")", "")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _table(name: str) -> dict[str, str]:
     table: dict[str, str] = {}
     for canonical, spellings in VOCABULARY[name].items():

@@ -12,7 +12,18 @@ from oomdoc.messages import Message
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 
-__all__ = ["CauseFinding", "Change", "Diagnosis", "MatchedCase", "Plan", "Question", "Reason", "SingleFix", "TensorMatch", "Verdict"]
+__all__ = [
+    "CauseFinding",
+    "Change",
+    "Diagnosis",
+    "MatchedCase",
+    "Plan",
+    "Question",
+    "Reason",
+    "SingleFix",
+    "TensorMatch",
+    "Verdict",
+]
 
 Verdict = Literal["device-oom", "host-oom", "shared-memory", "not-oom", "no-failure", "unclear"]
 Safety = Literal["same-numbers", "changed-numerics", "changed-training"]
