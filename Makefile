@@ -1,0 +1,41 @@
+# Two commands matter: `make demo` and `make test`. Both set everything up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint types cases wheel bench clean
+
+demo: $(STAMP)  ## Diagnose a real failure
+	$(BIN)/oomdoc diagnose examples/dpo-v100/train.log --config examples/dpo-v100/train.yaml
+
+test: $(STAMP)  ## Set up and run the tests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(STAMP)  ## The tests that take longer
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+cases: $(STAMP)
+	$(BIN)/oomdoc case lint
+
+wheel: $(STAMP)  ## Build the wheel, install it elsewhere, run it from there
+	PYTHON=$(PYTHON) bash .ci/wheel
+
+clean:
+	rm -rf $(VENV) dist build
+
+# The stamp is newer than what decides the environment: a second run starts at once.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("oomdoc needs Python 3.11 or newer; name one with PYTHON=...") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install -q -c constraints.txt torch
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[embed,serve,chart,trace]" --group dev
+	touch $(STAMP)

@@ -1,0 +1,91 @@
+"""From a job document to an estimate: defaults, the model's shape and the GPU looked up, then pure arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from oomkb.catalog import gpus, models
+from oomkb.errors import CatalogError, JobError
+from oomkb.frameworks import complete
+from oomkb.memory import model as memory
+from oomkb.memory.device import Device
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
+
+__all__ = ["Priced", "device_of", "price", "shape_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A completed job with what was looked up for it and its estimate."""
+
+    job: Job
+    shape: ModelShape
+    device: Device | None
+    estimate: Estimate
+
+
+def price(job: Job) -> Priced:
+    """Price a job.
+
+    :raises JobError: for a job that describes no possible run, or names neither a model nor ``params_b``.
+    """
+    completed = complete(job)
+    shape = shape_of(completed)
+    device = device_of(completed)
+    return Priced(completed, shape, device, memory.estimate(completed, shape, device))
+
+
+def shape_of(job: Job) -> ModelShape:
+    """The shape of the trained (or served) model.
+
+    :raises JobError: where neither ``model`` nor ``params_b`` says enough.
+    """
+    if isinstance(job.model, str):
+        entry = models.find(job.model)
+        if entry is not None:
+            return _named_shape(entry.name)
+        if job.params_b is None:
+            raise JobError(
+                f"{job.model!r} is not in the model catalogue",
+                where="model",
+                hint="give its config.json as an object, add it with `oomdoc model add config.json`, or set params_b",
+            )
+    elif job.model is not None:
+        return ModelShape.from_config(job.model)
+    if job.params_b is None:
+        raise JobError("no model is named", where="model", hint="set model (a hub id or a config.json) or params_b")
+    return ModelShape.from_params_b(job.params_b)
+
+
+@lru_cache(maxsize=1024)
+def _named_shape(name: str) -> ModelShape:
+    entry = models.find(name)
+    if entry is None:
+        raise CatalogError(f"{name!r} is not in the model catalogue", where="model")
+    return ModelShape.from_config(entry.config)
+
+
+def device_of(job: Job) -> Device | None:
+    """The GPU, with a stated capacity in place of the catalogue's; ``None`` where neither is stated."""
+    device = gpus.find(job.gpu) if job.gpu else None
+    if job.capacity_gib is None:
+        return device
+    capacity_bytes = round(job.capacity_gib * GIB)
+    if device is None:
+        return Device(name=job.gpu or "GPU", vendor="other", generation="unknown", capacity_bytes=capacity_bytes)
+    # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant.
+    if abs(capacity_bytes - device.capacity_bytes) <= 0.12 * device.capacity_bytes:
+        return replace(device, capacity_bytes=min(capacity_bytes, device.capacity_bytes))
+    return _variant(job.gpu, capacity_bytes, device)
+
+
+def _variant(name: str | None, capacity_bytes: int, device: Device) -> Device:
+    sized: Any = gpus.find(f"{name} {round(capacity_bytes / GIB)}GB")
+    if sized is not None and abs(sized.capacity_bytes - capacity_bytes) <= 0.12 * capacity_bytes:
+        return replace(sized, capacity_bytes=min(capacity_bytes, sized.capacity_bytes))
+    return replace(device, capacity_bytes=capacity_bytes)

@@ -1,0 +1,5 @@
+"""``python -m oomdoc``."""
+
+from oomdoc.cli.main import main
+
+main()

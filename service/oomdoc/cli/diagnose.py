@@ -1,0 +1,106 @@
+"""``oomdoc diagnose``: read a failure, say why, say what would fit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from oomdoc.cli.common import (
+    Format,
+    Language,
+    coloured,
+    json_lines,
+    parse_set,
+    print_json,
+    progress,
+    read_text,
+    show,
+    terminal_width,
+)
+from oomdoc.evidence import Source
+from oomkb.errors import InputError, OomdocError
+
+__all__ = ["diagnose", "register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Exit status: 0 diagnosed; 1 no memory failure found; 2 bad input or a wrong call.")(diagnose)
+
+
+def diagnose(
+    files: Annotated[list[Path] | None, typer.Argument(help="Logs, configs, notes; - is standard input.")] = None,
+    config: Annotated[list[Path] | None, typer.Option(help="A config file or launch script; repeatable.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
+    batch: Annotated[Path | None, typer.Option(help="JSONL with id and text a line; one result a line.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
+    lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
+    plans: Annotated[bool, typer.Option(help="Search for plans that fit.")] = True,
+) -> None:
+    """Say why a job ran out of memory, and what would fit.
+
+    Examples:
+
+        oomdoc diagnose log.txt --config train.yaml
+
+        cat train.log | oomdoc diagnose - --set gpu=V100-16GB --set gpus=8
+
+        oomdoc diagnose --batch reports.jsonl --format json
+    """
+    options = parse_set(set_ or [])
+    if batch is not None:
+        _batch(batch, options, lang, plans=plans)
+        return
+    sources = _sources(files or ([] if config else [Path("-")]), config or [])
+    from oomdoc.library import diagnose as run
+
+    report = run(sources, options=options, language=lang, plans=plans)
+    if format_ is Format.json:
+        show(report.json())
+    elif format_ is Format.markdown:
+        show(report.markdown())
+    else:
+        show(report.text(width=terminal_width(), colour=coloured()))
+    if report.diagnosis.verdict == "no-failure":
+        raise typer.Exit(1)
+
+
+def _sources(files: list[Path], configs: list[Path]) -> list[Source]:
+    if files == [Path("-")] and sys.stdin.isatty():
+        sys.stderr.write("Paste the log, config or question, then press Ctrl-D.\n")
+    found = [_log(path) for path in files]
+    return found + [Source(str(path), read_text(path)) for path in configs]
+
+
+def _log(path: Path) -> Source:
+    """A log of any size: a large one is condensed to its telling lines in bounded memory."""
+    if str(path) == "-":
+        return Source("input", read_text(path, limit_bytes=256 << 20))
+    from oomdoc.intake.stream import load_source
+
+    with progress() as bar:
+        task = bar.add_task(f"reading {path.name}", total=None)
+        return load_source(path, progress=lambda done, total: bar.update(task, completed=done, total=total))
+
+
+def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: bool) -> None:
+    from oomdoc.library import diagnose as run
+    from oomdoc.report.document import SCHEMA
+    from oomdoc.report.estimates import refused_document
+
+    with progress() as bar:
+        task = bar.add_task("diagnosing", total=None)
+        for number, row in json_lines(path):
+            identifier = row.get("id")
+            try:
+                if not isinstance(row.get("text"), str):
+                    raise InputError("no text", where=f"{path}:{number}", hint='each line is {"id": ..., "text": "..."}')
+                report = run(row["text"], options={**options, **row.get("set", {})}, language=lang, plans=plans)
+                print_json(report.document(identifier=identifier), line=True)
+            except OomdocError as error:
+                print_json(refused_document(SCHEMA, identifier, error), line=True)
+            bar.advance(task)

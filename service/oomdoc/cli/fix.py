@@ -1,0 +1,110 @@
+"""``oomdoc fix``: change a person's own file, in its own framework's keys."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from oomdoc.cli.common import Language, json_lines, parse_set, print_json, read_text, show
+from oomdoc.evidence import Source
+from oomkb.errors import InputError, OomdocError
+
+__all__ = ["fix", "register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Exit status: 0 done; 1 a change has no place in this file; 2 bad input.")(fix)
+
+
+def fix(
+    file: Annotated[Path | None, typer.Argument(help="The config or launch script to change.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
+    log: Annotated[Path | None, typer.Option(help="The failure's log: take the changes from a plan.")] = None,
+    plan: Annotated[int, typer.Option(min=1, max=9, help="Which plan of the diagnosis.")] = 1,
+    framework: Annotated[str | None, typer.Option(help="Whose keys; default: recognised from the file.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Change the file (a .bak copy is kept).")] = False,
+    batch: Annotated[Path | None, typer.Option(help="JSONL with filename, text and set a line.")] = None,
+    lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
+) -> None:
+    """Write job fields, or a plan, into your own file; print the unified diff.
+
+    Examples:
+
+        oomdoc fix train.yaml --set seq_len=2048 --set micro_batch=1
+
+        oomdoc fix train.yaml --log train.log --plan 2 --write
+    """
+    if batch is not None:
+        _batch(batch)
+        return
+    if file is None:
+        raise InputError("no file is named", where="oomdoc fix", hint="for example oomdoc fix train.yaml --set seq_len=2048")
+    text = read_text(file)
+    changes = parse_set(set_ or [])
+    if log is not None:
+        changes = {**_plan_changes(file, text, log, plan, lang), **changes}
+    if not changes:
+        raise InputError("nothing to change", where="oomdoc fix", hint="give --set field=value or --log LOG")
+    _apply(file, text, changes, framework, write=write)
+
+
+def _apply(file: Path, text: str, changes: dict[str, Any], framework: str | None, *, write: bool) -> None:
+    from oomdoc.intake.configs import patch
+
+    patched = patch(text, filename=file.name, framework=framework, changes=changes)
+    if patched.error:
+        raise InputError(str(patched.error), where=str(file))
+    show(patched.diff or "nothing changes\n")
+    if write and patched.text != text:
+        shutil.copy2(file, file.with_name(file.name + ".bak"))
+        file.write_text(patched.text, encoding="utf-8", newline="")
+        sys.stderr.write(f"written {file}; the old one is {file.name}.bak\n")
+    for field, why in patched.unplaced.items():
+        sys.stderr.write(f"{field}: {why}\n")
+    if patched.unplaced:
+        raise typer.Exit(1)
+
+
+def _plan_changes(file: Path, text: str, log: Path, number: int, lang: Language) -> dict[str, Any]:
+    from oomdoc.intake.stream import load_source
+    from oomdoc.library import diagnose
+
+    report = diagnose([load_source(log), Source(file.name, text)], language=lang)
+    plans = report.diagnosis.plans
+    if number > len(plans):
+        raise InputError(
+            f"the diagnosis has {len(plans)} plans, not {number}",
+            where="--plan",
+            hint=f"see oomdoc diagnose {log} --config {file}",
+        )
+    changes: dict[str, Any] = {}
+    for change in plans[number - 1].changes:
+        changes.update(change.fields)
+    return changes
+
+
+def _batch(path: Path) -> None:
+    from oomdoc.intake.configs import patch
+
+    for number, row in json_lines(path):
+        text = str(row.get("text", ""))
+        out: dict[str, Any] = {"id": row.get("id"), "text": text, "diff": "", "error": None}
+        try:
+            filename = str(row.get("filename") or f"{path.name}:{number}")
+            patched = patch(text, filename=filename, framework=row.get("framework"), changes=row.get("set") or {})
+            out |= {"text": patched.text, "error": patched.error, "unplaced": dict(patched.unplaced)}
+            out["diff"] = patched.diff or _diff(text, patched.text, filename)
+        except OomdocError as error:
+            out["error"] = str(error)
+        print_json(out, line=True)
+
+
+def _diff(old: str, new: str, name: str) -> str:
+    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
+    return "".join(lines)

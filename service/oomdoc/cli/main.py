@@ -1,0 +1,83 @@
+"""The ``oomdoc`` command: its subcommands, and errors as two lines with an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from oomdoc import __version__
+from oomdoc.cli import case, diagnose, estimate, explain, fix, index, model, new, plan, scan, search
+from oomdoc.cli.common import coloured
+from oomkb.errors import OomdocError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="oomdoc",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Why an LLM job ran out of memory, and what would fit.\n\n"
+    "Examples: `oomdoc diagnose log.txt --config train.yaml` · `oomdoc estimate job.yaml` · "
+    "`oomdoc plan train.yaml --gpu 'RTX 4090' --gpus 7`",
+)
+for module in (diagnose, estimate, plan, fix, search, scan, explain):
+    module.register(app)
+for group in (case, index, model, new):
+    app.add_typer(group.app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"oomdoc {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command. Every error a person can act on is two lines and exit status 2, never a traceback."""
+    _utf8()
+    try:
+        app()
+    except OomdocError as error:
+        _fail(str(error.message), where=error.where, hint=error.hint, status=error.exit_status)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+    except Exception as error:
+        if os.environ.get("OOMDOC_DEBUG"):
+            raise
+        _fail(
+            f"internal error: {type(error).__name__}: {str(error)[:200]}",
+            hint="please report it with the input; OOMDOC_DEBUG=1 shows the traceback",
+            status=2,
+        )
+
+
+def _utf8() -> None:
+    """Answers may be Chinese whatever the locale says."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None and (stream.encoding or "").lower() not in ("utf-8", "utf8"):
+            reconfigure(encoding="utf-8", errors="replace")
+
+
+def _fail(message: str, *, where: str = "", hint: str = "", status: int) -> None:
+    red, plain = ("\033[31m", "\033[0m") if coloured(sys.stderr) else ("", "")
+    place = f"{where}: " if where else ""
+    sys.stderr.write(f"{red}error:{plain} {place}{message}\n")
+    if hint:
+        sys.stderr.write(f"  hint: {hint}\n")
+    raise SystemExit(status)

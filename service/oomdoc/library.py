@@ -1,0 +1,63 @@
+"""The library's three calls; every door makes the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oomdoc.evidence import Source
+
+if TYPE_CHECKING:
+    from oomdoc.report.report import EstimateReport, Report
+    from oomkb.memory.job import Job
+    from oomkb.retrieval.search import Match
+
+__all__ = ["diagnose", "estimate", "search"]
+
+
+def diagnose(
+    text: str | Sequence[Source],
+    *,
+    configs: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    language: str = "auto",
+    plans: bool = True,
+) -> Report:
+    """Read a log, a config, a command or a question (in any mix) and say what ran out of memory and what would fit.
+
+    :param text: what was pasted, or several named sources.
+    :param configs: further files by name, for example ``{"train.yaml": "..."}``.
+    :param options: job fields stated outright, for example ``{"gpu": "V100-16GB", "gpus": 8}``.
+    :param language: ``en``, ``zh``, or ``auto`` for the language of the input.
+    :param plans: whether to search for plans that fit (most of the time of a diagnosis).
+    :raises InputError: for input that cannot be read.
+    :raises JobError: for an option that describes no possible run.
+    """
+    from oomdoc.diagnosis.engine import diagnose as run
+    from oomdoc.intake import read
+    from oomdoc.report.report import Report
+
+    sources = [Source("input", text)] if isinstance(text, str) else list(text)
+    sources += [Source(name, content) for name, content in (configs or {}).items()]
+    evidence = read(sources, dict(options or {}))
+    return Report(run(evidence, plans=plans), evidence.language if language == "auto" else language)
+
+
+def estimate(job: Job | Mapping[str, Any]) -> EstimateReport:
+    """Price a job document: what each GPU holds, phase by phase and term by term.
+
+    :raises JobError: for a job that describes no possible run; ``where`` names the field.
+    :raises CatalogError: for a model or GPU that is not known and cannot be estimated.
+    """
+    from oomdoc.report.report import EstimateReport
+    from oomkb.memory.job import Job
+    from oomkb.pricing import price
+
+    return EstimateReport(price(job if isinstance(job, Job) else Job.from_document(job)))
+
+
+def search(text: str, *, top: int = 5) -> list[Match]:
+    """The known cases that look like ``text``, best first."""
+    from oomkb.retrieval.search import search as run
+
+    return run(text, top=top)

@@ -1,0 +1,158 @@
+"""A diagnosis as the contract's JSON document; sizes in GiB, sentences in one language."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oomdoc.diagnosis.result import Change, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
+from oomdoc.evidence import Fact, Failure, Span
+from oomdoc.report.estimates import estimate_document
+from oomdoc.report.words import render
+from oomkb.units import GIB
+
+__all__ = ["SCHEMA", "diagnosis_document", "match_document", "plan_document"]
+
+SCHEMA: Final = "oomdoc.diagnosis/1"
+_SIZES: Final = (
+    "requested",
+    "capacity",
+    "allocated",
+    "reserved",
+    "reserved_unallocated",
+    "free",
+    "process",
+    "other_process",
+)
+_SAFETIES: Final[tuple[Safety, ...]] = ("same-numbers", "changed-numerics", "changed-training")
+
+
+def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | None = None) -> dict[str, Any]:
+    """The document of ``oomdoc diagnose``."""
+    return {
+        "schema": SCHEMA,
+        "id": identifier,
+        "verdict": found.verdict,
+        "summary": " ".join(render(m, language) for m in found.summary),
+        "causes": [
+            {
+                "cause": cause.cause,
+                "probability": round(cause.probability, 4),
+                "why": [render(m, language) for m in cause.why],
+                "evidence": [_span(s) for s in cause.evidence],
+            }
+            for cause in found.causes
+        ],
+        "facts": {name: _fact(fact) for name, fact in found.evidence.facts.items()},
+        "failure": _failure(found.evidence.root, found.tensors),
+        "estimate": estimate_document(found.estimate) if found.estimate else None,
+        "job": found.job.document(),
+        "matches": [match_document(m, language) for m in found.matches],
+        "plans": [plan_document(p, language) for p in found.plans],
+        "single_fixes": [_single(s, language) for s in found.singles],
+        "questions": [
+            {"fact": q.fact, "why": render(q.why, language), "how": render(q.how, language) if q.how else None}
+            for q in found.questions
+        ],
+        "conflicts": [
+            {"fact": c.kept.name, "kept": _fact(c.kept), "dropped": _fact(c.dropped)} for c in found.evidence.conflicts
+        ],
+        "inactive": [
+            {"setting": i.setting, "why": i.reason, "source": i.span.source, "line": i.span.line}
+            for i in found.evidence.inactive
+        ],
+        "warnings": [render(w, language) for w in (*found.evidence.warnings, *found.warnings)],
+        "error": None,
+    }
+
+
+def match_document(match: MatchedCase, language: str) -> dict[str, Any]:
+    """One matched case."""
+    return {
+        "case": match.case,
+        "title": match.title.get(language) or match.title.get("en", ""),
+        "score": round(match.score, 4),
+        "why": [render(m, language) for m in match.why],
+        "url": match.url,
+    }
+
+
+def plan_document(plan: Plan, language: str) -> dict[str, Any]:
+    """One plan."""
+    return {
+        "name": plan.name,
+        "changes": [_change(c, language) for c in plan.changes],
+        "peak_gib": round(plan.estimate.process_bytes / GIB, 2),
+        "allocated_gib": round(plan.estimate.allocated_bytes / GIB, 2),
+        "fits_probability": round(plan.fits_probability, 3),
+        "relative_speed": round(plan.relative_speed, 3),
+        "safety": plan.safety,
+        "patch": plan.patch,
+        "notes": [render(n, language) for n in plan.notes],
+        "job": plan.job.document(),
+    }
+
+
+def _change(change: Change, language: str) -> dict[str, Any]:
+    return {
+        "key": change.key,
+        "from": change.old,
+        "to": change.new,
+        "file": change.file,
+        "saves_gib": round(change.saves_bytes / GIB, 2),
+        "remedy": change.remedy,
+        "instruction": render(change.instruction, language) if change.instruction else None,
+        "fields": dict(change.fields),
+    }
+
+
+def _single(single: SingleFix, language: str) -> dict[str, Any]:
+    return {
+        **_change(single.change, language),
+        "peak_gib": round(single.peak_bytes / GIB, 2),
+        "fits": single.fits,
+    }
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {"source": span.source, "line": span.line, "text": span.text}
+
+
+def _fact(fact: Fact) -> dict[str, Any]:
+    return {
+        "value": fact.value,
+        "stated": fact.stated,
+        "source": fact.span.source,
+        "line": fact.span.line,
+        "column": fact.span.column,
+        "confidence": round(fact.confidence, 2),
+    }
+
+
+def _failure(failure: Failure | None, tensors: tuple[TensorMatch, ...]) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    sizes: dict[str, Any] = {}
+    for name in _SIZES:
+        size = getattr(failure, f"{name}_bytes")
+        sizes[f"{name}_gib"] = None if size is None else round(size / GIB, 4)
+    return {
+        "kind": failure.kind,
+        "signal": failure.signal.name,
+        "phase": failure.phase,
+        "rank": failure.signal.rank,
+        "step": failure.step,
+        "line": failure.signal.span.line,
+        "source": failure.signal.span.source,
+        **sizes,
+        "tensors": [
+            {
+                "name": t.name,
+                "shape": list(t.shape),
+                "dtype": t.dtype,
+                "gib": round(t.size_bytes / GIB, 4),
+                "match": round(t.match, 3),
+                "cause": t.cause,
+            }
+            for t in tensors
+        ],
+    }

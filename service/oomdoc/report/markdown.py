@@ -1,0 +1,118 @@
+"""A diagnosis document as Markdown: for an issue, a chat, a wiki. Pasted text is escaped, never interpreted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from oomdoc.report.words import has, word
+
+__all__ = ["diagnosis_markdown"]
+
+_SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~])")
+
+
+def diagnosis_markdown(document: dict[str, Any], language: str) -> str:
+    """The whole answer."""
+    lines: list[str] = []
+    causes = document["causes"]
+    verdict = word(f"verdict.{document['verdict']}", language)
+    if causes and document["verdict"] != "no-failure":
+        title = f"cause.{causes[0]['cause']}.title"
+        shown = word(title, language) if has(title) else causes[0]["cause"]
+        lines += [f"## {shown}", "", f"**{causes[0]['cause']}** {causes[0]['probability']:.0%} · {verdict}", ""]
+    else:
+        lines += [f"## {verdict}", ""]
+    if document["summary"]:
+        lines += [_escape(document["summary"]), ""]
+    lines += _causes(causes, language) + _memory(document.get("estimate"), language) + _plans(document, language)
+    lines += _matches(document, language) + _questions(document, language)
+    lines += _bullets("report.warnings", [_escape(w) for w in document["warnings"]], language)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _escape(text: Any) -> str:
+    return _SPECIAL.sub(r"\\\1", str(text))
+
+
+def _bullets(key: str, items: list[str], language: str) -> list[str]:
+    return [f"### {word(key, language)}", "", *(f"- {item}" for item in items), ""] if items else []
+
+
+def _causes(causes: list[dict[str, Any]], language: str) -> list[str]:
+    items = []
+    for cause in causes[:3]:
+        if cause["probability"] < 0.02:
+            continue
+        places = ", ".join(f"`{e['source']}:{e['line']}`" for e in cause["evidence"][:3])
+        why = " ".join(_escape(w) for w in cause["why"][:3])
+        items.append(f"**{cause['cause']}** {cause['probability']:.0%}: {why}" + (f" ({places})" if places else ""))
+    return _bullets("report.causes", items, language)
+
+
+def _memory(estimate: dict[str, Any] | None, language: str) -> list[str]:
+    if not estimate:
+        return []
+    rows = [f"### {word('report.memory', language)}", "", "| | GiB | |", "|---|---:|---|"]
+    for name, phase in estimate["phases"].items():
+        if not phase or not phase.get("terms"):
+            continue
+        terms = sorted(phase["terms"].items(), key=lambda t: -t[1])[:4]
+        detail = ", ".join(f"{_escape(t)} {size:.2f}" for t, size in terms if size >= 0.005)
+        label = word(f"phase.{name}", language)
+        label = f"**{label}**" if name == estimate["peak_phase"] else label
+        rows.append(f"| {label} | {phase['total_gib']:.2f} | {detail} |")
+    if estimate.get("fits") is not None:
+        key = "report.fits-yes" if estimate["fits"] else "report.fits-no"
+        probability = estimate.get("fits_probability")
+        shown = "?" if probability is None else f"{probability:.0%}"
+        rows += ["", word(key, language, capacity=f"{estimate['capacity_gib']:.2f}", probability=shown)]
+    return [*rows, ""]
+
+
+def _plans(document: dict[str, Any], language: str) -> list[str]:
+    if not document["plans"]:
+        return []
+    lines = [f"### {word('report.plans', language)}", ""]
+    for number, plan in enumerate(document["plans"], 1):
+        title = f"plan.{plan['name']}"
+        lines.append(f"**{number}. {word(title, language) if has(title) else plan['name']}** — " + _plan(plan, language))
+        lines.append("")
+        for change in plan["changes"]:
+            saved = f" ({word('report.saves', language, gib=format(change['saves_gib'], '.2f'))})"
+            text = _escape(change["instruction"]) if change["instruction"] else _key(change)
+            lines.append(f"- {text}{saved if change['saves_gib'] >= 0.01 else ''}")
+        lines += [f"- {_escape(note)}" for note in plan["notes"]]
+        if plan["patch"]:
+            fence = "`" * max(3, 1 + max((len(r) for r in re.findall(r"`+", plan["patch"])), default=0))
+            lines += ["", f"{fence}diff", plan["patch"].rstrip(), fence]
+        lines.append("")
+    return lines
+
+
+def _plan(plan: dict[str, Any], language: str) -> str:
+    return word(
+        "report.plan-line",
+        language,
+        peak=f"{plan['peak_gib']:.2f}",
+        probability=f"{plan['fits_probability']:.0%}",
+        speed=f"{plan['relative_speed']:.2f}",
+        safety=word(f"safety.{plan['safety']}", language),
+    )
+
+
+def _key(change: dict[str, Any]) -> str:
+    return f"`{change['key']}`: `{change['from']}` → `{change['to']}`"
+
+
+def _matches(document: dict[str, Any], language: str) -> list[str]:
+    items = [f"[{_escape(m['title'])}]({m['url']}) `{m['case']}`" for m in document["matches"][:3]]
+    return _bullets("report.matches", items, language)
+
+
+def _questions(document: dict[str, Any], language: str) -> list[str]:
+    items = [
+        f"`{q['fact']}`: {_escape(q['why'])}" + (f" {_escape(q['how'])}" if q.get("how") else "")
+        for q in document["questions"]
+    ]
+    return _bullets("report.questions", items, language)

@@ -1,0 +1,261 @@
+"""Documents as text for a terminal, with rich; plain where colour is not wanted (NO_COLOR, a pipe)."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from oomdoc.report.bars import largest_terms, stacked_bar
+from oomdoc.report.words import has, word
+
+__all__ = ["diagnosis_text", "estimate_text"]
+
+_BAR_WIDTH = 40
+
+
+def estimate_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
+    """The text of ``oomdoc estimate``: a bar per phase, the peak, its interval, what was assumed."""
+    console = _console(width, colour)
+    _estimate(console, document, language)
+    _assumed(console, document.get("assumed") or {}, language)
+    _list(console, "report.warnings", document.get("warnings") or [], language)
+    return _text(console)
+
+
+def diagnosis_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
+    """The text of ``oomdoc diagnose``."""
+    console = _console(width, colour)
+    _headline(console, document, language)
+    _causes(console, document, language)
+    _tensors(console, document, language)
+    _inactive(console, document, language)
+    if document.get("estimate"):
+        _heading(console, "report.memory", language)
+        _estimate(console, document["estimate"], language)
+        _assumed(console, document["estimate"].get("assumed") or {}, language)
+    _plans(console, document, language)
+    _matches(console, document, language)
+    _questions(console, document, language)
+    _conflicts(console, document, language)
+    _list(console, "report.warnings", document.get("warnings") or [], language)
+    return _text(console)
+
+
+def _console(width: int, colour: bool) -> Console:
+    return Console(file=StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False)
+
+
+def _text(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def _heading(console: Console, key: str, language: str) -> None:
+    console.print()
+    console.print(Text(word(key, language), style="bold underline"))
+
+
+def _headline(console: Console, document: dict[str, Any], language: str) -> None:
+    line = Text()
+    if document["causes"] and document["verdict"] != "no-failure":
+        first = document["causes"][0]
+        line.append(f" {_cause_title(first['cause'], language)} ", style="bold reverse")
+        line.append(f"  {first['cause']} {first['probability']:.0%}  ", style="bold")
+    line.append(word(f"verdict.{document['verdict']}", language), style="bold red")
+    console.print(line)
+    if document["summary"]:
+        console.print(Text(document["summary"]))
+
+
+def _cause_title(cause: str, language: str) -> str:
+    key = f"cause.{cause}.title"
+    return word(key, language) if has(key) else cause
+
+
+def _causes(console: Console, document: dict[str, Any], language: str) -> None:
+    shown = [c for c in document["causes"][:3] if c["probability"] >= 0.02]
+    if not shown:
+        return
+    _heading(console, "report.causes", language)
+    for cause in shown:
+        console.print(Text(f"{cause['probability']:>5.0%}  {cause['cause']}", style="bold"))
+        for why in cause["why"][:4]:
+            console.print(Text(f"       • {why}"))
+        places = [f"{e['source']}:{e['line']}" for e in cause["evidence"][:4]]
+        if places:
+            console.print(Text(f"       {'  '.join(places)}", style="dim"))
+
+
+def _tensors(console: Console, document: dict[str, Any], language: str) -> None:
+    tensors = ((document.get("failure") or {}).get("tensors")) or []
+    if not tensors:
+        return
+    _heading(console, "report.tensors", language)
+    for tensor in tensors[:3]:
+        shape = "×".join(f"{n:,}" for n in tensor["shape"])
+        line = word(
+            "report.tensor-line",
+            language,
+            name=tensor["name"],
+            shape=f"[{shape}]",
+            dtype=tensor["dtype"],
+            gib=f"{tensor['gib']:.2f}",
+        )
+        console.print(Text(f"  {line}  ({tensor['match']:.0%})"))
+
+
+def _inactive(console: Console, document: dict[str, Any], language: str) -> None:
+    items = []
+    for item in document.get("inactive") or []:
+        why = word(item["why"], language) if has(item["why"]) else item["why"]
+        items.append(f"{item['setting']}: {why}  ({item['source']}:{item['line']})")
+    _list(console, "report.inactive", items, language)
+
+
+def _estimate(console: Console, document: dict[str, Any], language: str) -> None:
+    peak, interval = document["peak_gib"], document["interval_gib"].get("process") or [0.0, 0.0]
+    phases = {n: p for n, p in document["phases"].items() if p and p.get("terms")}
+    capacity = document.get("capacity_gib")
+    full = max([capacity or 0.0, *(p["total_gib"] for p in phases.values())], default=1.0) or 1.0
+    for name, phase in phases.items():
+        terms = largest_terms(phase["terms"])
+        line = Text(f"  {word(f'phase.{name}', language):<15}")
+        used = 0
+        for characters, colour in stacked_bar([s for _, s in terms], full=full, width=_BAR_WIDTH):
+            line.append(characters, style=colour)
+            used += len(characters)
+        line.append(" " * (_BAR_WIDTH - used))
+        line.append(f" {phase['total_gib']:>7.2f} GiB", style="bold" if name == document["peak_phase"] else "")
+        console.print(line)
+        detail = "  ".join(f"{_term(t, language)} {size:.2f}" for t, size in terms if size >= 0.005)
+        console.print(Text(f"  {'':<15}{detail}", style="dim"))
+    console.print(
+        Text(
+            "  "
+            + word(
+                "report.peak-line",
+                language,
+                peak=f"{peak['process']:.2f}",
+                allocated=f"{peak['allocated']:.2f}",
+                reserved=f"{peak['reserved']:.2f}",
+                phase=word(f"phase.{document['peak_phase']}", language),
+                low=f"{interval[0]:.2f}",
+                high=f"{interval[1]:.2f}",
+            )
+        )
+    )
+    console.print(Text("  " + _fits_line(document, language), style="bold"))
+    if document.get("host_gib", 0) >= 1:
+        console.print(Text("  " + word("report.host", language, gib=f"{document['host_gib']:.0f}")))
+    console.print(
+        Text(
+            "  "
+            + word(
+                "report.params", language, params=f"{document['params']:,}", trainable=f"{document['trainable']:,}"
+            ),
+            style="dim",
+        )
+    )
+
+
+def _term(name: str, language: str) -> str:
+    key = f"term.{name}"
+    return word(key, language) if has(key) else name
+
+
+def _fits_line(document: dict[str, Any], language: str) -> str:
+    if document.get("fits") is None:
+        return word("report.fits-unknown", language)
+    probability = document.get("fits_probability")
+    shown = "?" if probability is None else f"{probability:.0%}"
+    key = "report.fits-yes" if document["fits"] else "report.fits-no"
+    return word(key, language, capacity=f"{document['capacity_gib']:.2f}", probability=shown)
+
+
+def _assumed(console: Console, assumed: dict[str, Any], language: str) -> None:
+    _list(console, "report.assumed", [f"{n} = {a['value']}: {a['why']}" for n, a in assumed.items()], language)
+
+
+def _plans(console: Console, document: dict[str, Any], language: str) -> None:
+    if document["plans"]:
+        _heading(console, "report.plans", language)
+    for number, plan in enumerate(document["plans"], 1):
+        title = f"plan.{plan['name']}"
+        console.print(Text(f"  {number}  {word(title, language) if has(title) else plan['name']}", style="bold"))
+        console.print(Text(f"     {_plan_line(plan, language)}"))
+        for change in plan["changes"]:
+            console.print(Text(f"     • {_change_line(change, language)}"))
+        for note in plan["notes"]:
+            console.print(Text(f"       {note}", style="dim"))
+        for line in plan["patch"].splitlines():
+            style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+            console.print(Text(f"       {line}", style=style), soft_wrap=True)
+    singles = document.get("single_fixes") or []
+    if singles:
+        _heading(console, "report.alone", language)
+        for single in singles:
+            key = "report.alone-fits" if single["fits"] else "report.alone-short"
+            line = word(key, language, key=single["key"], to=single["to"], peak=f"{single['peak_gib']:.2f}")
+            console.print(Text(f"  • {line}"))
+
+
+def _plan_line(plan: dict[str, Any], language: str) -> str:
+    if not plan["changes"] or all(not c["fields"] for c in plan["changes"]):
+        return word(f"safety.{plan['safety']}", language)
+    return word(
+        "report.plan-line",
+        language,
+        peak=f"{plan['peak_gib']:.2f}",
+        probability=f"{plan['fits_probability']:.0%}",
+        speed=f"{plan['relative_speed']:.2f}",
+        safety=word(f"safety.{plan['safety']}", language),
+    )
+
+
+def _change_line(change: dict[str, Any], language: str) -> str:
+    parts = [change["instruction"] or f"{change['key']}: {_value(change['from'])} → {_value(change['to'])}"]
+    if change["saves_gib"] >= 0.01:
+        parts.append(f"({word('report.saves', language, gib=format(change['saves_gib'], '.2f'))})")
+    if change["file"]:
+        parts.append(f"[{change['file']}]")
+    return "  ".join(parts)
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _matches(console: Console, document: dict[str, Any], language: str) -> None:
+    if not document["matches"]:
+        return
+    _heading(console, "report.matches", language)
+    for match in document["matches"][:3]:
+        console.print(Text(f"  {match['score']:.2f}  {match['title']}", style="bold"))
+        why = "; ".join(match["why"][:2])
+        console.print(Text(f"        {match['case']}  {match['url']}" + (f"\n        {why}" if why else ""), style="dim"))
+
+
+def _questions(console: Console, document: dict[str, Any], language: str) -> None:
+    items = [
+        f"{q['fact']}: {q['why']}" + (f" {q['how']}" if q.get("how") else "") for q in document.get("questions") or []
+    ]
+    _list(console, "report.questions", items, language)
+
+
+def _conflicts(console: Console, document: dict[str, Any], language: str) -> None:
+    items = []
+    for c in document.get("conflicts") or []:
+        kept, dropped = (f"{f['value']} ({f['source']}:{f['line']})" for f in (c["kept"], c["dropped"]))
+        items.append(word("report.conflict-line", language, fact=c["fact"], kept=kept, dropped=dropped))
+    _list(console, "report.conflicts", items, language)
+
+
+def _list(console: Console, key: str, items: list[str], language: str) -> None:
+    if not items:
+        return
+    _heading(console, key, language)
+    for item in items:
+        console.print(Text(f"  • {item}"))

@@ -1,0 +1,72 @@
+"""One catalogue of user-visible words per language: ``<language>/<area>.toml``, the same keys in each.
+
+Tables nest into dotted keys: ``[cause.logits] title = "..."`` is ``cause.logits.title``. Placeholders are
+``str.format`` fields; a value whose name ends in ``_bytes`` is shown in GiB.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from oomdoc.messages import Message
+from oomkb.units import format_gib
+
+__all__ = ["LANGUAGES", "catalogue", "has", "render", "word"]
+
+LANGUAGES: Final = ("en", "zh")
+_LIST_COMMA: Final = {"en": ", ", "zh": "、"}
+
+
+@cache
+def catalogue(language: str) -> Mapping[str, str]:
+    """All templates of one language by dotted key."""
+    folder = resources.files(__package__) / language
+    words: dict[str, str] = {}
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.name.endswith(".toml"):
+            words.update(_flatten(tomllib.loads(entry.read_text(encoding="utf-8"))))
+    return words
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, str(value)
+
+
+def has(key: str, language: str = "en") -> bool:
+    """Whether the catalogue holds a key."""
+    return key in catalogue(language)
+
+
+def word(key: str, language: str, /, **values: Any) -> str:
+    """The words of one key. A key that the language lacks falls back to English, then to the key itself."""
+    template = catalogue(language).get(key) or catalogue("en").get(key)
+    if template is None:
+        return f"{key} {dict(values)}" if values else key
+    shown = {name: _show(name, value, language) for name, value in values.items()}
+    try:
+        return template.format_map(shown)
+    except (KeyError, ValueError, IndexError, TypeError):
+        return template
+
+
+def render(message: Message | str, language: str) -> str:
+    """A message in a language."""
+    return message if isinstance(message, str) else word(message.key, language, **message.values)
+
+
+def _show(name: str, value: Any, language: str) -> Any:
+    if isinstance(value, Message):
+        return render(value, language)
+    if isinstance(value, list | tuple | set | frozenset):
+        return _LIST_COMMA[language].join(str(_show("", v, language)) for v in value)
+    if name.endswith("_bytes") and isinstance(value, int | float):
+        return format_gib(value)
+    return value
