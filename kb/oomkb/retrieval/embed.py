@@ -1,0 +1,69 @@
+"""Text to vectors: the default model through ONNX, any other sentence-transformers model where ONNX cannot follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oomkb.errors import OomdocError
+from oomkb.retrieval.model_files import ModelFiles, find_model
+from oomkb.retrieval.onnx_model import OnnxEncoder, supported
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Encoder", "SentenceTransformersEncoder", "encoder", "model_stamp"]
+
+
+class Encoder(Protocol):
+    """Texts to unit vectors."""
+
+    key: str
+    """Name and weights: vectors of different keys cannot be compared."""
+    dimension: int
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray[Any, Any]:
+        """float32 (texts, dimension), each row of length one."""
+        ...
+
+
+class SentenceTransformersEncoder:
+    """The model run by sentence-transformers itself: any architecture, on a GPU where there is one."""
+
+    def __init__(self, files: ModelFiles) -> None:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            hint = "pip install 'oomdoc[embed]'"
+            raise OomdocError(
+                f"{files.name} needs sentence-transformers", where=str(files.folder), hint=hint
+            ) from error
+        if files.sha256 is not None:
+            files.checked_hash()
+        self._model = SentenceTransformer(str(files.folder))
+        self.key = f"{files.name}@{files.stamp}"
+        self.dimension = int(self._model.get_sentence_embedding_dimension() or 0)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray[Any, Any]:
+        """See :class:`Encoder`."""
+        import numpy as np
+
+        vectors = self._model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, dtype=np.float32).reshape(len(texts), self.dimension)
+
+
+def model_stamp(name: str | None = None) -> str:
+    """Changes when another model is chosen or its weights change; cheap."""
+    files = find_model(name)
+    return f"{files.name}|{files.stamp}"
+
+
+def encoder(name: str | None = None) -> Encoder:
+    """The encoder for ``name`` (else ``$OOMDOC_EMBEDDING_MODEL``, else the default), opened once per process."""
+    return _opened(find_model(name))
+
+
+@lru_cache(maxsize=2)
+def _opened(files: ModelFiles) -> Encoder:
+    return OnnxEncoder(files) if supported(files) else SentenceTransformersEncoder(files)
