@@ -35,6 +35,12 @@ class Device:
     """What the hardware rules out: ``bf16``, ``flash2``, ``flash3``, ``fp8``, ``int8-tensor`` ..."""
     aliases: tuple[str, ...] = ()
     source: str = ""
+    nominal_bytes: int | None = None
+    """The size on the box, in bytes (80 GB counted as 80 * 2**30)."""
+    observed_bytes: tuple[int, ...] = ()
+    """Other totals that drivers report for the same card (versions and ECC settings differ)."""
+    capacity_derived: bool = False
+    """Whether ``capacity_bytes`` follows from the size on the box by a rule, for want of a report."""
 
     def can(self, feature: str) -> bool:
         """Whether the hardware can do ``feature`` (``bf16``, ``flash2``, ``flash3``, ``fp8``)."""

@@ -1,0 +1,403 @@
+"""The dimensions in a ``config.json``, whatever the family calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomkb.errors import JobError
+from oomkb.memory.families import FAMILIES, UNKNOWN, Family
+
+__all__ = ["Dims", "read_dims"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dims:
+    """The numbers of a decoder, with a family's defaults filled in."""
+
+    model_type: str
+    vocab: int
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    tied: bool
+    act: str
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    norms: int
+    parallel: bool
+    qk_norm: str
+    embed_width: int
+    position_rows: int
+    final_norm: bool = True
+    windows: tuple[int | None, ...] = ()
+    """Attention window by layer; empty where every layer sees everything."""
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    embed_dropout: float = 0.0
+    attention_softcap: bool = False
+    logit_softcap: bool = False
+    logit_scale: bool = False
+    rotary_dim: int = 0
+    experts: int = 0
+    top_k: int = 0
+    expert_ffn: int = 0
+    shared_ffn: int = 0
+    dense_layers: int = 0
+    moe_every: int = 1
+    dense_set: frozenset[int] = frozenset()
+    router_correction: bool = False
+    sinks: int = 0
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    qk_nope_dim: int = 0
+    qk_rope_dim: int = 0
+    v_head_dim: int = 0
+    max_positions: int = 0
+
+    @property
+    def q_width(self) -> int:
+        """Width of all query heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Width of all key heads."""
+        return self.kv_heads * self.head_dim
+
+    k_width = kv_width
+    v_width = kv_width
+
+    @property
+    def o_width(self) -> int:
+        """Width of what attention hands to its output projection."""
+        return self.heads * (self.v_head_dim or self.head_dim)
+
+    @property
+    def qk_head_dim(self) -> int:
+        """Head size of queries and keys under latent attention."""
+        return self.qk_nope_dim + self.qk_rope_dim
+
+    @property
+    def qk_norm_params(self) -> int:
+        """Parameters of the norms on queries and keys in one layer."""
+        if self.qk_norm == "head":
+            return 2 * self.head_dim
+        if self.qk_norm == "heads":
+            return self.q_width + self.kv_width
+        return self.q_width + self.kv_width if self.qk_norm == "full" else 0
+
+    @property
+    def latent_norm_params(self) -> int:
+        """Parameters of the norms on the latents of MLA."""
+        return self.kv_lora_rank + self.q_lora_rank
+
+    @property
+    def kv_elements_per_token(self) -> int:
+        """Elements of KV cache that one token needs in one layer."""
+        return self.kv_lora_rank + self.qk_rope_dim if self.kv_lora_rank else 2 * self.kv_width
+
+    def is_moe(self, layer: int) -> bool:
+        """Whether layer number ``layer`` routes to experts."""
+        if not self.experts or layer < self.dense_layers or layer in self.dense_set:
+            return False
+        return (layer + 1) % self.moe_every == 0
+
+    def window_of(self, layer: int) -> int | None:
+        """The attention window of a layer, ``None`` for full attention."""
+        return self.windows[layer] if self.windows else None
+
+
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "n_head_kv", "multi_query_group_num", "num_kv_heads", "n_kv_heads"),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff", "intermediate_dim"),
+    "vocab": ("vocab_size", "padded_vocab_size"),
+    "act": ("hidden_act", "hidden_activation", "activation_function", "activation"),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+    "top_k": ("num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token"),
+    "expert_ffn": ("moe_intermediate_size",),
+    "dropout": ("resid_pdrop", "hidden_dropout", "residual_dropout", "dropout"),
+    "attention_dropout": ("attn_pdrop", "attention_dropout"),
+    "embed_dropout": ("embd_pdrop", "embedding_dropout"),
+}
+_ACTS: Final[Mapping[str, str]] = {
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_new",
+    "swiglu": "silu",
+    "swish": "silu",
+    "squared_relu": "relu2",
+}
+_TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
+# Vision-language wrappers and remote-code names, by the decoder inside.
+_TEXT_TYPES: Final[Mapping[str, str]] = {
+    "qwen2_vl": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_audio": "qwen2",
+    "qwen2_5_omni": "qwen2",
+    "qwen3_vl": "qwen3",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe": "qwen3_moe",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "gemma3": "gemma3_text",
+    "glm4v": "glm4",
+    "glm4v_text": "glm4",
+    "glm4v_moe_text": "glm4_moe",
+    "llama4": "llama4_text",
+    "mllama": "llama",
+    "mllama_text_model": "llama",
+    "ernie4_5_vl_moe_text": "ernie4_5_moe",
+    "refinedweb": "falcon",
+    "refinedwebmodel": "falcon",
+    "codellama": "llama",
+    "yi": "llama",
+    "aquila": "llama",
+    "deepseek": "deepseek_v2",
+    "kimi_k2": "deepseek_v3",
+    "granitemoehybrid": "granitemoeshared",
+    "phi-msft": "phi",
+    "stablelm_epoch": "stablelm",
+    "minicpm": "llama",
+    "xverse": "llama",
+    "orion": "llama",
+    "telechat": "llama",
+    "hunyuan": "hunyuan_v1_dense",
+}
+
+
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The decoder's own part of a (possibly multimodal) configuration."""
+    for key in _TEXT_KEYS:
+        inner = config.get(key)
+        if isinstance(inner, Mapping):
+            nested = text_config(inner)
+            merged = {**nested}
+            for shared in ("vocab_size", "tie_word_embeddings"):
+                if shared not in merged and shared in config:
+                    merged[shared] = config[shared]
+            merged.setdefault("model_type", config.get("model_type", ""))
+            return merged
+    return config
+
+
+def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str, ...]]:
+    """Dimensions and family of a configuration, whether the family is known, and warnings.
+
+    :raises JobError: where hidden size, layer count or heads cannot be found or are impossible.
+    """
+    text = text_config(config)
+    kind = str(text.get("model_type") or config.get("model_type") or "").lower()
+    kind = _TEXT_TYPES.get(kind, kind)
+    family = FAMILIES.get(kind, UNKNOWN)
+    known = kind in FAMILIES
+    if kind == "phi3" and _of(text, "experts"):
+        family, kind = FAMILIES["phimoe"], "phimoe"
+    warnings = () if known else (f"model_type {kind or 'missing'!r} is not known: dimensions are read as a Llama-like decoder's",)
+    merged = {**(family.defaults or {}), **{k: v for k, v in text.items() if v is not None}}
+    return _dims(kind, family, merged), family, known, warnings
+
+
+def _of(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    for key in _NAMES.get(name, (name,)):
+        value = config.get(key)
+        if value is not None:
+            return value
+    return default
+
+
+def _size(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    value = _of(config, name, default)
+    if isinstance(value, list | tuple) and value:
+        value = max(v for v in value if isinstance(v, int | float))
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 1:
+        keys = " or ".join(_NAMES.get(name, (name,)))
+        raise JobError(f"the model's configuration has no usable {keys}", where="model", hint="give config.json's dimensions")
+    return int(value)
+
+
+def _flag(config: Mapping[str, Any], flag: bool | str | Any) -> bool:
+    return bool(config.get(flag, False)) if isinstance(flag, str) else bool(flag)
+
+
+def _kv_heads(kind: str, c: Mapping[str, Any], heads: int) -> int:
+    if kind == "falcon":
+        if c.get("new_decoder_architecture"):
+            return int(_of(c, "kv_heads", heads))
+        return 1 if c.get("multi_query") else heads
+    if kind == "gpt_bigcode":
+        return 1 if c.get("multi_query", True) else heads
+    if kind == "dbrx" and isinstance(c.get("attn_config"), Mapping):
+        return int(c["attn_config"].get("kv_n_heads", heads))
+    if kind == "chatglm":
+        return int(c.get("multi_query_group_num", 2)) if c.get("multi_query_attention", True) else heads
+    return int(_of(c, "kv_heads", heads))
+
+
+def _ffn(kind: str, c: Mapping[str, Any], hidden: int) -> int:
+    value = _of(c, "ffn")
+    if kind == "dbrx" and isinstance(c.get("ffn_config"), Mapping):
+        value = c["ffn_config"].get("ffn_hidden_size")
+    if kind == "mpt":
+        value = int(c.get("expansion_ratio", 4)) * hidden
+    if value is None:
+        return 4 * hidden
+    size = _size({"ffn_dim": value}, "ffn")
+    return size // 2 if kind == "qwen" else size
+
+
+def _head_dim(c: Mapping[str, Any], hidden: int, heads: int) -> int:
+    value = c.get("head_dim") or c.get("kv_channels") or c.get("head_size")
+    return int(value) if value else hidden // heads
+
+
+def _windows(kind: str, c: Mapping[str, Any], layers: int) -> tuple[int | None, ...]:
+    window = c.get("sliding_window")
+    if not window or c.get("use_sliding_window") is False:
+        return ()
+    kinds = c.get("layer_types")
+    if isinstance(kinds, list | tuple) and len(kinds) >= layers:
+        found = tuple(int(window) if "sliding" in str(k) else None for k in kinds[:layers])
+        return found if any(found) else ()
+    pattern = int(c.get("sliding_window_pattern") or c.get("_sliding_window_pattern") or 0)
+    if pattern > 1:
+        return tuple(None if (i + 1) % pattern == 0 else int(window) for i in range(layers))
+    if kind in ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe"):
+        if not c.get("use_sliding_window"):
+            return ()
+        full = int(c.get("max_window_layers") or 0)
+        return tuple(None if i < full else int(window) for i in range(layers))
+    return (int(window),) * layers if kind in ("mistral", "mixtral", "phi3", "starcoder2", "ministral", "phimoe") else ()
+
+
+def _positions(family: Family, c: Mapping[str, Any]) -> int:
+    if family.positions != "learned":
+        return 0
+    rows = int(c.get("max_position_embeddings") or c.get("n_positions") or c.get("n_ctx") or 1024)
+    return rows + (2 if "ffn_dim" in c else 0)  # OPT keeps two spare rows
+
+
+def _norms(kind: str, family: Family, c: Mapping[str, Any]) -> int:
+    if kind == "falcon" and (c.get("new_decoder_architecture") or not c.get("parallel_attn")):
+        return 1 if c.get("num_ln_in_parallel_attn") == 1 else 2
+    if kind == "stablelm" and c.get("use_parallel_residual"):
+        return 1
+    return family.norms
+
+
+def _qk_norm(kind: str, family: Family, c: Mapping[str, Any]) -> str:
+    if not family.qk_norm:
+        return ""
+    if family.qk_norm in ("head", "full"):
+        return str(family.qk_norm)
+    on = _flag(c, family.qk_norm)
+    return ("heads" if kind in ("cohere", "stablelm") else "head") if on else ""
+
+
+def _expert_fields(kind: str, c: Mapping[str, Any], ffn: int) -> dict[str, Any]:
+    experts = _of(c, "experts", 0)
+    if kind == "dbrx" and isinstance(c.get("ffn_config"), Mapping):
+        experts = c["ffn_config"].get("moe_num_experts", 4)
+        c = {**c, "num_experts_per_tok": c["ffn_config"].get("moe_top_k", 1)}
+    if isinstance(experts, list | tuple):
+        experts = max(experts, default=0)
+    if not experts or int(experts) < 2:
+        return {}
+    width = _of(c, "expert_ffn", ffn)
+    width = int(max(width) if isinstance(width, list | tuple) else width)
+    shared = c.get("shared_expert_intermediate_size") or c.get("shared_intermediate_size")
+    if not shared:
+        count = c.get("n_shared_experts") or c.get("num_shared_experts") or c.get("moe_num_shared_experts") or 0
+        shared = int(count) * width
+    return {
+        "experts": int(experts),
+        "top_k": int(_of(c, "top_k", 2) or 2),
+        "expert_ffn": width,
+        "shared_ffn": int(shared),
+        "dense_layers": int(c.get("first_k_dense_replace") or c.get("moe_layer_start_index") or 0),
+        "moe_every": int(c.get("decoder_sparse_step") or c.get("moe_layer_freq") or 1) if not isinstance(c.get("moe_layer_freq"), list) else 1,
+        "dense_set": frozenset(int(i) for i in c.get("mlp_only_layers") or ()),
+    }
+
+
+def _latent_fields(c: Mapping[str, Any]) -> dict[str, Any]:
+    if not c.get("kv_lora_rank"):
+        return {}
+    return {
+        "kv_lora_rank": int(c["kv_lora_rank"]),
+        "q_lora_rank": int(c.get("q_lora_rank") or 0),
+        "qk_nope_dim": int(c.get("qk_nope_head_dim") or 128),
+        "qk_rope_dim": int(c.get("qk_rope_head_dim") or 64),
+        "v_head_dim": int(c.get("v_head_dim") or 128),
+    }
+
+
+def _dropouts(family: Family, c: Mapping[str, Any]) -> dict[str, float]:
+    out = {}
+    for name in ("dropout", "attention_dropout", "embed_dropout"):
+        value = _of(c, name)
+        out[name] = float(value) if isinstance(value, int | float) else getattr(family, name)
+    return out
+
+
+def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
+    hidden, layers, heads = _size(c, "hidden"), _size(c, "layers"), _size(c, "heads")
+    kv_heads = _kv_heads(kind, c, heads)
+    if kv_heads < 1 or heads % kv_heads:
+        raise JobError(f"{heads} attention heads cannot share {kv_heads} key/value heads", where="model.num_key_value_heads")
+    ffn = _ffn(kind, c, hidden)
+    head_dim = _head_dim(c, hidden, heads)
+    act = str(_of(c, "act", "")).lower()
+    experts = _expert_fields(kind, c, ffn)
+    softcap = c.get("attn_logit_softcapping")
+    return Dims(
+        model_type=kind,
+        vocab=_size(c, "vocab", 32_000),
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        ffn=ffn,
+        tied=bool(c.get("tie_word_embeddings", family.tied)),
+        act=family.act if family.act in ("gelu_bloom", "xielu") or not act else _ACTS.get(act, act),
+        qkv_bias=_flag(c, family.qkv_bias),
+        o_bias=_flag(c, family.o_bias),
+        mlp_bias=_flag(c, family.mlp_bias),
+        norms=_norms(kind, family, c),
+        parallel=_flag(c, family.parallel),
+        qk_norm=_qk_norm(kind, family, c),
+        embed_width=int(c.get("word_embed_proj_dim") or hidden),
+        position_rows=_positions(family, c),
+        final_norm=not (kind == "opt" and c.get("do_layer_norm_before") is False),
+        windows=_windows(kind, c, layers),
+        attention_softcap=bool(softcap) and kind == "gemma2",
+        logit_softcap=bool(c.get("final_logit_softcapping")),
+        logit_scale=bool(c.get("logit_scale") or c.get("logits_scaling")),
+        rotary_dim=_rotary(family, c, head_dim),
+        router_correction=family.router_bias and not family.expert_bias,
+        sinks=heads if kind == "gpt_oss" else 0,
+        max_positions=int(c.get("max_position_embeddings") or c.get("n_positions") or c.get("seq_length") or 0),
+        **_dropouts(family, c),
+        **experts,
+        **_latent_fields(c),
+    )
+
+
+def _rotary(family: Family, c: Mapping[str, Any], head_dim: int) -> int:
+    if family.positions != "rope":
+        return 0
+    if c.get("rotary_dim"):
+        return int(c["rotary_dim"])
+    rope = c.get("rope_parameters")
+    nested = rope.get("partial_rotary_factor") if isinstance(rope, Mapping) else None
+    fraction = c.get("partial_rotary_factor") or c.get("rotary_pct") or nested or family.rotary_fraction
+    return int(head_dim * float(fraction))

@@ -1,0 +1,191 @@
+"""A job with every choice made: what the arithmetic reads. Missing fields get neutral values, and are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomkb.errors import JobError
+from oomkb.memory.job import Assumption, Job
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["BYTES", "Setting", "settle"]
+
+BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
+PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
+ONLINE: Final = frozenset({"grpo", "ppo"})
+_NEUTRAL: Final = "not stated; the most common choice was taken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The resolved numbers of one run."""
+
+    objective: str
+    adapters: bool
+    method: str
+    rank: int
+    targets: str | tuple[str, ...]
+    lora_dropout: float
+    dora: bool
+    adapter_bytes: int
+    quant: str
+    param_bytes: int
+    compute_bytes: int
+    autocast: bool
+    optimizer: str
+    optimizer_impl: str
+    batch: int
+    """Sequences that go through the model at once on one GPU."""
+    samples: int
+    """Samples (pairs for preference objectives) per GPU, as the job states them."""
+    seq: int
+    """Tokens of one sequence, image tokens included."""
+    packed: bool
+    ckpt: str
+    """``none``, ``full``, ``selective``, ``offload``."""
+    attention: str
+    fused_ce: bool
+    sharding: str
+    reshard: bool
+    world: int
+    dp: int
+    tp: int
+    pp: int
+    cp: int
+    sp: int
+    ep: int
+    gpus_per_node: int
+    accum: int
+    offload: frozenset[str]
+    framework: str
+    transformers: tuple[int, ...]
+    assumed: Mapping[str, Assumption]
+
+    @property
+    def training(self) -> bool:
+        """Whether gradients are computed at all."""
+        return self.objective != "inference"
+
+    @property
+    def shards(self) -> int:
+        """How many ranks share what is sharded over data parallelism."""
+        return self.dp * self.cp if self.sharding not in ("none", "ddp", "device-map", "data-parallel") else 1
+
+
+def settle(job: Job, shape: ModelShape) -> Setting:
+    """Make every choice, refusing what describes no possible run.
+
+    :raises JobError: with the field and what would be valid.
+    """
+    filled = dict(job.assumed)
+
+    def pick(name: str, value: Any, default: Any, why: str = _NEUTRAL) -> Any:
+        if value is not None:
+            return value
+        filled.setdefault(name, Assumption(default, why))
+        return default
+
+    objective = pick("objective", job.objective, "inference" if job.serving else "sft")
+    lora = job.lora
+    method = pick("method", job.method, "lora" if lora is not None else "full")
+    adapters = method in ("lora", "qlora", "oft") or (lora is not None and method not in _FULL)
+    quant = job.quant or ("nf4" if method == "qlora" else "none")
+    param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
+    autocast = job.autocast if job.autocast is not None else "none"
+    world, dp, tp, pp, cp, sp, ep, per_node = _ranks(job, shape)
+    sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
+    samples = pick("micro_batch", job.micro_batch, 1)
+    seq = pick("seq_len", job.seq_len, _length(job))
+    doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm", "kto") else 1
+    packed = bool(job.packing)
+    return Setting(
+        objective=objective,
+        adapters=adapters,
+        method=method,
+        rank=pick("lora.r", lora.r if lora else None, 8) if adapters else 0,
+        targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
+        lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
+        dora=bool(lora and lora.dora),
+        adapter_bytes=int(BYTES.get(lora.dtype, 4)) if lora and lora.dtype else 4 if autocast != "none" or param == "bf16" else int(BYTES[param]),
+        quant=quant,
+        param_bytes=int(BYTES[param]),
+        compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
+        autocast=autocast not in ("none", "fp32"),
+        optimizer=pick("optimizer", job.optimizer, "adamw") if objective != "inference" else "none",
+        optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if objective != "inference" else "foreach",
+        batch=samples * doubled,
+        samples=samples,
+        seq=seq,
+        packed=packed,
+        ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if objective != "inference" else False),
+        attention=pick("attention", job.attention, "eager" if shape.family.eager else "sdpa"),
+        fused_ce=bool(job.fused_ce),
+        sharding=sharding,
+        reshard=job.reshard_after_forward is not False and sharding != "shard-grad-op",
+        world=world,
+        dp=dp,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        sp=sp,
+        ep=ep,
+        gpus_per_node=per_node,
+        accum=job.grad_accum or 1,
+        offload=frozenset(job.offload or ()),
+        framework=(job.framework or "").lower(),
+        transformers=version(job.versions.get("transformers", "")),
+        assumed=filled,
+    )
+
+
+_FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
+
+
+def version(text: str) -> tuple[int, ...]:
+    """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""
+    parts: list[int] = []
+    for piece in text.split(".")[:4]:
+        if not piece.isdigit():
+            break
+        parts.append(int(piece))
+    return tuple(parts)
+
+
+def _dtype(name: str) -> str:
+    return {"auto": "bf16"}.get(name, name)
+
+
+def _length(job: Job) -> int:
+    if job.prompt_len or job.completion_len:
+        return (job.prompt_len or 512) + (job.completion_len or 512)
+    return 2048
+
+
+def _checkpointing(value: bool | str) -> str:
+    if isinstance(value, bool):
+        return "full" if value else "none"
+    return value
+
+
+def _ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, int, int]:
+    tp, pp, cp, sp, ep = (job.tp or 1), (job.pp or 1), (job.cp or 1), (job.sp or 1), (job.ep or 1)
+    d = shape.dims
+    if d.heads % tp:
+        valid = ", ".join(str(n) for n in range(1, min(d.heads, 64) + 1) if d.heads % n == 0)
+        raise JobError(f"{tp} does not divide the model's {d.heads} attention heads", where="tp", hint=f"one of {valid}")
+    if pp > d.layers:
+        raise JobError(f"{pp} stages for {d.layers} layers", where="pp", hint=f"at most {d.layers}")
+    if ep > 1 and d.experts and d.experts % ep:
+        raise JobError(f"{ep} does not divide the model's {d.experts} experts", where="ep", hint="a divisor of the expert count")
+    gpus = (job.gpus or 0) * (job.nodes or 1)
+    model_parallel = tp * pp * cp
+    world = job.world or gpus or (job.dp or 1) * model_parallel
+    if world % model_parallel:
+        raise JobError(
+            f"tp x pp x cp = {model_parallel} does not divide {world} ranks", where="world", hint=f"a multiple of {model_parallel}"
+        )
+    dp = job.dp or world // model_parallel
+    per_node = job.gpus or (min(world, 8) if not job.nodes else max(1, world // job.nodes))
+    return world, dp, tp, pp, cp, sp, ep, per_node

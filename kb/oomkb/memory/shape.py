@@ -1,0 +1,294 @@
+"""A model's shape: every matrix of every layer, read from the form of a Hugging Face ``config.json``.
+
+Parameter counts follow from the matrices; nothing is looked up. What a family does with the configuration is in
+:mod:`oomkb.memory.families`; reading the many spellings of the same dimension is in :mod:`oomkb.memory.dims`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomkb.memory.dims import Dims, read_dims
+from oomkb.memory.families import Family
+from oomkb.memory.vision import VisionShape
+
+__all__ = ["LayerShape", "Linear", "ModelShape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One matrix; ``count`` of them in a layer (experts). ``module`` is false for bare parameters, which LoRA skips."""
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool = False
+    count: int = 1
+    module: bool = True
+    part: str = "mlp"
+
+    @property
+    def params(self) -> int:
+        """Weight and bias of all ``count``."""
+        return self.count * (self.inputs * self.outputs + (self.outputs if self.bias else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """One kind of decoder layer, of which the model has ``count``."""
+
+    count: int
+    linears: tuple[Linear, ...]
+    norm_params: int
+    other_params: int = 0
+    window: int | None = None
+    moe: bool = False
+
+    @property
+    def params(self) -> int:
+        """Parameters of one such layer."""
+        return sum(m.params for m in self.linears) + self.norm_params + self.other_params
+
+    @property
+    def expert_params(self) -> int:
+        """Parameters of one layer's routed experts (what expert parallelism shards)."""
+        return sum(m.params for m in self.linears if m.part == "expert")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """A decoder (with a vision tower, where it has one) as the memory model sees it."""
+
+    model_type: str
+    name: str
+    dims: Dims
+    family: Family
+    layers: tuple[LayerShape, ...]
+    vision: VisionShape | None = None
+    known: bool = True
+    """Whether the family was recognised; otherwise dimensions were taken as those of a Llama-like decoder."""
+    warnings: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, name: str = "") -> ModelShape:
+        """Read a configuration in the form of ``config.json``.
+
+        :raises JobError: where not even hidden size and layer count can be found.
+        """
+        dims, family, known, warnings = read_dims(config)
+        vision = VisionShape.from_config(config, dims.hidden)
+        label = name or str(config.get("name") or config.get("_name_or_path") or config.get("model_type") or "")
+        return cls(
+            model_type=dims.model_type,
+            name=label,
+            dims=dims,
+            family=family,
+            layers=build_layers(dims, family),
+            vision=vision,
+            known=known,
+            warnings=warnings,
+            config=MappingProxyType(dict(config)),
+        )
+
+    @classmethod
+    def from_params_b(cls, params_b: float, *, vocab_size: int = 128_000) -> ModelShape:
+        """A decoder of usual proportions with about ``params_b`` billion parameters.
+
+        Depth, width, grouping and feed-forward ratio follow the public Llama/Qwen/Mistral ladder (0.5B to 400B);
+        the width is then solved so that the count comes out, in steps of 64.
+        """
+        target = params_b * 1e9
+        layers = next((n for limit, n in _DEPTHS if params_b <= limit), 126)
+        tied = params_b < 4
+        config: dict[str, Any] = {}
+        for hidden in range(256, 32_768, 64):
+            heads = max(1, hidden // (64 if params_b < 1.5 else 128))
+            config = {
+                "model_type": "llama",
+                "vocab_size": vocab_size,
+                "hidden_size": hidden,
+                "intermediate_size": 256 * math.ceil(3.5 * hidden / 256),
+                "num_hidden_layers": layers,
+                "num_attention_heads": heads,
+                "num_key_value_heads": next(k for k in (8, 4, 2, 1) if heads % k == 0),
+                "head_dim": 64 if params_b < 1.5 else 128,
+                "tie_word_embeddings": tied,
+            }
+            if cls.from_config(config).params >= target:
+                break
+        shape = cls.from_config(config, name=f"about {params_b:g}B parameters")
+        warning = f"only the parameter count ({params_b:g}B) is known: usual proportions were taken"
+        return cls(**{**shape.__dict__, "warnings": (warning,), "known": False, "dims": shape.dims}) if True else shape
+
+    # -- counts ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def layer_count(self) -> int:
+        """Decoder layers of all kinds."""
+        return sum(layer.count for layer in self.layers)
+
+    @cached_property
+    def embed_params(self) -> int:
+        """Token and position embeddings with their norm and projections (without an output head)."""
+        d = self.dims
+        total = d.vocab * d.embed_width + d.position_rows * d.hidden
+        if d.embed_width != d.hidden:
+            total += 2 * d.embed_width * d.hidden
+        return total + (self._one_norm() if self.family.embed_norm else 0)
+
+    @cached_property
+    def head_params(self) -> int:
+        """The output head's own parameters: none where it is tied to the embedding."""
+        d = self.dims
+        return (0 if d.tied else d.vocab * d.embed_width) + (d.vocab if self.family.head_bias else 0)
+
+    @cached_property
+    def text_params(self) -> int:
+        """Parameters without the vision tower."""
+        layers = sum(layer.params * layer.count for layer in self.layers)
+        return self.embed_params + self.head_params + layers + (self._one_norm() if self.dims.final_norm else 0)
+
+    @cached_property
+    def params(self) -> int:
+        """Parameters of the whole model."""
+        return self.text_params + (self.vision.params if self.vision else 0)
+
+    @cached_property
+    def expert_params(self) -> int:
+        """Parameters of all routed experts."""
+        return sum(layer.expert_params * layer.count for layer in self.layers)
+
+    @cached_property
+    def linear_params(self) -> int:
+        """Parameters of the decoder's linear modules: what 4- and 8-bit quantization replaces."""
+        return sum(m.count * m.inputs * m.outputs * layer.count for layer in self.layers for m in layer.linears)
+
+    def lora_params(self, targets: str | tuple[str, ...], rank: int, *, dora: bool = False) -> int:
+        """Trainable parameters of adapters of ``rank`` on ``targets`` (names, or ``all-linear``)."""
+        total = 0
+        for layer in self.layers:
+            for m in layer.linears:
+                if adapted(m, targets):
+                    total += layer.count * m.count * (rank * (m.inputs + m.outputs) + (m.outputs if dora else 0))
+        if self.vision is not None and targets == "all-linear":
+            total += self.vision.lora_params(rank)
+        return total
+
+    def _one_norm(self) -> int:
+        d, norm = self.dims, self.family.norm
+        return 0 if norm == "ln-plain" else d.hidden * (2 if norm == "ln" else 1)
+
+
+_DEPTHS: Final = ((0.7, 24), (2, 16), (4.5, 28), (9, 32), (16, 40), (40, 60), (80, 80), (200, 96))
+_ALL: Final = frozenset({"all-linear", "all", "auto", "all_linear"})
+
+
+def adapted(linear: Linear, targets: str | tuple[str, ...] | None) -> bool:
+    """Whether LoRA with ``targets`` puts an adapter on this matrix (PEFT: on modules, by the end of their name)."""
+    if not linear.module or linear.part == "head":
+        return False
+    if targets is None or targets in _ALL or (not isinstance(targets, str) and any(t in _ALL for t in targets)):
+        return linear.part != "router"
+    names = (targets,) if isinstance(targets, str) else targets
+    aliases = {linear.name, *_ALIASES.get(linear.name, ())}
+    return any(t.rsplit(".", 1)[-1] in aliases for t in names)
+
+
+# What other frameworks call the same matrices (litgpt: q, v; torchtune: output_proj, w1..w3; Megatron: linear_*).
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "q_proj": ("q", "query", "wq", "linear_qkv"),
+    "k_proj": ("k", "key", "wk", "linear_qkv"),
+    "v_proj": ("v", "value", "wv", "linear_qkv"),
+    "o_proj": ("o", "output_proj", "wo", "linear_proj", "dense", "projection"),
+    "gate_proj": ("w1", "linear_fc1", "mlp", "gate"),
+    "up_proj": ("w3", "linear_fc1", "mlp"),
+    "down_proj": ("w2", "linear_fc2", "mlp"),
+    "dense": ("o", "output_proj", "projection"),
+    "query_key_value": ("q", "k", "v", "qkv", "q_proj", "k_proj", "v_proj"),
+    "qkv_proj": ("q_proj", "k_proj", "v_proj", "q", "k", "v"),
+    "c_attn": ("q_proj", "k_proj", "v_proj"),
+    "fc1": ("mlp",),
+    "fc2": ("mlp",),
+}
+
+
+def build_layers(d: Dims, family: Family) -> tuple[LayerShape, ...]:
+    """The kinds of layers (dense or MoE, windowed or not) and how many there are of each."""
+    kinds: dict[tuple[bool, int | None], int] = {}
+    for i in range(d.layers):
+        key = (d.is_moe(i), d.window_of(i))
+        kinds[key] = kinds.get(key, 0) + 1
+    return tuple(_layer(d, family, count, moe, window) for (moe, window), count in sorted(kinds.items(), key=str))
+
+
+def _layer(d: Dims, family: Family, count: int, moe: bool, window: int | None) -> LayerShape:
+    linears = (*_attention(d, family), *(_experts(d, family) if moe else _mlp(d, family, d.ffn)))
+    width = {"ln": 2, "ln-plain": 0}.get(family.norm, 1)
+    norms = d.norms * d.hidden * width + d.qk_norm_params + d.latent_norm_params
+    return LayerShape(count, linears, norms, d.sinks + (d.experts if moe and d.router_correction else 0), window, moe)
+
+
+def _attention(d: Dims, family: Family) -> tuple[Linear, ...]:
+    if d.kv_lora_rank:
+        return _latent_attention(d)
+    q, kv, n = d.q_width, d.kv_width, family.names
+    out = Linear(n[3], d.o_width, d.hidden, d.o_bias, part="attention")
+    if family.qkv == "fused":
+        return (Linear(n[0], d.hidden, q + d.k_width + d.v_width, d.qkv_bias, part="attention"), out)
+    return (
+        Linear(n[0], d.hidden, q, d.qkv_bias, part="attention"),
+        Linear(n[1], d.hidden, kv, d.qkv_bias, part="attention"),
+        Linear(n[2], d.hidden, d.v_width, d.qkv_bias, part="attention"),
+        out,
+    )
+
+
+def _latent_attention(d: Dims) -> tuple[Linear, ...]:
+    """DeepSeek's multi-head latent attention (arXiv 2405.04434, section 2.1)."""
+    part = "attention"
+    query: tuple[Linear, ...] = (Linear("q_proj", d.hidden, d.heads * d.qk_head_dim, part=part),)
+    if d.q_lora_rank:
+        query = (
+            Linear("q_a_proj", d.hidden, d.q_lora_rank, d.qkv_bias, part=part),
+            Linear("q_b_proj", d.q_lora_rank, d.heads * d.qk_head_dim, part=part),
+        )
+    return (
+        *query,
+        Linear("kv_a_proj_with_mqa", d.hidden, d.kv_lora_rank + d.qk_rope_dim, d.qkv_bias, part=part),
+        Linear("kv_b_proj", d.kv_lora_rank, d.heads * (d.qk_nope_dim + d.v_head_dim), part=part),
+        Linear("o_proj", d.heads * d.v_head_dim, d.hidden, d.o_bias, part=part),
+    )
+
+
+def _mlp(d: Dims, family: Family, width: int, *, part: str = "mlp", prefix: str = "") -> tuple[Linear, ...]:
+    n = family.names
+    down = Linear(prefix + n[6], width, d.hidden, d.mlp_bias, part=part)
+    if not family.gated:
+        return (Linear(prefix + n[5], d.hidden, width, d.mlp_bias, part=part), down)
+    if family.gate_up == "fused":
+        return (Linear(prefix + n[4], d.hidden, 2 * width, d.mlp_bias, part=part), down)
+    up = Linear(prefix + n[5], d.hidden, width, d.mlp_bias, part=part)
+    return (Linear(prefix + n[4], d.hidden, width, d.mlp_bias, part=part), up, down)
+
+
+def _experts(d: Dims, family: Family) -> tuple[Linear, ...]:
+    # transformers 5 keeps all experts of a layer in one parameter per projection, so LoRA on linear modules skips
+    # them; earlier versions had a module each (config.json does not tell; the job's framework version does).
+    fused = family.experts == "fused"
+    expert: tuple[Linear, ...] = (
+        Linear("gate_up_proj", d.hidden, 2 * d.expert_ffn, family.expert_bias, d.experts, not fused, "expert"),
+        Linear("down_proj", d.expert_ffn, d.hidden, family.expert_bias, d.experts, not fused, "expert"),
+    )
+    router = Linear("gate", d.hidden, d.experts, family.router_bias and family.expert_bias, module=False, part="router")
+    shared: tuple[Linear, ...] = ()
+    if d.shared_ffn:
+        shared = _mlp(d, family, d.shared_ffn, part="shared")
+        if family.shared_gate:
+            shared = (*shared, Linear("shared_expert_gate", d.hidden, 1, part="shared"))
+    return (router, *expert, *shared)
