@@ -1,0 +1,66 @@
+"""What each framework does when a key is absent, and which settings it has.
+
+:data:`FRAMEWORKS` is sorted by name; a test compares it with the files in this folder.
+"""
+
+from __future__ import annotations
+
+from oomkb.frameworks import (
+    accelerate,
+    axolotl,
+    deepspeed,
+    fsdp,
+    llama_factory,
+    lmdeploy,
+    megatron,
+    ms_swift,
+    nemo,
+    openrlhf,
+    sglang,
+    tgi,
+    torchtune,
+    transformers,
+    trl,
+    unsloth,
+    verl,
+    vllm,
+    xtuner,
+)
+from oomkb.frameworks.completion import complete
+from oomkb.frameworks.lookup import canonical, find, lineage, supports
+from oomkb.frameworks.model import Default, Framework, Setting, in_range
+
+__all__ = [
+    "FRAMEWORKS",
+    "Default",
+    "Framework",
+    "Setting",
+    "canonical",
+    "complete",
+    "find",
+    "in_range",
+    "lineage",
+    "supports",
+]
+
+FRAMEWORKS: tuple[Framework, ...] = (
+    accelerate.FRAMEWORK,
+    axolotl.FRAMEWORK,
+    deepspeed.FRAMEWORK,
+    fsdp.FRAMEWORK,
+    llama_factory.FRAMEWORK,
+    lmdeploy.FRAMEWORK,
+    megatron.FRAMEWORK,
+    ms_swift.FRAMEWORK,
+    nemo.FRAMEWORK,
+    openrlhf.FRAMEWORK,
+    sglang.FRAMEWORK,
+    tgi.FRAMEWORK,
+    torchtune.FRAMEWORK,
+    transformers.FRAMEWORK,
+    trl.FRAMEWORK,
+    unsloth.FRAMEWORK,
+    verl.FRAMEWORK,
+    vllm.FRAMEWORK,
+    xtuner.FRAMEWORK,
+)

@@ -1,0 +1,147 @@
+"""Filling what a job leaves unsaid with what its framework would do, each value with its reason."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oomkb.errors import JobError
+from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, zero
+from oomkb.frameworks.lookup import find, lineage
+from oomkb.frameworks.model import Default, in_range
+from oomkb.memory.job import Assumption, Job
+
+__all__ = ["complete"]
+
+_ANY: Final = "any framework"
+
+
+def _world(job: Job) -> int:
+    return (job.gpus or 1) * (job.nodes or 1)
+
+
+def _parallel(job: Job) -> int:
+    return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)
+
+
+def _has_adapters(job: Job) -> bool:
+    return job.lora is not None and any(v is not None for v in (job.lora.r, job.lora.targets, job.lora.alpha))
+
+
+# What holds before a framework's own defaults: it decides which of them apply.
+_FIRST: Final = (
+    Default(
+        "gpus",
+        lambda j: max(1, j.world // (j.nodes or 1)),
+        "ranks over machines",
+        _ANY,
+        when=lambda j: j.world is not None,
+    ),
+    Default("gpus", _parallel, "as many GPUs as the parallel sizes need", _ANY, when=lambda j: _parallel(j) > 1),
+    Default("gpus", 1, "no number of GPUs is stated", _ANY),
+    Default("nodes", 1, "no number of machines is stated", _ANY),
+    Default("world", _world, "GPUs times machines", _ANY),
+    Default("method", "qlora", "adapters on a quantised base", _ANY, when=lambda j: _has_adapters(j) and quantised(j)),
+    Default("method", "lora", "adapters are configured", _ANY, when=_has_adapters),
+    Default("quant", "nf4", "the usual storage of QLoRA", _ANY, when=lambda j: j.method == "qlora"),
+)
+_LAST: Final = (
+    Default("objective", "sft", "the usual objective", _ANY),
+    Default("method", "qlora", "a quantised base can only be trained through adapters", _ANY, when=quantised),
+    Default("method", "full", "no adapters are configured", _ANY),
+    Default("quant", "none", "the base is not quantised", _ANY),
+    Default("micro_batch", 1, "no batch size is stated", _ANY),
+    Default("grad_accum", 1, "no accumulation is stated", _ANY),
+    Default("eval_micro_batch", lambda j: j.micro_batch or 1, "the evaluation batch follows the training batch", _ANY),
+    Default(
+        "seq_len",
+        lambda j: (j.prompt_len or 512) + (j.completion_len or 512),
+        "prompt and completion together",
+        _ANY,
+        when=lambda j: j.prompt_len is not None or j.completion_len is not None,
+    ),
+    Default("seq_len", 2048, "no length is stated", _ANY),
+    Default("packing", False, "samples are not packed unless set", _ANY),
+    Default(
+        "sharding",
+        "device-map",
+        "one process over several GPUs",
+        _ANY,
+        when=lambda j: (j.gpus or 1) > 1 and j.world == 1,
+    ),
+    Default("sharding", "ddp", "several ranks without a sharding setting replicate everything", _ANY, when=distributed),
+    Default("sharding", "none", "one GPU", _ANY),
+    Default("grad_ckpt", False, "not switched on", _ANY),
+    Default("param_dtype", "bf16", "the usual dtype", _ANY),
+    Default("autocast", "none", "no mixed precision is stated", _ANY),
+    Default("attention", "sdpa", "PyTorch's scaled_dot_product_attention", _ANY),
+    Default("optimizer", "adamw", "the usual optimizer", _ANY),
+    Default("optimizer_impl", "fused", "DeepSpeed brings its own fused step", _ANY, when=zero),
+    Default("optimizer_impl", "foreach", "PyTorch's default on CUDA", _ANY, when=lambda j: j.optimizer == "adamw"),
+    Default("fused_ce", False, "logits are materialised whole", _ANY),
+    Default("offload", [], "nothing is offloaded", _ANY),
+    Default("reshard_after_forward", True, "full sharding", _ANY, when=fsdp),
+    Default("lora.r", 8, "PEFT's rank", "peft tuners/lora/config.py", when=lora),
+    Default("lora.targets", "all-linear", "the usual targets", _ANY, when=lora),
+    Default(
+        "extra_models",
+        [{"role": "reference"}],
+        "the objective compares with a reference model",
+        _ANY,
+        when=lambda j: preference(j) and full(j),
+    ),
+    Default("extra_models", [], "no other model is stated", _ANY),
+    Default("generations", 8, "completions per prompt", _ANY, when=lambda j: j.objective == "grpo"),
+    Default("tp", 1, "not stated", _ANY),
+    Default("pp", 1, "not stated", _ANY),
+    Default("cp", 1, "not stated", _ANY),
+    Default("dp", lambda j: max(1, (j.world or 1) // _parallel(j)), "ranks left after the other parallel sizes", _ANY),
+)
+_TRAINING_ONLY: Final = frozenset(
+    [
+        "micro_batch",
+        "grad_accum",
+        "eval_micro_batch",
+        "packing",
+        "grad_ckpt",
+        "optimizer",
+        "optimizer_impl",
+        "fused_ce",
+        "reshard_after_forward",
+        "generations",
+        "extra_models",
+        "seq_len",
+    ]
+)
+
+
+def _apply(job: Job, default: Default, version: str | None) -> Job:
+    if job.get(default.field) is not None or not in_range(default.versions, version) or not default.when(job):
+        return job
+    if job.objective == "inference" and default.field in _TRAINING_ONLY:
+        return job
+    value: Any = default.of(job)
+    source = "" if default.source == _ANY else f" ({default.source})"
+    try:
+        return job.assuming({default.field: Assumption(value, default.why + source)})
+    except JobError:  # a stated field of odd form: leave this one open
+        return job
+
+
+def complete(job: Job) -> Job:
+    """The job with every field that decides memory filled in; what was filled is under ``assumed`` with its reason.
+
+    Stated fields are never changed. A framework that is not known is treated as plain transformers.
+    """
+    framework = find(job.framework)
+    chain = lineage(framework.name if framework else "transformers")
+    if job.framework is None:
+        job = job.assuming({"framework": Assumption("transformers", "no framework is stated")})
+    for default in _FIRST:
+        job = _apply(job, default, None)
+    for member in chain:
+        version = job.versions.get(member.package)
+        for default in member.defaults:
+            job = _apply(job, default, version)
+    for default in _LAST:
+        job = _apply(job, default, None)
+    return job

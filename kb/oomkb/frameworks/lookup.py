@@ -1,0 +1,92 @@
+"""Finding a framework by the name people write, and asking what it has a setting for."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from oomkb.frameworks.model import Framework, Setting, in_range
+
+__all__ = ["canonical", "find", "lineage", "supports"]
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+@cache
+def _names() -> dict[str, Framework]:
+    from oomkb.frameworks import FRAMEWORKS
+
+    table: dict[str, Framework] = {}
+    for framework in FRAMEWORKS:
+        for name in (framework.name, framework.title, framework.package, *framework.aliases):
+            table.setdefault(_key(name), framework)
+    return table
+
+
+def find(name: str | None) -> Framework | None:
+    """The framework of this name, by canonical name, title, package or alias; words after it are ignored."""
+    if not name or len(name) > 200:
+        return None
+    key = _key(name)
+    table = _names()
+    if key in table:
+        return table[key]
+    # "ms-swift 1.x", "torchtune 0.5 (nightly)": the longest leading words that are a name.
+    words = key.split("-")
+    for end in range(len(words) - 1, 0, -1):
+        found = table.get("-".join(words[:end]))
+        if found is not None:
+            return found
+    return None
+
+
+def canonical(name: str | None) -> str | None:
+    """The canonical name of a framework (``"LLaMA-Factory"`` → ``"llama-factory"``), or ``None``."""
+    found = find(name)
+    return found.name if found is not None else None
+
+
+def lineage(name: str | None) -> tuple[Framework, ...]:
+    """The framework and those it inherits from, nearest first."""
+    out: list[Framework] = []
+    current = find(name)
+    while current is not None and current not in out:
+        out.append(current)
+        current = find(current.base) if current.base else None
+    return tuple(out)
+
+
+def _matching(framework: str | None, field: str) -> tuple[list[Setting], str | None]:
+    found: list[Setting] = []
+    chain = lineage(framework)
+    for member in chain:
+        own = [s for s in member.settings if s.field == field]
+        found += own
+        # A framework that lists the values it takes replaces its base's list.
+        if any(s.values is not None for s in own):
+            break
+    return found, chain[0].name if chain else None
+
+
+def supports(framework: str | None, field: str, value: Any = None, version: str | None = None) -> bool:
+    """Whether the framework has a setting for a job field, or for this value of it.
+
+    :param field: a (dotted) job field: ``fused_ce``, ``offload``, ``serving.max_num_seqs``.
+    :param value: a value to set; for ``offload`` one part of it.
+    :param version: of the framework itself; unknown counts as the newest.
+
+    A framework that is not known supports nothing but what any training script can be changed to.
+    """
+    settings, known = _matching(framework, field)
+    if known is None:
+        settings, _ = _matching("transformers", field)
+    if isinstance(value, list | tuple):
+        return all(supports(framework, field, v, version) for v in value)
+    for setting in settings:
+        if not in_range(setting.versions, version):
+            continue
+        if value is None or setting.values is None or value in setting.values:
+            return True
+    return False

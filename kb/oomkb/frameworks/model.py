@@ -1,0 +1,119 @@
+"""What is known of a framework: its names, the defaults that decide memory, and the settings it has keys for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from oomkb.memory.job import Job
+
+__all__ = ["Default", "Framework", "Setting", "in_range"]
+
+Kind = Literal["training", "serving", "rl", "launcher"]
+
+
+@lru_cache(maxsize=512)
+def _parsed(versions: str, version: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return SpecifierSet(versions, prereleases=True).contains(Version(version))
+    except (InvalidSpecifier, InvalidVersion):
+        return False
+
+
+def in_range(versions: str, version: str | None) -> bool:
+    """Whether ``version`` lies in ``versions`` (PEP 440, ``">=0.22,<1.0"``; empty: any).
+
+    An unknown version counts as the newest: it satisfies a range without an upper end.
+    """
+    if not versions:
+        return True
+    if version is None:
+        return "<" not in versions and "==" not in versions
+    return _parsed(versions, version)
+
+
+def _always(_: Job) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The value a framework takes for a job field when nobody says anything.
+
+    :param value: the value, or a function of the job as known so far.
+    :param source: file and version, or document, in which the default was read.
+    :param versions: releases it holds for (PEP 440); of ``package`` where given, else of the framework itself.
+    :param when: the circumstances it holds in.
+    """
+
+    field: str
+    value: Any
+    why: str
+    source: str
+    versions: str = ""
+    when: Callable[[Job], bool] = _always
+    package: str = ""
+
+    def of(self, job: Job) -> Any:
+        """The value for this job."""
+        return self.value(job) if callable(self.value) else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A job field the framework has a key for; ``values`` limits what it may be set to (``None``: anything)."""
+
+    field: str
+    values: frozenset[Any] | None = None
+    versions: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """One framework. ``base`` names the framework whose defaults and settings it inherits."""
+
+    name: str
+    title: str
+    kind: Kind
+    package: str
+    """PyPI name, under which a job's ``versions`` has it."""
+    aliases: tuple[str, ...] = ()
+    base: str | None = None
+    defaults: tuple[Default, ...] = ()
+    settings: tuple[Setting, ...] = field(default=())
+
+
+def has(names: str, versions: str = "") -> tuple[Setting, ...]:
+    """Settings that take any value; names apart by blanks."""
+    return tuple(Setting(n, None, versions) for n in names.split())
+
+
+def one_of(name: str, values: Iterable[Any], versions: str = "") -> Setting:
+    """A setting limited to some values."""
+    return Setting(name, frozenset(values), versions)
+
+
+HF_OPTIMIZERS: Final = [
+    "adamw",
+    "adamw_8bit",
+    "paged_adamw",
+    "paged_adamw_8bit",
+    "adamw_4bit",
+    "adafactor",
+    "sgd",
+    "sgd_momentum",
+    "lion",
+    "lion_8bit",
+    "paged_lion_8bit",
+    "adagrad",
+    "rmsprop",
+    "galore_adamw",
+    "galore_adamw_8bit",
+    "apollo_adamw",
+    "lomo",
+]

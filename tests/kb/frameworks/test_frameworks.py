@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oomkb.frameworks as package
+from oomkb.frameworks import FRAMEWORKS, canonical, complete, lineage, supports
+from oomkb.memory.job import Job
+
+_HELPERS = {"__init__", "circumstances", "completion", "lookup", "model", "serving"}
+
+
+def test_registry_is_sorted_and_equals_the_folder():
+    names = [f.name for f in FRAMEWORKS]
+    files = {p.stem for p in Path(package.__file__).parent.glob("*.py")} - _HELPERS
+    assert names == sorted(names)
+    assert {n.replace("-", "_") for n in names} == files
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("LLaMA-Factory", "llama-factory"),
+        ("llamafactory", "llama-factory"),
+        ("swift", "ms-swift"),
+        ("ms-swift 1.x", "ms-swift"),
+        ("OpenRLHF", "openrlhf"),
+        ("Megatron-LM", "megatron"),
+        ("TRL", "trl"),
+        ("Accelerate", "accelerate"),
+        ("something else", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_names_people_write(written, name):
+    assert canonical(written) == name
+
+
+def test_every_default_names_its_source_and_its_reason():
+    for framework in FRAMEWORKS:
+        for default in framework.defaults:
+            assert default.why
+            assert default.source
+            assert Job().get(default.field) is None, f"{framework.name}: {default.field} is no optional job field"
+
+
+def test_llama_factory_full_training_on_one_gpu_keeps_fp32_weights():
+    job = complete(Job.from_document({"framework": "llama-factory", "method": "full", "autocast": "bf16"}))
+    assert (job.grad_ckpt, job.param_dtype, job.seq_len, job.micro_batch) == (True, "fp32", 2048, 8)
+    assert "finetuning" not in job.assumed["grad_ckpt"].why
+    assert complete(job) == job
+
+
+def test_llama_factory_defaults_to_adapters():
+    job = complete(Job.from_document({"framework": "llama-factory"}))
+    assert (job.method, job.lora.r, job.lora.targets, job.param_dtype) == ("lora", 8, "all-linear", "bf16")
+    assert not complete(Job.from_document({"framework": "transformers"})).grad_ckpt
+
+
+def test_cutoff_len_depends_on_the_version():
+    old = Job.from_document({"framework": "llama-factory", "versions": {"llamafactory": "0.8.3"}})
+    assert complete(old).seq_len == 1024
+
+
+def test_trl_checkpoints_since_022():
+    for version, on in (("0.21.0", False), ("0.22.0", True)):
+        job = Job.from_document({"framework": "trl", "versions": {"trl": version}})
+        assert complete(job).grad_ckpt is on
+
+
+def test_vllm_utilisation_by_version():
+    for version, value in (("0.8.5", 0.9), ("0.20.2", 0.92)):
+        job = complete(Job.from_document({"framework": "vllm", "versions": {"vllm": version}}))
+        assert job.serving.gpu_memory_utilization == value
+        assert job.objective == "inference"
+        assert job.grad_ckpt is None
+
+
+def test_deepspeed_engines_hold_sixteen_bits():
+    job = complete(Job.from_document({"framework": "openrlhf", "sharding": "zero3"}))
+    assert (job.param_dtype, job.autocast, job.attention) == ("bf16", "none", "flash2")
+
+
+def test_stated_fields_stay():
+    job = complete(Job.from_document({"framework": "llama-factory", "grad_ckpt": False, "seq_len": 77}))
+    assert (job.grad_ckpt, job.seq_len) == (False, 77)
+    assert "seq_len" not in job.assumed
+
+
+def test_supports():
+    assert supports("llama-factory", "fused_ce", True, "0.9.1")
+    assert not supports("llama-factory", "fused_ce", True, "0.8.0")
+    assert not supports("vllm", "micro_batch")
+    assert supports("vllm", "serving.max_model_len")
+    assert not supports("openrlhf", "offload", "param")
+    assert supports("llama-factory", "offload", ["optimizer", "param"])
+    assert not supports("megatron", "method", "lora")
+    assert supports("trl", "quant", "nf4")
+    assert [f.name for f in lineage("unsloth")] == ["unsloth", "trl", "transformers"]
+
+
+@given(
+    st.sampled_from([f.name for f in FRAMEWORKS] + [None]),
+    st.sampled_from([None, "sft", "dpo", "ppo", "grpo", "inference", "pretrain"]),
+    st.sampled_from([None, "full", "lora", "qlora"]),
+    st.sampled_from([None, "zero2", "zero3", "fsdp2", "none"]),
+    st.integers(1, 64),
+)
+def test_completion_fills_what_pricing_needs(framework, objective, method, sharding, gpus):
+    given_fields = {
+        "framework": framework,
+        "objective": objective,
+        "method": method,
+        "sharding": sharding,
+        "gpus": gpus,
+    }
+    job = complete(Job.from_document(given_fields))
+    for name in ("objective", "method", "quant", "param_dtype", "attention", "sharding", "world", "dp"):
+        assert job.get(name) is not None, name
+    if job.objective != "inference":
+        assert job.micro_batch
+        assert job.seq_len
+        assert job.grad_ckpt is not None
+    for name, value in given_fields.items():
+        if value is not None:
+            assert job.get(name) == value
