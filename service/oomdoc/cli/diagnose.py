@@ -98,7 +98,9 @@ def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: boo
             identifier = row.get("id")
             try:
                 if not isinstance(row.get("text"), str):
-                    raise InputError("no text", where=f"{path}:{number}", hint='each line is {"id": ..., "text": "..."}')
+                    raise InputError(
+                        "no text", where=f"{path}:{number}", hint='each line is {"id": ..., "text": "..."}'
+                    )
                 report = run(row["text"], options={**options, **row.get("set", {})}, language=lang, plans=plans)
                 print_json(report.document(identifier=identifier), line=True)
             except OomdocError as error:

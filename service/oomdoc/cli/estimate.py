@@ -56,7 +56,9 @@ def estimate(
         document = document["job"]
     changes = parse_set(set_ or [])
     if not document and not changes:
-        raise JobError("no job is given", where="oomdoc estimate", hint="name a file, or --set model=... --set seq_len=...")
+        raise JobError(
+            "no job is given", where="oomdoc estimate", hint="name a file, or --set model=... --set seq_len=..."
+        )
     from oomdoc.library import estimate as run
     from oomkb.memory.job import Job
 

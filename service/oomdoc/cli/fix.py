@@ -44,7 +44,9 @@ def fix(
         _batch(batch)
         return
     if file is None:
-        raise InputError("no file is named", where="oomdoc fix", hint="for example oomdoc fix train.yaml --set seq_len=2048")
+        raise InputError(
+            "no file is named", where="oomdoc fix", hint="for example oomdoc fix train.yaml --set seq_len=2048"
+        )
     text = read_text(file)
     changes = parse_set(set_ or [])
     if log is not None:

@@ -43,7 +43,9 @@ def scan(
     language = "en" if lang is Language.auto else lang.value
     found = scan_versions(versions)
     if format_ is Format.json:
-        print_json({"schema": "oomdoc.scan/1", "scanned": len(versions), "advisories": [a.document(language) for a in found]})
+        print_json(
+            {"schema": "oomdoc.scan/1", "scanned": len(versions), "advisories": [a.document(language) for a in found]}
+        )
     else:
         for advisory in found:
             show(advisory.text(language))

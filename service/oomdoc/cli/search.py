@@ -39,7 +39,9 @@ def search(
         return
     query = read_text(Path("-")) if text == "-" else text
     if not query or not query.strip():
-        raise InputError("nothing to search for", where="oomdoc search", hint='for example oomdoc search "OOM when saving"')
+        raise InputError(
+            "nothing to search for", where="oomdoc search", hint='for example oomdoc search "OOM when saving"'
+        )
     matches = _matches(query, top, lang)
     if format_ is Format.json:
         print_json({"matches": matches})

@@ -76,7 +76,9 @@ def _plans(document: dict[str, Any], language: str) -> list[str]:
     lines = [f"### {word('report.plans', language)}", ""]
     for number, plan in enumerate(document["plans"], 1):
         title = f"plan.{plan['name']}"
-        lines.append(f"**{number}. {word(title, language) if has(title) else plan['name']}** — " + _plan(plan, language))
+        lines.append(
+            f"**{number}. {word(title, language) if has(title) else plan['name']}** — " + _plan(plan, language)
+        )
         lines.append("")
         for change in plan["changes"]:
             saved = f" ({word('report.saves', language, gib=format(change['saves_gib'], '.2f'))})"

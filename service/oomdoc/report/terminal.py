@@ -153,9 +153,7 @@ def _estimate(console: Console, document: dict[str, Any], language: str) -> None
     console.print(
         Text(
             "  "
-            + word(
-                "report.params", language, params=f"{document['params']:,}", trainable=f"{document['trainable']:,}"
-            ),
+            + word("report.params", language, params=f"{document['params']:,}", trainable=f"{document['trainable']:,}"),
             style="dim",
         )
     )
@@ -235,7 +233,9 @@ def _matches(console: Console, document: dict[str, Any], language: str) -> None:
     for match in document["matches"][:3]:
         console.print(Text(f"  {match['score']:.2f}  {match['title']}", style="bold"))
         why = "; ".join(match["why"][:2])
-        console.print(Text(f"        {match['case']}  {match['url']}" + (f"\n        {why}" if why else ""), style="dim"))
+        console.print(
+            Text(f"        {match['case']}  {match['url']}" + (f"\n        {why}" if why else ""), style="dim")
+        )
 
 
 def _questions(console: Console, document: dict[str, Any], language: str) -> None:

@@ -1,0 +1,22 @@
+# 4 nodes x 8 A800-80GB for the actor; the critic, the reference and vLLM have nodes of their own
+ray job submit --address="http://127.0.0.1:8265" \
+   -- python3 -m openrlhf.cli.train_ppo_ray \
+   --actor_num_nodes 4 \
+   --actor_num_gpus_per_node 8 \
+   --critic_num_nodes 4 \
+   --critic_num_gpus_per_node 8 \
+   --ref_num_nodes 2 \
+   --ref_num_gpus_per_node 8 \
+   --vllm_num_engines 4 \
+   --vllm_tensor_parallel_size 8 \
+   --pretrain meta-llama/Meta-Llama-3-70B-Instruct \
+   --micro_train_batch_size 1 \
+   --train_batch_size 128 \
+   --micro_rollout_batch_size 1 \
+   --prompt_max_len 1024 \
+   --generate_max_len 1024 \
+   --zero_stage 3 \
+   --bf16 \
+   --adam_offload \
+   --flash_attn \
+   --gradient_checkpointing

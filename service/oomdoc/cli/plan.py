@@ -1,0 +1,59 @@
+"""``oomdoc plan``: before a run, does it fit, and which knob buys what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from oomdoc.cli.common import Format, Language, coloured, parse_set, print_json, read_text, show, terminal_width
+
+__all__ = ["plan", "register"]
+
+DOES_NOT_FIT = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Exit status: 0 it fits; 3 it does not (so it can guard a launch script); 2 bad input.")(plan)
+
+
+def plan(
+    file: Annotated[Path | None, typer.Argument(help="A job document, a config or a launch script.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="The GPU to plan for, as people write it.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, help="How many of them per machine.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
+    lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
+    chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,
+) -> None:
+    """Say before a run whether it fits, the largest batch that does, and what each knob buys.
+
+    Examples:
+
+        oomdoc plan train.yaml --gpu "RTX 4090" --gpus 7
+
+        oomdoc plan --set model=Qwen/Qwen2.5-14B --set method=lora --gpu A100-80GB && bash launch.sh
+    """
+    from oomdoc.planner import plan_document, plan_job
+    from oomdoc.report.plan import plan_text
+
+    changes: dict[str, Any] = parse_set(set_ or [])
+    if gpu:
+        changes["gpu"] = gpu
+    if gpus:
+        changes["gpus"] = gpus
+    planned = plan_job(read_text(file) if file else "", file.name if file else "", changes)
+    language = "en" if lang is Language.auto else lang.value
+    document = plan_document(planned, language)
+    if chart is not None:
+        from oomdoc.report.chart import write_chart
+
+        write_chart(document["estimate"], chart)
+    if format_ is Format.json:
+        print_json(document)
+    else:
+        show(plan_text(document, language, width=terminal_width(), colour=coloured()))
+    if document["estimate"]["fits"] is False:
+        raise typer.Exit(DOES_NOT_FIT)

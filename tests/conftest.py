@@ -1,0 +1,33 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The evaluation data, where a checkout has it beside it (`OOMDOC_SHARED` or ../shared); else the test is skipped."""
+    folder = Path(os.environ.get("OOMDOC_SHARED") or ROOT.parent / "shared") / "data"
+    if not folder.is_dir():
+        pytest.skip("the evaluation data is not beside this checkout")
+    return folder
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests never write into a person's own state or catalogue, and share one index."""
+    os.environ.setdefault("OOMDOC_STATE", str(ROOT / ".state"))
+    os.environ["OOMDOC_HOME"] = str(tmp_path_factory.mktemp("home"))
+    os.environ.pop("OOMDOC_CASES", None)
