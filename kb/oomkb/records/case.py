@@ -1,0 +1,152 @@
+"""A case record in memory: light values, so that a cold diagnosis loads them without pydantic.
+
+:mod:`oomkb.records.schema` is the strict form of the same record as it is written in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomkb.memory.job import Job
+
+__all__ = ["SCHEMA", "Affected", "Case", "Fix", "Hardware", "Outcome", "Range", "Reference", "Signature"]
+
+SCHEMA: Final = 1
+"""The version of the record format that this program writes; older ones are read through ``upgrades``."""
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Text that gives the case away: a literal ``text``, or a bounded regular expression ``regex``."""
+
+    text: str = ""
+    regex: str = ""
+    means: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    """language -> what it means when it is there"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """GPU as people write it, how many in all, capacity of one in GiB."""
+
+    gpu: str | None = None
+    count: int | None = None
+    capacity_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was observed: whether it fitted, and the peak in GiB where somebody measured it."""
+
+    fits: bool | None = None
+    peak_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One remedy. ``changes`` are (dotted) job fields; ``saves_gib`` was measured or observed, never computed here."""
+
+    text: Mapping[str, str]
+    status: str
+    safety: str
+    changes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    saves_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Versions from ``introduced`` ("0": from the first) up to ``fixed`` (without) or ``last_affected`` (with)."""
+
+    introduced: str
+    fixed: str | None = None
+    last_affected: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A package (its name on PyPI) and the ranges of it that are affected."""
+
+    package: str
+    ranges: tuple[Range, ...]
+    needs: str = ""
+    """A feature without which the versions do no harm, such as ``zero3``: shown with the warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A public page: ``role`` is one of ``report fix evidence docs advisory discussion``."""
+
+    role: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One real failure, read from ``<cause>/<slug>.yaml``."""
+
+    id: str
+    """``cause/slug``"""
+    title: Mapping[str, str]
+    """language -> title (``en`` and ``zh`` are always there); likewise ``summary`` and ``why``"""
+    summary: Mapping[str, str]
+    why: Mapping[str, str]
+    symptoms: tuple[str, ...]
+    """What somebody would paste or ask; none holds the title or the answer."""
+    signatures: tuple[Signature, ...] = ()
+    hardware: Hardware = field(default_factory=Hardware)
+    frameworks: tuple[str, ...] = ()
+    phase: str = "unknown"
+    method: str | None = None
+    objective: str | None = None
+    before: Mapping[str, Any] | None = None
+    """The job document of the run that failed; ``after``: of the one that ran."""
+    after: Mapping[str, Any] | None = None
+    outcome_before: Outcome = field(default_factory=Outcome)
+    outcome_after: Outcome = field(default_factory=Outcome)
+    also: tuple[str, ...] = ()
+    """Further causes that play a part."""
+    fixes: tuple[Fix, ...] = ()
+    """Empty: no fix is known."""
+    affected: tuple[Affected, ...] = ()
+    references: tuple[Reference, ...] = ()
+    languages: tuple[str, ...] = ()
+    """Languages of the symptoms' source."""
+    date: str = ""
+    """Of the report, ISO."""
+    schema: int = SCHEMA
+    private: bool = False
+    """From a folder of ``OOMDOC_CASES`` rather than shipped."""
+    path: str = ""
+    digest: str = ""
+    """SHA-256 of the file, so that an index embeds only what changed."""
+
+    @property
+    def cause(self) -> str:
+        """The folder: a cause of the taxonomy."""
+        return self.id.partition("/")[0]
+
+    @property
+    def slug(self) -> str:
+        """The file's name without its ending."""
+        return self.id.partition("/")[2]
+
+    @property
+    def url(self) -> str:
+        """The page to read first: the report where there is one."""
+        for reference in self.references:
+            if reference.role == "report":
+                return reference.url
+        return self.references[0].url if self.references else ""
+
+    def before_job(self) -> Job | None:
+        """The failing run as a job, or ``None``."""
+        return None if self.before is None else Job.from_document(self.before)
+
+    def after_job(self) -> Job | None:
+        """The run that worked as a job, or ``None``."""
+        return None if self.after is None else Job.from_document(self.after)

@@ -1,0 +1,77 @@
+"""Reading one case file: YAML with a limit on its size, no repeated keys, plain values only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from oomkb.errors import RecordError
+
+__all__ = ["MAX_BYTES", "case_files", "case_id", "parse", "read_text"]
+
+MAX_BYTES: Final = 64 * 1024
+
+
+def case_files(folder: Path) -> Iterator[Path]:
+    """The case files of a folder, ``<cause>/<slug>.yaml``, in order of their ids."""
+    return iter(sorted(p for p in folder.glob("*/*.yaml") if p.is_file()))
+
+
+def case_id(path: Path) -> str:
+    """``cause/slug``, from where the file lies."""
+    return f"{path.parent.name}/{path.stem}"
+
+
+def read_text(path: Path) -> str:
+    """The file's text.
+
+    :raises RecordError: where it cannot be read, is too long or not UTF-8.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise RecordError(f"longer than {MAX_BYTES // 1024} KiB", where=str(path), hint="a case fits in 60 lines")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise RecordError("is not UTF-8 text", where=str(path)) from error
+
+
+def parse(text: str, *, where: str = "") -> dict[str, Any]:
+    """The document in ``text``.
+
+    :raises RecordError: for broken YAML, a repeated key, an alias, or anything but a mapping.
+    """
+    import yaml
+
+    try:
+        # An alias may stand for exponentially many values; a case needs none.
+        if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text, Loader=_loader())):
+            raise RecordError("aliases are not allowed", where=where, hint="write the value out")
+        found = yaml.load(text, Loader=_loader())
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise RecordError(f"broken YAML: {error.problem}", where=f"{where}:{line}") from error
+    except yaml.YAMLError as error:
+        raise RecordError(f"broken YAML: {error}", where=where) from error
+    if not isinstance(found, dict):
+        raise RecordError("a case is a mapping of fields", where=where, hint="see the template in cases/README.md")
+    return {str(k): v for k, v in found.items()}
+
+
+def _loader() -> Any:
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """Safe, and strict where YAML is lax: a repeated key is an error."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+            seen: set[Any] = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
+                seen.add(key.value)
+            return dict(super().construct_mapping(node, deep=deep))
+
+    return Loader

@@ -1,0 +1,105 @@
+"""The case records: those shipped, and those of private folders (``OOMDOC_CASES=path[:path]``)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from oomkb.errors import RecordError
+from oomkb.records import compiled
+from oomkb.records.case import Case
+from oomkb.records.files import case_files, case_id, parse, read_text
+
+__all__ = ["Loaded", "cases_dir", "load", "load_cases", "private_dirs", "read_case"]
+
+Problems = tuple[RecordError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The cases in order of their ids, and what is wrong with the files that could not be read."""
+
+    cases: tuple[Case, ...]
+    problems: Problems = ()
+
+
+def cases_dir() -> Path:
+    """The shipped cases: inside the installed package, or the checkout's ``cases`` folder.
+
+    :raises RecordError: where neither exists.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "_cases", package.parent.parent / "cases"):
+        if folder.is_dir():
+            return folder
+    raise RecordError("no case records are installed", where=str(package / "_cases"), hint="install oomdoc again")
+
+
+def private_dirs() -> tuple[Path, ...]:
+    """The folders named in ``OOMDOC_CASES``, in order; a folder that does not exist yet counts as empty."""
+    value = os.environ.get("OOMDOC_CASES", "")
+    return tuple(Path(part).expanduser() for part in value.split(os.pathsep) if part.strip())
+
+
+def read_case(path: Path, *, private: bool = False) -> Case:
+    """One case file, checked against the schema.
+
+    :raises RecordError: naming the file and the first wrong field (:mod:`oomkb.records.lint` names all).
+    """
+    from pydantic import ValidationError
+
+    from oomkb.records.schema import Record, to_case
+    from oomkb.records.upgrades import upgraded
+
+    text = read_text(path)
+    try:
+        record = Record.model_validate(upgraded(parse(text, where=str(path))))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise RecordError(first["msg"], where=f"{path}: {field}", hint="run `oomdoc case lint`") from error
+    return to_case(record, case_id=case_id(path), path=str(path), private=private, content=text.encode())
+
+
+def load_cases(paths: Iterable[Path | str] | None = None) -> tuple[Case, ...]:
+    """The cases of the given folders; by default those shipped and those of ``OOMDOC_CASES``.
+
+    Files that cannot be read are left out: :func:`load` tells which. Where two folders hold the same id, the
+    private one counts.
+    """
+    return load(paths).cases
+
+
+def load(paths: Iterable[Path | str] | None = None) -> Loaded:
+    """As :func:`load_cases`, with the problems."""
+    if paths is None:
+        folders = ((cases_dir(), False), *((folder, True) for folder in private_dirs()))
+    else:
+        folders = tuple((Path(folder), False) for folder in paths)
+    listed = tuple((path, private) for folder, private in folders for path in case_files(folder))
+    mark = compiled.fingerprint([path for path, _ in listed])
+    return _load(hashlib.sha256(repr(folders).encode()).hexdigest(), mark, listed)
+
+
+@lru_cache(maxsize=4)
+def _load(folders_key: str, mark: str, listed: Sequence[tuple[Path, bool]]) -> Loaded:
+    found = compiled.kept(folders_key, mark)
+    if found is not None:
+        return Loaded(found[0], tuple(RecordError(**p) for p in found[1]))
+    cases: dict[str, Case] = {}
+    problems: list[RecordError] = []
+    for path, private in listed:
+        try:
+            case = read_case(path, private=private)
+        except RecordError as error:
+            problems.append(error)
+        else:
+            cases[case.id] = case
+    ordered = tuple(cases[key] for key in sorted(cases))
+    plain = [{"message": e.message, "where": e.where, "hint": e.hint} for e in problems]
+    compiled.keep(folders_key, mark, ordered, plain)
+    return Loaded(ordered, tuple(problems))
