@@ -1,0 +1,95 @@
+"""Text into lines without the clutter that launchers put before them.
+
+Every rank, worker and pod may print into one stream. A line's *tag* says which one wrote it, so that the parts of
+one traceback can be put together again after several of them were interleaved.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoc.evidence import Source, Span
+
+__all__ = ["Line", "read_lines", "span_of"]
+
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+_LONGEST: Final = 4000
+"""Characters of a line that are looked at: longer ones are dumps (base64, token ids), not messages."""
+
+_WORKER: Final = re.compile(
+    r"\s{0,8}\((?P<name>[A-Za-z_]\w{0,60}(?:[ .]\w{1,40}){0,3}?)[ _]?(?P<rest>(?:(?:rank|pid|ip|TP|DP|PP|node)[= ]?[\w.:\-<>]{1,60},?\s?){1,5})\)\s?"
+)
+_RANK: Final = re.compile(r"\s{0,8}\[?(?:default|rank|Rank|RANK)[ _]?(?P<rank>\d{1,5})\]?:\s?")
+_TASK: Final = re.compile(r"(?P<rank>\d{1,4}): (?=\S)")
+_STAMP: Final = re.compile(
+    r"\s{0,8}\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?|\d\d-\d\d \d\d:\d\d:\d\d)\]?[ \t,:]{0,3}"
+)
+_LEVEL: Final = re.compile(
+    r"(?:- )?\[?(?:INFO|ERROR|WARNING|WARN|DEBUG|CRITICAL|FATAL|ERR)\]?(?::)?[ \t]{1,4}(?=\S)"
+)
+_PLACE: Final = re.compile(r"(?:\[[\w./\-]{1,80}\.py:\d{1,6}(?::\w{1,60})?\]|[\w./\-]{1,80}\.py:\d{1,6}\])[ \t:]?")
+_RANK_IN_WORKER: Final = re.compile(r"(?:rank|TP|DP)[= ]?(\d{1,5})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: ``text`` without prefixes, ``raw`` as it stands, ``tag`` the writer (rank or worker)."""
+
+    source: str
+    number: int
+    text: str
+    raw: str
+    tag: str = ""
+    rank: int | None = None
+    logged: bool = False
+    """Whether a launcher's or logger's prefix stood before the text: such a line is not prose."""
+
+    def span(self, column: int = 1) -> Span:
+        """The place of this line."""
+        return Span(self.source, self.number, column, self.raw.strip()[:300])
+
+
+def span_of(line: Line, needle: str) -> Span:
+    """The place of ``needle`` in a line (column 1 where it is not found as it stands)."""
+    return line.span(line.raw.find(needle) + 1 or 1)
+
+
+def read_lines(source: Source) -> Iterator[Line]:
+    """Lines of a source, numbered from 1; carriage returns of progress bars separate lines too."""
+    for number, physical in enumerate(source.text.split("\n"), start=1):
+        for piece in physical.split("\r"):
+            raw = piece[:_LONGEST]
+            if "\x1b" in raw:
+                raw = _ANSI.sub("", raw)
+            if raw or physical == "":
+                yield _line(source.name, number, raw)
+
+
+def _line(source: str, number: int, raw: str) -> Line:
+    """Peel prefixes in the order in which launchers, engines and loggers put them on."""
+    text, tag, rank, logged = raw, "", None, False
+    for _ in range(6):
+        before = text
+        if (found := _WORKER.match(text)) is not None:
+            tag += found[0].strip()
+            inner = _RANK_IN_WORKER.search(found[0])
+            rank = int(inner[1]) if inner and rank is None else rank
+            text, logged = text[found.end() :], True
+        elif (found := _RANK.match(text)) is not None:
+            rank, tag = int(found["rank"]), tag + found[0].strip()
+            text, logged = text[found.end() :], True
+        elif (found := _STAMP.match(text)) is not None or (
+            logged and (found := _LEVEL.match(text) or _PLACE.match(text)) is not None
+        ):
+            text, logged = text[found.end() :], True
+        elif number and (found := _LEVEL.match(text)) is not None and _LEVEL_STARTS.match(text):
+            text, logged = text[found.end() :], True
+        if text is before or text == before:
+            break
+    return Line(source, number, text, raw, tag, rank, logged)
+
+
+_LEVEL_STARTS: Final = re.compile(r"\[?(?:INFO|ERROR|WARNING|DEBUG)\]? ")

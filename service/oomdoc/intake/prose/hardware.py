@@ -1,0 +1,136 @@
+"""GPUs, how many, and how large, from what people write: ``8×A100 80G``, ``4 张 V100 16GB``, ``a single A6000``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.evidence import Fact
+from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.gpu_names import GPU_NAME, is_consumer
+from oomdoc.intake.prose.numbers import COUNT, to_count
+from oomdoc.intake.prose.stance import worked
+
+__all__ = ["read_hardware"]
+
+_ADJECTIVE: Final = r"(?:(?:nvidia|geforce|tesla|英伟达|amd|的|of|昇腾|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡|consumer|gpus?)[\s\-]{0,3}){0,4}"
+_TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个台卡颗片枚]|[ -]x)"
+_BEFORE: Final = re.compile(
+    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![\w.\-/])(?P<n>{COUNT}) {{0,2}}{_TIMES}{{0,2}} {{0,2}}{_ADJECTIVE}\Z", re.IGNORECASE
+)
+_AFTER: Final = re.compile(
+    rf"['’]?s?(?: ?[(（]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:[x×*] ?(?P<times>\d{{1,3}})(?![\w.])|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块)(?!\s{{0,2}}[x×*\d]))",
+    re.IGNORECASE,
+)
+_SIZE_AFTER: Final = re.compile(
+    r"['’]?s?[ \-]{0,2}(?:x ?\d{1,2} {0,2})?(?:gpus? {0,2}|显卡|单卡 ?|卡 ?){0,2}[(（,，]?\s{0,2}(?:with|each|every one|per card|单卡|每张|每卡|显存|vram|has|of|a|about|约|有|是|为|are|[:：,，]){0,3}\s{0,2}(?:with )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b|system|cpu|磁盘|disk))",
+    re.IGNORECASE,
+)
+_SIZE_BEFORE: Final = re.compile(r"(?P<gib>\d{1,3}) ?g(?:i?b)?(?:[ -]|的|显存){0,3}(?:nvidia |tesla |geforce |英伟达)?\Z", re.IGNORECASE)
+_CARDS: Final = re.compile(
+    rf"(?<![\w.\-/=])(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?P<n>{COUNT}) {{0,2}}(?:[x×*] {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
+    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible) )?(?:gpus?\b(?!-)|cards?\b|显卡|卡(?!死|住|顿|在|了|到)|张(?:显)?卡|块(?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡|gpu|npu|\d{1,3} ?g))|(?:h\d00|a\d00)-class gpus)",
+    re.IGNORECASE,
+)
+_EACH_SIZE: Final = re.compile(r"(?P<n>\d{1,3}) ?[*x×] ?(?P<gib>\d{2,3}) ?g(?:i?b)?(?![A-Za-z\d])", re.IGNORECASE)
+_OF_SIZE: Final = re.compile(
+    r"gpus?,? {0,2}(?:with|of|having|each with|[(（])? {0,2}(?:about |around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])", re.IGNORECASE
+)
+_LOOSE_SIZE: Final = re.compile(
+    r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?: 的)? {0,2}(?:的 ?)?(?:vram|显存|显卡|video memory|gpu\b|graphics card|card\b)"
+    r"|(?:显存|vram|video memory|gpu memory)(?:是|为|有|只有|大小|总共|of|is|[:：])? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
+    r"|(?:gpu|显卡) ?[:：] ?(?P<c>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
+    r"|\bof (?P<e>\d{1,3}\.\d{1,2}) ?gi?b used)",
+    re.IGNORECASE,
+)
+_USED: Final = re.compile(
+    r"(?:占用|用了|使用|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about|around|at least|约|只需要?|left|leaving|requires?|大概|consum\w{1,4})\W{0,4}\Z", re.IGNORECASE
+)
+_EACH_NODE: Final = re.compile(
+    rf"(?P<n>{COUNT}) ?(?:台|个)?(?:机器|节点|服务器|nodes?|machines?|servers?)[^。.\n]{{0,24}}?(?:每台|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])", re.IGNORECASE
+)
+_MANY: Final = re.compile(
+    r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]|GPU [1-9] has|\(GPU [1-9];|tensor.parallel|gpus\b|--tp\b|几张卡|NVLink", re.IGNORECASE
+)
+
+
+def read_hardware(lines: list[Line], *, anywhere: list[Line]) -> Iterator[Fact]:
+    """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` from the lines that may name hardware."""
+    several = any(_MANY.search(line.raw) for line in anywhere)
+    named = 0
+    for line in lines:
+        for found in GPU_NAME.finditer(line.text):
+            facts = list(_around(line, found, several))
+            named += bool(facts)
+            yield from facts
+        yield from _unnamed(line)
+
+
+def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
+    """What stands around one GPU name."""
+    text, span = line.text, line.span(line.raw.find(found[0]) + 1)
+    name = found[0].strip()
+    before, after = text[max(0, found.start() - 60) : found.start()], text[found.end() : found.end() + 60]
+    if _not_hardware(name, before, after):
+        return
+    minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
+    yield Fact("gpu", name, span, "prose", 0.9 - minus)
+    if (size := re.search(r"(?<![\d.])(\d{2,3}) ?G(?:i?B)?\b", name, re.IGNORECASE)) is not None:
+        yield Fact("capacity_gib", float(size[1]), span, "prose", 0.85 - minus)
+    elif (size := _SIZE_AFTER.match(after)) is not None and 2 <= float(size["gib"]) <= 300:
+        yield Fact("capacity_gib", float(size["gib"]), span, "prose", 0.85 - minus)
+    elif (size := _SIZE_BEFORE.search(before)) is not None and 2 <= float(size["gib"]) <= 300:
+        yield Fact("capacity_gib", float(size["gib"]), span, "prose", 0.85 - minus)
+    count, sure = _count(before, after)
+    if count is None and not several and is_consumer(name):
+        count, sure = 1, 0.55
+    if count is not None and 1 <= count <= 20000:
+        yield Fact("gpu_count", count, span, "prose", sure - minus)
+
+
+def _count(before: str, after: str) -> tuple[int | None, float]:
+    """How many, and how sure that is."""
+    if (found := _BEFORE.search(before)) is not None:
+        word = found["n"].lower()
+        count = to_count(word) * (int(found["nodes"]) if found["nodes"] else 1)
+        if (nodes := _EACH_NODE.search(before[: found.start("n")])) is not None:
+            count *= to_count(nodes["n"])
+        return count, 0.65 if word in ("a", "an", "one", "一") else 0.9
+    if (found := _AFTER.match(after)) is not None:
+        return to_count(found["times"] or found["cards"]), 0.88
+    return None, 0.0
+
+
+def _not_hardware(name: str, before: str, after: str) -> bool:
+    """Short names that mean something else here: ``T4`` in an identifier, ``4090`` as a step or a port."""
+    bare = name.isdigit()
+    if before.endswith(("/", "\\", "_", "=", "#", "step ", "pid ", "port ", "steps ", "$")) and not before.endswith("=="):
+        return True
+    return bare and (before.rstrip().endswith((":", "pid", "port", "step", "GiB", "MiB", "-")) or after[:1] in "./-%" and after[:1] != "")
+
+
+def _unnamed(line: Line) -> Iterator[Fact]:
+    """Counts and sizes of cards that are not named: ``8 GPUs with 24G each``, ``两张 24G 的显卡``, ``单卡``."""
+    text = line.text
+    for found in _CARDS.finditer(text):
+        minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
+        word = found["n"].lower()
+        if word in ("a", "an", "one", "一") and re.match(r"\s{0,2}(?:time|by|of)\b", text[found.end() : found.end() + 8]):
+            continue
+        count = to_count(found["n"]) * (int(found["nodes"]) if found["nodes"] else 1)
+        if 1 <= count <= 20000:
+            sure = 0.58 if word in ("a", "an", "one", "一") else 0.8
+            if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", text[: found.start()], re.IGNORECASE):
+                sure = 0.4
+            yield Fact("gpu_count", count, line.span(found.start() + 1), "prose", sure - minus)
+        if found["gib"] and 2 <= int(found["gib"]) <= 300:
+            yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.8 - minus)
+    for found in _EACH_SIZE.finditer(text):
+        yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
+        yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)
+    for pattern, sure in ((_OF_SIZE, 0.8), (_LOOSE_SIZE, 0.7)):
+        for found in pattern.finditer(text):
+            gib = next((float(g) for g in found.groups() if g), 0.0)
+            if 2 <= gib <= 300 and not _USED.search(text[max(0, found.start() - 16) : found.start()]):
+                yield Fact("capacity_gib", gib, line.span(found.start() + 1), "prose", sure)

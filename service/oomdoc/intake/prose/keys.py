@@ -1,0 +1,117 @@
+"""Settings that are mentioned outside a document that could be parsed: ``per_device_train_batch_size=1`` in a sentence,
+a command that was cut, an argv list in a log. The tables of :mod:`oomdoc.intake.configs` are more specific and win.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomdoc.evidence import Fact, Span
+from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.key_names import FLAGS, KEYS, TEXT_KEYS
+from oomdoc.intake.prose.model_names import billions, tidy_model
+from oomdoc.intake.prose.numbers import to_tokens
+
+__all__ = ["Mention", "mentions", "read_keys"]
+
+_KEY: Final = re.compile(
+    r"(?<![\w.])(?P<dash>-{0,2}\+{0,2})(?P<key>[A-Za-z][\w.\-]{0,80})(?P<sep>[\"'`]?\s{0,3}[=:：]{1,2}\s{0,3}|[\"'`], {0,2}|\s{1,12})?(?P<quote>[\"'“`]{0,2})(?=(?P<value>[^\s\"',;，。；`)}\]]{1,200})?)"
+)
+_TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
+_FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
+_STAGE: Final = re.compile(r"(?:zero|stage|\bz|_z|ds)[-_ ]{0,2}(?:stage[-_ ]{0,2})?([0-3])(?!\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A key with its value, as written."""
+
+    key: str
+    value: str
+    span: Span
+    flag: bool
+    """Whether it was written as ``--key``."""
+    commented: bool
+
+
+def mentions(lines: list[Line]) -> Iterator[Mention]:
+    """Every ``key value`` pair whose key is one of the known ones; commented lines are marked."""
+    for line in lines:
+        text = line.text
+        commented = text.lstrip().startswith(("#", "//"))
+        for found in _KEY.finditer(text):
+            full = found["key"].rstrip(".").replace("-", "_").lower()
+            key = full if full in KEYS else full.rsplit(".", 1)[-1]
+            if key not in KEYS:
+                continue
+            flag = found["dash"] in ("--", "-")
+            value = (found["value"] or "").strip("\\*")
+            bare = found["sep"] is None or not found["sep"].strip(" \t")
+            if bare and not flag and ("_" not in key or found["sep"] is None):
+                continue
+            if value.startswith("-") and not re.match(r"-\d", value):
+                value = ""
+            yield Mention(key, value, line.span(found.start() + 1), flag, commented)
+
+
+def read_keys(lines: list[Line], *, confidence: float) -> Iterator[Fact]:
+    """Facts from mentioned keys; a key that is commented out says nothing."""
+    found = [m for m in mentions(lines) if not m.commented]
+    for mention in found:
+        yield from _facts(mention, confidence)
+    yield from _lengths(found, confidence)
+
+
+def _facts(mention: Mention, sure: float) -> Iterator[Fact]:
+    name, kind, weight = KEYS[mention.key]
+    value = _value(kind, mention)
+    if value is None:
+        return
+    origin: Any = "command" if mention.flag else "config"
+    if name == "method" and isinstance(value, tuple):
+        name, value = value
+    yield Fact(name, value, mention.span, origin, max(0.3, sure - weight))
+    if name == "model" and (size := billions(str(value))) is not None:
+        yield Fact("params_b", size, mention.span, origin, max(0.3, sure - weight))
+
+
+def _value(kind: str, mention: Mention) -> Any:
+    """The value as its kind reads it; ``None`` where it cannot be one."""
+    raw = mention.value
+    low = raw.lower().rstrip(".")
+    if kind == "int":
+        value = to_tokens(low.rstrip("b")) if re.match(r"[\d_]{1,12}[kK]?\Z", low) else None
+        return value if value is not None and value > 0 else None
+    if kind == "float":
+        return float(low) if re.fullmatch(r"\d{1,3}(?:\.\d{1,6})?", low) else None
+    if kind == "bool":
+        if low in _FALSE:
+            return False
+        return True if low in _TRUE or (raw == "" and mention.flag) else None
+    if kind == "stage":
+        stage = _STAGE.search(raw) if not low.isdigit() else re.fullmatch(r"([0-3])", low)
+        return int(stage[1]) if stage else None
+    if kind == "model":
+        return tidy_model(raw) if len(low) > 1 and low not in _TRUE | _FALSE and "$" not in raw and not low.endswith((".py", ".sh")) else None
+    if kind == "devices":
+        return len(raw.split(",")) if re.fullmatch(r"\d{1,3}(?:,\d{1,3}){0,63},?", raw) else None
+    table = TEXT_KEYS.get(kind)
+    return table.get(low.replace("-", "_")) if table is not None else FLAGS.get(kind, {}).get(low)
+
+
+def _lengths(found: list[Mention], sure: float) -> Iterator[Fact]:
+    """The longest sequence of RL jobs, whose prompt and completion are set apart."""
+    numbers: dict[str, tuple[int, Span]] = {}
+    for mention in found:
+        name = KEYS[mention.key][0]
+        value = _value("int", mention) if name in ("_prompt_len", "_completion_len", "seq_len", "_rl") else None
+        if value is not None:
+            numbers.setdefault(name, (value, mention.span))
+    rl = any(KEYS[m.key][1] == "objective" and m.value.lower() in ("grpo", "ppo") for m in found)
+    prompt = numbers.get("_prompt_len") or (numbers.get("seq_len") if rl else None)
+    completion = numbers.get("_completion_len")
+    if prompt and completion:
+        yield Fact("seq_len", prompt[0] + completion[0], prompt[1], "command", min(1.0, sure + 0.05))

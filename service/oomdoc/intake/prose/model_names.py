@@ -1,0 +1,65 @@
+"""Where a text names a model: known families with what follows, sizes, and paths.
+
+The catalogue knows what a name means; a model that it does not hold is still a model that the person named.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["FAMILY", "MODEL_NAME", "SIZE_B", "billions", "looks_like_model", "tidy_model"]
+
+_FAMILIES: Final = (
+    r"qwen|qwq|qvq|meta-?llama|code-?llama|tiny-?llama|open_?llama|llama|vicuna|alpaca(?!-lora)|mistral|mixtral|ministral|magistral|devstral|codestral|pixtral"
+    r"|gemma|codegemma|paligemma|medgemma|phi(?=[-_ ]?\d)|yi(?=-)|internlm|internvl|intern-s|baichuan|chatglm|codegeex|visualglm|glm|cogvlm|cogvideo(?:x)?|cogview|cogagent"
+    r"|deepseek|janus-pro|falcon|mpt(?=-\d)|opt(?=-\d)|bloom(?:z)?(?=-|\b)|gpt-?2|gpt-?j|gpt-?neo(?:x)?|gpt-oss|gpt4all|pythia|stable-?lm|starcoder|santacoder|minicpm"
+    r"|granite|command-r|aya-|c4ai|olmo|tulu|nemotron|minitron|kimi|moonlight|moonshot|hunyuan|ernie|minimax|step-?\d|seed-?oss|ling-|ring-|llava|moellava|idefics|florence-2|smollm|smolvlm|flan-t5|mt5|t5-|flan-ul2"
+    r"|bert-(?:base|large)|roberta|deberta|labse|xlm-r|electra|modernbert|whisper|wan ?2\.\d|flux\.?1|sdxl|stable-?diffusion|openvla|ovis|jamba|mamba|rwkv|zephyr|openchat|solar-|dbrx|grok-|arctic"
+    r"|orca-|wizardlm|wizardcoder|skywork|telechat|xverse|aquila|ziya|belle|moss(?=[-_])|bge-|gte-|e5-|bart-|pegasus|exaone|phixtral|cerebras-gpt|redpajama|dolly|stablebeluga|nous-hermes|hermes-|xgen|persimmon|fuyu|kosmos|molmo|phi4|ministral|lfm2|bagel|omnigen|mimo|apertus|pi0|pi05|got-ocr|monkeyocr|olmocr|dots\.ocr|vibevoice|cosyvoice|chattts|fish-speech"
+)
+FAMILY: Final = re.compile(rf"(?:{_FAMILIES})", re.IGNORECASE)
+SIZE_B: Final = r"(?<![\w.])\d{1,4}(?:[._]\d{1,3})?[bB](?![A-Za-z0-9])"
+
+MODEL_NAME: Final = re.compile(
+    rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_]){{0,3}}(?:{_FAMILIES})[\w.\-:]{{0,80}})"
+    rf"(?P<more>(?: {{1,2}}(?:v?\d(?:\.\d)?|chat|code(?=\s)|coder|instruct|base|vl|omni|next|medium|mini|small|large)(?![\w./])){{0,3}} {{0,2}}(?<![\d.]){SIZE_B.replace('(?<![' + chr(92) + 'w.])', '')})?",
+    re.IGNORECASE,
+)
+_SIZE_IN_NAME: Final = re.compile(r"(?<![\d.])(\d{1,4}(?:[._]\d{1,3})?) ?[bB](?![A-Za-z0-9])|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])")
+_NOT_MODELS: Final = re.compile(
+    r"(?:llama[-_ .]?(?:factory|cookbook|recipes|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention|mlp|forcausallm|\w{0,20}layer)|llamafactory|llama_factory|vllm|alpaca[-_](?:lora|data|en|zh|gpt4|clean)\w{0,20}"
+    r"|deepseekai|deepspeed|bert-?for\w{0,12}|falconai|\w{0,30}(?:decoder|attention|forcausallm|flashattention2)\w{0,20}|orca-|hermes-|qwen\d?(?:_vl)?_?template|chatglm-finetuning|chatglm_finetuning|deepseekcoder\.py|belle\b|arctic\b)",
+    re.IGNORECASE,
+)
+_TAIL: Final = re.compile(r"(?:\.(?:py|sh|ya?ml|json|jsonl|txt|md|log|git|pt|pth|parquet)|[.:,;\-_]{1,4})\Z", re.IGNORECASE)
+_FILE: Final = re.compile(r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc|cu|html?)\Z", re.IGNORECASE)
+
+
+def billions(name: str) -> float | None:
+    """Parameters in billions that a name states: ``30B-A3B`` → 30, ``1_7B`` → 1.7, ``350m`` → 0.35."""
+    found = _SIZE_IN_NAME.search(name.replace("-a", " -a"))
+    if found is None:
+        return None
+    if found[2]:
+        return int(found[2]) / 1000
+    value = float(found[1].replace("_", "."))
+    return value if 0 < value <= 4000 else None
+
+
+def looks_like_model(name: str) -> bool:
+    """Whether a word with a family in it names a model, not a tool, a class or a file."""
+    return bool(FAMILY.search(name)) and not _NOT_MODELS.search(name) and not _FILE.search(name)
+
+
+def tidy_model(value: str) -> str:
+    """A model setting as a name: hub ids stay, local paths give their last telling part."""
+    text = value.strip("\"'`,;()[]{}<> ").replace("\\", "/").rstrip("/")
+    if re.fullmatch(r"[A-Za-z0-9][\w.\-]{0,95}/[\w.\-]{1,95}", text) and not text.startswith(("data/", "models/", "model/", "checkpoints/", "output/")):
+        return text
+    parts = [p for p in text.split("/") if p]
+    hub = [p for p in parts if p.startswith("models--")]
+    if hub:
+        return "/".join(hub[0].split("--")[1:])
+    named = [p for p in parts if looks_like_model(p)]
+    return named[-1] if named else (parts[-1] if parts else text)

@@ -1,0 +1,64 @@
+"""Models and their sizes in prose, logs and paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.evidence import Fact
+from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.model_names import MODEL_NAME, SIZE_B, billions, looks_like_model
+from oomdoc.intake.prose.stance import worked
+
+__all__ = ["read_models"]
+
+_SIZE: Final = re.compile(SIZE_B)
+_SIZE_NOUN: Final = re.compile(
+    r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?[bB](?![A-Za-z0-9/])(?: {0,2}(?:of )?(?:size|params?|parameters?|models?|参数|模型|的模型|的)|(?= (?:gpt|llama|opt|dense)))"
+    r"|(\d{3,6})M total params|~?(\d{1,4}(?:\.\d{1,2})?) ?[bB](?:illion)? param",
+    re.IGNORECASE,
+)
+_LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/])")
+
+
+def read_models(lines: list[Line], *, prose: bool) -> Iterator[Fact]:
+    """Facts ``model`` and ``params_b``; what stands inside paths and logs is only a hint."""
+    base = 0.8 if prose else 0.55
+    for line in lines:
+        text = line.text
+        for found in MODEL_NAME.finditer(text):
+            yield from _named(line, found, base)
+        for found in _SIZE_NOUN.finditer(text):
+            value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3])
+            sure = base - 0.1 - (0.2 if worked(text, found.start(), found.end()) else 0.0)
+            yield Fact("params_b", value, line.span(found.start() + 1), "prose", sure)
+        if prose:
+            for found in _LOOSE.finditer(text):
+                sure = 0.58 - (0.2 if worked(text, found.start(), found.end()) else 0.0)
+                yield Fact("params_b", float(found[1]), line.span(found.start() + 1), "prose", sure)
+
+
+def _named(line: Line, found: re.Match[str], base: float) -> Iterator[Fact]:
+    text = line.text
+    name = (found["name"] + (found["more"] or "")).strip(" .:-_,")
+    before = text[max(0, found.start() - 8) : found.start()]
+    if not looks_like_model(found["name"]) or _in_link(text, found.start()):
+        return
+    sure = base
+    if before.endswith(("/", "\\", "_", "-", "@", "#")) or re.search(r"\.(?:py|sh|json|ya?ml)\b", text[found.end() : found.end() + 12]):
+        sure = 0.45
+    if worked(text, found.start(), found.end()):
+        sure -= 0.2
+    size = billions(name)
+    if size is None and re.fullmatch(r"[A-Za-z\-]{2,12}", name):
+        sure -= 0.1  # a family alone: anything more specific wins
+    yield Fact("model", name, line.span(found.start() + 1), "prose", sure)
+    if size is not None:
+        yield Fact("params_b", size, line.span(found.start() + 1), "prose", sure - 0.05)
+
+
+def _in_link(text: str, at: int) -> bool:
+    """Whether the place is inside a URL."""
+    start = max(text.rfind(" ", 0, at), text.rfind("(", 0, at), text.rfind("<", 0, at)) + 1
+    return "://" in text[start : at + 8]

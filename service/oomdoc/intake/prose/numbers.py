@@ -1,0 +1,39 @@
+"""Numbers as people write them: ``8``, ``two``, ``两``, ``十六``, ``4k``, ``1,024``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["COUNT", "to_count", "to_tokens"]
+
+_WORDS: Final = {
+    "one": 1, "single": 1, "a": 1, "an": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "sixteen": 16, "单": 1, "一": 1, "两": 2, "俩": 2, "双": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6,
+    "七": 7, "八": 8, "九": 9, "十": 10, "十六": 16, "单张": 1, "１": 1, "２": 2,
+}  # fmt: skip
+
+COUNT: Final = (
+    r"(?:\d{1,4}|one|single|an?|two|dual|three|four|five|six|seven|eight|sixteen|十六|[单一两俩双二三四五六七八九十])"
+)
+"""One count, case-insensitively."""
+
+
+def to_count(word: str) -> int:
+    """The number that :data:`COUNT` matched."""
+    return int(word) if word.isdigit() else _WORDS[word.lower()]
+
+
+def to_tokens(text: str) -> int | None:
+    """Tokens of ``2048``, ``8k``, ``32K``, ``1,024``, ``0.5M``, ``65_536``; ``None`` where it is none of them.
+
+    ``8k`` is 8192: sequence lengths are powers of two unless the number says otherwise.
+    """
+    cleaned = text.replace(",", "").replace("_", "").strip().lower()
+    scale = 1
+    if cleaned[-1:] in ("k", "m"):
+        scale, cleaned = (1024 if cleaned[-1] == "k" else 1024**2), cleaned[:-1]
+    try:
+        value = float(cleaned)
+    except ValueError:
+        return None
+    return round(value * scale)

@@ -1,0 +1,110 @@
+"""How it was trained or served, in people's words: method, objective, batch, length, precision, sharding, offload.
+
+Every entry is an expression with what it says; those that a negation or the account of another run precedes are
+dropped or doubted. Values come before keys where languages put them there (``batch size 设成 1``, ``每卡 1``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from oomdoc.evidence import Fact
+from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.numbers import to_tokens
+from oomdoc.intake.prose.stance import negated, worked
+
+__all__ = ["read_training"]
+
+_IS: Final = r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|：|为|是|设成|设为|设置为|设置成|改成|只有|已经|最小|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
+_NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
+    (name, re.compile(text, re.IGNORECASE), sure)
+    for name, text, sure in (
+        ("micro_batch", rf"(?<![\w-])(?:micro[- ]?|per[- ]device )(?:train )?batch(?:[- _]?size)?{_IS}(\d{{1,5}})(?![\w.]|\d)", 0.8),
+        ("micro_batch", rf"(?<!global )(?<!effective )(?<!total )(?<!eval )(?<!eval_)(?<![\w-])(?:train )?(?:batch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![\w.]|\d)", 0.7),
+        ("micro_batch", r"\((\d{1,4}) per (?:gpu|device)\)|(?:每卡|每张卡|per gpu) ?(?:batch(?:[ _]?size)?)? ?(\d{1,3})(?![\dGg.])", 0.75),
+        ("micro_batch", r"(?<![\w-])(?:went down to|down to) batch size \d{1,4} and even (\d{1,4})", 0.85),
+        ("grad_accum", rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|梯度累[积计]){_IS}(\d{{1,5}})(?![\w.])", 0.8),
+        (
+            "seq_len",
+            r"(?:seq(?:uence)?[- _]?len(?:gth)?|context[- _]?len(?:gth)?|max[- _]?(?:seq(?:uence)?[- _]?)?len(?:gth)?|context (?:window|size)|序列长度|最大长度|上下文长度|窗口|长度|cutoff)"
+            rf"{_IS}(\d[\d,_]{{0,8}}\d?(?:\.\d)? ?[kK]?)(?![\w.]*[GgBb]\b)",
+            0.75,
+        ),
+        ("seq_len", r"(?:最大长度|长度|length|context)[^。.;；\n]{0,24}?(?:减到|降到|改到|reduced to|down to) ?(\d[\d,]{0,8}[kK]?)", 0.8),
+        ("seq_len", r"(?<![\w.])(\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ](?:tokens?(?: sequences?| samples?| context)|context|sequences?\b|seq\b|的序列|长度|上下文)|(?<![\w.])(\d{1,3}[kK]) ?(?:的序列|序列|上下文|context)", 0.72),
+        ("tp", r"(?<![\w-])(?:tp|tensor[- ]parallel(?:ism)?(?:[- ]size)?|张量并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![\w.])", 0.7),
+        ("pp", r"(?<![\w-])(?:pp|pipeline[- ]parallel(?:ism)?(?:[- ]size)?|流水线并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![\w.])", 0.7),
+        ("zero_stage", r"(?:zero|z)[- _]?(?:stage)?[- _:=]{0,3}([1-3])(?![\d.])", 0.75),
+        ("zero_stage", r"ds_z(?:ero)?_?(?:stage)?_?([1-3])|deepspeed[\w ]{0,12} stage[- _]?([1-3])|zero_stage([1-3])|_zero([1-3])", 0.72),
+    )
+)
+_WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
+    (name, value, re.compile(text, re.IGNORECASE), sure)
+    for name, value, text, sure in (
+        ("method", "qlora", r"(?<![a-z])q-?lora(?![a-z])|4-?bit (?:lora|fine-?tun)|lora[^.。\n]{0,30}(?:4 ?bit|nf4|load_in_4bit)", 0.8),
+        ("method", "lora", r"(?<![a-z])(?<!q)(?<!alpaca-)lora(?!_|[a-z])", 0.7),
+        ("method", "full", r"full[- ](?:parameter |param |model )?(?:fine-?tun|ft\b|sft|training)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora|peft)|不用 ?lora", 0.8),
+        ("method", "freeze", r"freeze (?:tuning|training|finetun)|冻结微调", 0.6),
+        ("objective", "grpo", r"(?<![a-z])(?:dr\.? ?)?grpo(?![a-z_])|grpo(?=[_ -]?trainer)|(?<![a-z])dapo(?![a-z])", 0.75),
+        ("objective", "ppo", r"(?<![a-z])ppo(?![a-z_])|ppotrainer", 0.75),
+        ("objective", "dpo", r"(?<![a-z])dpo(?![a-z_])|dpotrainer", 0.75),
+        ("objective", "kto", r"(?<![a-z])kto(?![a-z_])|ktotrainer", 0.75),
+        ("objective", "orpo", r"(?<![a-z])orpo(?![a-z_])", 0.75),
+        ("objective", "simpo", r"(?<![a-z])simpo(?![a-z_])", 0.75),
+        ("objective", "rloo", r"(?<![a-z])rloo(?![a-z])|_rloo\b", 0.76),
+        ("objective", "reinforce++", r"reinforce(?:\+\+|_plus_plus)", 0.78),
+        ("objective", "rm", r"reward[- ]model(?:ing| training)|(?:train\w*|训练)[^.。\n]{0,24}(?:reward model|奖励模型)", 0.7),
+        ("objective", "pretrain", r"(?<![a-z])pre-?train(?:ing)?(?!ed)(?![a-z_])|预训练(?!模型|权重)|continued? pre-?train|增量预训练|pretrain_\w{2,12}\.py|nanochat|train from scratch|从头训练", 0.55),
+        ("objective", "sft", r"(?<![a-z])sft(?![a-z])|sft_?trainer|supervised fine-?tun|指令微调|instruction[- ]tun", 0.65),
+        ("objective", "sft", r"fine-?tun(?:e|ing|ed)(?!\w)|微调|训练 ?lora|lora ?训练|finetune", 0.56),
+        ("objective", "inference", r"(?<![\w-])(?:inference|推理|部署|deploy(?:ed|ing|ment)?|serving|vllm serve|api_server|openai[- ]compatible|api server|llama\.cpp|ollama|gradio|web ?ui|demo\b)", 0.56),
+        ("dtype", "bf16", r"(?<![a-z\d])bf-?16(?![a-z\d])", 0.6),
+        ("dtype", "bfloat16", r"(?<![a-z])bfloat16", 0.6),
+        ("dtype", "fp16", r"(?<![a-z\d])fp-?16(?![a-z\d])|半精度|half precision", 0.58),
+        ("dtype", "float16", r"(?<![a-z])float16", 0.57),
+        ("attention", "flash2", r"flash[- _]?att(?:entio)?n(?:[- _]?2)?|(?<![a-z])fa2(?![a-z\d])|flash att", 0.62),
+        ("attention", "sdpa", r"(?<![a-z])sdpa(?![a-z])|scaled_dot_product_attention", 0.6),
+        ("attention", "eager", r"eager att|attention[ ]?(?:is |= ?)?eager|vanilla attention", 0.6),
+        ("grad_ckpt", True, r"grad(?:ient)?[- _]?checkpoint(?:ing)?(?!\w)|activation[- ]checkpointing|checkpoint activations|梯度检查点|重计算|activation recomputation", 0.62),
+        ("fsdp", True, r"(?<![a-z])fsdp ?2?(?![a-z_])|fully ?sharded|fully_shard|FullyShardedDataParallel|_composable/fsdp|full_shard", 0.68),
+        ("offload", ("optimizer",), r"adam[- ]offload|optimizer[- ]offload|offload(?:ing)?(?:[- ]the)?[- ]optimizer|offload_optimizer=cpu|优化器卸载", 0.7),
+        ("offload", ("param",), r"param(?:eter)?s?[- ]offload|offload(?:ing)?[- ]param", 0.68),
+        ("offload", ("optimizer", "param"), r"zero-?3?[- _+]?offload|z3_offload|cpu[- ]offload|offload", 0.55),
+    )
+)
+
+
+def read_training(lines: list[Line]) -> Iterator[Fact]:
+    """Facts from prose lines; a value that was denied is not a fact, one of another run is half of one."""
+    for line in lines:
+        for name, pattern, sure in _NUMBERS:
+            for found in pattern.finditer(line.text):
+                value = _number(next((g for g in found.groups() if g), ""))
+                if value is None or not _plausible(name, value):
+                    continue
+                yield _fact(line, name, value, found, sure)
+        for name, word, pattern, sure in _WORDS:
+            for found in pattern.finditer(line.text):
+                if negated(line.text, found.start()):
+                    if name == "method" and word in ("lora", "qlora"):
+                        yield _fact(line, "method", "full", found, 0.66)
+                    continue
+                yield _fact(line, name, word, found, sure)
+
+
+def _fact(line: Line, name: str, value: Any, found: re.Match[str], sure: float) -> Fact:
+    if worked(line.text, found.start(), found.end()):
+        sure -= 0.12
+    return Fact(name, value, line.span(found.start() + 1), "prose", sure)
+
+
+def _number(text: str) -> int | None:
+    value = to_tokens(text.strip()) if text else None
+    return value if value else None
+
+
+def _plausible(name: str, value: int) -> bool:
+    low, high = {"seq_len": (16, 20_000_000), "micro_batch": (1, 8192), "tp": (1, 64), "pp": (1, 64)}.get(name, (1, 65536))
+    return low <= value <= high

@@ -1,0 +1,85 @@
+"""Everything that was handed in, as one :class:`~oomdoc.evidence.Evidence`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from oomdoc.evidence import Evidence, Fact, Failure, Source, Span
+from oomdoc.intake import environment
+from oomdoc.intake.kinds import Kind, kinds_of
+from oomdoc.intake.lines import Line, read_lines
+from oomdoc.intake.logs.engine import failures_of, scan
+from oomdoc.intake.merge import merge
+from oomdoc.intake.prose.hardware import read_hardware
+from oomdoc.intake.prose.keys import read_keys
+from oomdoc.intake.prose.models import read_models
+from oomdoc.intake.prose.training import read_training
+from oomkb.units import to_gib
+
+__all__ = ["read", "read_text"]
+
+_SIZES: Final = {
+    "tried_gib": "requested_bytes",
+    "capacity_gib": "capacity_bytes",
+    "allocated_gib": "allocated_bytes",
+    "reserved_gib": "reserved_bytes",
+    "reserved_unallocated_gib": "reserved_unallocated_bytes",
+    "free_gib": "free_bytes",
+    "process_gib": "process_bytes",
+    "other_process_gib": "other_process_bytes",
+}
+
+
+def read_text(text: str, name: str = "input") -> Evidence:
+    """Evidence of one pasted text."""
+    return read([Source(name, text)])
+
+
+def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) -> Evidence:
+    """Evidence of all sources together; ``options`` are job fields that were stated outright.
+
+    :raises InputError: when a source is not text.
+    """
+    lines = [line for source in sources for line in read_lines(source)]
+    kinds = kinds_of(lines)
+    found = list(scan(lines))
+    failures = failures_of(found)
+    facts: list[Fact] = [Fact(k, v, Span("--set", 1, 1, f"{k}={v}"), "option") for k, v in (options or {}).items()]
+    facts += [fact for _, _, reading in found for fact in reading.facts]
+    facts += _failure_facts([failure for _, failure in failures])
+    facts += _text_facts(lines, kinds)
+    kept, conflicts = merge(facts)
+    versions = {name: version for name, (version, _) in environment.read_versions(lines).items()}
+    return Evidence(
+        facts=kept,
+        conflicts=conflicts,
+        versions=versions,
+        failures=tuple(failure for _, failure in failures),
+        signals=tuple(s for _, _, reading in found for s in reading.signals),
+    )
+
+
+def _failure_facts(failures: Iterable[Failure]) -> Iterable[Fact]:
+    """The numbers of the root failure."""
+    root = next((f for f in failures if not f.cascade), None)
+    if root is None:
+        return
+    for name, field in _SIZES.items():
+        if (value := getattr(root, field)) is not None:
+            yield Fact(name, round(to_gib(value), 5), root.signal.span, "log", 1.0)
+
+
+def _text_facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterable[Fact]:
+    """What the prose, the commands and the configs say."""
+    prose = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"]
+    settings = [line for line, kind in zip(lines, kinds, strict=True) if kind in ("command", "config", "code")]
+    everything = list(lines)
+    yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], anywhere=everything)
+    yield from read_models(prose, prose=True)
+    yield from read_models(settings, prose=False)
+    yield from read_training(prose)
+    yield from read_keys(settings, confidence=0.95)
+    yield from read_keys(prose, confidence=0.85)
+    logs = [line for line, kind in zip(lines, kinds, strict=True) if kind == "log"]
+    yield from read_keys(logs, confidence=0.7)
