@@ -1,0 +1,231 @@
+"""What a well-formed case must also satisfy: one function per rule; each gives (field, message, hint) per finding."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from oomkb.errors import JobError
+from oomkb.memory.job import Job
+from oomkb.memory.vocabulary import normalise
+from oomkb.records.case import Case
+from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
+from oomkb.records.texts import has_chinese, shared_run, tokens
+
+__all__ = ["RULES", "Finding"]
+
+Finding = tuple[str, str, str]
+_SLUG: Final = re.compile(r"[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){0,15}")
+_FORGE: Final = re.compile(
+    r"https://(?:github\.com|gitee\.com)/[\w.-]{1,60}/[\w.-]{1,100}/(issues|pull|pulls|discussions)(/.{0,200})?"
+)
+_URL: Final = re.compile(r"https://[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}(?:/[^\s<>\"]{0,500})?")
+_UNBOUNDED: Final = re.compile(r"(?<!\\)(?:[*+]|\{\d{1,6},\})")
+
+
+def place(case: Case) -> Iterator[Finding]:
+    """Folder and file name."""
+    if case.cause not in CAUSES:
+        yield "", f"{case.cause!r} is no cause", f"move it to one of {', '.join(CAUSES)}"
+    if not _SLUG.fullmatch(case.slug):
+        yield "", f"{case.slug!r} is no slug", "small letters, digits and single hyphens"
+
+
+def vocabulary(case: Case) -> Iterator[Finding]:
+    """Words that come from a list."""
+    for i, cause in enumerate(case.also):
+        if cause not in CAUSES:
+            yield f"also[{i}]", f"{cause!r} is no cause", f"one of {', '.join(CAUSES)}"
+        elif cause == case.cause or cause in case.also[:i]:
+            yield f"also[{i}]", f"{cause!r} is already named", "remove it"
+    for i, name in enumerate(case.frameworks):
+        if name not in FRAMEWORKS:
+            yield f"frameworks[{i}]", f"{name!r} is not known", "spell it as in oomkb.records.taxonomy, or add it there"
+    if case.phase not in PHASES:
+        yield "phase", f"{case.phase!r} is not known", f"one of {', '.join(PHASES)}"
+    for field in ("method", "objective"):
+        word = getattr(case, field)
+        try:
+            if word is not None and normalise(field, word) != word:
+                yield field, f"{word!r} is a spelling of {normalise(field, word)!r}", "write that"
+        except JobError as error:
+            yield field, error.message, error.hint
+
+
+def languages(case: Case) -> Iterator[Finding]:
+    """English in ``en``, Chinese in ``zh``."""
+    texts: list[tuple[str, Mapping[str, str]]] = [("title", case.title), ("summary", case.summary), ("why", case.why)]
+    texts += [(f"fixes[{i}].text", f.text) for i, f in enumerate(case.fixes)]
+    texts += [(f"signatures[{i}].means", s.means) for i, s in enumerate(case.signatures)]
+    for field, words in texts:
+        if not has_chinese(words["zh"]):
+            yield f"{field}.zh", "holds no Chinese", "translate it"
+        if has_chinese(words["en"]):
+            yield f"{field}.en", "holds Chinese", "translate it"
+
+
+def dates(case: Case) -> Iterator[Finding]:
+    """A report's date lies in the past."""
+    if not "2018" <= case.date <= datetime.date.today().isoformat():
+        yield "date", f"{case.date} cannot be", "the day of the report, as 2025-01-31"
+
+
+def links(case: Case) -> Iterator[Finding]:
+    """Links that can lead somewhere: https, a real host, a thread with its number."""
+    seen: set[str] = set()
+    for i, reference in enumerate(case.references):
+        field, url = f"references[{i}].url", reference.url
+        thread = _FORGE.fullmatch(url)
+        if not _URL.fullmatch(url):
+            yield field, f"{url!r} is no https link", "https://host/path"
+        elif "example." in url or "TODO" in url:
+            yield field, "is a placeholder", "link the page"
+        elif thread and not re.fullmatch(r"/[1-9]\d{0,7}(?:#.{1,80})?", thread[2] or ""):
+            yield field, "names no thread", "end it with the thread's number"
+        if url in seen:
+            yield field, "is given twice", "remove one"
+        seen.add(url)
+
+
+def leaks(case: Case) -> Iterator[Finding]:
+    """A symptom holds neither the title nor the answer."""
+    answers: list[tuple[str, str]] = [("title", t) for t in case.title.values()]
+    answers += [("summary", t) for t in case.summary.values()] + [("why", t) for t in case.why.values()]
+    answers += [(f"fixes[{n}].text", t) for n, fix in enumerate(case.fixes) for t in fix.text.values()]
+    for i, symptom in enumerate(case.symptoms):
+        words = " ".join(tokens(symptom))
+        for name, answer in answers:
+            whole = " ".join(tokens(answer))
+            run = whole if name == "title" and whole in words else shared_run(symptom, answer)
+            if run:
+                yield f"symptoms[{i}]", f"repeats {name}: {run!r}", "write what somebody sees before knowing the answer"
+                break
+
+
+def signatures(case: Case) -> Iterator[Finding]:
+    """A signature is one literal or one bounded expression, and occurs in a symptom."""
+    everything = "\n".join(case.symptoms)
+    for i, signature in enumerate(case.signatures):
+        field = f"signatures[{i}]"
+        if bool(signature.text) == bool(signature.regex):
+            yield field, "has to have either text or regex", "give one"
+        elif signature.text:
+            if _squeezed(signature.text) not in _squeezed(everything):
+                yield f"{field}.text", "is in none of the symptoms", "add the symptom that shows it"
+        else:
+            yield from _expression(f"{field}.regex", signature.regex, everything)
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split()).lower()
+
+
+def _expression(field: str, regex: str, everything: str) -> Iterator[Finding]:
+    try:
+        compiled = re.compile(regex, re.IGNORECASE)
+    except re.error as error:
+        yield field, f"is no regular expression: {error}", "escape what is literal"
+        return
+    if _UNBOUNDED.search(re.sub(r"\[[^\]]{0,80}\]", "x", regex)):
+        yield field, "repeats without a bound", "write {0,80} for * and {1,80} for +"
+    elif re.search(r"\}[^()|]{0,40}\)\s?[{?]", regex):
+        yield field, "repeats a repetition", "flatten it"
+    elif compiled.search(""):
+        yield field, "matches nothing at all", "name a literal part"
+    elif not compiled.search(everything):
+        yield field, "matches none of the symptoms", "add the symptom that shows it"
+
+
+def jobs(case: Case) -> Iterator[Finding]:
+    """Job documents that a job can be read from, and outcomes that agree with each other."""
+    for field, document in (("before", case.before), ("after", case.after)):
+        if document is None:
+            continue
+        try:
+            extra = Job.from_document(document).extra
+        except JobError as error:
+            yield f"{field}.{error.where}", error.message, error.hint
+        else:
+            for key in extra:
+                yield f"{field}.{key}", "is no field of a job", "see the job document's table"
+    for i, fix in enumerate(case.fixes):
+        try:
+            Job().with_fields(fix.changes)
+        except JobError as error:
+            yield f"fixes[{i}].changes.{error.where}", error.message, error.hint
+    if case.after is not None and case.before is None:
+        yield "before", "is missing although there is an after", "say what failed"
+    if case.before is not None and case.after is not None and dict(case.before) == dict(case.after):
+        yield "after", "is the same as before", "say what was changed"
+
+
+def ranges(case: Case) -> Iterator[Finding]:
+    """Versions that can be read, in order."""
+    from packaging.version import InvalidVersion, Version
+
+    for i, affected in enumerate(case.affected):
+        if not re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]{0,60}[a-z0-9])?", affected.package):
+            yield (
+                f"affected[{i}].package",
+                f"{affected.package!r} is no package name",
+                "as PyPI writes it, in small letters",
+            )
+        for j, item in enumerate(affected.ranges):
+            field = f"affected[{i}].ranges[{j}]"
+            bad = [v for v in (item.introduced, item.fixed, item.last_affected) if v is not None and not _readable(v)]
+            for version in bad:
+                yield field, f"{version!r} is no version", "as PEP 440 writes it: 0.16.8, 4.50.0.dev0"
+            if bad:
+                continue
+            end = item.fixed or item.last_affected
+            try:
+                if end is not None and Version(item.introduced) > Version(end):
+                    yield field, f"ends ({end}) before it begins ({item.introduced})", "swap them"
+            except InvalidVersion:  # pragma: no cover (checked above)
+                continue
+    if case.cause == "version-regression" and not case.affected:
+        yield "affected", "is missing", "a version regression names the versions; else file it under what failed"
+
+
+def _readable(version: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(version)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def events(document: Mapping[str, Any]) -> Iterator[Finding]:
+    """OSV ranges as written: each event one key, beginning with ``introduced``, closed at most once."""
+    for i, affected in enumerate(document.get("affected") or []):
+        for j, item in enumerate(affected["ranges"]):
+            field, opened = f"affected[{i}].ranges[{j}]", False
+            for k, event in enumerate(item["events"]):
+                keys = [key for key in ("introduced", "fixed", "last_affected") if event.get(key) is not None]
+                if len(keys) != 1:
+                    yield (
+                        f"{field}.events[{k}]",
+                        "holds not exactly one of introduced, fixed, last_affected",
+                        "split it",
+                    )
+                elif (keys[0] == "introduced") == opened:
+                    yield f"{field}.events[{k}]", f"{keys[0]} out of order", "introduced, then fixed or last_affected"
+                opened = keys[:1] == ["introduced"]
+
+
+RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
+    dates,
+    jobs,
+    languages,
+    leaks,
+    links,
+    place,
+    ranges,
+    signatures,
+    vocabulary,
+)
+"""Rules about one case, by name."""
