@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence, Fact, Failure, Source, Span
@@ -11,10 +12,13 @@ from oomdoc.intake.kinds import Kind, kinds_of
 from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.logs.engine import failures_of, scan
 from oomdoc.intake.merge import merge
+from oomdoc.intake.phase import frames_of, phase_fact
 from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.prose.keys import read_keys
 from oomdoc.intake.prose.models import read_models
+from oomdoc.intake.prose.objective import read_objective
 from oomdoc.intake.prose.training import read_training
+from oomdoc.intake.tracebacks import read_frames
 from oomkb.units import to_gib
 
 __all__ = ["read", "read_text"]
@@ -49,7 +53,12 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     facts += [fact for _, _, reading in found for fact in reading.facts]
     facts += _failure_facts([failure for _, failure in failures])
     facts += _text_facts(lines, kinds)
+    placed = read_frames(lines)
+    failures = [(i, replace(f, frames=frames_of(i, lines[i], placed))) for i, f in failures]
     kept, conflicts = merge(facts)
+    root = next((pair for pair in failures if not pair[1].cascade), None)
+    objective = kept["objective"].value if "objective" in kept else None
+    kept["phase"] = phase_fact(lines, kinds, placed, root, objective)
     versions = {name: version for name, (version, _) in environment.read_versions(lines).items()}
     return Evidence(
         facts=kept,
@@ -79,6 +88,7 @@ def _text_facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterable[Fact]:
     yield from read_models(prose, prose=True)
     yield from read_models(settings, prose=False)
     yield from read_training(prose)
+    yield from read_objective(everything)
     yield from read_keys(settings, confidence=0.95)
     yield from read_keys(prose, confidence=0.85)
     logs = [line for line, kind in zip(lines, kinds, strict=True) if kind == "log"]

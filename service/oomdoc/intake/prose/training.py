@@ -47,19 +47,6 @@ _WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
         ("method", "lora", r"(?<![a-z])(?<!q)(?<!alpaca-)lora(?!_|[a-z])", 0.7),
         ("method", "full", r"full[- ](?:parameter |param |model )?(?:fine-?tun|ft\b|sft|training)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora|peft)|不用 ?lora", 0.8),
         ("method", "freeze", r"freeze (?:tuning|training|finetun)|冻结微调", 0.6),
-        ("objective", "grpo", r"(?<![a-z])(?:dr\.? ?)?grpo(?![a-z_])|grpo(?=[_ -]?trainer)|(?<![a-z])dapo(?![a-z])", 0.75),
-        ("objective", "ppo", r"(?<![a-z])ppo(?![a-z_])|ppotrainer", 0.75),
-        ("objective", "dpo", r"(?<![a-z])dpo(?![a-z_])|dpotrainer", 0.75),
-        ("objective", "kto", r"(?<![a-z])kto(?![a-z_])|ktotrainer", 0.75),
-        ("objective", "orpo", r"(?<![a-z])orpo(?![a-z_])", 0.75),
-        ("objective", "simpo", r"(?<![a-z])simpo(?![a-z_])", 0.75),
-        ("objective", "rloo", r"(?<![a-z])rloo(?![a-z])|_rloo\b", 0.76),
-        ("objective", "reinforce++", r"reinforce(?:\+\+|_plus_plus)", 0.78),
-        ("objective", "rm", r"reward[- ]model(?:ing| training)|(?:train\w*|训练)[^.。\n]{0,24}(?:reward model|奖励模型)", 0.7),
-        ("objective", "pretrain", r"(?<![a-z])pre-?train(?:ing)?(?!ed)(?![a-z_])|预训练(?!模型|权重)|continued? pre-?train|增量预训练|pretrain_\w{2,12}\.py|nanochat|train from scratch|从头训练", 0.55),
-        ("objective", "sft", r"(?<![a-z])sft(?![a-z])|sft_?trainer|supervised fine-?tun|指令微调|instruction[- ]tun", 0.65),
-        ("objective", "sft", r"fine-?tun(?:e|ing|ed)(?!\w)|微调|训练 ?lora|lora ?训练|finetune", 0.56),
-        ("objective", "inference", r"(?<![\w-])(?:inference|推理|部署|deploy(?:ed|ing|ment)?|serving|vllm serve|api_server|openai[- ]compatible|api server|llama\.cpp|ollama|gradio|web ?ui|demo\b)", 0.56),
         ("dtype", "bf16", r"(?<![a-z\d])bf-?16(?![a-z\d])", 0.6),
         ("dtype", "bfloat16", r"(?<![a-z])bfloat16", 0.6),
         ("dtype", "fp16", r"(?<![a-z\d])fp-?16(?![a-z\d])|半精度|half precision", 0.58),
@@ -96,7 +83,7 @@ def read_training(lines: list[Line]) -> Iterator[Fact]:
 
 def _fact(line: Line, name: str, value: Any, found: re.Match[str], sure: float) -> Fact:
     if worked(line.text, found.start(), found.end()):
-        sure -= 0.12
+        sure = max(0.5, sure - 0.12)
     return Fact(name, value, line.span(found.start() + 1), "prose", sure)
 
 
