@@ -1,0 +1,142 @@
+"""Finding model names in prose, commands and logs. Linear: one pass for words, one for sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.catalog.model_data import ModelEntry
+from oomkb.catalog.model_text import Table, read_name, size_in_billions
+
+__all__ = ["ModelMention", "scan"]
+
+_WORD: Final = re.compile(r"[a-z]{2,24}", re.I | re.A)
+_CHUNK_LEFT: Final = re.compile(r"[A-Za-z0-9._/\\~@-]{1,160}\Z", re.A)
+_CHUNK_RIGHT: Final = re.compile(r"[A-Za-z0-9._/\\@+-]{1,160}", re.A)
+_MORE: Final = re.compile(
+    r"[ \t](v?[0-9]{1,2}(?:\.[0-9]{1,2})?(?:[ -](?=[0-9.]{1,5}b\b))?|[0-9]{1,3}(?:\.[0-9]{1,2})?(?:x[0-9]{1,3})?[bm](?:-[a-z0-9-]{2,40})?|[a-z][a-z0-9-]{1,20})(?![a-z0-9])",
+    re.I | re.A,
+)
+_PLAIN_WORDS: Final = frozenset(
+    "instruct chat base it hf awq gptq gguf int4 int8 fp8 bf16 fp16 4bit 8bit distill mini small medium large".split()
+)
+_OTHER_THING: Final = re.compile(
+    r"[-_. ]?(?:factory|cpp|recipes|index|stack|board|cookbook|pajama|adapter|guard\b|parse|efficient-tuning|forum|hub|server|attn|tokenizer)|[0-9]{0,2}(?:for|decoder|attention|mlp|model|rms|rotary|config|tokenizer|sdpa|flash|moe[A-Z]|pretrained)",
+    re.I,
+)
+_CODE_FILE: Final = re.compile(r"\.(?:py|pyc|cpp|cc|cu|h|hpp|c|so|rs|go|js|ts|md)\b", re.I)
+_SETTINGS_FILE: Final = re.compile(r"\.(?:ya?ml|json|jsonl|toml|sh|log|txt|ini|csv|parquet)\Z", re.I)
+_SIZED: Final = re.compile(
+    r"(?<![A-Za-z0-9._/-])((?:[A-Za-z][A-Za-z0-9.]{0,30}[-_/]){0,6})([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:[bB]|[mM](?=[-_]))(?![A-Za-z0-9])(?:[-_][A-Za-z0-9.]{1,24}){0,6}",
+    re.A,
+)
+_TRIM: Final = "./-_:\\@+"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMention:
+    """One place where a text names a model."""
+
+    entry: ModelEntry | None
+    text: str
+    start: int
+    end: int
+    params_b: float | None
+    """Parameters in billions: the entry's, or what the name states."""
+    named: bool = True
+    """Whether there is a name, or only a size (``"a 13B"``)."""
+
+
+def _chunk(text: str, start: int, end: int) -> tuple[int, int]:
+    """The unbroken name or path around a word."""
+    left = _CHUNK_LEFT.search(text, max(0, start - 160), start)
+    right = _CHUNK_RIGHT.match(text, end)
+    begin = left.start() if left else start
+    stop = right.end() if right else end
+    while stop > end and text[stop - 1] in _TRIM:
+        stop -= 1
+    while begin < start and text[begin] in "-_@\\":
+        begin += 1
+    return begin, stop
+
+
+def _extend(text: str, family: str, end: int, table: Table) -> int:
+    """Take in what follows after a blank and belongs to the name: ``3.1 70B Instruct``."""
+    known = table.telling[family]
+    reached = end
+    for _ in range(5):
+        more = _MORE.match(text, reached)
+        if more is None:
+            break
+        word = more[1].lower()
+        number = word[0].isdigit() or (word[0] == "v" and word[1:2].isdigit())
+        if not number and word not in _PLAIN_WORDS and not set(word.split("-")) & known:
+            break
+        if (
+            number
+            and size_in_billions(word.split("-")[0]) is None
+            and not re.match(r"(?:v?[0-9]{1,2}(?:\.[0-9]{1,2})?)\Z", word.strip(" -"))
+        ):
+            break
+        reached = more.end()
+    # A number at the end that no size follows is more likely a count than a version ("llama 2 gpus").
+    tail = text[end:reached]
+    return end + len(re.sub(r"(?:[ \t]v?[0-9]{1,2}[ -]?){1,3}\Z", "", tail)) if tail else end
+
+
+def _mention(
+    text: str, start: int, end: int, table: Table, find: Callable[[str], ModelEntry | None]
+) -> ModelMention | None:
+    begin, stop = _chunk(text, start, end)
+    chunk = text[begin:stop]
+    if _CODE_FILE.search(chunk) or _OTHER_THING.match(text, end):
+        return None
+    family = text[start:end].lower()
+    family = family if family in table.patterns else table.spellings[family][0]
+    slash = chunk.rfind("/", start - begin)
+    if slash < 0:
+        stop = _extend(text, family, stop, table)
+        chunk = text[begin:stop]
+    entry = find(chunk)
+    if entry is None and _SETTINGS_FILE.search(chunk):
+        return None
+    readings = read_name(chunk.rpartition("/")[2], table)
+    stated = next((r.size_b for r in readings if r.size_b is not None), None)
+    version = next((r.version for r in readings if r.version is not None), None)
+    if family in table.weak and stated is None and (version is None or entry is None):
+        return None
+    params = entry.params / 1e9 if entry is not None and entry.params else stated
+    return ModelMention(entry, chunk, begin, stop, params)
+
+
+def scan(text: str, table: Table, find: Callable[[str], ModelEntry | None]) -> list[ModelMention]:
+    """Mentions in order of place, none overlapping another; bare sizes (``13B``) among them, ``named=False``."""
+    found: list[ModelMention] = []
+    reached = 0
+    for match in _WORD.finditer(text):
+        word = match[0].lower()
+        if word not in table.patterns and word not in table.spellings:
+            continue
+        if match.start() < reached:
+            continue
+        mention = _mention(text, match.start(), match.end(), table, find)
+        if mention is not None:
+            found.append(mention)
+            reached = mention.end
+    taken = [(m.start, m.end) for m in found]
+    for match in _SIZED.finditer(text):
+        if any(s < match.end() and match.start() < e for s, e in taken):
+            continue
+        named = any(c.isalpha() for c in match[1])
+        if (
+            not named
+            and text[match.end() - 1] == "b"
+            and not re.match(r" ?(?:model|模型|参数|的|llm|lora|param)", text[match.end() :][:8])
+        ):
+            continue
+        size = size_in_billions((match[2] + ("b" if "b" in match[0].lower() else "m")).lower())
+        found.append(ModelMention(None, match[0], match.start(), match.end(), size, named))
+    found.sort(key=lambda m: m.start)
+    return found

@@ -1,0 +1,240 @@
+"""Reading model names: a family word, a version, a size and the words that set variants apart.
+
+``Meta-Llama-3.1-8B-Instruct-AWQ`` is family ``llama``, version ``3.1``, size ``8b``; ``instruct`` says nothing
+about the shape, ``awq`` how the weights are stored. A catalogue entry says the same about itself in ``match``:
+``"qwen 2.5 7b ?coder"`` (``?`` marks words that may be there; any other word must).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from oomkb.catalog.model_data import Family, ModelEntry
+
+__all__ = ["Name", "Pattern", "Table", "build_table", "quant_hint", "read_name", "select", "size_in_billions"]
+
+_PIECE: Final = re.compile(
+    r"(?:u?int|fp|bf|nf|mxfp|nvfp)[0-9]{1,2}(?![0-9])|[0-9]{1,2}[-_ ]?bits?(?![a-z])|w[0-9]{1,2}a[0-9]{1,2}"
+    r"|i?q[2-8](?:_[0-9a-z]{1,4}){0,2}(?![a-z0-9])"
+    r"|a[0-9]{1,3}(?:[._][0-9]{1,2})?b(?![a-z])|e[0-9]b(?![a-z])"
+    r"|[0-9]{1,3}x[0-9]{1,3}(?:\.[0-9]{1,2})?[bm](?![a-z])"
+    r"|[0-9]{1,4}(?:\.[0-9]{1,3})?(?:bn|[bmt])(?=a[0-9]|[^a-z]|\Z)"
+    r"|[0-9]{1,4}[ke](?![a-z])|v[0-9]{1,2}(?:\.[0-9]{1,2})?(?![0-9])"
+    r"|[0-9]{1,8}(?:\.[0-9]{1,3})?|[a-z]+|[\u4e00-\u9fff]+",
+    re.I,
+)
+_SIZE: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:x([0-9]{1,3}(?:\.[0-9]{1,2})?))?(bn|[bmt])\Z")
+_NUMBER: Final = re.compile(r"[0-9]{1,8}(?:\.[0-9]{1,3})?\Z")
+_UNDERSCORE_DECIMAL: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
+_HYPHEN_DECIMAL: Final = re.compile(r"(?<=[0-9])[-_p](?=[0-9](?![0-9]))")
+_SCALE: Final = {"b": 1.0, "bn": 1.0, "m": 1e-3, "t": 1e3}
+
+_QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
+    (re.compile(pattern, re.I), hint)
+    for pattern, hint in (
+        (r"gptq[-_]?(?:int)?8|gptq[-_]8bit|(?<![a-z])int8[-_]gptq", "gptq-int8"),
+        (r"gptq", "gptq-int4"),
+        (r"(?<![a-z])awq(?![a-z])", "awq-int4"),
+        (r"bnb[-_ ]?4|4[-_ ]?bit(?![a-z])|(?<![a-z])nf4|qlora", "nf4"),
+        (r"bnb[-_ ]?8|8[-_ ]?bit(?![a-z])|llm\.int8", "int8"),
+        (r"(?<![a-z])mxfp4", "mxfp4"),
+        (r"(?<![a-z])fp8(?![0-9])|w8a8[-_]?fp8", "fp8"),
+        (r"(?<![a-z])(?:w4a16|int4)(?![0-9])", "gptq-int4"),
+        (r"(?<![a-z])(?:w8a8|w8a16|int8)(?![0-9])", "int8"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a name says."""
+
+    family: str
+    version: str | None
+    size_b: float | None
+    """Parameters in billions, as the name states them; ``8x7b`` is 56."""
+    words: frozenset[str]
+    stray_numbers: int
+    """Numbers between version and size that no rule explains: the reading is doubtful."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One ``match`` line of an entry."""
+
+    entry: ModelEntry
+    version: str | None
+    size_b: float | None
+    needs: frozenset[str]
+    may: frozenset[str]
+
+
+@dataclass(slots=True)
+class Table:
+    """Patterns by family word, and what the words of the catalogue mean."""
+
+    patterns: dict[str, list[Pattern]] = field(default_factory=dict)
+    telling: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Family word → words that set its entries apart."""
+    spellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    weak: frozenset[str] = frozenset()
+
+
+def size_in_billions(token: str) -> float | None:
+    """``7b`` → 7, ``125m`` → 0.125, ``8x7b`` → 56; ``None`` for anything else."""
+    match = _SIZE.match(token)
+    if match is None:
+        return None
+    return float(match[1]) * float(match[2] or 1) * _SCALE[match[3]]
+
+
+def quant_hint(name: str) -> str | None:
+    """How a checkpoint of this name stores its weights, in the words of a job's ``quant``."""
+    return next((hint for pattern, hint in _QUANT if pattern.search(name)), None)
+
+
+def _plain(version: str) -> str:
+    return version.removesuffix(".0").lstrip("v")
+
+
+def _pattern(entry: ModelEntry, line: str) -> tuple[str, Pattern]:
+    family, *rest = line.split()
+    version: str | None = None
+    size: float | None = None
+    needs: set[str] = set()
+    may: set[str] = set()
+    for token in rest:
+        if token[0] == "?":
+            may.add(token[1:])
+        elif size is None and size_in_billions(token) is not None:
+            size = size_in_billions(token)
+        elif version is None and size is None and _NUMBER.match(token) and len(token) < 4:
+            version = _plain(token)
+        else:
+            needs.add(token)
+    return family, Pattern(entry, version, size, frozenset(needs), frozenset(may))
+
+
+def build_table(families: Iterable[Family]) -> Table:
+    """The look-up table of a catalogue."""
+    table = Table()
+    weak: set[str] = set()
+    for family in families:
+        weak |= family.weak
+        table.spellings.update({key: tuple(value.split()) for key, value in family.spellings.items()})
+        for entry in family.models:
+            for line in entry.aliases:
+                word, pattern = _pattern(entry, line)
+                table.patterns.setdefault(word, []).append(pattern)
+    table.weak = frozenset(weak)
+    for word, patterns in table.patterns.items():
+        table.telling[word] = frozenset().union(*(p.needs for p in patterns))
+    return table
+
+
+def _pieces(text: str, table: Table) -> list[str]:
+    found: list[str] = []
+    for match in _PIECE.finditer(text):
+        piece = match[0].lower()
+        head = piece[:-1]
+        if piece.isalpha() and piece not in table.patterns and piece[-1] == "v" and head in table.patterns:
+            found += [head, "v"]
+        else:
+            found += table.spellings.get(piece, (piece,))
+    joined: list[str] = []
+    for piece in found:
+        if joined and joined[-1] == "v" and _NUMBER.match(piece):
+            joined[-1] = "v" + piece
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _name(pieces: list[str], at: int) -> Name:
+    version: str | None = None
+    size: float | None = None
+    stray = 0
+    words = set(pieces[:at])
+    for piece in pieces[at + 1 :]:
+        if size is None and (stated := size_in_billions(piece)) is not None:
+            size = stated
+        elif size is None and _NUMBER.match(piece) and len(piece) < 4:
+            if version is None:
+                version = _plain(piece)
+            else:
+                stray += 1
+        words.add(piece)
+    return Name(pieces[at], version, size, frozenset(words), stray)
+
+
+def read_name(text: str, table: Table) -> list[Name]:
+    """The readings of one name, likeliest first: each family word in it, with ``_`` and ``-`` as separators or points."""
+    readings: list[Name] = []
+    forms = dict.fromkeys((text, _UNDERSCORE_DECIMAL.sub(".", text), _HYPHEN_DECIMAL.sub(".", text)))
+    for form in forms:
+        pieces = _pieces(form, table)
+        readings += [_name(pieces, i) for i, piece in enumerate(pieces) if piece in table.patterns]
+    return readings
+
+
+def _version_fits(stated: str | None, of_entry: str | None) -> bool:
+    if stated is None or stated == of_entry:
+        return True
+    return of_entry is not None and "." in of_entry and of_entry.replace(".", "") == stated
+
+
+def _size_fits(stated: float | None, pattern: Pattern) -> bool:
+    if stated is None:
+        return True
+    if pattern.size_b is not None and abs(stated - pattern.size_b) <= 0.03 * pattern.size_b:
+        return True
+    params = pattern.entry.params
+    return params is not None and abs(stated - params / 1e9) <= (0.04 if pattern.size_b else 0.15) * params / 1e9
+
+
+def select(name: Name, table: Table) -> ModelEntry | None:
+    """The entry that a reading names, or ``None`` where nothing or too much fits."""
+    if name.stray_numbers:
+        return None
+    telling = name.words & table.telling[name.family]
+    fits = [
+        p
+        for p in table.patterns[name.family]
+        if p.needs <= name.words
+        and not telling - p.needs - p.may
+        and _version_fits(name.version, p.version)
+        and _size_fits(name.size_b, p)
+    ]
+    if name.version is None and any(p.version is None for p in fits):
+        fits = [p for p in fits if p.version is None]
+    if not fits:
+        return None
+    most = max(len(p.needs) for p in fits)
+    fits = [p for p in fits if len(p.needs) == most]
+    if name.size_b is None:
+        unsized = [p for p in fits if p.size_b is None]
+        if not unsized and len({p.entry.name for p in fits}) > 1:
+            return None
+        fits = unsized or fits
+    exact = len({p.entry.name for p in fits}) == 1
+    entry = fits[0].entry
+    return entry if exact else _doubtful(entry)
+
+
+def _doubtful(entry: ModelEntry) -> ModelEntry:
+    return ModelEntry(
+        name=entry.name,
+        config=entry.config,
+        params=entry.params,
+        source=entry.source,
+        aliases=entry.aliases,
+        exact=False,
+    )
+
+
+def spelled(words: Mapping[str, str], word: str) -> str:
+    """The catalogue's spelling of a written word."""
+    return words.get(word, word)

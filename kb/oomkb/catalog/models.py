@@ -1,0 +1,112 @@
+"""Models: their ``config.json`` shapes and parameter counts, found by the names people write.
+
+The data lie in ``data/models/*.json``, one file per family. Everything works offline; a person adds models of
+their own with :func:`add_model`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+
+from oomkb.catalog import model_data, model_scan, model_text
+from oomkb.catalog.model_data import ModelEntry
+from oomkb.catalog.model_scan import ModelMention
+from oomkb.errors import CatalogError
+
+__all__ = ["ModelEntry", "ModelMention", "add_model", "all_models", "find", "find_all", "reload"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Catalogue:
+    entries: tuple[ModelEntry, ...]
+    by_name: dict[str, ModelEntry]
+    table: model_text.Table
+
+
+@cache
+def _catalogue() -> _Catalogue:
+    shipped = model_data.families()
+    own = model_data.user_models(model_data.home())
+    entries = (*own, *(entry for family in shipped for entry in family.models))
+    by_name: dict[str, ModelEntry] = {}
+    for entry in entries:
+        by_name.setdefault(_key(entry.name), entry)
+    for entry in entries:
+        by_name.setdefault(_key(entry.name.rpartition("/")[2]), entry)
+    return _Catalogue(entries, by_name, model_text.build_table(shipped))
+
+
+def reload() -> None:
+    """Forget what was read, so that files added since are seen."""
+    _catalogue.cache_clear()
+    find.cache_clear()
+
+
+def all_models() -> tuple[ModelEntry, ...]:
+    """Every model: a person's own first, then the shipped ones in the order of the files."""
+    return _catalogue().entries
+
+
+@lru_cache(maxsize=4096)
+def find(name: str) -> ModelEntry | None:
+    """The model of that name, or ``None``.
+
+    :param name: a hub id, a path that contains one, or what people write (``"llama3 8b"``). Words such as
+        ``instruct`` map to the base shape; ``awq``, ``gptq`` and ``4bit`` set ``quant_hint``.
+    """
+    catalogue = _catalogue()
+    text = name.strip()[-400:]
+    found = catalogue.by_name.get(_key(text))
+    for part in reversed([p for p in re.split(r"[\\/]", text) if p]) if found is None else ():
+        found = catalogue.by_name.get(_key(part)) or _read(part, catalogue.table)
+        if found is not None:
+            break
+    if found is None:
+        return None
+    hint = model_text.quant_hint(text)
+    return replace(found, quant_hint=hint) if hint else found
+
+
+def find_all(text: str) -> list[ModelMention]:
+    """Every mention of a model in prose or a log, in order; ``entry`` is ``None`` for one the catalogue lacks."""
+    return model_scan.scan(text, _catalogue().table, find)
+
+
+def add_model(config_path: str | Path, name: str | None = None) -> ModelEntry:
+    """Copy a ``config.json`` into the person's own models and return its entry.
+
+    :param name: what to call it; else ``_name_or_path`` in the file, else the folder's name.
+    :raises CatalogError: when the file cannot be read or describes no model.
+    """
+    path = Path(config_path)
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"cannot be read: {error}", where=str(path), hint="give a model's config.json") from error
+    if not isinstance(config, dict):
+        raise CatalogError("is no JSON object", where=str(path), hint="give a model's config.json")
+    stem = path.parent.name if path.name == "config.json" else path.stem
+    called = name or str(config.get("_name_or_path") or stem or "model")
+    entry = ModelEntry.from_config(config, called, source=str(path))
+    target = model_data.home() / (re.sub(r"[^A-Za-z0-9._-]+", "--", called).strip(".-") + ".json")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps({**config, "name": called, "_name_or_path": called}, indent=1), encoding="utf-8")
+    reload()
+    return entry
+
+
+def _key(name: str) -> str:
+    return name.strip().strip("/").lower().replace("_", "-").replace(" ", "-")
+
+
+def _read(part: str, table: model_text.Table) -> ModelEntry | None:
+    for reading in model_text.read_name(part, table):
+        entry = model_text.select(reading, table)
+        if entry is not None:
+            return entry
+    return None
