@@ -174,7 +174,10 @@ def _fits_line(document: dict[str, Any], language: str) -> str:
 
 
 def _assumed(console: Console, assumed: dict[str, Any], language: str) -> None:
-    _list(console, "report.assumed", [f"{n} = {a['value']}: {a['why']}" for n, a in assumed.items()], language)
+    """One paragraph: the reasons are in the JSON, and a list of thirty lines would bury the answer."""
+    if assumed:
+        values = ", ".join(f"{name} {_value(item['value'])}" for name, item in assumed.items())
+        console.print(Text(f"  {word('report.assumed', language)}: {values}", style="dim"))
 
 
 def _plans(console: Console, document: dict[str, Any], language: str) -> None:

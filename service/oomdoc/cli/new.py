@@ -1,0 +1,65 @@
+"""``oomdoc new``: start a case, parser, reader, rule, fix, GPU or model in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oomdoc.cli.common import show
+
+__all__ = ["app"]
+
+app = typer.Typer(name="new", no_args_is_help=True, help="Scaffolds for contributors, run inside a checkout.")
+
+_Root = Annotated[Path, typer.Option(help="The checkout.")]
+
+
+def _scaffold(kind: str, name: str, root: Path, extra: str = "") -> None:
+    from oomdoc.scaffold import scaffold
+
+    for path in scaffold(kind, name, root, extra):
+        show(f"{path}")
+
+
+@app.command()
+def case(cause: str, slug: str, root: _Root = Path()) -> None:
+    """A case record: `oomdoc new case logits qwen2-dpo-long-context`."""
+    _scaffold("case", slug, root, cause)
+
+
+@app.command()
+def parser(name: str, root: _Root = Path()) -> None:
+    """A log parser: `oomdoc new parser nccl`."""
+    _scaffold("parser", name, root)
+
+
+@app.command()
+def reader(name: str, root: _Root = Path()) -> None:
+    """A config reader: `oomdoc new reader verl`."""
+    _scaffold("reader", name, root)
+
+
+@app.command()
+def rule(name: str, root: _Root = Path()) -> None:
+    """A cause's rule: `oomdoc new rule kv-cache`."""
+    _scaffold("rule", name, root)
+
+
+@app.command()
+def fix(name: str, root: _Root = Path()) -> None:
+    """A remedy: `oomdoc new fix chunked-loss`."""
+    _scaffold("fix", name, root)
+
+
+@app.command()
+def gpu(name: str, root: _Root = Path()) -> None:
+    """A GPU: `oomdoc new gpu "RTX 6090"`."""
+    _scaffold("gpu", name, root)
+
+
+@app.command()
+def model(name: str, root: _Root = Path()) -> None:
+    """A model: `oomdoc new model lab/name-7b`."""
+    _scaffold("model", name, root)
