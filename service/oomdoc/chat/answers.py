@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.chat.session import Reply
+from oomdoc.chat.session import Reply, difference
 from oomdoc.report.words import has, word
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.estimate import Estimate
@@ -89,8 +89,6 @@ def changed(
 
 def would(before: Priced | None, after: Priced | None, problem: str, job: Job, other: Job, language: str) -> Reply:
     """What a change would do, without making it."""
-    from oomdoc.chat.conversation import _difference
-
     if before is None or after is None:
         return Reply(word("chat.cannot-price", language, problem=problem), {}, job)
     old, new = before.estimate, after.estimate
@@ -99,7 +97,7 @@ def would(before: Priced | None, after: Priced | None, problem: str, job: Job, o
         word(
             "chat.would",
             language,
-            changes=_changes(_difference(job, other), language),
+            changes=_changes(difference(job, other), language),
             before_bytes=old.process_bytes,
             after_bytes=new.process_bytes,
             direction=_direction(old, new, language),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from oomdoc.chat import answers
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
-from oomdoc.chat.session import Reply, Session
+from oomdoc.chat.session import DERIVED, Reply, Session, difference
 from oomdoc.evidence import Evidence, Source
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
@@ -22,9 +22,6 @@ _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 _PASTED: Final = re.compile(
     r"(?m)^\s{0,8}[\w.-]{2,60}\s?[:=]\s?\S|Traceback|[Ee]rror:|(?:^|\s)--[\w-]{3,40}|out of memory|^\s{0,8}[{}]\s*$"
 )
-# What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
-_QUIET: Final = frozenset({"versions", "env", "buckets"})
-_DERIVED: Final = frozenset({"world", "dp"})
 
 
 def respond(session: Session, text: str) -> tuple[Session, Reply]:
@@ -70,7 +67,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
     diagnosis = diagnose(evidence)
     report = Report(replace(diagnosis, job=job), session.language)
-    changed = _difference(session.job, job)
+    changed = difference(session.job, job)
     priced, problem = _price(job)
     reply = answers.described(report, priced, problem, job, changed, session.language)
     return session.then(job, changed), reply
@@ -113,7 +110,7 @@ def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         after, problem = _price(job, strict=True)
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
-    changed = _difference(session.job, job)
+    changed = difference(session.job, job)
     session = session.then(job, changed) if changed else session
     return session, answers.changed(before, after, problem, job, changed, session.language)
 
@@ -133,7 +130,7 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
     before, _ = _price(session.job)
     after, problem = _price(target)
-    changed = _difference(session.job, target)
+    changed = difference(session.job, target)
     session = session.then(target, changed) if changed else session
     return session, answers.changed(before, after, problem, target, changed, session.language, undone=True)
 
@@ -145,7 +142,7 @@ def _without(session: Session, names: tuple[str, ...]) -> Job:
         if touched:
             old = session.steps[index - 1].job
             # Degrees derived from the number of GPUs go back with it.
-            touched += [f for f in _DERIVED if "gpus" in touched or "nodes" in touched]
+            touched += [f for f in DERIVED if "gpus" in touched or "nodes" in touched]
             return session.job.with_fields({f: _plain(old.get(f)) for f in touched})
     return session.steps[-2].job
 
@@ -187,23 +184,3 @@ def _price(job: Job, *, strict: bool = False) -> tuple[Priced | None, str]:
         return None, str(error)
     except CatalogError as error:
         return None, str(error)
-
-
-def _difference(old: Job, new: Job) -> dict[str, Any]:
-    """The (dotted) fields whose value differs; ``None`` for one that is gone."""
-    before, after = _flat(old), _flat(new)
-    names = sorted(set(before) | set(after))
-    changed = {n: after.get(n) for n in names if before.get(n) != after.get(n) and n.partition(".")[0] not in _QUIET}
-    if set(changed) <= _DERIVED:
-        return {}
-    return {n: v for n, v in changed.items() if n != "dp"}
-
-
-def _flat(job: Job) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in job.document().items():
-        if name in ("lora", "rollout", "serving") and isinstance(value, Mapping):
-            flat.update({f"{name}.{k}": v for k, v in value.items()})
-        else:
-            flat[name] = dict(value) if isinstance(value, Mapping) else value
-    return flat

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from oomkb.memory.job import Job
 
-__all__ = ["Reply", "Session", "Step"]
+__all__ = ["DERIVED", "Reply", "Session", "Step", "difference"]
+
+# What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
+_QUIET: Final = frozenset({"versions", "env", "buckets"})
+DERIVED: Final = frozenset({"world", "dp"})
+"""Degrees that follow from the number of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +85,23 @@ class Reply:
             "questions": [dict(q) for q in self.questions],
             "diagnosis": dict(self.diagnosis) if self.diagnosis is not None else None,
         }
+
+
+def difference(old: Job, new: Job) -> dict[str, Any]:
+    """The (dotted) job fields that a turn altered; ``None`` for one that is gone."""
+    before, after = _flat(old), _flat(new)
+    names = sorted(set(before) | set(after))
+    changed = {n: after.get(n) for n in names if before.get(n) != after.get(n) and n.partition(".")[0] not in _QUIET}
+    if set(changed) <= DERIVED:
+        return {}
+    return {n: v for n, v in changed.items() if n != "dp"}
+
+
+def _flat(job: Job) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in job.document().items():
+        if name in ("lora", "rollout", "serving") and isinstance(value, Mapping):
+            flat.update({f"{name}.{k}": v for k, v in value.items()})
+        else:
+            flat[name] = dict(value) if isinstance(value, Mapping) else value
+    return flat

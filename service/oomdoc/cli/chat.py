@@ -1,0 +1,99 @@
+"""``oomdoc chat``: a conversation in the terminal, or many from a file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oomdoc.cli.common import Format, coloured, json_lines, print_json, progress, show
+
+__all__ = ["chat", "register"]
+
+_FAREWELLS = frozenset({"exit", "quit", "bye", ":q", "退出", "再见"})
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(chat)
+
+
+def chat(
+    batch: Annotated[Path | None, typer.Option(help="JSONL with id and turns a line; one result a line.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
+) -> None:
+    """Talk it through: paste a log or a config, then ask what a change would do.
+
+    A pasted block ends with an empty line. `exit` or Ctrl-D leaves.
+
+    Examples:
+
+        oomdoc chat
+
+        oomdoc chat --batch conversations.jsonl --format json
+    """
+    if batch is not None:
+        _batch(batch)
+        return
+    _converse(format_)
+
+
+def _batch(path: Path) -> None:
+    from oomdoc.chat.conversation import respond
+    from oomdoc.chat.session import Session
+
+    with progress() as bar:
+        task = bar.add_task("answering", total=None)
+        for _, row in json_lines(path):
+            session, replies = Session(), []
+            for turn in row.get("turns") or []:
+                session, reply = respond(session, str(turn))
+                replies.append(reply.document())
+            print_json({"id": row.get("id"), "replies": replies}, line=True)
+            bar.advance(task)
+
+
+def _converse(format_: Format) -> None:
+    from oomdoc.chat.conversation import respond
+    from oomdoc.chat.session import Session
+
+    session = Session()
+    while (text := _read_turn()) is not None:
+        if not text.strip():
+            continue
+        if text.strip().lower() in _FAREWELLS:
+            return
+        session, reply = respond(session, text)
+        if format_ is Format.json:
+            print_json(reply.document(), line=True)
+        else:
+            show(reply.answer + "\n")
+
+
+def _read_turn() -> str | None:
+    """A line, or a pasted block up to an empty line: a block arrives at once, so more input is already waiting."""
+    interactive = sys.stdin.isatty()
+    if interactive:
+        sys.stdout.write("\033[1m> \033[0m" if coloured() else "> ")
+        sys.stdout.flush()
+    first = sys.stdin.readline()
+    if not first:
+        return None
+    lines = [first]
+    while interactive and _waiting():
+        line = sys.stdin.readline()
+        if not line or not line.strip():
+            break
+        lines.append(line)
+    return "".join(lines).rstrip("\n")
+
+
+def _waiting() -> bool:
+    import select
+
+    try:
+        return bool(select.select([sys.stdin], [], [], 0.05)[0])
+    except (OSError, ValueError):
+        return False
