@@ -1,0 +1,1 @@
+"""Alembic's scripts: one file per revision, applied in order."""

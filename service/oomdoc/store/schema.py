@@ -1,0 +1,86 @@
+"""The tables. What a person pasted is stored masked only; a test reads every column back and looks for secrets."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+)
+
+__all__ = ["METADATA", "cases", "chats", "diagnoses", "events", "feedback", "idempotency"]
+
+METADATA = MetaData()
+
+# SQLite counts only a plain INTEGER primary key up by itself; PostgreSQL gets 64 bits.
+_SERIAL = BigInteger().with_variant(Integer, "sqlite")
+
+diagnoses = Table(
+    "diagnoses",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("language", String(8), nullable=False),
+    Column("input_masked", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Index("diagnoses_created_at", "created_at"),
+)
+
+chats = Table(
+    "chats",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("updated_at", DateTime(timezone=True), nullable=False),
+    # Two replicas may answer the same chat: the later writer notices through the version and starts over.
+    Column("version", Integer, nullable=False),
+    Column("document", Text, nullable=False),
+    Index("chats_updated_at", "updated_at"),
+)
+
+feedback = Table(
+    "feedback",
+    METADATA,
+    Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("diagnosis_id", String(32), nullable=False),
+    Column("helpful", String(8), nullable=False),
+    Column("cause", String(64)),
+    Column("comment_masked", Text),
+)
+
+cases = Table(
+    "cases",
+    METADATA,
+    Column("sequence", _SERIAL, primary_key=True, autoincrement=True),
+    Column("id", String(200), nullable=False, unique=True),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("yaml", Text, nullable=False),
+)
+
+events = Table(
+    "events",
+    METADATA,
+    Column("platform", String(16), nullable=False),
+    Column("event_id", String(200), nullable=False),
+    Column("seen_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("platform", "event_id"),
+    Index("events_seen_at", "seen_at"),
+)
+
+idempotency = Table(
+    "idempotency",
+    METADATA,
+    Column("key", String(200), primary_key=True),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("body_sha256", String(64), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("response", Text, nullable=False),
+    Index("idempotency_created_at", "created_at"),
+)
