@@ -1,0 +1,61 @@
+"""The vector index: FAISS, flat while vectors are few, IVF with compact codes in a mapped file when they are many."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["FLAT_LIMIT", "build_dense", "nearest", "open_dense", "save_dense"]
+
+FLAT_LIMIT: Final = 50_000
+"""Up to here exact search takes a few milliseconds on one core (384 dimensions)."""
+_TRAIN_PER_LIST: Final = 40
+_SEED: Final = 20260101
+
+
+def build_dense(vectors: np.ndarray[Any, Any], *, flat_limit: int = FLAT_LIMIT) -> Any:
+    """An inner-product index of unit vectors (rows, dimension); row numbers are its ids."""
+    import faiss
+    import numpy as np
+
+    rows, dimension = vectors.shape
+    if rows <= flat_limit:
+        flat = faiss.IndexFlatIP(dimension)
+        flat.add(np.ascontiguousarray(vectors, dtype=np.float32))
+        return flat
+    lists = 2 ** round(math.log2(4 * math.sqrt(rows)))
+    coarse = faiss.IndexFlatIP(dimension)
+    kind = faiss.ScalarQuantizer.QT_8bit
+    index = faiss.IndexIVFScalarQuantizer(coarse, dimension, lists, kind, faiss.METRIC_INNER_PRODUCT)
+    picked = np.random.default_rng(_SEED).choice(rows, min(rows, lists * _TRAIN_PER_LIST), replace=False)
+    index.train(np.ascontiguousarray(vectors[np.sort(picked)], dtype=np.float32))
+    for start in range(0, rows, 65_536):
+        index.add(np.ascontiguousarray(vectors[start : start + 65_536], dtype=np.float32))
+    index.nprobe = max(8, lists // 128)
+    return index
+
+
+def save_dense(index: Any, path: Path) -> None:
+    """Write the index file."""
+    import faiss
+
+    faiss.write_index(index, str(path))
+
+
+def open_dense(path: Path) -> Any:
+    """Open an index file; what is large in it is mapped, not read."""
+    import faiss
+
+    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if path.stat().st_size > 64 * 2**20 else 0)
+
+
+def nearest(index: Any, queries: np.ndarray[Any, Any], count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Cosines and row numbers (queries, count), best first; -1 where there are fewer rows."""
+    import numpy as np
+
+    cosines, rows = index.search(np.ascontiguousarray(queries, dtype=np.float32), min(count, max(1, index.ntotal)))
+    return cosines, rows

@@ -1,0 +1,72 @@
+"""What of a case and of a cause is embedded and indexed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from oomkb.records.case import Case
+from oomkb.records.taxonomy import CAUSES
+from oomkb.retrieval.gloss import gloss, widened
+from oomkb.retrieval.text import search_words
+
+__all__ = ["CauseTalk", "case_passages", "case_words", "cause_passages", "cause_words", "causes", "query_words"]
+
+_HEADING_CHARS: Final = 500
+_SYMPTOM_CHARS: Final = (400, 200)
+"""How much of the first and of the second symptom: embedding costs about 0.2 ms per token and core."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseTalk:
+    """How people describe a cause: whole questions, and single words that speak for it."""
+
+    questions: tuple[str, ...]
+    signs: tuple[str, ...]
+
+
+@cache
+def causes() -> Mapping[str, CauseTalk]:
+    """Cause -> how people describe it, in the order of the names."""
+    text = (files("oomkb.retrieval") / "data" / "causes.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    return {name: CauseTalk(tuple(table[name]["questions"]), tuple(table[name]["signs"])) for name in sorted(CAUSES)}
+
+
+def query_words(text: str) -> list[str]:
+    """The search words of a question or a passage: its own, those of its English gloss, those behind its slang."""
+    english = gloss(text)
+    own = search_words(text)
+    translated = [] if english == text.strip() else search_words(english)
+    return own + translated + search_words(widened(english))
+
+
+def case_passages(case: Case) -> list[str]:
+    """The texts that stand for a case as vectors: what happened, and the symptom as it was met."""
+    heading = f"{case.title.get('en', '')}. {case.summary.get('en', '')}"
+    symptoms = (gloss(text)[:limit] for text, limit in zip(case.symptoms, _SYMPTOM_CHARS, strict=False))
+    return [gloss(heading)[:_HEADING_CHARS], *symptoms]
+
+
+def case_words(case: Case) -> list[str]:
+    """The search words of a case; its title and signatures count twice."""
+    title, summary, why = ([*m.values()] for m in (case.title, case.summary, case.why))
+    signatures = [s.text for s in case.signatures if s.text]
+    fields = [*title, *title, *summary, *why, *signatures, *signatures, *case.symptoms, *case.frameworks]
+    return [word for field in fields for word in query_words(field)]
+
+
+def cause_passages(cause: str) -> list[str]:
+    """The texts that stand for a cause as vectors: its definition and each question."""
+    return [CAUSES[cause][0], *(gloss(q) for q in causes()[cause].questions)]
+
+
+def cause_words(cause: str) -> list[str]:
+    """The search words of a cause."""
+    talk = causes()[cause]
+    fields = [*CAUSES[cause], *talk.questions, *talk.signs, *talk.signs]
+    return [word for field in fields for word in query_words(field)]

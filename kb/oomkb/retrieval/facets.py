@@ -1,0 +1,136 @@
+"""What can be compared outright: framework, method, objective, phase, hardware generation, affected versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from oomkb.records.case import Case
+from oomkb.records.taxonomy import FRAMEWORKS
+from oomkb.records.versions import affects
+
+__all__ = ["Agreement", "Facets", "agreements", "case_facets", "query_facets"]
+
+_TOKEN: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
+_SPELLINGS: Final[Mapping[str, str]] = {
+    "llama-factory": "llamafactory",
+    "swift": "ms-swift",
+    "llama.cpp": "llama-cpp",
+    "hf": "transformers",
+    "huggingface": "transformers",
+    "megatron": "megatron-lm",
+    "torch": "pytorch",
+    "mcore": "megatron-lm",
+    "text-generation-inference": "tgi",
+    "trt-llm": "tensorrt-llm",
+}
+_METHODS: Final = frozenset({"lora", "qlora", "dora", "galore", "lisa", "badam", "oft", "apollo"})
+_OBJECTIVES: Final = frozenset({"sft", "dpo", "orpo", "simpo", "kto", "ppo", "grpo", "distill"})
+_OBJECTIVE_SPELLINGS: Final[Mapping[str, str]] = {
+    "pretrain": "pretrain",
+    "pretraining": "pretrain",
+    "pre-training": "pretrain",
+    "distillation": "distill",
+    "rlhf": "ppo",
+    "dapo": "grpo",
+    "serving": "inference",
+    "inference": "inference",
+}
+_FULL: Final = re.compile(r"full(?:[- ]parameter)?[- ]?(?:fine[- ]?tun|ft\b|parameter)|全参|全量微调")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facets:
+    """The comparable facts of a case or of a question; empty means not known."""
+
+    frameworks: tuple[str, ...] = ()
+    method: str = ""
+    objective: str = ""
+    phase: str = ""
+    generation: str = ""
+    """Of the GPU: ``volta``, ``ampere`` ..."""
+    versions: Mapping[str, str] | None = None
+    """library -> installed version; only a question has them."""
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {key: value for key, value in asdict(self).items() if value}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Facets:
+        """From :meth:`document`."""
+        return cls(**{**document, "frameworks": tuple(document.get("frameworks", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """One thing that question and case share (``weight`` > 0) or contradict each other in (< 0)."""
+
+    key: str
+    weight: float
+    value: str
+
+
+def case_facets(case: Case) -> Facets:
+    """What a record says."""
+    return Facets(
+        frameworks=tuple(sorted({_framework(f) for f in case.frameworks})),
+        method=case.method or "",
+        objective=case.objective or "",
+        phase="" if case.phase == "unknown" else case.phase,
+        generation=_generation(case.hardware.gpu or ""),
+    )
+
+
+def query_facets(text: str, context: Mapping[str, Any]) -> Facets:
+    """What the context states, completed by what the text names."""
+    tokens = [token.replace("_", "-") for token in _TOKEN.findall(text.lower())]
+    stated = context.get("framework")
+    named = {_framework(t) for t in tokens} & FRAMEWORKS | ({_framework(str(stated))} if stated else set())
+    methods = [t for t in tokens if t in _METHODS] or (["full"] if _FULL.search(text.lower()) else [])
+    objectives = [_OBJECTIVE_SPELLINGS.get(t, t) for t in tokens if t in _OBJECTIVES or t in _OBJECTIVE_SPELLINGS]
+    phase = str(context.get("phase") or "")
+    return Facets(
+        frameworks=tuple(sorted(named)),
+        method=str(context.get("method") or (methods[0] if methods else "")),
+        objective=str(context.get("objective") or (objectives[0] if objectives else "")),
+        phase="" if phase == "unknown" else phase,
+        generation=_generation(str(context.get("gpu") or text[:4000])),
+        versions=dict(context.get("versions") or {}) or None,
+    )
+
+
+def agreements(question: Facets, known: Facets, case: Case) -> Iterator[Agreement]:
+    """Where a question and a case agree or contradict each other."""
+    shared = sorted(set(question.frameworks) & set(known.frameworks))
+    if shared:
+        yield Agreement("framework", 1.0, ", ".join(shared))
+    for key, weight in (("phase", 1.0), ("objective", 0.6), ("method", 0.4), ("generation", 0.3)):
+        asked, has = getattr(question, key), getattr(known, key)
+        if asked and has:
+            yield Agreement(key, weight if asked == has else -weight / 2, has)
+    if question.versions and case.affected:
+        hit = affects(case.affected, question.versions)
+        installed = {name.lower() for name in question.versions}
+        if hit is not None:
+            yield Agreement("version", 2.0, f"{hit.package} {hit.version}")
+        elif any(item.package.lower() in installed for item in case.affected):
+            yield Agreement("version", -1.0, case.affected[0].package)
+
+
+def _framework(name: str) -> str:
+    plain = name.strip().lower().replace("_", "-")
+    return _SPELLINGS.get(plain, plain)
+
+
+@lru_cache(maxsize=512)
+def _generation(text: str) -> str:
+    if not text:
+        return ""
+    from oomkb.catalog import gpus
+
+    device = gpus.find(text)
+    return device.generation if device is not None else ""

@@ -1,0 +1,243 @@
+"""The index over the cases: built on first use, checked when opened, swapped whole.
+
+::
+
+    <state>/index/<scope>/CURRENT          the name of the generation that counts
+    <state>/index/<scope>/gen-<n>/         manifest.json, vectors.npy, two FAISS indexes, two lexical ones, facets.json
+
+A writer fills a hidden folder, renames it to the next generation and then replaces ``CURRENT``, so a reader sees the
+old index or the new one, and a writer killed at any moment leaves the old one in force. Vectors of texts that did not
+change are taken over from the generation before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oomkb.errors import IndexDamaged
+from oomkb.records.case import Case
+from oomkb.retrieval import dense, documents, facets
+from oomkb.retrieval.embed import Encoder, encoder, model_stamp
+from oomkb.retrieval.lexical import LexicalIndex, build_lexical, open_lexical
+from oomkb.retrieval.state import publish_folder, state_dir, write_atomically, writers_lock
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Index", "build_index", "open_index"]
+
+SCHEMA: Final = 1
+"""Raise it when what is indexed, or how, changes."""
+
+Progress = Callable[[int, int], None]
+
+_HASHED_LIMIT_BYTES: Final = 64 * 2**20
+_KEPT_GENERATIONS: Final = 2
+_DATA: Final = ("causes.toml", "bilingual.tsv", "synonyms.tsv")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An open index. Row ``i`` of :attr:`case_vectors` belongs to case number ``case_owners[i]``."""
+
+    cases: tuple[Case, ...]
+    facets: tuple[facets.Facets, ...]
+    causes: tuple[str, ...]
+    case_vectors: Any
+    case_owners: np.ndarray[Any, Any]
+    cause_vectors: Any
+    cause_owners: np.ndarray[Any, Any]
+    case_words: LexicalIndex
+    cause_words: LexicalIndex
+    manifest: dict[str, Any]
+
+
+def build_index(cases: Sequence[Case], progress: Progress | None = None, *, model: str | None = None) -> Index:
+    """Build the index of these cases now and put it in force.
+
+    :param progress: called with (texts embedded, texts to embed).
+    """
+    root = _scope(cases, model)
+    with writers_lock(root):
+        return _build(root, cases, progress, model)
+
+
+def open_index(cases: Sequence[Case], *, model: str | None = None) -> Index:
+    """The index of exactly these cases; built first where it is missing, stale or damaged."""
+    root = _scope(cases, model)
+    wanted = _fingerprint(cases, model)
+    found = _in_force(root, cases, wanted)
+    if found is not None:
+        return found
+    with writers_lock(root):
+        # Somebody else may have built it while we waited.
+        return _in_force(root, cases, wanted) or _build(root, cases, None, model)
+
+
+def _scope(cases: Sequence[Case], model: str | None) -> Path:
+    folders = sorted({str(Path(case.path).parent.parent) for case in cases if case.path})
+    key = json.dumps([model_stamp(model).partition("|")[0], folders])
+    return state_dir() / "index" / hashlib.sha256(key.encode()).hexdigest()[:12]
+
+
+def _fingerprint(cases: Sequence[Case], model: str | None) -> str:
+    """What the index depends on; a few hundred microseconds for hundreds of cases."""
+    parts = [f"{SCHEMA}", version("faiss-cpu"), model_stamp(model), _data_hash()]
+    parts += [f"{case.id}={case.digest or hashlib.sha256(repr(case).encode()).hexdigest()}" for case in cases]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _data_hash() -> str:
+    folder = Path(__file__).parent / "data"
+    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in _DATA)).hexdigest()
+
+
+def _in_force(root: Path, cases: Sequence[Case], wanted: str) -> Index | None:
+    """The current generation where it is whole and of this fingerprint."""
+    for _ in range(3):  # a writer may clear away the generation between our two reads
+        try:
+            folder = root / (root / "CURRENT").read_text(encoding="utf-8").strip()
+            manifest = _manifest(folder)
+            return _open(folder, cases, manifest) if manifest["fingerprint"] == wanted else None
+        except (OSError, IndexDamaged):
+            continue
+        except Exception as error:  # faiss, numpy and json each have their own kinds for a broken file
+            if not isinstance(error, (ValueError, KeyError, RuntimeError, EOFError)):
+                raise
+            return None
+    return None
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a generation whose files are all as they were written.
+
+    :raises IndexDamaged: where one is not.
+    """
+    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())
+    for name, facts in manifest["files"].items():
+        if _facts(folder / name) != facts:
+            raise IndexDamaged("the file is not as it was written", where=str(folder / name))
+    return manifest
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    size = path.stat().st_size
+    with path.open("rb") as file:  # a huge vector file is checked by its size alone
+        digest = hashlib.file_digest(file, "sha256").hexdigest() if size <= _HASHED_LIMIT_BYTES else ""
+    return {"size": size, "sha256": digest}
+
+
+def _open(folder: Path, cases: Sequence[Case], manifest: dict[str, Any]) -> Index:
+    import numpy as np
+
+    known = json.loads((folder / "facets.json").read_bytes())
+    return Index(
+        cases=tuple(cases),
+        facets=tuple(facets.Facets.from_document(item) for item in known),
+        causes=tuple(documents.causes()),
+        case_vectors=dense.open_dense(folder / "cases.faiss"),
+        case_owners=np.asarray(manifest["case_owners"], dtype=np.int32),
+        cause_vectors=dense.open_dense(folder / "causes.faiss"),
+        cause_owners=np.asarray(manifest["cause_owners"], dtype=np.int32),
+        case_words=open_lexical(folder, "case-words"),
+        cause_words=open_lexical(folder, "cause-words"),
+        manifest={key: value for key, value in manifest.items() if key not in ("texts", "case_owners")},
+    )
+
+
+def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: str | None) -> Index:
+    numbers = [int(p.name[4:]) for p in root.glob("gen-*") if p.name[4:].isdigit()]
+    name = f"gen-{max(numbers, default=0) + 1}"
+    fingerprint = _fingerprint(cases, model)
+    known = _known_vectors(root)
+    opened = encoder(model)
+    folder = publish_folder(root / name, lambda place: _fill(place, cases, fingerprint, opened, known, progress))
+    write_atomically(root / "CURRENT", name.encode())
+    for number in sorted(numbers)[: 1 - _KEPT_GENERATIONS]:
+        shutil.rmtree(root / f"gen-{number}", ignore_errors=True)
+    return _open(folder, cases, _manifest(folder))
+
+
+def _known_vectors(root: Path) -> tuple[str, dict[str, int], Any]:
+    """Model key, text hash -> row, and the vectors of the generation in force; empty where there is none."""
+    import numpy as np
+
+    try:
+        folder = root / (root / "CURRENT").read_text(encoding="utf-8").strip()
+        manifest = _manifest(folder)
+        rows = {text: row for row, text in enumerate(manifest["texts"])}
+        return manifest["model"], rows, np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, KeyError, IndexDamaged):
+        return "", {}, None
+
+
+def _fill(
+    folder: Path,
+    cases: Sequence[Case],
+    fingerprint: str,
+    model: Encoder,
+    known: tuple[str, dict[str, int], Any],
+    progress: Progress | None,
+) -> None:
+    import numpy as np
+
+    of_cases = [(text, number) for number, case in enumerate(cases) for text in documents.case_passages(case)]
+    names = list(documents.causes())
+    of_causes = [(text, number) for number, name in enumerate(names) for text in documents.cause_passages(name)]
+    texts = [text for text, _ in of_cases + of_causes]
+    hashes = [hashlib.sha256(text.encode()).hexdigest()[:20] for text in texts]
+    vectors = _embedded(texts, hashes, model, known, progress)
+    np.save(folder / "vectors.npy", vectors)
+    dense.save_dense(dense.build_dense(vectors[: len(of_cases)]), folder / "cases.faiss")
+    dense.save_dense(dense.build_dense(vectors[len(of_cases) :]), folder / "causes.faiss")
+    build_lexical([documents.case_words(case) for case in cases]).save(folder, "case-words")
+    build_lexical([documents.cause_words(name) for name in names]).save(folder, "cause-words")
+    compared = [facets.case_facets(case).document() for case in cases]
+    (folder / "facets.json").write_text(json.dumps(compared), encoding="utf-8")
+    manifest = {
+        "schema": SCHEMA,
+        "fingerprint": fingerprint,
+        "model": model.key,
+        "libraries": {name: version(name) for name in ("faiss-cpu", "numpy", "onnxruntime")},
+        "cases": {case.id: case.digest for case in cases},
+        "texts": hashes,
+        "case_owners": [owner for _, owner in of_cases],
+        "cause_owners": [owner for _, owner in of_causes],
+        "files": {path.name: _facts(path) for path in sorted(folder.iterdir())},
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def _embedded(
+    texts: Sequence[str],
+    hashes: Sequence[str],
+    model: Encoder,
+    known: tuple[str, dict[str, int], Any],
+    progress: Progress | None,
+) -> np.ndarray[Any, Any]:
+    """One vector per text, embedding only what the last generation does not hold."""
+    import numpy as np
+
+    key, rows, old = known
+    usable = rows if key == model.key else {}
+    vectors = np.zeros((len(texts), model.dimension), dtype=np.float32)
+    missing = []
+    for at, text in enumerate(hashes):
+        if text in usable:
+            vectors[at] = old[usable[text]]
+        else:
+            missing.append(at)
+    missing.sort(key=lambda at: len(texts[at]))
+    for start in range(0, len(missing), 64):
+        part = missing[start : start + 64]
+        vectors[part] = model.encode([texts[at] for at in part])
+        if progress is not None:
+            progress(min(start + 64, len(missing)), len(missing))
+    return vectors
