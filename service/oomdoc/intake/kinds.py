@@ -17,7 +17,7 @@ _LOG: Final = re.compile(
 )
 _LOG_ANYWHERE: Final = re.compile(r"\d{1,3}%\||\bNCCL (?:INFO|WARN)\b|\[rank\d|\bpid=\d|\.(?:py|cc|cpp|cu|h):\d{1,6}\b|it/s\]|s/it\]|\bloss[=:] ?\d|0x[0-9a-f]{6}")
 _COMMAND: Final = re.compile(
-    r"\s{0,8}(?:[$>!%] ?\S|export |set -x|sudo |docker |pip3? |conda |CUDA_VISIBLE_DEVICES=|[A-Z_]{3,40}=\S{1,200}(?: \\)?\s{0,3}$|(?:nohup |bash |sh |srun |torchrun |deepspeed |accelerate |python3? |swift |vllm |llamafactory-cli |uv run |ray job |mpirun |megatron |xtuner |axolotl |lmdeploy |ollama |\./)\S)"
+    r"\s{0,8}(?:[$>!%] ?\S|export |set -x|sudo |docker |pip3? |conda |CUDA_VISIBLE_DEVICES=|[A-Z_]{3,40}=\S{1,200}(?: \\)?\s{0,3}$|(?:nohup |bash |sh |srun |torchrun |deepspeed |accelerate (?=launch|config|env|test)|python3? |swift |vllm |llamafactory-cli |uv run |ray job |mpirun |megatron |xtuner |axolotl |lmdeploy |ollama |\./)(?!\d|[<>=~]=|version)\S)"
 )
 _FLAG: Final = re.compile(r"(?:^|\s)--?[A-Za-z][\w.\-]{1,60}")
 _CONFIG: Final = re.compile(r"\s{0,20}[\"']?[A-Za-z_][\w.\-]{1,60}[\"']?\s{0,3}[:=]\s{0,3}(?:[\[{\"'(]|[\w./${}\-+]{0,120}[,;]?\s{0,4}(?:#.{0,80})?$)")

@@ -4,9 +4,63 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoc.intake.logs import torch_cuda
+from oomdoc.intake.logs import (
+    bitsandbytes,
+    cpu_allocator,
+    cuda_driver,
+    deepspeed,
+    exit_codes,
+    jax_xla,
+    kernel_oom,
+    kubernetes,
+    llama_cpp,
+    lmdeploy,
+    memory_summary,
+    memory_usage,
+    mps,
+    nccl,
+    nvidia_smi,
+    progress,
+    ray,
+    sglang,
+    shm,
+    slurm,
+    tensorflow,
+    tgi,
+    torch_cuda,
+    triton,
+    trtllm,
+    vllm,
+)
 from oomdoc.intake.logs.base import Parser, Reading, Window
 
 __all__ = ["PARSERS", "Parser", "Reading", "Window"]
 
-PARSERS: Final[tuple[Parser, ...]] = (torch_cuda.PARSER,)
+PARSERS: Final[tuple[Parser, ...]] = (
+    bitsandbytes.PARSER,
+    cpu_allocator.PARSER,
+    cuda_driver.PARSER,
+    deepspeed.PARSER,
+    exit_codes.PARSER,
+    jax_xla.PARSER,
+    kernel_oom.PARSER,
+    kubernetes.PARSER,
+    llama_cpp.PARSER,
+    lmdeploy.PARSER,
+    memory_summary.PARSER,
+    memory_usage.PARSER,
+    mps.PARSER,
+    nccl.PARSER,
+    nvidia_smi.PARSER,
+    progress.PARSER,
+    ray.PARSER,
+    sglang.PARSER,
+    shm.PARSER,
+    slurm.PARSER,
+    tensorflow.PARSER,
+    tgi.PARSER,
+    torch_cuda.PARSER,
+    triton.PARSER,
+    trtllm.PARSER,
+    vllm.PARSER,
+)

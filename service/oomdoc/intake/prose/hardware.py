@@ -17,7 +17,7 @@ __all__ = ["read_hardware"]
 _ADJECTIVE: Final = r"(?:(?:nvidia|geforce|tesla|英伟达|amd|的|of|昇腾|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡|consumer|gpus?)[\s\-]{0,3}){0,4}"
 _TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个台卡颗片枚]|[ -]x)"
 _BEFORE: Final = re.compile(
-    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![\w.\-/])(?P<n>{COUNT}) {{0,2}}{_TIMES}{{0,2}} {{0,2}}{_ADJECTIVE}\Z", re.IGNORECASE
+    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?P<n>{COUNT}) {{0,2}}{_TIMES}{{0,2}} {{0,2}}{_ADJECTIVE}\Z", re.IGNORECASE
 )
 _AFTER: Final = re.compile(
     rf"['’]?s?(?: ?[(（]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:[x×*] ?(?P<times>\d{{1,3}})(?![\w.])|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块)(?!\s{{0,2}}[x×*\d]))",
@@ -29,11 +29,11 @@ _SIZE_AFTER: Final = re.compile(
 )
 _SIZE_BEFORE: Final = re.compile(r"(?P<gib>\d{1,3}) ?g(?:i?b)?(?:[ -]|的|显存){0,3}(?:nvidia |tesla |geforce |英伟达)?\Z", re.IGNORECASE)
 _CARDS: Final = re.compile(
-    rf"(?<![\w.\-/=])(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?P<n>{COUNT}) {{0,2}}(?:[x×*] {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
+    rf"(?<![A-Za-z0-9_.\-/=])(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?P<n>{COUNT}) {{0,2}}(?:[x×*] {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
     r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible) )?(?:gpus?\b(?!-)|cards?\b|显卡|卡(?!死|住|顿|在|了|到)|张(?:显)?卡|块(?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡|gpu|npu|\d{1,3} ?g))|(?:h\d00|a\d00)-class gpus)",
     re.IGNORECASE,
 )
-_EACH_SIZE: Final = re.compile(r"(?P<n>\d{1,3}) ?[*x×] ?(?P<gib>\d{2,3}) ?g(?:i?b)?(?![A-Za-z\d])", re.IGNORECASE)
+_EACH_SIZE: Final = re.compile(r"(?<![\d.])(?P<n>\d{1,3}) ?[*x×] ?(?P<gib>\d{2,3}) ?(?:g(?:i?b)?(?![A-Za-z\d])|= ?\d{2,5} ?g)", re.IGNORECASE)
 _OF_SIZE: Final = re.compile(
     r"gpus?,? {0,2}(?:with|of|having|each with|[(（])? {0,2}(?:about |around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])", re.IGNORECASE
 )
@@ -50,6 +50,8 @@ _USED: Final = re.compile(
 _EACH_NODE: Final = re.compile(
     rf"(?P<n>{COUNT}) ?(?:台|个)?(?:机器|节点|服务器|nodes?|machines?|servers?)[^。.\n]{{0,24}}?(?:每台|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])", re.IGNORECASE
 )
+_PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", re.IGNORECASE)
+"""The product's full name, as drivers print it: more telling than what people call it."""
 _MANY: Final = re.compile(
     r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]|GPU [1-9] has|\(GPU [1-9];|tensor.parallel|gpus\b|--tp\b|几张卡|NVLink", re.IGNORECASE
 )
@@ -75,18 +77,19 @@ def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
     if _not_hardware(name, before, after):
         return
     minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
-    yield Fact("gpu", name, span, "prose", 0.9 - minus)
+    product = 0.03 if _PRODUCT.search(name) else 0.0
+    yield Fact("gpu", name, span, "prose", 0.9 - minus + product)
     if (size := re.search(r"(?<![\d.])(\d{2,3}) ?G(?:i?B)?\b", name, re.IGNORECASE)) is not None:
-        yield Fact("capacity_gib", float(size[1]), span, "prose", 0.85 - minus)
+        yield Fact("capacity_gib", float(size[1]), span, "prose", max(0.5, 0.85 - minus))
     elif (size := _SIZE_AFTER.match(after)) is not None and 2 <= float(size["gib"]) <= 300:
-        yield Fact("capacity_gib", float(size["gib"]), span, "prose", 0.85 - minus)
+        yield Fact("capacity_gib", float(size["gib"]), span, "prose", max(0.5, 0.85 - minus))
     elif (size := _SIZE_BEFORE.search(before)) is not None and 2 <= float(size["gib"]) <= 300:
-        yield Fact("capacity_gib", float(size["gib"]), span, "prose", 0.85 - minus)
+        yield Fact("capacity_gib", float(size["gib"]), span, "prose", max(0.5, 0.85 - minus))
     count, sure = _count(before, after)
     if count is None and not several and is_consumer(name):
         count, sure = 1, 0.55
     if count is not None and 1 <= count <= 20000:
-        yield Fact("gpu_count", count, span, "prose", sure - minus)
+        yield Fact("gpu_count", count, span, "prose", max(0.5, sure - minus))
 
 
 def _count(before: str, after: str) -> tuple[int | None, float]:
@@ -123,9 +126,9 @@ def _unnamed(line: Line) -> Iterator[Fact]:
             sure = 0.58 if word in ("a", "an", "one", "一") else 0.8
             if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", text[: found.start()], re.IGNORECASE):
                 sure = 0.4
-            yield Fact("gpu_count", count, line.span(found.start() + 1), "prose", sure - minus)
+            yield Fact("gpu_count", count, line.span(found.start() + 1), "prose", max(0.5, sure - minus))
         if found["gib"] and 2 <= int(found["gib"]) <= 300:
-            yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.8 - minus)
+            yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", max(0.5, 0.8 - minus))
     for found in _EACH_SIZE.finditer(text):
         yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
         yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)

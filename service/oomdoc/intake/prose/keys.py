@@ -15,10 +15,10 @@ from oomdoc.intake.prose.key_names import FLAGS, KEYS, TEXT_KEYS
 from oomdoc.intake.prose.model_names import billions, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens
 
-__all__ = ["Mention", "mentions", "read_keys"]
+__all__ = ["Mention", "mentions", "read_keys", "read_positional"]
 
 _KEY: Final = re.compile(
-    r"(?<![\w.])(?P<dash>-{0,2}\+{0,2})(?P<key>[A-Za-z][\w.\-]{0,80})(?P<sep>[\"'`]?\s{0,3}[=:：]{1,2}\s{0,3}|[\"'`], {0,2}|\s{1,12})?(?P<quote>[\"'“`]{0,2})(?=(?P<value>[^\s\"',;，。；`)}\]]{1,200})?)"
+    r"(?<![\w.])(?P<dash>-{0,2}\+{0,2})(?P<key>[A-Za-z][\w.\-]{0,80})(?P<sep>[\"'`]?\]?\s{0,3}[=:：]{1,2}\s{0,3}|[\"'`], {0,2}|\s{1,12})?(?P<quote>[\"'“`]{0,2})(?=(?P<value>[^\s\"';，。；`)}\]]{1,200})?)"
 )
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
@@ -48,7 +48,11 @@ def mentions(lines: list[Line]) -> Iterator[Mention]:
             if key not in KEYS:
                 continue
             flag = found["dash"] in ("--", "-")
-            value = (found["value"] or "").strip("\\*")
+            value = (found["value"] or "").strip("\\*").rstrip(",")
+            if "," in value and KEYS[key][1] != "devices":
+                value = value.split(",")[0]
+            if text[found.end() + len(value) : found.end() + len(value) + 1] == "(" or "(" in value:
+                continue
             bare = found["sep"] is None or not found["sep"].strip(" \t")
             if bare and not flag and ("_" not in key or found["sep"] is None):
                 continue
@@ -115,3 +119,21 @@ def _lengths(found: list[Mention], sure: float) -> Iterator[Fact]:
     completion = numbers.get("_completion_len")
     if prompt and completion:
         yield Fact("seq_len", prompt[0] + completion[0], prompt[1], "command", min(1.0, sure + 0.05))
+
+
+_POSITIONAL: Final = re.compile(
+    r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?|SentenceTransformer\()\s{0,8}(?:model ?= ?|pretrained_model_name_or_path ?= ?)?[\"'](?P<quoted>[\w./\-]{3,200})[\"']"
+    r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?|ollama run|swift infer|trtllm-serve) (?P<bare>(?!-)[\w./\-:]{3,200})"
+)
+
+
+def read_positional(lines: list[Line], *, confidence: float) -> Iterator[Fact]:
+    """The model that stands without a key: ``from_pretrained("x")``, ``vllm serve x``."""
+    for line in lines:
+        for found in _POSITIONAL.finditer(line.text):
+            name = tidy_model(found["quoted"] or found["bare"])
+            if name.lower() in ("text-generation", "tokenizer") or "tokenizer" in line.text[: found.start()].lower()[-24:]:
+                continue
+            yield Fact("model", name, line.span(found.start() + 1), "command", confidence)
+            if (size := billions(name)) is not None:
+                yield Fact("params_b", size, line.span(found.start() + 1), "command", confidence - 0.05)

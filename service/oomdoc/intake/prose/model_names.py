@@ -13,7 +13,7 @@ __all__ = ["FAMILY", "MODEL_NAME", "SIZE_B", "billions", "looks_like_model", "ti
 _FAMILIES: Final = (
     r"qwen|qwq|qvq|meta-?llama|code-?llama|tiny-?llama|open_?llama|llama|vicuna|alpaca(?!-lora)|mistral|mixtral|ministral|magistral|devstral|codestral|pixtral"
     r"|gemma|codegemma|paligemma|medgemma|phi(?=[-_ ]?\d)|yi(?=-)|internlm|internvl|intern-s|baichuan|chatglm|codegeex|visualglm|glm|cogvlm|cogvideo(?:x)?|cogview|cogagent"
-    r"|deepseek|janus-pro|falcon|mpt(?=-\d)|opt(?=-\d)|bloom(?:z)?(?=-|\b)|gpt-?2|gpt-?j|gpt-?neo(?:x)?|gpt-oss|gpt4all|pythia|stable-?lm|starcoder|santacoder|minicpm"
+    r"|deepseek|janus-pro|falcon|mpt(?=-\d)|opt(?=-\d)|(?-i:OPT\b)|bloom(?:z)?(?=-|\b)|gpt-?2|gpt-?j|gpt-?neo(?:x)?|gpt-oss|gpt4all|pythia|stable-?lm|starcoder|santacoder|minicpm"
     r"|granite|command-r|aya-|c4ai|olmo|tulu|nemotron|minitron|kimi|moonlight|moonshot|hunyuan|ernie|minimax|step-?\d|seed-?oss|ling-|ring-|llava|moellava|idefics|florence-2|smollm|smolvlm|flan-t5|mt5|t5-|flan-ul2"
     r"|bert-(?:base|large)|roberta|deberta|labse|xlm-r|electra|modernbert|whisper|wan ?2\.\d|flux\.?1|sdxl|stable-?diffusion|openvla|ovis|jamba|mamba|rwkv|zephyr|openchat|solar-|dbrx|grok-|arctic"
     r"|orca-|wizardlm|wizardcoder|skywork|telechat|xverse|aquila|ziya|belle|moss(?=[-_])|bge-|gte-|e5-|bart-|pegasus|exaone|phixtral|cerebras-gpt|redpajama|dolly|stablebeluga|nous-hermes|hermes-|xgen|persimmon|fuyu|kosmos|molmo|phi4|ministral|lfm2|bagel|omnigen|mimo|apertus|pi0|pi05|got-ocr|monkeyocr|olmocr|dots\.ocr|vibevoice|cosyvoice|chattts|fish-speech"
@@ -22,13 +22,13 @@ FAMILY: Final = re.compile(rf"(?:{_FAMILIES})", re.IGNORECASE)
 SIZE_B: Final = r"(?<![\w.])\d{1,4}(?:[._]\d{1,3})?[bB](?![A-Za-z0-9])"
 
 MODEL_NAME: Final = re.compile(
-    rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_]){{0,3}}(?:{_FAMILIES})[\w.\-:]{{0,80}})"
+    rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_]){{0,3}}(?:{_FAMILIES})[A-Za-z0-9_.\-:]{{0,80}})"
     rf"(?P<more>(?: {{1,2}}(?:v?\d(?:\.\d)?|chat|code(?=\s)|coder|instruct|base|vl|omni|next|medium|mini|small|large)(?![\w./])){{0,3}} {{0,2}}(?<![\d.]){SIZE_B.replace('(?<![' + chr(92) + 'w.])', '')})?",
     re.IGNORECASE,
 )
-_SIZE_IN_NAME: Final = re.compile(r"(?<![\d.])(\d{1,4}(?:[._]\d{1,3})?) ?[bB](?![A-Za-z0-9])|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])")
+_SIZE_IN_NAME: Final = re.compile(r"(?<![\d.])((?<![A-Za-z])\d_\d(?=[bB])|\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9])|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])")
 _NOT_MODELS: Final = re.compile(
-    r"(?:llama[-_ .]?(?:factory|cookbook|recipes|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention|mlp|forcausallm|\w{0,20}layer)|llamafactory|llama_factory|vllm|alpaca[-_](?:lora|data|en|zh|gpt4|clean)\w{0,20}"
+    r"(?:llama_(?!\d)\w{1,60}|llama[-_ .]?(?:factory|cookbook|recipes|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention|mlp|forcausallm|\w{0,20}layer)|llamafactory|llama_factory|vllm|alpaca[-_](?:lora|data|en|zh|gpt4|clean)\w{0,20}"
     r"|deepseekai|deepspeed|bert-?for\w{0,12}|falconai|\w{0,30}(?:decoder|attention|forcausallm|flashattention2)\w{0,20}|orca-|hermes-|qwen\d?(?:_vl)?_?template|chatglm-finetuning|chatglm_finetuning|deepseekcoder\.py|belle\b|arctic\b)",
     re.IGNORECASE,
 )
@@ -54,7 +54,7 @@ def looks_like_model(name: str) -> bool:
 
 def tidy_model(value: str) -> str:
     """A model setting as a name: hub ids stay, local paths give their last telling part."""
-    text = value.strip("\"'`,;()[]{}<> ").replace("\\", "/").rstrip("/")
+    text = value.replace("___", ".").strip("\"'`,;()[]{}<> ").replace("\\", "/").rstrip("/")
     if re.fullmatch(r"[A-Za-z0-9][\w.\-]{0,95}/[\w.\-]{1,95}", text) and not text.startswith(("data/", "models/", "model/", "checkpoints/", "output/")):
         return text
     parts = [p for p in text.split("/") if p]

@@ -31,11 +31,12 @@ def read_models(lines: list[Line], *, prose: bool) -> Iterator[Fact]:
             yield from _named(line, found, base)
         for found in _SIZE_NOUN.finditer(text):
             value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3])
-            sure = base - 0.1 - (0.2 if worked(text, found.start(), found.end()) else 0.0)
+            sure = base - 0.1 + (0.15 if "param" in found[0] else 0.0)
+            sure = max(0.5, sure - (0.2 if worked(text, found.start(), found.end()) else 0.0))
             yield Fact("params_b", value, line.span(found.start() + 1), "prose", sure)
         if prose:
             for found in _LOOSE.finditer(text):
-                sure = 0.58 - (0.2 if worked(text, found.start(), found.end()) else 0.0)
+                sure = 0.58 - (0.08 if worked(text, found.start(), found.end()) else 0.0)
                 yield Fact("params_b", float(found[1]), line.span(found.start() + 1), "prose", sure)
 
 
@@ -49,10 +50,10 @@ def _named(line: Line, found: re.Match[str], base: float) -> Iterator[Fact]:
     if before.endswith(("/", "\\", "_", "-", "@", "#")) or re.search(r"\.(?:py|sh|json|ya?ml)\b", text[found.end() : found.end() + 12]):
         sure = 0.45
     if worked(text, found.start(), found.end()):
-        sure -= 0.2
+        sure = max(min(sure, 0.5), sure - 0.2)
     size = billions(name)
-    if size is None and re.fullmatch(r"[A-Za-z\-]{2,12}", name):
-        sure -= 0.1  # a family alone: anything more specific wins
+    if size is None:
+        sure = max(min(sure, 0.5), sure - 0.1)  # a family alone: anything more specific wins
     yield Fact("model", name, line.span(found.start() + 1), "prose", sure)
     if size is not None:
         yield Fact("params_b", size, line.span(found.start() + 1), "prose", sure - 0.05)

@@ -13,7 +13,7 @@ _WORDS: Final = {
 }  # fmt: skip
 
 COUNT: Final = (
-    r"(?:\d{1,4}|one|single|an?|two|dual|three|four|five|six|seven|eight|sixteen|十六|[单一两俩双二三四五六七八九十])"
+    r"(?:\d{1,4}(?![\d.])|one|single|an?|two|dual|three|four|five|six|seven|eight|sixteen|十六|[单一两俩双二三四五六七八九十])"
 )
 """One count, case-insensitively."""
 

@@ -41,7 +41,7 @@ def clause(text: str, start: int, end: int) -> str:
 def worked(text: str, start: int, end: int) -> bool:
     """Whether the clause speaks of a run that did not fail, or of a wish."""
     here = clause(text, start, end)
-    return bool(_WORKED.search(here) or _WISH.search(here)) and not _FAILED.search(here)
+    return bool(_WORKED.search(here) or _WISH.search(here)) and not _FAILED.search(_WORKED.sub(" ", here))
 
 
 def negated(text: str, start: int) -> bool:

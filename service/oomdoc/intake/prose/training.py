@@ -21,11 +21,11 @@ _IS: Final = r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|：
 _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
     (name, re.compile(text, re.IGNORECASE), sure)
     for name, text, sure in (
-        ("micro_batch", rf"(?<![\w-])(?:micro[- ]?|per[- ]device )(?:train )?batch(?:[- _]?size)?{_IS}(\d{{1,5}})(?![\w.]|\d)", 0.8),
-        ("micro_batch", rf"(?<!global )(?<!effective )(?<!total )(?<!eval )(?<!eval_)(?<![\w-])(?:train )?(?:batch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![\w.]|\d)", 0.7),
+        ("micro_batch", rf"(?<![A-Za-z0-9_-])(?:micro[-_ ]?|per[- ]device )(?:train )?batch(?:[- _]?(?:of )?size)?{_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.8),
+        ("micro_batch", rf"(?<!global )(?<!effective )(?<!total )(?<!eval )(?<!eval_)(?<![A-Za-z0-9_-])(?:train )?(?:batch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.7),
         ("micro_batch", r"\((\d{1,4}) per (?:gpu|device)\)|(?:每卡|每张卡|per gpu) ?(?:batch(?:[ _]?size)?)? ?(\d{1,3})(?![\dGg.])", 0.75),
-        ("micro_batch", r"(?<![\w-])(?:went down to|down to) batch size \d{1,4} and even (\d{1,4})", 0.85),
-        ("grad_accum", rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|梯度累[积计]){_IS}(\d{{1,5}})(?![\w.])", 0.8),
+        ("micro_batch", r"(?<![A-Za-z0-9_-])(?:went down to|down to) batch size \d{1,4} and even (\d{1,4})", 0.85),
+        ("grad_accum", rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|梯度累[积计]){_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.8),
         (
             "seq_len",
             r"(?:seq(?:uence)?[- _]?len(?:gth)?|context[- _]?len(?:gth)?|max[- _]?(?:seq(?:uence)?[- _]?)?len(?:gth)?|context (?:window|size)|序列长度|最大长度|上下文长度|窗口|长度|cutoff)"
@@ -34,8 +34,8 @@ _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
         ),
         ("seq_len", r"(?:最大长度|长度|length|context)[^。.;；\n]{0,24}?(?:减到|降到|改到|reduced to|down to) ?(\d[\d,]{0,8}[kK]?)", 0.8),
         ("seq_len", r"(?<![\w.])(\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ](?:tokens?(?: sequences?| samples?| context)|context|sequences?\b|seq\b|的序列|长度|上下文)|(?<![\w.])(\d{1,3}[kK]) ?(?:的序列|序列|上下文|context)", 0.72),
-        ("tp", r"(?<![\w-])(?:tp|tensor[- ]parallel(?:ism)?(?:[- ]size)?|张量并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![\w.])", 0.7),
-        ("pp", r"(?<![\w-])(?:pp|pipeline[- ]parallel(?:ism)?(?:[- ]size)?|流水线并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![\w.])", 0.7),
+        ("tp", r"(?<![A-Za-z0-9_-])(?:tp|tensor[- ]parallel(?:ism)?(?:[- ]size)?|张量并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![A-Za-z0-9_]|\.\d)", 0.7),
+        ("pp", r"(?<![A-Za-z0-9_-])(?:pp|pipeline[- ]parallel(?:ism)?(?:[- ]size)?|流水线并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![A-Za-z0-9_]|\.\d)", 0.7),
         ("zero_stage", r"(?:zero|z)[- _]?(?:stage)?[- _:=]{0,3}([1-3])(?![\d.])", 0.75),
         ("zero_stage", r"ds_z(?:ero)?_?(?:stage)?_?([1-3])|deepspeed[\w ]{0,12} stage[- _]?([1-3])|zero_stage([1-3])|_zero([1-3])", 0.72),
     )
@@ -45,6 +45,7 @@ _WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
     for name, value, text, sure in (
         ("method", "qlora", r"(?<![a-z])q-?lora(?![a-z])|4-?bit (?:lora|fine-?tun)|lora[^.。\n]{0,30}(?:4 ?bit|nf4|load_in_4bit)", 0.8),
         ("method", "lora", r"(?<![a-z])(?<!q)(?<!alpaca-)lora(?!_|[a-z])", 0.7),
+        ("method", "lora", r"(?<![a-z])lora_(?:model|r\b|rank)|PeftModel|peft/tuners|get_peft_model", 0.52),
         ("method", "full", r"full[- ](?:parameter |param |model )?(?:fine-?tun|ft\b|sft|training)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora|peft)|不用 ?lora", 0.8),
         ("method", "freeze", r"freeze (?:tuning|training|finetun)|冻结微调", 0.6),
         ("dtype", "bf16", r"(?<![a-z\d])bf-?16(?![a-z\d])", 0.6),

@@ -1,0 +1,26 @@
+"""Apple's Metal backend of PyTorch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoc.intake.logs.base import Parser
+from oomdoc.intake.logs.rules import rule, rules_parser, size
+
+__all__ = ["PARSER"]
+
+PARSER: Final[Parser] = rules_parser(
+    "mps",
+    ("mps backend out of memory", "invalid buffer size", "mtlbuffer", "insufficient memory (00000008", "kiogpucommandbuffercallbackerroroutofmemory"),
+    (
+        rule(
+            "mps-oom",
+            rf"MPS allocated: {size('allocated')}, other allocations: {size('other')}, max allowed: {size('capacity')}\)\.? ?(?:Tried to allocate {size('requested')})?",
+            "device",
+            lines=2,
+        ),
+        rule("mps-oom", r"MPS backend out of memory|kIOGPUCommandBufferCallbackErrorOutOfMemory|Insufficient Memory \(00000008", "device"),
+        rule("mps-buffer-too-large", rf"Invalid buffer size: {size('requested')}", "device"),
+    ),
+    priority=5,
+)  # fmt: skip

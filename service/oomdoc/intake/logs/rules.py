@@ -1,0 +1,100 @@
+"""Parsers made of rules: one expression, one signal, and what its groups mean.
+
+Named groups end in what they hold: ``free__n`` with ``free__u`` is a size (number and unit; without a unit group,
+bytes) and becomes ``free_bytes``; ``slots__i`` is a whole number, ``share__f`` a fraction, any other a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from oomdoc.evidence import Failure
+from oomdoc.intake.logs.base import Parser, Reading, Window, fact, failure, only, signal
+from oomdoc.intake.sizes import to_bytes
+from oomkb.units import GIB
+
+__all__ = ["Rule", "rule", "rules_parser", "size"]
+
+_FIELDS: Final = frozenset(f.name for f in fields(Failure)) - {"kind", "signal", "cascade"}
+_EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
+Kind = Literal["device", "host", "shared-memory", "other"]
+
+
+def size(name: str, unit: str = r"[KMGTPE]i?B|[KMGT]i?b|bytes?|[KMGT](?![A-Za-z])|B(?![A-Za-z])") -> str:
+    """An expression for a size whose bytes become ``<name>_bytes``."""
+    return rf"(?P<{name}__n>-?[0-9]{{1,20}}(?:\.[0-9]{{1,12}})?) ?(?P<{name}__u>{unit})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``kind`` is the failure that the line states, ``None`` for a state that only explains one."""
+
+    signal: str
+    pattern: re.Pattern[str]
+    kind: Kind | None = None
+    cascade: bool = False
+    phase: str | None = None
+    facts: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    """Data name -> fact name; names that end in ``_bytes`` become GiB."""
+    confidence: float = 0.9
+    lines: int = 0
+    """How many lines after the trigger belong to the message."""
+
+
+def rule(name: str, pattern: str, kind: Kind | None = None, /, **more: Any) -> Rule:
+    """A rule with its expression compiled, case-insensitively."""
+    return Rule(name, re.compile(pattern, re.IGNORECASE), kind, **more)
+
+
+def rules_parser(name: str, triggers: Sequence[str], rules: Sequence[Rule], *, priority: int = 50) -> Parser:
+    """A parser that answers with the first rule that matches the line."""
+
+    def parse(window: Window) -> Reading | None:
+        for one in rules:
+            text = window.text
+            if one.lines:
+                text = " ".join([text, *(line.text.strip() for line in window.following(one.lines))])[:6000]
+            if (found := one.pattern.search(text)) is not None:
+                return _reading(one, found, window)
+        return None
+
+    return Parser(name, tuple(triggers), parse, priority)
+
+
+def _reading(one: Rule, found: re.Match[str], window: Window) -> Reading:
+    data = _data(found)
+    hit = signal(one.signal, window, **data)
+    facts = tuple(
+        fact(name, round(data[key] / GIB, 5) if key.endswith("_bytes") else data[key], window.line, one.confidence)
+        for key, name in one.facts.items()
+        if key in data
+    )
+    if one.kind is None:
+        return only(hit, facts=facts)
+    values = {k: v for k, v in data.items() if k in _FIELDS}
+    if one.phase is not None:
+        values["phase"] = one.phase
+    reading = failure(one.kind, hit, cascade=one.cascade, **values)
+    return Reading(reading.signals, reading.failures, facts)
+
+
+def _data(found: re.Match[str]) -> dict[str, Any]:
+    groups = found.groupdict()
+    out: dict[str, Any] = {}
+    for group, text in groups.items():
+        name, _, kind = group.partition("__")
+        if text is None or kind == "u":
+            continue
+        if kind == "n":
+            out[f"{name}_bytes"] = to_bytes(text.replace(",", ""), groups.get(f"{name}__u") or "")
+        elif kind == "i":
+            out[name] = int(text.replace(",", ""))
+        elif kind == "f":
+            out[name] = float(text)
+        else:
+            out[name] = text
+    return out
