@@ -1,0 +1,90 @@
+"""Questions that many remedies ask of a job."""
+
+from __future__ import annotations
+
+from oomkb.memory.job import Job
+
+__all__ = [
+    "data_parallel",
+    "global_batch",
+    "is_lora",
+    "is_preference",
+    "is_rl",
+    "is_serving",
+    "is_training",
+    "kinds_of",
+    "model_parallel",
+    "world_size",
+]
+
+PREFERENCE = frozenset({"dpo", "kto", "orpo", "simpo", "rm"})
+RL = frozenset({"ppo", "grpo"})
+DEEPSPEED = frozenset({"zero1", "zero2", "zero3"})
+FSDP = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
+
+
+def is_serving(job: Job) -> bool:
+    """Whether nothing is trained."""
+    return job.objective == "inference" or (job.objective is None and job.serving is not None)
+
+
+def is_training(job: Job) -> bool:
+    """Whether weights change."""
+    return not is_serving(job)
+
+
+def is_preference(job: Job) -> bool:
+    """DPO and its relatives: pairs go through together."""
+    return job.objective in PREFERENCE
+
+
+def is_rl(job: Job) -> bool:
+    """Whether the job generates its own samples."""
+    return job.objective in RL or job.rollout is not None
+
+
+def is_lora(job: Job) -> bool:
+    """Whether only adapters are trained."""
+    return job.method in ("lora", "qlora", "oft", "prompt") or (job.method is None and job.lora is not None)
+
+
+def model_parallel(job: Job) -> int:
+    """GPUs that together hold one replica's forward pass: tensor x pipeline x context parallel."""
+    return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)
+
+
+def world_size(job: Job) -> int:
+    """Ranks in all: stated, else machines x GPUs, else one."""
+    if job.world:
+        return job.world
+    if job.gpus:
+        return job.gpus * (job.nodes or 1)
+    return (job.dp or 1) * model_parallel(job)
+
+
+def data_parallel(job: Job) -> int:
+    """Replicas that see different samples (ranks of one sequence-parallel group see the same ones)."""
+    # Megatron's sequence parallelism runs inside the tensor-parallel group and takes no GPUs of its own.
+    own = 1 if job.framework in ("megatron", "nemo") else job.sp or 1
+    if job.world or job.gpus or not job.dp:
+        return max(1, world_size(job) // (model_parallel(job) * own))
+    return job.dp
+
+
+def global_batch(job: Job) -> int | None:
+    """Samples per optimizer step; ``None`` where the micro-batch is not known."""
+    if job.micro_batch is None:
+        return None
+    return job.micro_batch * (job.grad_accum or 1) * data_parallel(job)
+
+
+def kinds_of(job: Job) -> frozenset[str]:
+    """Which remedies can apply at all."""
+    kinds = {"any", "serving" if is_serving(job) else "training"}
+    if is_preference(job):
+        kinds.add("preference")
+    if is_rl(job):
+        kinds.add("rl")
+    if job.max_pixels or job.images or job.video_frames:
+        kinds.add("vision")
+    return frozenset(kinds)

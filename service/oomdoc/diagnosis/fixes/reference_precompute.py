@@ -1,0 +1,37 @@
+"""Reference log-probabilities computed once, before training: no reference model beside the trained one.
+
+The same numbers come out (the reference never changes), for one extra pass over the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoc.diagnosis.fixes._extra import find, without
+from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
+from oomkb.memory.job import Job
+
+__all__ = ["REMEDY"]
+
+
+def _variants(job: Job, context: Context) -> Iterator[Variant]:
+    if job.objective in ("dpo", "kto") and find(job, "reference") and context.has("precompute_ref"):
+        yield Variant(
+            fields={"extra_models": without(job, "reference")},
+            effort=0.8,
+            notes=(say("fixes.reference-precompute.how", line=_line(context)),),
+        )
+
+
+def _line(context: Context) -> str:
+    return "precompute_ref_log_probs: true" if context.framework == "axolotl" else "precompute_ref_log_probs=True"
+
+
+REMEDY = Remedy(
+    name="reference-precompute",
+    safety="same-numbers",
+    kinds=frozenset({"preference"}),
+    variants=_variants,
+    reduces=("reference", "extra"),
+)

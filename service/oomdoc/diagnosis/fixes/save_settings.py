@@ -1,0 +1,49 @@
+"""Saving without gathering: sharded checkpoints instead of a whole model on one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
+from oomdoc.diagnosis.fixes._lines import hf_line
+from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
+from oomkb.memory.job import Job
+
+__all__ = ["REMEDY"]
+
+_DEEPSPEED: Final = '"stage3_gather_16bit_weights_on_model_save": false'
+_FSDP: Final = "fsdp_state_dict_type: SHARDED_STATE_DICT"
+_OWN: Final = {
+    "verl": "actor_rollout_ref.actor.checkpoint.save_contents=['model']",
+    "megatron": "--use-dist-ckpt --dist-ckpt-format torch_dist",
+}
+
+
+def _variants(job: Job, context: Context) -> Iterator[Variant]:
+    if "checkpoint-save" not in context.causes and context.phase != "save":
+        return
+    own = _OWN.get(context.framework or "")
+    if own is not None:
+        yield Variant(instruction=say("fixes.save-settings.how", line=own), effort=0.4)
+    elif job.sharding in DEEPSPEED:
+        yield Variant(instruction=say("fixes.save-settings.how", line=_DEEPSPEED), effort=0.4)
+        yield Variant(
+            instruction=say("fixes.save-settings.convert", line="python zero_to_fp32.py . output/"), effort=0.8
+        )
+    elif job.sharding in FSDP:
+        yield Variant(instruction=say("fixes.save-settings.how", line=_FSDP), effort=0.4)
+    if context.has("save") and own is None:
+        line = hf_line(context.framework, {"save_only_model": True})
+        yield Variant(instruction=say("fixes.save-settings.model-only", line=line), effort=0.4)
+
+
+REMEDY = Remedy(
+    name="save-settings",
+    safety="same-numbers",
+    kinds=frozenset({"training"}),
+    variants=_variants,
+    causes=frozenset({"checkpoint-save"}),
+    advice=True,
+)

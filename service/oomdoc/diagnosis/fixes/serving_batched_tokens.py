@@ -1,0 +1,28 @@
+"""Fewer tokens per forward pass: chunked prefill in smaller pieces, a lower activation peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomkb.memory.job import Job
+
+__all__ = ["REMEDY"]
+
+
+def _variants(job: Job, context: Context) -> Iterator[Variant]:
+    now = job.get("serving.max_num_batched_tokens")
+    if now is None or not context.has("serving.max_num_batched_tokens"):
+        return
+    for tokens in (8192, 4096, 2048):
+        if tokens < now:
+            yield Variant(fields={"serving.max_num_batched_tokens": tokens}, effort=0.5)
+
+
+REMEDY = Remedy(
+    name="serving-batched-tokens",
+    safety="same-numbers",
+    kinds=frozenset({"serving"}),
+    variants=_variants,
+    reduces=("activations",),
+)

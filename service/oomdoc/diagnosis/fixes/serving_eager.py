@@ -1,0 +1,24 @@
+"""No CUDA graphs: frees what the captured graphs hold, costs speed at small batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomkb.memory.job import Job
+
+__all__ = ["REMEDY"]
+
+
+def _variants(job: Job, context: Context) -> Iterator[Variant]:
+    if job.get("serving.cuda_graphs") is not False and context.has("serving.eager"):
+        yield Variant(fields={"serving.cuda_graphs": False}, effort=0.5)
+
+
+REMEDY = Remedy(
+    name="serving-eager",
+    safety="same-numbers",
+    kinds=frozenset({"serving"}),
+    variants=_variants,
+    reduces=("graph", "cuda"),
+)

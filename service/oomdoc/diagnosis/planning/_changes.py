@@ -1,0 +1,108 @@
+"""Changes as a person sees them: their own key, the old value and the new, what it saves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomdoc.diagnosis.fixes import Remedy, Variant
+from oomdoc.diagnosis.planning._moves import Move, _differs
+from oomdoc.diagnosis.planning._prices import Price, Prices
+from oomdoc.diagnosis.result import Change, SingleFix
+from oomkb.memory.job import Job
+
+__all__ = ["changes_of", "plain", "single_fix"]
+
+# The field that names a change when it sets several.
+_FIRST: Final = (
+    *("micro_batch", "seq_len", "completion_len", "sharding", "method", "offload"),
+    *("world", "tp", "gpu", "rollout.colocated"),
+)
+_CLEARED: Final = frozenset({"dp", "capacity_gib"})
+
+
+def plain(value: Any) -> Any:
+    """A job value as JSON would have it."""
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}
+    if hasattr(value, "__dataclass_fields__"):
+        named = {n: getattr(value, n) for n in value.__dataclass_fields__}
+        return {k: plain(v) for k, v in named.items() if v is not None}
+    return value
+
+
+def _key_of(framework: str | None, name: str) -> str:
+    """The framework's own key for a job field, else the field's name."""
+    from oomdoc.intake import configs
+
+    find = getattr(configs, "key_for", None)
+    return (find(framework, name) if find is not None else None) or name
+
+
+def _leading(fields: Mapping[str, Any]) -> str:
+    return next((n for n in _FIRST if n in fields), next(iter(fields)))
+
+
+def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices) -> tuple[Change, ...]:
+    """One change per remedy, and what follows from it (accumulation raised to keep the global batch)."""
+    out: list[Change] = []
+    shown: set[str] = set()
+    for move in moves:
+        for remedy, variant in move.all_parts:
+            fields = {n: plain(after.get(n)) for n in variant.fields if n not in _CLEARED and n not in shown}
+            fields = {n: v for n, v in fields.items() if v != plain(before.get(n))}
+            alone = prices.of(variant.fields)
+            if fields:
+                shown |= set(fields)
+                out.append(_change(before, remedy, variant, fields, _saved(prices, alone)))
+    if after.grad_accum != before.grad_accum and after.grad_accum is not None:
+        out.append(
+            Change(
+                remedy="micro-batch",
+                key=_key_of(before.framework, "grad_accum"),
+                old=before.grad_accum,
+                new=after.grad_accum,
+                fields={"grad_accum": after.grad_accum},
+            )
+        )
+    return tuple(out)
+
+
+def _saved(prices: Prices, alone: Price | None) -> int:
+    if alone is None:
+        return 0
+    return round(prices.base.estimate.process_bytes - alone.estimate.process_bytes)
+
+
+def _change(before: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, Any], saves: int) -> Change:
+    name = _leading(fields)
+    return Change(
+        remedy=remedy.name,
+        key=_key_of(before.framework, name),
+        old=plain(before.get(name)),
+        new=fields[name],
+        saves_bytes=saves,
+        instruction=variant.notes[0] if variant.notes and variant.notes[0].key.endswith(".how") else None,
+        fields=dict(fields),
+    )
+
+
+def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: float) -> SingleFix:
+    """What one move alone does."""
+    fields = {
+        n: plain(price.job.get(n)) for n in move.fields if n not in _CLEARED and _differs(before, n, move.fields[n])
+    }
+    if "micro_batch" in fields and price.job.grad_accum != before.grad_accum:
+        fields["grad_accum"] = price.job.grad_accum
+    name = _leading(fields or move.fields)
+    change = Change(
+        remedy=move.remedy.name,
+        key=_key_of(before.framework, name),
+        old=plain(before.get(name)),
+        new=plain(price.job.get(name)),
+        saves_bytes=_saved(prices, price),
+        fields=fields,
+    )
+    return SingleFix(change, round(price.estimate.process_bytes), price.probability >= wanted)

@@ -1,0 +1,58 @@
+"""The largest micro-batch and length that fit with everything else as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oomdoc.diagnosis.fixes._job import is_serving
+from oomdoc.diagnosis.planning._prices import Prices
+
+__all__ = ["largest"]
+
+_MOST_SAMPLES = 512
+_GRAIN = 128
+_LONGEST = 1 << 20
+
+
+def largest(prices: Prices, wanted: float) -> dict[str, int]:
+    """By job field; 0 where not even the smallest fits, absent where the field is not one of the job's."""
+    if prices.capacity_bytes is None:
+        return {}
+    if is_serving(prices.job):
+        length = prices.job.get("serving.max_model_len")
+        if length is None:
+            return {}
+        longest = prices.shape.dims.max_positions or _LONGEST
+        return {"serving.max_model_len": _most(prices, "serving.max_model_len", longest, wanted, 1024)}
+    out = {}
+    if prices.job.micro_batch is not None:
+        out["micro_batch"] = _most(prices, "micro_batch", _MOST_SAMPLES, wanted, 1)
+    if prices.job.seq_len is not None and not prices.job.completion_len:
+        longest = max(prices.job.seq_len, prices.shape.dims.max_positions or 32768)
+        out["seq_len"] = _most(prices, "seq_len", min(longest, _LONGEST), wanted, _GRAIN)
+    return out
+
+
+def _most(prices: Prices, field: str, highest: int, wanted: float, grain: int) -> int:
+    def fits(steps: int) -> bool:
+        price = prices.of({field: steps * grain})
+        return price is not None and price.probability >= wanted
+
+    return _bisect(fits, max(1, highest // grain)) * grain
+
+
+def _bisect(fits: Callable[[int], bool], highest: int) -> int:
+    """The largest number up to ``highest`` for which ``fits`` holds, taken to hold below it; doubling, then halving."""
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while high <= highest and fits(high):
+        low, high = high, high * 2
+    high = min(high, highest + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low

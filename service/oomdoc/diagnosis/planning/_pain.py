@@ -1,0 +1,65 @@
+"""What a plan costs a person: effort, what happens to the training, and time, in one number.
+
+One unit is about the annoyance of a change to a config file. Halving the speed costs four; rounding differently one and
+a half; training something else four, and more the further it strays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoc.diagnosis.fixes import Remedy, Variant
+from oomdoc.diagnosis.fixes._remedy import Safety
+from oomdoc.diagnosis.planning._moves import Move
+
+__all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of"]
+
+_SAFETY_PAIN: Final = {"same-numbers": 0.0, "changed-numerics": 1.5, "changed-training": 4.0}
+_ORDER: Final = ("same-numbers", "changed-numerics", "changed-training")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A kind of plan: what it may touch and what it minds."""
+
+    name: str
+    allowed: frozenset[str]
+    speed_weight: float
+    safety_weight: float
+    hardware: bool = False
+
+
+_ALL: Final = frozenset(_ORDER)
+GOALS: Final = (
+    Goal("keep-numerics", frozenset({"same-numbers"}), 4.0, 1.0),
+    Goal("keep-hardware", _ALL, 4.0, 1.0),
+    Goal("keep-speed", _ALL, 16.0, 0.6),
+    Goal("more-hardware", frozenset({"same-numbers"}), 2.0, 1.0, hardware=True),
+)
+
+
+def _safety(remedy: Remedy, variant: Variant) -> Safety:
+    return variant.safety or remedy.safety
+
+
+def safety_of(moves: Iterable[Move]) -> Safety:
+    """The strongest class among them."""
+    found = [_safety(r, v) for move in moves for r, v in move.all_parts]
+    return max(found, key=_ORDER.index, default="same-numbers")
+
+
+def of_moves(moves: Iterable[Move], goal: Goal) -> float:
+    """Effort and safety, without speed."""
+    total = 0.0
+    for move in moves:
+        for remedy, variant in move.all_parts:
+            total += variant.effort + goal.safety_weight * _SAFETY_PAIN[_safety(remedy, variant)]
+    return total
+
+
+def of_speed(speed: float, goal: Goal) -> float:
+    """Slowness: nothing where it is as fast as before or faster."""
+    return goal.speed_weight * max(0.0, -math.log2(max(speed, 1e-3)))

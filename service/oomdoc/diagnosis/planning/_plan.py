@@ -1,0 +1,185 @@
+"""The planner: from a job to plans that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from oomdoc.diagnosis.fixes import Context
+from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
+from oomdoc.diagnosis.planning._changes import changes_of, single_fix
+from oomdoc.diagnosis.planning._hardware import smallest
+from oomdoc.diagnosis.planning._largest import largest
+from oomdoc.diagnosis.planning._moves import combined, offered
+from oomdoc.diagnosis.planning._pain import GOALS, safety_of
+from oomdoc.diagnosis.planning._prices import Price, Prices
+from oomdoc.diagnosis.planning._result import Hardware, Planning
+from oomdoc.diagnosis.planning._search import Found, Priced, Search, Space
+from oomdoc.diagnosis.planning._surrogate import Surrogate
+from oomdoc.diagnosis.result import Plan, SingleFix
+from oomdoc.messages import Message, say
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+
+__all__ = ["context_for", "plan", "plan_with", "whatif"]
+
+_MOST_PLANS: Final = 3
+_SINGLES: Final = 24
+
+
+def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Planning:
+    """Plans for a job that should fit its GPU with probability ``wanted``.
+
+    The stated fields of ``job`` are kept where no remedy changes them; what is missing is filled as its framework
+    would.
+    A job that already fits gets no plans, but its single fixes and the largest batch and length.
+
+    :raises JobError: for a job that cannot be priced (no model named, impossible sizes).
+    """
+    prices = Prices(job)
+    return plan_with(prices, context_for(prices, context), wanted=wanted)
+
+
+def whatif(job: Job, changes: Mapping[str, Any]) -> tuple[Estimate, Estimate]:
+    """The estimates before and after setting job fields.
+
+    :raises JobError: for an unknown field, an impossible value or a job that cannot be priced.
+    """
+    from oomkb.pricing import price
+
+    return price(job).estimate, price(job.with_fields(changes)).estimate
+
+
+def context_for(prices: Prices, given: Context | None = None) -> Context:
+    """The context with what pricing found out: the card, the shape, the framework."""
+    job = prices.job
+    host = prices.stated.host_gib * (1 << 30) if prices.stated.host_gib else None
+    return replace(
+        given or Context(),
+        device=prices.device,
+        shape=prices.shape,
+        framework=prices.stated.framework,
+        versions=job.versions,
+        host_bytes=(given.host_bytes if given and given.host_bytes else host),
+        serving=is_serving(job),
+    )
+
+
+def plan_with(prices: Prices, context: Context, *, wanted: float, force: bool = False) -> Planning:
+    """Plan around prepared prices; ``force`` where reality says that the job as it is does not fit."""
+    base = prices.base
+    surrogate = Surrogate(base.estimate)
+    singles = _singles(prices, context, surrogate)
+    fixes = _single_fixes(prices, singles, wanted)
+    sizes = largest(prices, wanted)
+    if prices.capacity_bytes is None or (base.probability >= wanted and not force):
+        return Planning(singles=fixes, largest=sizes, before=base.estimate)
+    space = Space(prices, surrogate, singles, context, wanted)
+    searches = {goal.name: Search(space, goal) for goal in GOALS}
+    found = {name: found for name, s in searches.items() if (found := s.run()) is not None}
+    plans = _distinct(found, prices)
+    on_this = [name for name in found if name != "more-hardware"]
+    nothing: Message | None = None
+    hardware: Hardware | None = None
+    if not on_this:
+        nothing, hardware, closest = _nothing_fits(searches["keep-hardware"])
+        if closest is not None and len(plans) < _MOST_PLANS:
+            plans = [*plans, closest]
+    return Planning(
+        plans=tuple(plans[:_MOST_PLANS]),
+        singles=fixes,
+        largest=sizes,
+        nothing_fits=nothing,
+        hardware=hardware,
+        before=base.estimate,
+    )
+
+
+def _singles(prices: Prices, context: Context, surrogate: Surrogate) -> list[Priced]:
+    out = []
+    for move in offered(prices.job, context):
+        price = prices.of(move.fields)
+        if price is not None and _host_has_room(price, context):
+            out.append(Priced(move, price, surrogate.effect(price.estimate)))
+    return out
+
+
+def _host_has_room(price: Price, context: Context) -> bool:
+    return context.host_bytes is None or price.estimate.host_bytes <= 0.9 * context.host_bytes
+
+
+def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> tuple[SingleFix, ...]:
+    """One row per remedy: the mildest variant that fits alone, else the one that saves most."""
+    best: dict[str, tuple[tuple[bool, float, str], SingleFix]] = {}
+    for single in singles:
+        if single.move.needs:
+            continue
+        fix = single_fix(prices.job, single.move, single.price, prices, wanted)
+        name = single.move.remedy.name
+        rank = (not fix.fits, single.move.variant.effort if fix.fits else -fix.change.saves_bytes, single.move.key)
+        if name not in best or rank < best[name][0]:
+            best[name] = (rank, fix)
+    rows = [fix for _, fix in best.values() if fix.change.saves_bytes > 0 or fix.fits]
+    return tuple(sorted(rows, key=lambda f: (not f.fits, -f.change.saves_bytes, f.change.remedy))[:_SINGLES])
+
+
+def _distinct(found: Mapping[str, Found], prices: Prices) -> list[Plan]:
+    """Up to three plans that differ in kind, the least painful first."""
+    order = [n for n in ("keep-numerics", "keep-hardware", "keep-speed", "more-hardware") if n in found]
+    # A plan that changes the training is put first only where keeping the numbers is far more painful.
+    numerics, least = found.get("keep-numerics"), found.get("keep-hardware")
+    if numerics and least and least.pain < 0.6 * numerics.pain:
+        order.remove("keep-hardware")
+        order.insert(0, "keep-hardware")
+    plans: list[Plan] = []
+    seen: list[frozenset[str]] = []
+    for name in order:
+        fields = combined(found[name].moves) or {}
+        kind = frozenset(repr(sorted(fields.items(), key=repr)).split("\n"))
+        if kind not in seen:
+            seen.append(kind)
+            plans.append(as_plan(name, found[name], prices))
+    return plans
+
+
+def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = ()) -> Plan:
+    """A found set of moves as a plan with its changes."""
+    before, after = prices.job, found.price.job
+    said = [n for move in found.moves for _, v in move.all_parts for n in v.notes if not n.key.endswith(".how")]
+    batch, new_batch = global_batch(before), global_batch(after)
+    if batch and new_batch and batch != new_batch:
+        said.append(say("fixes.note.global-batch", before=batch, after=new_batch))
+    return Plan(
+        name=name,
+        changes=changes_of(before, after, found.moves, prices),
+        job=after,
+        estimate=found.price.estimate,
+        fits_probability=found.price.probability,
+        relative_speed=found.price.speed,
+        safety=safety_of(found.moves),
+        notes=(*notes, *said),
+    )
+
+
+def _nothing_fits(how: Search) -> tuple[Message, Hardware | None, Plan | None]:
+    prices = how.space.prices
+    closest = how.most()
+    least = closest.price.estimate.process_bytes if closest else prices.base.estimate.process_bytes
+    place = smallest(prices, how.space.context, how.space.wanted, {})
+    capacity = prices.capacity_bytes or 0.0
+    values = {"least_bytes": least, "capacity_bytes": capacity, "gpus": world_size(prices.job)}
+    if place is None:
+        message = say("fixes.nothing-fits.none", **values)
+    else:
+        message = say(
+            "fixes.nothing-fits.hardware",
+            **values,
+            gpu=place.gpu,
+            count=place.gpus * place.nodes,
+            sharding=place.sharding or prices.job.sharding or "none",
+        )
+    shown = (
+        as_plan("closest", closest, prices, (say("fixes.note.still-too-big"),)) if closest and closest.moves else None
+    )
+    return message, place, shown

@@ -1,0 +1,116 @@
+"""Prices of derived jobs, each computed once: the estimate, the probability that it fits, the speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from oomdoc.diagnosis.planning._moves import derive
+from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
+from oomkb.errors import OomdocError
+from oomkb.memory.device import Device
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
+
+__all__ = ["Price", "Prices"]
+
+# Fields on which a framework's own defaults hang: with one of them changed the job is completed anew.
+_STRUCTURAL: Final = frozenset({"sharding", "method", "quant", "autocast", "world", "gpu"})
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A derived job and what it costs."""
+
+    job: Job
+    estimate: Estimate
+    probability: float
+    speed: float
+    """Relative to the job as it is."""
+
+
+@dataclass
+class Prices:
+    """Pricing around one job. Deterministic; holds every price it has computed.
+
+    :param stated: the job as the person states it; defaults are filled per framework.
+    :param offset_bytes: what reality took beyond the estimate, added to every prediction.
+    """
+
+    stated: Job
+    capacity_bytes: float | None = None
+    offset_bytes: float = 0.0
+    shape: ModelShape = field(init=False)
+    device: Device | None = field(init=False)
+    job: Job = field(init=False)
+    count: int = field(init=False, default=0)
+    _memory: dict[str, Price | None] = field(init=False, default_factory=dict)
+    _speed: Throughput = field(init=False)
+
+    def __post_init__(self) -> None:
+        from oomkb.pricing import price
+
+        priced = price(self.stated)
+        self.job, self.shape, self.device = priced.job, priced.shape, priced.device
+        if self.capacity_bytes is None:
+            self.capacity_bytes = priced.estimate.capacity_bytes
+        self._speed = throughput(self.job, self.shape, self.device)
+
+    @property
+    def base(self) -> Price:
+        """The job as it is."""
+        found = self.of({})
+        assert found is not None
+        return found
+
+    def of(self, fields: Mapping[str, Any]) -> Price | None:
+        """The price with these fields set; ``None`` for a job that cannot be run."""
+        key = repr(sorted(fields.items(), key=repr))
+        if key not in self._memory:
+            self._memory[key] = self._compute(fields)
+        return self._memory[key]
+
+    def job_with(self, fields: Mapping[str, Any]) -> Job | None:
+        """The completed job with these fields set."""
+        if not fields.keys() & _STRUCTURAL:
+            return derive(self.job, fields)
+        from oomkb.frameworks import complete
+
+        # Assumed values may follow from the changed field: they are dropped and filled again. Batch and layout stay.
+        keep = ("micro_batch", "grad_accum", "seq_len", "world", "gpus", "nodes", "grad_ckpt", "framework")
+        drop = {n: None for n in self.job.assumed if n.partition(".")[0] not in keep and n not in fields}
+        if "world" in fields or "gpus" in fields:
+            drop.setdefault("dp", None)
+        plain = derive(self.job, {**drop, **fields})
+        return complete(plain) if plain is not None else None
+
+    def _compute(self, fields: Mapping[str, Any]) -> Price | None:
+        from oomkb.memory.model import estimate
+
+        job = self.job_with(fields)
+        if job is None:
+            return None
+        other = "gpu" in fields
+        device = self._device(job) if other else self.device
+        capacity = (float(device.capacity_bytes) if device else None) if other else self.capacity_bytes
+        usable = capacity - self.offset_bytes if capacity is not None else None
+        if usable is not None and usable <= 0:
+            return None
+        asked = job.with_fields({"capacity_gib": usable / GIB}) if usable is not None else job
+        try:
+            found = estimate(asked, self.shape, device)
+        except OomdocError:
+            return None
+        self.count += 1
+        probability = found.fits_probability if found.fits_probability is not None else 1.0
+        speed = relative_speed(self._speed, throughput(job, self.shape, device))
+        return Price(job, replace(found, capacity_bytes=capacity), probability, speed)
+
+    @staticmethod
+    def _device(job: Job) -> Device | None:
+        from oomkb.pricing import device_of
+
+        return device_of(job)

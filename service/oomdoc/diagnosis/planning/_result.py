@@ -1,0 +1,69 @@
+"""What planning gives: plans, what each remedy does alone, the largest that fits, and what to do when nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from oomdoc.diagnosis.result import Plan, SingleFix
+from oomdoc.messages import Message
+from oomkb.memory.estimate import Estimate
+
+__all__ = ["Hardware", "Knob", "Planning", "Table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The smallest hardware on which a job would fit."""
+
+    gpu: str
+    gpus: int
+    nodes: int
+    probability: float
+    sharding: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """The planner's answer."""
+
+    plans: tuple[Plan, ...] = ()
+    singles: tuple[SingleFix, ...] = ()
+    """What each remedy does alone, the largest saving first."""
+    largest: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """The largest ``micro_batch`` and ``seq_len`` that fit with everything else as it is; 0 where none does."""
+    nothing_fits: Message | None = None
+    """Said where no combination of settings fits this hardware, with the smallest that would."""
+    hardware: Hardware | None = None
+    before: Estimate | None = None
+    notes: tuple[Message, ...] = ()
+    """What the plans take for granted, such as a calibration against the failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One row of the table before a run: a setting and what it buys."""
+
+    remedy: str
+    key: str
+    old: Any
+    new: Any
+    saves_bytes: int
+    peak_bytes: int
+    fits_probability: float
+    relative_speed: float
+    safety: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Does it fit, what is the largest that does, which knob buys what."""
+
+    estimate: Estimate
+    fits: bool | None
+    fits_probability: float | None
+    knobs: tuple[Knob, ...]
+    planning: Planning

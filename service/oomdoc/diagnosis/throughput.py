@@ -1,0 +1,236 @@
+"""How fast a job runs, well enough to compare two settings of it: seconds per optimizer step from stated formulas.
+
+Compute counts 2 FLOP per parameter and token forward, twice that backward (weights and inputs; inputs only where
+frozen), forward again where activations are recomputed (Kaplan et al. 2020; Korthikanti et al. 2022), plus causal
+attention. The rest is traffic: weights through the GPU's own memory, gradients and parameters over the interconnect
+(ZeRO: Rajbhandari et al. 2020, section 7: 2 volumes for stages 1-2, 3 for stage 3), states and parameters over the
+host link when offloaded, host-memory-bound CPU Adam. Traffic overlaps with compute in part. Absolute times are
+rough; ratios are what the planner uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_lora, is_preference, is_serving, world_size
+from oomkb.memory.device import Device
+from oomkb.memory.job import Job
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["Throughput", "relative_speed", "throughput"]
+
+# Where the catalogue has no figure: an entry-level data-centre card.
+_TFLOPS: Final = 60.0
+_BANDWIDTH: Final = 600e9
+_LINK: Final = {"nvlink": 200e9, "hccs": 150e9, "xgmi": 150e9, "pcie5": 40e9, "pcie4": 20e9, "pcie3": 10e9}
+_NETWORK: Final = 12.5e9
+"""Bytes/s a machine's share of the network gives one GPU: 100 Gbit/s."""
+_HOST_LINK: Final = 12e9
+_HOST_MEMORY: Final = 100e9
+"""Bytes/s of the host's memory, which all ranks of a machine share when Adam runs there."""
+_ADAM_BYTES: Final = 28.0
+"""Bytes a CPU Adam moves per parameter: master, two moments and gradient read, three written back, 16-bit copy."""
+_PEAK_SHARE: Final = 0.55
+"""Share of dense peak that well-fed matrix products reach."""
+_HALF_FED_TOKENS: Final = 700.0
+"""Tokens per micro-step and GPU at which half of that share is reached."""
+_HIDDEN_SHARE: Final = 0.6
+"""Share of traffic that overlaps with compute."""
+_STATE_BYTES: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """Seconds per optimizer step by what takes them, and what comes out."""
+
+    compute_s: float
+    memory_s: float
+    network_s: float
+    offload_s: float
+    bubble_s: float
+    samples: float
+
+    @property
+    def step_s(self) -> float:
+        """Seconds per optimizer step."""
+        busy = self.compute_s + self.memory_s
+        traffic = self.network_s + self.offload_s
+        hidden = min(_HIDDEN_SHARE * traffic, 0.9 * busy)
+        return busy + traffic - hidden + self.bubble_s
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples (requests when serving) per second, of the whole job."""
+        return self.samples / max(self.step_s, 1e-9)
+
+
+def relative_speed(before: Throughput, after: Throughput) -> float:
+    """How fast ``after`` is where ``before`` is 1.0."""
+    return after.samples_per_s / before.samples_per_s if before.samples_per_s else 1.0
+
+
+def throughput(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
+    """Seconds of one optimizer step (or one decoding step when serving) of a completed job."""
+    return _serving(job, shape, device) if is_serving(job) else _training(job, shape, device)
+
+
+def _peak_flops(job: Job, device: Device | None) -> float:
+    if device is None or not device.tflops:
+        return _TFLOPS * 1e12
+    compute = job.autocast if job.autocast not in (None, "none") else job.param_dtype
+    if compute in ("bf16", "fp16", None, "auto", "fp8"):
+        names: tuple[str, ...] = (compute or "bf16", "bf16", "fp16", "tf32", "fp32")
+    else:
+        names = ("tf32", "fp32")
+    found = next((device.tflops[n] for n in names if device.tflops.get(n)), None)
+    # A card without bf16 units runs bf16 at fp32's pace.
+    if compute == "bf16" and not device.can("bf16"):
+        found = device.tflops.get("fp32", found)
+    return (found or _TFLOPS) * 1e12
+
+
+def _link_bytes_per_s(job: Job, device: Device | None, group: int) -> float:
+    """Of the slowest hop that a group of ranks crosses."""
+    per_node = job.gpus or world_size(job) // (job.nodes or 1)
+    if group > max(1, per_node):
+        return _NETWORK
+    if device is None:
+        return _LINK["pcie4"]
+    known = device.link_bytes_per_s or _LINK.get(device.link or "", _LINK["pcie4"])
+    return min(known, 450e9)
+
+
+def _active_params(shape: ModelShape) -> float:
+    d = shape.dims
+    if not d.experts:
+        return float(shape.params - shape.embed_params) + d.vocab * d.hidden * (1 if d.tied else 0)
+    return shape.params - shape.embed_params - shape.expert_params * (1 - max(1, d.top_k) / d.experts)
+
+
+def _training(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
+    d, micro, accum = shape.dims, job.micro_batch or 1, job.grad_accum or 1
+    seq, world = job.seq_len or 2048, world_size(job)
+    split = (
+        (job.tp or 1) * (job.pp or 1) * (job.cp or 1) * (1 if job.framework in ("megatron", "nemo") else job.sp or 1)
+    )
+    sequences = micro * (2 if is_preference(job) and job.objective != "kto" else 1)
+    tokens = float(sequences * seq)
+    bandwidth = (device.bandwidth_bytes_per_s if device else None) or _BANDWIDTH
+    active, params = _active_params(shape), float(shape.params)
+    forward = 2 * active * tokens + 2 * d.layers * d.q_width * tokens * seq
+    backward = forward * (1.0 if is_lora(job) else 2.0) + (0.15 * forward if is_lora(job) else 0.0)
+    reference = any(m.role == "reference" for m in job.extra_models or ()) or (is_lora(job) and job.objective == "dpo")
+    again = {True: 1.0, "offload": 1.0, "selective": 0.08}.get(job.grad_ckpt or False, 0.0)
+    flops = forward * (1 + again + (1 if reference else 0)) + backward
+    fed = tokens / split / (tokens / split + _HALF_FED_TOKENS)
+    compute = flops / split / (_peak_flops(job, device) * _PEAK_SHARE * fed) * accum
+    if job.quant not in (None, "none"):
+        compute *= 1.25  # weights are unpacked before every product
+    weight_bytes = params * (4 if job.param_dtype == "fp32" else 2)
+    memory = accum * (2 + again) * weight_bytes / split / bandwidth
+    if job.attention == "eager":
+        scores = sequences * d.heads * float(seq) ** 2 * d.layers * 12
+        memory += accum * (3 + again) * scores / split / bandwidth
+    if not job.fused_ce:
+        memory += accum * 16 * tokens * d.vocab / split / bandwidth
+    else:
+        compute *= 1.03
+    bubble = compute * ((job.pp or 1) - 1) / accum if (job.pp or 1) > 1 else 0.0
+    trainable = _trainable(job, shape)
+    network = _network(job, shape, device, params=params, trainable=trainable, tokens=tokens, accum=accum)
+    memory += 2 * _STATE_BYTES * trainable / _shards(job) / split / bandwidth
+    offload = _offload(job, device, params=params, trainable=trainable, tokens=tokens, accum=accum, shape=shape)
+    return Throughput(
+        compute_s=compute,
+        memory_s=memory,
+        network_s=network,
+        offload_s=offload,
+        bubble_s=bubble,
+        samples=float(global_batch(job) or micro * accum * max(1, world // split)),
+    )
+
+
+def _trainable(job: Job, shape: ModelShape) -> float:
+    if not is_lora(job):
+        return float(shape.params)
+    targets = job.get("lora.targets") or "all-linear"
+    return float(shape.lora_params(targets, int(job.get("lora.r") or 8)))
+
+
+def _shards(job: Job) -> int:
+    sharded = ("zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp", "distributed-optimizer", "shard-grad-op")
+    return data_parallel(job) if job.sharding in sharded else 1
+
+
+def _network(
+    job: Job, shape: ModelShape, device: Device | None, *, params: float, trainable: float, tokens: float, accum: int
+) -> float:
+    ranks, model = data_parallel(job), (job.tp or 1) * (job.pp or 1)
+    link = _link_bytes_per_s(job, device, ranks * model)
+    seconds = 0.0
+    if ranks > 1:
+        share = (ranks - 1) / ranks / model
+        grads = 2 * trainable * 2 * share
+        if job.sharding in ("zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"):
+            if job.sharding == "hsdp":
+                link = _link_bytes_per_s(job, device, 1)
+            gathers = 1 if job.sharding == "shard-grad-op" else 2
+            seconds += accum * (gathers * 2 * params * share + grads / 2) / link
+        else:
+            seconds += (accum if job.sharding == "zero2" else 1) * grads / link
+    group = (job.tp or 1) * (job.cp or 1) * (1 if job.framework in ("megatron", "nemo") else job.sp or 1)
+    if group > 1:
+        inside = _link_bytes_per_s(job, device, group)
+        hops = 4 if (job.tp or 1) > 1 else 3
+        seconds += 1.5 * accum * hops * shape.dims.layers * tokens * shape.dims.hidden * 2 / group / inside * 2
+    if job.sharding == "device-map":
+        seconds += 0.0
+    return seconds
+
+
+def _offload(
+    job: Job, device: Device | None, *, params: float, trainable: float, tokens: float, accum: int, shape: ModelShape
+) -> float:
+    kinds = job.offload or ()
+    link = (device.host_link_bytes_per_s if device else None) or _HOST_LINK
+    per_node = max(1, min(job.gpus or world_size(job), world_size(job)))
+    shards = _shards(job)
+    seconds = 0.0
+    if "optimizer" in kinds:
+        own = trainable / shards
+        seconds += 2 * 2 * own / link + _ADAM_BYTES * own * per_node / _HOST_MEMORY
+    if "param" in kinds:
+        seconds += accum * 2 * 2 * params / shards / link
+    if "activations" in kinds or job.grad_ckpt == "offload":
+        kept = tokens * shape.dims.hidden * 2 * shape.dims.layers
+        if "activations" in kinds and job.grad_ckpt in (False, None):
+            kept *= 12  # everything that backward needs, not the layers' inputs alone
+        seconds += accum * 2 * kept / link
+    if (job.optimizer or "").startswith("paged"):
+        seconds += 0.1 * 2 * trainable / link
+    return seconds
+
+
+def _serving(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
+    """One decoding step of as many sequences as run at once: weights and KV cache read, products computed."""
+    split = (job.tp or 1) * (job.pp or 1)
+    bits = {"none": 2.0, "fp8": 1.0, "int8": 1.0}.get(job.quant or "none", 0.6)
+    running = min(job.get("serving.max_num_seqs") or 256, 64)
+    length = min(job.get("serving.max_model_len") or job.seq_len or 4096, 4096)
+    d = shape.dims
+    kv_bytes = d.kv_elements_per_token * d.layers * (1 if job.get("serving.kv_dtype") in ("fp8", "int8") else 2)
+    bandwidth = (device.bandwidth_bytes_per_s if device else None) or _BANDWIDTH
+    memory = (shape.params * bits + running * length * 0.5 * kv_bytes) / split / bandwidth
+    compute = 2 * _active_params(shape) * running / split / (_peak_flops(job, device) * 0.3)
+    launch = 0.004 if job.get("serving.cuda_graphs") is False else 0.0
+    link = _link_bytes_per_s(job, device, split)
+    network = 2 * d.layers * (running * d.hidden * 2 / link + 10e-6) if split > 1 else 0.0
+    return Throughput(
+        compute_s=compute,
+        memory_s=memory + launch,
+        network_s=network,
+        offload_s=0.0,
+        bubble_s=0.0,
+        samples=float(running),
+    )
