@@ -1,7 +1,8 @@
 """The bilingual vocabulary: Chinese questions said in the English that the cases and the default model speak.
 
 Two tables in ``data``: ``bilingual.tsv`` (Chinese -> English) and ``synonyms.tsv`` (how people type it -> the
-usual word). The longest entry wins; what no entry knows is left out of the gloss, and still counts for the lexical side.
+usual word). The longest entry wins; what no entry knows is left out, and still counts for the
+lexical side.
 """
 
 from __future__ import annotations

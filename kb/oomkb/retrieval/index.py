@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -156,35 +156,51 @@ def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: 
     numbers = [int(p.name[4:]) for p in root.glob("gen-*") if p.name[4:].isdigit()]
     name = f"gen-{max(numbers, default=0) + 1}"
     fingerprint = _fingerprint(cases, model)
-    known = _known_vectors(root)
-    opened = encoder(model)
-    folder = publish_folder(root / name, lambda place: _fill(place, cases, fingerprint, opened, known, progress))
+    opened, known = encoder(model), _known_vectors(root)
+
+    def fill(place: Path) -> None:
+        _fill(place, cases, {"fingerprint": fingerprint, "model": opened.key}, embed)
+
+    def embed(texts: Sequence[str], hashes: Sequence[str]) -> np.ndarray[Any, Any]:
+        return _embedded(texts, hashes, opened, known if known.model == opened.key else _NOTHING, progress)
+
+    folder = publish_folder(root / name, fill)
     write_atomically(root / "CURRENT", name.encode())
     for number in sorted(numbers)[: 1 - _KEPT_GENERATIONS]:
         shutil.rmtree(root / f"gen-{number}", ignore_errors=True)
     return _open(folder, cases, _manifest(folder))
 
 
-def _known_vectors(root: Path) -> tuple[str, dict[str, int], Any]:
-    """Model key, text hash -> row, and the vectors of the generation in force; empty where there is none."""
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The vectors of a generation: text hash -> row."""
+
+    model: str
+    rows: dict[str, int]
+    vectors: Any
+
+
+_NOTHING: Final = _Known("", {}, None)
+
+
+def _known_vectors(root: Path) -> _Known:
+    """Those of the generation in force; empty where there is none."""
     import numpy as np
 
     try:
         folder = root / (root / "CURRENT").read_text(encoding="utf-8").strip()
         manifest = _manifest(folder)
         rows = {text: row for row, text in enumerate(manifest["texts"])}
-        return manifest["model"], rows, np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+        return _Known(manifest["model"], rows, np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, KeyError, IndexDamaged):
-        return "", {}, None
+        return _NOTHING
 
 
 def _fill(
     folder: Path,
     cases: Sequence[Case],
-    fingerprint: str,
-    model: Encoder,
-    known: tuple[str, dict[str, int], Any],
-    progress: Progress | None,
+    head: Mapping[str, str],
+    embed: Callable[[Sequence[str], Sequence[str]], np.ndarray[Any, Any]],
 ) -> None:
     import numpy as np
 
@@ -193,7 +209,7 @@ def _fill(
     of_causes = [(text, number) for number, name in enumerate(names) for text in documents.cause_passages(name)]
     texts = [text for text, _ in of_cases + of_causes]
     hashes = [hashlib.sha256(text.encode()).hexdigest()[:20] for text in texts]
-    vectors = _embedded(texts, hashes, model, known, progress)
+    vectors = embed(texts, hashes)
     np.save(folder / "vectors.npy", vectors)
     dense.save_dense(dense.build_dense(vectors[: len(of_cases)]), folder / "cases.faiss")
     dense.save_dense(dense.build_dense(vectors[len(of_cases) :]), folder / "causes.faiss")
@@ -203,8 +219,7 @@ def _fill(
     (folder / "facets.json").write_text(json.dumps(compared), encoding="utf-8")
     manifest = {
         "schema": SCHEMA,
-        "fingerprint": fingerprint,
-        "model": model.key,
+        **head,
         "libraries": {name: version(name) for name in ("faiss-cpu", "numpy", "onnxruntime")},
         "cases": {case.id: case.digest for case in cases},
         "texts": hashes,
@@ -219,19 +234,17 @@ def _embedded(
     texts: Sequence[str],
     hashes: Sequence[str],
     model: Encoder,
-    known: tuple[str, dict[str, int], Any],
+    known: _Known,
     progress: Progress | None,
 ) -> np.ndarray[Any, Any]:
     """One vector per text, embedding only what the last generation does not hold."""
     import numpy as np
 
-    key, rows, old = known
-    usable = rows if key == model.key else {}
     vectors = np.zeros((len(texts), model.dimension), dtype=np.float32)
     missing = []
     for at, text in enumerate(hashes):
-        if text in usable:
-            vectors[at] = old[usable[text]]
+        if text in known.rows:
+            vectors[at] = known.vectors[known.rows[text]]
         else:
             missing.append(at)
     missing.sort(key=lambda at: len(texts[at]))

@@ -2,8 +2,8 @@
 
 Four views score every case: cosine of its texts, BM25, agreement of facts, exact signatures. The first two are made
 comparable by standardising them over all cases. A fifth view asks which *cause* the words speak for: a short question
-rarely uses any case's words, but mostly those with which people describe that cause. Of equally good cases, another cause
-goes first: five cases of one cause tell a reader less than three causes to look at.
+rarely uses any case's words, but mostly those with which people describe that cause. Of equally good cases, another
+cause goes first: five cases of one cause tell a reader less than three causes to look at.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def search(
     """The known cases most like ``text``, best first.
 
     :param text: a question, or the telling lines of a log (a few KB; more is not read).
-    :param context: what else is known: ``framework``, ``method``, ``objective``, ``phase``, ``gpu`` (as people write it),
-        ``versions`` (library -> version), ``causes`` (cause -> probability, where a diagnosis has gone before).
+    :param context: what else is known: ``framework``, ``method``, ``objective``, ``phase``, ``gpu`` (as people write
+        it), ``versions`` (library -> version), ``causes`` (cause -> probability, where a diagnosis has gone before).
     :param cases: search these instead of the shipped and private ones.
     """
     if not text.strip() or top < 1:
@@ -120,7 +120,14 @@ def search_index(
         total[number] += weights.signature * signed.get(number, (0.0, ""))[0]
     found = []
     for number, value in _spread(total, index.cases, top, weights.repeat):
-        reasons = _why(index, number, words, float(cosines[number]), agreed[number], signed.get(number))
+        reasons = _why(
+            index,
+            number,
+            words=words,
+            cosine=float(cosines[number]),
+            agreed=agreed[number],
+            signed=signed.get(number),
+        )
         found.append(Match(index.cases[number], _squashed(value), reasons))
     return found
 
@@ -140,7 +147,7 @@ def cause_scores(index: Index, vectors: np.ndarray[Any, Any], words: Sequence[st
 
 
 def _chunks(text: str) -> list[str]:
-    """What of the question the model reads: its beginning and, where it is long, its end too (a log fails at its end)."""
+    """What of the question the model reads: its beginning and, where it is long, its end (where a log fails)."""
     english = gloss(text)
     if len(english) <= _CHUNK_CHARS:
         return [english]
@@ -172,11 +179,10 @@ def _spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat
     taken: Counter[str] = Counter()
     left = order[: max(200, 10 * top)] if len(order) > 200 else order
     while left and len(picked) < top:
-        best = max(
-            range(len(left)), key=lambda at: (float(total[left[at]]) - repeat * taken[cases[left[at]].cause], -at)
-        )
+        values = [float(total[number]) - repeat * taken[cases[number].cause] for number in left]
+        best = values.index(max(values))
         number = left.pop(best)
-        picked.append((number, float(total[number]) - repeat * taken[cases[number].cause]))
+        picked.append((number, values[best]))
         taken[cases[number].cause] += 1
     return picked
 
@@ -191,6 +197,7 @@ def _squashed(value: float) -> float:
 def _why(
     index: Index,
     number: int,
+    *,
     words: Sequence[str],
     cosine: float,
     agreed: Sequence[Agreement],
