@@ -1,23 +1,37 @@
-"""The phase of the root failure: what its traceback, the log before it, and the prose say, in this order."""
+"""The phase of the root failure: what its message, its traceback, the prose, and the log before it say, in this order."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
-from oomdoc.evidence import Fact, Failure, Frame, Span
+from oomdoc.evidence import Fact, Failure, Frame, Signal, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.phases import phase_of_frames, phase_of_log, phase_of_prose
 from oomdoc.intake.tracebacks import Placed
+from oomkb.units import GIB
 
 __all__ = ["frames_of", "phase_fact"]
 
 _REACH = 150
 """Lines between a frame and the message that ends its traceback."""
+_CODE: Final = re.compile(r"\s{1,24}\S|[\w.\[\]\"', ]{1,60} ?= ?[\w.]{1,80}\(|(?:return|raise|self\.)\b|[\w.]{1,60}\(")
+_ENGINE: Final = re.compile(r"vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b|text.generation.(?:inference|launcher)|EngineCore|\bLLM\(|llama runner|turbomind", re.IGNORECASE)
+_SERVED: Final = re.compile(
+    r"(?:in the )?middle of serving|after (?:some|several|a few|many|\d{1,6}) (?:requests|calls|hours|minutes)|concurrent|at inference|many requests|under load|压测|并发|多次(?:请求|调用)|请求|调用次数|时间长|运行一段|Running: \d|Received request|prompt_logprobs|long prompts?|when (?:i )?(?:send|call|request|chat)",
+    re.IGNORECASE,
+)
+_INIT: Final = re.compile(r"initiali[sz]|start(?:s|ed|ing|up)?\b|启动|初始化|部署|serve|launch|deploy", re.IGNORECASE)
 
 
-def frames_of(index: int, line: Line, placed: Sequence[Placed]) -> tuple[Frame, ...]:
-    """The frames of the traceback that ends at a failing line: same writer, nearest before (else right after)."""
+def frames_of(index: int, lines: Sequence[Line], placed: Sequence[Placed]) -> tuple[Frame, ...]:
+    """The frames of the traceback that ends at a failing line: same writer, nearest before (else right after).
+
+    Code lines right above the message count too: logs and quotes often keep only those.
+    """
+    line = lines[index]
     before = [p for p in placed if p.index <= index and index - p.index <= _REACH and p.tag == line.tag]
     if not before:
         before = [p for p in placed if 0 <= p.index - index <= 60 and p.tag == line.tag]
@@ -26,7 +40,15 @@ def frames_of(index: int, line: Line, placed: Sequence[Placed]) -> tuple[Frame, 
         if chain and chain[-1].index - place.index > 12:
             break
         chain.append(place)
-    return tuple(p.frame for p in reversed(chain))
+    frames = [p.frame for p in reversed(chain)]
+    last = chain[0].index if chain else -1
+    for at in range(index - 1, max(last + 1, index - 5, -1), -1):
+        text = lines[at].text
+        if not text.strip() or lines[at].tag != line.tag or len(text) > 300 or "Error" in text:
+            break
+        if _CODE.match(text):
+            frames.insert(len(chain), Frame("", "", lines[at].span(), None, text.strip()[:200]))
+    return tuple(frames)
 
 
 def phase_fact(
@@ -34,31 +56,63 @@ def phase_fact(
     kinds: Sequence[Kind],
     placed: Sequence[Placed],
     root: tuple[int, Failure] | None,
+    signals: Sequence[Signal],
     objective: str | None,
 ) -> Fact:
     """The fact ``phase``; ``unknown`` where nothing tells."""
-    at = root[0] if root is not None else len(lines)
-    frames = root[1].frames if root is not None else ()
-    if not frames:
-        frames = tuple(p.frame for p in placed)
-    span = root[1].signal.span if root is not None else (lines[0].span() if lines else Span("input", 1))
-    if frames and (phase := phase_of_frames(frames)) is not None:
-        return Fact("phase", phase, frames[-1].span, "log", 0.95)
-    logged = [line.text for line, kind in zip(lines[:at], kinds[:at], strict=False) if kind in ("log", "code")]
-    if root is not None:
-        logged.append(lines[root[0]].text)
-    prose = "\n".join(line.text for line, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config", "code"))
-    told = phase_of_prose(prose)
+    failure = root[1] if root is not None else None
+    span = failure.signal.span if failure is not None else (lines[0].span() if lines else Span("input", 1))
+    text = "\n".join(line.text for line in lines[:4000])
+    said = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "log"))[:40000]
+    engine = objective == "inference" and _ENGINE.search(text) is not None
+    if failure is not None and failure.phase != "unknown":
+        return Fact("phase", failure.phase, span, "log", 0.95)
+    frames = failure.frames if failure is not None and failure.frames else tuple(p.frame for p in placed)
+    shown = phase_of_frames(frames) if frames else None
+    told = phase_of_prose("\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config", "code")))
+    if shown is not None:
+        if engine and shown in ("forward", "loss"):
+            shown = "generate" if _SERVED.search(said) else "engine-init"
+        return Fact("phase", shown, frames[-1].span, "log", 0.95)
+    if engine and told in (None, "load", "forward", "engine-init", "generate"):
+        return Fact("phase", _of_engine(said, told, signals), span, "prose", 0.7)
     if told is not None:
         return Fact("phase", told, span, "prose", 0.75)
+    return _guess(lines, kinds, root, span, objective)
+
+
+def _of_engine(text: str, told: str | None, signals: Sequence[Signal]) -> str:
+    """An engine fails while it starts, unless it is said that it served."""
+    started = any(s.name in ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile") for s in signals)
+    if started or (told not in ("generate",) and not _SERVED.search(text)):
+        return "load" if told == "load" and not started else "engine-init"
+    return "generate"
+
+
+def _guess(
+    lines: Sequence[Line], kinds: Sequence[Kind], root: tuple[int, Failure] | None, span: Span, objective: str | None
+) -> Fact:
+    """From what was logged last before the failure, and from what the numbers leave possible."""
+    at = root[0] if root is not None else len(lines)
+    logged = [line.text for line, kind in zip(lines[:at], kinds[:at], strict=True) if kind in ("log", "prose")]
+    if root is not None:
+        logged.append(lines[root[0]].text)
     if (phase := phase_of_log(logged)) is not None:
         return Fact("phase", phase, span, "log", 0.7)
-    if objective == "inference":
-        engine = any(_serves(line.raw) for line in lines)
-        return Fact("phase", "engine-init" if engine else "unknown", span, "prose", 0.55)
+    failure = root[1] if root is not None else None
+    if failure is not None and failure.signal.name == "triton-out-of-resources":
+        return Fact("phase", "generate" if objective == "inference" else "forward", span, "log", 0.55)
+    if failure is not None and _refused(failure):
+        return Fact("phase", "load", span, "log", 0.55)
+    if failure is not None and failure.kind == "host" and any("from_pretrained(" in line.text for line in lines):
+        return Fact("phase", "load", span, "log", 0.6)
     return Fact("phase", "unknown", span, "prose", 0.5)
 
 
-def _serves(text: str) -> bool:
-    low = text.lower()
-    return any(word in low for word in ("vllm", "sglang", "lmdeploy", "tensorrt", "trtllm", "tgi ", "text-generation", "engine"))
+def _refused(failure: Failure) -> bool:
+    """A small request refused on a GPU that is mostly empty: the driver cannot back it with host memory.
+
+    This meets weights on their way to the GPU (WSL, Windows, containers with little RAM), not a step.
+    """
+    free, capacity, requested = failure.free_bytes, failure.capacity_bytes, failure.requested_bytes
+    return bool(free and capacity and requested and free > 0.4 * capacity and requested < min(GIB, free / 8))

@@ -37,6 +37,8 @@ _FORWARD: Final = re.compile(
     r"\bforward\b|_call_impl|modeling_\w{1,40}\.py|scaled_dot_product|softmax|matmul|\bmodel\(|_prepare_decoder_attention|attn|mlp|training_step|train_step|pre_forward|all_?gather|linear\.py|activation\.py|rotary|self_attention|apply_sdpa|_pre_forward|compute_ref_log_prob",
     _I,
 )
+_REMOTE: Final = re.compile(r"compute_(?:ref_)?log_probs?\b|forward_micro_batch", _I)
+"""Passes of RL trainers that only name the loss's input: whether it is the loss is for the frames inside to say."""
 _FIRST_STATE: Final = re.compile(r"exp_avg(?:_sq)?['\"]?\] ?= ?torch\.zeros|zeros_like.{0,40}(?:exp_avg|preserve_format)", _I)
 
 
@@ -46,7 +48,9 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
     seen = [phase for phase, pattern in _CONTEXTS if any(pattern.search(text) for text in texts)]
     inner = None
     for text in texts:
-        if _LOSS.search(text):
+        if _REMOTE.search(text):
+            inner = "forward"
+        elif _LOSS.search(text):
             inner = "loss"
         elif _FORWARD.search(text):
             inner = "forward" if inner is None or not _generic(text) else inner
@@ -78,7 +82,7 @@ def _ends_in_load(texts: Sequence[str]) -> bool:
 _LOG: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (phase, re.compile(text, _I))
     for phase, text in (
-        ("optimizer-init", r"Using DeepSpeed Optimizer|cpu_adam op|Creating (?:fp16|bf16|torch)\w{0,10} ?(?:ZeRO|unfused)|initialize_optimizer|Initializing optimizer states|Adam Optimizer #0"),
+        ("optimizer-init", r"Using DeepSpeed \w{0,10} ?Optimizer|Building extension module \w{0,4}cpu_adam|Time to load \w{0,4}cpu_adam|cpu_adam op|Creating (?:fp16|bf16|torch)\w{0,10} ?(?:ZeRO|unfused)|initialize_optimizer|Initializing optimizer states|Adam Optimizer #0"),
         ("engine-init", r"gpu_memory_utilization|KV cache|# (?:GPU|cuda) blocks|Capturing (?:the )?(?:model|cuda ?graph)|Memory profiling|Initializing an? (?:V1 )?LLM engine|init engine|Capture cuda graph|mem_fraction_static|mem-fraction-static|Method Warmup|warm(?:ing)? ?up|gptManager|tllm|api_server|Avail(?:able)? mem"),
         ("load", r"Loading checkpoint shards|Loading (?:safetensors|pt) checkpoint|Running tokenizer on|Loading model|loading weights|load_tensors|llama_model_load|llama_new_context|cudaMalloc failed|Restoring checkpoint|Finished restoring|load_in_\d|Converting format of dataset|Map ?:? ?\(?num_proc|Tokenizing"),
         ("eval", r"\*{3,} ?Running Evaluation|Running (?:Evaluation|Prediction)|\bEvaluating\b|eval(?:uation)? step"),
@@ -103,13 +107,13 @@ _PROSE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     for phase, text in (
         ("save", rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e|es|ed|ing)|checkpoint(?:ing)? is)[^.。\n]{{0,60}}|\bsav(?:e|ing) (?:the |a )?(?:model|checkpoint|weights)[^.。\n]{{0,60}}{_FAILS}|保存[^。\n]{{0,24}}(?:时|爆|oom|溢出|的时候|会)|(?:save_pretrained|save_model|save_steps|checkpoint[^.。\n]{{0,30}} is saved)[^.。\n]{{0,40}}(?:{_FAILS}|保存)|合并(?:权重|模型)[^。\n]{{0,16}}(?:oom|爆|溢出)"),
         ("eval", rf"\b(?:eval(?:uat\w{{1,4}})?|validation)\b[^.。\n]{{0,60}}{_FAILS}|{_FAILS}[^.。\n]{{0,30}}\b(?:during|in|at|when|while)\b[^.。\n]{{0,16}}\b(?:eval|validation)|(?:评估|验证|eval|evaluate|测试集)[^。\n]{{0,20}}(?:时|过程|阶段|的时候|再)?[^。\n]{{0,16}}(?:爆|oom|溢出|不断|显存)|再做 ?eval"),
-        ("optimizer-init", r"(?:optimizer|优化器)[^.。\n]{0,20}(?:init|states? (?:are|is|init)|状态初始化|初始化)|(?:after|prepares?)[^.。\n]{0,40}the optimizer is"),
+        ("optimizer-init", r"(?:optimizer|优化器)[^。\n]{0,24}(?:init(?!ial_)|states? (?:are|is|init)|状态初始化|初始化)"),
         ("optimizer-step", r"optimizer\.step|optimizer step|参数更新"),
         ("backward", rf"(?:during|in|at|on) (?:the )?(?:first )?backward|backward[^.。\n]{{0,20}}{_FAILS}|反向传播"),
         ("loss", rf"loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss|计算 ?loss|last frame[^.\n]{{0,60}}cross_entropy|最后一帧[^\n]{{0,60}}cross_entropy|cross.entropy[^.。\n]{{0,30}}{_FAILS}"),
         ("load", rf"(?:when|while|during|before|on|at)[^.。\n]{{0,30}}\b(?:loading|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|loading (?:the )?(?:model|weights|checkpoint)[^.。\n]{{0,40}}|(?:oom|out of memory|crash\w{{0,3}}|dies|fails)[^.。\n]{{0,50}}\b(?:while|when|before|during|half ?way through)[^.。\n]{{0,24}}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型|权重|数据)?[^。\n]{{0,20}}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{{0,30}}checkpoint|启动失败|couldn'?t load|cannot load"),
-        ("generate", rf"(?:when|while|during|at|on)[^.。\n]{{0,24}}\b(?:generat\w{{1,5}}|inference|rollout|sampling|decoding|serving)\b|rollout step|(?:oom|out of memory|crash)[^.。\n]{{0,40}}(?:generat\w{{1,5}}|rollout)|(?:生成|推理|调用|rollout)[^。\n]{{0,20}}(?:爆|oom|溢出|时|次数)|rollout worker|at inference|many requests|after (?:some|several|a few|many) (?:requests|calls)|unwrap_model_for_generation|generat\w{{1,5}}_sequences|重新加载推理|middle of serving"),
-        ("forward", rf"(?:in|during|at) (?:the )?(?:\w{{1,8}} )?forward(?: pass)?|forward pass[^.。\n]{{0,30}}{_FAILS}|前向"),
+        ("generate", rf"(?:when|while|during|at|on)[^.。\n]{{0,24}}\b(?:generat\w{{1,5}}|inference|rollout|sampling|decoding|serving)\b|rollout step|(?:oom|out of memory|crash)[^.。\n]{{0,40}}(?:generat\w{{1,5}}|rollout)|(?:生成|推理|调用|rollout)[^。\n]{{0,20}}(?:爆|oom|溢出|时|次数)|rollout worker|at inference|many requests|after (?:some|several|a few|many) (?:requests|calls)|unwrap_model_for_generation|generat\w{{1,5}}_sequences|middle of serving"),
+        ("forward", rf"(?:in|during|at|doing) (?:the )?(?:\w{{1,8}} )?forward(?: pass)?|forward pass[^.。\n]{{0,30}}{_FAILS}|前向"),
         ("engine-init", r"engine (?:is )?(?:built|build|init)|during (?:model )?initiali[sz]ation|server (?:does not|fails to|won't) start|fails? (?:at|on|during) start(?:up)?|warm-?up fails|初始化就|启动就|while (?:the )?engine|(?:profil|captur)ing (?:cuda ?)?graphs?"),
     )
 )
@@ -117,5 +121,5 @@ _PROSE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
 
 def phase_of_prose(text: str) -> str | None:
     """The phase that people name as the one that fails."""
-    hits = [(m.start(), phase) for phase, pattern in _PROSE if (m := pattern.search(text)) is not None]
-    return dict((p, s) for s, p in hits) and next(phase for phase, _ in _PROSE if any(p == phase for _, p in hits)) or None
+    text = text[:20000]
+    return next((phase for phase, pattern in _PROSE if pattern.search(text) is not None), None)

@@ -36,17 +36,22 @@ class Window:
 
     def following(self, count: int) -> list[Line]:
         """Up to ``count`` later lines of the same writer (rank or worker)."""
-        tag, out = self.line.tag, []
+        tag, whole = self.line.tag, True
+        out: list[Line] = []
         for line in self.lines[self.index + 1 : self.index + 1 + 8 * count]:
-            if line.tag == tag:
+            # A wrapped message goes on in lines without a prefix, as long as nobody else's line comes between.
+            if line.tag == tag or (not line.tag and not line.logged and whole):
                 out.append(line)
                 if len(out) == count:
                     break
+            else:
+                whole = False
         return out
 
     def preceding(self, count: int) -> list[Line]:
         """Up to ``count`` earlier lines of the same writer, nearest first."""
-        tag, out = self.line.tag, []
+        tag = self.line.tag
+        out: list[Line] = []
         for line in reversed(self.lines[max(0, self.index - 8 * count) : self.index]):
             if line.tag == tag:
                 out.append(line)

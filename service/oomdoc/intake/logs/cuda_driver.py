@@ -20,7 +20,7 @@ PARSER: Final[Parser] = rules_parser(
         rule("torch-overflowed-size", r"tried to allocate more than 1\s?EB", "other"),
         rule("torch-fraction-limit", rf"preemptively rejected because it would exceed per_process_memory_fraction.{{0,80}}?{size('requested')}", "device"),
         rule(
-            "torch-cuda-oom",
+            "torch-cuda-oom-warning",
             r"memory allocation failed with OOM on device (?P<device__i>\d{1,4}) while trying to allocate (?P<requested__n>\d{1,15}) bytes \(free: (?P<free__n>\d{1,15}), total: (?P<capacity__n>\d{1,15})\)",
             "device",
         ),

@@ -9,6 +9,7 @@ from oomdoc.intake.logs.rules import rule, rules_parser, size
 
 __all__ = ["PARSER"]
 
+_STATE: Final = {"capacity_bytes": "capacity_gib", "free_bytes": "free_gib", "allocated_bytes": "allocated_gib", "reserved_bytes": "reserved_gib"}
 _GB: Final = r"(?:[\"']?: |=)"
 
 PARSER: Final[Parser] = rules_parser(
@@ -17,14 +18,15 @@ PARSER: Final[Parser] = rules_parser(
     (
         rule(
             "memory-usage",
-            rf"total_GB{_GB}(?P<capacity__n>[\d.]{{1,9}})(?P<capacity__u>), ?[\"']?free_GB{_GB}(?P<free__n>[\d.]{{1,9}}), ?[\"']?used_GB{_GB}(?P<used__n>[\d.]{{1,9}}), ?[\"']?allocated_GB{_GB}(?P<allocated__n>[\d.]{{1,9}}), ?[\"']?reserved_GB{_GB}(?P<reserved__n>[\d.]{{1,9}})",
+            rf"total_GB{_GB}(?P<capacity__g>[\d.]{{1,9}}), ?[\"']?free_GB{_GB}(?P<free__g>[\d.]{{1,9}}), ?[\"']?used_GB{_GB}(?P<used__g>[\d.]{{1,9}}), ?[\"']?allocated_GB{_GB}(?P<allocated__g>[\d.]{{1,9}}), ?[\"']?reserved_GB{_GB}(?P<reserved__g>[\d.]{{1,9}})",
+            None, facts=_STATE, confidence=0.6,
         ),
-        rule("memory-usage", rf"(?:After|Before) (?P<what>[\w \-]{{1,60}}?)[:,] {size('used')} / {size('capacity')}"),
-        rule("memory-usage", r"memory allocated \(GB\): (?P<allocated__f>[\d.]{1,12}), memory reserved \(GB\): (?P<reserved__f>[\d.]{1,12})"),
-        rule("memory-usage", r"memory_allocated: ?(?P<allocated__f>[\d.]{1,22}) {1,4}memory_reserved: {0,3}(?P<reserved__f>[\d.]{1,22})"),
+        rule("memory-usage", rf"(?:After|Before) (?P<what>[\w \-]{{1,60}}?)[:,] {size('used')} / {size('capacity')}", None, facts={"capacity_bytes": "capacity_gib"}, confidence=0.6),
+        rule("memory-usage", r"memory allocated \(GB\): (?P<allocated__g>[\d.]{1,12}), memory reserved \(GB\): (?P<reserved__g>[\d.]{1,12})"),
+        rule("memory-usage", r"memory_allocated: ?(?P<allocated__g>[\d.]{1,22}) {1,4}memory_reserved: {0,3}(?P<reserved__g>[\d.]{1,22})"),
         rule("memory-usage", rf"(?:peak|max(?:imum)?)[ _](?:gpu |cuda )?(?:memory|mem)(?:[ _]\w{{1,12}}){{0,2}}\W{{1,4}}{size('peak')}"),
         rule("memory-usage", rf"(?:memory|mem)[ _](?:allocated|used|usage)\W{{1,4}}{size('allocated')}"),
-        rule("memory-usage", r"gb_free=(?P<free__f>[\d.]{1,8})"),
+        rule("memory-usage", r"gb_free=(?P<free__g>[\d.]{1,8})"),
     ),
     priority=75,
-)
+)  # fmt: skip

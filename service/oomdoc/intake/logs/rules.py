@@ -1,7 +1,7 @@
 """Parsers made of rules: one expression, one signal, and what its groups mean.
 
 Named groups end in what they hold: ``free__n`` with ``free__u`` is a size (number and unit; without a unit group,
-bytes) and becomes ``free_bytes``; ``slots__i`` is a whole number, ``share__f`` a fraction, any other a word.
+bytes) and becomes ``free_bytes``; ``peak__g`` is GiB without a unit; ``slots__i`` is a whole number, ``share__f`` a fraction, any other a word.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ def _data(found: re.Match[str]) -> dict[str, Any]:
             continue
         if kind == "n":
             out[f"{name}_bytes"] = to_bytes(text.replace(",", ""), groups.get(f"{name}__u") or "")
+        elif kind == "g":
+            out[f"{name}_bytes"] = round(float(text) * GIB)
         elif kind == "i":
             out[name] = int(text.replace(",", ""))
         elif kind == "f":

@@ -15,7 +15,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.numbers import to_tokens
 from oomdoc.intake.prose.stance import negated, worked
 
-__all__ = ["read_training"]
+__all__ = ["read_traces", "read_training"]
 
 _IS: Final = r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|：|为|是|设成|设为|设置为|设置成|改成|只有|已经|最小|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
 _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
@@ -62,6 +62,14 @@ _WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
         ("offload", ("optimizer", "param"), r"zero-?3?[- _+]?offload|z3_offload|cpu[- ]offload|offload", 0.55),
     )
 )
+
+
+def read_traces(lines: list[Line]) -> Iterator[Fact]:
+    """What logs and tracebacks show of attention and sharding: a frame inside ``_composable/fsdp`` is FSDP at work."""
+    for line in lines:
+        for name, word, pattern, sure in _WORDS:
+            if name in ("fsdp", "attention") and (found := pattern.search(line.text)) is not None:
+                yield Fact(name, word, line.span(found.start() + 1), "log", sure - 0.1)
 
 
 def read_training(lines: list[Line]) -> Iterator[Fact]:

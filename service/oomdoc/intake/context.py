@@ -1,0 +1,30 @@
+"""Which lines speak of another run: what stands under "This works:" is not what failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from oomdoc.intake.kinds import Kind
+from oomdoc.intake.lines import Line
+
+__all__ = ["other_runs"]
+
+_ENDS: Final = re.compile(r"(?:[:：]|[-–—] ?(?:OK|GOOD|BAD|FAIL\w{0,3}|OOM|✅|❌))\s{0,3}\Z", re.IGNORECASE)
+_WELL: Final = re.compile(r"(?:能跑|可以跑|能训|成功|正常|没问题|works?\b|worked|working|runs? fine|- ?OK|- ?GOOD|✅|no oom|without oom|succe\w{2,8})", re.IGNORECASE)
+_ILL: Final = re.compile(r"(?:oom|失败|报错|爆|溢出|不行|fails?\b|failed|failing|error|crash|BAD|❌|not work|doesn'?t work|out of memory)", re.IGNORECASE)
+
+
+def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:
+    """For each line whether it stands under a heading that says that this run was fine."""
+    out: list[bool] = []
+    fine = False
+    for line, kind in zip(lines, kinds, strict=True):
+        text = line.text.strip()
+        if kind in ("prose", "config", "log") and len(text) < 120 and _ENDS.search(text):
+            fine = bool(_WELL.search(text)) and not _ILL.search(text)
+        elif kind == "prose" and len(text) > 120:
+            fine = False
+        out.append(fine)
+    return out

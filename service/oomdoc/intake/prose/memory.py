@@ -1,0 +1,32 @@
+"""Memory that people tell in sentences: how much was in use, how much was reserved, how it grew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.evidence import Fact
+from oomdoc.intake.lines import Line
+
+__all__ = ["read_memory"]
+
+_G: Final = r"(?P<{}>\d{{1,3}}(?:\.\d{{1,3}})?) ?(?:GiB|GB|G)(?![A-Za-z])"
+_SENTENCES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
+    (name, re.compile(text, re.IGNORECASE), sure)
+    for name, text, sure in (
+        ("process_gib", rf"(?<![\d.])(?P<v>\d{{1,3}}(?:\.\d{{1,3}})?) ?(?:GiB|GB|G)? ?(?:of|/|out of) ?\d{{1,3}}(?:\.\d{{1,2}})? ?(?:GiB|GB|G) (?:is |are |was )?(?:used|in use)", 0.7),
+        ("process_gib", rf"(?:gpu|vram|memory|显存)(?: memory)?(?: usage| use| consumption|占用)? (?:goes|went|climbs|climbed|rises|rose|jumps|jumped|shoots|spikes|spiked|up|上升|涨|飙升){{1,2}} ?(?:up )?(?:to|到|至) ?(?:about |around |over )?{_G.format('v')}", 0.6),
+        ("reserved_unallocated_gib", rf"{_G.format('v')} (?:is |was |are )?reserved (?:by PyTorch )?but (?:is )?(?:unallocated|not allocated|unused)", 0.8),
+        ("tried_gib", rf"(?:tr(?:y|ies|ied|ying) to allocate|尝试分配|申请) (?:about |around |another )?{_G.format('v')}", 0.6),
+        ("free_gib", rf"(?:only |just |还剩|剩余|仅剩) ?{_G.format('v')} (?:is |was |of )?(?:gpu memory )?(?:free|left)", 0.6),
+    )
+)
+
+
+def read_memory(lines: list[Line]) -> Iterator[Fact]:
+    """Facts in GiB; an allocator's own message in a log is surer."""
+    for line in lines:
+        for name, pattern, sure in _SENTENCES:
+            for found in pattern.finditer(line.text):
+                yield Fact(name, float(found["v"]), line.span(found.start() + 1), "prose", sure)
