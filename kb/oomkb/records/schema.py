@@ -114,7 +114,7 @@ class Record(_Strict):
     phase: Text = "unknown"
     method: Text | None = None
     objective: Text | None = None
-    symptoms: Annotated[list[Annotated[str, Field(min_length=20)]], Field(min_length=1)]
+    symptoms: Annotated[list[Annotated[str, Field(min_length=8)]], Field(min_length=1)]
     signatures: list[SignatureRecord] = []
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
