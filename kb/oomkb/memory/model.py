@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomkb.memory.activations import step_of
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate, Interval, Phase
 from oomkb.memory.job import Job
@@ -51,7 +52,6 @@ def _trainable(s: Setting, shape: ModelShape) -> int:
 
 
 def _training(s: Setting, shape: ModelShape) -> dict[str, Phase]:
-    d = shape.dims
     split = s.tp * s.pp
     bits = {"nf4": 0.5625, "nf4-double": 0.516, "int8": 1.0, "gptq-int4": 0.53, "awq-int4": 0.53, "fp8": 1.0}.get(s.quant)
     weights = shape.params * s.param_bytes
@@ -66,23 +66,16 @@ def _training(s: Setting, shape: ModelShape) -> dict[str, Phase]:
         static["adapters"] = trainable * each / split / share_w
     states = {} if "optimizer" in s.offload else {"optimizer states": trainable * each * _moments(s.optimizer) / split / s.shards}
     grads = {"gradients": trainable * each / split / share_g}
-    tokens = s.batch * s.seq / s.cp
-    c = s.compute_bytes
-    per_layer = tokens * (d.hidden * 14 + 3 * d.q_width + 2 * d.kv_width + 4 * (d.ffn if not d.experts else d.expert_ffn * d.top_k)) * c / s.tp
-    if s.attention == "eager":
-        per_layer += s.batch * d.heads * s.seq**2 * (c + c + 4) / s.tp
-    layers = d.layers / s.pp
-    saved = tokens * d.hidden * c * layers if s.ckpt == "full" else per_layer * layers
-    copies = 12 if not s.fused_ce else 0
-    logits = tokens * d.vocab * copies / s.tp
     base = {**static, **states}
-    return {
-        "load": Phase(dict(static)),
-        "forward": Phase({**base, "activations": saved, "one layer": per_layer if s.ckpt == "full" else 0.0}),
-        "loss": Phase({**base, "activations": saved, "logits and loss": logits}),
-        "backward": Phase({**base, **grads, "activations": saved * 0.5, "one layer": per_layer if s.ckpt == "full" else 0.0}),
-        "optimizer-step": Phase({**base, **grads, "optimizer temporaries": trainable * each / split / s.shards}),
-    }
+    step = step_of(s, shape)
+    tokens = s.batch * s.seq / s.cp
+    square = tokens * s.seq / s.cp
+    phases = {"load": Phase(dict(static))}
+    for name in ("forward", "loss", "backward"):
+        if name in step.phases:
+            phases[name] = Phase({**base, **step.peak(name, tokens, square)[1]})
+    phases["optimizer-step"] = Phase({**base, **grads, "optimizer temporaries": trainable * each / split / s.shards})
+    return phases
 
 
 def _moments(optimizer: str) -> float:

@@ -61,6 +61,14 @@ class Setting:
     offload: frozenset[str]
     framework: str
     transformers: tuple[int, ...]
+    masked: bool
+    """An attention mask is materialised (padding, or an SDPA path that cannot rely on causality)."""
+    cuda: bool
+    """Kernels of a CUDA device; without a named GPU the reference kernels of ``bench/trace.py``."""
+    held_bytes: int
+    """Bytes of the dtype in which weights meet the computation (after a sharding wrapper's cast)."""
+    keep_grads: bool
+    upcast: str
     assumed: Mapping[str, Assumption]
 
     @property
@@ -100,6 +108,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
     seq = pick("seq_len", job.seq_len, _length(job))
     doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm", "kto") else 1
     packed = bool(job.packing)
+    attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
     return Setting(
         objective=objective,
         adapters=adapters,
@@ -120,7 +129,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         seq=seq,
         packed=packed,
         ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if objective != "inference" else False),
-        attention=pick("attention", job.attention, "eager" if shape.family.eager else "sdpa"),
+        attention=attention,
         fused_ce=bool(job.fused_ce),
         sharding=sharding,
         reshard=job.reshard_after_forward is not False and sharding != "shard-grad-op",
@@ -136,6 +145,11 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         offload=frozenset(job.offload or ()),
         framework=(job.framework or "").lower(),
         transformers=version(job.versions.get("transformers", "")),
+        masked=attention in ("sdpa", "eager") and not packed,
+        cuda=bool(job.gpu),
+        held_bytes=int(BYTES[param]),
+        keep_grads=sharding not in ("zero2", "zero3", "fsdp", "fsdp2", "hsdp") and (job.grad_accum or 1) == 1,
+        upcast="once",
         assumed=filled,
     )
 

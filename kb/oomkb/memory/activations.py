@@ -1,0 +1,290 @@
+"""From a job to the tape's mode, and from the tape's forms to bytes.
+
+A form's units reduce to three numbers for given dimensions: bytes, bytes per token, bytes per token and sequence length.
+That reduction is cached per shape and mode, so that another batch size or length costs microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from oomkb.memory.blocks import Mode
+from oomkb.memory.program import Form, Head, Program, program
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape, adapted
+
+__all__ = ["Instant", "Step", "step_of"]
+
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One instant reduced: own and further layers' bytes by term, each (bytes, per token, per token and length)."""
+
+    total: Triple
+    terms: Mapping[str, Triple]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """All instants of one step by phase, for one shape and mode."""
+
+    phases: Mapping[str, tuple[Instant, ...]]
+    after_forward: Triple
+
+    def peak(self, phase: str, tokens: float, square: float) -> tuple[float, Mapping[str, float]]:
+        """Bytes and terms at the fullest instant of ``phase`` for ``tokens`` and the sum of squared lengths."""
+        best = max(self.phases[phase], key=lambda i: i.total[0] + i.total[1] * tokens + i.total[2] * square)
+        terms = {name: c + t * tokens + q * square for name, (c, t, q) in best.terms.items()}
+        return sum(terms.values()), terms
+
+
+_ORDERS: Final[Mapping[str, str]] = {"none": "pre", "sandwich": "sandwich", "only": "post"}
+
+
+def mode_of(s: Setting, shape: ModelShape) -> Mode:
+    """Which operations happen."""
+    d, family = shape.dims, shape.family
+    trained = not s.adapters and s.training and s.method != "none"
+    autocast = float(s.compute_bytes) if s.autocast else 0.0
+    param = float(s.held_bytes)
+    return Mode(
+        norm=family.norm,
+        order=_order(shape),
+        gated=family.gated,
+        act=d.act,
+        qkv=family.qkv,
+        gate_up=family.gate_up,
+        grouped=d.kv_heads < d.heads and not d.kv_lora_rank,
+        qk_norm="head" if d.qk_norm == "heads" else d.qk_norm,
+        rotary=_rotary(shape),
+        latent=("q-kv" if d.q_lora_rank else "kv") if d.kv_lora_rank else "",
+        trained=trained,
+        adapters=_adapted_slots(s, shape),
+        lora_dropout=bool(s.lora_dropout),
+        adapter=float(s.adapter_bytes),
+        param=param,
+        autocast=autocast,
+        attention="eager" if s.attention == "eager" else "sdpa" if s.attention == "sdpa" else "flash",
+        mask=s.masked,
+        causal_eager=False,
+        dropout=d.dropout > 0,
+        attention_dropout=d.attention_dropout > 0 and s.attention == "eager",
+        softcap=d.attention_softcap,
+        multiplier=d.model_type.startswith("granite"),
+        moe="fused" if d.experts else "",
+        shared=("gated" if family.shared_gate else "plain") if d.shared_ffn else "",
+        cuda=s.cuda,
+        quant=s.quant != "none",
+        dora=s.dora,
+        keep_grads=s.keep_grads,
+    )
+
+
+def head_of(s: Setting, shape: ModelShape) -> Head:
+    """What happens around the layers."""
+    d, family = shape.dims, shape.family
+    trained = not s.adapters and s.training
+    return Head(
+        tied=d.tied,
+        trained=trained,
+        embed_grad=trained or (s.adapters and s.ckpt != "none"),
+        embed_norm=family.embed_norm,
+        learned=d.position_rows > 0,
+        embed_dropout=d.embed_dropout > 0 or (d.model_type == "opt" and d.dropout > 0 and False),
+        scaled=family.scaled_embed or d.model_type.startswith("granite"),
+        softcap=d.logit_softcap,
+        scaled_logits=d.logit_scale,
+        fused=s.fused_ce,
+        loss="hidden" if s.fused_ce else "dpo" if s.objective == "dpo" else "sft",
+        upcast=s.upcast,
+        ckpt=s.ckpt,
+        reference=s.adapters,
+    )
+
+
+def _order(shape: ModelShape) -> str:
+    d, family = shape.dims, shape.family
+    if d.parallel:
+        return "neox" if d.norms == 2 else "parallel"
+    if not d.final_norm:
+        return "after"
+    return _ORDERS[family.post_norms]
+
+
+def _rotary(shape: ModelShape) -> str:
+    d = shape.dims
+    if shape.family.positions != "rope" or not d.rotary_dim:
+        return "none"
+    return "full" if d.rotary_dim >= d.head_dim else "partial"
+
+
+def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
+    if not s.adapters:
+        return frozenset()
+    family, slots = shape.family, set()
+    by_name = {m.name: adapted(m, s.targets) for layer in shape.layers for m in layer.linears if m.part != "expert"}
+    if shape.dims.kv_lora_rank:
+        pairs = {"q": "q_proj", "q_a": "q_a_proj", "q_b": "q_b_proj", "kv_a": "kv_a_proj_with_mqa", "kv_b": "kv_b_proj", "o": "o_proj"}
+        slots |= {slot for slot, name in pairs.items() if by_name.get(name)}
+    else:
+        q, k, v, o = family.names[:4]
+        attention = [("qkv", q)] if family.qkv == "fused" else [("q", q), ("k", k), ("v", v)]
+        slots |= {slot for slot, name in (*attention, ("o", o)) if by_name.get(name)}
+    gate, up, down = family.names[4:7]
+    for slot, name in (("gate", gate), ("up", up), ("down", down)):
+        if name and by_name.get(name):
+            slots |= {slot, "shared." + slot}
+    return frozenset(slots)
+
+
+@lru_cache(maxsize=8192)
+def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str, float], ...], ckpt: bool) -> Step:
+    played = program(mode, head, _positions(kinds))
+    values = dict(env)
+    counts = {"dense": kinds.count(False), "moe": kinds.count(True)}
+    for kind in played.kinds:
+        counts[kind] -= 1
+    shares = {
+        "none": {},
+        "saved": _further(played.saved, counts, values),
+        "grads": _further(played.grads, counts, values),
+    }
+    phases: dict[str, list[Instant]] = {"forward": [], "loss": [], "backward": []}
+    for phase, form, share, _part in played.instants:
+        terms = _terms(form, values, "recomputed layer" if ckpt else "activations")
+        for name, triple in shares[share].items():
+            terms[name] = _add(terms.get(name, (0.0, 0.0, 0.0)), triple)
+        total = (0.0, 0.0, 0.0)
+        for triple in terms.values():
+            total = _add(total, triple)
+        phases[phase].append(Instant(total, terms))
+    after = _total(played.after_forward, values)
+    for triple in shares["saved"].values():
+        after = _add(after, triple)
+    return Step({name: _front(found) for name, found in phases.items() if found}, after)
+
+
+def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:
+    """The kinds that decide the program: first, those in between, last."""
+    middle = tuple(k for k in (False, True) if k in kinds[1:-1] or k in kinds)
+    return (kinds[0], *middle, kinds[-1])
+
+
+def _front(found: list[Instant]) -> tuple[Instant, ...]:
+    kept: list[Instant] = []
+    for instant in sorted(found, key=lambda i: -sum(i.total)):
+        if not any(all(a >= b for a, b in zip(k.total, instant.total, strict=True)) for k in kept):
+            kept.append(instant)
+    return tuple(kept)
+
+
+def _further(forms: Mapping[str, Form], counts: Mapping[str, int], values: Mapping[str, float]) -> dict[str, Triple]:
+    out: dict[str, Triple] = {}
+    for kind, form in forms.items():
+        for name, (c, t, q) in _terms(form, values, "activations").items():
+            n = counts.get(kind, 0)
+            out[name] = _add(out.get(name, (0.0, 0.0, 0.0)), (c * n, t * n, q * n))
+    return out
+
+
+def _terms(form: Form, values: Mapping[str, float], rest: str) -> dict[str, Triple]:
+    out: dict[str, Triple] = {}
+    for unit, size in form.items():
+        name = _term(unit, rest)
+        out[name] = _add(out.get(name, (0.0, 0.0, 0.0)), _reduce(unit, size, values))
+    return out
+
+
+def _term(unit: str, rest: str) -> str:
+    if unit.startswith("g:"):
+        return "gradients"
+    if unit.startswith("w:"):
+        return "cast weights"
+    if "V" in unit:
+        return "logits and loss"
+    return "attention scores" if "S*S" in unit else rest
+
+
+def _total(form: Form, values: Mapping[str, float]) -> Triple:
+    total = (0.0, 0.0, 0.0)
+    for unit, size in form.items():
+        total = _add(total, _reduce(unit, size, values))
+    return total
+
+
+def _add(a: Triple, b: Triple) -> Triple:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+def _reduce(unit: str, size: float, values: Mapping[str, float]) -> Triple:
+    kind = 0
+    body = unit[2:] if unit[1:2] == ":" else unit
+    for factor in body.split("*"):
+        if factor == "T":
+            kind = 1
+        elif factor == "K":
+            kind = 1
+            size *= values["top"]
+        elif factor == "B":
+            kind = 1
+        elif factor == "S":
+            kind = 3 if kind == 2 else 2
+        else:
+            size *= values[factor] if factor[0].isalpha() else float(factor)
+    # B*...*S is tokens; B*...*S*S is tokens times length.
+    if kind == 3:
+        return (0.0, 0.0, size)
+    return (0.0, size, 0.0) if kind else (size, 0.0, 0.0)
+
+
+def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
+    """The dimensions on one GPU: what tensor parallelism splits is divided already."""
+    d, tp = shape.dims, s.tp
+    kv = max(d.k_width / tp, d.head_dim)
+    q = d.q_width / tp if not d.kv_lora_rank else d.heads * d.qk_head_dim / tp
+    pass_part = d.qk_nope_dim / d.qk_head_dim if d.kv_lora_rank else 1.0
+    fraction = min(1.0, d.rotary_dim / d.head_dim)
+    return tuple(
+        {
+            "h": float(d.hidden),
+            "e": float(d.embed_width),
+            "q": q,
+            "k": kv,
+            "qkv": q + 2 * kv,
+            "n": d.heads / tp,
+            "m": max(1.0, d.kv_heads / tp),
+            "d": float(d.head_dim),
+            "f": d.ffn / tp,
+            "fs": d.shared_ffn / tp,
+            "fe": d.expert_ffn / tp,
+            "E": float(d.experts),
+            "X": d.experts / s.ep,
+            "top": float(d.top_k),
+            "V": d.vocab / tp,
+            "r": float(s.rank),
+            "rows": float(d.position_rows),
+            "p": fraction,
+            "u": 1.0 - fraction,
+            "pn": pass_part,
+            "pr": 1.0 - pass_part,
+            "lq": float(d.q_lora_rank),
+            "lk": float(d.kv_lora_rank + d.qk_rope_dim),
+            "lkv": float(d.kv_lora_rank),
+            "dr": float(d.qk_rope_dim),
+            "kvb": d.heads * (d.qk_nope_dim + d.v_head_dim) / tp,
+            "vh": d.heads * d.v_head_dim / tp,
+            "in": 0.0,
+        }.items()
+    )
+
+
+def step_of(s: Setting, shape: ModelShape) -> Step:
+    """The step's instants for this job on this shape."""
+    kinds = tuple(shape.dims.is_moe(i) for i in range(shape.dims.layers))
+    stage = max(1, round(len(kinds) / s.pp))
+    return _step(mode_of(s, shape), head_of(s, shape), kinds[:stage] if s.pp > 1 else kinds, env_of(s, shape), s.ckpt != "none")

@@ -1,0 +1,369 @@
+"""Decoder layers of every family, written on the tape as transformers 5.23 writes them in PyTorch.
+
+Local names are kept as long as the originals keep them: what a Python frame still names is memory.
+Units are products of dimensions: ``T`` tokens, ``B`` sequences, ``S`` tokens of a sequence, ``h`` hidden, ``q`` and ``k``
+widths of all query and key heads, ``n`` heads, ``f`` feed-forward width, ``r`` adapter rank, ``V`` vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.ops import Ops
+from oomkb.memory.tape import Leaf, Tape, Tensor
+
+__all__ = ["Layer", "Mode"]
+
+_STAT: Final = "T"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """Everything about a run that changes which operations happen, and no size."""
+
+    norm: str
+    order: str
+    """``pre``, ``sandwich``, ``post``, ``parallel`` (one norm), ``parallel-two``, ``neox``."""
+    gated: bool
+    act: str
+    qkv: str
+    gate_up: str
+    grouped: bool
+    qk_norm: str
+    rotary: str
+    """``full``, ``partial``, ``interleaved`` or ``none``."""
+    latent: str
+    """``""``, ``kv`` or ``q-kv`` (MLA with a compressed query)."""
+    trained: bool
+    """Base weights get gradients."""
+    adapters: frozenset[str]
+    lora_dropout: bool
+    adapter: float
+    param: float
+    autocast: float
+    attention: str
+    mask: bool
+    causal_eager: bool
+    dropout: bool
+    attention_dropout: bool
+    softcap: bool
+    multiplier: bool
+    moe: str
+    shared: str
+    cuda: bool
+    quant: bool = False
+    dora: bool = False
+    keep_grads: bool = True
+
+
+class Layer:
+    """Plays one decoder layer."""
+
+    def __init__(self, tape: Tape, mode: Mode, *, moe: bool) -> None:
+        self.tape, self.mode, self.moe = tape, mode, moe
+        self.ops = Ops(tape, autocast=mode.autocast, cuda=mode.cuda)
+        self.weights: dict[str, Tensor] = {}
+
+    # -- weights -------------------------------------------------------------------------------------------------
+
+    def weight(self, name: str, unit: str) -> Tensor:
+        """A parameter of the base model."""
+        found = self.weights.get(name)
+        if found is None:
+            leaf = Leaf("g:" + unit, self.mode.param) if self.mode.trained else None
+            found = self.weights[name] = Tensor(None, "g:" + unit, self.mode.param, leaf)
+        return found
+
+    def adapter(self, name: str, unit: str) -> Tensor:
+        """A parameter of an adapter."""
+        found = self.weights.get(name)
+        if found is None:
+            found = self.weights[name] = Tensor(None, "g:" + unit, self.mode.adapter, Leaf("g:" + unit, self.mode.adapter))
+        return found
+
+    def project(self, x: Tensor, name: str, inner: str, outer: str, *, rows: str = "T") -> Tensor:
+        """A linear module, with its adapter where it has one (peft 0.21 ``lora.Linear.forward``)."""
+        ops = self.ops
+        if self.mode.quant:
+            result = ops.quantized(x, f"{inner}*{outer}", f"{rows}*{outer}", compute=self.mode.autocast or self.mode.param)
+        else:
+            result = ops.linear(x, self.weight(name, f"{inner}*{outer}"), f"{rows}*{outer}")
+        if name not in self.mode.adapters:
+            return result
+        kept = result.size
+        x = ops.cast(x, self.mode.adapter)
+        down, up = self.adapter(name + ".A", f"{inner}*r"), self.adapter(name + ".B", f"r*{outer}")
+        if self.mode.quant and self.mode.autocast:
+            kept = result.size
+        result = ops.add(
+            result, ops.scale(ops.linear(ops.linear(ops.dropout(x, self.mode.lora_dropout), down, f"{rows}*r"), up, f"{rows}*{outer}"))
+        )
+        return ops.cast(result, kept)
+
+    # -- norms ---------------------------------------------------------------------------------------------------
+
+    def norm(self, x: Tensor, name: str, width: str = "h", *, kind: str = "", stat: str = _STAT) -> Tensor:
+        """A normalisation of the last dimension."""
+        ops, kind = self.ops, kind or self.mode.norm
+        if kind.startswith("ln"):
+            return self._layer_norm(x, name, width, kind, stat)
+        size = x.size
+        x = ops.cast(x, 4.0)
+        variance = ops.mean(ops.power(x), stat)
+        x = ops.mul(x, ops.unary(ops.shift(variance), keeps="output"))
+        if kind == "rms-gemma":
+            x = ops.mul(x, ops.shift(ops.cast(self.weight(name, width), 4.0)))
+            return ops.cast(x, size)
+        return ops.mul(ops.cast(x, size), self.weight(name, width))
+
+    def _layer_norm(self, x: Tensor, name: str, width: str, kind: str, stat: str) -> Tensor:
+        ops = self.ops
+        if kind == "ln-fp32":  # Cohere writes it out
+            size = x.size
+            x = ops.cast(x, 4.0)
+            mean = ops.mean(x, stat)
+            variance = ops.mean(ops.power(ops.add(x, mean, unit=x.unit)), stat)
+            x = ops.mul(ops.add(x, mean, unit=x.unit), ops.unary(ops.shift(variance), keeps="output"))
+            x = ops.mul(x, ops.cast(self.weight(name, width), 4.0))
+            return ops.cast(x, size)
+        if kind == "ln-plain":  # OLMo: in fp32, back to the input's dtype
+            size = x.size
+            return ops.cast(ops.layer_norm(ops.cast(x, 4.0), None, stat), size)
+        if self.mode.cuda and self.mode.autocast:
+            x = ops.cast(x, 4.0)  # CUDA's autocast runs layer_norm in fp32
+        return ops.layer_norm(x, self.weight(name, width), stat)
+
+    # -- feed-forward --------------------------------------------------------------------------------------------
+
+    def activation(self, x: Tensor) -> Tensor:
+        """The activation function."""
+        ops, act = self.ops, self.mode.act
+        if act == "gelu_new":
+            cube = ops.power(x)
+            inner = ops.scale(ops.add(x, ops.scale(cube)))
+            del cube
+            return ops.mul(ops.scale(x), ops.shift(ops.unary(inner, keeps="output")))
+        if act == "relu2":
+            return ops.power(ops.unary(x, keeps="output"))
+        if act == "relu":
+            return ops.unary(x, keeps="output")
+        if act == "gelu_bloom":
+            return ops.unary(x, temporaries=4)
+        return ops.unary(x)
+
+    def mlp(self, x: Tensor, width: str = "f", *, prefix: str = "") -> Tensor:
+        """The dense feed-forward block."""
+        ops = self.ops
+        if not self.mode.gated:
+            x = self.project(x, prefix + "up", "h", width)
+            x = self.activation(x)
+            return self.project(x, prefix + "down", width, "h")
+        if self.mode.gate_up == "fused":
+            both = self.project(x, prefix + "gate", "h", "2*" + width)
+            gate, up = ops.split(both, (f"T*{width}", f"T*{width}"))
+            product = ops.mul(up, self.activation(gate))
+            return self.project(product, prefix + "down", width, "h")
+        return self.project(
+            ops.mul(self.activation(self.project(x, prefix + "gate", "h", width)), self.project(x, prefix + "up", "h", width)),
+            prefix + "down",
+            width,
+            "h",
+        )
+
+    def experts(self, x: Tensor) -> Tensor:
+        """A sparse block: router, sorted copies of the tokens, grouped products, weighted sum, shared experts."""
+        ops = self.ops
+        scores = ops.softmax(ops.linear(x, self.weight("router", "h*E"), "T*E"), 4.0)
+        chosen = ops.gather(scores, "K")
+        del scores
+        routed = self._grouped(x, chosen)
+        if self.mode.shared:
+            shared = self.mlp(x, "fs", prefix="shared.")
+            if self.mode.shared == "gated":
+                gate = ops.unary(ops.linear(x, self.weight("shared.gate", "h"), "T"), keeps="output")
+                shared = ops.mul(shared, gate)
+            routed = ops.add(routed, shared)
+        return routed
+
+    def _grouped(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """Grouped products over tokens sorted by expert (transformers ``grouped_mm_experts_forward``)."""
+        ops = self.ops
+        picked = ops.gather(x, "K*h")
+        both = ops.linear(picked, self.weight("experts.gate_up", "X*h*2*fe"), "2*K*fe")
+        gate, up = ops.split(both, ("K*fe", "K*fe"))
+        del both
+        product = ops.mul(self.activation(gate), up)
+        del gate, up
+        out = ops.linear(product, self.weight("experts.down", "X*fe*h"), "K*h")
+        weighted = ops.mul(out, chosen)
+        del out, product
+        weighted = ops.gather(weighted, "K*h")
+        return ops.total(weighted, "T*h")
+
+    def feed(self, x: Tensor) -> Tensor:
+        """Whatever follows attention."""
+        return self.experts(x) if self.moe else self.mlp(x)
+
+    # -- attention -----------------------------------------------------------------------------------------------
+
+    def rotary(self, x: Tensor, heads: str) -> Tensor:
+        """Rotary embedding of one tensor of width ``heads``; tables come in the hidden states' dtype."""
+        ops, kind = self.ops, self.mode.rotary
+        if kind == "none":
+            return x
+        table = self.table
+        if kind == "full":
+            return ops.rotate(x, f".5*{x.unit}", table)
+        turned, rest = ops.part(x, f"p*{x.unit}"), ops.part(x, f"u*{x.unit}")
+        turned = ops.rotate(turned, f".5*{turned.unit}", table)
+        return ops.cat(turned, rest, x.unit)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, value: str = "q") -> Tensor:
+        """Scores, softmax and weighted sum, eager or in one kernel."""
+        ops, m = self.ops, self.mode
+        if m.attention == "eager":
+            if m.grouped:
+                k, v = ops.copy(k, unit="T*q"), ops.copy(v, unit=f"T*{value}")
+            weights = ops.scale(ops.matmul(q, k, "B*n*S*S", clone=(True, not m.grouped)))
+            if m.softcap:
+                weights = ops.scale(weights)
+                weights = ops.unary(weights, keeps="output")
+                weights = ops.scale(weights)
+            if m.mask:
+                weights = ops.promote(weights, m.param if not m.quant else 2.0)
+            weights = ops.cast(ops.softmax(weights, 4.0), q.size if not m.autocast else m.autocast if q.size == m.autocast else q.size)
+            weights = ops.dropout(weights, m.attention_dropout)
+            out = ops.matmul(weights, v, f"T*{value}", clone=(False, not m.grouped))
+            return ops.copy(out)
+        if m.attention == "sdpa" and m.grouped and m.mask:
+            k, v = ops.copy(k, unit="T*q"), ops.copy(v, unit=f"T*{value}")
+        return ops.sdpa(q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" else None)
+
+    def attention(self, x: Tensor) -> Tensor:
+        """Self-attention with its projections."""
+        if self.mode.latent:
+            return self.latent_attention(x)
+        ops, m = self.ops, self.mode
+        if m.qkv == "fused":
+            fused = self.project(x, "qkv", "h", "qkv")
+            q, k, v = ops.split(fused, ("T*q", "T*k", "T*k"))
+            del fused
+            q, k, v = ops.heads(q), ops.heads(k), ops.heads(v)
+        elif m.qk_norm == "full":
+            q = self.norm(self.project(x, "q", "h", "q"), "q_norm", "q", kind="rms")
+            k = self.norm(self.project(x, "k", "h", "k"), "k_norm", "k", kind="rms")
+            v = ops.heads(self.project(x, "v", "h", "k"))
+            q, k = ops.heads(q), ops.heads(k)
+        else:
+            q = ops.heads(self._head_norm(self.project(x, "q", "h", "q"), "q_norm", "T*n"))
+            k = ops.heads(self._head_norm(self.project(x, "k", "h", "k"), "k_norm", "T*m"))
+            v = ops.heads(self.project(x, "v", "h", "k"))
+        q, k = self.turn(q, k)
+        out = self.attend(q, k, v)
+        out = ops.cast(out, out.size)
+        return self.project(out, "o", "q", "h")
+
+    def turn(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Rotary embedding of queries and keys."""
+        return self.rotary(q, "q"), self.rotary(k, "k")
+
+    def _head_norm(self, x: Tensor, name: str, stat: str) -> Tensor:
+        if self.mode.qk_norm != "head":
+            return x
+        kind = "rms-gemma" if self.mode.norm == "rms-gemma" else "ln-fp32" if self.mode.norm == "ln-fp32" else "rms"
+        return self.norm(x, name, "d", kind=kind, stat=stat)
+
+    def latent_attention(self, x: Tensor) -> Tensor:
+        """Multi-head latent attention of DeepSeek-V2 and V3."""
+        ops, m = self.ops, self.mode
+        if m.latent == "q-kv":
+            q = self.project(self.norm(self.project(x, "q_a", "h", "lq"), "q_a_norm", "lq", kind="rms"), "q_b", "lq", "q")
+        else:
+            q = self.project(x, "q", "h", "q")
+        q_pass, q_rot = ops.split(q, ("pn*T*q", "pr*T*q"))
+        latent = self.project(x, "kv_a", "h", "lk")
+        k_pass, k_rot = ops.split(latent, ("T*lkv", "T*dr"))
+        wide = self.project(self.norm(k_pass, "kv_a_norm", "lkv", kind="rms"), "kv_b", "lkv", "kvb")
+        k_nope, v = ops.split(wide, ("pn*T*q", "T*vh"))
+        q_rot, k_rot = ops.rotate(q_rot, f".5*{q_rot.unit}", self.table), ops.rotate(k_rot, f".5*{k_rot.unit}", self.table)
+        query = ops.cat(q_pass, q_rot, "T*q")
+        key = ops.cat(k_nope, ops.widen(k_rot, "pr*T*q"), "T*q")
+        out = self.attend(query, key, v, value="vh")
+        return self.project(out, "o", "vh", "h")
+
+    # -- layers --------------------------------------------------------------------------------------------------
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """One layer from hidden states to hidden states."""
+        self.table = x.size
+        return getattr(self, "_" + self.mode.order.replace("-", "_"))(x)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        x = self.ops.scale(x) if self.mode.multiplier else x
+        return self.ops.dropout(x, self.mode.dropout)
+
+    def _pre(self, x: Tensor) -> Tensor:
+        ops = self.ops
+        residual = x
+        x = self.norm(x, "norm1")
+        x = self.attention(x)
+        x = self._drop(x)
+        x = ops.add(residual, x)
+        residual = x
+        x = self.norm(x, "norm2")
+        x = self.feed(x)
+        x = self._drop(x)
+        return ops.add(residual, x)
+
+    def _sandwich(self, x: Tensor) -> Tensor:
+        ops = self.ops
+        residual = x
+        x = self.norm(x, "norm1")
+        x = self.attention(x)
+        x = self.norm(x, "norm2")
+        x = ops.add(residual, x)
+        residual = x
+        x = self.norm(x, "norm3")
+        x = self.feed(x)
+        x = self.norm(x, "norm4")
+        return ops.add(residual, x)
+
+    def _post(self, x: Tensor) -> Tensor:
+        ops = self.ops
+        residual = x
+        x = self.attention(x)
+        x = self.norm(x, "norm1")
+        x = ops.add(residual, x)
+        residual = x
+        x = self.feed(x)
+        x = self.norm(x, "norm2")
+        return ops.add(residual, x)
+
+    def _after(self, x: Tensor) -> Tensor:
+        """Norm after the residual sum (OPT-350m)."""
+        ops = self.ops
+        residual = x
+        x = self.attention(x)
+        x = self._drop(x)
+        x = ops.add(residual, x)
+        x = self.norm(x, "norm1")
+        residual = x
+        x = self.feed(x)
+        x = self._drop(x)
+        x = ops.add(residual, x)
+        return self.norm(x, "norm2")
+
+    def _parallel(self, x: Tensor) -> Tensor:
+        ops = self.ops
+        residual = x
+        x = self.norm(x, "norm1")
+        attended = self._drop(self.attention(x))
+        fed = self._drop(self.feed(x))
+        return ops.add(ops.add(attended, fed), residual)
+
+    def _neox(self, x: Tensor) -> Tensor:
+        ops = self.ops
+        attended = self._drop(self.attention(self.norm(x, "norm1")))
+        fed = self._drop(self.feed(self.norm(x, "norm2")))
+        return ops.add(ops.add(fed, attended), x)

@@ -1,0 +1,341 @@
+"""A whole step on the tape, once per mode: instants as linear forms, for any number of layers.
+
+Three kinds of position are played: the first layer, one of every kind in the middle, the last. What the other layers
+add is the difference that one middle layer makes: its saved tensors before its backward pass, its gradients after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from oomkb.memory.blocks import Layer, Mode
+from oomkb.memory.ops import Ops
+from oomkb.memory.tape import Leaf, Tape, Tensor
+
+__all__ = ["Head", "Program", "program"]
+
+Form = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What happens before the first layer and after the last one."""
+
+    tied: bool
+    trained: bool
+    """Embedding and output head get gradients."""
+    embed_grad: bool
+    """The embedding's output needs a gradient (trained, or made to for checkpointing under LoRA)."""
+    embed_norm: bool
+    learned: bool
+    embed_dropout: bool
+    scaled: bool
+    softcap: bool
+    scaled_logits: bool
+    fused: bool
+    """The loss never makes the whole logits."""
+    loss: str
+    """``sft``, ``dpo``, ``hidden`` (stop at the last hidden state)."""
+    upcast: str
+    """How the loss upcasts: ``once``, ``shift`` (a second copy), ``outputs`` (accelerate's conversion besides)."""
+    ckpt: str
+    reference: bool
+    """DPO: the reference pass runs on the same weights with adapters switched off, under no_grad."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Instants of one step: for each phase, forms to be added to ``count``-times forms of further layers."""
+
+    instants: tuple[tuple[str, Form, str, str], ...]
+    """(phase, form, kind of further layers' share: ``saved`` or ``grads`` or ``none``, part)."""
+    saved: Mapping[str, Form]
+    """By layer kind: what a further layer keeps between forward and backward."""
+    grads: Mapping[str, Form]
+    after_forward: Form
+    kinds: tuple[str, ...]
+
+
+class _Step:
+    """One step of a small model: the plan of positions, played."""
+
+    def __init__(self, mode: Mode, head: Head, kinds: tuple[bool, ...]) -> None:
+        self.mode, self.head = mode, head
+        self.tape = Tape(keep_grads=mode.keep_grads)
+        self.ops = Ops(self.tape, autocast=mode.autocast, cuda=mode.cuda)
+        middles = [moe for moe in (False, True) if moe in kinds[1:-1] or moe in kinds]
+        self.positions = [kinds[0], *middles, kinds[-1]]
+        self.instants: list[tuple[str, Form, str, str]] = []
+        self.entered: Form = {}
+        self.saved: dict[str, Form] = {}
+        self.grads: dict[str, Form] = {}
+
+    def note(self, phase: str, share: str, part: str) -> None:
+        for form in _prune(self.tape.take_instants()):
+            self.instants.append((phase, form, share, part))
+
+    # -- forward -------------------------------------------------------------------------------------------------
+
+    def embed(self) -> Tensor:
+        """Token (and position) embeddings."""
+        head, mode, tape, ops = self.head, self.mode, self.tape, self.ops
+        leaf = Leaf("g:V*e", mode.param) if head.trained else None
+        self.table = Tensor(None, "g:V*e", mode.param, leaf)
+        source = self.table
+        if head.embed_grad and leaf is None:
+            source = Tensor(None, "T*h", mode.param, Leaf("T*h", mode.param, keep=False))
+
+        def backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> tuple[Tensor | None]:
+            return (tape.new("g:V*e", grad.size),) if head.trained else (None,)
+
+        node = tape.record((source,), (), backward)
+        x = tape.new("T*h", mode.param, node)
+        if head.learned:
+            rows = Tensor(None, "g:rows*h", mode.param, Leaf("g:rows*h", mode.param) if head.trained else None)
+            places = tape.new("T*h", mode.param, tape.record((rows,), (), lambda t, g, s, n: (t.new("g:rows*h", g.size),)))
+            x = ops.add(x, places)
+            del places
+        if head.scaled:
+            x = ops.scale(x)
+        if head.embed_norm:
+            x = ops.layer_norm(x, Tensor(None, "g:h", mode.param), "T")
+        return ops.dropout(x, head.embed_dropout)
+
+    def run_layer(self, x: Tensor, moe: bool) -> Tensor:
+        """One layer, checkpointed or not."""
+        if self.head.ckpt == "none" or x.node is None and not self.mode.trained and not self.mode.adapters:
+            layer = Layer(self.tape, self.mode, moe=moe)
+            return layer(x)
+        return self.checkpointed(x, moe)
+
+    def checkpointed(self, x: Tensor, moe: bool) -> Tensor:
+        """Forward without saving; backward recomputes up to the last tensor that is needed, then goes on."""
+        tape, mode = self.tape, self.mode
+        layer = Layer(tape, mode, moe=moe)
+        tape.discard, before = True, tape.packs
+        inner = Tensor(x.store, x.unit, x.size, Leaf("in", x.size, keep=False))
+        out = layer(inner)
+        tape.discard, packs = False, tape.packs - before
+        del inner
+
+        def backward(tape: Tape, grad: Tensor, saved: list[Tensor], needs: object) -> tuple[Tensor | None]:
+            casts, tape.casts = tape.casts, {}
+            source = saved.pop()
+            leaf = Leaf("in", source.size, keep=False)
+            again = Tensor(source.store, source.unit, source.size, leaf)
+            del source
+            tape.packs, tape.pack_limit = 0, packs
+            result = layer(again)
+            del again
+            tape.resume()
+            tape.casts = casts
+            root = result.node
+            del result
+            outs = tape.backward(root, grad)
+            return (outs.pop(leaf, None),)
+
+        trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
+        stored = None if self.head.ckpt == "offload" else x.detached()
+        node = tape.record((trigger,), (stored or Tensor(None, x.unit, x.size),), backward)
+        return Tensor(out.store, out.unit, out.size, node)
+
+    def forward(self) -> Tensor:
+        """Embedding and all positions; notes forms and what each kind of layer adds."""
+        x = self.embed()
+        self.outer: list[object] = []
+        mask = self.tape.new("B*S*S", 1.0) if self.mode.mask and self.mode.attention == "sdpa" else None
+        if self.mode.mask and self.mode.attention == "eager":
+            mask = self.tape.new("B*S*S", self.mode.param)
+        self.note("forward", "none", "embedding")
+        for i, moe in enumerate(self.positions):
+            before = self.tape.mark()
+            x = self.run_layer(self.boundary(x, i - 1), moe)
+            last = i == len(self.positions) - 1
+            self.note("forward", "saved" if last else "none", "layer")
+            if 0 < i < len(self.positions) - 1:
+                self.saved[_kind(moe)] = _minus(self.tape.mark(), before)
+        x = self.boundary(x, len(self.positions) - 1)
+        x = Layer(self.tape, self.mode, moe=False).norm(x, "final")
+        del mask
+        self.note("forward", "saved", "layer")
+        return x
+
+
+    def boundary(self, x: Tensor, below: int) -> Tensor:
+        """Between position ``below`` and the next: in backward, what came before belongs to the one above."""
+        node = self.tape.record((x,), (), lambda tape, grad, saved, needs: self.crossed(grad, below))
+        return x.view(node)
+
+    def crossed(self, grad: Tensor, below: int) -> tuple[Tensor]:
+        """Note the backward pass of the position above ``below``."""
+        last = len(self.positions) - 1
+        above = below + 1
+        if above > last:
+            self.note("backward", "saved", "logits")
+        elif above == last:
+            self.note("backward", "saved", "layer")
+        elif above > 0:
+            kind = _kind(self.positions[above])
+            change = _minus(self.tape.mark(), self.entered)
+            self.grads[kind] = _plus(change, self.saved.get(kind, {}))
+            forms = _prune(self.tape.take_instants())
+            self.instants += [("backward", form, share, "layer") for form in forms for share in ("saved", "grads")]
+        else:
+            self.note("backward", "grads", "layer")
+        self.entered = self.tape.mark()
+        return (grad.view(),)
+
+
+def _plus(a: Form, b: Form) -> dict[str, float]:
+    out = {u: a.get(u, 0.0) + b.get(u, 0.0) for u in {*a, *b}}
+    return {u: v for u, v in out.items() if abs(v) > 1e-9}
+
+
+def _kind(moe: bool) -> str:
+    return "moe" if moe else "dense"
+
+
+def _minus(a: Form, b: Form) -> dict[str, float]:
+    out = {u: a.get(u, 0.0) - b.get(u, 0.0) for u in {*a, *b}}
+    return {u: v for u, v in out.items() if abs(v) > 1e-9}
+
+
+def _prune(forms: list[dict[str, float]]) -> list[Form]:
+    """Drop forms that another one reaches everywhere."""
+    kept: list[dict[str, float]] = []
+    clean = [{u: v for u, v in form.items() if abs(v) > 1e-9} for form in forms]
+    for form in sorted(clean, key=lambda f: -sum(f.values())):
+        if not any(all(other.get(u, 0.0) >= v for u, v in form.items()) for other in kept):
+            kept.append(form)
+    return list(kept)
+
+
+class _Training(_Step):
+    """Forward, loss and backward."""
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The output head, with soft-capping and scaling where the family has them."""
+        ops, head = self.ops, self.head
+        weight = self.table if head.tied else Tensor(None, "g:V*e", self.mode.param, Leaf("g:V*e", self.mode.param) if head.trained else None)
+        logits = ops.linear(x, weight, "T*V")
+        del weight
+        if head.scaled_logits:
+            logits = ops.scale(logits)
+        if head.softcap:
+            logits = ops.scale(logits)
+            logits = ops.unary(logits, keeps="output")
+            logits = ops.scale(logits)
+        return logits
+
+    def cross_entropy(self, logits: Tensor) -> Tensor:
+        """Upcast, log-softmax, gather: two fp32 copies, of which the second is kept."""
+        tape, ops = self.tape, self.ops
+        wide = ops.cast(logits, 4.0)
+        if self.head.upcast == "shift":
+            wide = ops.copy(wide)
+        node = tape.record((wide,), (None,), lambda t, g, s, n: _log_softmax_backward(t))
+        out = tape.new("T*V", 4.0, node)
+        if node is not None:
+            node.saved[0] = out.detached()
+        return out
+
+    def play(self) -> Program:
+        """The whole step."""
+        x = self.forward()
+        grad = None
+        if self.head.loss == "hidden":
+            root, size = x.node, x.size
+            del x
+            self.tape.casts.clear()
+            after = self.tape.mark()
+            grad = self.tape.new("T*h", size)
+        elif self.head.loss == "dpo":
+            root, after = self.preference(x)
+            del x
+        else:
+            logits = self.logits(x)
+            loss = self.cross_entropy(logits)
+            self.note("loss", "saved", "logits")
+            root = loss.node
+            del logits, loss, x
+            self.tape.casts.clear()
+            after = self.tape.mark()
+        grad = grad or self.tape.new("T*V", 0.0)
+        self.tape.take_instants()
+        self.backward(root, grad)
+        return Program(tuple(self.instants), self.saved, self.grads, after, tuple(_kind(m) for m in self.positions))
+
+    def preference(self, x: Tensor) -> tuple[Any, Form]:
+        """DPO as LLaMA-Factory does it: chosen and rejected together, then the reference while the graph is alive."""
+        tape, ops = self.tape, self.ops
+        logits = self.logits(x)
+        self.dropped_loss(logits)
+        self.note("loss", "saved", "logits")
+        del x
+        wide = ops.cast(logits, 4.0)
+        del logits
+        node = tape.record((wide,), (None,), lambda t, g, s, n: _log_softmax_backward(t, extra=True))
+        out = tape.new("T*V", 4.0, node)
+        if node is not None:
+            node.saved[0] = out.detached()
+        del out
+        self.note("loss", "saved", "logits")
+        tape.casts.clear()
+        self.reference_pass()
+        tape.casts.clear()
+        after = tape.mark()
+        del wide
+        return node, after
+
+    def dropped_loss(self, logits: Tensor) -> None:
+        """The model's own loss, computed because labels were passed, and thrown away."""
+        wide = self.ops.cast(logits, 4.0)
+        log = self.tape.new("T*V", 4.0)
+        del wide, log
+
+    def reference_pass(self) -> None:
+        """A forward pass without gradients on the base weights (or a second model of the same kind)."""
+        tape = self.tape
+        frozen = replace(self.mode, trained=False, adapters=frozenset())
+        x = tape.new("T*h", self.mode.param)
+        mask = tape.new("B*S*S", 1.0) if self.mode.mask and self.mode.attention == "sdpa" else None
+        x = Layer(tape, frozen, moe=self.positions[-1])(x)
+        x = Layer(tape, frozen, moe=False).norm(x, "final")
+        del mask
+        self.note("loss", "saved", "layer")
+        logits = Ops(tape, autocast=frozen.autocast).linear(x, Tensor(None, "g:V*e", frozen.param), "T*V")
+        self.dropped_loss(logits)
+        del x
+        wide = Ops(tape).cast(logits, 4.0)
+        del logits
+        log = tape.new("T*V", 4.0)
+        del wide, log
+        self.note("loss", "saved", "logits")
+
+    def backward(self, root: Any, grad: Tensor | None) -> None:
+        """The backward pass; what is left below the first layer is the embedding's."""
+        self.entered = self.tape.mark()
+        if root is not None and grad is not None:
+            self.tape.backward(root, grad)
+        self.note("backward", "grads", "embedding")
+
+
+def _log_softmax_backward(tape: Tape, *, extra: bool = False) -> tuple[Tensor]:
+    zeros = tape.new("T*V", 4.0) if extra else None  # gather_backward scatters out of place
+    spread = tape.new("T*V", 4.0)  # nll_loss_backward
+    del zeros
+    out = tape.new("T*V", 4.0)
+    del spread
+    return (out,)
+
+
+@lru_cache(maxsize=4096)
+def program(mode: Mode, head: Head, kinds: tuple[bool, ...]) -> Program:
+    """The compiled step."""
+    return _Training(mode, head, kinds).play()
+
+
+_PARTS: Final = ("embedding", "layer", "logits")

@@ -1,0 +1,219 @@
+"""A tape of symbolic tensors: which bytes are alive at each instant of a forward and backward pass.
+
+The memory of a training step is decided by lifetimes, not by a formula: autograd keeps what an operation's derivative
+needs, Python keeps what a frame still names, autocast keeps casts of weights, a checkpoint drops and recomputes. The
+tape plays the operations of a layer once with symbolic sizes and records the bytes alive at each local maximum. An
+instant is then a linear form such as ``14 T*h + 6 T*f + 4 B*n*S*S``, evaluated for any dimensions in microseconds.
+
+A storage is freed when the last tensor that refers to it goes away, exactly as in PyTorch; that is CPython's reference
+counting here as there. The rules of the engine follow torch 2.13 (``torch/csrc/autograd/engine.cpp``): nodes run in
+descending order of creation, saved tensors are released after a node ran, gradients that meet are added out of place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+__all__ = ["Leaf", "Node", "Tape", "Tensor"]
+
+Backward = Callable[["Tape", "Tensor", Sequence[Any], Sequence[bool]], Sequence["Tensor | None"]]
+
+FLOAT32: Final = 4.0
+
+
+class Store:
+    """One storage; its bytes leave the tape when the last reference goes."""
+
+    __slots__ = ("size", "tape", "unit")
+
+    def __init__(self, tape: Tape, unit: str, size: float) -> None:
+        self.tape, self.unit, self.size = tape, unit, size
+
+    def __del__(self) -> None:
+        self.tape.released(self.unit, self.size)
+
+
+class Tensor:
+    """A view of a storage: ``unit`` elements of ``size`` bytes, and the node that made it."""
+
+    __slots__ = ("node", "size", "store", "unit")
+
+    def __init__(self, store: Store | None, unit: str, size: float, node: Node | Leaf | None = None) -> None:
+        self.store, self.unit, self.size, self.node = store, unit, size, node
+
+    def view(self, node: Node | Leaf | None = None) -> Tensor:
+        """The same bytes under another name."""
+        return Tensor(self.store, self.unit, self.size, node or self.node)
+
+    def detached(self) -> Tensor:
+        """The same bytes without history."""
+        return Tensor(self.store, self.unit, self.size)
+
+
+class Leaf:
+    """Where gradients end: a parameter, or the input of a layer."""
+
+    __slots__ = ("seq", "keep", "size", "unit")
+
+    def __init__(self, unit: str, size: float, *, keep: bool = True) -> None:
+        self.unit, self.size, self.keep, self.seq = unit, size, keep, -1
+
+
+class Node:
+    """One operation that autograd remembers."""
+
+    __slots__ = ("backward", "inputs", "joins", "saved", "seq")
+
+    def __init__(self, seq: int, inputs: tuple[Node | Leaf | None, ...], saved: list[Any], backward: Backward) -> None:
+        self.seq, self.inputs, self.saved, self.backward = seq, inputs, saved, backward
+        self.joins: tuple[str, float] | None = None
+        """For an operation with several outputs: unit and size of the gradient that joins theirs."""
+
+
+class Pieces:
+    """Gradients of the outputs of one operation, before they are joined."""
+
+    __slots__ = ("parts", "size", "unit")
+
+    def __init__(self, unit: str, size: float) -> None:
+        self.unit, self.size = unit, size
+        self.parts: list[Tensor] = []
+
+
+class Tape:
+    """Records instants. ``live`` maps a unit to the bytes per unit that are alive now."""
+
+    def __init__(self, *, keep_grads: bool = True) -> None:
+        self.keep_grads = keep_grads
+        """Whether parameters' gradients stay; not where they are reduced, sharded or added to older ones at once."""
+        self.live: dict[str, float] = {}
+        self.instants: list[dict[str, float]] = []
+        self.grads: dict[Leaf, Tensor] = {}
+        self.casts: dict[Leaf, Tensor] = {}
+        self.packs = 0
+        self.pack_limit: int | None = None
+        self.discard = False
+        self._seq = 0
+        self._rising = False
+        self._ghost = False
+
+    # -- storages ------------------------------------------------------------------------------------------------
+
+    def new(self, unit: str, size: float, node: Node | None = None) -> Tensor:
+        """Allocate ``unit`` elements of ``size`` bytes."""
+        if self._ghost:
+            size_counted = 0.0
+        else:
+            size_counted = size
+            self.live[unit] = self.live.get(unit, 0.0) + size
+            self._rising = True
+        return Tensor(Store(self, unit, size_counted), unit, size, node)
+
+    def released(self, unit: str, size: float) -> None:
+        """Called by a storage that dies."""
+        if not size:
+            return
+        if self._rising:
+            self.instants.append(dict(self.live))
+            self._rising = False
+        self.live[unit] -= size
+
+    def mark(self) -> dict[str, float]:
+        """What is alive now."""
+        return {unit: size for unit, size in self.live.items() if abs(size) > 1e-9}
+
+    def take_instants(self) -> list[dict[str, float]]:
+        """The local maxima since the last call."""
+        found = [*self.instants, dict(self.live)]
+        self.instants, self._rising = [], False
+        return found
+
+    # -- graph ---------------------------------------------------------------------------------------------------
+
+    def record(self, inputs: Sequence[Tensor], saved: Sequence[Any], backward: Backward) -> Node | None:
+        """Remember an operation, unless nothing that it reads needs a gradient."""
+        nodes = tuple(x.node for x in inputs)
+        if not any(n is not None for n in nodes):
+            return None
+        self._seq += 1
+        self.packs += len(saved)
+        if self.pack_limit is not None and self.packs >= self.pack_limit:
+            self._ghost = True
+        return Node(self._seq, nodes, [] if self.discard else list(saved), backward)
+
+    def resume(self) -> None:
+        """Leave the part of a recomputation that early stopping skips."""
+        self._ghost, self.pack_limit = False, None
+
+    def backward(self, root: Node | Leaf | None, grad: Tensor) -> dict[Leaf, Tensor]:
+        """Run the graph below ``root``; returns the gradients of leaves that are not parameters."""
+        buffers: dict[Node | Leaf, Any] = {}
+        if root is not None:
+            buffers[root] = grad
+        del grad
+        outs: dict[Leaf, Tensor] = {}
+        order = _reachable(root)
+        root = None
+        while order:
+            node = order.pop()
+            got = buffers.pop(node, None)
+            if got is None:
+                continue
+            if isinstance(node, Leaf):
+                if not node.keep:
+                    outs[node] = got
+                elif self.keep_grads:
+                    self.grads[node] = got
+                del got
+                continue
+            needs = [n is not None for n in node.inputs]
+            back, saved, inputs = node.backward, node.saved, node.inputs
+            results = list(back(self, got, saved, needs))
+            del got
+            saved.clear()
+            del node, saved, back
+            self._accumulate(inputs, results, buffers)
+        return outs
+
+    def _accumulate(self, inputs: Sequence[Any], results: list[Tensor | None], buffers: dict[Any, Tensor]) -> None:
+        for i, target in enumerate(inputs):
+            piece, results[i] = results[i], None
+            if target is None or piece is None:
+                continue
+            if isinstance(target, Node) and target.joins is not None:
+                bundle = buffers.setdefault(target, Pieces(target.joins[0], piece.size))
+                bundle.parts.append(piece)
+                del piece, bundle
+                continue
+            before = buffers.pop(target, None)
+            if before is not None:
+                piece_sum = self.new(before.unit, max(before.size, piece.size))
+                del before, piece
+                buffers[target] = piece_sum
+                del piece_sum
+            else:
+                buffers[target] = piece
+                del piece
+
+
+def _reachable(root: Node | Leaf | None) -> list[Node | Leaf]:
+    """Nodes below ``root``, so that popping gives descending creation order; leaves come right after their users."""
+    seen: set[int] = set()
+    nodes: list[Node | Leaf] = []
+    users: dict[Leaf, int] = {}
+    todo = [root] if root is not None else []
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        nodes.append(node)
+        if isinstance(node, Node):
+            for target in node.inputs:
+                if isinstance(target, Leaf):
+                    users[target] = min(users.get(target, node.seq), node.seq)
+                if target is not None:
+                    todo.append(target)
+    # A parameter's gradient is finished as soon as the last node that feeds it ran.
+    return sorted(nodes, key=lambda n: users.get(n, 0) - 0.5 if isinstance(n, Leaf) else n.seq)
