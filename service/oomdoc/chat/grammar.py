@@ -170,9 +170,8 @@ def _settle(found: dict[str, Any], job: Job) -> dict[str, Any]:
         found["serving.max_model_len"] = found["seq_len"]
     if found.get("method") == "qlora" and found.get("quant") == "none":
         found.pop("quant")
-    if found.get("method") in ("lora", "full") and job.quant not in (None, "none") and "quant" not in found:
-        if job.method == "qlora":
-            found["quant"] = "none"
+    if found.get("method") in ("lora", "full") and job.method == "qlora" and "quant" not in found:
+        found["quant"] = "none"
     if "lora.r" in found and "method" not in found and job.method not in ("lora", "qlora"):
         found["method"] = "lora"
     if "gpus" in found or "nodes" in found:

@@ -17,12 +17,12 @@ def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = N
 
     return tuple(
         MatchedCase(
-            case=match.case.id,
-            title=match.case.titles,
+            case=match.id,
+            title=match.titles,
             score=match.score,
-            why=tuple(say(f"match.{key}", **values) for key, values in match.why),
-            url=match.case.url,
-            cause=match.case.cause,
+            why=tuple(say(key, **values) for key, values in match.why),
+            url=match.url,
+            cause=match.cause,
         )
         for match in search(text, top=top, context=context)
     )

@@ -1,0 +1,87 @@
+"""The HTTP application: everything put together. ``oomdoc serve`` runs it; any ASGI server can."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Final
+
+import anyio.to_thread
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
+
+from oomdoc import __version__
+from oomdoc.api import problems
+from oomdoc.api.corpus import Corpus
+from oomdoc.api.guard import Guard
+from oomdoc.api.routes import ROUTERS
+from oomdoc.api.work import Work
+from oomdoc.settings import Settings, load_settings
+from oomkb.errors import OomdocError
+
+__all__ = ["create_app"]
+
+_LOG: Final = logging.getLogger("oomdoc.service")
+_PURGE_EVERY_S: Final = 3600.0
+# A diagnosis is arithmetic in Python: more threads than this only make each other wait.
+_THREADS: Final = 8
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application.
+
+    :raises InputError: for settings that are wrong.
+    """
+    settings = settings or load_settings()
+    app = FastAPI(
+        title="oomdoc",
+        version=__version__,
+        summary="Why an LLM job ran out of memory, and what would fit.",
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.work = Work(settings)
+    app.state.corpus = Corpus(app.state.work)
+    problems.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    if settings.cors_origins:
+        origins = [o.strip() for o in settings.cors_origins.split(",") if o.strip()]
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"])
+    app.add_middleware(Guard, settings=settings)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+    await run_in_threadpool(_warm)
+    app.state.corpus.start()
+    purging = asyncio.create_task(_purge(app.state.work))
+    try:
+        yield
+    finally:
+        app.state.draining = True
+        purging.cancel()
+        await run_in_threadpool(app.state.corpus.stop)
+        app.state.work.close()
+
+
+def _warm() -> None:
+    """Load the index and the catalogues before the first request, not during it."""
+    from oomdoc.library import diagnose
+
+    with contextlib.suppress(OomdocError):
+        diagnose("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.")
+
+
+async def _purge(work: Work) -> None:
+    while True:
+        with contextlib.suppress(OomdocError):
+            await run_in_threadpool(lambda: work.store().purge(older_than_days=work.settings.retention_days))
+        await asyncio.sleep(_PURGE_EVERY_S)

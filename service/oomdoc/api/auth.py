@@ -1,0 +1,67 @@
+"""API keys with scopes: off on loopback, required elsewhere unless turned off by name."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from oomdoc.settings import Settings
+
+__all__ = ["Keys", "needed_scope"]
+
+_OPEN: Final = ("/integrations/", "/static/", "/docs")
+_OPEN_PATHS: Final = frozenset({"/", "/openapi.json", "/favicon.ico"})
+
+
+def needed_scope(method: str, path: str) -> str | None:
+    """The scope a request needs; ``None`` where it is open (the page, messengers with signatures of their own)."""
+    if path in _OPEN_PATHS or path.startswith(_OPEN):
+        return None
+    if path == "/metrics" or path.startswith("/v1/admin"):
+        return "admin"
+    if method == "POST" and path in ("/v1/cases", "/v1/feedback"):
+        return "write"
+    return "read"
+
+
+class Keys:
+    """Who may call what."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._required = settings.keys_required
+        # Only digests are kept and compared, in constant time.
+        self._scopes = {hashlib.sha256(key.encode()).digest(): scopes for key, scopes in settings.keys().items()}
+
+    def admit(self, scope: Scope, headers: Headers) -> str:
+        """The caller's name for rate limits: the key's digest, or the address.
+
+        :raises HTTPException: 401 without a valid key, 403 without the scope.
+        """
+        address = (scope.get("client") or ("unknown", 0))[0]
+        needed = needed_scope(scope["method"], scope["path"])
+        key = _key(headers)
+        if key is None:
+            if self._required and needed is not None:
+                raise HTTPException(401, "an API key is needed", headers={"WWW-Authenticate": "Bearer"})
+            return f"address:{address}"
+        digest = hashlib.sha256(key.encode()).digest()
+        scopes = next((s for known, s in self._scopes.items() if hmac.compare_digest(known, digest)), None)
+        if scopes is None:
+            if not self._required:
+                return f"address:{address}"
+            raise HTTPException(401, "this API key is not known", headers={"WWW-Authenticate": "Bearer"})
+        if self._required and needed is not None and not {needed, "admin"} & scopes:
+            raise HTTPException(403, f"this API key lacks the scope {needed}")
+        return f"key:{digest.hex()[:16]}"
+
+
+def _key(headers: Headers) -> str | None:
+    bearer = headers.get("authorization", "")
+    if bearer[:7].lower() == "bearer ":
+        return bearer[7:].strip() or None
+    return headers.get("x-api-key")

@@ -1,0 +1,76 @@
+"""The request bodies, as OpenAPI shows them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+__all__ = ["CaseBody", "ChatBody", "DiagnoseBody", "EstimateBody", "FeedbackBody", "PlanBody", "SearchBody"]
+
+Lang = Literal["auto", "en", "zh"]
+_LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 15.77 GiB"
+_JOB = {"model": "Qwen/Qwen2.5-7B", "method": "lora", "micro_batch": 1, "seq_len": 4096, "gpu": "RTX 4090"}
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class DiagnoseBody(_Body):
+    """What was pasted."""
+
+    text: Text = Field(description="A log, a config, a command or a question, in any mix.", examples=[_LOG])
+    configs: dict[str, str] = Field(default_factory=dict, description="Further files by name.")
+    set: dict[str, Any] = Field(default_factory=dict, description="Job fields stated outright.", examples=[{"gpus": 8}])
+    lang: Lang = "auto"
+    plans: bool = Field(True, description="Whether to search for plans that fit.")
+    keep: bool = Field(True, description="Whether to keep it (masked) in the store.")
+
+
+class EstimateBody(_Body):
+    """A job document."""
+
+    job: dict[str, Any] = Field(examples=[_JOB])
+
+
+class PlanBody(_Body):
+    """A job document, or the text of a config or launch script."""
+
+    job: dict[str, Any] = Field(default_factory=dict, examples=[_JOB])
+    text: str = Field("", description="A config or launch script.")
+    filename: str = Field("", description="Its name.")
+    lang: Lang = "auto"
+
+
+class SearchBody(_Body):
+    """A question."""
+
+    text: Text = Field(examples=["OOM when saving a ZeRO-3 checkpoint"])
+    top: int = Field(5, ge=1, le=100)
+    lang: Lang = "auto"
+
+
+class ChatBody(_Body):
+    """One turn of a conversation."""
+
+    text: Text = Field(examples=["What if I use 4 GPUs?"])
+    session: str | None = Field(None, max_length=64, pattern=r"^[A-Za-z0-9_-]{8,64}$", description="To go on with one.")
+    lang: Lang = "auto"
+
+
+class CaseBody(_Body):
+    """A case record."""
+
+    id: str = Field(pattern=r"^[a-z0-9-]{2,40}/[a-z0-9-]{2,120}$", examples=["logits/my-case"])
+    yaml: str = Field(min_length=1, max_length=64_000, description="The record, as `oomdoc case lint` reads it.")
+
+
+class FeedbackBody(_Body):
+    """What a person says of a diagnosis."""
+
+    diagnosis: str = Field(max_length=32, pattern=r"^[0-9a-f]{8,32}$")
+    helpful: Literal["yes", "no", "partly"]
+    cause: str | None = Field(None, max_length=64, description="What it really was.")
+    comment: str | None = Field(None, max_length=4_000)

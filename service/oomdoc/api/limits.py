@@ -1,0 +1,53 @@
+"""How much a caller may ask: a token bucket per key or address, and a bound on what is worked on at once."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["Buckets", "Gate"]
+
+_MOST_CALLERS: Final = 50_000
+
+
+class Buckets:
+    """Token buckets by caller; the least recently seen are forgotten, so that memory stays flat."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = per_minute / 60.0
+        # Ten seconds' worth may come at once.
+        self._burst = max(1.0, per_minute / 6.0)
+        self._clock = clock
+        self._callers: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str) -> float:
+        """Take one token; 0.0 where it was there, else the seconds until it will be."""
+        now = self._clock()
+        tokens, at = self._callers.pop(caller, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - at) * self._rate)
+        wait = 0.0 if tokens >= 1.0 else (1.0 - tokens) / self._rate
+        self._callers[caller] = (tokens - 1.0 if wait == 0.0 else tokens, now)
+        if len(self._callers) > _MOST_CALLERS:
+            self._callers.popitem(last=False)
+        return wait
+
+
+class Gate:
+    """Counts requests in flight; above the limit new ones are shed rather than queued without end."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.inside = 0
+
+    def enter(self) -> bool:
+        """Whether there was a place; :meth:`leave` gives it back."""
+        if self.inside >= self._limit:
+            return False
+        self.inside += 1
+        return True
+
+    def leave(self) -> None:
+        """Give a place back."""
+        self.inside -= 1

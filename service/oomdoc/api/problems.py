@@ -1,0 +1,68 @@
+"""Errors as RFC 9457 problem documents, through one handler."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from oomdoc.store.store import Conflict, StoreDown
+from oomkb.errors import CatalogError, InputError, JobError, OomdocError, RecordError
+
+__all__ = ["CONTENT_TYPE", "install", "problem"]
+
+CONTENT_TYPE: Final = "application/problem+json"
+_STATUS: Final[tuple[tuple[type[OomdocError], int], ...]] = (
+    (StoreDown, 503),
+    (Conflict, 409),
+    (JobError, 422),
+    (CatalogError, 422),
+    (RecordError, 422),
+    (InputError, 400),
+)
+
+
+def problem(
+    status: int, detail: str, *, where: str = "", hint: str = "", headers: dict[str, str] | None = None
+) -> JSONResponse:
+    """One problem document; ``where`` and ``hint`` are extension members."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    if where:
+        body["where"] = where
+    if hint:
+        body["hint"] = hint
+    return JSONResponse(body, status_code=status, media_type=CONTENT_TYPE, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application as a problem document."""
+
+    @app.exception_handler(OomdocError)
+    async def _known(_request: Request, error: OomdocError) -> JSONResponse:
+        status = next((s for kind, s in _STATUS if isinstance(error, kind)), 400)
+        headers = {"Retry-After": "5"} if status == 503 else None
+        return problem(status, error.message, where=error.where, hint=error.hint, headers=headers)
+
+    @app.exception_handler(HTTPException)
+    async def _http(_request: Request, error: HTTPException) -> JSONResponse:
+        return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}) or None)
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        return problem(422, str(first["msg"]), where=".".join(str(part) for part in first["loc"]))
+
+    @app.exception_handler(Exception)
+    async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+        # The text of an unexpected error may hold what was pasted: the log gets its kind, the caller the request id.
+        identifier = getattr(request.state, "request_id", "")
+        return problem(500, f"internal error ({type(error).__name__}), request {identifier}", hint="please report it")

@@ -1,0 +1,51 @@
+"""Pricing, planning and searching: arithmetic and look-ups, nothing kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+
+from oomdoc.api.bodies import EstimateBody, PlanBody, SearchBody
+from oomdoc.report.estimates import estimate_document
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["arithmetic"])
+
+
+@router.post("/estimate", summary="What each GPU holds, phase by phase")
+async def estimate(body: EstimateBody) -> dict[str, Any]:
+    """Price a job document. So quick (well under a millisecond) that a thread would cost more."""
+    return estimate_document(price(Job.from_document(body.job)).estimate)
+
+
+@router.post("/plan", summary="Whether it fits, and what would")
+async def plan(body: PlanBody) -> dict[str, Any]:
+    """Plan a job before it runs."""
+    return await run_in_threadpool(_plan, body)
+
+
+def _plan(body: PlanBody) -> dict[str, Any]:
+    from oomdoc.planner import plan_document, plan_job
+
+    language = "en" if body.lang == "auto" else body.lang
+    return plan_document(plan_job(body.text, body.filename, body.job), language)
+
+
+@router.post("/search", summary="The known cases that look like a text")
+async def search(body: SearchBody, request: Request) -> dict[str, Any]:
+    """Search the case records."""
+    return await run_in_threadpool(_search, body)
+
+
+def _search(body: SearchBody) -> dict[str, Any]:
+    from oomdoc.diagnosis.cases import find_cases
+    from oomdoc.intake.language import language_of
+    from oomdoc.report.document import match_document
+
+    language = language_of(body.text) if body.lang == "auto" else body.lang
+    return {"matches": [match_document(match, language) for match in find_cases(body.text, top=body.top)]}
