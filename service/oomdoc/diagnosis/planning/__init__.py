@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from oomdoc.diagnosis.planning._for_diagnosis import plan_for, planning_for
 from oomdoc.diagnosis.planning._plan import plan, whatif
 from oomdoc.diagnosis.planning._result import Hardware, Knob, Planning, Table
+from oomdoc.diagnosis.planning._table import fits_table
 
-__all__ = ["Hardware", "Knob", "Planning", "Table", "plan", "whatif"]
+__all__ = ["Hardware", "Knob", "Planning", "Table", "fits_table", "plan", "plan_for", "planning_for", "whatif"]

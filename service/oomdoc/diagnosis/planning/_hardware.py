@@ -8,17 +8,33 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes.other_gpu import LADDER
+from oomdoc.diagnosis.planning._moves import offered
 from oomdoc.diagnosis.planning._prices import Prices
 from oomdoc.diagnosis.planning._result import Hardware
 
 __all__ = ["smallest"]
 
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_MILD: Final = ("micro-batch", "grad-ckpt", "fused-ce", "attention", "serving-concurrency", "serving-length")
 _SHARDED: Final = ("zero2", "zero3", "fsdp", "fsdp2", "distributed-optimizer")
 
 
-def smallest(prices: Prices, context: Context, wanted: float, changes: dict[str, Any]) -> Hardware | None:
-    """The least memory in all (then the fewest GPUs) on which the job fits with ``changes`` applied."""
+def smallest(prices: Prices, context: Context, wanted: float) -> Hardware | None:
+    """The least memory in all (then the fewest GPUs) on which the job fits.
+
+    As it is, unless milder settings (checkpointing, a smaller micro-batch) need no more than half of that.
+    """
+    options = _options(prices)
+    milder = _milder(prices, context)
+    eased = _first(prices, context, wanted, options, milder) if milder else None
+    below = [o for o in options if eased is None or o[0] < 2 * eased[0]]
+    as_it_is = _first(prices, context, wanted, below, {})
+    found = as_it_is or eased
+    return found[1] if found is not None else None
+
+
+def _options(prices: Prices) -> list[tuple[float, int, str]]:
+    """Bytes in all, number of cards, name: smallest first."""
     from oomkb.catalog import gpus
 
     names = ([prices.job.gpu] if prices.job.gpu else []) + list(LADDER)
@@ -26,21 +42,33 @@ def smallest(prices: Prices, context: Context, wanted: float, changes: dict[str,
     for name in dict.fromkeys(names):
         device = gpus.find(name)
         if device is not None:
-            options += [(count * device.capacity_bytes, count, name) for count in _COUNTS]
-    tried = 0
-    for _, count, name in sorted(options):
+            options += [(float(count * device.capacity_bytes), count, name) for count in _COUNTS]
+    return sorted(options)
+
+
+def _first(
+    prices: Prices, context: Context, wanted: float, options: list[tuple[float, int, str]], changes: dict[str, Any]
+) -> tuple[float, Hardware] | None:
+    for size, count, name in options:
         # What is there already, or less of the same, has been searched.
         if name == prices.job.gpu and count <= world_size(prices.job):
             continue
         for fields in _layouts(prices, context, count):
-            tried += 1
             price = prices.of({**changes, "gpu": name, "capacity_gib": None, **fields})
             if price is not None and price.probability >= wanted:
                 nodes = max(1, count // 8)
-                return Hardware(name, count // nodes, nodes, price.probability, fields.get("sharding"))
-        if tried > 250:
-            break
+                sharding = fields.get("sharding")
+                return size, Hardware(name, count // nodes, nodes, price.probability, sharding, changes)
     return None
+
+
+def _milder(prices: Prices, context: Context) -> dict[str, Any]:
+    """The strongest of the settings that leave the numbers as they are and the layout alone."""
+    fields: dict[str, Any] = {}
+    for move in offered(prices.job, context):
+        if move.remedy.name in _MILD and not move.needs and "offload" not in move.fields.values():
+            fields.update(move.fields)
+    return fields
 
 
 def _layouts(prices: Prices, context: Context, count: int) -> Iterator[dict[str, Any]]:

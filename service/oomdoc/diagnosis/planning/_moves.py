@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
@@ -15,16 +16,18 @@ from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_training
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["Move", "derive", "merge", "offered", "settable", "variants_on"]
+__all__ = ["LAYOUT", "Move", "combined", "derive", "merge", "offered", "settable", "variants_on"]
 
 # Set by many remedies without contradiction: the union is meant.
 _UNION: Final = "offload"
-_LAYOUT: Final = frozenset({"world", "gpus", "nodes", "tp", "pp", "cp", "sp", "dp"})
+LAYOUT: Final = frozenset({"world", "gpus", "nodes", "tp", "pp", "cp", "sp", "dp", "ep", "sharding"})
+"""Fields that say how a job is spread over GPUs."""
+_LAYOUT: Final = LAYOUT - {"sharding", "ep"}
 # Not keys of a training script: the launcher, the hardware, another file.
 _OUTSIDE: Final = _LAYOUT | {"gpu", "capacity_gib", "extra_models", "lora", "dp", "seq_len", "buckets"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Move:
     """One variant of one remedy; ``needs`` names a remedy that has to come first (offload after ZeRO)."""
 
@@ -39,7 +42,7 @@ class Move:
         """The remedies it is made of, in order."""
         return self.parts or ((self.remedy, self.variant),)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """A stable name for ordering and memory."""
         return f"{'+'.join(r.name for r, _ in self.all_parts)}:{sorted(self.fields.items(), key=repr)!r}"

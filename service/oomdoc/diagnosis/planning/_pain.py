@@ -30,11 +30,14 @@ class Goal:
     speed_weight: float
     safety_weight: float
     hardware: bool = False
+    layout: bool = True
+    """Whether it may change how the job is spread over the GPUs."""
 
 
 _ALL: Final = frozenset(_ORDER)
 GOALS: Final = (
     Goal("keep-numerics", frozenset({"same-numbers"}), 4.0, 1.0),
+    Goal("keep-layout", frozenset({"same-numbers"}), 4.0, 1.0, layout=False),
     Goal("keep-hardware", _ALL, 4.0, 1.0),
     Goal("keep-speed", _ALL, 16.0, 0.6),
     Goal("more-hardware", frozenset({"same-numbers"}), 2.0, 1.0, hardware=True),

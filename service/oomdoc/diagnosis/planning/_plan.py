@@ -11,7 +11,7 @@ from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
 from oomdoc.diagnosis.planning._changes import changes_of, single_fix
 from oomdoc.diagnosis.planning._hardware import smallest
 from oomdoc.diagnosis.planning._largest import largest
-from oomdoc.diagnosis.planning._moves import combined, offered
+from oomdoc.diagnosis.planning._moves import offered
 from oomdoc.diagnosis.planning._pain import GOALS, safety_of
 from oomdoc.diagnosis.planning._prices import Price, Prices
 from oomdoc.diagnosis.planning._result import Hardware, Planning
@@ -25,6 +25,7 @@ from oomkb.memory.job import Job
 __all__ = ["context_for", "plan", "plan_with", "whatif"]
 
 _MOST_PLANS: Final = 3
+_ORDER: Final = ("keep-numerics", "keep-layout", "keep-hardware", "keep-speed", "more-hardware")
 _SINGLES: Final = 24
 
 
@@ -78,7 +79,7 @@ def plan_with(prices: Prices, context: Context, *, wanted: float, force: bool = 
     space = Space(prices, surrogate, singles, context, wanted)
     searches = {goal.name: Search(space, goal) for goal in GOALS}
     found = {name: found for name, s in searches.items() if (found := s.run()) is not None}
-    plans = _distinct(found, prices)
+    plans = [as_plan(name, one, prices) for name, one in _distinct(found)]
     on_this = [name for name in found if name != "more-hardware"]
     nothing: Message | None = None
     hardware: Hardware | None = None
@@ -124,23 +125,22 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
     return tuple(sorted(rows, key=lambda f: (not f.fits, -f.change.saves_bytes, f.change.remedy))[:_SINGLES])
 
 
-def _distinct(found: Mapping[str, Found], prices: Prices) -> list[Plan]:
-    """Up to three plans that differ in kind, the least painful first."""
-    order = [n for n in ("keep-numerics", "keep-hardware", "keep-speed", "more-hardware") if n in found]
-    # A plan that changes the training is put first only where keeping the numbers is far more painful.
+def _distinct(found: Mapping[str, Found]) -> list[tuple[str, Found]]:
+    """Up to three that differ in kind, the least painful first; more hardware last, and only to fill up."""
+    order = [n for n in _ORDER if n in found]
     numerics, least = found.get("keep-numerics"), found.get("keep-hardware")
+    # What changes the training comes first only where keeping the numbers is far more painful.
     if numerics and least and least.pain < 0.6 * numerics.pain:
         order.remove("keep-hardware")
         order.insert(0, "keep-hardware")
-    plans: list[Plan] = []
-    seen: list[frozenset[str]] = []
+    kept: list[tuple[str, Found]] = []
+    seen: set[frozenset[str]] = set()
     for name in order:
-        fields = combined(found[name].moves) or {}
-        kind = frozenset(repr(sorted(fields.items(), key=repr)).split("\n"))
+        kind = frozenset(r.name for move in found[name].moves for r, _ in move.all_parts)
         if kind not in seen:
-            seen.append(kind)
-            plans.append(as_plan(name, found[name], prices))
-    return plans
+            seen.add(kind)
+            kept.append((name, found[name]))
+    return kept[:_MOST_PLANS]
 
 
 def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = ()) -> Plan:
@@ -165,21 +165,21 @@ def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = 
 def _nothing_fits(how: Search) -> tuple[Message, Hardware | None, Plan | None]:
     prices = how.space.prices
     closest = how.most()
-    least = closest.price.estimate.process_bytes if closest else prices.base.estimate.process_bytes
-    place = smallest(prices, how.space.context, how.space.wanted, {})
-    capacity = prices.capacity_bytes or 0.0
-    values = {"least_bytes": least, "capacity_bytes": capacity, "gpus": world_size(prices.job)}
-    if place is None:
-        message = say("fixes.nothing-fits.none", **values)
-    else:
-        message = say(
-            "fixes.nothing-fits.hardware",
-            **values,
-            gpu=place.gpu,
-            count=place.gpus * place.nodes,
-            sharding=place.sharding or prices.job.sharding or "none",
-        )
-    shown = (
-        as_plan("closest", closest, prices, (say("fixes.note.still-too-big"),)) if closest and closest.moves else None
-    )
+    least = (closest.price if closest else prices.base).estimate.process_bytes * prices.scale
+    place = smallest(prices, how.space.context, how.space.wanted)
+    values: dict[str, Any] = {
+        "least_bytes": least,
+        "capacity_bytes": prices.capacity_bytes or 0.0,
+        "gpus": world_size(prices.job),
+    }
+    message = say("fixes.nothing-fits.none", **values)
+    if place is not None:
+        values |= {"gpu": place.gpu, "count": place.gpus * place.nodes, "sharding": place.sharding or "none"}
+        message = say("fixes.nothing-fits.hardware", **values)
+        if place.changes:
+            changes = [f"{name}: {value}" for name, value in place.changes.items()]
+            message = say("fixes.nothing-fits.hardware-and-settings", **values, changes=changes)
+    shown = None
+    if closest is not None and closest.moves:
+        shown = as_plan("closest", closest, prices, (say("fixes.note.still-too-big"),))
     return message, place, shown

@@ -37,17 +37,18 @@ class Prices:
     """Pricing around one job. Deterministic; holds every price it has computed.
 
     :param stated: the job as the person states it; defaults are filled per framework.
-    :param offset_bytes: what reality took beyond the estimate, added to every prediction.
+    :param scale: what reality took for every byte of the estimate; room is counted in the estimate's own bytes.
     """
 
     stated: Job
     capacity_bytes: float | None = None
-    offset_bytes: float = 0.0
+    scale: float = 1.0
     shape: ModelShape = field(init=False)
     device: Device | None = field(init=False)
     job: Job = field(init=False)
     count: int = field(init=False, default=0)
     _memory: dict[str, Price | None] = field(init=False, default_factory=dict)
+    _jobs: dict[str, Job | None] = field(init=False, default_factory=dict)
     _speed: Throughput = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +59,17 @@ class Prices:
         if self.capacity_bytes is None:
             self.capacity_bytes = priced.estimate.capacity_bytes
         self._speed = throughput(self.job, self.shape, self.device)
+
+    @property
+    def room_bytes(self) -> float:
+        """The capacity in the estimate's own bytes; infinite where it is not known."""
+        return self.capacity_bytes / self.scale if self.capacity_bytes is not None else float("inf")
+
+    def recalibrated(self, capacity_bytes: float | None, scale: float) -> Prices:
+        """Fresh prices for the same job with another capacity and scale; these, where nothing differs."""
+        if capacity_bytes == self.capacity_bytes and scale == self.scale:
+            return self
+        return Prices(self.stated, capacity_bytes, scale)
 
     @property
     def base(self) -> Price:
@@ -74,7 +86,13 @@ class Prices:
         return self._memory[key]
 
     def job_with(self, fields: Mapping[str, Any]) -> Job | None:
-        """The completed job with these fields set."""
+        """The completed job with these fields set; ``None`` for an impossible one."""
+        key = repr(sorted(fields.items(), key=repr))
+        if key not in self._jobs:
+            self._jobs[key] = self._derived(fields)
+        return self._jobs[key]
+
+    def _derived(self, fields: Mapping[str, Any]) -> Job | None:
         if not fields.keys() & _STRUCTURAL:
             return derive(self.job, fields)
         from oomkb.frameworks import complete
@@ -96,9 +114,7 @@ class Prices:
         other = "gpu" in fields
         device = self._device(job) if other else self.device
         capacity = (float(device.capacity_bytes) if device else None) if other else self.capacity_bytes
-        usable = capacity - self.offset_bytes if capacity is not None else None
-        if usable is not None and usable <= 0:
-            return None
+        usable = capacity / self.scale if capacity is not None else None
         asked = job.with_fields({"capacity_gib": usable / GIB}) if usable is not None else job
         try:
             found = estimate(asked, self.shape, device)

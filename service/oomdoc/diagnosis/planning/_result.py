@@ -23,6 +23,8 @@ class Hardware:
     nodes: int
     probability: float
     sharding: str | None = None
+    changes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Settings that it takes besides: checkpointing, a smaller micro-batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

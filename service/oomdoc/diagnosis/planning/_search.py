@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Context
-from oomdoc.diagnosis.planning._moves import Move, combined, derive, merge, variants_on
+from oomdoc.diagnosis.planning._moves import LAYOUT, Move, combined, derive, merge, variants_on
 from oomdoc.diagnosis.planning._pain import Goal, of_moves, of_speed
 from oomdoc.diagnosis.planning._prices import Price, Prices
 from oomdoc.diagnosis.planning._surrogate import Effect, Surrogate
@@ -101,9 +101,7 @@ class Search:
 
     def __init__(self, space: Space, goal: Goal) -> None:
         self.space, self.goal = space, goal
-        prices = space.prices
-        whole = prices.capacity_bytes if prices.capacity_bytes is not None else float("inf")
-        self.room_bytes = whole - prices.offset_bytes
+        self.room_bytes = space.prices.room_bytes
         allowed = [s for s in space.singles if self._allowed(s.move)]
         self.candidates = sorted(_undominated(allowed, goal), key=lambda c: (self._pain(c), c.move.key))
         self._pains = [self._pain(c) for c in self.candidates]
@@ -113,6 +111,8 @@ class Search:
 
     def _allowed(self, move: Move) -> bool:
         classes = {v.safety or r.safety for r, v in move.all_parts}
+        if not self.goal.layout and LAYOUT & set(move.fields):
+            return False
         return classes <= self.goal.allowed and move.remedy.hardware <= self.goal.hardware
 
     def _pain(self, single: Priced) -> float:
@@ -146,7 +146,7 @@ class Search:
             if single.move.remedy.hardware:
                 capacity = single.price.estimate.capacity_bytes
                 # Another card brings its own capacity.
-                room = capacity - self.space.prices.offset_bytes if capacity is not None else self.room_bytes
+                room = capacity / self.space.prices.scale if capacity is not None else self.room_bytes
                 self._descend(_State((i,), single.effect, single.move.fields, self._pains[i], room), order, floors)
 
     def _floors(self, order: list[int]) -> list[Effect]:

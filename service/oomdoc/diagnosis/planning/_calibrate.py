@@ -1,0 +1,97 @@
+"""Where the arithmetic and the failure disagree: plans are made relative to what happened, and say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomdoc.evidence import Evidence, Failure
+from oomdoc.messages import Message, say
+from oomkb.memory.estimate import Estimate, Interval, Phase
+
+__all__ = ["Calibration", "calibrate", "scaled"]
+
+_CONTEXT_BYTES: Final = 0.6 * (1 << 30)
+"""CUDA context and libraries, where the log states PyTorch's figures alone."""
+_BARELY: Final = 1.04
+"""A job that is known to have failed needs at least this share of the capacity."""
+_OTHERS: Final = 256 << 20
+"""Less than this in other processes is a display server, already outside the capacity people state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What one GPU really offers, and by how much every prediction is raised."""
+
+    capacity_bytes: float | None
+    scale: float = 1.0
+    notes: tuple[Message, ...] = ()
+
+
+def calibrate(evidence: Evidence, estimate: Estimate, wanted: float) -> Calibration:
+    """Capacity without what others hold; a scale where the estimate fits though the run is known to have failed."""
+    failure = evidence.root
+    capacity = estimate.capacity_bytes
+    if failure is not None and failure.kind == "device" and failure.capacity_bytes:
+        capacity = float(failure.capacity_bytes)
+    if capacity is None:
+        return Calibration(None)
+    notes: list[Message] = []
+    others = failure.other_process_bytes if failure is not None else None
+    if others and others >= _OTHERS and others < 0.9 * capacity:
+        capacity -= others
+        notes.append(say("fixes.note.other-process", other_bytes=others))
+    if failure is None or failure.kind != "device":
+        return Calibration(capacity, notes=tuple(notes))
+    needed = _needed_bytes(failure)
+    if needed is not None:
+        needed = max(needed, capacity)
+        if needed > 1.01 * estimate.process_bytes:
+            scale = needed / estimate.process_bytes
+            notes.append(say("fixes.note.calibrated", percent=round(100 * (scale - 1))))
+            return Calibration(capacity, scale, tuple(notes))
+    elif estimate.process_bytes < _BARELY * capacity and _fits(estimate, wanted):
+        scale = _BARELY * capacity / estimate.process_bytes
+        notes.append(say("fixes.note.calibrated-unknown", percent=round(100 * (scale - 1))))
+        return Calibration(capacity, scale, tuple(notes))
+    return Calibration(capacity, notes=tuple(notes))
+
+
+def _fits(estimate: Estimate, wanted: float) -> bool:
+    return estimate.fits_probability is not None and estimate.fits_probability >= wanted
+
+
+def _needed_bytes(failure: Failure) -> float | None:
+    """What the process would have held had the request been granted: a lower bound of its real peak."""
+    if failure.requested_bytes is None or failure.requested_bytes > 1 << 42:
+        return None
+    if failure.process_bytes:
+        return float(failure.process_bytes + failure.requested_bytes)
+    if failure.capacity_bytes and failure.free_bytes is not None and not failure.other_process_bytes:
+        return float(failure.capacity_bytes - failure.free_bytes + failure.requested_bytes)
+    reserved = failure.reserved_bytes
+    if reserved is None and failure.allocated_bytes is not None:
+        reserved = failure.allocated_bytes + (failure.reserved_unallocated_bytes or 0)
+    return reserved + failure.requested_bytes + _CONTEXT_BYTES if reserved is not None else None
+
+
+def scaled(estimate: Estimate, scale: float) -> Estimate:
+    """The estimate with every size raised by the scale."""
+    if scale == 1.0:
+        return estimate
+    return replace(
+        estimate,
+        allocated_bytes=estimate.allocated_bytes * scale,
+        reserved_bytes=estimate.reserved_bytes * scale,
+        process_bytes=estimate.process_bytes * scale,
+        intervals={
+            name: Interval(i.low_bytes * scale, i.high_bytes * scale, i.level) for name, i in estimate.intervals.items()
+        },
+        phases={name: Phase(_times(phase.terms_bytes, scale)) for name, phase in estimate.phases.items()},
+    )
+
+
+def _times(terms: Mapping[str, float], scale: float) -> Mapping[str, Any]:
+    return MappingProxyType({name: value * scale for name, value in terms.items()})

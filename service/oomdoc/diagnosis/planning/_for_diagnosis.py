@@ -1,0 +1,195 @@
+"""Plans for a diagnosis: first what removes the cause, then what makes room, all relative to what really happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomdoc.diagnosis.fixes import REMEDIES, Context
+from oomdoc.diagnosis.fixes._job import is_serving, world_size
+from oomdoc.diagnosis.fixes._remedy import Variant
+from oomdoc.diagnosis.planning._calibrate import calibrate, scaled
+from oomdoc.diagnosis.planning._moves import variants_on
+from oomdoc.diagnosis.planning._patching import patched
+from oomdoc.diagnosis.planning._plan import context_for, plan_with
+from oomdoc.diagnosis.planning._prices import Prices
+from oomdoc.diagnosis.planning._regressions import regressions_for
+from oomdoc.diagnosis.planning._result import Planning
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan
+from oomdoc.evidence import Evidence
+from oomdoc.messages import Message, say
+from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+
+__all__ = ["plan_for", "planning_for"]
+
+_ARITHMETIC: Final = frozenset(
+    [
+        *("logits", "activations", "attention-scores", "model-states", "extra-models", "rollout-engine", "kv-cache"),
+        *("optimizer-init", "zero3-gather", "vision-tokens", "weights-load", "hardware-limit", "cuda-graph"),
+    ]
+)
+"""Causes that settings answer; for the others the cause itself has to go."""
+_NEVER: Final = frozenset({"not-oom", "shared-memory"})
+"""Causes to which no size of the job is an answer."""
+_LIKELY: Final = 0.25
+_MOST: Final = 3
+
+
+def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
+    """The diagnosis with plans, single fixes and what they take for granted."""
+    planning = planning_for(
+        diagnosis.evidence,
+        diagnosis.job,
+        diagnosis.causes,
+        matched=[m.case for m in diagnosis.matches],
+        wanted=wanted,
+    )
+    said = [*planning.notes, *([planning.nothing_fits] if planning.nothing_fits else [])]
+    return replace(diagnosis, plans=planning.plans, singles=planning.singles, warnings=(*diagnosis.warnings, *said))
+
+
+def planning_for(
+    evidence: Evidence,
+    job: Job,
+    causes: Sequence[CauseFinding] = (),
+    *,
+    matched: Iterable[str] = (),
+    wanted: float = 0.9,
+) -> Planning:
+    """Plans for a failure that was read: cause first, then arithmetic, calibrated against the failure's own figures.
+
+    A job that cannot be priced still gets the steps that follow from its cause.
+    """
+    likely = [c.cause for c in causes if c.probability >= _LIKELY] or [c.cause for c in causes[:1]]
+    context = _context(evidence, job, likely, matched)
+    try:
+        prices: Prices | None = Prices(job)
+    except OomdocError:
+        prices = None
+    if prices is not None:
+        context = context_for(prices, context)
+    advice = _advice(prices.job if prices else job, context)
+    first = likely[0] if likely else ""
+    if prices is None:
+        notes = (say("fixes.note.unpriced"),)
+        return Planning(plans=_cause_plans(advice, job, None, notes), notes=notes)
+    found = Planning(before=prices.base.estimate)
+    if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
+        found = _arithmetic(evidence, prices, context, wanted)
+    said = () if first in _ARITHMETIC or found.plans else (say("fixes.note.look-first"),)
+    own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability)
+    lead = bool(own) and first not in _ARITHMETIC
+    plans = (*own, *found.plans) if lead else (*found.plans[: _MOST - len(own)], *own)
+    return replace(found, plans=tuple(patched(p, evidence, prices.job) for p in plans[:_MOST]))
+
+
+def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: float) -> bool:
+    """Whether smaller settings are an answer: for a cause of size, or where by arithmetic it would not fit anyway."""
+    if first in _ARITHMETIC or not first:
+        return True
+    return prices.base.probability < wanted
+
+
+def _arithmetic(evidence: Evidence, prices: Prices, context: Context, wanted: float) -> Planning:
+    calibration = calibrate(evidence, prices.base.estimate, wanted)
+    fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
+    failed = evidence.root is not None and evidence.root.kind == "device"
+    found = plan_with(fitted, context, wanted=wanted, force=failed)
+    if calibration.scale != 1.0:
+        found = replace(found, plans=tuple(_raised(p, calibration.scale) for p in found.plans))
+    return replace(found, notes=calibration.notes)
+
+
+def _raised(plan: Plan, scale: float) -> Plan:
+    changes = tuple(replace(c, saves_bytes=round(c.saves_bytes * scale)) for c in plan.changes)
+    return replace(plan, estimate=scaled(plan.estimate, scale), changes=changes)
+
+
+def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterable[str]) -> Context:
+    failure = evidence.root
+    stated = evidence.value("phase")
+    used = world_size(job)
+    machine = evidence.value("gpu_count")
+    spare = int(machine) - used if isinstance(machine, int | float) and (job.nodes or 1) == 1 else 0
+    return Context(
+        framework=job.framework,
+        versions={**evidence.versions, **job.versions},
+        phase=str(stated) if stated else failure.phase if failure else "unknown",
+        causes=tuple(causes),
+        requested_bytes=failure.requested_bytes if failure else None,
+        reserved_unallocated_bytes=failure.reserved_unallocated_bytes if failure else None,
+        other_process_bytes=failure.other_process_bytes if failure else None,
+        serving=is_serving(job),
+        spare_gpus=max(0, min(spare, 64)) if job.gpus is None else 0,
+        facts=MappingProxyType(_facts(evidence, job, matched)),
+    )
+
+
+def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
+    pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
+    signals = " ".join(s.name for s in evidence.signals)
+    return {
+        "pids": tuple(dict.fromkeys(pids)),
+        "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
+        "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
+        "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
+    }
+
+
+def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
+    """Cause, remedy and variant of every instruction that answers one of the likely causes, in order."""
+    out = []
+    for cause in context.causes[:2]:
+        for remedy in REMEDIES:
+            if not remedy.advice or cause not in remedy.causes:
+                continue
+            out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
+    return out
+
+
+def _cause_plans(
+    advice: Sequence[tuple[str, str, Variant]],
+    job: Job,
+    estimate: Estimate | None,
+    notes: tuple[Message, ...],
+    probability: float = 0.0,
+) -> tuple[Plan, ...]:
+    """One plan of instructions, for the most probable cause that has any."""
+    if not advice:
+        return ()
+    cause = advice[0][0]
+    changes = tuple(
+        Change(remedy=remedy, key=remedy, instruction=variant.instruction)
+        for other, remedy, variant in advice
+        if other == cause
+    )
+    return (
+        Plan(
+            name="cause",
+            changes=changes[:5],
+            job=job,
+            estimate=estimate or _UNPRICED,
+            fits_probability=probability,
+            relative_speed=1.0,
+            safety="same-numbers",
+            notes=notes,
+        ),
+    )
+
+
+_NO_PHASES: Final[Mapping[str, Any]] = MappingProxyType({})
+_UNPRICED: Final = Estimate(
+    allocated_bytes=0.0,
+    reserved_bytes=0.0,
+    process_bytes=0.0,
+    intervals=_NO_PHASES,
+    phases=_NO_PHASES,
+    peak_phase="unknown",
+    params=0,
+    trainable=0,
+)
+"""Stands where nothing could be computed: no phases."""

@@ -1,0 +1,75 @@
+"""Known memory regressions for a diagnosis: packages with the release that has the fix and the last good one before.
+
+The ranges come from the case records; the last good release from the record's own fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from oomkb.errors import OomdocError
+from oomkb.memory.job import Job
+from oomkb.records.case import Affected, Case
+
+__all__ = ["regressions_for"]
+
+
+def regressions_for(job: Job, versions: Mapping[str, str], matched: Iterable[str]) -> list[dict[str, Any]]:
+    """``{"package", "used", "fixed", "last_good"}`` for each regression that the installed versions lie in.
+
+    Where no version is stated, those of the matched cases, with ``used`` left ``None``: a version to ask about.
+
+    :param matched: ids of the cases that look like the failure, best first.
+    """
+    try:
+        from oomkb.records.loader import load_cases
+
+        cases = {case.id: case for case in load_cases() if case.affected}
+    except (OomdocError, ImportError):
+        return []
+    order = [i for i in matched if i in cases] + sorted(i for i in cases if i not in set(matched))
+    found = [entry for i in order for entry in _entries(cases[i], job, versions, ask=i in set(matched))]
+    out: list[dict[str, Any]] = []
+    for entry in sorted(found, key=lambda e: e["used"] is None):
+        if all(entry["package"] != other["package"] for other in out):
+            out.append(entry)
+    return out[:3]
+
+
+def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) -> Iterator[dict[str, Any]]:
+    from oomkb.records.versions import affects
+
+    for item in case.affected:
+        if not _in_use(item.needs, job):
+            continue
+        hit = affects((item,), versions)
+        stated = item.package in versions
+        if hit is None and (stated or not ask):
+            continue
+        yield {"package": item.package, "used": hit.version if hit else None, **_ways_out(case, item)}
+
+
+def _ways_out(case: Case, item: Affected) -> dict[str, Any]:
+    from packaging.version import InvalidVersion, Version
+
+    last = item.ranges[-1] if item.ranges else None
+    out: dict[str, Any] = {"fixed": last.fixed if last else None, "last_good": None, "case": case.id}
+    for fix in case.fixes:
+        chosen = fix.changes.get("versions", {}).get(item.package) if fix.changes else None
+        try:
+            if chosen and last and last.introduced != "0" and Version(str(chosen)) < Version(last.introduced):
+                out["last_good"] = str(chosen)
+        except InvalidVersion:
+            continue
+    return out
+
+
+def _in_use(needs: str, job: Job) -> bool:
+    """Whether what a regression needs is in use, as far as known."""
+    need = needs.lower()
+    if ("zero3" in need or "zero-3" in need) and job.sharding not in (None, "zero3"):
+        return False
+    if "checkpointing" in need and job.grad_ckpt is False:
+        return False
+    return not ("fsdp2" in need and job.sharding not in (None, "fsdp2"))

@@ -1,0 +1,58 @@
+"""Before a run: does it fit, what is the largest that does, and which knob buys what."""
+
+from __future__ import annotations
+
+from oomdoc.diagnosis.fixes import REMEDIES, Context
+from oomdoc.diagnosis.planning._changes import single_fix
+from oomdoc.diagnosis.planning._moves import offered
+from oomdoc.diagnosis.planning._pain import safety_of
+from oomdoc.diagnosis.planning._plan import context_for, plan_with
+from oomdoc.diagnosis.planning._prices import Prices
+from oomdoc.diagnosis.planning._result import Knob, Table
+from oomkb.memory.job import Job
+
+__all__ = ["fits_table"]
+
+
+def fits_table(job: Job, gpu: str | None = None, gpus: int | None = None, *, wanted: float = 0.9) -> Table:
+    """The table for a job on ``gpus`` cards named ``gpu`` (as in the job where ``None``).
+
+    Knobs are single changes, those that save most first; hardware comes last.
+
+    :raises JobError: for a job that cannot be priced.
+    """
+    changes = {name: value for name, value in (("gpu", gpu), ("gpus", gpus)) if value is not None}
+    if gpus is not None and job.world is None:
+        changes["world"] = gpus * (job.nodes or 1)
+    prices = Prices(job.with_fields(changes) if changes else job)
+    context = context_for(prices, Context())
+    base = prices.base
+    knobs = []
+    for move in offered(prices.job, context):
+        price = None if move.needs else prices.of(move.fields)
+        if price is None:
+            continue
+        change = single_fix(prices.job, move, price, prices, wanted).change
+        knobs.append(
+            Knob(
+                remedy=move.remedy.name,
+                key=change.key,
+                old=change.old,
+                new=change.new,
+                saves_bytes=change.saves_bytes,
+                peak_bytes=round(price.estimate.process_bytes),
+                fits_probability=price.probability,
+                relative_speed=price.speed,
+                safety=safety_of([move]),
+                fields=change.fields,
+            )
+        )
+    hardware = {r.name for r in REMEDIES if r.hardware}
+    knobs.sort(key=lambda k: (k.remedy in hardware, -k.saves_bytes, k.remedy, str(k.new)))
+    return Table(
+        estimate=base.estimate,
+        fits=None if prices.capacity_bytes is None else base.probability >= 0.5,
+        fits_probability=None if prices.capacity_bytes is None else base.probability,
+        knobs=tuple(k for k in knobs if k.saves_bytes > 0 or k.remedy in hardware),
+        planning=plan_with(prices, context, wanted=wanted),
+    )
