@@ -35,8 +35,9 @@ def lint(
     Example: `oomdoc case lint cases/logits`
     """
     from oomkb.records.lint import lint as run
+    from oomkb.records.loader import cases_dir, private_dirs
 
-    problems = run(paths or None)
+    problems = run(paths or [cases_dir(), *private_dirs()])
     for problem in problems:
         show(str(problem))
     show(f"{len(problems)} problems")

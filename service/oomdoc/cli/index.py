@@ -19,8 +19,9 @@ def build() -> None:
     """
     from oomkb.records.loader import load_cases
     from oomkb.retrieval.index import build_index
+    from oomkb.retrieval.state import state_dir
 
     with progress() as bar:
         task = bar.add_task("embedding", total=None)
         built = build_index(load_cases(), progress=lambda done, total: bar.update(task, completed=done, total=total))
-    show(f"{built.count} cases indexed in {built.path}")
+    show(f"{len(built.cases)} cases indexed in {state_dir()}")

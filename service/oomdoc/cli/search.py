@@ -53,8 +53,8 @@ def search(
 
 def _matches(text: str, top: int, lang: Language) -> list[dict[str, Any]]:
     from oomdoc.diagnosis.cases import find_cases
-    from oomdoc.intake.language import language_of
+    from oomdoc.intake.digest import language_of
     from oomdoc.report.document import match_document
 
-    language = language_of(text) if lang is Language.auto else lang.value
+    language = language_of(text, text) if lang is Language.auto else lang.value
     return [match_document(match, language) for match in find_cases(text, top=top)]

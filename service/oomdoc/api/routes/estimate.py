@@ -44,8 +44,8 @@ async def search(body: SearchBody, request: Request) -> dict[str, Any]:
 
 def _search(body: SearchBody) -> dict[str, Any]:
     from oomdoc.diagnosis.cases import find_cases
-    from oomdoc.intake.language import language_of
+    from oomdoc.intake.digest import language_of
     from oomdoc.report.document import match_document
 
-    language = language_of(body.text) if body.lang == "auto" else body.lang
+    language = language_of(body.text, body.text) if body.lang == "auto" else body.lang
     return {"matches": [match_document(match, language) for match in find_cases(body.text, top=body.top)]}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from importlib import resources
 from typing import Final
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+
+from oomdoc.report.words import LANGUAGES, catalogue
 
 __all__ = ["router"]
 
@@ -17,6 +20,7 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_SHOWN: Final = ("page.", "phase.", "plan.", "safety.", "term.", "verdict.")
 _FILES: Final = resources.files("oomdoc.api") / "page"
 
 
@@ -24,6 +28,15 @@ _FILES: Final = resources.files("oomdoc.api") / "page"
 async def index() -> Response:
     """The page."""
     return _file("index.html")
+
+
+@router.get("/static/words-{language}.json")
+async def words(language: str) -> Response:
+    """The page's words, from the one catalogue per language."""
+    if language not in LANGUAGES:
+        raise HTTPException(404, "no such language")
+    shown = {key: text for key, text in catalogue(language).items() if key.startswith(_SHOWN) or key.endswith(".title")}
+    return Response(json.dumps(shown, ensure_ascii=False), media_type="application/json")
 
 
 @router.get("/static/{name}")
