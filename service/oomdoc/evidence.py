@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from oomdoc.messages import Message
+
 __all__ = [
     "Conflict",
     "Document",
@@ -183,7 +185,7 @@ class Evidence:
     """The retrieval query: the lines worth searching by (failure line, frames, prose), masked, at most a few KB."""
     prose: str = ""
     """What the person wrote in their own words, masked."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Message | str, ...] = ()
 
     @property
     def root(self) -> Failure | None:

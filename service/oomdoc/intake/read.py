@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Evidence, Fact, Failure, Source, Span
+from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Signal, Source, Span
 from oomdoc.intake import environment
-from oomdoc.intake.context import other_runs
+from oomdoc.intake.detect import check_text, framework_of
+from oomdoc.intake.digest import digest_of, language_of, prose_of
+from oomdoc.intake.failures import Indexed, assemble
+from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
 from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.logs.engine import failures_of, scan
 from oomdoc.intake.merge import merge
-from oomdoc.intake.phase import frames_of, phase_fact
-from oomdoc.intake.prose.hardware import read_hardware
-from oomdoc.intake.prose.keys import read_keys, read_positional
-from oomdoc.intake.prose.memory import read_memory
-from oomdoc.intake.prose.models import read_models
-from oomdoc.intake.prose.objective import read_objective
-from oomdoc.intake.prose.training import read_traces, read_training
+from oomdoc.intake.phase import phase_fact
+from oomdoc.intake.redact import mask
+from oomdoc.intake.told import told_failures
 from oomdoc.intake.tracebacks import read_frames
+from oomdoc.intake.wording import text_facts
+from oomdoc.messages import Message, say
 from oomkb.units import to_gib
+
+if TYPE_CHECKING:
+    from oomdoc.intake.configs import ConfigReading
 
 __all__ = ["read", "read_text"]
 
@@ -35,6 +40,8 @@ _SIZES: Final = {
     "process_gib": "process_bytes",
     "other_process_gib": "other_process_bytes",
 }
+_LARGEST: Final = 4 << 20
+"""Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
 
 def read_text(text: str, name: str = "input") -> Evidence:
@@ -43,64 +50,145 @@ def read_text(text: str, name: str = "input") -> Evidence:
 
 
 def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) -> Evidence:
-    """Evidence of all sources together; ``options`` are job fields that were stated outright.
+    """Evidence of all sources together, masked; ``options`` are job fields that were stated outright.
 
     :raises InputError: when a source is not text.
     """
-    lines = [line for source in sources for line in read_lines(source)]
+    warnings: list[Message | str] = []
+    masked = _prepared(sources, warnings)
+    lines = [line for source in masked for line in read_lines(source)]
     kinds = kinds_of(lines)
     found = list(scan(lines))
-    failures = failures_of(found)
-    facts: list[Fact] = [Fact(k, v, Span("--set", 1, 1, f"{k}={v}"), "option") for k, v in (options or {}).items()]
-    facts += [fact for _, _, reading in found for fact in reading.facts]
-    facts += _failure_facts([failure for _, failure in failures])
-    facts += _text_facts(lines, kinds)
+    signals = [s for _, _, reading in found for s in reading.signals]
     placed = read_frames(lines)
-    failures = [(i, replace(f, frames=frames_of(i, lines, placed))) for i, f in failures]
+    prose_lines = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind == "prose"]
+    failures = assemble(failures_of(found), lines, kinds, placed, signals)
+    if not any(not f.cascade for _, f in failures):
+        told = told_failures([line for _, line in prose_lines])
+        failures = sorted([*failures, *((prose_lines[i][0], f) for i, f in told)], key=lambda pair: pair[0])
+    signals += [f.signal for _, f in failures if f.signal not in signals]
+    signals += growth_signals(signals, [line for _, line in prose_lines])
+    configs = [reading for source in masked if (reading := _configs(source, warnings)) is not None]
+
+    facts = _option_facts(options or {})
+    facts += [f for reading in configs for f in reading.facts]
+    facts += _log_facts(found, failures)
+    facts += text_facts(lines, kinds)
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
-    objective = kept["objective"].value if "objective" in kept else None
-    signals = tuple(s for _, _, reading in found for s in reading.signals)
-    kept["phase"] = phase_fact(lines, kinds, placed, root, signals, objective)
-    versions = {name: version for name, (version, _) in environment.read_versions(lines).items()}
+    kept["phase"] = phase_fact(lines, kinds, placed, root, signals, _value(kept, "objective"))
+    failures = [(i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures]
+    if not any(line.text.strip() for line in lines):
+        warnings.append(say("intake.empty"))
+    return _evidence(_Parts(lines, kinds, failures, signals, configs, kept, conflicts, warnings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    lines: Sequence[Line]
+    kinds: Sequence[Kind]
+    failures: Sequence[Indexed]
+    signals: Sequence[Signal]
+    configs: Sequence[ConfigReading]
+    facts: dict[str, Fact]
+    conflicts: Sequence[Conflict]
+    warnings: list[Message | str] = field(default_factory=list)
+
+
+def _evidence(parts: _Parts) -> Evidence:
+    """Put it together; adds versions, framework, language, digest."""
+    read_versions = {name: version for name, (version, _) in environment.read_versions(parts.lines).items()}
+    versions = {**read_versions, **{k: v for c in parts.configs for k, v in c.versions.items()}}
+    framework = _framework(parts)
+    prose = prose_of(parts.lines, parts.kinds)
+    failures = tuple(failure for _, failure in parts.failures)
+    root = next((f for f in failures if not f.cascade), None)
+    values = {name: fact.value for name, fact in parts.facts.items() if fact.stated}
+    text = "\n".join(line.text for line in parts.lines[:400])
+    own = tuple(c for reading in parts.configs for c in reading.conflicts)
     return Evidence(
-        facts=kept,
-        conflicts=conflicts,
-        versions=versions,
-        failures=tuple(failure for _, failure in failures),
-        signals=signals,
+        facts=MappingProxyType(parts.facts),
+        signals=tuple(parts.signals),
+        failures=failures,
+        documents=tuple(d for reading in parts.configs for d in reading.documents),
+        inactive=tuple(i for reading in parts.configs for i in reading.inactive),
+        conflicts=(*parts.conflicts, *own),
+        versions=MappingProxyType(versions),
+        framework=framework,
+        language=language_of(prose, text),
+        digest=digest_of(prose, root, values, framework),
+        prose=prose,
+        warnings=(*parts.warnings, *(w for reading in parts.configs for w in reading.warnings)),
     )
 
 
-def _failure_facts(failures: Iterable[Failure]) -> Iterable[Fact]:
-    """The numbers of the root failure."""
+def _framework(parts: _Parts) -> str | None:
+    """A config's own framework is surer than what the log shows; an option is surest."""
+    stated = parts.facts.get("framework")
+    if stated is not None and stated.origin == "option":
+        return str(stated.value)
+    named = [reading.framework for reading in parts.configs if reading.framework]
+    shown = framework_of(parts.lines)
+    if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:
+        return shown
+    return named[0] if named else shown
+
+
+def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[Source]:
+    """Checked, shortened where huge, masked with one table for all."""
+    out: list[Source] = []
+    table: Mapping[str, str] = {}
+    for source in sources:
+        check_text(source.text, source.name)
+        text = source.text.replace("\x00", "")
+        if len(text) > _LARGEST:
+            from oomdoc.intake.stream import condense
+
+            text = condense(text)
+            warnings.append(say("intake.condensed", source=source.name))
+        masked = mask(text, table)
+        table = masked.table
+        out.append(Source(source.name, masked.text))
+    return out
+
+
+def _configs(source: Source, warnings: list[Message | str]) -> ConfigReading | None:
+    """What the config tables read; a table that fails must not cost the log's diagnosis."""
+    from oomdoc.intake.configs import read_documents
+
+    try:
+        return read_documents(source)
+    except Exception as error:
+        warnings.append(say("intake.config-unread", source=source.name, reason=f"{type(error).__name__}: {error}"[:200]))
+        return None
+
+
+def _option_facts(options: Mapping[str, Any]) -> list[Fact]:
+    return [Fact(name, value, Span("--set", 1, 1, f"{name}={value}"), "option") for name, value in options.items()]
+
+
+def _log_facts(found: Iterable[tuple[int, Any, Any]], failures: Sequence[Indexed]) -> list[Fact]:
+    """What the logs state; of a state that is printed repeatedly, the last counts."""
+    readings = list(found)
+    facts = _failure_facts([failure for _, failure in failures])
+    facts += [f for _, parser, reading in readings if parser.name != "memory_usage" for f in reading.facts]
+    facts += [f for _, parser, reading in reversed(readings) if parser.name == "memory_usage" for f in reading.facts]
+    return facts
+
+
+def _failure_facts(failures: Sequence[Failure]) -> list[Fact]:
+    """The numbers of the root failure; what it does not state, an equal one of another rank may."""
     root = next((f for f in failures if not f.cascade), None)
     if root is None:
-        return
-    for name, field in _SIZES.items():
-        if (value := getattr(root, field)) is not None:
-            yield Fact(name, round(to_gib(value), 5), root.signal.span, "log", 1.0)
+        return []
+    out: list[Fact] = []
+    for name, attribute in _SIZES.items():
+        value = getattr(root, attribute)
+        if value is not None:
+            out.append(Fact(name, round(to_gib(value), 5), root.signal.span, "log", 1.0))
+    return out
 
 
-def _text_facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterable[Fact]:
-    """What the prose, the commands and the configs say."""
-    others = other_runs(lines, kinds)
-    parts: dict[str, list[Line]] = {"prose": [], "settings": [], "log": [], "other": []}
-    for line, kind, other in zip(lines, kinds, others, strict=True):
-        if kind in ("command", "config", "code"):
-            parts["other" if other else "settings"].append(line)
-        elif kind != "blank":
-            parts[kind].append(line)
-    prose, settings, everything = parts["prose"], parts["settings"], list(lines)
-    yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], anywhere=everything)
-    yield from read_models(prose, prose=True)
-    yield from read_models(settings, prose=False)
-    yield from read_training(prose)
-    yield from read_traces(parts["log"] + settings)
-    yield from read_memory(prose)
-    yield from read_objective(everything)
-    yield from read_keys(settings, confidence=0.95)
-    yield from read_positional(settings + prose, confidence=0.85)
-    yield from read_keys(prose, confidence=0.85)
-    yield from read_keys(parts["log"], confidence=0.7)
-    yield from read_keys(parts["other"], confidence=0.65)
+def _value(facts: Mapping[str, Fact], name: str) -> Any:
+    fact = facts.get(name)
+    return fact.value if fact is not None and fact.stated else None

@@ -1,0 +1,65 @@
+"""The lines worth searching by: what failed, where, with what, and in whose words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from oomdoc.evidence import Failure
+from oomdoc.intake.kinds import Kind
+from oomdoc.intake.lines import Line
+
+__all__ = ["digest_of", "language_of", "prose_of"]
+
+_MOST: Final = 4000
+_PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@<>\-+]{1,120}){2,24}")
+_HEX: Final = re.compile(r"\b0x[0-9a-fA-F]{2,32}\b|\b[0-9a-f]{16,128}\b")
+_NOISE: Final = re.compile(r"!\[[^\]]{0,200}\]\([^)]{0,500}\)|https?://[^\s)]{1,500}|\bpid[= ]\d{1,9}\b|If reserved (?:but unallocated )?memory is .{0,400}\Z")
+_HAN: Final = re.compile(r"[一-鿿]")
+_LATIN: Final = re.compile(r"[A-Za-z]{2,}")
+_TELLING: Final = ("framework", "objective", "method", "model", "gpu", "zero_stage", "fsdp", "offload", "attention", "phase")
+
+
+def prose_of(lines: Sequence[Line], kinds: Sequence[Kind]) -> str:
+    """What the person wrote in their own words, at most 20,000 characters."""
+    return "\n".join(line.raw.strip() for line, kind in zip(lines, kinds, strict=True) if kind == "prose")[:20000]
+
+
+def language_of(prose: str, text: str) -> Literal["en", "zh"]:
+    """Chinese where Han characters carry the prose; of a bare log, English."""
+    han, latin = len(_HAN.findall(prose or text[:20000])), len(_LATIN.findall(prose or text[:20000]))
+    return "zh" if han >= 4 and han > 0.35 * latin else "en"
+
+
+def digest_of(prose: str, root: Failure | None, facts: Mapping[str, Any], framework: str | None, warnings: Iterable[str] = ()) -> str:
+    """At most 4 KB: the failing line without paths and addresses, its frames, what it ran with, the prose."""
+    parts: list[str] = []
+    if root is not None:
+        parts.append(_clean(root.signal.span.text))
+        inner = [f"{f.function} {f.code}".strip() for f in root.frames[-6:] if f.function or f.code]
+        parts += [_clean(text)[:160] for text in inner]
+    words = [framework or ""] + [_word(name, facts[name]) for name in _TELLING if name in facts]
+    parts.append(" ".join(word for word in words if word))
+    size = sum(len(part) for part in parts)
+    parts.append(_clean(prose)[: max(0, _MOST - size - 100)])
+    parts += list(warnings)
+    out = "\n".join(part for part in parts if part.strip())
+    return out.encode()[:_MOST].decode(errors="ignore")
+
+
+def _word(name: str, value: Any) -> str:
+    if name == "zero_stage":
+        return f"ZeRO-{value}"
+    if isinstance(value, bool):
+        return name if value else ""
+    if isinstance(value, list | tuple):
+        return f"{name} {' '.join(map(str, value))}"
+    return "" if value == "unknown" else str(value)
+
+
+def _clean(text: str) -> str:
+    """Without links, paths (their last part stays), hexadecimal addresses and advice that every message ends in."""
+    text = _NOISE.sub(" ", text)
+    text = _PATH.sub(lambda found: re.split(r"[/\\]", found[0])[-1], text)
+    return re.sub(r"[ \t]{2,40}", " ", _HEX.sub(" ", text)).strip()

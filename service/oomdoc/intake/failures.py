@@ -1,0 +1,74 @@
+"""From single readings to failures: which is the root, which follows from it, what each rank and line adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Final
+
+from oomdoc.evidence import Failure, Signal
+from oomdoc.intake.kinds import Kind
+from oomdoc.intake.lines import Line
+from oomdoc.intake.phase import frames_of
+from oomdoc.intake.tracebacks import Placed
+
+__all__ = ["assemble"]
+
+_SIZES: Final = tuple(f.name for f in fields(Failure) if f.name.endswith("_bytes"))
+_EXITS: Final = frozenset({"exit-137", "exit-135", "exit-139", "ray-actor-died", "tgi-shard-killed"})
+_REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
+_NEAR = 6
+
+Indexed = tuple[int, Failure]
+
+
+def assemble(found: Sequence[Indexed], lines: Sequence[Line], kinds: Sequence[Kind], placed: Sequence[Placed], signals: Sequence[Signal]) -> list[Indexed]:
+    """Failures in order, with frames, steps and cascades told."""
+    kept = _without_mentions(found, kinds)
+    kept = [(i, replace(f, frames=frames_of(i, lines, placed), step=_step(f, signals))) for i, f in kept]
+    real = [f for _, f in kept if not f.cascade and f.kind != "other" and f.signal.name not in _EXITS]
+    out: list[Indexed] = []
+    for index, failure in kept:
+        follows = bool(real) and (failure.signal.name in _EXITS or failure.kind == "other")
+        out.append((index, replace(failure, cascade=failure.cascade or follows)))
+    return _completed(out, lines)
+
+
+def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[Indexed]:
+    """Drop what only repeats in words ("I get CUDA out of memory") what a message states with its numbers."""
+    numbered = {f.kind for _, f in found if _count(f) and f.signal.name not in _REMARKS}
+    out: list[Indexed] = []
+    for index, failure in found:
+        mention = kinds[index] == "prose" and not _count(failure)
+        remark = failure.signal.name in _REMARKS
+        if failure.kind in numbered and (mention or remark):
+            continue
+        out.append((index, failure))
+    return out
+
+
+def _count(failure: Failure) -> int:
+    return sum(getattr(failure, name) is not None for name in _SIZES)
+
+
+def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]:
+    """Give a failure without numbers those that the next lines of the same writer state about it."""
+    out: list[Indexed] = []
+    skip: set[int] = set()
+    for at, (index, failure) in enumerate(found):
+        if at in skip:
+            continue
+        for later, (other, more) in enumerate(found[at + 1 : at + 4], start=at + 1):
+            near = other - index <= _NEAR and lines[other].tag == lines[index].tag and more.kind == failure.kind
+            if near and not _count(failure) and _count(more):
+                failure = replace(failure, **{name: getattr(more, name) for name in _SIZES})
+                skip.add(later)
+        out.append((index, failure))
+    return out
+
+
+def _step(failure: Failure, signals: Sequence[Signal]) -> int | None:
+    """The step that was printed last before the failure."""
+    place = failure.signal.span
+    steps = [s.data["step"] for s in signals if s.name == "progress" and s.span.source == place.source and s.span.line <= place.line]
+    return steps[-1] if steps else None

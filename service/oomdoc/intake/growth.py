@@ -1,0 +1,44 @@
+"""Memory that grows: the same figure, printed again and again, larger each time; or people who say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Final
+
+from oomdoc.evidence import Signal
+from oomdoc.intake.lines import Line
+
+__all__ = ["growth_signals"]
+
+_FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
+_SAYS: Final = re.compile(
+    r"(?:memory|vram|usage|ram|it)\b[^.\n]{0,60}\b(?:keeps? (?:on )?(?:growing|rising|increasing|going up)|grows?\b|growing|(?:slowly|steadily|gradually|constantly|continuously|continually) (?:increas|grow|ris|climb)\w{1,4}|increases? (?:by|with|over|every|each|slowly|steadily|gradually)|leak)"
+    r"|memory leak|内存泄[漏露]|显存泄[漏露]|(?:显存|内存)[^。\n]{0,20}(?:一直|不断|持续|慢慢|逐渐|越来越)[^。\n]{0,8}(?:涨|增|上升|增长|大|高|多)|(?:显存|内存)会?(?:一直)?(?:增长|上涨|上升)|一路涨",
+    re.IGNORECASE,
+)
+
+
+def growth_signals(signals: Sequence[Signal], prose: Sequence[Line]) -> list[Signal]:
+    """``growth-over-steps`` where at least three figures of one writer rise, ``growth-told`` where people say so."""
+    out: list[Signal] = []
+    series: dict[tuple[str, str, int | None], list[tuple[int, Signal]]] = {}
+    for one in signals:
+        if one.name not in ("memory-usage", "vllm-sleep", "deepspeed-memory"):
+            continue
+        for figure in _FIGURES:
+            if figure in one.data:
+                series.setdefault((f"{one.name}:{one.data.get('what', '')}", figure, one.rank), []).append((one.data[figure], one))
+                break
+    for (_, figure, rank), points in series.items():
+        values = [value for value, _ in points]
+        rises = sum(b > a for a, b in zip(values, values[1:], strict=False))
+        if len(values) >= 3 and rises >= 0.8 * (len(values) - 1) and values[-1] > 1.15 * values[0] > 0:
+            data = {"first_bytes": values[0], "last_bytes": values[-1], "points": len(values), "figure": figure}
+            out.append(Signal("growth-over-steps", points[-1][1].span, MappingProxyType(data), rank))
+    for line in prose:
+        if (found := _SAYS.search(line.text)) is not None:
+            out.append(Signal("growth-told", line.span(found.start() + 1)))
+            break
+    return out

@@ -1,0 +1,43 @@
+"""Failures that are only told: "it OOMs", "爆显存", "the machine ran out of RAM". Used where no message was pasted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
+
+from oomdoc.evidence import Failure, Signal
+from oomdoc.intake.lines import Line
+
+__all__ = ["told_failures"]
+
+_I: Final = re.IGNORECASE
+_HOST: Final = re.compile(
+    r"(?:host|cpu|system|node)[ -]?(?:ram|memory)[^.\n]{0,40}(?:oom|out of|exhaust|full|runs? out|explod)|\bRAM OOM|\bCPU OOM|cpu oom|(?:runs?|ran|running) out of (?:system |host |cpu )?RAM|oom[- ]?killer"
+    r"|爆的是内存|爆内存|(?<!显)内存(?:爆|不足|溢出|会一直增长|泄[漏露]|OOM)|(?<!显)内存[^。，\n]{0,12}(?:爆|oom)|\bRAM\b[^.\n]{0,30}(?:is )?(?:full|exhausted|explodes)",
+    _I,
+)
+_SHM: Final = re.compile(r"/dev/shm[^.\n]{0,60}(?:too small|full|not enough|不足|满)|共享内存[^。\n]{0,12}(?:不足|不够|太小)|shm-size", _I)
+_DEVICE: Final = re.compile(
+    r"\bOOM(?:s|ed|ing)?\b|out[- ]of[- ]mem(?:ory)?\b|爆(?:显存|掉)|显存[^。\n]{0,16}(?:不足|不够|溢出|爆|挤爆|占满|吃满|快满|OOM)|炸显存|(?:会|就|直接|一直|还是|也)爆了?(?=[，。,.！\s]|$)|oom|溢出",
+    _I,
+)
+_DENIED: Final = re.compile(r"(?:\b(?:no|not|without|never|avoid|prevent|fix(?:es|ed)?|solve[sd]?|did not|doesn'?t)\b|不会|没有|避免|解决|防止)[^.。\n]{0,16}\Z", _I)
+
+
+def told_failures(prose: Sequence[Line]) -> Iterator[tuple[int, Failure]]:
+    """The first failure of each kind that the prose tells, with the index of its line in ``prose``."""
+    kinds: tuple[tuple[Literal["device", "host", "shared-memory"], str, re.Pattern[str]], ...] = (
+        ("shared-memory", "told-shm", _SHM),
+        ("host", "told-host-oom", _HOST),
+        ("device", "told-oom", _DEVICE),
+    )
+    taken: set[int] = set()
+    for kind, name, pattern in kinds:
+        for index, line in enumerate(prose):
+            found = pattern.search(line.text)
+            if found is None or index in taken or _DENIED.search(line.text[: found.start()]):
+                continue
+            taken.add(index)
+            yield index, Failure(kind=kind, signal=Signal(name, line.span(found.start() + 1)))
+            break

@@ -1,0 +1,69 @@
+"""Facts from what stands in the lines: prose, and settings that no config table reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from oomdoc.evidence import Fact
+from oomdoc.intake.context import other_runs
+from oomdoc.intake.kinds import Kind
+from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.hardware import read_hardware
+from oomdoc.intake.prose.keys import read_keys, read_positional
+from oomdoc.intake.prose.memory import read_memory
+from oomdoc.intake.prose.models import read_models
+from oomdoc.intake.prose.objective import read_objective
+from oomdoc.intake.prose.training import read_traces, read_training
+
+__all__ = ["text_facts"]
+
+_SEVERAL: Final = re.compile(
+    r"multi-?gpu|distributed|多卡|多机|nproc|num_processes|\[?rank ?[1-9]|(?:GPU|NPU|cuda:) ?[1-9]\b|tensor.parallel|\bgpus\b|\bcards\b|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
+    re.IGNORECASE,
+)
+_FIRST: Final = re.compile(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
+
+
+def text_facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Fact]:
+    """Every fact that the lines state in passing, surest kinds of lines first."""
+    return _with_nodes(list(_facts(lines, kinds)), lines)
+
+
+def _facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[Fact]:
+    parts: dict[str, list[Line]] = {"prose": [], "settings": [], "log": [], "other": []}
+    for line, kind, other in zip(lines, kinds, other_runs(lines, kinds), strict=True):
+        if kind in ("command", "config", "code"):
+            parts["other" if other else "settings"].append(line)
+        elif kind != "blank":
+            parts[kind].append(line)
+    prose, settings, everything = parts["prose"], parts["settings"], list(lines)
+    yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], anywhere=everything)
+    yield from read_models(prose, prose=True)
+    yield from read_models(settings, prose=False)
+    yield from read_training(prose)
+    yield from read_traces(parts["log"] + settings)
+    yield from read_memory(prose)
+    yield from read_objective(everything)
+    yield from read_keys(settings, confidence=0.95)
+    yield from read_positional(settings + prose, confidence=0.85)
+    yield from read_keys(prose, confidence=0.85)
+    yield from read_keys(parts["log"], confidence=0.7)
+    yield from read_keys(parts["other"], confidence=0.65)
+
+
+def _with_nodes(facts: list[Fact], lines: Sequence[Line]) -> list[Fact]:
+    """GPUs per machine times machines, where a launcher names both; one GPU where only number 0 ever shows."""
+    nodes = next((f.value for f in facts if f.name == "_nodes" and isinstance(f.value, int) and f.value > 1), 1)
+    out = [
+        replace(f, value=f.value * nodes) if f.name == "gpu_count" and f.origin in ("command", "config") and nodes > 1 else f
+        for f in facts
+        if not f.name.startswith("_")
+    ]
+    if not any(f.name == "gpu_count" for f in out):
+        first = next((line for line in lines if _FIRST.search(line.raw)), None)
+        if first is not None and not any(_SEVERAL.search(line.raw) for line in lines):
+            out.append(Fact("gpu_count", 1, first.span(), "log", 0.5))
+    return out
