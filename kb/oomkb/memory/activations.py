@@ -73,16 +73,23 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         mask=s.masked,
         causal_eager=False,
         dropout=d.dropout > 0,
-        attention_dropout=d.attention_dropout > 0 and s.attention == "eager",
+        attention_dropout=d.attention_dropout > 0,
         softcap=d.attention_softcap,
         multiplier=d.model_type.startswith("granite"),
         moe="fused" if d.experts else "",
         shared=("gated" if family.shared_gate else "plain") if d.shared_ffn else "",
         cuda=s.cuda,
         quant=s.quant != "none",
+        math=s.attention == "sdpa" and (_broadcast(shape) or (d.attention_dropout > 0 and not s.cuda)),
         dora=s.dora,
         keep_grads=s.keep_grads,
     )
+
+
+def _broadcast(shape: ModelShape) -> bool:
+    """One key/value head that is broadcast, not expanded: no fused kernel takes that."""
+    d = shape.dims
+    return d.model_type == "falcon" and d.kv_heads == 1 and d.heads > 1
 
 
 def head_of(s: Setting, shape: ModelShape) -> Head:
@@ -103,6 +110,8 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         loss="hidden" if s.fused_ce else "dpo" if s.objective == "dpo" else "sft",
         upcast=s.upcast,
         ckpt=s.ckpt,
+        masks=len({bool(layer.window) for layer in shape.layers}) if s.masked else 0,
+        final_norm=d.final_norm,
         reference=s.adapters,
     )
 
@@ -152,6 +161,7 @@ def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str,
     shares = {
         "none": {},
         "saved": _further(played.saved, counts, values),
+        "kept": _further(played.kept, counts, values),
         "grads": _further(played.grads, counts, values),
     }
     phases: dict[str, list[Instant]] = {"forward": [], "loss": [], "backward": []}
@@ -164,7 +174,7 @@ def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str,
             total = _add(total, triple)
         phases[phase].append(Instant(total, terms))
     after = _total(played.after_forward, values)
-    for triple in shares["saved"].values():
+    for triple in shares["kept"].values():
         after = _add(after, triple)
     return Step({name: _front(found) for name, found in phases.items() if found}, after)
 

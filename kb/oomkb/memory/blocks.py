@@ -53,6 +53,8 @@ class Mode:
     shared: str
     cuda: bool
     quant: bool = False
+    math: bool = False
+    """SDPA falls back to the written-out kernel, in fp32."""
     dora: bool = False
     keep_grads: bool = True
 
@@ -236,9 +238,26 @@ class Layer:
             weights = ops.dropout(weights, m.attention_dropout)
             out = ops.matmul(weights, v, f"T*{value}", clone=(False, not m.grouped))
             return ops.copy(out)
+        if m.math and m.attention == "sdpa":
+            return self._math(q, k, v)
         if m.attention == "sdpa" and m.grouped and m.mask:
             k, v = ops.copy(k, unit="T*q"), ops.copy(v, unit=f"T*{value}")
         return ops.sdpa(q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" else None)
+
+    def _math(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """``_scaled_dot_product_attention_math``: everything in fp32, scores written out."""
+        m, size = self.mode, self.ops.lower(q).size
+        bias = self.tape.new("B*S*S", size) if m.mask else None
+        ops = Ops(self.tape, cuda=m.cuda)
+        q, k, v = (ops.cast(self.ops.lower(t), 4.0) for t in (q, k, v))
+        scores = ops.matmul(ops.scale(q), ops.widened(ops.scale(k), "T*q"), "B*n*S*S", clone=(True, True))
+        weights = ops.softmax(ops.promote(scores, 0.0) if m.mask else scores, 4.0)
+        del scores
+        weights = ops.dropout(weights, m.attention_dropout)
+        low = self.tape.new("B*n*S*S", size) if size != 4.0 else None
+        out = ops.cast(ops.matmul(weights, ops.widened(v, "T*q"), "T*q", clone=(False, True)), size)
+        del low, bias, weights
+        return ops.copy(out)
 
     def attention(self, x: Tensor) -> Tensor:
         """Self-attention with its projections."""

@@ -314,6 +314,10 @@ class Ops:
 
         return Tensor(t.store, unit, t.size, self.tape.record((t,), (), backward))
 
+    def widened(self, t: Tensor, unit: str) -> Tensor:
+        """``expand`` where the width differs, else the tensor itself."""
+        return t if t.unit == unit else self.widen(t, unit)
+
     # -- experts -------------------------------------------------------------------------------------------------
 
     def gather(self, t: Tensor, unit: str) -> Tensor:

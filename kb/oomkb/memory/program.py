@@ -42,6 +42,9 @@ class Head:
     upcast: str
     """How the loss upcasts: ``once``, ``shift`` (a second copy), ``outputs`` (accelerate's conversion besides)."""
     ckpt: str
+    masks: int
+    """Kinds of attention masks (full, windowed)."""
+    final_norm: bool
     reference: bool
     """DPO: the reference pass runs on the same weights with adapters switched off, under no_grad."""
 
@@ -55,6 +58,7 @@ class Program:
     saved: Mapping[str, Form]
     """By layer kind: what a further layer keeps between forward and backward."""
     grads: Mapping[str, Form]
+    kept: Mapping[str, Form]
     after_forward: Form
     kinds: tuple[str, ...]
 
@@ -146,9 +150,7 @@ class _Step:
         """Embedding and all positions; notes forms and what each kind of layer adds."""
         x = self.embed()
         self.outer: list[object] = []
-        mask = self.tape.new("B*S*S", 1.0) if self.mode.mask and self.mode.attention == "sdpa" else None
-        if self.mode.mask and self.mode.attention == "eager":
-            mask = self.tape.new("B*S*S", self.mode.param)
+        mask = self.mask()
         self.note("forward", "none", "embedding")
         for i, moe in enumerate(self.positions):
             before = self.tape.mark()
@@ -158,11 +160,27 @@ class _Step:
             if 0 < i < len(self.positions) - 1:
                 self.saved[_kind(moe)] = _minus(self.tape.mark(), before)
         x = self.boundary(x, len(self.positions) - 1)
-        x = Layer(self.tape, self.mode, moe=False).norm(x, "final")
+        x = Layer(self.tape, self.mode, moe=False).norm(x, "final") if self.head.final_norm else x
+        if self.head.ckpt != "none":
+            self.outer.append(mask)  # a checkpoint keeps every argument of the layer
         del mask
         self.note("forward", "saved", "layer")
         return x
 
+    def mask(self) -> list[Tensor]:
+        """The attention masks of the model, made once: boolean for SDPA, additive for eager attention."""
+        if not self.mode.mask or self.mode.attention not in ("sdpa", "eager"):
+            return []
+        size = 1.0 if self.mode.attention == "sdpa" else self.mode.param
+        return [self.tape.new("B*S*S", size) for _ in range(self.head.masks)]
+
+
+    def kept(self, kind: str) -> Form:
+        """What a further layer keeps once autocast's cache of cast weights is gone."""
+        saved = self.saved.get(kind, {})
+        if self.head.ckpt == "none":
+            return saved
+        return {unit: size for unit, size in saved.items() if not unit.startswith("w:")}
 
     def boundary(self, x: Tensor, below: int) -> Tensor:
         """Between position ``below`` and the next: in backward, what came before belongs to the one above."""
@@ -174,15 +192,15 @@ class _Step:
         last = len(self.positions) - 1
         above = below + 1
         if above > last:
-            self.note("backward", "saved", "logits")
+            self.note("backward", "kept", "logits")
         elif above == last:
-            self.note("backward", "saved", "layer")
+            self.note("backward", "kept", "layer")
         elif above > 0:
             kind = _kind(self.positions[above])
             change = _minus(self.tape.mark(), self.entered)
-            self.grads[kind] = _plus(change, self.saved.get(kind, {}))
+            self.grads[kind] = _plus(change, self.kept(kind))
             forms = _prune(self.tape.take_instants())
-            self.instants += [("backward", form, share, "layer") for form in forms for share in ("saved", "grads")]
+            self.instants += [("backward", form, share, "layer") for form in forms for share in ("kept", "grads")]
         else:
             self.note("backward", "grads", "layer")
         self.entered = self.tape.mark()
@@ -266,7 +284,8 @@ class _Training(_Step):
         grad = grad or self.tape.new("T*V", 0.0)
         self.tape.take_instants()
         self.backward(root, grad)
-        return Program(tuple(self.instants), self.saved, self.grads, after, tuple(_kind(m) for m in self.positions))
+        kept = {kind: self.kept(kind) for kind in self.saved}
+        return Program(tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions))
 
     def preference(self, x: Tensor) -> tuple[Any, Form]:
         """DPO as LLaMA-Factory does it: chosen and rejected together, then the reference while the graph is alive."""
