@@ -136,6 +136,11 @@ class Case:
         return self.id.partition("/")[2]
 
     @property
+    def titles(self) -> Mapping[str, str]:
+        """The same as ``title``."""
+        return self.title
+
+    @property
     def url(self) -> str:
         """The page to read first: the report where there is one."""
         for reference in self.references:

@@ -9,21 +9,24 @@ from typing import Any, Final
 from oomkb.errors import RecordError
 from oomkb.records.case import Case
 from oomkb.records.files import case_files, case_id, parse, read_text
+from oomkb.records.loader import cases_dir, private_dirs
 from oomkb.records.problem import Problem
 from oomkb.records.rules import RULES, events
 from oomkb.records.texts import overlap, shingles
 
-__all__ = ["MAX_LINES", "Problem", "lint"]
+__all__ = ["MAX_LINES", "Problem", "lint", "lint_text"]
 
 MAX_LINES: Final = 60
 _ALIKE: Final = 0.8
 
 
-def lint(paths: Iterable[Path | str]) -> list[Problem]:
-    """All problems of the given case files and folders of cases, in order of file and field.
+def lint(paths: Iterable[Path | str] | None = None) -> list[Problem]:
+    """All problems of the given case files and folders of cases (default: all), in order of file and field.
 
     Duplicates are looked for among all that is given. A path that does not exist is a problem, too.
     """
+    if paths is None:
+        paths = (cases_dir(), *private_dirs())
     problems: list[Problem] = []
     cases: list[Case] = []
     for path in _files(paths, problems):
@@ -58,22 +61,35 @@ def _strays(folder: Path, problems: list[Problem]) -> Iterator[Path]:
         problems.append(Problem(str(path), "", "is not read: it ends in .yml", "name it .yaml"))
 
 
-def _one(path: Path, problems: list[Problem]) -> Case | None:
-    from oomkb.records.upgrades import upgraded
+def lint_text(text: str, *, case_id: str, file: str = "") -> list[Problem]:
+    """All problems of one case that is not, or not yet, a file of its own."""
+    problems: list[Problem] = []
+    _check(text, case_id, file or case_id, problems)
+    return sorted(set(problems))
 
-    file = str(path)
+
+def _one(path: Path, problems: list[Problem]) -> Case | None:
     try:
         text = read_text(path)
+    except RecordError as error:
+        problems.append(Problem(str(path), "", error.message, error.hint))
+        return None
+    return _check(text, case_id(path), str(path), problems)
+
+
+def _check(text: str, identifier: str, file: str, problems: list[Problem]) -> Case | None:
+    from oomkb.records.upgrades import upgraded
+
+    try:
         document = upgraded(parse(text, where=file))
     except RecordError as error:
         field = error.where if error.where == "schema" else ""
-        problems.append(
-            Problem(error.where if error.where.startswith(file) else file, field, error.message, error.hint)
-        )
+        place = error.where if error.where.startswith(file) else file
+        problems.append(Problem(place, field, error.message, error.hint))
         return None
     if len(text.splitlines()) > MAX_LINES:
         problems.append(Problem(file, "", f"is longer than {MAX_LINES} lines", "condense the symptoms"))
-    case = _validated(document, path, problems)
+    case = _validated(document, identifier, file, problems)
     if case is not None:
         for rule in RULES:
             problems += [Problem(file, *finding) for finding in rule(case)]
@@ -81,19 +97,19 @@ def _one(path: Path, problems: list[Problem]) -> Case | None:
     return case
 
 
-def _validated(document: dict[str, Any], path: Path, problems: list[Problem]) -> Case | None:
+def _validated(document: dict[str, Any], identifier: str, file: str, problems: list[Problem]) -> Case | None:
     from pydantic import ValidationError
 
     from oomkb.records.schema import Record, to_case
 
     try:
-        return to_case(Record.model_validate(document), case_id=case_id(path), path=str(path))
+        return to_case(Record.model_validate(document), case_id=identifier, path=file)
     except ValidationError as error:
         for found in error.errors(include_url=False):
             unknown = found["type"] == "extra_forbidden"
             message = "is no field of a case" if unknown else found["msg"]
             hint = "remove it, or see the template in cases/README.md" if unknown else ""
-            problems.append(Problem(str(path), _dotted(found["loc"]), message, hint))
+            problems.append(Problem(file, _dotted(found["loc"]), message, hint))
         return None
 
 

@@ -14,7 +14,7 @@ from oomkb.records import compiled
 from oomkb.records.case import Case
 from oomkb.records.files import case_files, case_id, parse, read_text
 
-__all__ = ["Loaded", "cases_dir", "load", "load_cases", "private_dirs", "read_case"]
+__all__ = ["Loaded", "cases_dir", "load", "load_cases", "parse_case", "private_dirs", "read_case"]
 
 Problems = tuple[RecordError, ...]
 
@@ -50,19 +50,27 @@ def read_case(path: Path, *, private: bool = False) -> Case:
 
     :raises RecordError: naming the file and the first wrong field (:mod:`oomkb.records.lint` names all).
     """
+    return parse_case(read_text(path), case_id=case_id(path), path=str(path), private=private)
+
+
+def parse_case(text: str, *, case_id: str, path: str = "", private: bool = False) -> Case:
+    """A case from its text, checked against the schema.
+
+    :raises RecordError: naming ``path`` (else the id) and the first wrong field.
+    """
     from pydantic import ValidationError
 
     from oomkb.records.schema import Record, to_case
     from oomkb.records.upgrades import upgraded
 
-    text = read_text(path)
+    where = path or case_id
     try:
-        record = Record.model_validate(upgraded(parse(text, where=str(path))))
+        record = Record.model_validate(upgraded(parse(text, where=where)))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise RecordError(first["msg"], where=f"{path}: {field}", hint="run `oomdoc case lint`") from error
-    return to_case(record, case_id=case_id(path), path=str(path), private=private, content=text.encode())
+        raise RecordError(first["msg"], where=f"{where}: {field}", hint="run `oomdoc case lint`") from error
+    return to_case(record, case_id=case_id, path=path, private=private, content=text.encode())
 
 
 def load_cases(paths: Iterable[Path | str] | None = None) -> tuple[Case, ...]:

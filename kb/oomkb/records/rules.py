@@ -33,6 +33,25 @@ def place(case: Case) -> Iterator[Finding]:
         yield "", f"{case.slug!r} is no slug", "small letters, digits and single hyphens"
 
 
+def finished(case: Case) -> Iterator[Finding]:
+    """Nothing of a template is left."""
+    for field, text in (*_texts(case), *((f"symptoms[{i}]", s) for i, s in enumerate(case.symptoms))):
+        if "TODO" in text:
+            yield field, "still says TODO", "fill it in"
+
+
+def _texts(case: Case) -> Iterator[tuple[str, str]]:
+    for field, words in _bilingual(case):
+        for language, text in words.items():
+            yield f"{field}.{language}", text
+
+
+def _bilingual(case: Case) -> list[tuple[str, Mapping[str, str]]]:
+    texts: list[tuple[str, Mapping[str, str]]] = [("title", case.title), ("summary", case.summary), ("why", case.why)]
+    texts += [(f"fixes[{i}].text", f.text) for i, f in enumerate(case.fixes)]
+    return texts + [(f"signatures[{i}].means", s.means) for i, s in enumerate(case.signatures)]
+
+
 def vocabulary(case: Case) -> Iterator[Finding]:
     """Words that come from a list."""
     for i, cause in enumerate(case.also):
@@ -56,10 +75,7 @@ def vocabulary(case: Case) -> Iterator[Finding]:
 
 def languages(case: Case) -> Iterator[Finding]:
     """English in ``en``, Chinese in ``zh``."""
-    texts: list[tuple[str, Mapping[str, str]]] = [("title", case.title), ("summary", case.summary), ("why", case.why)]
-    texts += [(f"fixes[{i}].text", f.text) for i, f in enumerate(case.fixes)]
-    texts += [(f"signatures[{i}].means", s.means) for i, s in enumerate(case.signatures)]
-    for field, words in texts:
+    for field, words in _bilingual(case):
         if not has_chinese(words["zh"]):
             yield f"{field}.zh", "holds no Chinese", "translate it"
         if has_chinese(words["en"]):
@@ -219,6 +235,7 @@ def events(document: Mapping[str, Any]) -> Iterator[Finding]:
 
 RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     dates,
+    finished,
     jobs,
     languages,
     leaks,

@@ -1,0 +1,61 @@
+"""Adding a case to a private folder, after the same checks that the shipped ones pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from oomkb.errors import RecordError
+from oomkb.records.files import case_id, read_text
+from oomkb.records.lint import lint_text
+from oomkb.records.loader import private_dirs
+from oomkb.records.problem import Problem
+from oomkb.records.taxonomy import CAUSES
+
+__all__ = ["Added", "add", "check_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Where the case lies now, or what is wrong with it (then nothing was written)."""
+
+    path: Path | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+def check_text(identifier: str, text: str) -> tuple[Problem, ...]:
+    """What is wrong with a case that was handed in as text under the id ``cause/slug``."""
+    return tuple(lint_text(text, case_id=identifier))
+
+
+def add(file: Path, folder: Path | None = None, *, cause: str | None = None) -> Added:
+    """Check a case file and copy it into a private folder as ``<cause>/<slug>.yaml``.
+
+    The cause is the name of the folder that the file lies in, unless given. A case that is there under the same id
+    is not written over.
+
+    :raises RecordError: where no folder is known, the cause is not clear, or the case exists.
+    """
+    target = folder or next(iter(private_dirs()), None)
+    if target is None:
+        raise RecordError(
+            "no private case folder", where="OOMDOC_CASES", hint="set OOMDOC_CASES=~/cases, or give --folder"
+        )
+    cause = cause or file.resolve().parent.name
+    if cause not in CAUSES:
+        raise RecordError(
+            f"lies in {cause!r}, which is no cause", where=str(file), hint="move it to <cause>/<slug>.yaml"
+        )
+    identifier = f"{cause}/{file.stem}"
+    text = read_text(file)
+    problems = lint_text(text, case_id=identifier, file=str(file))
+    if problems:
+        return Added(problems=tuple(problems))
+    path = target.expanduser() / cause / f"{file.stem}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError as error:
+        raise RecordError(f"{case_id(path)} is there already", where=str(path), hint="rename the file") from error
+    return Added(path=path)

@@ -1,0 +1,161 @@
+"""Starting a case: from the template, or from a diagnosis of the failure itself."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from oomdoc.casework.template import TEMPLATE
+from oomkb.errors import JobError, RecordError
+from oomkb.memory.job import Job
+from oomkb.records.case import SCHEMA
+from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
+
+__all__ = ["from_diagnosis", "scaffold", "write_new"]
+
+_SLUG: Final = re.compile(r"[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){0,15}")
+_JOB_FACTS: Final = {
+    "model": "model",
+    "params_b": "params_b",
+    "method": "method",
+    "objective": "objective",
+    "micro_batch": "micro_batch",
+    "grad_accum": "grad_accum",
+    "seq_len": "seq_len",
+    "gpu": "gpu",
+    "gpu_count": "world",
+    "capacity_gib": "capacity_gib",
+    "tp": "tp",
+    "pp": "pp",
+    "grad_ckpt": "grad_ckpt",
+    "attention": "attention",
+    "gpu_memory_utilization": "serving.gpu_memory_utilization",
+    "max_model_len": "serving.max_model_len",
+}
+"""Fact of a diagnosis -> field of a job."""
+
+
+def scaffold(cause: str, slug: str) -> str:
+    """The text of a new case.
+
+    :raises RecordError: for an unknown cause or a slug that is none.
+    """
+    _check_name(cause, slug)
+    return TEMPLATE
+
+
+def _check_name(cause: str, slug: str) -> None:
+    if cause not in CAUSES:
+        raise RecordError(f"{cause!r} is no cause", where="cause", hint=f"one of {', '.join(CAUSES)}")
+    if not _SLUG.fullmatch(slug):
+        raise RecordError(f"{slug!r} is no slug", where="slug", hint="small letters, digits and single hyphens")
+
+
+def from_diagnosis(document: Mapping[str, Any]) -> str:
+    """The text of a case prefilled from a diagnosis (the contract's document); what only a person knows says TODO.
+
+    :raises RecordError: for what is no diagnosis, or one that found no failure.
+    """
+    import yaml
+
+    causes = document.get("causes")
+    if not isinstance(causes, list) or not causes:
+        raise RecordError("names no cause", where="causes", hint="give the JSON of `oomdoc diagnose --format json`")
+    facts = {k: f.get("value") for k, f in (document.get("facts") or {}).items() if f.get("stated")}
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "title": {"en": "TODO", "zh": "TODO"},
+        "summary": {"en": f"TODO: {document.get('summary', '')}".strip(), "zh": "TODO"},
+        "date": datetime.date.today(),
+        "languages": ["en"],
+        "frameworks": [_framework(facts)],
+        "hardware": _hardware(facts),
+        "phase": facts["phase"] if facts.get("phase") in PHASES else "unknown",
+        "symptoms": _symptoms(causes, document),
+        "before": _job(facts),
+        "outcome": {"before": {"fits": False}},
+        "also": [c["cause"] for c in causes[1:3] if c.get("probability", 0.0) >= 0.2],
+        "why": {"en": "TODO: " + "; ".join(map(str, causes[0].get("why") or [])), "zh": "TODO"},
+        "fixes": [_fix(plan) for plan in (document.get("plans") or [])[:2]],
+        "references": [{"role": "report", "url": "TODO"}],
+    }
+    record = {k: v for k, v in record.items() if v not in ({}, [], None) or k == "fixes"}
+    text: str = yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=118)
+    return text
+
+
+def _framework(facts: Mapping[str, Any]) -> str:
+    name = str(facts.get("framework", "")).lower()
+    return name if name in FRAMEWORKS else "transformers"
+
+
+def _hardware(facts: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"gpu": "gpu", "gpu_count": "count", "capacity_gib": "capacity_gib"}
+    return {key: facts[fact] for fact, key in names.items() if facts.get(fact)}
+
+
+def _symptoms(causes: list[dict[str, Any]], document: Mapping[str, Any]) -> list[str]:
+    lines: dict[str, None] = {}
+    for cause in causes:
+        for span in cause.get("evidence") or []:
+            if str(span.get("text", "")).strip():
+                lines[str(span["text"]).strip()] = None
+    seen = "\n".join(list(lines)[:8])
+    return [seen or "TODO: the log line", "TODO: how somebody would ask it"]
+
+
+def _job(facts: Mapping[str, Any]) -> dict[str, Any]:
+    job = Job()
+    for fact, field in _JOB_FACTS.items():
+        if facts.get(fact) is None:
+            continue
+        try:
+            job = job.with_fields({field: facts[fact]})
+        except JobError:
+            continue  # read from a log, but no possible run: the person fills it in
+    return job.document()
+
+
+def _fix(plan: Mapping[str, Any]) -> dict[str, Any]:
+    changes = [f"{c.get('key')}: {c.get('from')} -> {c.get('to')}" for c in plan.get("changes") or []]
+    text = ", ".join(changes) or "TODO"
+    return {
+        "text": {"en": text, "zh": f"TODO：{text}"},
+        "status": "arithmetic",
+        "safety": plan.get("safety", "not-applicable"),
+    }
+
+
+def write_new(folder: Path, cause: str, slug: str, diagnosis: Path | None = None) -> Path:
+    """Write a new case file ``folder/cause/slug.yaml`` and give its path.
+
+    :raises RecordError: where it exists, the name is none, or the diagnosis cannot be read.
+    """
+    text = scaffold(cause, slug) if diagnosis is None else from_diagnosis(_document(diagnosis))
+    _check_name(cause, slug)
+    path = folder / cause / f"{slug}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise RecordError("exists already", where=str(path), hint="choose another slug") from error
+    return path
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except ValueError as error:
+        raise RecordError(
+            "is no JSON", where=str(path), hint="give the output of `oomdoc diagnose --format json`"
+        ) from error
+    if not isinstance(found, dict):
+        raise RecordError("is no diagnosis", where=str(path), hint="one JSON object")
+    return found

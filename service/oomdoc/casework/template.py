@@ -1,0 +1,50 @@
+"""The template that a new case starts from; ``cases/README.md`` shows the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["TEMPLATE"]
+
+TEMPLATE: Final = """\
+schema: 1
+title:
+  en: "TODO: what happened and why, in one line"
+  zh: "TODO：一行说明发生了什么、为什么"
+summary:
+  en: "TODO: who ran what on which hardware, and what came of it"
+  zh: "TODO：谁在什么硬件上跑什么，结果如何"
+date: 2025-01-31
+languages: [en]
+frameworks: [transformers]
+hardware: {gpu: RTX 4090, count: 1, capacity_gib: 24}
+phase: train
+method: lora
+objective: sft
+symptoms:
+  - "TODO: what somebody would paste: the log line, the settings"
+  - "TODO: how somebody would ask it"
+signatures: []
+#  - text: a literal piece of a log line that gives this case away
+#    means: {en: what it says, zh: 含义}
+#  - regex: 'bounded{1,3} expression'
+#    means: {en: what it says, zh: 含义}
+before: {model: Qwen/Qwen2.5-7B, objective: sft, method: lora, micro_batch: 8, seq_len: 4096, gpu: RTX 4090}
+after: {model: Qwen/Qwen2.5-7B, objective: sft, method: lora, micro_batch: 1, seq_len: 4096, gpu: RTX 4090}
+outcome: {before: {fits: false}, after: {fits: true, peak_gib: 21.5}}
+also: []
+why:
+  en: "TODO: the mechanism, with its arithmetic"
+  zh: "TODO：机理与算式"
+fixes:  # [] where none is known
+  - text: {en: "TODO: what to change", zh: "TODO：改什么"}
+    status: confirmed-by-reporter
+    safety: same-numbers
+    changes: {micro_batch: 1}
+affected: []
+#  - package: deepspeed
+#    ranges: [{type: ECOSYSTEM, events: [{introduced: 0.16.0}, {fixed: 0.16.8}]}]
+#    needs: zero3
+references:
+  - {role: report, url: "https://github.com/OWNER/NAME/issues/NUMBER"}
+"""
