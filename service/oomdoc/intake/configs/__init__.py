@@ -1,1 +1,30 @@
-"""One two-way table per framework: what reads a key also writes it."""
+"""One two-way table per framework: what reads a key also writes it.
+
+:func:`read_documents` turns any text into facts with their places, :func:`to_job` facts into a job document, and
+:func:`patch` writes job fields back into a person's own file.
+"""
+
+from __future__ import annotations
+
+from oomdoc.intake.configs.jobs import to_job
+from oomdoc.intake.configs.reading import ConfigReading, read_documents
+from oomdoc.intake.configs.table import Table
+from oomdoc.intake.configs.tables import (
+    deepspeed,
+    llama_factory,
+    megatron,
+    ms_swift,
+    openrlhf,
+    transformers,
+)
+
+__all__ = ["TABLES", "ConfigReading", "read_documents", "to_job"]
+
+TABLES: tuple[Table, ...] = (
+    deepspeed.TABLE,
+    llama_factory.TABLE,
+    megatron.TABLE,
+    ms_swift.TABLE,
+    openrlhf.TABLE,
+    transformers.TABLE,
+)

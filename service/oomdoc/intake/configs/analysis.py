@@ -1,0 +1,262 @@
+"""A text to its documents: pieces of configuration with their framework's table applied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from oomdoc.intake.configs.entry import Entry, FormError, Fragment
+from oomdoc.intake.configs.forms.flags import parse_shell
+from oomdoc.intake.configs.forms.flow import parse_flow
+from oomdoc.intake.configs.forms.loose import parse_loose
+from oomdoc.intake.configs.forms.python import parse_python
+from oomdoc.intake.configs.forms.toml import parse_toml
+from oomdoc.intake.configs.forms.yaml import parse_yaml
+from oomdoc.intake.configs.nesting import embedded
+from oomdoc.intake.configs.recognise import recognise
+from oomdoc.intake.configs.registry import all_names, table, tables
+from oomdoc.intake.configs.segments import Segment, segments
+from oomdoc.intake.configs.table import Reading, Table, View, norm
+
+__all__ = ["MAX_CHARS", "Doc", "analyse"]
+
+MAX_CHARS: Final = 1_500_000
+_MAX_SEGMENT: Final = 400_000
+_MAX_DOCS: Final = 400
+_PROGRAM_CHARS: Final = 8_000
+_KEY_CLEAN: Final = re.compile(r"\[[0-9]*\]|^\+{1,2}|^~")
+
+
+@dataclass(slots=True)
+class Doc:
+    """One piece of configuration, its framework's table, and what it says."""
+
+    table: Table | None
+    form: str
+    start: int
+    end: int
+    entries: list[Entry]
+    env: list[Entry] = field(default_factory=list)
+    programs: str = ""
+    whole_file: bool = False
+    notes: list[tuple[str, int]] = field(default_factory=list)
+    fenced: bool = False
+
+    def view(self) -> View:
+        """The settings by key, under the names the table may know them by."""
+        return View(
+            _known_as(self.entries, self.table),
+            form=self.form,
+            framework=self.table.name if self.table else "",
+            programs=self.programs,
+        )
+
+    def readings(self) -> list[Reading]:
+        """(field, value, entry) of everything the table understands; a key's own row before a base's."""
+        if self.table is None:
+            return []
+        view = self.view()
+        out: list[Reading] = []
+        seen: set[str] = set()
+        for key in self.table.all_keys():
+            if key.field in seen:
+                continue
+            for name in key.names:
+                entry = view.get(norm(name))
+                if entry is None or not entry.resolved:
+                    continue
+                value = key.codec.read(entry.value)
+                if value is not None:
+                    out.append((key.field, value, entry))
+                    seen.add(key.field)
+                    break
+        for group in self.table.all_groups():
+            for name, value, entry in group.read(view):
+                if value is not None and name not in seen and entry.resolved:
+                    out.append((name, value, entry))
+                    seen.add(name)
+        return out
+
+
+def _known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
+    """Entries under the keys the table lists: without leading path parts it lets one leave out."""
+    if owner is None:
+        yield from entries
+        return
+    names = owner.names()
+    for entry in entries:
+        key = norm(_KEY_CLEAN.sub("", entry.key))
+        if key in names or entry.style in ("kwarg", "call"):
+            yield entry if key == entry.key else replace(entry, key=key)
+            continue
+        for prefix in owner.prefixes:
+            if key.startswith(prefix) and key[len(prefix) :] in names:
+                key = key[len(prefix) :]
+                break
+        else:
+            last = key.rsplit(".", 1)[-1]
+            if owner.suffix and "." in key and last in names:
+                key = last
+        yield entry if key == entry.key else replace(entry, key=key)
+
+
+def _parse(text: str, segment: Segment) -> list[Fragment]:
+    start, end, form = segment.start, segment.end, segment.form
+    if end - start > _MAX_SEGMENT:
+        return []
+    if form == "yaml":
+        entries, blocks = parse_yaml(text, start, end)
+        out = [Fragment(form="yaml", start=start, end=end, entries=tuple(entries))]
+        return out + embedded(text, entries, blocks)
+    if form == "json":
+        at = start + len(text[start:end]) - len(text[start:end].lstrip())
+        if text[at : at + 1] not in ("{", "["):
+            brace = text.find("{", at, end)
+            at = brace if brace >= 0 else at
+        _, close, found = parse_flow(text, at, end)
+        return [Fragment(form="json", start=at, end=close, entries=tuple(found))]
+    if form == "toml":
+        return [Fragment(form="toml", start=start, end=end, entries=tuple(parse_toml(text, start, end)))]
+    if form == "python":
+        return [parse_python(text, start, end)]
+    if form == "shell":
+        return _shell(text, segment)
+    return []
+
+
+def _shell(text: str, segment: Segment) -> list[Fragment]:
+    reading = parse_shell(text, segment.start, segment.end, lenient=not segment.whole_file)
+    out = reading.fragments
+    for body in reading.heredocs:
+        inner = text[body.start : body.end].lstrip()
+        form = "json" if inner[:1] == "{" else "python" if re.match(r"(?:import|from) ", inner) else "yaml"
+        try:
+            out = out + _parse(text, Segment(form, body.start, body.end))
+        except FormError:
+            continue
+    return out
+
+
+def _fragments(text: str, segment: Segment) -> list[Fragment]:
+    if segment.form == "notebook":
+        return []
+    if segment.form == "loose":
+        found = parse_loose(text, segment.start, segment.end, all_names())
+        return [Fragment(form="ini", start=segment.start, end=segment.end, entries=tuple(found))] if found else []
+    try:
+        return _parse(text, segment)
+    except FormError:
+        found = parse_loose(text, segment.start, segment.end, all_names())
+        form = segment.form if segment.form in ("python", "json") else "ini"
+        return [Fragment(form=form, start=segment.start, end=segment.end, entries=tuple(found))]  # type: ignore[arg-type]
+
+
+def _keys(entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        if entry.off or entry.style == "call":
+            continue
+        key = norm(_KEY_CLEAN.sub("", entry.key))
+        yield key
+        if "." in key:
+            yield key.rsplit(".", 1)[-1]
+
+
+def _doc(fragment: Fragment, segment: Segment) -> Doc:
+    scopes = " ".join(dict.fromkeys(e.scope for e in fragment.entries if e.scope and e.scope[0] != "@"))
+    programs = (" ".join(fragment.programs) + " " + scopes)[:_PROGRAM_CHARS]
+    return Doc(
+        table=None,
+        form=fragment.form,
+        start=fragment.start,
+        end=fragment.end,
+        entries=list(fragment.entries),
+        env=list(fragment.env),
+        programs=programs,
+        whole_file=segment.whole_file,
+        notes=list(fragment.notes),
+        fenced=segment.fenced,
+    )
+
+
+def _merge_shell(docs: list[Doc]) -> list[Doc]:
+    """Arrays, strings of flags and second commands belong to the command that a script runs."""
+    mains = [d for d in docs if d.table is not None]
+    if not docs or len({d.table.name for d in mains if d.table}) > 1:
+        return docs
+    if not mains:
+        joined = _joined(docs)
+        joined.table = recognise(_keys(joined.entries), joined.programs, tables())
+        return [joined]
+    orphans = [d for d in docs if d.table is None]
+    # Several runs of one framework in a file (a sweep): the first is the one the rest is attached to.
+    first = _joined([*orphans, mains[0]])
+    first.table = mains[0].table
+    return [first, *mains[1:]]
+
+
+def _joined(docs: list[Doc]) -> Doc:
+    ordered = sorted(docs, key=lambda d: d.start)
+    return Doc(
+        table=None,
+        form="shell",
+        start=min(d.start for d in docs),
+        end=max(d.end for d in docs),
+        entries=[e for d in ordered for e in d.entries],
+        env=[e for d in ordered for e in d.env],
+        programs=" ".join(d.programs for d in ordered)[:_PROGRAM_CHARS],
+        whole_file=any(d.whole_file for d in docs),
+        fenced=any(d.fenced for d in docs),
+    )
+
+
+def analyse(name: str, text: str, framework: str | None = None) -> list[Doc]:
+    """The documents of a text, in order; scattered keys last. Never raises for what a person may paste.
+
+    :param framework: what it is known to be (a canonical or common name), where it is.
+    """
+    text = text[:MAX_CHARS]
+    known = table(framework)
+    docs: list[Doc] = []
+    loose: list[Doc] = []
+    for segment in segments(name, text)[:_MAX_DOCS]:
+        found = [_doc(f, segment) for f in _fragments(text, segment)]
+        for doc in found:
+            doc.table = recognise(_keys(doc.entries), doc.programs, tables(), known.name if known else None)
+        if segment.form == "loose":
+            loose += found
+        elif segment.form == "shell":
+            shell = [d for d in found if d.form == "shell"]
+            docs += _merge_shell(shell) + [d for d in found if d.form != "shell"]
+        else:
+            docs += found
+    if known is not None:
+        _believe(docs, known)
+    _attach(docs, loose, known)
+    return docs + loose
+
+
+def _believe(docs: list[Doc], known: Table) -> None:
+    """Where the framework is given, documents that nothing speaks for, or only its base, are its."""
+    names = known.names()
+    for doc in docs:
+        if doc.table is known:
+            continue
+        own = sum(1 for k in _keys(doc.entries) if k in names)
+        base = doc.table is not None and any(doc.table is b for b in known.bases)
+        if own and (doc.table is None or base):
+            doc.table = known
+    if docs and not any(d.table is known for d in docs):
+        best = max(docs, key=lambda d: sum(1 for k in _keys(d.entries) if k in names))
+        if any(k in names for k in _keys(best.entries)) or len(docs) == 1:
+            best.table = known
+
+
+def _attach(docs: list[Doc], loose: list[Doc], known: Table | None) -> None:
+    """Scattered keys are read with the table of the documents around them."""
+    tables_here = [d.table for d in docs if d.table is not None and d.table.name not in ("deepspeed", "accelerate")]
+    fallback = known or (tables_here[0] if tables_here else None)
+    for doc in loose:
+        if doc.table is None or (fallback is not None and doc.table.name == "transformers"):
+            doc.table = fallback or doc.table or table("transformers")

@@ -1,0 +1,1 @@
+"""One reader per written form: text to settings with their places. None knows any framework."""

@@ -1,0 +1,354 @@
+"""Commands to settings: flags with and without values, dotted overrides, environment prefixes, launchers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oomdoc.intake.configs.entry import Entry, Fragment
+from oomdoc.intake.configs.forms.flow import parse_flow
+from oomdoc.intake.configs.forms.shell import tokenise
+from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
+from oomdoc.intake.configs.values import as_scalar
+
+__all__ = ["ShellReading", "entries_of_words", "parse_shell"]
+
+_FLAG: Final = re.compile(r"--?[A-Za-z][\w.\-]{0,100}")
+_OVERRIDE: Final = re.compile(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
+_LAUNCHERS: Final = {
+    "torchrun": "torchrun",
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
+    "docker": "docker",
+    "podman": "docker",
+    "srun": "srun",
+    "sbatch": "srun",
+    "ray": "ray",
+    "mpirun": "srun",
+}
+_PROGRAMS: Final = frozenset(
+    ["python", "python3", "swift", "megatron", "llamafactory-cli", "trl", "axolotl", "tune", "xtuner", "vllm", "sglang", "lmdeploy", "text-generation-launcher", "nemo", "litgpt", "unsloth", "FORCE_TORCHRUN"]
+)
+_SHORT_ENV: Final = frozenset({"-e", "--env"})
+
+
+@dataclass(slots=True)
+class ShellReading:
+    """The fragments of a shell text: one per program that is run, plus here-documents of other forms."""
+
+    fragments: list[Fragment] = field(default_factory=list)
+    heredocs: list[Heredoc] = field(default_factory=list)
+
+
+def _base(word: str) -> str:
+    return word.rsplit("/", 1)[-1]
+
+
+def _is_flag(word: Word) -> bool:
+    return not word.quote and _FLAG.match(word.text) is not None and not word.text.startswith("---")
+
+
+def _value(word: Word) -> Any:
+    text = word.text
+    if word.quote and not word.shared:
+        stripped = text.strip()
+        if stripped[:1] in ("{", "["):
+            return _loose(stripped)
+        return text
+    if text[:1] in ("{", "["):
+        return _loose(text)
+    return as_scalar(text)
+
+
+def _loose(text: str) -> Any:
+    try:
+        return parse_flow(text, 0, len(text))[0]
+    except ValueError:
+        return text
+
+
+class _Reader:
+    """One command's words to entries."""
+
+    def __init__(self, text: str, words: list[Word], orphan: str = "") -> None:
+        self.text, self.words, self.orphan = text, words, orphan
+        self.entries: list[Entry] = []
+        self.env: list[Entry] = []
+        self.programs: list[str] = []
+        self.scope = ""
+        self.position = 0
+
+    def run(self) -> _Reader:
+        index = 0
+        while index < len(self.words):
+            index = self.one(index)
+        return self
+
+    def emit(self, key: str, value: Any, key_span: tuple[int, int], word: Word | None, style: str, **more: Any) -> None:
+        span = word.value_span if word is not None else (key_span[1], key_span[1])
+        self.entries.append(
+            Entry(
+                key=key,
+                value=value,
+                key_span=key_span,
+                value_span=span,
+                style=style,  # type: ignore[arg-type]
+                scope=self.scope,
+                quote=word.quote if word is not None else "",
+                shared=word.shared if word is not None else False,
+                resolved=word.resolved if word is not None else True,
+                off=bool(self.orphan),
+                off_reason=self.orphan,
+                **more,
+            )
+        )
+
+    def one(self, index: int) -> int:
+        word = self.words[index]
+        if _is_flag(word):
+            return self.flag(index)
+        match = _OVERRIDE.match(self.text, word.start, word.end) if not word.quote or "=" in word.text else None
+        if match is None and word.quote and not word.shared:
+            match = _OVERRIDE.match(self.text, word.value_span[0], word.value_span[1])
+        if match and "://" not in word.text[: match.end() - match.start() + 3]:
+            self.override(word, match)
+            return index + 1
+        self.positional(word)
+        return index + 1
+
+    def override(self, word: Word, match: re.Match[str]) -> None:
+        at, stop = match.end(), word.value_span[1] if word.quote else word.end
+        raw = self.text[at:stop]
+        inner = Word(raw, at, stop, value_span=(at, stop), resolved=word.resolved)
+        if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "\"'":
+            inner.text, inner.quote, inner.value_span = raw[1:-1], raw[0], (at + 1, stop - 1)
+        if "$" in raw:
+            inner.text = word.text[
+                match.end() - match.start() - (1 if word.quote and self.text[word.start] in "\"'" else 0) :
+            ]
+            if word.quote:
+                inner.text = word.text.split("=", 1)[1]
+            if word.shared:
+                inner.value_span, inner.shared = word.value_span, True
+        name = match[1]
+        style = "env" if name.isupper() and "." not in name else "override"
+        if style == "env":
+            self.env.append(_env_entry(name, inner, match.span(1)))
+            return
+        self.emit(name, _value(inner), match.span(1), inner, style)
+
+    def flag(self, index: int) -> int:
+        word = self.words[index]
+        match = _FLAG.match(word.text)
+        name = match[0] if match else word.text
+        start = word.start + (len(name) - len(name.lstrip("-")))
+        key = name.lstrip("-")
+        key_span = (start, start + len(key))
+        if name in _SHORT_ENV and index + 1 < len(self.words) and "=" in self.words[index + 1].text:
+            self.docker_env(self.words[index + 1])
+            return index + 2
+        if len(word.text) > len(name) and word.text[len(name)] == "=":
+            at = word.start + len(name) + 1
+            self.equals(word, key, key_span, at)
+            return index + 1
+        values = self.values_after(index + 1)
+        if name in {"-m", "--module"}:
+            if values:
+                self.program(values[0].text, module=True)
+                return index + 2
+            return index + 1
+        if not values:
+            self.emit(key, True, key_span, None, "bare")
+            return index + 1
+        first = values[0]
+        if self.looks_program(first) or (
+            self.scope in ("torchrun", "accelerate", "deepspeed") and first.text.endswith(".py")
+        ):
+            self.emit(key, True, key_span, None, "bare")
+            return index + 1
+        if len(values) > 1 and not self.is_list(key, values):
+            values = values[:1]
+        if len(values) == 1:
+            self.emit(key, _value(first), key_span, first, "flag")
+        else:
+            self.emit(key, [_value(v) for v in values], key_span, first, "flag", items=_items(values))
+        return index + 1 + len(values)
+
+    def is_list(self, key: str, values: list[Word]) -> bool:
+        """Several words after a flag are its list, unless the rest runs a program."""
+        return not any(self.looks_program(v) or v.text.endswith(".py") for v in values[1:])
+
+    def looks_program(self, word: Word) -> bool:
+        base = _base(word.text)
+        return base in _PROGRAMS or base in _LAUNCHERS
+
+    def equals(self, word: Word, key: str, key_span: tuple[int, int], at: int) -> None:
+        raw = self.text[at : word.end]
+        inner = Word(
+            word.text[word.text.index("=") + 1 :], at, word.end, value_span=(at, word.end), resolved=word.resolved
+        )
+        if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "\"'":
+            inner.quote, inner.value_span = raw[0], (at + 1, word.end - 1)
+        if word.shared:
+            inner.value_span, inner.shared = word.value_span, True
+        self.emit(key, _value(inner), key_span, inner, "flag=")
+
+    def docker_env(self, word: Word) -> None:
+        name, _, value = word.text.partition("=")
+        at = word.value_span[0] if word.quote else word.start
+        start = at + len(name) + 1
+        stop = word.value_span[1] if word.quote else word.end
+        inner = Word(value, start, stop, value_span=(start, stop), resolved=word.resolved)
+        self.env.append(_env_entry(name, inner, (at, at + len(name))))
+
+    def values_after(self, index: int) -> list[Word]:
+        out: list[Word] = []
+        while index < len(self.words) and len(out) < 60:
+            word = self.words[index]
+            if _is_flag(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
+                break
+            out.append(word)
+            index += 1
+        return out
+
+    def positional(self, word: Word) -> None:
+        if self.position == 0 and not self.programs and not self.text[word.start : word.end].strip():
+            return
+        self.program(word.text, module=False, word=word)
+
+    def program(self, text: str, *, module: bool, word: Word | None = None) -> None:
+        base = _base(text)
+        launcher = _LAUNCHERS.get(base) or _LAUNCHERS.get(text)
+        if launcher:
+            self.scope = launcher
+        elif module or text.endswith(".py") or base in _PROGRAMS:
+            self.scope = base
+        if len(self.programs) < 14:
+            self.programs.append(text)
+        if word is not None and not launcher and base not in _PROGRAMS:
+            self.emit("@" + str(min(self.position, 9)), text, (word.start, word.start), word, "item")
+            self.position += 1
+
+
+def _items(values: list[Word]) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(
+            key="", value=_value(v), key_span=(v.start, v.start), value_span=v.value_span, style="item", quote=v.quote
+        )
+        for v in values
+    )
+
+
+def _env_entry(name: str, word: Word, name_span: tuple[int, int]) -> Entry:
+    return Entry(
+        key=name,
+        value=word.text,
+        key_span=name_span,
+        value_span=word.value_span,
+        style="env",
+        quote=word.quote,
+        shared=word.shared,
+        resolved=word.resolved,
+    )
+
+
+def _variable_entry(variable: Variable) -> Entry:
+    return _env_entry(variable.name, variable.word, variable.name_span)
+
+
+def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[Entry], list[str]]:
+    """Settings, environment and programs of words that were split elsewhere (a list of arguments in YAML)."""
+    reader = _Reader(text, words).run()
+    return reader.entries, reader.env, reader.programs
+
+
+def _commands(text: str, start: int, end: int, depth: int = 0) -> tuple[list[Command], list[Heredoc]]:
+    shell = tokenise(text, start, end)
+    commands: list[Command] = []
+    for command in shell.commands:
+        commands.append(command)
+        for variable in command.variables:
+            low, high = variable.word.value_span
+            if depth == 0 and not variable.word.shared and high - low > 8 and _has_flags(text, low, high):
+                commands += _commands(text, low, high, 1)[0]
+        if depth == 0 and len(command.words) > 1:
+            for word in command.words[1:]:
+                low, high = word.value_span
+                if word.quote and not word.shared and high - low > 30 and _has_flags(text, low, high):
+                    commands += _commands(text, low, high, 1)[0]
+    return commands, shell.heredocs
+
+
+_INNER_FLAG: Final = re.compile(r"(?:^|\s)--[A-Za-z]")
+
+
+def _has_flags(text: str, low: int, high: int) -> bool:
+    return len(_INNER_FLAG.findall(text[low:high])) >= 2
+
+
+def parse_shell(text: str, start: int = 0, end: int | None = None, *, lenient: bool = True) -> ShellReading:
+    """The settings of shell text.
+
+    :param lenient: whether a line of flags after a line without a backslash still counts as in effect (pasted text
+        loses its backslashes; a script does not).
+    """
+    end = len(text) if end is None else end
+    commands, heredocs = _commands(text, start, end)
+    reading = ShellReading()
+    env: list[Entry] = []
+    for command in commands:
+        env += [_variable_entry(v) for v in command.variables]
+        orphan = command.orphan
+        if orphan == "missing-continuation" and lenient:
+            orphan = ""
+        words = command.words
+        if words and words[0].text in (
+            "export",
+            "set",
+            "cd",
+            "echo",
+            "pip",
+            "source",
+            "mkdir",
+            "git",
+            "conda",
+            "apt-get",
+            "#",
+        ):
+            continue
+        reader = _Reader(text, words, orphan).run()
+        if not reader.entries and not reader.env and not reader.programs:
+            continue
+        env += reader.env
+        reading.fragments.append(
+            Fragment(
+                form="shell",
+                start=command.start,
+                end=command.end,
+                entries=tuple(reader.entries),
+                programs=tuple(reader.programs),
+            )
+        )
+    for body in heredocs:
+        if _has_flags(text, body.start, body.end):
+            inner = parse_shell(text, body.start, body.end, lenient=lenient)
+            reading.fragments += inner.fragments
+            env += [e for f in inner.fragments for e in f.env]
+        else:
+            reading.heredocs.append(body)
+    if env:
+        first = reading.fragments[0] if reading.fragments else Fragment(form="shell", start=start, end=end, entries=())
+        rest = reading.fragments[1:]
+        merged = Fragment(
+            form="shell",
+            start=first.start,
+            end=first.end,
+            entries=first.entries,
+            programs=first.programs,
+            env=tuple(env),
+        )
+        reading.fragments = [merged, *rest]
+    return reading

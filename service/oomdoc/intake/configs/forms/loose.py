@@ -1,0 +1,51 @@
+"""Known keys scattered in prose, logs and dumps: ``cutoff_len=4096``, ``max_length 是 16384``, ``micro_batch_size ..... 4``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.table import norm
+from oomdoc.intake.configs.values import as_scalar
+
+__all__ = ["parse_loose"]
+
+_PAIR: Final = re.compile(
+    r"(?<![\w.\-/\\])(-{0,2})([A-Za-z_][\w\-]{1,60}(?:\.[\w\-]{1,60}){0,5})"
+    r"(?:[\"'`]?[ \t]{0,3}(?:[=:：]|设为|设成|设置为|改为|改成|调到|调成|降到|是|为|等于)[ \t]{0,3}|[ ]\.{3,80}[ ]|[ ](?=[0-9]|true|True|false|False|[\"'`])|(?<=\w)(?=\s|$))"
+    r"([\"'`]?)([^\s,，。;；、()（）\[\]{}\"'`]{0,160})"
+)
+_COMMON: Final = frozenset(
+    ["model", "dtype", "stage", "optimizer", "optim", "r", "type", "name", "precision", "device", "packing", "fsdp", "stage3", "compile", "batch_size", "size", "load", "path", "config", "deepspeed", "template", "dataset", "method", "beta", "module", "attention", "bias", "flash", "adapter", "sleep", "image", "engine"]
+)
+
+
+def _knowable(dashes: str, name: str, known: frozenset[str]) -> bool:
+    key = norm(name)
+    if key not in known and key.rsplit(".", 1)[-1] not in known:
+        return False
+    return bool(dashes) or (key not in _COMMON and ("_" in key or "." in key or len(key) > 6))
+
+
+def parse_loose(text: str, start: int, end: int, known: frozenset[str]) -> list[Entry]:
+    """The scattered settings whose keys are in ``known``; common words need a flag's dashes."""
+    out: list[Entry] = []
+    for match in _PAIR.finditer(text, start, end):
+        dashes, name, quote, raw = match[1], match[2], match[3], match[4].rstrip(".:!?")
+        if not _knowable(dashes, name, known):
+            continue
+        joined = match.end(2) == match.start(3)
+        if (not raw or joined) and not dashes:
+            continue
+        span = (match.start(4), match.start(4) + len(raw))
+        if not raw or joined:
+            entry = Entry(
+                key=name, value=True, key_span=match.span(2), value_span=(match.end(2), match.end(2)), style="bare"
+            )
+        else:
+            entry = Entry(
+                key=name, value=as_scalar(raw), key_span=match.span(2), value_span=span, style="pair", quote=quote
+            )
+        out.append(entry)
+    return out

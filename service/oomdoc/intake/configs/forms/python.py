@@ -1,0 +1,329 @@
+"""Python to settings: keyword arguments of calls, assignments, dictionaries, ``os.environ``; with every place kept.
+
+Nothing is executed. Text that does not parse as a whole is tried call by call by the caller.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import Any, Final
+
+from oomdoc.intake.configs.entry import Entry, FormError, Fragment
+
+__all__ = ["parse_python"]
+
+_MAX_NESTING: Final = 80
+_MAX_CHARS: Final = 400_000
+
+
+def _nesting(text: str) -> int:
+    depth = most = 0
+    for char in re.findall(r"[()\[\]{}]", text):
+        depth += 1 if char in "([{" else -1
+        most = max(most, depth)
+    return most
+
+
+class _Places:
+    """ast's (line, byte column) to characters from the start of the text."""
+
+    def __init__(self, text: str, base: int) -> None:
+        self.text, self.base = text, base
+        self.starts = [0]
+        for match in re.finditer(r"\r\n|\r|\n", text):
+            self.starts.append(match.end())
+        self.ascii = text.isascii()
+
+    def at(self, line: int, column: int) -> int:
+        start = self.starts[min(line - 1, len(self.starts) - 1)]
+        if not self.ascii:
+            end = self.starts[line] if line < len(self.starts) else len(self.text)
+            column = len(self.text[start:end].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+        return self.base + start + column
+
+    def of(self, node: Any) -> tuple[int, int]:
+        return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
+
+
+def _dotted(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Call):
+        parts.append(_dotted(node.func))
+    elif isinstance(node, ast.Name):
+        parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+class _Visitor:
+    def __init__(self, text: str, base: int) -> None:
+        self.text, self.places = text, _Places(text, base)
+        self.base = base
+        self.entries: list[Entry] = []
+        self.env: list[Entry] = []
+        self.programs: list[str] = []
+        self.names: dict[str, tuple[Any, tuple[int, int], str, bool]] = {}
+        self.notes: list[tuple[str, int]] = []
+
+    # -- values --------------------------------------------------------------------------------------------------
+    def value(self, node: ast.expr) -> tuple[Any, tuple[int, int], str, bool, bool]:
+        """Value, place, quote, resolved, shared."""
+        span = self.places.of(node)
+        if isinstance(node, ast.Constant):
+            quote = self.text[span[0] - self.base] if isinstance(node.value, str) else ""
+            quote = quote if quote in "\"'" else ""
+            inner = (span[0] + 1, span[1] - 1) if quote else span
+            return node.value, inner, quote, True, False
+        if isinstance(node, ast.Name):
+            known = self.names.get(node.id)
+            if known is not None:
+                return known[0], known[1], known[2], known[3], True
+            return node.id, span, "", False, False
+        literal = _literal(node)
+        if literal is not _UNKNOWN:
+            return literal, span, "", True, False
+        if isinstance(node, ast.Attribute):
+            dotted = _dotted(node)
+            return dotted, span, "", dotted.startswith(("torch.", "jnp.", "tf.", "np.")), False
+        if isinstance(node, ast.Call):
+            return _dotted(node.func), span, "", False, False
+        return self.text[span[0] - self.base : min(span[1], span[0] + 200) - self.base], span, "", False, False
+
+    # -- statements ----------------------------------------------------------------------------------------------
+    def run(self, tree: ast.AST) -> None:
+        stack: list[ast.AST] = [tree]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, ast.Import):
+                self.imported([a.name for a in node.names], node)
+            elif isinstance(node, ast.ImportFrom):
+                self.imported([node.module or ""], node)
+                self.programs += [a.name for a in node.names if a.name[:1].isupper()]
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+                self.assignment(node.targets[0], node.value)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                self.assignment(node.target, node.value)
+            elif isinstance(node, ast.Call):
+                self.call(node)
+            elif isinstance(node, ast.Dict):
+                self.dictionary(node, "")
+                stack.extend(reversed([v for v in node.values if not isinstance(v, ast.Dict)]))
+                continue
+            stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+    def imported(self, names: list[str], node: ast.stmt) -> None:
+        for name in names:
+            self.programs.append(name)
+            if name.split(".")[0] in ("torch", "transformers", "unsloth", "trl", "vllm", "peft"):
+                self.notes.append(("import:" + name.split(".")[0], self.places.of(node)[0]))
+
+    def assignment(self, target: ast.expr, node: ast.expr) -> None:
+        if isinstance(target, ast.Subscript) and _dotted(target.value) in ("os.environ", "environ"):
+            key = _literal(target.slice)
+            value, span, quote, resolved, shared = self.value(node)
+            if isinstance(key, str):
+                self.env.append(
+                    Entry(
+                        key=key,
+                        value=str(value),
+                        key_span=self.places.of(target),
+                        value_span=span,
+                        style="env",
+                        quote=quote,
+                        resolved=resolved,
+                        shared=shared,
+                    )
+                )
+            return
+        value, span, quote, resolved, shared = self.value(node)
+        if isinstance(target, ast.Name):
+            if not isinstance(node, ast.Call | ast.Dict):
+                self.names[target.id] = (value, span, quote, resolved)
+            style, key, scope = "assign", target.id, ""
+        elif isinstance(target, ast.Attribute):
+            style, key, scope = "attribute", _dotted(target), "@attribute"
+        else:
+            return
+        self.entries.append(
+            Entry(
+                key=key,
+                value=value,
+                key_span=self.places.of(target),
+                value_span=span,
+                style=style,  # type: ignore[arg-type]
+                scope=scope,
+                quote=quote,
+                resolved=resolved,
+                shared=shared,
+            )
+        )
+
+    def call(self, node: ast.Call) -> None:
+        name = _dotted(node.func)
+        if not name:
+            return
+        if name.endswith(("environ.setdefault", "os.putenv")) and len(node.args) == 2:
+            key = _literal(node.args[0])
+            value, span, quote, resolved, shared = self.value(node.args[1])
+            if isinstance(key, str):
+                self.env.append(
+                    Entry(
+                        key=key,
+                        value=str(value),
+                        key_span=self.places.of(node.args[0]),
+                        value_span=span,
+                        style="env",
+                        quote=quote,
+                        resolved=resolved,
+                        shared=shared,
+                    )
+                )
+            return
+        scope = name
+        if name.rsplit(".", 1)[-1] == "dict":
+            kinds = [k.value for k in node.keywords if k.arg == "type"]
+            scope = (_dotted(kinds[0]) or str(_literal(kinds[0]))) if kinds else "dict"
+        if len(self.programs) < 400:
+            self.programs.append(scope + "()")
+        where = self.places.of(node)
+        self.entries.append(
+            Entry(
+                key=scope + "()", value=True, key_span=(where[0], where[0]), value_span=where, style="call", scope=scope
+            )
+        )
+        for index, argument in enumerate(node.args[:2]):
+            value, span, quote, resolved, shared = self.value(argument)
+            if isinstance(value, str | int | float):
+                self.entries.append(
+                    Entry(
+                        key=f"@{index}",
+                        value=value,
+                        key_span=(span[0], span[0]),
+                        value_span=span,
+                        style="item",
+                        scope=scope,
+                        quote=quote,
+                        resolved=resolved,
+                        shared=shared,
+                    )
+                )
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                continue
+            value, span, quote, resolved, shared = self.value(keyword.value)
+            start = self.places.at(keyword.lineno, keyword.col_offset)
+            self.entries.append(
+                Entry(
+                    key=keyword.arg,
+                    value=value,
+                    key_span=(start, start + len(keyword.arg)),
+                    value_span=span,
+                    style="kwarg",
+                    scope=scope,
+                    quote=quote,
+                    resolved=resolved,
+                    shared=shared,
+                )
+            )
+
+    def dictionary(self, node: ast.Dict, path: str, depth: int = 0) -> None:
+        if depth > 20:
+            return
+        for key_node, item in zip(node.keys, node.values, strict=True):
+            key = _literal(key_node) if key_node is not None else _UNKNOWN
+            if not isinstance(key, str) or key_node is None:
+                continue
+            full = f"{path}.{key}" if path else key
+            value, span, quote, resolved, shared = self.value(item)
+            self.entries.append(
+                Entry(
+                    key=full,
+                    value=value,
+                    key_span=self.places.of(key_node),
+                    value_span=span,
+                    style="pair",
+                    scope="@dict",
+                    quote=quote,
+                    resolved=resolved,
+                    shared=shared,
+                )
+            )
+            if isinstance(item, ast.Dict):
+                self.dictionary(item, full, depth + 1)
+
+
+class _Unknown:
+    pass
+
+
+_UNKNOWN: Final = _Unknown()
+
+
+def _literal(node: ast.expr | None, depth: int = 0) -> Any:
+    """A literal's value, sums and products of numbers included, or ``_UNKNOWN``."""
+    if node is None or depth > 12:
+        return _UNKNOWN
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        items = [_literal(e, depth + 1) for e in node.elts[:200]]
+        return _UNKNOWN if any(i is _UNKNOWN for i in items) else items
+    if isinstance(node, ast.Dict):
+        keys = [_literal(k, depth + 1) for k in node.keys[:200]]
+        values = [_literal(v, depth + 1) for v in node.values[:200]]
+        if any(not isinstance(k, str | int) for k in keys):
+            return _UNKNOWN
+        return {k: (None if v is _UNKNOWN else v) for k, v in zip(keys, values, strict=True)}
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _literal(node.operand, depth + 1)
+        return -inner if isinstance(inner, int | float) else _UNKNOWN
+    if isinstance(node, ast.BinOp):
+        return _arithmetic(node, depth)
+    return _UNKNOWN
+
+
+def _arithmetic(node: ast.BinOp, depth: int) -> Any:
+    a, b = _literal(node.left, depth + 1), _literal(node.right, depth + 1)
+    if not (isinstance(a, int | float) and isinstance(b, int | float)) or isinstance(a, bool) or isinstance(b, bool):
+        return _UNKNOWN
+    if isinstance(node.op, ast.Mult):
+        return a * b
+    if isinstance(node.op, ast.Add):
+        return a + b
+    if isinstance(node.op, ast.FloorDiv) and b:
+        return a // b
+    if isinstance(node.op, ast.Pow) and abs(a) <= 16 and abs(b) <= 40:
+        return a**b
+    return _UNKNOWN
+
+
+def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
+    """The settings of ``text[start:end]``.
+
+    :raises FormError: when it is not Python, or large or nested beyond reason.
+    """
+    end = len(text) if end is None else end
+    piece = text[start:end]
+    if len(piece) > _MAX_CHARS or _nesting(piece) > _MAX_NESTING:
+        raise FormError("too large or nested too deeply")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(piece)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise FormError("not Python") from error
+    visitor = _Visitor(piece, start)
+    visitor.run(tree)
+    return Fragment(
+        form="python",
+        start=start,
+        end=end,
+        entries=tuple(visitor.entries),
+        programs=tuple(visitor.programs[:2000]),
+        env=tuple(visitor.env),
+        notes=tuple(visitor.notes),
+    )

@@ -1,0 +1,404 @@
+"""Shell text to commands: quotes, continuations, comments, variables, arrays and here-documents, with every place kept.
+
+This reads what people paste, so it forgives: an unclosed quote is a character, a prompt or ``!`` before a command is
+skipped, a line of flags after a line without a backslash still belongs to the command (and is noted).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
+
+__all__ = ["Shell", "tokenise"]
+
+_CHUNK: Final = re.compile(r"[^\s\"'\\$`#;&|<>()]+")
+_NAME: Final = re.compile(r"[A-Za-z_]\w{0,80}")
+_ASSIGN: Final = re.compile(r"([A-Za-z_]\w{0,80})\+?=")
+_CONTINUED: Final = re.compile(r"\\(\r?\n|[ \t]{1,20}\r?\n|\Z)")
+_DEFAULT: Final = re.compile(r":?-(.*)\Z", re.S)
+_HEREDOC: Final = re.compile(r"<<-?[ \t]*([\"']?)(\w{1,40})\1")
+_QUOTE_REACH: Final = 6000
+_SKIPPED: Final = frozenset(
+    {"$", "!", "%%bash", "%%sh", "then", "do", "else", "nohup", "sudo", "exec", "time", "{", "}", "fi", "done"}
+)
+
+
+class Shell:
+    """Everything found in one piece of shell text."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.variables: dict[str, Variable] = {}
+        self.heredocs: list[Heredoc] = []
+
+
+class _Tokeniser:
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.text, self.at, self.end = text, start, end
+        self.out = Shell()
+        self.command = Command(start=start)
+        self.word: Word | None = None
+        self.word_parts: list[str] = []
+        self.cut = ""
+        self.after_continuation = False
+        self.in_array = False
+        self.redirect = False
+        self.pending: list[tuple[str, str]] = []
+
+    def run(self) -> Shell:
+        while self.at < self.end:
+            self.step()
+        self.finish_command()
+        return self.out
+
+    # -- words ---------------------------------------------------------------------------------------------------
+    def open(self, at: int) -> Word:
+        if self.word is None:
+            self.word = Word("", at, at)
+            self.word_parts = []
+        return self.word
+
+    def add(self, piece: str, at: int, stop: int) -> None:
+        word = self.open(at)
+        self.word_parts.append(piece)
+        word.end = stop
+        self.at = stop
+
+    def finish_word(self) -> None:
+        word = self.word
+        if word is None:
+            return
+        self.word = None
+        word.text = "".join(self.word_parts)
+        if word.value_span == (0, 0):
+            word.value_span = (word.start, word.end)
+        if self.redirect:
+            self.redirect = False
+            if self.pending and not self.pending[-1][1]:
+                self.pending[-1] = (self.pending[-1][0], word.text)
+            self.command.end = max(self.command.end, word.end)
+            return
+        self.place(word)
+
+    def place(self, word: Word) -> None:
+        command = self.command
+        if not command.words and not command.variables:
+            command.start = word.start
+            self.mark_orphan(word)
+        if not command.words or [w.text for w in command.words] in (["export"], ["env"], ["set"]):
+            match = _ASSIGN.match(self.text, word.start, word.end)
+            if match:
+                self.assign(word, match)
+                return
+            if word.text in _SKIPPED and not word.quote and not command.words:
+                return
+        command.words.append(word)
+        command.end = word.end
+
+    def mark_orphan(self, word: Word) -> None:
+        """Flags that begin a command of their own were cut off from the one before."""
+        if not word.text.startswith("-") or self.in_array:
+            return
+        previous = self.out.commands[-1] if self.out.commands else None
+        if previous is not None and (len(previous.words) > 1 or previous.orphan):
+            self.command.orphan = self.cut or previous.orphan or "missing-continuation"
+
+    def assign(self, word: Word, match: re.Match[str]) -> None:
+        at = match.end()
+        value = Word(
+            word.text[at - word.start :] if word.text.startswith(match[0]) else "", at, word.end, shared=word.shared
+        )
+        value.resolved = word.resolved
+        raw = self.text[at : word.end]
+        inner = raw[1:-1] if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "\"'" else None
+        if inner is not None:
+            value.quote = raw[0]
+            value.value_span = (at + 1, word.end - 1)
+        elif word.value_span != (word.start, word.end) and word.shared:
+            value.value_span = word.value_span
+        else:
+            value.value_span = (at, word.end)
+        command = self.command
+        exported = bool(command.words) and command.words[0].text in ("export", "env")
+        variable = Variable(match[1], value, (match.start(1), match.end(1)), exported)
+        command.variables.append(variable)
+        command.end = word.end
+        if match[1] not in self.out.variables or value.resolved:
+            self.out.variables[match[1]] = variable
+
+    # -- commands ------------------------------------------------------------------------------------------------
+    def finish_command(self, cut: str = "") -> None:
+        self.finish_word()
+        command = self.command
+        if command.words or command.variables:
+            if command.words:
+                for variable in command.variables:
+                    variable.exported = True
+            self.out.commands.append(command)
+            self.cut = cut
+        elif cut:
+            self.cut = cut
+        self.command = Command(start=self.at)
+        self.after_continuation = False
+
+    def step(self) -> None:
+        text, at = self.text, self.at
+        match = _CHUNK.match(text, at, self.end)
+        if match:
+            self.after_continuation = False
+            self.add(match[0], at, match.end())
+            return
+        char = text[at]
+        handler = _HANDLERS.get(char)
+        if handler is not None:
+            handler(self)
+        else:  # other blanks
+            self.finish_word()
+            self.at += 1
+
+    def newline(self) -> None:
+        self.finish_word()
+        if self.in_array:
+            self.at += 1
+            return
+        self.finish_command()
+        self.at += 1
+        self.bodies()
+
+    def bodies(self) -> None:
+        pending, self.pending = self.pending, []
+        for mark, target in pending:
+            start = self.at
+            at = start
+            while at < self.end:
+                stop = self.text.find("\n", at, self.end)
+                stop = self.end if stop < 0 else stop
+                if self.text[at:stop].strip() == mark:
+                    self.at = min(stop + 1, self.end)
+                    break
+                at = stop + 1
+            else:
+                at = self.end
+                self.at = self.end
+            self.out.heredocs.append(Heredoc(start, min(at, self.end), target))
+
+    def backslash(self) -> None:
+        match = _CONTINUED.match(self.text, self.at, self.end)
+        if match is None:
+            piece = self.text[self.at + 1 : min(self.at + 2, self.end)]
+            self.add(piece, self.at, min(self.at + 2, self.end))
+            return
+        self.finish_word()
+        blank_after = match[1].strip("\r\n") != ""
+        self.at = match.end()
+        if blank_after and not self.in_array:
+            self.finish_command("blank-after-backslash")
+        else:
+            self.after_continuation = True
+
+    def hash(self) -> None:
+        if self.word is not None:
+            self.add("#", self.at, self.at + 1)
+            return
+        stop = self.text.find("\n", self.at, self.end)
+        stop = self.end if stop < 0 else stop
+        ends_in_backslash = self.text[self.at : stop].rstrip().endswith("\\")
+        cuts = bool(self.command.words) and not self.in_array and (self.after_continuation or ends_in_backslash)
+        self.at = stop
+        if cuts:
+            self.finish_command("cut-by-comment")
+
+    def quote(self) -> None:
+        text, at, char = self.text, self.at, self.text[self.at]
+        close = self.closing(at, char)
+        if close < 0:
+            self.add(char, at, at + 1)
+            return
+        first = self.word is None
+        inner = text[at + 1 : close]
+        piece, resolved = (inner, True) if char == "'" else self.expand(inner)
+        word = self.open(at)
+        word.resolved = word.resolved and resolved
+        self.add(piece, at, close + 1)
+        alone = first and (self.at >= self.end or text[self.at] in " \t\r\n;|&)\\")
+        if alone:
+            word.quote, word.value_span = char, (at + 1, close)
+            self.through_variable(word, inner)
+
+    def closing(self, at: int, char: str) -> int:
+        stop = min(self.end, at + 1 + _QUOTE_REACH)
+        where = at + 1
+        while True:
+            close = self.text.find(char, where, stop)
+            if close < 0 or char == "'" or self.text[close - 1] != "\\":
+                return close
+            where = close + 1
+
+    def dollar(self) -> None:
+        text, at = self.text, self.at
+        if text.startswith("$(", at):
+            stop = self.balanced(at + 1)
+            word = self.open(at)
+            word.resolved = False
+            self.add(text[at:stop], at, stop)
+            return
+        stop = self.variable_end(at)
+        first = self.word is None
+        word = self.open(at)
+        piece, resolved = self.expand(text[at:stop])
+        word.resolved = word.resolved and resolved
+        self.add(piece, at, stop)
+        if first and (stop >= self.end or text[stop] in " \t\r\n;|&)\\"):
+            word.value_span = (at, stop)
+            self.through_variable(word, text[at:stop])
+        elif text[word.start : at].endswith("=") and (stop >= self.end or text[stop] in " \t\r\n;|&)\\"):
+            self.through_variable(word, text[at:stop])
+
+    def through_variable(self, word: Word, raw: str) -> None:
+        """A word that is nothing but a variable is written where the variable is set."""
+        name = raw.strip("${}")
+        if not raw.startswith("$"):
+            return
+        base = _NAME.match(name)
+        if base is None:
+            return
+        known = self.out.variables.get(base[0])
+        if known is not None and base.end() == len(name):
+            word.value_span, word.shared, word.quote = known.word.value_span, True, known.word.quote
+            return
+        default = _DEFAULT.match(name, base.end())
+        if default:
+            where = self.text.find(default[1], word.start) if default[1] else -1
+            if where >= 0:
+                word.value_span, word.shared = (where, where + len(default[1])), True
+
+    def variable_end(self, at: int) -> int:
+        text = self.text
+        if text.startswith("${", at):
+            close = text.find("}", at, min(self.end, at + 300))
+            return close + 1 if close > 0 else at + 2
+        match = _NAME.match(text, at + 1, self.end)
+        return (
+            match.end() if match else min(at + 2, self.end) if text[at + 1 : at + 2] in "@#?$*!0123456789" else at + 1
+        )
+
+    def balanced(self, at: int) -> int:
+        depth = 0
+        for index in range(at, min(self.end, at + 2000)):
+            if self.text[index] == "(":
+                depth += 1
+            elif self.text[index] == ")":
+                depth -= 1
+                if depth == 0:
+                    return index + 1
+        return at + 1
+
+    def expand(self, raw: str) -> tuple[str, bool]:
+        """A piece with its variables replaced by what is known; whether all were."""
+        if "$" not in raw:
+            return raw, True
+        resolved = True
+
+        def one(match: re.Match[str]) -> str:
+            nonlocal resolved
+            name = match[1] or match[2]
+            known = self.out.variables.get(name)
+            if known is not None and known.word.resolved and not match[3]:
+                return known.word.text[:4000]
+            default = _DEFAULT.match(match[3] or "")
+            if default:
+                return known.word.text if known is not None and known.word.resolved else default[1].strip("\"'")
+            resolved = False
+            return match[0]
+
+        return _VARIABLE.sub(one, raw), resolved and "$(" not in raw
+
+    def backtick(self) -> None:
+        close = self.text.find("`", self.at + 1, min(self.end, self.at + 500))
+        if close < 0 or self.text[self.at : close].count("\n"):
+            self.finish_word()
+            self.at += 1
+            return
+        word = self.open(self.at)
+        word.resolved = False
+        self.add(self.text[self.at : close + 1], self.at, close + 1)
+
+    def separator(self) -> None:
+        self.finish_command()
+        self.at += 1
+
+    def ampersand(self) -> None:
+        if self.text.startswith("&>", self.at):
+            self.finish_word()
+            self.redirect = True
+            self.at += 2
+        elif self.at and self.text[self.at - 1] in "<>":
+            self.at += 1
+        else:
+            self.separator()
+
+    def less(self) -> None:
+        match = _HEREDOC.match(self.text, self.at, self.end)
+        self.finish_word()
+        if match:
+            words = [w.text for w in self.command.words]
+            target = words[-1] if words and words[0] == "read" else ""
+            self.pending.append((match[2], target))
+            self.at = match.end()
+        else:
+            self.redirect = True
+            self.at += 1
+
+    def greater(self) -> None:
+        if self.word is not None and "".join(self.word_parts).isdigit():
+            self.word = None
+        self.finish_word()
+        while self.at < self.end and self.text[self.at] in ">&":
+            self.at += 1
+        self.redirect = True
+
+    def opening(self) -> None:
+        if self.word is not None and self.text[self.at - 1] == "=" and not self.command.words:
+            name = "".join(self.word_parts)[:-1].rstrip("+")
+            self.word = None
+            self.finish_command()
+            self.in_array = True
+            self.command.array = name
+            self.at += 1
+            return
+        self.finish_command()
+        self.at += 1
+
+    def closing_paren(self) -> None:
+        self.finish_word()
+        array = self.in_array
+        self.in_array = False
+        if array or not self.text[self.at - 1].isalnum():
+            self.finish_command()
+        self.at += 1
+
+
+_VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w{0,80})|\{([A-Za-z_]\w{0,80}|[0-9])([^}\n]{0,200})\})")
+_HANDLERS: Final = {
+    "\n": _Tokeniser.newline,
+    "\\": _Tokeniser.backslash,
+    "#": _Tokeniser.hash,
+    '"': _Tokeniser.quote,
+    "'": _Tokeniser.quote,
+    "$": _Tokeniser.dollar,
+    "`": _Tokeniser.backtick,
+    ";": _Tokeniser.separator,
+    "|": _Tokeniser.separator,
+    "&": _Tokeniser.ampersand,
+    "<": _Tokeniser.less,
+    ">": _Tokeniser.greater,
+    "(": _Tokeniser.opening,
+    ")": _Tokeniser.closing_paren,
+}
+
+
+def tokenise(text: str, start: int = 0, end: int | None = None) -> Shell:
+    """The commands, variables and here-documents of ``text[start:end]``. Linear in its length."""
+    return _Tokeniser(text, start, len(text) if end is None else end).run()

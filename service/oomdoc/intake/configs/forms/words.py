@@ -1,0 +1,51 @@
+"""Values of the shell's tokeniser: words with their places, commands, variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Command", "Heredoc", "Variable", "Word"]
+
+
+@dataclass(slots=True)
+class Word:
+    """A word as the shell would see it. ``value_span`` is where its text is written (inside quotes, or in a variable)."""
+
+    text: str
+    start: int
+    end: int
+    quote: str = ""
+    value_span: tuple[int, int] = (0, 0)
+    shared: bool = False
+    resolved: bool = True
+
+
+@dataclass(slots=True)
+class Variable:
+    """``NAME=value``; ``exported`` also for a prefix of a command."""
+
+    name: str
+    word: Word
+    name_span: tuple[int, int]
+    exported: bool = False
+
+
+@dataclass(slots=True)
+class Heredoc:
+    """The body of ``<<EOF`` and the file or variable it goes to."""
+
+    start: int
+    end: int
+    target: str = ""
+
+
+@dataclass(slots=True)
+class Command:
+    """Words up to the end of a command. ``orphan`` says why the shell would not run these words with what precedes."""
+
+    words: list[Word] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    orphan: str = ""
+    array: str = ""

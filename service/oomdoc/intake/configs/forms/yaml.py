@@ -1,0 +1,200 @@
+"""YAML line by line: settings with their places, from whole files and from cut-out pieces alike.
+
+A reader of lines rather than a YAML library: what people paste is cut off, re-indented and templated, every value's
+place must be known to the character, and aliases must not be able to multiply. Block and flow mappings, lists, quoted
+scalars, block scalars, anchors of scalars and comments are understood.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from oomdoc.intake.configs.entry import Entry, FormError
+from oomdoc.intake.configs.forms.flow import parse_flow
+from oomdoc.intake.configs.values import as_scalar, unquote
+
+__all__ = ["Block", "parse_yaml"]
+
+_KEY: Final = re.compile(
+    r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s#:,\[\]{}\"'&*!|>%@`][^:#\n\"'{}\[\]]{0,120}?))[ \t]{0,20}:(?=[ \t]|$)"
+)
+_COMMENT: Final = re.compile(r"[ \t]#")
+_QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\n]|\'\')*\'')
+_ANCHOR: Final = re.compile(r"&([\w.-]{1,60})[ \t]*")
+_TAG: Final = re.compile(r"!{1,2}[\w./:-]{0,80}[ \t]*")
+_BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$")
+_MAX_DEPTH: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block scalar (``|`` or ``>``): its key and where its lines are."""
+
+    key: str
+    start: int
+    end: int
+
+
+class _Reader:
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.text, self.at, self.end = text, start, end
+        self.entries: list[Entry] = []
+        self.blocks: list[Block] = []
+        self.stack: list[tuple[int, str]] = [(-1, "")]
+        self.lists: dict[str, list[Entry]] = {}
+        self.anchors: dict[str, Any] = {}
+        self.open_block: tuple[int, str, int, int] | None = None
+
+    def run(self) -> None:
+        while self.at < self.end:
+            stop = self.text.find("\n", self.at, self.end)
+            stop = self.end if stop < 0 else stop
+            next_line = min(stop + 1, self.end) if stop < self.end else self.end
+            close = stop - 1 if stop > self.at and self.text[stop - 1] == "\r" else stop
+            self.next = next_line
+            self.line(self.at, close)
+            self.at = self.next
+        self.close_block(self.end)
+
+    def close_block(self, _at: int) -> None:
+        if self.open_block is not None:
+            _, key, start, last = self.open_block
+            if last > start:
+                self.blocks.append(Block(key, start, last))
+            self.open_block = None
+
+    def line(self, start: int, stop: int) -> None:
+        text = self.text
+        body = text[start:stop]
+        stripped = body.lstrip(" \t")
+        indent = len(body) - len(stripped)
+        if self.open_block is not None:
+            parent, key, first, _ = self.open_block
+            if not stripped or indent > parent:
+                self.open_block = (parent, key, first, stop)
+                return
+            self.close_block(start)
+        if not stripped or stripped[0] == "#" or stripped.startswith(("%", "...")):
+            return
+        if stripped.startswith("---"):
+            self.stack = [(-1, "")]
+            return
+        at = start + indent
+        if len(self.stack) > _MAX_DEPTH:
+            raise FormError("nested too deeply")
+        at, indent = self.dashes(at, stop, indent)
+        if at < stop:
+            self.content(at, stop, indent)
+
+    def dashes(self, at: int, stop: int, indent: int) -> tuple[int, int]:
+        """Past ``- - `` prefixes; the items become list positions of the stack."""
+        text = self.text
+        count = 0
+        while at < stop and text[at] == "-" and (at + 1 >= stop or text[at + 1] in " \t") and count < 10:
+            # A list may stand at its key's own indentation.
+            while len(self.stack) > 1 and (
+                self.stack[-1][0] > indent or (self.stack[-1][0] == indent and self.stack[-1][1].endswith("[]"))
+            ):
+                self.stack.pop()
+            self.stack.append((indent, self.stack[-1][1] + "[]"))
+            step = 1
+            while at + step < stop and text[at + step] in " \t":
+                step += 1
+            at, indent, count = at + step, indent + step, count + 1
+        return at, indent
+
+    def content(self, at: int, stop: int, indent: int) -> None:
+        text = self.text
+        match = _KEY.match(text, at, stop)
+        if match is None:
+            self.item(at, stop, indent)
+            return
+        name = next(g for g in match.groups() if g is not None).strip()
+        while len(self.stack) > 1 and self.stack[-1][0] >= indent:
+            self.stack.pop()
+        parent = self.stack[-1][1]
+        key = f"{parent}.{name}" if parent else name
+        start = match.end()
+        while start < stop and text[start] in " \t":
+            start += 1
+        self.value(key, (match.start(), match.end() - 1), start, stop, indent)
+
+    def item(self, at: int, stop: int, indent: int) -> None:
+        """A plain element of a list, or a stray line."""
+        while len(self.stack) > 1 and self.stack[-1][0] >= indent:
+            self.stack.pop()
+        path = self.stack[-1][1]
+        if not path.endswith("[]"):
+            return
+        value, span, quote = self.scalar(at, stop)
+        if value is None and span[0] == span[1]:
+            return
+        entry = Entry(key=path, value=value, key_span=(at, at), value_span=span, style="item", quote=quote)
+        self.lists.setdefault(path, []).append(entry)
+
+    def scalar(self, at: int, stop: int) -> tuple[Any, tuple[int, int], str]:
+        """A scalar without its comment: value, place, quote."""
+        text = self.text
+        match = _QUOTED.match(text, at, stop)
+        if match:
+            inner, quote = unquote(match[0])
+            return inner, match.span(), quote
+        comment = _COMMENT.search(text, at - 1 if at else 0, stop)
+        last = comment.start() if comment else stop
+        raw = text[at:last].rstrip()
+        if raw.startswith("*"):
+            return self.anchors.get(raw[1:], raw), (at, at + len(raw)), ""
+        return as_scalar(raw), (at, at + len(raw)), ""
+
+    def value(self, key: str, key_span: tuple[int, int], at: int, stop: int, indent: int) -> None:
+        text = self.text
+        anchor = _ANCHOR.match(text, at, stop)
+        at = anchor.end() if anchor else at
+        tag = _TAG.match(text, at, stop)
+        at = tag.end() if tag else at
+        if at >= stop or text[at] == "#":
+            self.stack.append((indent, key))
+            self.entries.append(Entry(key=key, value=None, key_span=key_span, value_span=(at, at), style="pair"))
+            return
+        if _BLOCK.match(text, at, stop):
+            self.open_block = (indent, key, self.next, self.next)
+            return
+        if text[at] in "{[":
+            try:
+                value, close, inner = parse_flow(text, at, min(self.end, at + 100_000), key)
+            except FormError:
+                value, close, inner = None, at, []
+            if close > at:
+                self.entries.append(
+                    Entry(key=key, value=value, key_span=key_span, value_span=(at, close), style="pair")
+                )
+                self.entries.extend(inner)
+                line = text.find("\n", close - 1, self.end)
+                self.next = max(self.next, self.end if line < 0 else line + 1)
+                return
+        value, span, quote = self.scalar(at, stop)
+        if anchor and not isinstance(value, list | dict):
+            self.anchors[anchor[1]] = value
+        self.entries.append(Entry(key=key, value=value, key_span=key_span, value_span=span, style="pair", quote=quote))
+
+
+def parse_yaml(text: str, start: int = 0, end: int | None = None) -> tuple[list[Entry], list[Block]]:
+    """The settings of a piece of YAML, lists of scalars joined under their key, and its block scalars.
+
+    Keys are dotted paths, ``[]`` for an element of a list. A mapping's own key has the value ``None``.
+
+    :raises FormError: when it is nested beyond reason.
+    """
+    reader = _Reader(text, start, len(text) if end is None else end)
+    reader.run()
+    lists = reader.lists
+    out: list[Entry] = []
+    for entry in reader.entries:
+        items = lists.pop(entry.key + "[]", None) if entry.value is None else None
+        if items:
+            span = (items[0].value_span[0], items[-1].value_span[1])
+            entry = replace(entry, value=[i.value for i in items], value_span=span, items=tuple(items))
+        out.append(entry)
+    return out, reader.blocks

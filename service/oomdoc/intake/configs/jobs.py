@@ -1,0 +1,98 @@
+"""Facts to a job document, with each framework's meaning of its precision flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomdoc.evidence import Fact
+from oomkb.errors import JobError
+from oomkb.frameworks import canonical
+from oomkb.memory.job import Job
+
+__all__ = ["to_job"]
+
+_FIELDS: Final = frozenset(
+    ["model", "params_b", "objective", "method", "quant", "param_dtype", "autocast", "optimizer", "optimizer_impl", "micro_batch", "grad_accum", "seq_len", "packing", "grad_ckpt", "attention", "fused_ce", "sharding", "reshard_after_forward", "world", "dp", "tp", "pp", "cp", "sp", "ep", "nodes", "gpus", "offload", "gpu", "capacity_gib", "max_pixels", "images", "video_frames", "generations", "eval_micro_batch", "prompt_len", "completion_len", "compile", "nvme_offload", "host_gib", "extra_models"]
+)
+_NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.")
+_SERVING: Final = ("vllm", "sglang", "lmdeploy", "tgi")
+
+
+def _set(job: Job, name: str, value: Any) -> Job:
+    try:
+        return job.with_fields({name: value})
+    except JobError:
+        return job
+
+
+def _fill(job: Job, name: str, value: Any) -> Job:
+    return job if job.get(name) is not None or value is None else _set(job, name, value)
+
+
+def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Mapping[str, str] | None = None) -> Job:
+    """The job that facts state; what they do not state stays open (see :func:`oomkb.frameworks.complete`).
+
+    A fact that describes no possible run is left out. Hints (not stated) are not used, but for the model.
+    """
+    job = Job()
+    name = canonical(framework)
+    if name:
+        job = _set(job, "framework", name)
+    if versions:
+        job = _set(job, "versions", dict(versions))
+    for fact in facts.values():
+        if (fact.stated or fact.name == "model") and (fact.name in _FIELDS or fact.name.startswith(_NESTED)):
+            job = _set(job, fact.name, fact.value)
+    env = {n[4:]: str(f.value) for n, f in facts.items() if n.startswith("env.")}
+    if env:
+        job = _set(job, "env", env)
+    return _meaning(_contract(job, facts, name))
+
+
+def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job:
+    """The contract's own fact names, where the job field is still open."""
+
+    def stated(name: str) -> Any:
+        fact = facts.get(name)
+        return fact.value if fact is not None and fact.stated else None
+
+    stage = stated("zero_stage")
+    if stage is not None:
+        job = _fill(job, "sharding", "ddp" if stage == 0 else f"zero{stage}")
+    if stated("fsdp"):
+        job = _fill(job, "sharding", "fsdp")
+    count = stated("gpu_count")
+    if isinstance(count, int) and count > 0 and job.world is None and job.gpus is None:
+        nodes = job.nodes or (-(-count // 8) if count > 16 and count % 8 == 0 else 1)
+        job = _set(job, "gpus", max(1, count // nodes))
+        if nodes > 1:
+            job = _fill(job, "nodes", nodes)
+    serving = framework in _SERVING or job.objective == "inference"
+    for name in ("gpu_memory_utilization", "max_model_len"):
+        if stated(name) is None:
+            continue
+        if serving or framework is None:
+            job = _fill(job, f"serving.{name}", stated(name))
+        elif name == "gpu_memory_utilization":
+            job = _fill(job, f"rollout.{name}", stated(name))
+    dtype = stated("dtype")
+    if dtype in ("bf16", "fp16", "fp32") and job.param_dtype is None and job.autocast is None:
+        zero = (job.sharding or "").startswith("zero")
+        job = _set(job, "param_dtype" if zero or serving or dtype == "fp32" or framework is None else "autocast", dtype)
+    return job
+
+
+def _meaning(job: Job) -> Job:
+    """What precision flags mean together with how the run is sharded."""
+    zero = (job.sharding or "").startswith("zero")
+    if zero and job.autocast in ("bf16", "fp16"):
+        # DeepSpeed's engine casts the parameters instead of the forward pass.
+        job = _set(_set(job, "param_dtype", job.autocast), "autocast", "none")
+    if job.quant in ("nf4", "nf4-double", "int8") and job.method == "lora":
+        job = _set(job, "method", "qlora")
+    if job.method in ("full", "freeze") and job.quant in ("nf4", "nf4-double", "int8"):
+        job = _set(job, "quant", "none")
+    if job.tp is not None and job.objective == "inference" and job.gpus is None and job.world is None:
+        job = _set(job, "gpus", job.tp * (job.pp or 1))
+    return job

@@ -1,0 +1,129 @@
+"""Configuration inside YAML: argument lists, environment blocks and commands of compose files, Kubernetes and CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oomdoc.intake.configs.entry import Entry, Fragment
+from oomdoc.intake.configs.forms.flags import entries_of_words, parse_shell
+from oomdoc.intake.configs.forms.words import Word
+from oomdoc.intake.configs.forms.yaml import Block
+
+__all__ = ["embedded"]
+
+_COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup"})
+_ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
+
+
+def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragment]:
+    """The commands and environment variables written inside a YAML document."""
+    out: list[Fragment] = []
+    env: list[Entry] = []
+    image = next((str(e.value) for e in entries if e.key.rsplit(".", 1)[-1] == "image" and e.value), "")
+    for entry in entries:
+        last = entry.key.rsplit(".", 1)[-1]
+        if last in _COMMAND_KEYS and isinstance(entry.value, list):
+            out.append(_argument_list(text, entry, image))
+        elif last in _COMMAND_KEYS and isinstance(entry.value, str) and " " in entry.value:
+            out += _command_text(text, *entry.value_span, image)
+        elif last in _ENV_KEYS and entry.items:
+            env += [e for e in map(_env_item, entry.items) if e is not None]
+        elif ".environment." in f".{entry.key}" or ".env." in f".{entry.key}" or ".envs." in f".{entry.key}":
+            if entry.value is not None and last.isupper():
+                env.append(_env(last, entry, entry.key_span))
+    env += _name_value(entries)
+    for block in blocks:
+        if block.key.rsplit(".", 1)[-1].rstrip("[]") in _COMMAND_KEYS:
+            out += _command_text(text, block.start, block.end, image)
+    if env:
+        start = min(e.key_span[0] for e in env)
+        out.append(Fragment(form="env", start=start, end=max(e.value_span[1] for e in env), entries=(), env=tuple(env)))
+    return [f for f in out if f.entries or f.env]
+
+
+def _argument_list(text: str, entry: Entry, image: str) -> Fragment:
+    words: list[Word] = []
+    if entry.items:
+        for item in entry.items:
+            low, high = item.value_span
+            inner = (low + 1, high - 1) if item.quote else (low, high)
+            words.append(Word(text[slice(*inner)], *inner, value_span=inner, quote=""))
+    else:
+        words = _flow_words(text, *entry.value_span)
+    found, env, programs = entries_of_words(text, words)
+    return Fragment(
+        form="yaml",
+        start=entry.key_span[0],
+        end=entry.value_span[1],
+        entries=tuple(found),
+        programs=(image, *programs),
+        env=tuple(env),
+    )
+
+
+def _flow_words(text: str, low: int, high: int) -> list[Word]:
+    """The strings of a ``["--a", "b"]``."""
+    words: list[Word] = []
+    at = low + 1
+    while at < high - 1:
+        char = text[at]
+        if char in "\"'":
+            close = text.find(char, at + 1, high)
+            if close < 0:
+                break
+            words.append(Word(text[at + 1 : close], at + 1, close, value_span=(at + 1, close)))
+            at = close + 1
+        elif char in ", \t\r\n[]":
+            at += 1
+        else:
+            stop = at
+            while stop < high - 1 and text[stop] not in ",]\n":
+                stop += 1
+            raw = text[at:stop].rstrip()
+            words.append(Word(raw, at, at + len(raw), value_span=(at, at + len(raw))))
+            at = stop
+    return words
+
+
+def _command_text(text: str, low: int, high: int, image: str) -> list[Fragment]:
+    if text[low : low + 1] in "\"'" and text[high - 1 : high] == text[low]:
+        low, high = low + 1, high - 1
+    out = parse_shell(text, low, high).fragments
+    return [
+        Fragment(form="shell", start=f.start, end=f.end, entries=f.entries, programs=(*f.programs, image), env=f.env)
+        for f in out
+    ]
+
+
+def _env_item(item: Entry) -> Entry | None:
+    name, sign, value = str(item.value).partition("=")
+    if not sign or not name.replace("_", "").isalnum():
+        return None
+    low, high = item.value_span
+    low += 1 if item.quote else 0
+    high -= 1 if item.quote else 0
+    at = low + len(name) + 1
+    return Entry(key=name, value=value, key_span=(low, low + len(name)), value_span=(at, high), style="env")
+
+
+def _env(name: str, entry: Entry, key_span: tuple[int, int]) -> Entry:
+    low, high = entry.value_span
+    if entry.quote:
+        low, high = low + 1, high - 1
+    return Entry(
+        key=name, value=str(entry.value), key_span=key_span, value_span=(low, high), style="env", quote=entry.quote
+    )
+
+
+def _name_value(entries: Iterable[Entry]) -> list[Entry]:
+    """Kubernetes' ``- name: X`` / ``value: Y``."""
+    out: list[Entry] = []
+    name: Entry | None = None
+    for entry in entries:
+        if entry.key.endswith("env[].name"):
+            name = entry
+        elif entry.key.endswith("env[].value") and name is not None:
+            out.append(_env(str(name.value), entry, name.value_span))
+            name = None
+    return out

@@ -1,0 +1,195 @@
+"""From text to facts: what every configuration in a source says, where, and what of it is not in effect."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Setting, Source, Span
+from oomdoc.intake.configs.analysis import Doc, analyse
+from oomdoc.intake.configs.contract import contract_facts
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.inactive import find_inactive
+from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
+from oomdoc.intake.configs.table import Table, norm
+
+__all__ = ["ConfigReading", "Lines", "read_documents"]
+
+_LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
+_ORIGINS: Final = {
+    "yaml": "config",
+    "json": "config",
+    "toml": "config",
+    "shell": "command",
+    "python": "code",
+    "env": "env",
+    "ini": "prose",
+}
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigReading:
+    """What the configurations of one source say."""
+
+    facts: tuple[Fact, ...] = ()
+    """One per name: contract names and (dotted) job fields."""
+    documents: tuple[Document, ...] = ()
+    inactive: tuple[Inactive, ...] = ()
+    framework: str | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    warnings: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class Lines:
+    """Offsets to lines and columns."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.starts = [0]
+        at = source.text.find("\n")
+        while at >= 0:
+            self.starts.append(at + 1)
+            at = source.text.find("\n", at + 1)
+
+    def span(self, offset: int) -> Span:
+        """The place of an offset, with its line's text."""
+        line = bisect_right(self.starts, offset) - 1
+        start = self.starts[line]
+        stop = self.starts[line + 1] if line + 1 < len(self.starts) else len(self.source.text)
+        text = self.source.text[start : min(stop, start + 300)].rstrip("\r\n")
+        return Span(self.source.name, line + 1, offset - start + 1, text)
+
+
+def _rank(doc: Doc) -> int:
+    """Which document is believed first: the run itself, then its launcher's file, then scattered keys."""
+    if doc.form == "ini":
+        return 3
+    return 1 if doc.table is not None and doc.table.name in _LAUNCHERS else 0
+
+
+def main_table(docs: Sequence[Doc]) -> Table | None:
+    """The table of the run: the document with most settings among the most telling ones."""
+    owned = [d for d in docs if d.table is not None]
+    if not owned:
+        return None
+    best = min(owned, key=lambda d: (_rank(d), -len(d.entries)))
+    return best.table
+
+
+def _facts(doc: Doc, lines: Lines) -> list[Fact]:
+    origin = _ORIGINS.get(doc.form, "config")
+    confidence = 0.9 if doc.form == "ini" else 1.0
+    out = [Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in doc.readings()]  # type: ignore[arg-type]
+    if doc.form in ("shell", "yaml", "env"):
+        out += [
+            Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in launch_facts(doc.entries, doc.env)
+        ]  # type: ignore[arg-type]
+    return out
+
+
+def _keep(found: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
+    kept: dict[str, Fact] = {}
+    conflicts: list[Conflict] = []
+    for fact in found:
+        current = kept.get(fact.name)
+        if current is None:
+            kept[fact.name] = fact
+        elif current.value != fact.value and len(conflicts) < 50:
+            conflicts.append(Conflict(current, fact))
+    return kept, conflicts
+
+
+def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
+    known = (doc.table.names() | doc.table.neutrals() | LAUNCH_KEYS) if doc.table else frozenset()
+    out = []
+    for entry in doc.entries[:2000]:
+        if entry.style == "call" or entry.key.startswith("@"):
+            continue
+        key = norm(entry.key)
+        understood = key in known or key.rsplit(".", 1)[-1] in known
+        out.append(Setting(entry.key, entry.value, lines.span(entry.key_span[0]), understood))
+    return tuple(out)
+
+
+def _document(doc: Doc, source: Source, lines: Lines) -> Document:
+    start = 0 if doc.whole_file else doc.start
+    end = len(source.text) if doc.whole_file else doc.end
+    return Document(
+        framework=doc.table.name if doc.table else "unknown",
+        form=doc.form,
+        source=source.name,
+        first_line=lines.span(start).line,
+        text=source.text[start:end],
+        settings=_settings(doc, lines),
+    )
+
+
+def _env(docs: Iterable[Doc]) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for doc in docs:
+        for entry in doc.env:
+            if entry.resolved and isinstance(entry.value, str) and entry.value:
+                out[entry.key] = entry.value
+    return out
+
+
+def read_documents(source: Source, others: Sequence[Source] = (), framework: str | None = None) -> ConfigReading:
+    """Read every configuration, command and snippet in a source. Never raises for what a person may paste.
+
+    :param others: further sources in which files that this one names (a DeepSpeed JSON) are looked up.
+    :param framework: the framework, where it is known.
+    """
+    docs = analyse(source.name, source.text, framework)
+    lines = Lines(source)
+    facts: list[Fact] = []
+    main = main_table(docs)
+    for doc in sorted(docs, key=_rank):
+        facts += _facts(doc, lines)
+    facts = _linked(docs, others) + facts
+    env = _env(docs)
+    kept, conflicts = _keep(facts)
+    name = main.name if main is not None else None
+    for fact in contract_facts(kept, name):
+        kept.setdefault(fact.name, fact)
+    real = [d for d in docs if d.form != "ini" and (d.table is not None or d.env or len(d.entries) > 2)]
+    return ConfigReading(
+        facts=tuple(kept.values()),
+        documents=tuple(_document(d, source, lines) for d in real if d.table is not None),
+        inactive=tuple(find_inactive(docs, lines, others)),
+        framework=name,
+        env=MappingProxyType(env),
+        conflicts=tuple(conflicts),
+    )
+
+
+def _linked(docs: Sequence[Doc], others: Sequence[Source]) -> list[Fact]:
+    """Facts of the DeepSpeed or accelerate file that a command or config names, where it was handed in too."""
+    out: list[Fact] = []
+    for doc in docs:
+        for entry in doc.entries:
+            if norm(entry.key).rsplit(".", 1)[-1] not in (
+                "deepspeed",
+                "deepspeed_config",
+                "config_file",
+                "deepspeed_config_file",
+            ):
+                continue
+            if not isinstance(entry.value, str):
+                continue
+            base = entry.value.rsplit("/", 1)[-1]
+            for other in others:
+                if base and other.name.rsplit("/", 1)[-1] == base:
+                    inner, lines = analyse(other.name, other.text), Lines(other)
+                    out += [f for d in inner if d.table is not None for f in _facts(d, lines)]
+    return out
+
+
+def entry_span(entry: Entry, lines: Lines) -> Span:
+    """Where an entry stands."""
+    return lines.span(entry.key_span[0])

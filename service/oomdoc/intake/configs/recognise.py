@@ -1,0 +1,52 @@
+"""Which framework a piece of configuration belongs to: by what it runs, and by the keys only that framework has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
+from oomdoc.intake.configs.table import Table
+
+__all__ = ["recognise"]
+
+_COMMAND_WEIGHT: Final = 12
+_MARK_WEIGHT: Final = 4
+_ENOUGH: Final = 2
+
+
+@cache
+def _patterns(table_name: str) -> tuple[re.Pattern[str], ...]:
+    from oomdoc.intake.configs.registry import table
+
+    found = table(table_name)
+    return tuple(re.compile(c) for c in found.commands) if found is not None else ()
+
+
+def _score(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
+    commands = sum(1 for p in _patterns(table.name) if p.search(programs))
+    marks = len(table.marks & keys)
+    hints = len(table.hints & keys)
+    own = commands * _COMMAND_WEIGHT + marks * _MARK_WEIGHT
+    if table.bases and not own:
+        return 0, 0
+    return own + hints, own
+
+
+def recognise(keys: Iterable[str], programs: str, tables: Iterable[Table], likely: str | None = None) -> Table | None:
+    """The table that fits best, or ``None`` where nothing speaks for any.
+
+    :param keys: normalised keys, nested ones both whole and by their last part.
+    :param programs: what is run, imported and called, as text (bounded by the caller).
+    :param likely: the framework of what surrounds it, which wins where the evidence is no better for another.
+    """
+    found = frozenset(keys)
+    best: tuple[int, int, Table] | None = None
+    for table in tables:
+        score, own = _score(table, found, programs)
+        if table.name == likely and score:
+            score, own = score + 2, own + 2
+        if score >= _ENOUGH and (best is None or (score, own) > best[:2]):
+            best = (score, own, table)
+    return best[2] if best is not None else None

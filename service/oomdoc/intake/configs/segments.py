@@ -1,0 +1,289 @@
+"""Finding the pieces of configuration in a text: whole files by name, fences, and runs of lines in prose and logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Segment", "segments"]
+
+_FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,}|~{3,})[ \t]*([\w+-]{0,20})[^\n]*\n", re.M)
+_EXTENSIONS: Final = {
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".jsonc": "json",
+    ".toml": "toml",
+    ".ini": "toml",
+    ".cfg": "toml",
+    ".py": "python",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".zsh": "shell",
+    ".slurm": "shell",
+    ".sbatch": "shell",
+    ".env": "shell",
+    ".ps1": "shell",
+    ".conf": "shell",
+    ".service": "shell",
+    ".dockerfile": "shell",
+    ".ipynb": "notebook",
+    ".cmd": "shell",
+    ".bat": "shell",
+    ".job": "shell",
+}
+_LANGUAGES: Final = {
+    "yaml": "yaml",
+    "yml": "yaml",
+    "json": "json",
+    "jsonc": "json",
+    "json5": "json",
+    "toml": "toml",
+    "ini": "toml",
+    "python": "python",
+    "py": "python",
+    "python3": "python",
+    "bash": "shell",
+    "sh": "shell",
+    "shell": "shell",
+    "zsh": "shell",
+    "console": "shell",
+    "cmd": "shell",
+    "powershell": "shell",
+    "dockerfile": "shell",
+    "docker": "shell",
+    "env": "shell",
+    "makefile": "shell",
+}
+_PROGRAM: Final = (
+    r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl|tune|xtuner|vllm|sglang"
+    r"|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry|litgpt)"
+)
+_COMMAND: Final = re.compile(
+    r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}(?:nohup[ \t]+|sudo[ \t]+|exec[ \t]+|time[ \t]+|uv run[ \t]+)?"
+    + _PROGRAM
+    + r"[ \t]+\S"
+)
+_INLINE: Final = re.compile(
+    r"(?<![\w./-])(?:torchrun|deepspeed|accelerate launch|llamafactory-cli|swift (?:sft|pt|rlhf|infer|deploy|rollout)|megatron (?:sft|pt|rlhf)|"
+    r"vllm serve|tune run|xtuner train|trl (?:sft|dpo|grpo|kto|vllm-serve)|axolotl train|lmdeploy serve|text-generation-launcher|sglang serve|"
+    r"python[0-9.]{0,5} (?:-m |-u )?[\w./-]{1,100})(?=[ \t])"
+)
+_ENV: Final = re.compile(r"[ \t]{0,20}(?:export[ \t]+)?[A-Z][A-Z0-9_]{2,60}=[^\s=]")
+_FLAGS: Final = re.compile(r"[ \t]{0,20}--?[A-Za-z][\w.-]{1,80}(?:[ =\t]|\\?$)")
+_OVERRIDE: Final = re.compile(r"[ \t]{0,20}\+{0,2}[A-Za-z_]\w{0,60}(?:\.[\w/@-]{1,60}){1,8}=")
+_PAIR: Final = re.compile(
+    r"[ \t]{0,40}(?:-[ \t]{1,4})?[A-Za-z_\"'][\w.\-\"']{0,80}[ \t]{0,6}:(?:[ \t]{1,20}\S|[ \t]{0,20}$)"
+)
+_LIST: Final = re.compile(r"[ \t]{0,40}-[ \t]{1,4}[\w\"'./-]")
+_CALL: Final = re.compile(
+    r"[ \t]{0,40}(?:[\w.\[\]\"', ]{1,80}=[ \t]{0,4})?[\w.]{0,80}(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|Trainer|dict|"
+    r"Accelerator|Plugin|pipeline|recipe)\((?!\))"
+)
+_IMPORT: Final = re.compile(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
+_KWARG: Final = re.compile(r"[ \t]{0,40}[a-z_]\w{2,60}[ \t]{0,20}=[ \t]{0,4}[^=\s][^\n]{0,200}$")
+_SECTION: Final = re.compile(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
+_MAX_RUN: Final = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of the text and the form it seems to have; ``loose`` where nothing but scattered keys can be in it."""
+
+    form: str
+    start: int
+    end: int
+    whole_file: bool = False
+    fenced: bool = False
+
+
+def _by_name(name: str) -> str | None:
+    base = name.rsplit("/", 1)[-1].lower()
+    if base.startswith("dockerfile"):
+        return "shell"
+    dot = base.rfind(".")
+    return _EXTENSIONS.get(base[dot:]) if dot >= 0 else None
+
+
+def segments(name: str, text: str) -> list[Segment]:
+    """The pieces of configuration in a text, in order; what is between them is ``loose``."""
+    form = _by_name(name)
+    if form is not None:
+        return [Segment(form, 0, len(text), whole_file=True)]
+    out: list[Segment] = []
+    at = 0
+    for start, end, language in _fences(text):
+        out += _runs(text, at, start)
+        inner = _LANGUAGES.get(language.lower()) or _classify(text, start, end)
+        if inner is None:
+            out += _runs(text, start, end)
+        else:
+            out.append(Segment(inner, start, end, fenced=True))
+        at = end
+    out += _runs(text, at, len(text))
+    return out
+
+
+def _fences(text: str) -> Iterator[tuple[int, int, str]]:
+    opened: re.Match[str] | None = None
+    for match in _FENCE.finditer(text):
+        if opened is None:
+            opened = match
+        elif match[1][:3] == opened[1][:3] and not match[2]:
+            yield opened.end(), match.start(), opened[2]
+            opened = None
+    if opened is not None:
+        tail = text.find(opened[1], opened.end())
+        yield opened.end(), tail if tail > 0 else len(text), opened[2]
+
+
+def _classify(text: str, start: int, end: int) -> str | None:
+    """The form of a whole fence, where all of it has one."""
+    lines = [line for line in text[start:end].splitlines()[:400] if line.strip()]
+    body = [line for line in lines if not line.lstrip().startswith("#")]
+    if not body:
+        return None
+    first = body[0].strip()
+    if first.startswith("{") and text[start:end].rstrip().endswith("}"):
+        return "json"
+    if any(_IMPORT.match(line) for line in body):
+        return "python"
+    if any(_COMMAND.match(line) for line in body[:30]):
+        shell = sum(
+            1
+            for line in body
+            if _COMMAND.match(line) or _FLAGS.match(line) or _ENV.match(line) or line.rstrip().endswith("\\")
+        )
+        return "shell" if shell * 2 >= len(body) else None
+    if any(_SECTION.match(line) for line in body) and any("=" in line for line in body):
+        return "toml"
+    pairs = sum(1 for line in body if _PAIR.match(line) or _LIST.match(line))
+    if pairs >= 2 and pairs * 5 >= len(body) * 4:
+        return "yaml"
+    return None
+
+
+class _Lines:
+    """The lines of a stretch of text by offset."""
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.text, self.end = text, end
+        self.starts: list[int] = []
+        at = start
+        while at < end:
+            self.starts.append(at)
+            stop = text.find("\n", at, end)
+            if stop < 0:
+                break
+            at = stop + 1
+
+    def span(self, index: int) -> tuple[int, int]:
+        start = self.starts[index]
+        stop = self.starts[index + 1] if index + 1 < len(self.starts) else self.end
+        return start, stop
+
+    def line(self, index: int) -> str:
+        start, stop = self.span(index)
+        return self.text[start : min(stop, start + 4000)].rstrip("\r\n")
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+def _runs(text: str, start: int, end: int) -> list[Segment]:
+    lines = _Lines(text, start, end)
+    out: list[Segment] = []
+    loose_from = start
+    index = 0
+    while index < len(lines):
+        found = _run_at(lines, index)
+        if found is None:
+            index += 1
+            continue
+        form, _first, last, begin = found
+        if begin > loose_from:
+            out.append(Segment("loose", loose_from, begin))
+        stop = lines.span(last)[1]
+        out.append(Segment(form, begin, stop))
+        loose_from = stop
+        index = last + 1
+    if end > loose_from:
+        out.append(Segment("loose", loose_from, end))
+    return out
+
+
+def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
+    """A run that begins in this line: form, first and last line, offset."""
+    line = lines.line(index)
+    if not line.strip():
+        return None
+    start = lines.span(index)[0]
+    if _COMMAND.match(line) or _ENV.match(line):
+        return "shell", index, _shell_end(lines, index), start
+    if _FLAGS.match(line) and not line.lstrip().startswith("---"):
+        return "shell", index, _shell_end(lines, index), start
+    if _CALL.match(line):
+        return "python", index, _balanced_end(lines, index, "(", ")"), start
+    stripped = line.lstrip()
+    if stripped[:1] == "{" and (stripped.rstrip() == "{" or '"' in stripped or "'" in stripped):
+        last = _balanced_end(lines, index, "{", "}")
+        return "json", index, last, start
+    if _PAIR.match(line) and _pair_count(lines, index) >= 2:
+        return "yaml", index, _pair_end(lines, index), start
+    inline = _INLINE.search(line)
+    if inline and (" --" in line[inline.start() :] or "=" in line[inline.start() :]):
+        return "shell", index, _shell_end(lines, index), start + inline.start()
+    if _OVERRIDE.match(line):
+        return "shell", index, _shell_end(lines, index), start
+    return None
+
+
+def _shell_end(lines: _Lines, index: int) -> int:
+    last = index
+    while last + 1 < len(lines) and last - index < _MAX_RUN:
+        current, following = lines.line(last).rstrip(), lines.line(last + 1)
+        continues = (
+            current.endswith("\\") or _FLAGS.match(following) or (_OVERRIDE.match(following) and following[:1] in " \t")
+        )
+        comment = following.lstrip().startswith("#") and current.endswith("\\")
+        after_comment = current.lstrip().startswith("#") and following.lstrip().startswith("-")
+        more = _ENV.match(following) or (_COMMAND.match(following) and not following.lstrip().startswith(("#", ">")))
+        if not (continues or comment or after_comment or more):
+            break
+        last += 1
+    return last
+
+
+def _balanced_end(lines: _Lines, index: int, opening: str, closing: str) -> int:
+    depth = 0
+    for last in range(index, min(len(lines), index + 400)):
+        line = lines.line(last)
+        depth += line.count(opening) - line.count(closing)
+        if depth <= 0:
+            return last
+    return index
+
+
+def _pair_count(lines: _Lines, index: int) -> int:
+    count = 0
+    for probe in range(index, min(index + 8, len(lines))):
+        line = lines.line(probe)
+        if _PAIR.match(line):
+            count += 1
+        elif line.strip() and not line.lstrip().startswith("#") and not _LIST.match(line):
+            break
+    return count
+
+
+def _pair_end(lines: _Lines, index: int) -> int:
+    last = probe = index
+    while probe + 1 < len(lines) and probe - index < _MAX_RUN:
+        probe += 1
+        line = lines.line(probe)
+        if _PAIR.match(line) or _LIST.match(line):
+            last = probe
+        elif line.strip() and not line.lstrip().startswith("#") and line[:1] not in " \t":
+            break
+    return last

@@ -1,0 +1,182 @@
+"""The shape of a framework's table: which keys say which job field, in both directions.
+
+A :class:`Key` is one key for one field; a :class:`Group` is several keys that say something together (``bf16`` and
+``fp16``; ``load_in_4bit`` and its double quantisation). Reading and writing are two columns of the same row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from oomdoc.intake.configs.entry import Entry
+
+__all__ = ["DROP", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm"]
+
+
+class _Drop:
+    def __repr__(self) -> str:
+        return "DROP"
+
+
+DROP: Final = _Drop()
+"""Written in place of a value: the key is taken out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Text to be written as it stands, without quotes (``torch.bfloat16``)."""
+
+    text: str
+
+
+Reading = tuple[str, Any, Entry]
+Writes = Mapping[str, Any]
+
+
+def norm(key: str) -> str:
+    """Flags are the same with dashes and underscores."""
+    return key.replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How one value is read (``None``: says nothing) and written (given the value that stands there)."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key for one field. The first of ``names`` is what a new setting is called.
+
+    A name may be bound to a call, ``LoraConfig:r``.
+    """
+
+    field: str
+    names: tuple[str, ...]
+    codec: Codec
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several keys that say something together."""
+
+    fields: tuple[str, ...]
+    names: tuple[str, ...]
+    read: Callable[[View], Iterable[Reading]]
+    write: Callable[[View, str, Any], Writes | None]
+    """Given the field and its new value: key -> value, or ``None`` where it cannot be said."""
+
+
+class View(Mapping[str, Entry]):
+    """The settings of one document by (normalised) key; the last one given counts, as frameworks do it."""
+
+    def __init__(
+        self, entries: Iterable[Entry], *, form: str = "yaml", framework: str = "", programs: str = ""
+    ) -> None:
+        self._by_key: dict[str, Entry] = {}
+        self.form = form
+        self.framework = framework
+        self.programs = programs
+        for entry in entries:
+            for name in names_of(entry):
+                current = self._by_key.get(name)
+                if current is not None and (not entry.resolved and current.resolved):
+                    continue
+                self._by_key[name] = entry
+
+    def __getitem__(self, key: str) -> Entry:
+        return self._by_key[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_key)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def value(self, *names: str) -> Any:
+        """The value of the first of these keys that is there."""
+        for name in names:
+            entry = self._by_key.get(name)
+            if entry is not None and entry.resolved:
+                return entry.value
+        return None
+
+    def first(self, *names: str) -> str | None:
+        """The first of these keys that is there."""
+        return next((n for n in names if n in self._by_key), None)
+
+
+_CONFIG_CALL: Final = re.compile(
+    r"(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|Engine|Plugin|Trainer|dict|Accelerator|Strategy|recipe"
+    r"|LoRA|DataModule|pipeline|field|Model|FinetuneDataModule)\Z"
+)
+
+
+def names_of(entry: Entry) -> Iterator[str]:
+    """The names under which a table may know the entry."""
+    if entry.off:
+        return
+    key = norm(entry.key)
+    if entry.style in ("kwarg", "item") and entry.scope and entry.scope not in ("dict",):
+        call = entry.scope.rsplit(".", 1)[-1]
+        if entry.style == "kwarg" or entry.key.startswith("@"):
+            yield f"{call}:{key}"
+        if entry.style == "kwarg" and not _CONFIG_CALL.search(call):
+            return
+    yield key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One framework's table."""
+
+    name: str
+    """Canonical framework name."""
+    keys: tuple[Key, ...] = ()
+    groups: tuple[Group, ...] = ()
+    bases: tuple[Table, ...] = ()
+    """Tables whose keys also count (own keys first)."""
+    neutral: frozenset[str] = frozenset()
+    """Keys that are known and say nothing about memory."""
+    commands: tuple[str, ...] = ()
+    """Regular expressions over what commands run, imports and calls."""
+    marks: frozenset[str] = frozenset()
+    """Keys that only this framework has (each counts for it)."""
+    hints: frozenset[str] = frozenset()
+    """Keys that this framework has among others."""
+    dashes: bool = False
+    """Whether flags are spelt with dashes."""
+    prefixes: tuple[str, ...] = ()
+    """Leading path parts that may be left out (``actor_rollout_ref.``)."""
+    suffix: bool = False
+    """Whether nested keys count by their last part."""
+    known: frozenset[str] = field(default=frozenset())
+
+    def all_keys(self) -> Iterator[Key]:
+        """Own keys, then the bases'."""
+        yield from self.keys
+        for base in self.bases:
+            yield from base.all_keys()
+
+    def all_groups(self) -> Iterator[Group]:
+        """Own groups, then the bases'."""
+        yield from self.groups
+        for base in self.bases:
+            yield from base.all_groups()
+
+    def names(self) -> frozenset[str]:
+        """Every key the table reads."""
+        own = {n for k in self.all_keys() for n in k.names} | {n for g in self.all_groups() for n in g.names}
+        return frozenset(norm(n) for n in own)
+
+    def neutrals(self) -> frozenset[str]:
+        """Every key that is known and neutral."""
+        out = set(self.neutral)
+        for base in self.bases:
+            out |= base.neutrals()
+        return frozenset(out)
