@@ -1,0 +1,218 @@
+"""The whole diagnosis: job, price, forensics, cases, rules, ranking, questions, plans, summary.
+
+A stage that cannot work with what there is says so in ``warnings`` and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from oomdoc.diagnosis.cases import find_cases, sounds_like
+from oomdoc.diagnosis.forensics import tensors_for
+from oomdoc.diagnosis.forensics.candidates import Scene
+from oomdoc.diagnosis.forensics.matching import rounding_of
+from oomdoc.diagnosis.questions import questions_for
+from oomdoc.diagnosis.ranking import rank
+from oomdoc.diagnosis.regressions import Advisory, scan
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, MatchedCase, TensorMatch, Verdict
+from oomdoc.diagnosis.summary import summarise
+from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Evidence
+from oomdoc.messages import Message, say
+from oomkb.errors import OomdocError
+from oomkb.memory.job import Job
+from oomkb.pricing import Priced, price
+
+__all__ = ["diagnose", "verdict_of", "view_of"]
+
+_MATCHES: Final = 5
+_VERDICTS: Final[Mapping[str, Verdict]] = {
+    "host-ram": "host-oom",
+    "shared-memory": "shared-memory",
+    "not-oom": "not-oom",
+}
+_QUERY_LIMIT: Final = 6_000
+
+
+def diagnose(evidence: Evidence, *, plans: bool = True) -> Diagnosis:
+    """Why it ran out of memory and what would fit.
+
+    Never raises on odd input: what a stage could not do is in ``warnings``.
+
+    :param plans: whether to search for plans that fit (most of the time of a diagnosis).
+    """
+    view, warnings = view_of(evidence)
+    causes = rank(view)
+    verdict = verdict_of(view, causes)
+    if verdict == "no-failure":
+        return Diagnosis(
+            verdict=verdict,
+            summary=summarise(view, verdict, (), ()),
+            evidence=evidence,
+            job=view.job,
+            estimate=view.estimate,
+            matches=view.matches,
+            warnings=tuple(warnings),
+        )
+    diagnosis = Diagnosis(
+        verdict=verdict,
+        summary=(),
+        evidence=evidence,
+        job=view.job,
+        causes=causes,
+        tensors=view.tensors,
+        estimate=view.estimate,
+        matches=view.matches,
+        questions=questions_for(view, causes),
+        warnings=tuple(warnings),
+    )
+    if plans and view.estimate is not None and verdict in ("device-oom", "unclear"):
+        diagnosis = _planned(diagnosis)
+    return replace(diagnosis, summary=summarise(view, verdict, causes, diagnosis.plans))
+
+
+def view_of(evidence: Evidence) -> tuple[View, list[Message]]:
+    """What the rules may look at, and what could not be worked out."""
+    warnings: list[Message] = []
+    job = _job(evidence, warnings)
+    priced = _priced(job, warnings)
+    view = View(
+        evidence=evidence,
+        job=priced.job if priced else job,
+        estimate=priced.estimate if priced else None,
+        shape=priced.shape if priced else None,
+        advisories=_advisories(evidence, job, warnings),
+        settings_by_key=_settings(evidence),
+    )
+    view = replace(view, tensors=_tensors(view))
+    return replace(view, matches=_matches(view, warnings), sounds=_sounds(view)), warnings
+
+
+def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
+    """Which memory ran out, if any."""
+    evidence = view.evidence
+    if evidence.root is None and not evidence.signals and not evidence.facts and not evidence.prose.strip():
+        return "no-failure"
+    if evidence.root is None and not _reads_like_failure(view):
+        return "no-failure"
+    best = causes[0]
+    if best.cause in _VERDICTS:
+        return _VERDICTS[best.cause]
+    if evidence.root is not None and evidence.root.kind == "host":
+        return "host-oom"
+    return "device-oom" if best.probability >= 0.2 or evidence.root is not None else "unclear"
+
+
+_FAILURE_WORDS: Final = (
+    r"\boom\b|oom'?s|out.of.mem|out of (?:v?ram|gpu|cuda|memory)|memory|vram|显存|内存|爆|溢出|炸|killed|bus error"
+    r"|\bshm\b|does ?n[o']t fit|\bfits?\b"
+    r"|allocat|crash|return code|exitcode|outofresources|unable to write|swap|\bgpus?\b|挂"
+)
+
+
+def _reads_like_failure(view: View) -> bool:
+    return view.says(_FAILURE_WORDS) is not None
+
+
+def _job(evidence: Evidence, warnings: list[Message]) -> Job:
+    from oomdoc.intake.configs import to_job
+
+    try:
+        return to_job(evidence.facts, evidence.framework, evidence.versions)
+    except OomdocError as error:
+        warnings.append(say("diagnosis.no-job", problem=str(error)))
+        return Job(framework=evidence.framework, versions=dict(evidence.versions))
+
+
+def _priced(job: Job, warnings: list[Message]) -> Priced | None:
+    try:
+        return price(job)
+    except OomdocError as error:
+        warnings.append(say("diagnosis.no-price", problem=str(error)))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # A job document read from somebody's text may be odder than any check foresaw: the rest must still be answered.
+        warnings.append(say("diagnosis.no-price", problem=f"{type(error).__name__}: {error}"))
+    return None
+
+
+def _tensors(view: View) -> tuple[TensorMatch, ...]:
+    failure = view.failure
+    if view.shape is None or failure is None or failure.kind != "device" or not failure.requested_bytes:
+        return ()
+    scene = Scene(phase=view.phase, trace=view.trace, allocated_bytes=failure.allocated_bytes)
+    requested = failure.requested_bytes
+    return tuple(tensors_for(requested, rounding_of(requested), view.shape, view.job, scene))
+
+
+def _advisories(evidence: Evidence, job: Job, warnings: list[Message]) -> tuple[Advisory, ...]:
+    if not evidence.versions:
+        return ()
+    try:
+        found = scan(evidence.versions)
+    except OomdocError as error:
+        warnings.append(say("diagnosis.no-cases", problem=str(error)))
+        return ()
+    return tuple(a for a in found if _applies(a, job))
+
+
+def _applies(advisory: Advisory, job: Job) -> bool:
+    """Whether the feature that a regression needs is in use, as far as known."""
+    need = advisory.needs.lower()
+    if not need:
+        return True
+    if "zero3" in need or "zero-3" in need:
+        return job.sharding in (None, "zero3")
+    if "fsdp2" in need:
+        return job.sharding in (None, "fsdp2")
+    return True
+
+
+def _matches(view: View, warnings: list[Message]) -> tuple[MatchedCase, ...]:
+    evidence = view.evidence
+    query = (evidence.digest or evidence.prose)[:_QUERY_LIMIT]
+    if not query.strip():
+        return ()
+    try:
+        return find_cases(query, top=_MATCHES, context=_context(view))
+    except OomdocError as error:
+        warnings.append(say("diagnosis.no-cases", problem=str(error)))
+    return ()
+
+
+def _sounds(view: View) -> Mapping[str, float]:
+    try:
+        return sounds_like(view.text[:_QUERY_LIMIT])
+    except OomdocError:
+        # The same problem has been told by the search for cases.
+        return {}
+
+
+def _context(view: View) -> dict[str, Any]:
+    job = view.job
+    context: dict[str, Any] = {
+        "framework": view.evidence.framework or job.framework,
+        "phase": view.phase if view.phase != "unknown" else None,
+        "method": job.method,
+        "objective": job.objective,
+        "gpu": job.gpu,
+        "versions": dict(view.evidence.versions) or None,
+    }
+    return {k: v for k, v in context.items() if v}
+
+
+def _settings(evidence: Evidence) -> dict[str, Any]:
+    """Settings of every document by the plain end of their key."""
+    found: dict[str, Any] = {}
+    for document in evidence.documents:
+        for setting in document.settings:
+            name = setting.key.lstrip("-").rpartition(".")[2].replace("-", "_").lower()
+            found.setdefault(name, setting.value)
+    return found
+
+
+def _planned(diagnosis: Diagnosis) -> Diagnosis:
+    from oomdoc.diagnosis.planning import plan_for
+
+    return plan_for(diagnosis)

@@ -1,0 +1,162 @@
+"""The tensors that a step allocates, as sizes to compare a request with.
+
+A :class:`Candidate` either has a known size, or one unknown count (tokens, a sequence's length) that the request is
+solved for; such a solution counts for something only where it lies on a coarse grid, because people choose round
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.job import Job
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["Candidate", "Scene", "candidates"]
+
+_PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
+_WIDTHS: Final = (("float32", 4), ("bfloat16", 2))
+_SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
+# What Qwen2-VL and its successors allow by default: 12.8 million pixels, one patch per 14 x 14 of them.
+_LARGEST_IMAGE_PATCHES: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """``unit_bytes`` x count ** ``power`` bytes. ``counts`` are known counts; ``grid`` is that of an unknown one."""
+
+    name: str
+    cause: str
+    dtype: str
+    unit_bytes: float
+    rest: tuple[int, ...] = ()
+    """The other dimensions of its shape."""
+    counts: tuple[int, ...] = ()
+    grid: int = 0
+    power: int = 1
+    slack: float = 0.0
+    """Relative padding that is usual for it (flat shards are padded to whole blocks)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Where the failure happened, as far as known: it rules candidates out."""
+
+    phase: str = "unknown"
+    trace: str = ""
+    allocated_bytes: int | None = None
+
+
+def candidates(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
+    """What could have been asked for in this phase."""
+    serving = job.objective == "inference"
+    phase = scene.phase
+    if phase not in ("load", "optimizer-init", "optimizer-step", "save"):
+        yield from _logits(shape, job)
+        yield from _attention(shape, job)
+        yield from _layers(shape, job)
+        yield from _vision(shape)
+    if phase not in ("load", "eval") and not serving and phase != "generate":
+        yield from _shards(shape, job)
+        yield from _buckets(job)
+    yield from _matrices(shape, job, phase)
+
+
+def _token_counts(job: Job) -> tuple[int, ...]:
+    if not job.seq_len or "seq_len" in job.assumed:
+        return ()
+    batch = job.micro_batch or 1
+    pairs = 2 if job.objective in _PAIRED else 1
+    found = {batch * job.seq_len, pairs * batch * job.seq_len, pairs * batch * (job.seq_len - 1)}
+    return tuple(sorted(found))
+
+
+def _logits(shape: ModelShape, job: Job) -> Iterator[Candidate]:
+    counts = _token_counts(job)
+    vocabulary = shape.dims.vocab
+    tp = job.tp or 1
+    for split in sorted({1, tp}):
+        for dtype, width in (*_WIDTHS, ("float32 and int64", 12)):
+            name = {4: "fp32-logits", 2: "logits", 12: "sorted-logits"}[width]
+            yield Candidate(name, "logits", dtype, vocabulary / split * width, (vocabulary // split,), counts, 256)
+
+
+def _attention(shape: ModelShape, job: Job) -> Iterator[Candidate]:
+    lengths = (job.seq_len,) if job.seq_len and "seq_len" not in job.assumed else ()
+    heads = max(shape.dims.heads // (job.tp or 1), 1)
+    batch = job.micro_batch or 1
+    for dtype, width in _WIDTHS:
+        yield Candidate(
+            "attention-scores", "attention-scores", dtype, width * heads * batch, (batch, heads), lengths, 1024, power=2
+        )
+        yield Candidate("attention-mask", "attention-scores", dtype, width, (), lengths, 1024, power=2)
+
+
+def _layers(shape: ModelShape, job: Job) -> Iterator[Candidate]:
+    counts = _token_counts(job)
+    d = shape.dims
+    tp = job.tp or 1
+    for dtype, width in _WIDTHS:
+        yield Candidate("mlp-activation", "activations", dtype, d.ffn / tp * width, (d.ffn // tp,), counts, 1024)
+        yield Candidate("hidden-states", "activations", dtype, d.hidden * width, (d.hidden,), counts, 4096)
+
+
+def _vision(shape: ModelShape) -> Iterator[Candidate]:
+    tower = shape.vision
+    if tower is None:
+        return
+    images = tuple(_LARGEST_IMAGE_PATCHES * n for n in (1, 2, 3, 4, 5, 6, 8))
+    for dtype, width in _WIDTHS:
+        yield Candidate(
+            "image-scores", "attention-scores", dtype, width * tower.heads, (tower.heads,), images[:1], 4096, power=2
+        )
+        for name, units in (("image-qkv", 3 * tower.hidden), ("image-mlp", tower.ffn), ("image-hidden", tower.hidden)):
+            yield Candidate(name, "vision-tokens", dtype, width * units, (units,), images, 8192)
+
+
+def _shards(shape: ModelShape, job: Job) -> Iterator[Candidate]:
+    world = job.dp or job.world or ((job.gpus or 0) * (job.nodes or 1)) or 0
+    ranks = {1, world} if world else {1, 2, 4, 8}
+    cause = "optimizer-init"
+    for n in sorted(ranks):
+        for dtype, width in _WIDTHS:
+            yield Candidate(
+                "optimizer-shard" if width == 4 else "gradient-shard",
+                cause if width == 4 else "model-states",
+                dtype,
+                width * shape.params / n,
+                (),
+                (1,),
+                slack=0.006,
+            )
+
+
+def _buckets(job: Job) -> Iterator[Candidate]:
+    if not (job.sharding or "").startswith("zero"):
+        return
+    sizes = {int(v) for v in job.buckets.values() if isinstance(v, int | float) and v >= 1e6} | {500_000_000}
+    for size in sorted(sizes):
+        for dtype, width in _WIDTHS:
+            yield Candidate("bucket", "zero3-gather", dtype, width * size, (), (1,))
+
+
+def _matrices(shape: ModelShape, job: Job, phase: str) -> Iterator[Candidate]:
+    d = shape.dims
+    sharded = job.sharding in _SHARDED
+    loading = phase in ("load", "engine-init") or job.objective == "inference"
+    cause = "weights-load" if loading else "zero3-gather" if sharded else "model-states"
+    tp = job.tp or 1
+    seen: set[int] = set()
+    matrices = [("embedding", d.vocab, d.embed_width)]
+    for layer in shape.layers:
+        matrices += [(m.name, m.outputs * m.count, m.inputs) for m in layer.linears if m.inputs * m.outputs >= 1 << 22]
+    for name, rows, columns in matrices:
+        size = rows * columns
+        for split in sorted({1, tp}):
+            if size // split in seen:
+                continue
+            seen.add(size // split)
+            for dtype, width in _WIDTHS:
+                yield Candidate(f"weight {name}", cause, dtype, width * size / split, (rows // split, columns), (1,))

@@ -1,0 +1,118 @@
+"""Which missing fact decides: at most three questions, the most telling first.
+
+A fact is worth asking for where the answer changes the verdict. The alternatives that people use are priced; where some
+fit and some do not, or the predicted peak moves by much, the fact decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from oomdoc.diagnosis.result import CauseFinding, Question
+from oomdoc.diagnosis.view import View
+from oomdoc.messages import say
+from oomkb.errors import OomdocError
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+
+__all__ = ["questions_for"]
+
+_MOST: Final = 3
+_ALTERNATIVES: Final[Mapping[str, Sequence[Any]]] = {
+    "seq_len": (1024, 4096, 16384),
+    "micro_batch": (1, 4, 8),
+    "grad_ckpt": (True, False),
+    "method": ("lora", "full"),
+    "sharding": ("none", "zero3"),
+    "gpus": (1, 8),
+    "attention": ("flash2", "eager"),
+}
+_MOVES: Final = 0.25
+"""A peak that moves by a quarter of the smaller one is worth a question though the verdict stays."""
+
+
+def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question, ...]:
+    """At most three, the most telling first."""
+    found: list[tuple[float, Question]] = []
+    job, evidence = view.job, view.evidence
+    if view.failure is None and not evidence.signals and not evidence.prose.strip():
+        return ()
+    if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
+        return _for_lookalike(view, causes[0].cause)
+    found += _versions(view, causes)
+    if view.estimate is None:
+        if job.model is None and job.params_b is None:
+            found.append((3.0, _ask("model")))
+    elif view.bytes_of("capacity") is None:
+        found.append((2.5, _ask("gpu")))
+    if view.failure is None or view.failure.requested_bytes is None:
+        found.append((0.6, _ask("log")))
+    if view.estimate is not None:
+        found += _flips(view)
+    unique: dict[str, Question] = {}
+    for _, question in sorted(found, key=lambda item: -item[0]):
+        unique.setdefault(question.fact, question)
+    return tuple(unique.values())[:_MOST]
+
+
+def _ask(fact: str) -> Question:
+    return Question(fact, say(f"question.{fact}.why"), say(f"question.{fact}.how"))
+
+
+def _for_lookalike(view: View, cause: str) -> tuple[Question, ...]:
+    if cause == "host-ram" and view.job.host_gib is None:
+        return (_ask("host_gib"),)
+    return ()
+
+
+def _versions(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Question]]:
+    """Where a known regression would explain it and the version is not stated."""
+    suspects = [c for c in causes[:4] if c.cause == "version-regression"]
+    if not suspects or view.advisories:
+        return []
+    job = view.job
+    if job.sharding == "zero3" and "deepspeed" not in view.evidence.versions:
+        question = Question("versions.deepspeed", say("question.deepspeed.why"), say("question.deepspeed.how"))
+        return [(2.0 + suspects[0].probability, question)]
+    if not view.evidence.versions:
+        return [(1.0 + suspects[0].probability, _ask("versions"))]
+    return []
+
+
+def _flips(view: View) -> list[tuple[float, Question]]:
+    capacity = view.bytes_of("capacity")
+    found = []
+    for fact, values in _ALTERNATIVES.items():
+        if view.job.get(fact) is not None and fact not in view.job.assumed:
+            continue
+        if fact in ("grad_ckpt", "sharding", "method", "micro_batch") and view.serving:
+            continue
+        if fact == "sharding" and (view.ranks or 1) < 2:
+            continue
+        peaks = {value: peak for value in values if (peak := _peak(view.job, fact, value)) is not None}
+        if len(peaks) < 2:
+            continue
+        low, high = min(peaks, key=lambda v: peaks[v]), max(peaks, key=lambda v: peaks[v])
+        spread = peaks[high] / max(peaks[low], 1.0) - 1
+        flips = capacity is not None and peaks[low] <= capacity < peaks[high]
+        if flips or spread > _MOVES:
+            why = say(
+                "question.flips" if flips else "question.moves",
+                fact=fact,
+                low=low,
+                high=high,
+                low_bytes=peaks[low],
+                high_bytes=peaks[high],
+            )
+            found.append(
+                ((1.5 if flips else 0.5) + min(spread, 3.0) / 4, Question(fact, why, say(f"question.{fact}.how")))
+            )
+    return found
+
+
+def _peak(job: Job, fact: str, value: Any) -> float | None:
+    try:
+        return price(job.with_fields({fact: value})).estimate.process_bytes
+    except OomdocError:
+        return None

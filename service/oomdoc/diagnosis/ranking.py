@@ -1,0 +1,180 @@
+"""From reasons to probabilities: prior + reasons, softmax, one temperature.
+
+Reasons for one cause are seldom independent (a trace, a phrase and a size of the same event), so each further one
+counts half of the one before it. The temperature is the only fitted number;
+``bench/diagnosis_accuracy.py --fit`` prints it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oomdoc.diagnosis.result import CauseFinding, Reason
+from oomdoc.diagnosis.rules import RULES
+from oomdoc.diagnosis.view import FAIR, STRONG, View
+from oomdoc.messages import Message, say
+
+__all__ = ["PRIORS", "TEMPERATURE", "probabilities", "rank", "scores"]
+
+TEMPERATURE: Final = 1.3
+_HALVING: Final = 0.5
+_MOST_REASONS: Final = 5
+_LOWEST: Final = 0.005
+
+PRIORS: Final[Mapping[str, float]] = {
+    "activations": 9,
+    "attention-scores": 6,
+    "checkpoint-save": 7,
+    "cuda-graph": 4,
+    "eval": 4,
+    "extra-models": 4,
+    "fragmentation": 4,
+    "hardware-limit": 4,
+    "host-ram": 12,
+    "inactive-setting": 9,
+    "kv-cache": 7,
+    "leak": 5,
+    "logits": 13,
+    "long-sample": 6,
+    "model-states": 13,
+    "not-oom": 5,
+    "optimizer-init": 7,
+    "other-process": 5,
+    "rollout-engine": 4,
+    "shared-memory": 4,
+    "version-regression": 12,
+    "vision-tokens": 5,
+    "weights-load": 9,
+    "zero3-gather": 7,
+}
+"""How often each is the cause per 165 public threads; causes seen rarely are lifted to 4."""
+
+# Where a cause can strike, for those that are bound to a place. A known phase outside of it speaks against.
+_PLACES: Final[Mapping[str, frozenset[str]]] = {
+    "activations": frozenset({"forward", "backward", "loss", "engine-init", "load", "generate", "serving"}),
+    "attention-scores": frozenset({"forward", "backward", "engine-init", "generate", "eval", "serving", "loss"}),
+    "checkpoint-save": frozenset({"save"}),
+    "cuda-graph": frozenset({"engine-init", "generate", "serving", "forward", "backward", "rollout"}),
+    "eval": frozenset({"eval", "evaluation"}),
+    "kv-cache": frozenset({"engine-init", "generate", "serving", "eval", "rollout", "load"}),
+    "logits": frozenset({"loss", "forward", "backward", "generate", "engine-init", "eval", "serving"}),
+    "long-sample": frozenset({"forward", "backward", "loss", "generate", "serving"}),
+    "optimizer-init": frozenset({"optimizer-init", "optimizer-step", "load", "engine-init"}),
+    "rollout-engine": frozenset(
+        {"generate", "rollout", "weight-sync", "engine-init", "backward", "forward", "load", "loss"}
+    ),
+    "vision-tokens": frozenset({"forward", "backward", "engine-init", "generate", "eval", "serving", "loss"}),
+    "weights-load": frozenset({"load", "engine-init", "generate"}),
+    "zero3-gather": frozenset({"forward", "backward", "generate", "rollout", "optimizer-step", "weight-sync"}),
+}
+_TRAINING_ONLY: Final = frozenset(
+    {
+        "optimizer-init",
+        "zero3-gather",
+        "rollout-engine",
+        "eval",
+        "long-sample",
+        "checkpoint-save",
+        "extra-models",
+        "model-states",
+    }
+)
+_SERVING_ONLY: Final = frozenset({"kv-cache", "cuda-graph"})
+_NOT_DEVICE: Final[Mapping[str, frozenset[str]]] = {
+    "host": frozenset({"host-ram", "checkpoint-save", "weights-load", "leak", "shared-memory"}),
+    "shared-memory": frozenset({"shared-memory", "host-ram"}),
+    "other": frozenset({"not-oom", "shared-memory", "hardware-limit", "version-regression", "host-ram"}),
+}
+
+
+def rank(view: View) -> tuple[CauseFinding, ...]:
+    """The causes, most probable first, each with its reasons."""
+    reasons = weigh(view)
+    chances = probabilities(scores(reasons))
+    found = []
+    for cause in sorted(chances, key=lambda c: -chances[c]):
+        mine = sorted((r for r in reasons[cause] if r.log_odds > 0), key=lambda r: -r.log_odds)
+        if chances[cause] < _LOWEST and len(found) >= 3:
+            break
+        spans = tuple(dict.fromkeys(s for r in mine for s in r.spans))
+        found.append(CauseFinding(cause, chances[cause], tuple(r.message for r in mine[:_MOST_REASONS]), spans[:4]))
+    return tuple(found)
+
+
+def weigh(view: View) -> dict[str, list[Reason]]:
+    """Every rule's reasons, those of the matched cases, and what place and kind of the failure rule out."""
+    reasons = {rule.CAUSE: [*rule.weigh(view), *_place(view, rule.CAUSE)] for rule in RULES}
+    for cause, reason in (*_votes(view), *_sounds(view)):
+        if cause in reasons:
+            reasons[cause].append(reason)
+    return reasons
+
+
+def scores(reasons: Mapping[str, Sequence[Reason]]) -> dict[str, float]:
+    """Log-odds per cause up to a constant: the prior, reasons with halving weight, all that speaks against."""
+    total = sum(PRIORS.values())
+    out = {}
+    for cause, mine in reasons.items():
+        support = sorted((r.log_odds for r in mine if r.log_odds > 0), reverse=True)
+        against = sum(r.log_odds for r in mine if r.log_odds < 0)
+        out[cause] = math.log(PRIORS[cause] / total) + against + sum(w * _HALVING**i for i, w in enumerate(support))
+    return out
+
+
+def probabilities(scored: Mapping[str, float], temperature: float = TEMPERATURE) -> dict[str, float]:
+    """Softmax of the scores at a temperature."""
+    top = max(scored.values())
+    raised = {cause: math.exp((score - top) / temperature) for cause, score in scored.items()}
+    total = sum(raised.values())
+    return {cause: value / total for cause, value in raised.items()}
+
+
+def _place(view: View, cause: str) -> list[Reason]:
+    against: list[Reason] = []
+    quiet = Message("cause.out-of-place")
+    phase, places = view.phase, _PLACES.get(cause)
+    if places is not None and phase != "unknown" and phase not in places:
+        against.append(Reason(-FAIR, quiet))
+    if view.serving and cause in _TRAINING_ONLY:
+        against.append(Reason(-STRONG, quiet))
+    if view.training and cause in _SERVING_ONLY and view.job.rollout is None:
+        against.append(Reason(-FAIR, quiet))
+    failure = view.failure
+    allowed = _NOT_DEVICE.get(failure.kind) if failure is not None else None
+    if allowed is not None and cause not in allowed:
+        against.append(Reason(-STRONG, quiet))
+    return against
+
+
+_MOST_VOTES: Final = 5
+_VOTE: Final = STRONG
+"""What a perfect match of a known case says."""
+
+
+def _votes(view: View) -> list[tuple[str, Reason]]:
+    """The matched cases vote for their causes, by similarity; two cases of one cause count as one and a half."""
+    return [
+        (
+            match.cause,
+            Reason(_VOTE * _strength(match.score), say("cause.case", case=match.case, score=round(match.score, 2))),
+        )
+        for match in view.matches[:_MOST_VOTES]
+        if match.cause and _strength(match.score) > 0.1
+    ]
+
+
+_SOUND: Final = 0.5
+"""Log-odds per standard deviation of sounding like a cause."""
+
+
+def _sounds(view: View) -> list[tuple[str, Reason]]:
+    """Short questions hold no trace and no size: how they are worded is then the best evidence there is."""
+    return [
+        (cause, Reason(min(_SOUND * z, STRONG), say("cause.sounds"))) for cause, z in view.sounds.items() if z >= 0.5
+    ]
+
+
+def _strength(score: float) -> float:
+    return max(0.0, min(1.0, score))

@@ -1,0 +1,116 @@
+"""Known memory regressions among installed versions, from the case records that name affected ranges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomdoc.messages import say
+from oomdoc.report.words import render
+
+__all__ = ["Advisory", "installed_versions", "parse_requirements", "scan", "scan_versions"]
+
+_REQUIREMENT: Final = re.compile(
+    r"^\s{0,20}(?:- )?([A-Za-z0-9][A-Za-z0-9._-]{0,80})(?:\[[^\]]{0,200}\])?"  # name, extras
+    r"(?:\s{0,40}={2,3}\s{0,10}|\s{1,40}|=)v?(\d[0-9A-Za-z.+!_-]{0,40})(?=[\s=;,#]|$)"  # the version it is pinned to
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Advisory:
+    """A known memory regression that an installed version lies in."""
+
+    package: str
+    version: str
+    case: str
+    title: Mapping[str, str]
+    """language -> title"""
+    introduced: str | None = None
+    fixed: str | None = None
+    last_affected: str | None = None
+    needs: str = ""
+    """A feature without which it does no harm."""
+    url: str = ""
+
+    def document(self, language: str = "en") -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "package": self.package,
+            "version": self.version,
+            "case": self.case,
+            "title": self.title.get(language) or self.title.get("en", ""),
+            "introduced": self.introduced,
+            "fixed": self.fixed,
+            "last_affected": self.last_affected,
+            "needs": self.needs or None,
+            "url": self.url or None,
+        }
+
+    def text(self, language: str = "en") -> str:
+        """One line for a terminal."""
+        title = self.title.get(language) or self.title.get("en", "")
+        if self.fixed:
+            remedy = say("advisory.fixed", version=self.fixed)
+        elif self.introduced and self.introduced != "0":
+            remedy = say("advisory.older", version=self.introduced)
+        else:
+            remedy = say("advisory.open")
+        return render(
+            say("advisory.line", package=self.package, version=self.version, title=title, remedy=remedy, url=self.url),
+            language,
+        )
+
+
+def scan(versions: Mapping[str, str]) -> list[Advisory]:
+    """The known regressions among ``versions`` (package -> version), sorted by package and case."""
+    from oomkb.records.loader import load_cases
+    from oomkb.records.versions import affects
+
+    found = []
+    for case in load_cases():
+        # Each affected package of a case is asked by itself: two of them may be installed.
+        for item in case.affected:
+            hit = affects((item,), versions)
+            if hit is not None:
+                found.append(
+                    Advisory(
+                        package=hit.package,
+                        version=hit.version,
+                        case=case.id,
+                        title=case.title,
+                        introduced=hit.range.introduced,
+                        fixed=hit.range.fixed,
+                        last_affected=hit.range.last_affected,
+                        needs=hit.needs,
+                        url=case.url,
+                    )
+                )
+    return sorted(found, key=lambda a: (a.package, a.case))
+
+
+scan_versions = scan
+
+
+def parse_requirements(text: str) -> dict[str, str]:
+    """Package -> exact version, of a requirements file, ``pip freeze``, ``pip list``, or a conda environment.
+
+    Lines that pin nothing (ranges, paths, URLs, options) are left out.
+    """
+    return dict(_pins(text))
+
+
+def _pins(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        found = _REQUIREMENT.match(line)
+        if found and "@" not in line.partition("#")[0]:
+            yield re.sub(r"[-_.]+", "-", found[1].lower()), found[2]
+
+
+def installed_versions() -> dict[str, str]:
+    """Package -> version of this Python environment."""
+    from importlib.metadata import distributions
+
+    names = ((d.metadata["Name"], d.version) for d in distributions())
+    return {re.sub(r"[-_.]+", "-", name.lower()): version for name, version in names if name}

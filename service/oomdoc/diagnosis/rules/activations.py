@@ -1,0 +1,78 @@
+"""Activations: what the layers keep for the backward pass.
+
+Sign
+    The failure lies in a layer's forward pass (an MLP projection, a norm, dropout) or at the start of the backward
+    pass, and moves with micro-batch and sequence length. Weights and optimizer states fit with room to spare.
+    Gradient checkpointing is off or does not cover whole layers.
+Mechanism
+    Without checkpointing a layer keeps roughly 34 bytes per token and hidden unit in 16 bit, MLP intermediates and
+    norms' inputs included: Llama-3.1-8B with 4 x 2048 tokens needs about 55 GiB beyond its weights. With
+    checkpointing only each layer's input stays, 2 bytes per token and hidden unit, plus one layer recomputed at a
+    time. LoRA saves the optimizer, not the activations: the gradient still has to pass through every frozen layer.
+Confirm
+    Run with micro-batch 1 and half the sequence: the peak over the weights shrinks in proportion. Print whether
+    ``model.is_gradient_checkpointing`` holds.
+Fix
+    Gradient checkpointing over whole decoder layers; micro-batch 1 with accumulation raised to keep the global
+    batch; FlashAttention; a shorter maximum length; offloaded checkpoints; context parallelism.
+Cost
+    Checkpointing recomputes the forward pass: about 30 % more time, the same numbers. A smaller micro-batch with
+    more accumulation gives the same gradient and loses some utilisation.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "activations"
+
+_CLUES: Final = (
+    Clue(
+        "unchecked",
+        STRONG,
+        says=r"checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks)|(?:without|no|turned off|disabled?) "
+        r"(?:gradient |activation )checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:gradient"
+        r"|activation)_?checkpointing[\"' :=]{1,4}false",
+    ),
+    Clue("selective", FAIR, says=r"activation_checkpointing|use_reentrant|recompute.{0,20}(?:selective|partial)"),
+    Clue(
+        "layer",
+        FAIR,
+        frames=r"\bmlp\b|down_proj|up_proj|gate_proj|act_fn|silu|gelu|swiglu|layer_?norm|rms_?norm|feed_?forward"
+        r"|dropout"
+        r"|rotary|residual|lora_[ab]\b",
+    ),
+    Clue(
+        "batch",
+        FAIR,
+        says=r"micro.?batch|(?:lower|smaller|reduc\w{1,4}|larger|bigger|increas\w{1,4}"
+        r"|decreas\w{1,4}).{0,24}batch|batch.?size"
+        r".{0,16}(?:larger|greater|bigger|more) than|max.?batch.?size|batch.{0,10}(?:调小|减小|太大|调大)",
+    ),
+    Clue(
+        "context",
+        FAIR,
+        says=r"\b\d{1,3}k (?:context|sequence|tokens?|seq)|(?:sequence|context|block|prompt).{0,16}(?:long"
+        r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)",
+    ),
+    Clue("compute-buffer", STRONG, says=r"compute buffers?|ggml_gallocr|activation buffers?|buffermanager"),
+    Clue("growth", WEAK, says=r"显存.{0,8}(?:一直|一路|不断).{0,4}(?:涨|增)"),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Place of failure, checkpointing, and what the estimate or the message leaves over the states."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    yield from peak_share(view, CAUSE)
+    if view.training and view.stated("grad_ckpt") is False:
+        yield Reason(FAIR, say("cause.activations.not-on"))
+    allocated, states = view.bytes_of("allocated"), view.state_bytes
+    if allocated and states and view.training and allocated - states > 0.5 * allocated:
+        yield Reason(FAIR, say("cause.activations.rest", rest_bytes=allocated - states, states_bytes=states))

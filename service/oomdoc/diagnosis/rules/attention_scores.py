@@ -1,0 +1,61 @@
+"""Attention scores: tensors as large as the square of the sequence.
+
+Sign
+    The trace ends in an attention function that is not a fused kernel: ``matmul(q, k)``, ``softmax``, a causal or
+    sliding-window mask, ``scaled_dot_product_attention`` on a card without a fused path. The request is often
+    larger than the whole card and equals heads x S x S x 2 or 4 bytes: 12 x 65536 x 65536 x 4 B = 192 GiB.
+Mechanism
+    Eager attention writes one score per pair of tokens and head, and the softmax a second time, in fp32 where the
+    model upcasts. Four times the memory for twice the length. SDPA falls back to its mathematical form where no
+    fused kernel takes the mask, the dtype or the head size; masks of S x S are built even beside FlashAttention by
+    some model code.
+Confirm
+    The request quadruples when the length doubles. Print ``model.config._attn_implementation``; test with
+    ``torch.nn.attention.sdpa_kernel`` restricted to the fused kernels and see it refuse.
+Fix
+    FlashAttention-2 (Ampere or newer) or SDPA with its fused kernels and no dense mask; shorter sequences or
+    smaller images; on Volta and Turing SDPA's memory-efficient kernel, as FlashAttention-2 does not run there.
+Cost
+    None: fused attention is faster and differs in the last bits only.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "attention-scores"
+
+_CLUES: Final = (
+    Clue(
+        "trace",
+        DECISIVE,
+        frames=r"scaled_dot_product|apply_sdpa|eager_attention|attn_weights|attention_scores|attention_probs|matmul\(q"
+        r"|baddbmm|(?:causal|sliding_window|attention|decoder)\w{0,12}_mask|_make_causal|torch\.tril|repeat_kv",
+    ),
+    Clue("softmax", STRONG, frames=r"(?<!log_)(?<!log)softmax\b"),
+    Clue(
+        "eager",
+        STRONG,
+        says=r"attn_implementation\W{1,4}eager|eager attention|vanilla attention|math (?:kernel|sdp)"
+        r"|s ?[x*] ?s (?:mask|score|matrix)"
+        r"|quadratic|without flash.?att|no flash.?att|flash.?attn?\W{1,4}(?:false|off|disabled)|关(?:闭|了).{0,4}flash",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Trace, request and the attention in use."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    yield from peak_share(view, CAUSE)
+    requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
+    if requested and capacity and requested > 0.4 * capacity and view.phase != "optimizer-init":
+        yield Reason(FAIR, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
+    if view.stated("attention") == "eager":
+        yield Reason(FAIR, say("cause.attention-scores.in-use"))

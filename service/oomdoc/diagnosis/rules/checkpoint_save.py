@@ -1,0 +1,55 @@
+"""Checkpoint saving: weights are gathered to be written or merged.
+
+Sign
+    Training runs and the failure comes at ``save_steps``, at the end, or in ``save_pretrained``, ``state_dict``,
+    ``save_model`` or a merge of adapters. The first step after a save may fail instead.
+Mechanism
+    To write one file, ZeRO-3 and FSDP gather the whole state: 34B in 16 bit are 63 GiB, on every rank unless the
+    gather is limited to rank 0 and offloaded to the CPU, where it needs as much host memory. Even saving an adapter
+    alone calls the full ``state_dict()``. Blocks that the save leaves in the cache make the next step fail.
+Confirm
+    Save once right after loading and wrapping, before any step: it fails there too.
+Fix
+    Sharded checkpoints (``SHARDED_STATE_DICT``, DeepSpeed's own format) and consolidation afterwards on the CPU;
+    ``offload_to_cpu`` with ``rank0_only``; ``stage3_gather_16bit_weights_on_model_save=false``; save the adapter
+    only; merge on the CPU; empty the cache after saving.
+Cost
+    Sharded files need one conversion before use; the training itself is unchanged.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "checkpoint-save"
+
+_CLUES: Final = (
+    Clue("phase", STRONG, phases=("save",)),
+    Clue(
+        "trace",
+        DECISIVE,
+        frames=r"save_pretrained|save_model|save_checkpoint|(?<!load_)state_dict\b|_save_to_state|save_16bit"
+        r"|consolidat|torch\.save"
+        r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler|_save\b",
+    ),
+    Clue(
+        "said",
+        STRONG,
+        says=r"(?:when|while|on|during|after|at|whenever|before|step of|only) (?:the )?(?:model |checkpoint "
+        r"|epoch )?sav(?:e|ing)\b|sav(?:ing|es?) (?:the |a |of )?(?:model|checkpoint|weights|adapter)"
+        r"|(?:model|checkpoint|adapter|it|epoch \d) (?:is|are|gets|being) saved|model save\b|saving (?:step"
+        r"|runs)|save_pretrained|save_steps.{0,8}(?:时|那|步|step)|每到.{0,4}save|保存.{0,12}(?:时|模型|权重|checkpoint"
+        r"|检查点|参数|又|就|oom)"
+        r"|写盘|合并(?:模型|权重|lora|时)|merg(?:e|ing).{0,24}(?:adapter|lora|weights)"
+        r"|export\w{0,3} (?:the )?(?:model|checkpoint)",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Phase, trace and words."""
+    yield from weigh_clues(view, CAUSE, _CLUES)

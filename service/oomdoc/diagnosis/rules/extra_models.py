@@ -1,0 +1,57 @@
+"""Extra models: reference, reward, critic, teacher or draft models beside the trained one.
+
+Sign
+    The same model fits in SFT and fails in DPO, PPO, KTO, GRPO or distillation. Several models of equal size are
+    named in the command, each without sharding or offload.
+Mechanism
+    A frozen model costs 2 bytes per parameter on each GPU, unless it is sharded or offloaded too: four 8B models of
+    a PPO run without ZeRO-3 are 60 GiB before gradients. A critic is trained as well and brings its own 16 bytes
+    per parameter. With LoRA no reference copy is needed, because switching the adapter off gives the reference.
+Confirm
+    Add up parameters x 2 bytes for every model that the job loads; compare the memory after loading with it.
+Fix
+    LoRA, so that the reference is the base itself; ZeRO-3 or FSDP for the frozen models too; keep them on the CPU
+    between uses; serve the reward model elsewhere; precompute reference log-probabilities.
+Cost
+    Precomputing costs one pass over the data and memory afterwards nothing. Offload costs a transfer per use.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share
+from oomdoc.diagnosis.view import FAIR, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "extra-models"
+
+_CLUES: Final = (
+    Clue(
+        "named",
+        FAIR,
+        says=r"(?:reference|\bref|reward|critic|teacher|draft|judge|value)[ _-]?model|ref_model|(?:four|three"
+        r"|several|4|3) models"
+        r"|参考模型|奖励模型|(?:教师|评论|老师)模型",
+    ),
+    Clue(
+        "two-copies",
+        FAIR,
+        says=r"(?:second|two|2|another) cop(?:y|ies) of the model|(?:sft|lora).{0,30}(?:fits|fine"
+        r"|works).{0,60}(?:dpo|ppo|grpo|kto)",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """What is said of other models, how many the job holds, and their part of the peak."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from peak_share(view, CAUSE)
+    models = view.job.extra_models or ()
+    if models:
+        weight = FAIR if len(models) > 1 else WEAK
+        yield Reason(weight, say("cause.extra-models.resident", roles=[m.role for m in models]))
+    elif view.job.objective == "ppo":
+        yield Reason(FAIR, say("cause.extra-models.ppo"))

@@ -1,0 +1,55 @@
+"""Fragmentation: the memory is there, in pieces that are too small.
+
+Sign
+    "Reserved by PyTorch but unallocated" is large, larger than the request: 40.69 GiB cached, 35.60 GiB asked for.
+    Lengths or image sizes vary from step to step.
+Mechanism
+    The caching allocator keeps freed blocks and splits them. When sizes change, free pieces lie in segments that
+    hold something else and cannot be joined. A new segment needs contiguous memory from the driver, and there is
+    none left.
+Confirm
+    Cached but unallocated memory is above a tenth of the card and above the request. The same job passes with
+    expandable segments.
+Fix
+    ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`` (PyTorch 2.1 and later; not together with some uses of CUDA
+    IPC and engines' own memory pools); ``max_split_size_mb`` before; bucketed or padded lengths;
+    ``torch.cuda.empty_cache()`` between phases. Where the cache is small, no allocator setting helps.
+Cost
+    None to a few per cent.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "fragmentation"
+
+_CLUES: Final = (
+    Clue(
+        "said",
+        FAIR,
+        says=r"fragment|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)|has the memory and",
+    ),
+    Clue("setting", WEAK, says=r"expandable_segments|max_split_size"),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """How much is cached against what was asked for and what the card holds."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    cached, requested, capacity = view.cached_bytes, view.bytes_of("requested"), view.bytes_of("capacity")
+    if cached is None or capacity is None:
+        return
+    part = cached / capacity
+    message = say("cause.fragmentation.cached", cached_bytes=cached, requested_bytes=requested or 0)
+    if requested and cached >= requested and part >= 0.1:
+        yield Reason(DECISIVE if part >= 0.3 else STRONG if part >= 0.2 else FAIR, message)
+    elif requested and cached >= requested and part >= 0.04:
+        yield Reason(WEAK, message)
+    elif part < 0.04:
+        yield Reason(-STRONG, say("cause.fragmentation.none", cached_bytes=cached))

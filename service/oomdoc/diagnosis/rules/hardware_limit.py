@@ -1,0 +1,66 @@
+"""Hardware limit: the job cannot fit this machine under any setting.
+
+Sign
+    All saving measures are on already, or the smallest possible form of the model is larger than all cards
+    together. A recipe for eight cards is run on one.
+Mechanism
+    Some bytes cannot be avoided: 4-bit weights are 0.55 bytes per parameter, full training with a sharded optimizer
+    16 bytes divided by the GPUs that are there: 7B on 96 GB in all does not fit without offload (108 GB).
+Confirm
+    Compute the smallest form, parameters x 0.55 bytes / GPUs plus one sample's activations, and compare.
+Fix
+    A smaller model, more or larger cards, CPU or NVMe offload with the time it takes, QLoRA where full training was
+    meant.
+Cost
+    Money or time; no setting helps.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "hardware-limit"
+
+_CLUES: Final = (
+    Clue(
+        "asked",
+        STRONG,
+        says=r"min(?:imum|imal) (?:hardware|system|requirement|vram|gpu|memory)|(?:hardware|system) requirement"
+        r"|(?:which|what) (?:gpu|hardware|card|approach)|is there an alternative|最低(?:显存|配置|要求)"
+        r"|设备条件|最小显存"
+        r"|要多大|需要(?:多少|多大)",
+    ),
+    Clue(
+        "possible",
+        WEAK,
+        says=r"is (?:one|a|it|this|\d) .{0,40}(?:enough|possible|sufficient)|how (?:much|many).{0,20}(?:memory"
+        r"|vram|gpus?)|can (?:i|it|we) .{0,24}(?:run|train|fine.?tune) .{0,40}(?:on|with)|够(?:吗|不|用)|能不能"
+        r"|跑得动|does not fit",
+    ),
+)
+_FLOOR: Final = 0.55
+"""Bytes per parameter of the smallest usable weights, 4 bit with scales."""
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """What is asked, and the smallest form against all cards together."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    capacity = view.bytes_of("capacity")
+    params = view.estimate.params if view.estimate is not None else (view.job.params_b or 0) * 1e9
+    if not capacity or not params:
+        return
+    total = capacity * (view.ranks or 1)
+    if params * _FLOOR > total:
+        yield Reason(STRONG, say("cause.hardware-limit.floor", floor_bytes=params * _FLOOR, total_bytes=total))
+    elif (
+        view.job.method == "full"
+        and view.training
+        and params * 16 > total
+        and "optimizer" not in (view.job.offload or ())
+    ):
+        yield Reason(FAIR, say("cause.hardware-limit.states", states_bytes=params * 16, total_bytes=total))

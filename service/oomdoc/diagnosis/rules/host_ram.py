@@ -1,0 +1,79 @@
+"""Host memory: the machine's RAM ran out, not the GPU's.
+
+Sign
+    No CUDA message, the process is simply gone: "Killed", exit code -9 or 137, "oom-killer", Ray's "node running
+    low on memory", or "DefaultCPUAllocator: can't allocate memory". GPU use is low. Or a CUDA allocation is refused
+    although most of the card is free: on WSL and Windows, memory for pinned buffers and the driver's commit limit
+    is the host's.
+Mechanism
+    Each rank reads a checkpoint by itself: four ranks of a 26 GB checkpoint are 104 GB at once. CPU offload holds
+    master weights and moments on the host, 12 bytes per parameter (90 GiB for 8B) and pinned copies beside it. Data
+    loaders, tokenised sets and decoded images grow with workers and steps. Consolidating a sharded model to save it
+    needs all of it in RAM.
+Confirm
+    ``dmesg | grep -i -E 'killed process|oom'``; ``free -g`` while it runs; in a container the cgroup's limit, not
+    the machine's.
+Fix
+    Safetensors and low-memory loading, one rank after the other; less offload or NVMe; ``pin_memory: false``; fewer
+    workers, streaming data; swap; a larger memory limit for the container; on WSL raise ``memory=`` in
+    ``.wslconfig``.
+Cost
+    NVMe offload is slow; unpinned memory makes transfers slower.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import say
+from oomkb.units import GIB
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "host-ram"
+
+_CLUES: Final = (
+    Clue(
+        "killed",
+        DECISIVE,
+        says=r"(?:exit|return)s?(?: with)?(?: return)? ?code\W{0,4}-9|exitcode:? ?-9|\bsigkill\b"
+        r"|exit(?:ed)?.{0,12}\b137\b|oom.?kill|out of memory: kill|signal 9\b|killed process|进程.{0,8}killed"
+        r"|直接被 ?kill|\bkilled$",
+    ),
+    Clue(
+        "allocator",
+        DECISIVE,
+        says=r"defaultcpuallocator|cannot allocate memory|ray_memory_usage_threshold|node running low on memory"
+        r"|std::bad_alloc|cudahostalloc|mlock failed|cudamallochost",
+    ),
+    Clue(
+        "said",
+        STRONG,
+        says=r"(?:cpu|system|host|main|node) (?:ram|memory|oom)|\bram (?:oom|usage|is full|runs? out|fills?)"
+        r"|out of ram|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆"
+        r"|溢出|不够|会?一直"
+        r"|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
+    ),
+    Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/[c-f]/|desktop-[a-z0-9]{5,}|windows"),
+    Clue("stand", FAIR, says=r"mem\(gb\) command|\bon node with \d.{0,12}memory|and \d{2,4} ?g(?:b)? memory"),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """A host failure, or a device failure with most of the device free."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    failure = view.failure
+    if failure is not None and failure.kind == "host":
+        yield Reason(DECISIVE, say("cause.host-ram.failure"), (failure.signal.span,))
+    if refused_with_room(view):
+        message = say(
+            "cause.host-ram.free", free_bytes=view.bytes_of("free"), requested_bytes=view.bytes_of("requested")
+        )
+        yield Reason(DECISIVE, message)
+
+
+def refused_with_room(view: View) -> bool:
+    """Whether a request was refused although several times its size was free on the device."""
+    free, requested = view.bytes_of("free"), view.bytes_of("requested")
+    return bool(free and requested and free > 2 * GIB and free > 3 * requested)

@@ -1,0 +1,84 @@
+"""An inactive setting: what should save memory was given and is not in effect.
+
+Sign
+    A key sits at the wrong level of the file, is misspelt, belongs to another engine or launcher, or is overridden;
+    a message says "ignored", "not supported for this model type" or reports another value than the one set. Several
+    GPUs are visible and one process runs.
+Mechanism
+    Frameworks accept keys they do not read. ZeRO over one rank shards nothing. A shell line without a trailing
+    backslash ends the command, and without ``export`` the variables before it do not reach the program. Plain
+    ``python`` on several GPUs starts one process. Fused losses exist per model type and objective. An optimizer may
+    be rebuilt by the wrapper without its options.
+Confirm
+    Print the effective values: the world size, the optimizer's class, whether parameters are sharded, the attention
+    implementation, the engine's own start-up line. Change the setting to an absurd value and see that nothing
+    happens.
+Fix
+    Put the key where the framework reads it; use the launcher that the sharding needs; check the log for the line
+    that confirms it; replace what the model or version does not support.
+Cost
+    That of the setting itself.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import Message, say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "inactive-setting"
+
+_CLUES: Final = (
+    Clue(
+        "said",
+        STRONG,
+        says=r"\bignor(?:ed|es|ing)\b|no effect|not (?:being )?(?:applied|honou?red|in effect|passed|respected)"
+        r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
+        r"|all|my))|silently|overrid|overwrit|不生效|没(?:有)?生效|没起作用|无效|without effect",
+    ),
+    Clue(
+        "reported-other",
+        DECISIVE,
+        says=r"with actual|no liger kernels? supported|un-?chunked|is a 32-bit|actual (?:behaviou?r|gpu util)"
+        r"|but after .{0,40} (?:it|the \w+) is|not supported for (?:this )?model",
+    ),
+    Clue(
+        "one-gpu",
+        STRONG,
+        says=r"only (?:uses? )?(?:one|1|a single|the first|gpu ?0|cuda:0)\b|(?:does|do) not use the (?:two|four"
+        r"|other|second)|只(?:用|占|跑)了?.{0,4}(?:一|1|单) ?张|只有.{0,6}0 ?号?卡|other gpus? (?:are|is"
+        r"|stay)s? (?:idle|empty|free)",
+    ),
+    Clue(
+        "still-same",
+        FAIR,
+        says=r"(?:is |was |have |has |am )?already (?:set|enabled|on|using|turned)|(?:set|enabled?|passe?d?"
+        r"|variable is set|turned on).{0,50}(?:still|and (?:i )?still|but)|加上.{0,14}还是|(?:开|设|加"
+        r"|用)了.{0,30}(?:还是|仍|依然|也)|exactly the same oom|whatever (?:i|parameter)|全开了",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Settings that intake found without effect, and what the person or the log says."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    for item in view.evidence.inactive[:3]:
+        yield Reason(
+            STRONG,
+            say("cause.inactive-setting.found", setting=item.setting, reason=Message(item.reason, item.values)),
+            (item.span,),
+        )
+    job, ranks = view.job, view.ranks
+    visible = view.evidence.value("gpu_count")
+    if ranks == 1 and isinstance(visible, int) and visible > 1 and view.training:
+        yield Reason(STRONG, say("cause.inactive-setting.one-process", visible=visible))
+    if (
+        ranks == 1
+        and job.sharding in ("zero1", "zero2", "zero3", "fsdp", "fsdp2")
+        and isinstance(visible, int)
+        and visible > 1
+    ):
+        yield Reason(FAIR, say("cause.inactive-setting.shards-nothing", sharding=job.sharding))

@@ -1,0 +1,69 @@
+"""KV cache: keys and values of the tokens being served.
+
+Sign
+    The engine says so: "No available memory for the cache blocks", "max seq len (163840) is larger than the maximum
+    number of tokens that can be stored in KV cache (13360)". Or a server runs for a while and fails under load.
+Mechanism
+    A token costs 2 x layers x KV heads x head size x bytes: 128 KiB for Llama-3.1-8B in 16 bit, so 32,768 tokens
+    are 4 GiB. The engine takes ``gpu_memory_utilization`` x capacity in all, subtracts weights and the peak of a
+    profiling run, and makes blocks of the rest. A model's own maximum length (131,072 and more) is the default
+    request. Transformers' ``generate`` grows the cache with each token and beam.
+Confirm
+    The start-up log prints weights, peak activations and what is left for blocks; recompute the line.
+Fix
+    Set ``max_model_len`` to what is needed; raise ``gpu_memory_utilization`` where the card is free, or lower it
+    where the failure comes at run time; fewer concurrent sequences; fp8 cache; tensor parallelism; a quantized
+    model.
+Cost
+    A shorter maximum refuses longer requests. fp8 changes numbers slightly. Fewer sequences cost throughput.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "kv-cache"
+
+_CLUES: Final = (
+    Clue(
+        "engine-says",
+        DECISIVE,
+        signals=("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "sglang-kv-full"),
+        says=r"no available memory for the cache blocks|max(?:imum)? (?:model"
+        r"|seq)\w{0,3} len\w{0,3} \(?\d[^\n]{0,60}(?:larger|kv)|stored in kv cache"
+        r"|kv cache (?:memory|is needed|pool is full)|reserved for kv cache is -|mem.fraction.static"
+        r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size",
+    ),
+    Clue(
+        "named",
+        FAIR,
+        says=r"kv.?cache|cache.max.entry|max.model.len|session.len|max.num.seqs|past_key_values|max.total.tokens",
+    ),
+    Clue(
+        "trace",
+        STRONG,
+        frames=r"cache_engine|_allocate_kv_cache|kv_cache|cache_utils|dynamiccache|init_device_cache|past_key_value",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """What the engine says and how much of the card it is told to take."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    yield from peak_share(view, CAUSE)
+    if not view.serving:
+        return
+    share = view.stated("serving.gpu_memory_utilization")
+    if share is not None and share >= 0.85:
+        yield Reason(FAIR, say("cause.kv-cache.utilisation", share=share))
+    if view.phase in ("generate", "serving"):
+        yield Reason(WEAK, say("cause.kv-cache.phase"))
+    if view.phase in ("engine-init", "unknown"):
+        yield Reason(WEAK, say("cause.kv-cache.engine"))

@@ -1,0 +1,59 @@
+"""Leak: memory grows with every step until it runs out.
+
+Sign
+    Memory rises steadily, by the same amount for each step, request or round, and never falls. It fails after
+    hundreds of steps with settings that began well.
+Mechanism
+    Something keeps a reference: a loss summed as a tensor (``loss_sum += loss`` keeps each step's graph), outputs
+    collected in a list, hooks, an engine that does not give back what it took, a model that is deleted while an
+    accelerator object still points to it. The allocator's cache alone looks alike, but levels off.
+Confirm
+    Log ``torch.cuda.memory_allocated()`` once per step: a leak grows in it, a cache only in ``memory_reserved()``.
+    Record a memory snapshot and look at the oldest living blocks.
+Fix
+    ``loss.item()`` or ``loss.detach()``; collect results on the CPU; a newer version where a library leaks; restart
+    servers or rounds in their own processes until then.
+Cost
+    None.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import DECISIVE, STRONG, WEAK, Clue, View, weigh_clues
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "leak"
+
+_CLUES: Final = (
+    Clue("growth", DECISIVE, signals=("growth-over-steps", "memory-growth")),
+    Clue(
+        "said",
+        STRONG,
+        says=r"(?:memory|vram|usage|ram).{0,60}(?:grow|increas|creep|climb|ris(?:e|ing)|going up|goes up|leak)"
+        r"|(?:grow|increas|climb|creep|rising|rises)\w{0,4}.{0,40}(?:memory|vram|every|each|over time)"
+        r"|(?:显存|内存).{0,20}(?:慢慢|逐渐|逐步|不断|越来越|缓慢|持续|一点点|会?一直).{0,8}(?:涨|增|上升"
+        r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak",
+    ),
+    Clue(
+        "every-round",
+        STRONG,
+        says=r"(?:each|every|per|after each) (?:step|iteration|iter|rollout|request|call|round|epoch|batch)"
+        r"|每(?:一)?(?:步|轮|次)(?!.{0,6}(?:save|eval))|随着(?:调用|训练|请求|步数)"
+        r"|iter: ?\d+ memory_allocated",
+        unless=r"^(?!.{0,20000}(?:grow|increas|leak|rises?|rising|涨|增长|上升|泄))",
+    ),
+    Clue(
+        "graph-kept",
+        DECISIVE,
+        says=r"\w*loss\w* ?\+= ?\w*loss\b(?!\.item|\.detach)|retain_graph ?= ?true|\.append\(loss\)",
+    ),
+    Clue("late", WEAK, says=r"after \d{2,6} (?:steps|iterations|requests|calls)|(?:step|iteration) ?\d{3,6}\b"),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Growth that is stated, measured, or written in the loop."""
+    yield from weigh_clues(view, CAUSE, _CLUES)

@@ -1,0 +1,86 @@
+"""Logits: tensors as wide as the vocabulary.
+
+Sign
+    The trace ends in ``cross_entropy``, ``log_softmax``, an entropy or a log-probability function, or in the output
+    head. The size asked for equals tokens x vocabulary x 2 or 4 bytes: 8192 x 152064 x 4 B = 4.64 GiB. A small
+    model with a large vocabulary fails where a larger one with 32,000 words fitted.
+Mechanism
+    The head turns every token into one number per word. With 151,936 words, 8,192 tokens are 4.64 GiB in fp32; the
+    loss keeps the logits, their fp32 copy, the log-softmax and the gradient, about 12 bytes per token and word at
+    the start of the backward pass. DPO sends chosen and rejected through together, so tokens double; GRPO and PPO
+    build them again for log-probabilities and entropy. Sharding, offload and LoRA leave all of it where it is,
+    because the tensors depend on tokens and vocabulary only.
+Confirm
+    Halve the sequence length or the micro-batch: the failing size halves with it. Divide the request by vocabulary
+    x 4; a whole number of tokens is no accident.
+Fix
+    A loss that never builds the whole matrix (Liger's fused linear cross entropy, cut cross entropy, a chunked
+    loss); fewer tokens per micro-batch; ``logits_to_keep`` where only the completion counts; vocabulary-parallel
+    loss with tensor parallelism. Check that a fused loss is really in effect for this model and objective.
+Cost
+    A fused or chunked loss costs nothing to a few per cent. A shorter sequence changes what is trained on; a
+    smaller micro-batch with more accumulation only costs utilisation.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "logits"
+
+_CLUES: Final = (
+    Clue(
+        "trace",
+        DECISIVE,
+        frames=r"cross_entropy|log_?softmax|logsumexp|(?:entropy|logprobs?)_from_logits|get_batch_logps"
+        r"|causallmloss|lm_head|compute_logprobs|prompt_logprobs|vocab_parallel|distributedlogprob"
+        r"|log_probs_and_entropy|compute_log_probs\(logits|_loss_step|token_logprobs",
+    ),
+    Clue("sampler", STRONG, says=r"warming up sampler|dummy (?:sampler )?requests|sampler.{0,20}(?:warm|profil)"),
+    Clue(
+        "said",
+        STRONG,
+        says=r"cross.?entropy|\blogits\b|log.?softmax|log.?prob\w{0,12} (?:tensor|matrix)|prompt.?logprobs",
+    ),
+    Clue("vocabulary", FAIR, says=r"vocab(?:ulary)?[ _-]?(?:size)?\b|词表|128k words"),
+    Clue("unfused", STRONG, says=r"no liger kernels? supported|(?:liger|fused).{0,40}(?:not|unsupported|silently)"),
+)
+
+_COPY_LARGE: Final = 0.12
+"""One fp32 copy of an eighth of the card: with three alive at the peak it takes over a third."""
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Trace, size of the request, and how large one fp32 copy is on this card."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    yield from peak_share(view, CAUSE)
+    copy, capacity = _one_copy_bytes(view), view.bytes_of("capacity")
+    if copy and capacity and not view.job.fused_ce and view.stated("seq_len"):
+        share = copy / capacity
+        if share >= _COPY_LARGE / 2:
+            weight = STRONG if share >= _COPY_LARGE else WEAK
+            yield Reason(
+                weight, say("cause.logits.copy", copy_bytes=copy, tokens=_tokens(view), vocabulary=_vocabulary(view))
+            )
+
+
+def _tokens(view: View) -> int:
+    job = view.job
+    pairs = 2 if job.objective in ("dpo", "orpo", "simpo", "kto", "rm") else 1
+    return pairs * (job.micro_batch or 1) * (job.seq_len or 0)
+
+
+def _vocabulary(view: View) -> int:
+    return view.shape.dims.vocab if view.shape is not None else 0
+
+
+def _one_copy_bytes(view: View) -> int:
+    # A server keeps the logits of the last token of each sequence only.
+    return 0 if view.serving else _tokens(view) * _vocabulary(view) * 4

@@ -1,0 +1,81 @@
+"""A long sample: one batch is far larger than the rest.
+
+Sign
+    Dozens or thousands of steps pass and one fails, at the same place of the data each time for one seed; usage
+    before was well below the card. One rank fails first. The request is large against what is allocated.
+Mechanism
+    Activations and logits grow with the tokens of the longest sample of the batch, attention scores with the
+    square. Where nothing truncates (no maximum length, a key that this pipeline does not read, packing, images
+    counted after truncation), one outlier decides the peak.
+Confirm
+    Print the token counts per batch and their maximum; run the longest sample alone.
+Fix
+    Truncate or drop over-long samples; check that the maximum length is really applied; group by length; sort the
+    longest first, so that it fails at once or never; token-based batch sizes; packing to a fixed length.
+Cost
+    Truncation loses the tail of few samples; grouping by length changes the order of the data.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "long-sample"
+
+_CLUES: Final = (
+    Clue(
+        "sudden",
+        STRONG,
+        says=r"\bsudden|\bspike|突然|偶尔|某个(?:batch|样本|step)|once in a while|(?:occasional|sporadic)"
+        r"|out of nowhere"
+        r"|random(?:ly)? (?:oom|crash|fail)|(?:oom|crash|fail)\w{0,3} random|直接冲",
+    ),
+    Clue(
+        "at-step",
+        FAIR,
+        says=r"(?:at|in|around|until|on|step|第) ?(?:the )?(?:step|iteration|iter|batch)? ?\d{2,7}(?:(?:th|st|nd"
+        r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
+        r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|same (?:point|place|step|sample)"
+        r"|steps before are fine|epoch \d+: +\d{3,}",
+    ),
+    Clue(
+        "said",
+        STRONG,
+        says=r"(?:longest|over-?long|very long|long,|too long"
+        r"|longer than max\w*) ?(?:not )?(?:filtered )?(?:sample|sequence|example|text|batch|one|sentence"
+        r"|document|chain)|(?:samples?|examples?|sequences?).{0,24}(?:longer than|too long|not truncated)"
+        r"|(?:not|without|no) truncat|no max.{0,3}length"
+        r"|(?:var(?:y|ying|iable)|different|uneven).{0,10}lengths?|长(?:样本|文本|数据|序列)|超长"
+        r"|平均.{0,6}\d+ ?tokens?",
+    ),
+    Clue("one-rank", FAIR, says=r"rank ?\d (?:dies|fails|goes|先)|only (?:one|a single) rank|其他rank没事"),
+    Clue(
+        "below",
+        FAIR,
+        says=r"(?:usage|about|around|占用|稳定|约|usual\w{0,2}).{0,16}\d{1,3} ?(?:g|gb|gib)?.{0,10}(?:of|out of|/"
+        r"|,).{0,4}\d{2,3} ?(?:g|gb|gib)?.{0,16}(?:before|right)|前期显存",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Late and sudden, or a request out of proportion."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    failure = view.failure
+    if failure is not None and failure.step is not None and failure.step >= 5:
+        yield Reason(FAIR, say("cause.long-sample.late", step=failure.step), (failure.signal.span,))
+    requested, allocated, capacity = view.bytes_of("requested"), view.bytes_of("allocated"), view.bytes_of("capacity")
+    if (
+        requested
+        and allocated
+        and capacity
+        and view.training
+        and requested > 0.25 * capacity
+        and allocated < 0.6 * capacity
+    ):
+        yield Reason(WEAK, say("cause.long-sample.request", requested_bytes=requested, allocated_bytes=allocated))

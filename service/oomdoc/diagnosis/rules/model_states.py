@@ -1,0 +1,80 @@
+"""Model states: weights, gradients and optimizer states do not fit.
+
+Sign
+    It fails whatever the batch size and length, even at 1 and 128. Allocated memory is a small multiple of the
+    parameter count: 2 bytes each for 16-bit weights and gradients, 4 for the fp32 master copy, 8 for Adam. Every
+    GPU shows the same, and more GPUs change nothing.
+Mechanism
+    Full training with Adam in mixed precision holds 16 bytes per parameter: 7B needs 104 GiB before the first
+    token. DDP keeps all of it on each GPU. ZeRO-1 shards the optimizer, ZeRO-2 the gradients as well, only ZeRO-3
+    and FSDP the weights; any of them over one rank shards nothing. Expert-parallel layers shard experts, not the
+    dense part, and sparsity saves no memory: all experts are resident. LoRA leaves 2 bytes per frozen parameter.
+Confirm
+    Compute parameters x bytes / ranks for the stage in force and compare with "allocated". Count the processes:
+    ``WORLD_SIZE`` must be what the sharding is meant to divide by.
+Fix
+    ZeRO-3 or FSDP over all GPUs; LoRA or QLoRA; an 8-bit or CPU-offloaded optimizer; tensor parallelism; more GPUs.
+Cost
+    ZeRO-3 adds communication, little on NVLink and much over PCIe. CPU offload makes the step slower by several
+    times and takes host memory, 12 to 16 bytes per parameter. LoRA changes what is trained.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "model-states"
+
+_CLUES: Final = (
+    Clue(
+        "batch-one",
+        FAIR,
+        says=r"(?:even|still|already|down to|minimal|lowest|仍|还是|已经|最小|都).{0,40}(?:batch|bs).{0,14}\b1\b"
+        r"|(?:batch|bs).{0,14}\b1\b"
+        r".{0,40}(?:still|even|还是|仍|也|都)|not (?:have )?enough memory to process even 1|batch 已经最小",
+    ),
+    Clue(
+        "states-said",
+        FAIR,
+        says=r"optimizer states?|model states?|12 ?\* ?\d|16 bytes|\bestimate_zero|模型状态|优化器状态|shard_grad_op",
+    ),
+    Clue(
+        "full-cards",
+        WEAK,
+        says=r"(?:every|all|each) (?:gpu|card|4|8)s?.{0,24}(?:full|fills?|out of)|每张卡|所有卡|都满",
+    ),
+    Clue(
+        "partition",
+        FAIR,
+        says=r"shouldn't partition|does not shard|not (?:fully )?sharded|不(?:分片|切分)|placement.?policy",
+    ),
+)
+_FULL: Final = 0.85
+"""States above this part of the card leave no room for anything else."""
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """What the states need on one GPU against what it has."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    yield from peak_share(view, CAUSE)
+    states, capacity = view.state_bytes, view.bytes_of("capacity")
+    if states and capacity and not view.serving:
+        share = states / capacity
+        if share >= 0.45:
+            weight = DECISIVE if share >= _FULL else STRONG if share >= 0.62 else WEAK
+            yield Reason(
+                weight * view.sureness, say("cause.model-states.share", states_bytes=states, capacity_bytes=capacity)
+            )
+        elif share <= 0.25:
+            yield Reason(-STRONG, say("cause.model-states.small", states_bytes=states, capacity_bytes=capacity))
+    if view.training and view.job.sharding not in (None, "none", "ddp", "device-map") and view.ranks == 1:
+        yield Reason(STRONG, say("cause.model-states.one-rank", sharding=view.job.sharding))
+    elif view.training and view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1:
+        yield Reason(WEAK, say("cause.model-states.replicated", ranks=view.ranks))

@@ -1,0 +1,63 @@
+"""Not a memory shortage, although it looks like one.
+
+Sign
+    Triton's "out of resource: shared memory, Required: 81920, Hardware limit: 65536"; a request of more than 1 EB;
+    NCCL's "Cuda failure 2" in a shared-memory transport; a refused small request with most of the card free; "no
+    space left on device"; an illegal access.
+Mechanism
+    A kernel's tile needs more on-chip memory than one multiprocessor has (64 KiB on Turing, 99 KiB on Ada, 227 KiB
+    on Hopper): card memory plays no part. A size of exabytes is a negative number read as unsigned. NCCL reports
+    any failed driver call with the word memory.
+Confirm
+    Compare free memory with the request; look for the unit (bytes per block against gigabytes) and the failing
+    library.
+Fix
+    For kernels smaller blocks, fewer stages or another head size, or a version that knows the card; for sizes the
+    library's bug; for NCCL its environment (``NCCL_CUMEM_HOST_ENABLE=0``, ``NCCL_DEBUG=INFO`` tells which call
+    failed); for disks space.
+Cost
+    None for memory: no batch size or sharding changes anything.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules.host_ram import refused_with_room
+from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "not-oom"
+
+_CLUES: Final = (
+    Clue(
+        "kernel",
+        2 * DECISIVE,
+        says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory|reducing block sizes",
+    ),
+    Clue("transport", STRONG, says=r"nccl warn cuda failure|transport/shm\.cc|nccl.{0,30}cumem"),
+    Clue("size", STRONG, says=r"\b1 ?eb\b|more than 1eb|17179869184"),
+    Clue(
+        "disk",
+        STRONG,
+        says=r"no space left on device(?![^\n]{0,200}shm)|disk quota|磁盘.{0,4}满",
+        unless=r"/dev/shm|posix_fallocate|nccl-shm",
+    ),
+    Clue(
+        "crash",
+        STRONG,
+        says=r"illegal memory access|device-side assert|segmentation fault|cublas_status_not_initialized",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """The look-alikes' own words, and a refusal with room to spare."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    failure = view.failure
+    if failure is not None and failure.kind == "other":
+        yield Reason(DECISIVE, say("cause.not-oom.failure"), (failure.signal.span,))
+    if refused_with_room(view):
+        yield Reason(STRONG, say("cause.not-oom.free", free_bytes=view.bytes_of("free")))

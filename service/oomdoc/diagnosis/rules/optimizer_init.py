@@ -1,0 +1,60 @@
+"""Optimizer initialisation: the states are made late and do not fit.
+
+Sign
+    Loading, forward and backward pass; the first ``optimizer.step()``, or the construction of the ZeRO optimizer,
+    fails. The trace names ``exp_avg``, ``zeros_like``, ``_init_group`` or ``initialize_optimizer_states``. The
+    request equals parameters x 4 bytes / ranks: 6.24e9 x 4 B = 23.26 GiB.
+Mechanism
+    Adam's two moments, 8 bytes per trained parameter in fp32, are created at the first step, so a run that has
+    passed one forward and backward pass may still not have seen its steady state. Mixed precision adds a master
+    copy of 4 bytes. The foreach implementation holds temporaries of the size of the parameters as well. Resuming
+    with ``torch.load`` and no ``map_location`` puts the states of all ranks on one GPU.
+Confirm
+    "Allocated" is a whole multiple of the request (16-bit weights + gradients + master = 5 shards of weights in
+    fp32 over n ranks, and so on). Step once with the plain SGD optimizer: it passes.
+Fix
+    Shard the optimizer (ZeRO-1 or higher, FSDP) over several ranks; 8-bit or paged Adam; Adafactor; offload to the
+    CPU; LoRA; ``fused=True`` in place of foreach.
+Cost
+    ZeRO-1 is nearly free. 8-bit states change numerics a little; offload makes each step slower.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import tensor_reasons
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "optimizer-init"
+
+_CLUES: Final = (
+    Clue(
+        "trace",
+        DECISIVE,
+        frames=r"optimizer\.step|optimizer_step|_init_group|exp_avg|initialize_optimizer_states|zero_optim"
+        r"|adamw?\.py|_multi_tensor"
+        r"|configure_zero_optimizer|fp32_flat|low_level_optim|_foreach_|optim/optimizer|create_fp32_part"
+        r"|setup_optimizer",
+    ),
+    Clue("phase", STRONG, phases=("optimizer-init", "optimizer-step")),
+    Clue(
+        "said",
+        FAIR,
+        says=r"optimizer\.step|first step|optimizer (?:init|state)|initialize_optimizer_states|optimizer\.pt"
+        r"|优化器(?:状态|初始化)|exp_avg",
+    ),
+    Clue("resume", FAIR, says=r"resum\w{1,3} (?:training )?(?:from )?(?:a )?(?:checkpoint|training)|断点续训|恢复训练"),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Trace, phase and the size of one shard."""
+    reasons = list(weigh_clues(view, CAUSE, _CLUES))
+    yield from reasons
+    yield from tensor_reasons(view, CAUSE)
+    if reasons and view.shares.get(CAUSE, 0.0) > 0.3:
+        yield Reason(WEAK, say("cause.optimizer-init.part", percent=round(100 * view.shares[CAUSE])))

@@ -1,0 +1,83 @@
+"""Other processes: somebody else holds the GPU's memory.
+
+Sign
+    The message names other processes ("Process 149826 has 16.98 GiB memory in use"), or capacity minus reserved
+    minus free leaves gigabytes that PyTorch never had. A tiny request fails while this process holds little.
+    ``nvidia-smi`` shows use without a Python process that you know.
+Mechanism
+    A card has one memory for all processes: another job, a server, a notebook kernel, a desktop, or a child of a
+    killed run that is still alive. All ranks on one GPU (a wrong ``CUDA_VISIBLE_DEVICES`` or ``local_rank``) look
+    the same. A CUDA context by itself is 0.3 to 0.6 GiB.
+Confirm
+    ``nvidia-smi`` and ``fuser -v /dev/nvidia*`` before the start; in a container the holder may be outside of it.
+Fix
+    End what is left over; choose a free card; one rank per GPU; on a shared machine agree on cards or use a
+    scheduler.
+Cost
+    None.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+from oomkb.units import GIB
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "other-process"
+
+_CLUES: Final = (
+    Clue(
+        "said",
+        STRONG,
+        says=r"(?:other|another|someone else'?s?|different) (?:process|user|program|job|people|person)|zombie"
+        r"|leftover|shared (?:server|machine|gpu|box|cluster)"
+        r"|nvidia-smi.{0,40}(?:no process|nothing|一个python都没有|没有.{0,6}进程|without)"
+        r"|kill.{0,24}(?:重跑|still|还占"
+        r"|显存)|残留|僵尸|师弟|师兄|同学|别人|其他(?:进程|人|程序)|who is that|ollama.{0,10}(?:开|run|占)"
+        r"|(?:开|run).{0,10}ollama",
+    ),
+    Clue("named", WEAK, says=r"process \d{2,9} has [1-9]\d?\.?\d* gib"),
+)
+_CONTEXT_BYTES: Final = int(2.5 * GIB)
+"""More than a CUDA context with its libraries and communication buffers."""
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Memory in use on the card that this process does not hold."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    capacity = view.bytes_of("capacity")
+    held = _held_by_others(view)
+    if not capacity or held is None:
+        return
+    if held >= _CONTEXT_BYTES and held >= 0.08 * capacity:
+        part = held / capacity
+        requested, free = view.bytes_of("requested"), view.bytes_of("free") or 0
+        helps = requested is None or requested <= free + held
+        weight = DECISIVE if part >= 0.25 else STRONG if part >= 0.15 else FAIR
+        yield Reason(
+            weight if helps else FAIR, say("cause.other-process.held", held_bytes=held, capacity_bytes=capacity)
+        )
+
+
+def _held_by_others(view: View) -> int | None:
+    """What other processes hold, as stated, else what is missing from the sum of this process and the free memory."""
+    stated = view.bytes_of("other_process")
+    allocated, cached = view.bytes_of("allocated"), view.cached_bytes
+    own = (allocated or 0) + (cached or 0)
+    if stated is not None:
+        # In a container the process does not know its own number: "another" of exactly its own size is itself.
+        itself = view.bytes_of("process") is None and own and abs(stated - own) < max(2 * GIB, 0.1 * own)
+        return 0 if itself else stated
+    capacity, free = view.bytes_of("capacity"), view.bytes_of("free")
+    process = view.bytes_of("process")
+    if capacity is None or free is None:
+        return None
+    if process is not None:
+        return max(capacity - free - process, 0)
+    if not own or allocated is None or view.bytes_of("reserved") is None:
+        return None
+    return max(capacity - free - own, 0)

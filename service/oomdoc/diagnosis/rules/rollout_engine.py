@@ -1,0 +1,71 @@
+"""Rollout engine: generation and training share one GPU.
+
+Sign
+    GRPO or PPO with vLLM or SGLang in "colocate" or "hybrid" mode. It fails when the engine wakes up, right after
+    generation, or when weights are synchronised; without the engine the same training fits. Memory after "sleep"
+    stays high.
+Mechanism
+    The engine reserves its part of the card, ``gpu_memory_utilization`` x capacity, for its weights and KV blocks:
+    0.8 of a 24 GiB card leaves 4.8 GiB for the trainer. Sleeping gives back the blocks (level 1) and the weights
+    (level 2), though not CUDA graphs and workspaces. At the switch both copies of the weights may be resident.
+    Blocks that the trainer's allocator caches are not available to the engine, as it maps memory itself.
+Confirm
+    Log ``torch.cuda.mem_get_info()`` before and after sleep and wake-up. Run once with the engine on its own GPU.
+Fix
+    Lower ``gpu_memory_utilization`` (0.3 to 0.5 beside training); enable sleep mode and offload of the trainer's
+    model and optimizer during rollout; empty the allocator's cache before waking; or put the engine on GPUs of its
+    own.
+Cost
+    A smaller share means fewer concurrent sequences and slower generation; separate GPUs idle in turn.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "rollout-engine"
+
+_CLUES: Final = (
+    Clue(
+        "trace",
+        DECISIVE,
+        frames=r"wake_?up|sharding_manager|resume_memory_occupation|update_weights_from|cumem|sleep_level"
+        r"|move_model_to_vllm|init_vllm|_init_rollout|build_rollout",
+    ),
+    Clue(
+        "not-released",
+        STRONG,
+        says=r"(?:vllm|sglang|rollout|engine).{0,80}(?:没让|没有?释放|不释放|未释放|释放.{0,12}延迟"
+        r"|not.{0,12}(?:releas|freed"
+        r"|free)|woken|wake|resid)"
+        r"|release_memory_occupation|still in use|memory is not (?:properly )?released",
+    ),
+    Clue(
+        "with-without",
+        STRONG,
+        says=r"(?:without|disabl\w{1,3}|不使用|不用|关掉).{0,4}(?:vllm|sglang).{0,40}(?:works?|fine|trains?|正常|可以)"
+        r"|(?:使用|with|using) ?vllm.{0,12}(?:爆|oom|out of)",
+    ),
+    Clue("colocated-said", FAIR, says=r"colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用"),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Where it fails, what is said of the engine, and its share of the card."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from peak_share(view, CAUSE)
+    rollout = None if "rollout" in view.job.assumed else view.job.rollout
+    if rollout is None or view.serving:
+        return
+    if rollout.colocated is not False and (rollout.engine or rollout.gpu_memory_utilization):
+        share = rollout.gpu_memory_utilization
+        weight = FAIR if rollout.colocated and (share is None or share >= 0.5) else WEAK
+        yield Reason(weight, say("cause.rollout-engine.colocated", share=share if share is not None else "default"))
+    if view.phase in ("rollout", "weight-sync", "generate"):
+        yield Reason(FAIR, say("cause.rollout-engine.phase", phase=view.phase))

@@ -1,0 +1,48 @@
+"""Shared memory: ``/dev/shm`` is too small.
+
+Sign
+    "Bus error", "DataLoader worker is killed", "unable to write to file </torch_...>", "Error while creating shared
+    memory segment /dev/shm/nccl-...", exit code -7. The disk has room and the GPU is not involved.
+Mechanism
+    Data-loader workers pass batches, and NCCL its buffers between ranks of one machine, through ``/dev/shm``.
+    Docker gives 64 MB unless told otherwise; Kubernetes the same. More workers or larger images need more.
+Confirm
+    ``df -h /dev/shm`` in the container, while it runs.
+Fix
+    ``--shm-size=16g`` or ``--ipc=host``; in Kubernetes an ``emptyDir`` with ``medium: Memory`` at ``/dev/shm``;
+    fewer workers; ``torch.multiprocessing.set_sharing_strategy("file_system")``; ``NCCL_SHM_DISABLE=1`` as a slow
+    last resort.
+Cost
+    The memory counts against the container's limit.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "shared-memory"
+
+_ON_CHIP: Final = r"hardware limit|outofresources|out of resource"
+_CLUES: Final = (
+    Clue(
+        "said",
+        DECISIVE,
+        says=r"bus error|sigbus|/dev/shm(?! ?(?:is )?(?:large|enough))|nccl-shm|shared memory (?:segment|limit)"
+        r"|out of shared memory|posix_fallocate|</torch_\d|exitcode:? ?-7|共享内存",
+        unless=_ON_CHIP,
+    ),
+    Clue("size", STRONG, says=r"shm.?size|--ipc", unless=_ON_CHIP),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """What the message says; a kernel's on-chip shared memory is something else."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    failure = view.failure
+    if failure is not None and failure.kind == "shared-memory":
+        yield Reason(DECISIVE, say("cause.shared-memory.failure"), (failure.signal.span,))

@@ -1,0 +1,90 @@
+"""Vision tokens: images or video make the sequence, or the image tower's tensors, far longer than thought.
+
+Sign
+    A vision-language model; the trace is inside its image tower or where image embeddings are merged;
+    ``max_pixels`` or the number of frames is unset. The request equals patches x width, or heads x patches squared:
+    16 x 64680 x 64680 x 2 B = 124.7 GiB.
+Mechanism
+    Qwen2-VL and its successors make one token of 28 x 28 pixels and patches of 14 x 14: the default maximum of 12.8
+    million pixels is 16,384 tokens and 65,536 patches. InternVL cuts up to 12 tiles of 256 tokens. Video multiplies
+    by frames. The tower attends over patches, so its attention is quadratic in the image size unless it is fused;
+    an engine's profiling run assumes images of the maximum size.
+Confirm
+    Print the token count of the largest image; run once with images halved in both directions: a quarter of the
+    tokens.
+Fix
+    Set ``max_pixels`` (401,408 is 512 tokens), fewer tiles or frames; FlashAttention in the tower as well; freeze
+    the tower; limit images per prompt in the engine (``limit_mm_per_prompt``, ``mm_processor_kwargs``).
+Cost
+    Less resolution may cost accuracy on small text and details.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "is_vision_model", "weigh"]
+
+CAUSE: Final = "vision-tokens"
+
+_CLUES: Final = (
+    Clue(
+        "trace",
+        STRONG,
+        frames=r"visual|vision|\bvit_|image_embeds|pixel_values|patch_embed|mm_projector|siglip|clip_encoder"
+        r"|get_image_features|multimodal",
+    ),
+    Clue(
+        "said",
+        FAIR,
+        says=r"(?:max|min)_pixels|image (?:size|resolution|token)|resolution|high.?res|video|(?:large|big|many"
+        r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b",
+    ),
+)
+_MODEL_PARTS: Final = (
+    "-vl",
+    "_vl",
+    "vl-",
+    "5vl",
+    "2vl",
+    "25vl",
+    "qwenvl",
+    "vision",
+    "llava",
+    "internvl",
+    "omni",
+    "pixtral",
+    "minicpm-v",
+    "paligemma",
+    "idefics",
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Only for a model that sees: the trace, the request and what is set of sizes."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    yield from peak_share(view, CAUSE)
+    if is_vision_model(view):
+        yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model)))
+        if (
+            view.training
+            and view.stated("max_pixels") is None
+            and view.setting("max_pixels", "max_dynamic_patch") is None
+        ):
+            yield Reason(WEAK, say("cause.vision-tokens.unset"))
+        requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
+        if requested and capacity and requested > 0.1 * capacity:
+            yield Reason(FAIR, say("cause.vision-tokens.huge", requested_bytes=requested))
+
+
+def is_vision_model(view: View) -> bool:
+    """Whether the model takes images, by its configuration or its name."""
+    name = str(view.job.model or "").lower()
+    return any(part in name for part in _MODEL_PARTS) or (
+        isinstance(view.job.model, dict) and "vision_config" in view.job.model
+    )

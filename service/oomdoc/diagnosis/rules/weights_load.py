@@ -1,0 +1,87 @@
+"""Weights at load: the model does not fit while it is put in place.
+
+Sign
+    It fails before the first step: at "Loading checkpoint shards", in ``from_pretrained``, ``load_state_dict`` or
+    ``.to(device)``. GPU 0 often fills first. A 4-bit setting is given, but memory climbs as for 16 or 32 bit.
+Mechanism
+    While loading, a rank may hold more than it will keep: the whole model before it is sharded, fp32 before a cast,
+    full precision before quantization. Weights of bitsandbytes are not partitioned by ZeRO-3, so each GPU holds all
+    of a 70B in 4 bit, about 37 GiB. ``device_map`` splits layers over visible GPUs in one process, but
+    data-parallel launching of several processes puts the whole model on every card. Without a stated dtype
+    transformers before 5 loads fp32: 4 bytes per parameter.
+Confirm
+    Watch ``nvidia-smi`` while loading; print the dtype of the first parameters; multiply parameters by 4, 2, 1 and
+    0.5 bytes and see which of them the full card shows.
+Fix
+    State the dtype; make sure that quantization is applied and supported for this architecture and version;
+    ``zero.Init`` or meta-device loading for sharded runs; FSDP with QLoRA in place of ZeRO-3; one process with
+    ``device_map`` only where nothing is data parallel; for serving, tensor parallelism over the cards.
+Cost
+    None for loading right. Quantizing changes numbers; tensor parallelism adds communication.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import tensor_reasons
+from oomdoc.diagnosis.view import FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import say
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "weights-load"
+
+_CLUES: Final = (
+    Clue("phase", STRONG, phases=("load",)),
+    Clue(
+        "trace",
+        STRONG,
+        frames=r"from_pretrained|load_checkpoint|load_state_dict|load_model|load_weights|load_pretrained"
+        r"|dispatch_model|safetensors"
+        r"|set_module_tensor|full_state_dict|allocator_warmup|create_weights|module\.py.{0,40}(?:convert|_apply)\b",
+    ),
+    Clue(
+        "loading",
+        STRONG,
+        says=r"loading checkpoint shards|(?:while|when|during|at|before).{0,24}(?:load|initiali[sz])(?:ed|ing"
+        r"|s)?\b|(?:no longer|does not|fails? to|can't|cannot) load"
+        r"|loading (?:the )?(?:model|weights)|failed to load|(?:model|weights) (?:is|are) (?:being )?loaded"
+        r"|加载(?:模型|权重|参数|时|阶段)|模型加载|load.{0,20}(?:爆|炸|oom)",
+    ),
+    Clue(
+        "unquantized",
+        FAIR,
+        says=r"load_in_(?:4|8)?_?bit|(?:4|8).?bit.{0,40}(?:still|not|oom|whole|full)|量化.{0,16}(?:还是|没|不)"
+        r"|quantiz\w{1,6}.{0,30}(?:not|still|oom|whole)",
+    ),
+    Clue(
+        "unified",
+        FAIR,
+        says=r"mps backend out of memory|high_watermark|cudamalloc failed|convert_element_type|arguments\s+\d",
+    ),
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Phase, trace, quantization against sharding, and the weights' size against the card."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    job = view.job
+    quantized = job.quant not in (None, "none") or job.method == "qlora"
+    if quantized and job.sharding in ("zero3", "fsdp", "fsdp2"):
+        yield Reason(
+            STRONG, say("cause.weights-load.quantized-sharded", quant=job.quant or "4-bit", sharding=job.sharding)
+        )
+    weights, capacity = _weights(view), view.bytes_of("capacity")
+    if weights and capacity and weights > 0.8 * capacity:
+        yield Reason(
+            (STRONG if job.method != "full" else FAIR) * view.sureness,
+            say("cause.weights-load.too-big", weights_bytes=weights, capacity_bytes=capacity),
+        )
+
+
+def _weights(view: View) -> float:
+    """Weights that one GPU holds from loading on, as estimated."""
+    load = view.estimate.phases.get("load") if view.estimate is not None else None
+    return sum(v for k, v in load.terms_bytes.items() if "weight" in k) if load is not None else 0.0

@@ -1,0 +1,73 @@
+"""Gathers: whole layers, buckets and prefetches of sharded training.
+
+Sign
+    The trace ends in ``all_gather``, ``unshard``, ``fetch_sub_module``, ``reduce_scatter`` or in a context that
+    gathers parameters for generation. The request equals a whole weight matrix: 152064 x 5120 x 2 B = 1.45 GiB
+    under ZeRO-3.
+Mechanism
+    ZeRO-3 and FSDP keep a shard but compute with whole layers: a 70B layer is 1.6 GiB in 16 bit, its embedding 2
+    GiB, in and out copies and the prefetched next layer beside it. ``reduce_bucket_size``,
+    ``stage3_prefetch_bucket_size`` and ``stage3_max_live_parameters`` are counts of elements, 2 bytes each: 2e9 is
+    4 GiB. Generation under ZeRO-3 or the hybrid engine may gather the whole model on every GPU: 131 GiB for a 70B.
+Confirm
+    The request is the size of one unsharded matrix or of a bucket and does not change with the batch.
+Fix
+    Buckets back to "auto" or 5e7; smaller prefetch and live-parameter limits; do not gather for generation
+    (``ds3_gather_for_generation=false``) or use an engine; wrap each decoder layer; reshard after forward; limit
+    FSDP's all-gathers; tensor parallelism for the largest matrices.
+Cost
+    Smaller buckets and less prefetch mean more, smaller messages: a few per cent on fast links.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import say
+from oomkb.units import GIB
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "zero3-gather"
+
+_CLUES: Final = (
+    Clue(
+        "trace",
+        DECISIVE,
+        frames=r"all_?gather|unshard|_fsdp_param|fetch_sub_module|partition_parameters|partitioned_param"
+        r"|gathered_?param|summon_full"
+        r"|reduce_scatter|allreduce_bucket|prefetch|unwrap_model_for_generation|reduce_ipg|flat_param",
+    ),
+    Clue(
+        "said",
+        STRONG,
+        says=r"(?:reduce|allgather|prefetch|ipg)_?bucket|bucket_size|max_live_param|overlap_comm|hybrid_engine"
+        r"|unwrap_model_for_generation"
+        r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)|all.?gather"
+        r"|forward_prefetch|ds3_gather",
+    ),
+)
+_BUCKETS: Final = (
+    "reduce_bucket_size",
+    "allgather_bucket_size",
+    "stage3_prefetch_bucket_size",
+    "stage3_max_live_parameters",
+)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """Only where something is sharded and trained: a server's all-gather is part of its activations."""
+    if view.serving:
+        return
+    yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from tensor_reasons(view, CAUSE)
+    yield from peak_share(view, CAUSE)
+    for name in _BUCKETS:
+        size = view.setting(name)
+        if isinstance(size, int | float) and 2 * size >= 2 * GIB and name != "stage3_max_live_parameters":
+            yield Reason(FAIR, say("cause.zero3-gather.bucket", key=name, size_bytes=2 * size))
+            break
+    if view.setting("enable_hybrid_engine") not in (None, False):
+        yield Reason(STRONG, say("cause.zero3-gather.hybrid-engine"))
