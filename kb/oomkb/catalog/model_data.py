@@ -77,7 +77,7 @@ def _models(head: Mapping[str, Any]) -> Iterator[ModelEntry]:
         keys = [raw.get("source", head.get("source", "")), raw.get("params_source", "")]
         yield ModelEntry(
             name=raw["name"],
-            config={key: value for key, value in config.items() if value is not None},
+            config=config,
             params=raw.get("params"),
             source="; ".join(dict.fromkeys(sources.get(key, key) for key in keys if key)),
             aliases=tuple(raw.get("match", ())),

@@ -8,8 +8,8 @@ about the shape, ``awq`` how the weights are stored. A catalogue entry says the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oomkb.catalog.model_data import Family, ModelEntry
@@ -20,9 +20,10 @@ _PIECE: Final = re.compile(
     r"(?:u?int|fp|bf|nf|mxfp|nvfp)[0-9]{1,2}(?![0-9])|[0-9]{1,2}[-_ ]?bits?(?![a-z])|w[0-9]{1,2}a[0-9]{1,2}"
     r"|i?q[2-8](?:_[0-9a-z]{1,4}){0,2}(?![a-z0-9])"
     r"|a[0-9]{1,3}(?:[._][0-9]{1,2})?b(?![a-z])|e[0-9]b(?![a-z])"
+    r"|[0-9]b[0-9](?![0-9a-z])"
     r"|[0-9]{1,3}x[0-9]{1,3}(?:\.[0-9]{1,2})?[bm](?![a-z])"
     r"|[0-9]{1,4}(?:\.[0-9]{1,3})?(?:bn|[bmt])(?=a[0-9]|[^a-z]|\Z)"
-    r"|[0-9]{1,4}[ke](?![a-z])|v[0-9]{1,2}(?:\.[0-9]{1,2})?(?![0-9])"
+    r"|[0-9]{1,4}[ke](?![a-z])|(?<![a-z])[kmrz][0-9]{1,2}(?:\.[0-9])?(?![0-9a-z])|v[0-9]{1,2}(?:\.[0-9]{1,2})?(?![0-9])"
     r"|[0-9]{1,8}(?:\.[0-9]{1,3})?|[a-z]+|[\u4e00-\u9fff]+",
     re.I,
 )
@@ -43,9 +44,15 @@ _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"(?<![a-z])mxfp4", "mxfp4"),
         (r"(?<![a-z])fp8(?![0-9])|w8a8[-_]?fp8", "fp8"),
         (r"(?<![a-z])(?:w4a16|int4)(?![0-9])", "gptq-int4"),
-        (r"(?<![a-z])(?:w8a8|w8a16|int8)(?![0-9])", "int8"),
+        (r"(?<![a-z])(?:w8a16|int8)(?![0-9])", "gptq-int8"),
+        (r"(?<![a-z])w8a8(?![0-9])", "int8"),
     )
 )
+
+_SHAPE_WORDS: Final = frozenset(
+    ("vl", "v", "vision", "audio", "omni", "moe", "next", "multimodal", "mamba", "rw", "n", "scout", "maverick")
+)
+"""Words that always mean another shape; a name that has one is never taken for an entry without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,9 @@ def _pieces(text: str, table: Table) -> list[str]:
     for match in _PIECE.finditer(text):
         piece = match[0].lower()
         head = piece[:-1]
-        if piece.isalpha() and piece not in table.patterns and piece[-1] == "v" and head in table.patterns:
+        if len(piece) == 3 and piece[1] == "b" and piece[2].isdigit():  # bloom-1b7
+            found.append(f"{piece[0]}.{piece[2]}b")
+        elif piece.isalpha() and piece not in table.patterns and piece[-1] == "v" and head in table.patterns:
             found += [head, "v"]
         else:
             found += table.spellings.get(piece, (piece,))
@@ -186,13 +195,18 @@ def _version_fits(stated: str | None, of_entry: str | None) -> bool:
     return of_entry is not None and "." in of_entry and of_entry.replace(".", "") == stated
 
 
-def _size_fits(stated: float | None, pattern: Pattern) -> bool:
+def _size_gap(stated: float | None, pattern: Pattern) -> float | None:
+    """How far a stated size is from an entry's, as a share; ``None``: another size."""
     if stated is None:
-        return True
-    if pattern.size_b is not None and abs(stated - pattern.size_b) <= 0.03 * pattern.size_b:
-        return True
-    params = pattern.entry.params
-    return params is not None and abs(stated - params / 1e9) <= (0.04 if pattern.size_b else 0.15) * params / 1e9
+        return 0.0
+    gaps = []
+    if pattern.size_b is not None:
+        gaps.append((abs(stated - pattern.size_b) / pattern.size_b, 0.03))
+    if pattern.entry.params is not None:
+        billions = pattern.entry.params / 1e9
+        # A family that names no size is called by a rounded one: "phi-4 14b", "gpt-j 6b".
+        gaps.append((abs(stated - billions) / billions, 0.015 if pattern.size_b else 0.15))
+    return min((gap for gap, allowed in gaps if gap <= allowed), default=None)
 
 
 def select(name: Name, table: Table) -> ModelEntry | None:
@@ -200,41 +214,34 @@ def select(name: Name, table: Table) -> ModelEntry | None:
     if name.stray_numbers:
         return None
     telling = name.words & table.telling[name.family]
-    fits = [
-        p
-        for p in table.patterns[name.family]
-        if p.needs <= name.words
-        and not telling - p.needs - p.may
-        and _version_fits(name.version, p.version)
-        and _size_fits(name.size_b, p)
-    ]
-    if name.version is None and any(p.version is None for p in fits):
-        fits = [p for p in fits if p.version is None]
+    return _select(name, telling, table) or _select(name, telling & _SHAPE_WORDS, table)
+
+
+def _select(name: Name, telling: frozenset[str], table: Table) -> ModelEntry | None:
+    fits: list[tuple[float, Pattern]] = []
+    for pattern in table.patterns[name.family]:
+        if not pattern.needs <= name.words or telling - pattern.needs - pattern.may:
+            continue
+        gap = _size_gap(name.size_b, pattern)
+        if gap is not None and _version_fits(name.version, pattern.version):
+            fits.append((gap, pattern))
+    if name.version is None and any(p.version is None for _, p in fits):
+        fits = [(gap, p) for gap, p in fits if p.version is None]
     if not fits:
         return None
-    most = max(len(p.needs) for p in fits)
-    fits = [p for p in fits if len(p.needs) == most]
-    if name.size_b is None:
-        unsized = [p for p in fits if p.size_b is None]
-        if not unsized and len({p.entry.name for p in fits}) > 1:
-            return None
-        fits = unsized or fits
-    exact = len({p.entry.name for p in fits}) == 1
-    entry = fits[0].entry
-    return entry if exact else _doubtful(entry)
-
-
-def _doubtful(entry: ModelEntry) -> ModelEntry:
-    return ModelEntry(
-        name=entry.name,
-        config=entry.config,
-        params=entry.params,
-        source=entry.source,
-        aliases=entry.aliases,
-        exact=False,
+    best = max((len(p.needs), p.size_b is not None or name.size_b is None, -gap) for gap, p in fits)
+    return _one(
+        [p for gap, p in fits if (len(p.needs), p.size_b is not None or name.size_b is None, -gap) == best], name
     )
 
 
-def spelled(words: Mapping[str, str], word: str) -> str:
-    """The catalogue's spelling of a written word."""
-    return words.get(word, word)
+def _one(fits: list[Pattern], name: Name) -> ModelEntry | None:
+    exact = len({p.entry.name for p in fits}) == 1
+    if name.size_b is None:
+        unsized = [p for p in fits if p.size_b is None]
+        if not unsized and not exact:
+            return None
+        fits = unsized or fits
+        exact = len({p.entry.name for p in fits}) == 1
+    # Of several generations the latest; the files list them in the order of their release.
+    return fits[0].entry if exact else replace(fits[-1].entry, exact=False)
