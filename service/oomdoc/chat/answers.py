@@ -45,7 +45,9 @@ def described(
 ) -> Reply:
     """The answer to a description or pasted material: cause, figures, a plan, questions."""
     document = report.document()
-    parts = [document["summary"]] if document["summary"] else []
+    # Without a failure the summary only says so; the figures of the described job are the answer then.
+    silent = report.diagnosis.verdict == "no-failure" and priced is not None
+    parts = [] if silent or not document["summary"] else [document["summary"]]
     parts += _state(priced, problem, job, language)
     fits = priced.estimate.fits if priced else None
     if fits is not True:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from oomdoc.chat.numbers import NUMBER, read_number
 from oomdoc.chat.phrases import FIELD_NAMES, PHRASES, Phrase
 from oomkb.catalog.gpus import find_all
+from oomkb.frameworks import canonical
 from oomkb.memory.job import Job
 
 __all__ = ["Turn", "understand"]
@@ -48,11 +49,17 @@ _STEPS: Final = re.compile(
     rf"(?i)(?:last|previous|past)\s(?P<n>{NUMBER})|(?P<both>\bboth\b)|(?:上面|前面|最近|刚才)?(?:这)?(?P<z>{NUMBER})\s?(?:步|次|个改动|处)"
 )
 _COUNT_BEFORE: Final = re.compile(rf"(?i)(?P<n>{NUMBER})\s?(?:x|×|\*|张|块|卡|个)?\s?\Z")
+_PLURAL: Final = re.compile(r"(?<=\d)s\Z")
+_LEADING_COUNT: Final = re.compile(r"\A\d{1,4}\s?(?:x|X|×|\*|张|块|片|卡)\s?")
 _HALF: Final = re.compile(r"(?i)\bhal(?:f|ve|ving)\b|减半|一半|砍半")
 _DOUBLE: Final = re.compile(r"(?i)\bdoubl(?:e|ing)\b|\btwice\b|翻倍|加倍|翻一倍")
 _INVENT: Final = re.compile(
     r"(?i)\bmake\s(?:it|one|that|something|a\snumber)\sup\b|\bjust\s(?:say|tell\sme|write|claim)\b.{0,40}\b(?:needs|fits|uses|takes|is)\b|\bpretend\b|\bignore\s(?:all|your|the|previous)\b"
     r"|\bsystem\s?:|编一个|编个|随便(?:写|说|给)|假装|忽略.{0,12}(?:规则|指令|设定)|直接(?:说|写)(?:放得下|够|不会)"
+)
+_FRAMEWORK: Final = re.compile(
+    r"(?i)(?<![\w/.-])(?:ms-swift|swift|llama-?factory|openrlhf|verl|trl|axolotl|torchtune|torchtitan|megatron(?:-lm)?|nemo|unsloth|xtuner|"
+    r"vllm|sglang|lmdeploy|deepspeed|accelerate)(?![\w/.-])"
 )
 _DOMAIN: Final = re.compile(
     r"(?i)memor|\boom\b|gpu|vram|cuda|batch|train|token|layer|model|lora|zero|fsdp|quant|offload|checkpoint|logit|optimi|gradient|weight|cache|attention|"
@@ -119,6 +126,7 @@ def _changes(turn: str, job: Job) -> dict[str, Any]:
         found.update({name: v for name, v in phrase.also if name not in found})
     _relative(turn, job, found)
     _hardware(turn, found)
+    _framework(turn, job, found)
     return _settle(found, job)
 
 
@@ -154,10 +162,21 @@ def _relative(turn: str, job: Job, found: dict[str, Any]) -> None:
 def _hardware(turn: str, found: dict[str, Any]) -> None:
     """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20"."""
     for mention in find_all(turn)[:1]:
-        found["gpu"] = mention.text.strip()
+        found["gpu"] = _PLURAL.sub("", _LEADING_COUNT.sub("", mention.text.strip()))
+        if mention.count and "gpus" not in found:
+            found["gpus"] = mention.count
         before = _COUNT_BEFORE.search(turn[max(0, mention.start - 16) : mention.start])
         if before and "gpus" not in found:
             found["gpus"] = int(read_number(before["n"]))
+
+
+def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
+    """The framework by name, as long as none is known: "用 swift 训", "with axolotl"."""
+    if job.framework is not None:
+        return
+    for match in _FRAMEWORK.finditer(turn):
+        found["framework"] = canonical(match[0])
+        return
 
 
 def _settle(found: dict[str, Any], job: Job) -> dict[str, Any]:

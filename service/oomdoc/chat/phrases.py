@@ -29,7 +29,7 @@ class Phrase:
 
 def _number(field: str, names: str, *, units: str = "", convert: Callable[[float], Any] = int) -> list[Phrase]:
     """``seq 8192``, ``seq_len=8192``, ``seq to 8192``, ``length down to 4096``, ``长度降到 4096``; ``units``: ``8192 tokens``."""
-    link = r"[\s_=:：]{0,3}(?:is|of|to|at|was|be|down\sto|up\sto|back\sto|size|length|len|就|只|再|先|也)?\s{0,2}"
+    link = r"[\s_=:：]{0,3}(?:from\s\d{1,7}k?\s(?:down\s|up\s)?to|is|of|to|at|was|be|down\sto|up\sto|back\sto|size|length|len|就|只|再|先|也)?\s{0,2}"
     verb = r"(?:改成|改为|改到|换成|设成|设为|设置为|调成|调到|调整到|降到|降低到|降为|减到|减少到|缩到|缩短到|加到|增加到|提到|提高到|升到|用|为|是|到|=|从\s?\d{1,7}\s?(?:降|改|减|加|升)?(?:到|成|为))?\s{0,2}"
     found = [Phrase(field, re.compile(rf"(?i)(?:{names}){link}{verb}(?P<n>{NUMBER})"), convert=convert)]
     if units:
