@@ -44,6 +44,7 @@ class Meter(TorchDispatchMode):
     def __init__(self, *, events: bool = False) -> None:
         super().__init__()
         self.seen: dict[int, weakref.ref] = {}
+        self.sizes: dict[int, int] = {}
         self.live = 0
         self.peak = 0
         self.events: list[tuple[str, int, int]] | None = [] if events else None
@@ -52,12 +53,14 @@ class Meter(TorchDispatchMode):
         self.op = ""
 
     def add(self, tensor: torch.Tensor) -> None:
+        tensor = getattr(tensor, "_local_tensor", tensor)  # a DTensor owns nothing itself
         storage = tensor.untyped_storage()
         key = id(storage)
         if key in self.seen:
             return
         size = -(-storage.nbytes() // 512) * 512
-        self.seen[key] = weakref.ref(storage, lambda _, k=key, s=size: self._free(k, s))
+        self.seen[key] = weakref.ref(storage, lambda _, k=key: self._free(k))
+        self.sizes[key] = size
         self.live += size
         if self.events is not None:
             self.owners[key] = (f"{self.op} {tuple(tensor.shape)} {str(tensor.dtype)[6:]}", size)
@@ -68,12 +71,41 @@ class Meter(TorchDispatchMode):
                 self.top = None
                 self.at = len(self.events)
 
-    def _free(self, key: int, size: int) -> None:
+    def _free(self, key: int) -> None:
         if self.seen.pop(key, None) is None:
             return
+        size = self.sizes.pop(key)
         self.live -= size
         if self.events is not None:
             self.events.append((f"-{self.owners.pop(key)[0]}", -size, self.live))
+
+    def resized(self, storage: torch.UntypedStorage) -> None:
+        """FSDP empties and refills the storages of gathered parameters in place."""
+        key = id(storage)
+        if key not in self.seen:
+            return
+        size = -(-storage.nbytes() // 512) * 512
+        change, self.sizes[key] = size - self.sizes[key], size
+        self.live += change
+        self.peak = max(self.peak, self.live)
+        if self.events is not None and change:
+            self.events.append((f"{'+' if change > 0 else '-'}resize {self.owners[key][0]}", change, self.live))
+
+    def __enter__(self):
+        plain, meter = torch.UntypedStorage.resize_, self
+
+        def resize(storage, size):
+            out = plain(storage, size)
+            meter.resized(storage)
+            return out
+
+        self.plain_resize = plain
+        torch.UntypedStorage.resize_ = resize
+        return super().__enter__()
+
+    def __exit__(self, *details):
+        torch.UntypedStorage.resize_ = self.plain_resize
+        return super().__exit__(*details)
 
     def reset(self) -> None:
         self.peak = self.live
@@ -243,9 +275,15 @@ def trace(job: dict[str, Any], *, device: str = "cpu", events: bool = False) -> 
         model, reference = prepare(job), None
         if job.get("objective") == "dpo" and not job.get("lora"):
             reference = build_model(job).eval().requires_grad_(False)
+        if job.get("sharding") == "fsdp2":
+            import trace_fsdp
+
+            mesh = trace_fsdp.start(job["world"], device)
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         for network in filter(None, (model, reference)):
             materialise(network, device)
+        if job.get("sharding") == "fsdp2":
+            model = trace_fsdp.shard(model, job, mesh)
         meter = stack.enter_context(Meter(events=events))
         for network in filter(None, (model, reference)):
             for tensor in (*network.parameters(), *network.buffers()):

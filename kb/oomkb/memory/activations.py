@@ -6,7 +6,7 @@ That reduction is cached per shape and mode, so that another batch size or lengt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -19,6 +19,8 @@ from oomkb.memory.shape import ModelShape, adapted
 __all__ = ["Instant", "Step", "step_of"]
 
 Triple = tuple[float, float, float]
+Extra = Callable[[str, str, str], Mapping[str, float]]
+"""(phase, part, share) -> terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,32 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """All instants of one step by phase, for one shape and mode."""
+    """All instants of one step for one shape and mode: by phase, then by part of the model and share of other layers."""
 
-    phases: Mapping[str, tuple[Instant, ...]]
+    phases: Mapping[str, Mapping[tuple[str, str], tuple[Instant, ...]]]
     after_forward: Triple
 
-    def peak(self, phase: str, tokens: float, square: float) -> tuple[float, Mapping[str, float]]:
-        """Bytes and terms at the fullest instant of ``phase`` for ``tokens`` and the sum of squared lengths."""
-        best = max(self.phases[phase], key=lambda i: i.total[0] + i.total[1] * tokens + i.total[2] * square)
-        terms = {name: c + t * tokens + q * square for name, (c, t, q) in best.terms.items()}
-        return sum(terms.values()), terms
+    def peak(
+        self, phase: str, tokens: float, square: float, extra: Extra | None = None
+    ) -> tuple[float, Mapping[str, float]]:
+        """Bytes and terms at the fullest instant of ``phase`` for ``tokens`` and the sum of squared lengths.
+
+        ``extra`` gives what a sharding wrapper holds while a part of the model runs.
+        """
+        best: tuple[float, Instant | None, Mapping[str, float]] = (float("-inf"), None, {})
+        for key, found in self.phases[phase].items():
+            more = extra(phase, *key) if extra else {}
+            base = sum(more.values())
+            for instant in found:
+                c, t, q = instant.total
+                size = c + t * tokens + q * square + base
+                if size > best[0]:
+                    best = (size, instant, more)
+        size, chosen, more = best
+        terms = dict(more)
+        for name, (c, t, q) in chosen.terms.items() if chosen else ():
+            terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
+        return size, terms
 
 
 _ORDERS: Final[Mapping[str, str]] = {"none": "pre", "sandwich": "sandwich", "only": "post"}
@@ -82,7 +100,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         quant=s.quant != "none",
         math=s.attention == "sdpa" and (_broadcast(shape) or (d.attention_dropout > 0 and not s.cuda)),
         dora=s.dora,
-        keep_grads=s.keep_grads,
+        grads=s.grads,
     )
 
 
@@ -164,19 +182,20 @@ def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str,
         "kept": _further(played.kept, counts, values),
         "grads": _further(played.grads, counts, values),
     }
-    phases: dict[str, list[Instant]] = {"forward": [], "loss": [], "backward": []}
-    for phase, form, share, _part in played.instants:
+    phases: dict[str, dict[tuple[str, str], list[Instant]]] = {}
+    for phase, form, share, part in played.instants:
         terms = _terms(form, values, "recomputed layer" if ckpt else "activations")
         for name, triple in shares[share].items():
             terms[name] = _add(terms.get(name, (0.0, 0.0, 0.0)), triple)
         total = (0.0, 0.0, 0.0)
         for triple in terms.values():
             total = _add(total, triple)
-        phases[phase].append(Instant(total, terms))
+        phases.setdefault(phase, {}).setdefault((part, share), []).append(Instant(total, terms))
     after = _total(played.after_forward, values)
     for triple in shares["kept"].values():
         after = _add(after, triple)
-    return Step({name: _front(found) for name, found in phases.items() if found}, after)
+    fronts = {name: {key: _front(found) for key, found in parts.items()} for name, parts in phases.items()}
+    return Step(fronts, after)
 
 
 def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:

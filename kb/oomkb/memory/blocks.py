@@ -56,7 +56,8 @@ class Mode:
     math: bool = False
     """SDPA falls back to the written-out kernel, in fp32."""
     dora: bool = False
-    keep_grads: bool = True
+    grads: str = "all"
+    """How long a parameter's gradient stays whole: ``all`` (the step), ``layer`` (its unit), ``none``."""
 
 
 class Layer:

@@ -53,8 +53,8 @@ class Family:
     """transformers refuses SDPA for it (soft-capped scores, attention sinks)."""
     scaled_embed: bool = False
     embed_norm: bool = False
-    repeats_kv: bool = True
-    """Key and value heads are expanded before the kernel when an SDPA mask is present or heads are grouped."""
+    lean_mask: bool = False
+    """Its SDPA path relies on causality alone, so that no mask is made for an unpadded batch."""
     experts: str = "none"
     """``none``, ``fused`` (one three-dimensional parameter per projection), ``linear`` (a module each)."""
     shared_gate: bool = False
@@ -235,6 +235,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "olmo3": replace(_OLMO2, defaults={"sliding_window": 4096, "sliding_window_pattern": 4}),
     "olmoe": replace(_LLAMA, qk_norm="full", experts="fused", mlp_bias=False),
     "opt": Family(
+        lean_mask=True,
         norm="ln", gated=False, act="relu", names=("q_proj", "k_proj", "v_proj", "out_proj", "", "fc1", "fc2"),
         qkv_bias=True, o_bias=True, mlp_bias=True, positions="learned", tied=True, dropout=0.1,
     ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oomkb.memory.activations import step_of
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate, Interval, Phase
 from oomkb.memory.job import Job
 from oomkb.memory.setting import Setting, settle
+from oomkb.memory.sharding import fsdp_extra
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
@@ -71,11 +74,19 @@ def _training(s: Setting, shape: ModelShape) -> dict[str, Phase]:
     tokens = s.batch * s.seq / s.cp
     square = tokens * s.seq / s.cp
     phases = {"load": Phase(dict(static))}
+    extra = fsdp_extra(s, shape, reduce_bytes=4.0) if s.sharding in ("fsdp", "fsdp2", "hsdp", "shard-grad-op") else None
     for name in ("forward", "loss", "backward"):
         if name in step.phases:
-            phases[name] = Phase({**base, **step.peak(name, tokens, square)[1]})
+            phases[name] = Phase(_merged(base, step.peak(name, tokens, square, extra)[1]))
     phases["optimizer-step"] = Phase({**base, **grads, "optimizer temporaries": trainable * each / split / s.shards})
     return phases
+
+
+def _merged(a: dict[str, float], b: Mapping[str, float]) -> dict[str, float]:
+    out = dict(a)
+    for name, size in b.items():
+        out[name] = out.get(name, 0.0) + size
+    return out
 
 
 def _moments(optimizer: str) -> float:

@@ -68,7 +68,7 @@ class _Step:
 
     def __init__(self, mode: Mode, head: Head, kinds: tuple[bool, ...]) -> None:
         self.mode, self.head = mode, head
-        self.tape = Tape(keep_grads=mode.keep_grads)
+        self.tape = Tape(keep_grads=mode.grads != "none")
         self.ops = Ops(self.tape, autocast=mode.autocast, cuda=mode.cuda)
         middles = [moe for moe in (False, True) if moe in kinds[1:-1] or moe in kinds]
         self.positions = [kinds[0], *middles, kinds[-1]]
@@ -175,6 +175,12 @@ class _Step:
         return [self.tape.new("B*S*S", size) for _ in range(self.head.masks)]
 
 
+    def settle_grads(self) -> None:
+        """Under a sharding wrapper, a layer's gradients leave once it is done; those of the root stay to the end."""
+        if self.mode.grads == "layer":
+            for leaf in [leaf for leaf in self.tape.grads if leaf.unit != "g:V*e"]:
+                del self.tape.grads[leaf]
+
     def kept(self, kind: str) -> Form:
         """What a further layer keeps once autocast's cache of cast weights is gone."""
         saved = self.saved.get(kind, {})
@@ -194,15 +200,21 @@ class _Step:
         if above > last:
             self.note("backward", "kept", "logits")
         elif above == last:
-            self.note("backward", "kept", "layer")
+            self.note("backward", "kept", "top")
+            self.settle_grads()
+            self.tape.take_instants()
         elif above > 0:
             kind = _kind(self.positions[above])
+            forms = _prune(self.tape.take_instants())
+            self.settle_grads()
+            self.tape.take_instants()
             change = _minus(self.tape.mark(), self.entered)
             self.grads[kind] = _plus(change, self.kept(kind))
-            forms = _prune(self.tape.take_instants())
             self.instants += [("backward", form, share, "layer") for form in forms for share in ("kept", "grads")]
         else:
             self.note("backward", "grads", "layer")
+            self.settle_grads()
+            self.tape.take_instants()
         self.entered = self.tape.mark()
         return (grad.view(),)
 

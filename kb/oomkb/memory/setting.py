@@ -67,7 +67,8 @@ class Setting:
     """Kernels of a CUDA device; without a named GPU the reference kernels of ``bench/trace.py``."""
     held_bytes: int
     """Bytes of the dtype in which weights meet the computation (after a sharding wrapper's cast)."""
-    keep_grads: bool
+    grads: str
+    """How long whole gradients stay: ``all``, ``layer``, ``none``."""
     upcast: str
     assumed: Mapping[str, Assumption]
 
@@ -121,7 +122,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         quant=quant,
         param_bytes=int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
-        autocast=autocast not in ("none", "fp32"),
+        autocast=autocast not in ("none", "fp32") and not sharding.startswith("zero"),
         optimizer=pick("optimizer", job.optimizer, "adamw") if objective != "inference" else "none",
         optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if objective != "inference" else "foreach",
         batch=samples * doubled,
@@ -145,16 +146,29 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         offload=frozenset(job.offload or ()),
         framework=(job.framework or "").lower(),
         transformers=version(job.versions.get("transformers", "")),
-        masked=attention in ("sdpa", "eager") and not packed,
+        masked=attention == "eager" or (attention == "sdpa" and not packed and not shape.family.lean_mask),
         cuda=bool(job.gpu),
-        held_bytes=int(BYTES[param]),
-        keep_grads=sharding not in ("zero2", "zero3", "fsdp", "fsdp2", "hsdp") and (job.grad_accum or 1) == 1,
+        held_bytes=_held(job, param, autocast, sharding),
+        grads="layer" if sharding in _UNITS else "none" if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 else "all",
         upcast="once",
         assumed=filled,
     )
 
 
+_UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
+
+
+def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
+    """FSDP's mixed precision and DeepSpeed's engines hand the layers 16-bit weights, whatever the shards hold."""
+    if sharding in _UNITS or sharding.startswith("zero"):
+        wanted = job.extra.get("fsdp")
+        name = wanted.get("param_dtype") if isinstance(wanted, Mapping) else None
+        if name in BYTES:
+            return int(BYTES[name])
+        if autocast not in ("none", "fp32", "fp8"):
+            return int(BYTES[autocast])
+    return int(BYTES[param])
 
 
 def version(text: str) -> tuple[int, ...]:

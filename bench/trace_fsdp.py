@@ -1,0 +1,35 @@
+"""FSDP2 steps for :mod:`bench.trace`: a fake process group, ``fully_shard`` on every decoder layer and the root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def start(world: int, device: str) -> Any:
+    """A process group of ``world`` ranks that talks to nobody, and its device mesh."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+    return init_device_mesh(device, (world,))
+
+
+def shard(model: Any, job: dict[str, Any], mesh: Any) -> Any:
+    """Shard every decoder layer, then the root."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    wanted = job.get("fsdp") or {}
+    policy = MixedPrecisionPolicy(
+        param_dtype=DTYPES[wanted.get("param_dtype", "bf16")], reduce_dtype=DTYPES[wanted.get("reduce_dtype", "fp32")]
+    )
+    keep = job.get("reshard_after_forward") is not False
+    for layer in model.model.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=keep)
+    return fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=keep)

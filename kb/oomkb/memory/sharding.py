@@ -1,0 +1,92 @@
+"""What sharding wrappers hold beside the shards: gathered units, buckets, gradients on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["Units", "fsdp_extra", "units_of"]
+
+_NOTHING: Final[Mapping[str, float]] = {}
+Extra = Callable[[str, str, str], Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Elements per GPU (after tensor and pipeline parallelism) in the units that are gathered together."""
+
+    layer: float
+    """The largest decoder layer."""
+    root: float
+    """Embedding, output head and last norm."""
+    layers: float
+    """All decoder layers of this stage."""
+    largest: float
+    """The largest single parameter."""
+
+
+def units_of(s: Setting, shape: ModelShape) -> Units:
+    """Units of a transformer-based wrapping."""
+    split = float(s.tp)
+    largest = max((layer.params for layer in shape.layers), default=0)
+    total = sum(layer.params * layer.count for layer in shape.layers)
+    root = shape.text_params - total
+    matrix = max((m.params for layer in shape.layers for m in layer.linears), default=0)
+    return Units(
+        largest / split,
+        root / split,
+        total / split / s.pp,
+        max(matrix, shape.dims.vocab * shape.dims.embed_width) / split,
+    )
+
+
+def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
+    """FSDP2 (``torch.distributed.fsdp._fully_shard``), every decoder layer and the root a unit.
+
+    Followed event by event in traces of torch 2.13: a gather writes one flat buffer, copies out of it, and the buffer
+    lives until the next unit's copies are made; backward prefetches one unit; a unit's gradients are copied into one
+    flat buffer of the reduction dtype, which lives until the next unit's is made. The root stays gathered in backward.
+    """
+    u = units_of(s, shape)
+    c = float(s.held_bytes)
+    trained = not s.adapters
+    shards = s.shards
+    shard_grads = u.layers * reduce_bytes / shards if trained else 0.0
+    layer, root = u.layer * c, u.root * c
+    held = 0.0 if s.reshard else u.layers * c
+    persistent = shard_grads if s.accum > 1 else 0.0
+    reduce = u.layer * reduce_bytes if trained else 0.0
+
+    def forward(part: str, share: str) -> Mapping[str, float]:
+        if part == "embedding":
+            return {"gathered weights": 2 * root}
+        copies = layer if s.reshard else (held if share == "saved" else layer)
+        # Own copies, own flat buffer; the buffer of the unit before overlaps only while copies are made.
+        return {"gathered weights": root + copies + layer, "gradients": persistent}
+
+    def backward(part: str, share: str) -> Mapping[str, float]:
+        if part == "logits":
+            return {"gathered weights": root + (layer if s.reshard else held), "gradients": persistent}
+        if part == "embedding":
+            grads = root if trained else 0.0
+            gathered = {"gathered weights": root, "reduction buffer": reduce, "gradients": shard_grads}
+            final = {"reduction buffer": u.root * reduce_bytes if trained else 0.0, "gradients": shard_grads}
+            return gathered if root + reduce > sum(final.values()) - shard_grads + 0 * grads else final
+        left = held if share in ("kept", "saved") else layer
+        weights = root + (2 * layer if s.reshard else left)
+        before = 0.0 if part == "top" else reduce
+        done = shard_grads if share == "grads" else persistent
+        return {"gathered weights": weights, "reduction buffer": before, "gradients": done}
+
+    def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
+        if phase == "forward":
+            return forward(part, share)
+        if phase == "loss":
+            return {"gathered weights": root + (layer if s.reshard else held + layer), "gradients": persistent}
+        return backward(part, share)
+
+    return extra
