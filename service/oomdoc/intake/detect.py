@@ -12,7 +12,7 @@ from oomkb.errors import InputError
 
 __all__ = ["check_text", "framework_of"]
 
-_I: Final = re.IGNORECASE
+_I: Final = re.IGNORECASE | re.ASCII
 # (canonical name, what only it writes, what merely names it). The first kind weighs more.
 _MARKS: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
     (name, re.compile(sure, _I), re.compile(named, _I))
@@ -49,6 +49,8 @@ def framework_of(lines: Sequence[Line]) -> str | None:
     """The framework that the lines show, by the names of :mod:`oomkb.frameworks`; ``None`` where none does."""
     score: Counter[str] = Counter()
     for line in lines[:20000]:
+        if "not installed" in line.raw:
+            continue
         for name, sure, named in _MARKS:
             weight = 3.0 if sure.search(line.raw) else 1.0 if named.search(line.raw) else 0.0
             if weight:

@@ -41,16 +41,16 @@ _NUMBER: Final = (
 )
 _WORDS: Final = "|".join(re.escape(name) for name in sorted(_NAMES, key=len, reverse=True))
 _PAIR: Final = re.compile(
-    rf"(?<![\w./-])(?P<name>{_WORDS})(?:[ -]?(?:version|v\.|版本))?(?:\s{{0,3}}(?:==?=?|:|：|>=|~=)\s{{0,3}}|\s{{1,40}}|-|@)[*`\"']{{0,3}}{_NUMBER}",
-    re.IGNORECASE,
+    rf"(?<![\w./-])(?P<name>{_WORDS})[`\"'*]{{0,3}}(?:[ -]?(?:version|v\.|版本))?(?: \((?:GPU|CPU|TPU|/|\?){{1,6}}\))?(?:\s{{0,3}}(?:==?=?|:|：|>=|~=)\s{{0,3}}|\s{{1,40}}|-|@)[*`\"']{{0,3}}{_NUMBER}",
+    re.IGNORECASE | re.ASCII,
 )
 _BARE_MAJOR: Final = frozenset({"transformers", "trl", "vllm"})
 _TAGGED: Final = re.compile(r"/(?P<name>vllm-ascend|vllm-openai|vllm|sglang|text-generation-inference|lmdeploy|ollama):v?(?P<version>\d{1,3}\.\d{1,3}[\w.]{0,30})")
 _WORKS: Final = re.compile(
     r"(?:works?|worked|fine|ok|runs?|ran|no (?:issue|problem)s?|正常|没问题|可以|better|instead|previously|before|之前|旧版|as expected|did not)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
-_TO: Final = re.compile(r"(?:to|now|since|on|with|after|升级到|更新到|换成)\W{0,3}\Z", re.IGNORECASE)
+_TO: Final = re.compile(r"(?:to|now|since|on|with|after|升级到|更新到|换成)\W{0,3}\Z", re.IGNORECASE | re.ASCII)
 
 
 def read_versions(lines: Iterable[Line]) -> dict[str, tuple[str, Line]]:

@@ -16,7 +16,7 @@ _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserve
 _SAYS: Final = re.compile(
     r"(?:memory|vram|usage|ram|it)\b[^.\n]{0,60}\b(?:keeps? (?:on )?(?:growing|rising|increasing|going up)|grows?\b|growing|(?:slowly|steadily|gradually|constantly|continuously|continually) (?:increas|grow|ris|climb)\w{1,4}|increases? (?:by|with|over|every|each|slowly|steadily|gradually)|leak)"
     r"|memory leak|内存泄[漏露]|显存泄[漏露]|(?:显存|内存)[^。\n]{0,20}(?:一直|不断|持续|慢慢|逐渐|越来越)[^。\n]{0,8}(?:涨|增|上升|增长|大|高|多)|(?:显存|内存)会?(?:一直)?(?:增长|上涨|上升)|一路涨",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
 

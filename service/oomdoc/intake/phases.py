@@ -13,12 +13,12 @@ from oomdoc.evidence import Frame
 
 __all__ = ["phase_of_frames", "phase_of_log", "phase_of_prose"]
 
-_I: Final = re.IGNORECASE
+_I: Final = re.IGNORECASE | re.ASCII
 # Contexts: once inside, what is called from there belongs to them. The first that matches wins.
 _CONTEXTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (phase, re.compile(text, _I))
     for phase, text in (
-        ("save", r"\bsave_pretrained|save_model|save_checkpoint|_save_to_state_dict|_save_checkpoint|torch\.save\b|consolidat\w{0,12}|full_optim_state_dict|get_state_dict\b|undo_layout|_gather_state|model_checkpointing|save_16bit|merge_and_unload|on_save\b|save_only_model|dist_checkpointing/(?:strategies|serialization)"),
+        ("save", r"\bsave_pretrained|save_ckpt|_state_dict_utils|(?<!load_)(?<!_)\bstate_dict\(\)|_full_pre_state_dict|save_model|save_checkpoint|_save_to_state_dict|_save_checkpoint|torch\.save\b|consolidat\w{0,12}|full_optim_state_dict|get_state_dict\b|undo_layout|_gather_state|model_checkpointing|save_16bit|merge_and_unload|on_save\b|save_only_model|dist_checkpointing/(?:strategies|serialization)"),
         ("eval", r"evaluation_loop|prediction_loop|prediction_step|\bevaluate\b|nested_concat|nested_gather|pad_across_processes|\bvalidation_step|eval_step|\bdo_eval|_maybe_log_save_evaluate|compute_metrics"),
         ("weight-sync", r"update_weights?(?:_from|_in)|sync_weights|broadcast_to_vllm|_broadcast_to|load_weights_from_tensor|resume_memory_occupation|wake_up"),
         ("engine-init", r"profile_run|determine_num_available_blocks|determine_available_memory|_dummy_run|_dummy_sampler_run|_initialize_kv_caches|initialize_cache|initialize_kv_cache|kv_cache_manager|from_engine_args|init_device|capture_model|compile_or_warm_up|capture_cuda_?graph|_capture|CudaGraphRunner|init_memory_pool|EngineCore\w{0,8}__init__|init_engine|create_engine|warm_?up\b|Warmup|LLMEngine|AsyncLLM\b|prepare_vllm_engine|(?:model_runner|worker|scheduler|tp_worker)\.py.{0,40}__init__|MemoryPool|alloc_memory_pool"),
@@ -105,11 +105,11 @@ _FAILS: Final = r"(?:oom|out of (?:cuda |gpu )?memory|爆(?:显存|内存|掉|�
 _PROSE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (phase, re.compile(text, _I))
     for phase, text in (
-        ("save", rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e|es|ed|ing)|checkpoint(?:ing)? is)[^.。\n]{{0,60}}|\bsav(?:e|ing) (?:the |a )?(?:model|checkpoint|weights)[^.。\n]{{0,60}}{_FAILS}|保存[^。\n]{{0,24}}(?:时|爆|oom|溢出|的时候|会)|(?:save_pretrained|save_model|save_steps|checkpoint[^.。\n]{{0,30}} is saved)[^.。\n]{{0,40}}(?:{_FAILS}|保存)|合并(?:权重|模型)[^。\n]{{0,16}}(?:oom|爆|溢出)"),
+        ("save", rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e|es|ed|ing)|checkpointing\b(?<!gradient checkpointing)(?<!activation checkpointing)|checkpoint is)[^.。\n]{{0,60}}|\bsav(?:e|ing) (?:the |a )?(?:model|checkpoint|weights)[^.。\n]{{0,60}}{_FAILS}|保存[^。\n]{{0,24}}(?:时|爆|oom|溢出|的时候|会)|(?:save_pretrained|save_model|save_steps|checkpoint[^.。\n]{{0,30}} is saved)[^.。\n]{{0,40}}(?:{_FAILS}|保存)|合并(?:权重|模型)[^。\n]{{0,16}}(?:oom|爆|溢出)"),
         ("eval", rf"\b(?:eval(?:uat\w{{1,4}})?|validation)\b[^.。\n]{{0,60}}{_FAILS}|{_FAILS}[^.。\n]{{0,30}}\b(?:during|in|at|when|while)\b[^.。\n]{{0,16}}\b(?:eval|validation)|(?:评估|验证|eval|evaluate|测试集)[^。\n]{{0,20}}(?:时|过程|阶段|的时候|再)?[^。\n]{{0,16}}(?:爆|oom|溢出|不断|显存)|再做 ?eval"),
         ("optimizer-init", r"(?:optimizer|优化器)[^。\n]{0,24}(?:init(?!ial_)|states? (?:are|is|init)|状态初始化|初始化)"),
         ("optimizer-step", r"optimizer\.step|optimizer step|参数更新"),
-        ("backward", rf"(?:during|in|at|on) (?:the )?(?:first )?backward|backward[^.。\n]{{0,20}}{_FAILS}|反向传播"),
+        ("backward", rf"(?:during|in|at|on) (?:the )?(?:\w{{1,8}} of )?(?:first )?back(?:ward|-?propagation)|backward[^.。\n]{{0,20}}{_FAILS}|反向传播"),
         ("loss", rf"loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss|计算 ?loss|last frame[^.\n]{{0,60}}cross_entropy|最后一帧[^\n]{{0,60}}cross_entropy|cross.entropy[^.。\n]{{0,30}}{_FAILS}"),
         ("load", rf"(?:when|while|during|before|on|at)[^.。\n]{{0,30}}\b(?:loading|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|loading (?:the )?(?:model|weights|checkpoint)[^.。\n]{{0,40}}|(?:oom|out of memory|crash\w{{0,3}}|dies|fails)[^.。\n]{{0,50}}\b(?:while|when|before|during|half ?way through)[^.。\n]{{0,24}}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型|权重|数据)?[^。\n]{{0,20}}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{{0,30}}checkpoint|启动失败|couldn'?t load|cannot load"),
         ("generate", rf"(?:when|while|during|at|on)[^.。\n]{{0,24}}\b(?:generat\w{{1,5}}|inference|rollout|sampling|decoding|serving)\b|rollout step|(?:oom|out of memory|crash)[^.。\n]{{0,40}}(?:generat\w{{1,5}}|rollout)|(?:生成|推理|调用|rollout)[^。\n]{{0,20}}(?:爆|oom|溢出|时|次数)|rollout worker|at inference|many requests|after (?:some|several|a few|many) (?:requests|calls)|unwrap_model_for_generation|generat\w{{1,5}}_sequences|middle of serving"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -71,7 +72,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     configs = [reading for source in masked if (reading := _configs(source, warnings)) is not None]
 
     facts = _option_facts(options or {})
-    facts += [f for reading in configs for f in reading.facts]
+    facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts(lines, kinds)
     kept, conflicts = merge(facts)
@@ -161,6 +162,25 @@ def _configs(source: Source, warnings: list[Message | str]) -> ConfigReading | N
     except Exception as error:
         warnings.append(say("intake.config-unread", source=source.name, reason=f"{type(error).__name__}: {error}"[:200]))
         return None
+
+
+_CONFIG_DOUBTS: Final = {"gpu_count": 0.75, "seq_len": 0.97, "dtype": 0.93, "objective": 0.93}
+"""What other places know better: processes started are not GPUs owned; a prompt's limit is not the whole sequence;
+and the dtype is told as it was written."""
+
+
+_PLAIN_NAME: Final = re.compile(r"(?:base_?|my_?|final_?|merged_?)?(?:model|models|ckpt|checkpoints?|weights|output|llm|best|last)|<.{0,60}>|\$.{0,60}|nvfp4|fp8|auto", re.IGNORECASE)
+"""What a folder is called that could hold any model."""
+
+
+def _weighed(fact: Fact) -> Fact:
+    """A config's fact with the confidence that it has beside what logs and prose say."""
+    if fact.origin == "prose":
+        return replace(fact, confidence=min(fact.confidence, 0.84))
+    if fact.name == "model" and isinstance(fact.value, str):
+        telling = not _PLAIN_NAME.fullmatch(fact.value.rstrip("/").rsplit("/", 1)[-1])
+        return replace(fact, value=fact.value.replace("___", "."), confidence=fact.confidence if telling else 0.4)
+    return replace(fact, confidence=min(fact.confidence, _CONFIG_DOUBTS.get(fact.name, 1.0)))
 
 
 def _option_facts(options: Mapping[str, Any]) -> list[Fact]:

@@ -37,6 +37,8 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[Fact]:
     for line, kind, other in zip(lines, kinds, other_runs(lines, kinds), strict=True):
         if kind in ("command", "config", "code"):
             parts["other" if other else "settings"].append(line)
+            if (told := _told_before(line)) is not None:
+                parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
     prose, settings, everything = parts["prose"], parts["settings"], list(lines)
@@ -49,9 +51,20 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[Fact]:
     yield from read_objective(everything)
     yield from read_keys(settings, confidence=0.95)
     yield from read_positional(settings + prose, confidence=0.85)
-    yield from read_keys(prose, confidence=0.85)
+    yield from read_keys(prose, confidence=0.85, prose=True)
     yield from read_keys(parts["log"], confidence=0.7)
     yield from read_keys(parts["other"], confidence=0.65)
+
+
+def _told_before(line: Line) -> Line | None:
+    """The words that stand before a command on the same line, as a line of prose."""
+    start = _STARTS.search(line.text)
+    if start is None or start.start() < 12:
+        return None
+    return replace(line, text=line.text[: start.start()])
+
+
+_STARTS: Final = re.compile(r"(?<![\w/])(?:torchrun|deepspeed|accelerate launch|python3?|CUDA_VISIBLE_DEVICES=|swift|vllm serve|llamafactory-cli|bash|sh|nohup|export|srun) |(?<!\S)--?[A-Za-z]", re.ASCII)
 
 
 def _with_nodes(facts: list[Fact], lines: Sequence[Line]) -> list[Fact]:

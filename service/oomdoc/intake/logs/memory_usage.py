@@ -14,7 +14,7 @@ _GB: Final = r"(?:[\"']?: |=)"
 
 PARSER: Final[Parser] = rules_parser(
     "memory_usage",
-    ("allocated_gb", "memory allocated", "memory_allocated", "max_memory", "memory usage", "used_gb", "gb_free", "peak memory", "vllm offload", "memory is still in use", "mem usage", "cuda memory", "gpu mem", "avail mem"),
+    ("allocated_gb", "memory allocated", "allocated memory is", "memory_allocated", "max_memory", "memory usage", "used_gb", "gb_free", "peak memory", "vllm offload", "memory is still in use", "mem usage", "cuda memory", "gpu mem", "avail mem"),
     (
         rule(
             "memory-usage",
@@ -26,6 +26,7 @@ PARSER: Final[Parser] = rules_parser(
         rule("memory-usage", r"memory_allocated: ?(?P<allocated__g>[\d.]{1,22}) {1,4}memory_reserved: {0,3}(?P<reserved__g>[\d.]{1,22})"),
         rule("memory-usage", rf"(?:peak|max(?:imum)?)[ _](?:gpu |cuda )?(?:memory|mem)(?:[ _]\w{{1,12}}){{0,2}}\W{{1,4}}{size('peak')}"),
         rule("memory-usage", rf"(?:memory|mem)[ _](?:allocated|used|usage)\W{{1,4}}{size('allocated')}"),
+        rule("memory-usage", r"reserved memory is (?P<reserved__g>[\d.]{1,12})(?: ?GB)? and allocated memory is (?P<allocated__g>[\d.]{1,12})", None, facts=_STATE, confidence=0.6),
         rule("memory-usage", r"gb_free=(?P<free__g>[\d.]{1,8})"),
     ),
     priority=75,

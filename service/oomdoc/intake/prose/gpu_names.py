@@ -28,10 +28,10 @@ _OTHERS: Final = (
 )
 GPU_NAME: Final = re.compile(
     rf"(?:(?<![A-Za-z0-9_.])|(?<=\d[xX]))(?:(?:NVIDIA|Nvidia|nvidia|英伟达|AMD|Tesla|tesla|Intel)[ -]{{0,2}}){{0,2}}(?:{_GEFORCE}|{_NVIDIA}|{_OTHERS})(?![A-Za-z0-9]{{3,}}|_[A-Za-z])",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
-_CONSUMER: Final = re.compile(r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|Arc", re.IGNORECASE)
+_CONSUMER: Final = re.compile(r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|Arc", re.IGNORECASE | re.ASCII)
 
 
 def is_consumer(name: str) -> bool:

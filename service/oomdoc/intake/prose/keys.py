@@ -14,15 +14,17 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.key_names import FLAGS, KEYS, TEXT_KEYS
 from oomdoc.intake.prose.model_names import billions, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens
+from oomdoc.intake.prose.stance import worked
 
 __all__ = ["Mention", "mentions", "read_keys", "read_positional"]
 
 _KEY: Final = re.compile(
-    r"(?<![\w.])(?P<dash>-{0,2}\+{0,2})(?P<key>[A-Za-z][\w.\-]{0,80})(?P<sep>[\"'`]?\]?\s{0,3}[=:：]{1,2}\s{0,3}|[\"'`], {0,2}|\s{1,12})?(?P<quote>[\"'“`]{0,2})(?=(?P<value>[^\s\"';，。；`)}\]]{1,200})?)"
+    r"(?<![\w.])(?P<dash>-{0,2}\+{0,2})(?P<key>[A-Za-z][\w.\-]{0,80})(?P<sep>[\"'`]?\]?\s{0,3}[=:：]{1,2}\s{0,3}|[\"'`], {0,2}|\s{1,12})?(?P<quote>[\"'“`]{0,2})(?=(?P<value>[^\s\"';，。；`)}\]]{1,200})?)",
+    re.ASCII,
 )
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
-_STAGE: Final = re.compile(r"(?:zero|stage|\bz|_z|ds)[-_ ]{0,2}(?:stage[-_ ]{0,2})?([0-3])(?!\d)", re.IGNORECASE)
+_STAGE: Final = re.compile(r"(?:zero|stage|\bz|_z|ds)[-_ ]{0,2}(?:stage[-_ ]{0,2})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,11 @@ class Mention:
     flag: bool
     """Whether it was written as ``--key``."""
     commented: bool
+    doubtful: bool = False
+    """Whether the sentence speaks of a run that was fine, or of a wish."""
 
 
-def mentions(lines: list[Line]) -> Iterator[Mention]:
+def mentions(lines: list[Line], *, prose: bool = False) -> Iterator[Mention]:
     """Every ``key value`` pair whose key is one of the known ones; commented lines are marked."""
     for line in lines:
         text = line.text
@@ -58,14 +62,15 @@ def mentions(lines: list[Line]) -> Iterator[Mention]:
                 continue
             if value.startswith("-") and not re.match(r"-\d", value):
                 value = ""
-            yield Mention(key, value, line.span(found.start() + 1), flag, commented)
+            doubtful = prose and worked(text, found.start(), found.end() + len(value))
+            yield Mention(key, value, line.span(found.start() + 1), flag, commented, doubtful)
 
 
-def read_keys(lines: list[Line], *, confidence: float) -> Iterator[Fact]:
+def read_keys(lines: list[Line], *, confidence: float, prose: bool = False) -> Iterator[Fact]:
     """Facts from mentioned keys; a key that is commented out says nothing."""
-    found = [m for m in mentions(lines) if not m.commented]
+    found = [m for m in mentions(lines, prose=prose) if not m.commented]
     for mention in found:
-        yield from _facts(mention, confidence)
+        yield from _facts(mention, confidence - (0.25 if mention.doubtful else 0.0))
     yield from _lengths(found, confidence)
 
 

@@ -13,7 +13,7 @@ __all__ = ["read_memory"]
 
 _G: Final = r"(?P<{}>\d{{1,3}}(?:\.\d{{1,3}})?) ?(?:GiB|GB|G)(?![A-Za-z])"
 _SENTENCES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
-    (name, re.compile(text, re.IGNORECASE), sure)
+    (name, re.compile(text, re.IGNORECASE | re.ASCII), sure)
     for name, text, sure in (
         ("process_gib", rf"(?<![\d.])(?P<v>\d{{1,3}}(?:\.\d{{1,3}})?) ?(?:GiB|GB|G)? ?(?:of|/|out of) ?\d{{1,3}}(?:\.\d{{1,2}})? ?(?:GiB|GB|G) (?:is |are |was )?(?:used|in use)", 0.7),
         ("process_gib", rf"(?:gpu|vram|memory|显存)(?: memory)?(?: usage| use| consumption|占用)? (?:goes|went|climbs|climbed|rises|rose|jumps|jumped|shoots|spikes|spiked|up|上升|涨|飙升){{1,2}} ?(?:up )?(?:to|到|至) ?(?:about |around |over )?{_G.format('v')}", 0.6),

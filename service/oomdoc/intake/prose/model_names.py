@@ -18,22 +18,22 @@ _FAMILIES: Final = (
     r"|bert-(?:base|large)|roberta|deberta|labse|xlm-r|electra|modernbert|whisper|wan ?2\.\d|flux\.?1|sdxl|stable-?diffusion|openvla|ovis|jamba|mamba|rwkv|zephyr|openchat|solar-|dbrx|grok-|arctic"
     r"|orca-|wizardlm|wizardcoder|skywork|telechat|xverse|aquila|ziya|belle|moss(?=[-_])|bge-|gte-|e5-|bart-|pegasus|exaone|phixtral|cerebras-gpt|redpajama|dolly|stablebeluga|nous-hermes|hermes-|xgen|persimmon|fuyu|kosmos|molmo|phi4|ministral|lfm2|bagel|omnigen|mimo|apertus|pi0|pi05|got-ocr|monkeyocr|olmocr|dots\.ocr|vibevoice|cosyvoice|chattts|fish-speech"
 )
-FAMILY: Final = re.compile(rf"(?:{_FAMILIES})", re.IGNORECASE)
+FAMILY: Final = re.compile(rf"(?:{_FAMILIES})", re.IGNORECASE | re.ASCII)
 SIZE_B: Final = r"(?<![\w.])\d{1,4}(?:[._]\d{1,3})?[bB](?![A-Za-z0-9])"
 
 MODEL_NAME: Final = re.compile(
     rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_]){{0,3}}(?:{_FAMILIES})[A-Za-z0-9_.\-:]{{0,80}})"
     rf"(?P<more>(?: {{1,2}}(?:v?\d(?:\.\d)?|chat|code(?=\s)|coder|instruct|base|vl|omni|next|medium|mini|small|large)(?![\w./])){{0,3}} {{0,2}}(?<![\d.]){SIZE_B.replace('(?<![' + chr(92) + 'w.])', '')})?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 _SIZE_IN_NAME: Final = re.compile(r"(?<![\d.])((?<![A-Za-z])\d_\d(?=[bB])|\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9])|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])")
 _NOT_MODELS: Final = re.compile(
     r"(?:llama_(?!\d)\w{1,60}|llama[-_ .]?(?:factory|cookbook|recipes|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention|mlp|forcausallm|\w{0,20}layer)|llamafactory|llama_factory|vllm|alpaca[-_](?:lora|data|en|zh|gpt4|clean)\w{0,20}"
     r"|deepseekai|deepspeed|bert-?for\w{0,12}|falconai|\w{0,30}(?:decoder|attention|forcausallm|flashattention2)\w{0,20}|orca-|hermes-|qwen\d?(?:_vl)?_?template|chatglm-finetuning|chatglm_finetuning|deepseekcoder\.py|belle\b|arctic\b)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
-_TAIL: Final = re.compile(r"(?:\.(?:py|sh|ya?ml|json|jsonl|txt|md|log|git|pt|pth|parquet)|[.:,;\-_]{1,4})\Z", re.IGNORECASE)
-_FILE: Final = re.compile(r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc|cu|html?)\Z", re.IGNORECASE)
+_TAIL: Final = re.compile(r"(?:\.(?:py|sh|ya?ml|json|jsonl|txt|md|log|git|pt|pth|parquet)|[.:,;\-_]{1,4})\Z", re.IGNORECASE | re.ASCII)
+_FILE: Final = re.compile(r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc|cu|html?)\Z", re.IGNORECASE | re.ASCII)
 
 
 def billions(name: str) -> float | None:

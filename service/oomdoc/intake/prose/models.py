@@ -8,18 +8,17 @@ from typing import Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.prose.model_names import MODEL_NAME, SIZE_B, billions, looks_like_model
+from oomdoc.intake.prose.model_names import MODEL_NAME, billions, looks_like_model
 from oomdoc.intake.prose.stance import worked
 
 __all__ = ["read_models"]
 
-_SIZE: Final = re.compile(SIZE_B)
 _SIZE_NOUN: Final = re.compile(
     r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?[bB](?![A-Za-z0-9/])(?: {0,2}(?:of )?(?:size|params?|parameters?|models?|参数|模型|的模型|的)|(?= (?:gpt|llama|opt|dense)))"
     r"|(\d{3,6})M total params|~?(\d{1,4}(?:\.\d{1,2})?) ?[bB](?:illion)? param",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
-_LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/])")
+_LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/])", re.ASCII)
 
 
 def read_models(lines: list[Line], *, prose: bool) -> Iterator[Fact]:

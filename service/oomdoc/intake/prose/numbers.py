@@ -26,7 +26,7 @@ def to_count(word: str) -> int:
 def to_tokens(text: str) -> int | None:
     """Tokens of ``2048``, ``8k``, ``32K``, ``1,024``, ``0.5M``, ``65_536``; ``None`` where it is none of them.
 
-    ``8k`` is 8192: sequence lengths are powers of two unless the number says otherwise.
+    ``8k`` is 8192 and ``32k`` 32768, the lengths that models are built for; ``10k`` and ``100k`` are round numbers.
     """
     cleaned = text.replace(",", "").replace("_", "").strip().lower()
     scale = 1
@@ -36,4 +36,6 @@ def to_tokens(text: str) -> int | None:
         value = float(cleaned)
     except ValueError:
         return None
+    if scale == 1024 and (value % 10 == 0 or value % 25 == 0) and value != 40:
+        scale = 1000
     return round(value * scale)

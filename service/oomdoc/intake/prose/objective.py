@@ -12,7 +12,7 @@ from oomdoc.intake.prose.stance import negated
 
 __all__ = ["read_objective"]
 
-_I: Final = re.IGNORECASE
+_I: Final = re.IGNORECASE | re.ASCII
 _EVIDENCE: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = tuple(
     (objective, sure, re.compile(text, _I))
     for objective, sure, text in (
@@ -31,7 +31,7 @@ _EVIDENCE: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = tuple(
         ("pretrain", 0.6, r"(?:train|training)(?: of)? (?:a |an |my |our )?(?:\d[\w.]{0,6} )?(?:dummy )?(?:GPT-?2|BERT|nanoGPT|TinyLlama)|(?:GPT-?2|BERT)[- ]like model|nano(?:GPT|chat)|autoresearch"),
         ("inference", 0.6, r"vllm serve|vllm\.entrypoints|lmdeploy (?:serve|chat)|api_server|swift deploy|swift infer|from lmdeploy|sglang\.launch_server|trtllm-serve|gptManager\w{0,12}|tritonserver|text-generation-launcher|ollama run|llama-server|text_generation_launcher|deploy_main|llm_deploy|AsyncLLMEngine|cli_demo|web_demo|openai_api"),
         ("inference", 0.57, r"(?<![\w-])inference(?! engine)(?![\w-])|推理(?!缓存|引擎)|部署|\bdeploy(?:ing|ed|ment)?\b|\bserving\b|llama\.cpp|ollama|comfyui|gradio|web ?ui|pi?peline\(|stable ?diffusion|VLMEval|benchmark_(?:serving|throughput)|prompt_logprobs"),
-        ("inference", 0.54, r"\bvllm\b|\bsglang\b|lmdeploy|tensorrt|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml|\.generate\(|model\.chat|demo\b"),
+        ("inference", 0.54, r"\bvllm\b|vllm_[a-z]|gpu_worker\.py|\bsglang\b|lmdeploy|tensorrt|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml|\.generate\(|model\.chat|demo\b"),
         ("inference", 0.515, r"from_pretrained\("),
     )
 )

@@ -17,9 +17,9 @@ from oomdoc.intake.prose.stance import negated, worked
 
 __all__ = ["read_traces", "read_training"]
 
-_IS: Final = r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|：|为|是|设成|设为|设置为|设置成|改成|只有|已经|最小|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
+_IS: Final = r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|：|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|改成|只有|已经|最小|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
 _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
-    (name, re.compile(text, re.IGNORECASE), sure)
+    (name, re.compile(text, re.IGNORECASE | re.ASCII), sure)
     for name, text, sure in (
         ("micro_batch", rf"(?<![A-Za-z0-9_-])(?:micro[-_ ]?|per[- ]device )(?:train )?batch(?:[- _]?(?:of )?size)?{_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.8),
         ("micro_batch", rf"(?<!global )(?<!effective )(?<!total )(?<!eval )(?<!eval_)(?<![A-Za-z0-9_-])(?:train )?(?:batch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.7),
@@ -41,12 +41,12 @@ _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
     )
 )
 _WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
-    (name, value, re.compile(text, re.IGNORECASE), sure)
+    (name, value, re.compile(text, re.IGNORECASE | re.ASCII), sure)
     for name, value, text, sure in (
         ("method", "qlora", r"(?<![a-z])q-?lora(?![a-z])|4-?bit (?:lora|fine-?tun)|lora[^.。\n]{0,30}(?:4 ?bit|nf4|load_in_4bit)", 0.8),
         ("method", "lora", r"(?<![a-z])(?<!q)(?<!alpaca-)lora(?!_|[a-z])", 0.7),
         ("method", "lora", r"(?<![a-z])lora_(?:model|r\b|rank)|PeftModel|peft/tuners|get_peft_model", 0.52),
-        ("method", "full", r"full[- ](?:parameter |param |model )?(?:fine-?tun|ft\b|sft|training)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora|peft)|不用 ?lora", 0.8),
+        ("method", "full", r"full[- ](?:parameter |param |model )?(?:fine-?tun|tuning|ft\b|sft|training)|full parameters? (?:should be |are )?(?:fine-?tun|train)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora|peft)|不用 ?lora", 0.8),
         ("method", "freeze", r"freeze (?:tuning|training|finetun)|冻结微调", 0.6),
         ("dtype", "bf16", r"(?<![a-z\d])bf-?16(?![a-z\d])", 0.6),
         ("dtype", "bfloat16", r"(?<![a-z])bfloat16", 0.6),

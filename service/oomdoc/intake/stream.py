@@ -1,0 +1,214 @@
+"""Logs of any size in bounded memory: only what is around telling lines is kept, with the beginning and the end.
+
+A chunk is searched for a handful of rare literals with ``bytes.find``; lines are made only around hits. A gigabyte
+that says nothing costs one pass of memory bandwidth. Gzip and Zstandard are unpacked on the way.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from oomdoc.evidence import Evidence, Source
+from oomkb.errors import InputError
+
+__all__ = ["condense", "load_source", "read_stream"]
+
+Progress = Callable[[int, int | None], None]
+"""Called with bytes read and bytes in all (of the file as stored), the latter ``None`` where it is not known."""
+
+_CHUNK: Final = 8 << 20
+_SMALL: Final = 4 << 20
+"""Bytes that are read whole."""
+_HEAD: Final = 512 << 10
+_TAIL: Final = 512 << 10
+_BEFORE: Final = 12 << 10
+"""Bytes before a hit that are kept: a traceback and its interleaved neighbours."""
+_AFTER: Final = 6 << 10
+_BUDGET: Final = 2 << 20
+"""Bytes kept around hits in all; the first ones, then (in half as much again) the latest."""
+
+# Longer literals are found faster (the search skips further), so each is as long as every wording allows; together
+# they cover the message or the traceback of every family that states a failure.
+_LITERALS: Final[tuple[bytes, ...]] = (
+    b"Traceback (most recent call last)", b"ut of memory", b"OutOf", b"to allocate", b" allocate memory", b"_ALLOC_FAILED", b"RESOURCE_EXHAUSTED",
+    b"Bus error", b"(exitcode: ", b"return code = ", b"Signal 9 (SIGKILL)", b"Killed process ", b"invoked oom-killer", b"low on memory", b"oom_kill event", b"OUT_OF_MEM", b"OOMKilled",
+)  # fmt: skip
+
+
+class _Kept:
+    """The parts of a stream that are worth reading, in order, within a budget."""
+
+    def __init__(self) -> None:
+        self.head = b""
+        self.early: list[tuple[int, bytes]] = []
+        self.late: list[tuple[int, bytes]] = []
+        self.early_size = 0
+        self.late_size = 0
+        self.end = 0
+
+    def add(self, at: int, piece: bytes) -> None:
+        """Keep ``piece`` (which begins at byte ``at``) unless it was kept before."""
+        if at < self.end:
+            piece, at = piece[self.end - at :], self.end
+        if not piece:
+            return
+        self.end = at + len(piece)
+        if self.early_size < _BUDGET:
+            self.early.append((at, piece))
+            self.early_size += len(piece)
+            return
+        self.late.append((at, piece))
+        self.late_size += len(piece)
+        while self.late_size > _BUDGET // 2 and len(self.late) > 1:
+            self.late_size -= len(self.late.pop(0)[1])
+
+
+def read_stream(path: str | Path, progress: Progress | None = None) -> Evidence:
+    """Evidence of a file of any size, packed or not, in bounded memory.
+
+    :raises InputError: when it cannot be read or is not text.
+    """
+    from oomdoc.intake.read import read
+
+    return read([load_source(path, progress)])
+
+
+def load_source(path: str | Path, progress: Progress | None = None) -> Source:
+    """A file as a source: whole when it is small, else its beginning, its end and what is around telling lines.
+
+    :raises InputError: when it cannot be read, is no text, or is damaged.
+    """
+    file = Path(path)
+    try:
+        if file.is_dir():
+            raise InputError("this is a folder", where=str(file), hint="give the log or config files in it")
+        with _opened(file) as (stream, position, total):
+            text = _condensed(stream, position, total, progress)
+    except InputError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=str(file), hint="check the path") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", where=str(file), hint="is it complete and unpacked?") from error
+    _refuse_binary(text, str(file))
+    return Source(str(path), text.decode("utf-8", errors="replace"))
+
+
+def condense(text: str) -> str:
+    """The same for a long text that is in memory already."""
+    data = text.encode("utf-8", errors="replace")
+    stream = io.BytesIO(data)
+    return _condensed(stream, stream.tell, len(data), None).decode("utf-8", errors="replace")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[IO[bytes], Callable[[], int], int | None]]:
+    """The unpacked stream, the position in the stored file, and that file's size."""
+    total = file.stat().st_size
+    with file.open("rb") as raw:
+        magic = raw.read(4)
+        raw.seek(0)
+        if magic[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=raw) as packed:
+                yield packed, raw.tell, total
+        elif magic == b"\x28\xb5\x2f\xfd":
+            with _zstandard(raw, file) as unpacked:
+                yield unpacked, raw.tell, total
+        elif magic[:3] == b"BZh" or magic == b"\xfd7zX" or magic == b"PK\x03\x04":
+            raise InputError("this kind of archive is not unpacked", where=str(file), hint="unpack it, or use gzip or zstd")
+        else:
+            yield raw, raw.tell, total
+
+
+@contextmanager
+def _zstandard(raw: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise InputError("reading .zst needs the package zstandard", where=str(file), hint="pip install zstandard") from error
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw, read_across_frames=True) as reader:
+            yield reader  # type: ignore[misc]
+    except zstandard.ZstdError as error:
+        raise InputError(f"cannot be unpacked: {error}", where=str(file), hint="is it complete?") from error
+
+
+def _condensed(stream: IO[bytes], position: Callable[[], int], total: int | None, progress: Progress | None) -> bytes:
+    kept, carry, at = _Kept(), b"", 0
+    first = stream.read(_SMALL)
+    rest = stream.read(_CHUNK) if len(first) == _SMALL else b""
+    if not rest:
+        if progress is not None:
+            progress(position(), total)
+        return first
+    kept.head = first[:_HEAD]
+    kept.end = _HEAD
+    tail = b""
+    chunk = first + rest
+    while chunk:
+        block = carry + chunk
+        _search(block, at - len(carry), kept)
+        tail = (tail + chunk)[-_TAIL:] if len(chunk) < _TAIL else chunk[-_TAIL:]
+        at += len(chunk)
+        carry = block[-(_BEFORE + _AFTER) :]
+        if progress is not None:
+            progress(position(), total)
+        chunk = stream.read(_CHUNK)
+    return _joined(kept, tail, at)
+
+
+def _search(block: bytes, start: int, kept: _Kept) -> None:
+    """Keep the surroundings of every hit in a block; a region that hits again and again is taken once."""
+    hits: list[tuple[int, int]] = []
+    for literal in _LITERALS:
+        at, count = block.find(literal), 0
+        while at >= 0 and count < 400:
+            hits.append((max(0, at - _BEFORE), min(len(block), at + _AFTER)))
+            count += 1
+            at = block.find(literal, at + _AFTER)
+    if not hits:
+        return
+    hits.sort()
+    low, high = hits[0]
+    for begin, end in hits[1:]:
+        if begin <= high:
+            high = max(high, end)
+        else:
+            _keep(block, start, low, high, kept)
+            low, high = begin, end
+    _keep(block, start, low, high, kept)
+
+
+def _keep(block: bytes, start: int, low: int, high: int, kept: _Kept) -> None:
+    """Whole lines of ``block[low:high]``, at most what is left of the budget in one piece."""
+    high = min(high, low + _BUDGET // 2)
+    low = block.rfind(b"\n", 0, low) + 1
+    newline = block.find(b"\n", high)
+    kept.add(start + low, block[low : newline + 1 if 0 <= newline < high + 8192 else high])
+
+
+def _joined(kept: _Kept, tail: bytes, size: int) -> bytes:
+    parts = [kept.head[: kept.head.rfind(b"\n") + 1] or kept.head]
+    parts += [piece for _, piece in (*kept.early, *kept.late)]
+    begin = size - len(tail)
+    if kept.end > begin:
+        tail = tail[kept.end - begin :]
+    else:
+        tail = tail[tail.find(b"\n") + 1 :]
+    parts.append(tail)
+    return b"\n".join(part.rstrip(b"\n") for part in parts if part)
+
+
+def _refuse_binary(data: bytes, where: str) -> None:
+    head = data[:65536]
+    if head[:3] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError("this is UTF-16", where=where, hint="save it as UTF-8")
+    odd = head.count(0) + sum(head.count(bytes([b])) for b in range(1, 9)) + sum(head.count(bytes([b])) for b in range(14, 27))
+    if head and odd > 0.05 * len(head):
+        raise InputError("this is not text", where=where, hint="give a log, a config or what you would paste; .gz and .zst are unpacked")
