@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
+from oomdoc.intake.configs.wordlist import words
 from oomkb.errors import JobError
 from oomkb.frameworks import canonical
 from oomkb.memory.job import Job
 
 __all__ = ["to_job"]
 
-_FIELDS: Final = frozenset(
-    ["model", "params_b", "objective", "method", "quant", "param_dtype", "autocast", "optimizer", "optimizer_impl", "micro_batch", "grad_accum", "seq_len", "packing", "grad_ckpt", "attention", "fused_ce", "sharding", "reshard_after_forward", "world", "dp", "tp", "pp", "cp", "sp", "ep", "nodes", "gpus", "offload", "gpu", "capacity_gib", "max_pixels", "images", "video_frames", "generations", "eval_micro_batch", "prompt_len", "completion_len", "compile", "nvme_offload", "host_gib", "extra_models"]
+_FIELDS: Final = words(
+    """
+        model params_b objective method quant param_dtype autocast optimizer optimizer_impl micro_batch
+        grad_accum seq_len packing grad_ckpt attention fused_ce sharding reshard_after_forward world dp tp
+        pp cp sp ep nodes gpus offload gpu capacity_gib max_pixels images video_frames generations
+        eval_micro_batch prompt_len completion_len compile nvme_offload host_gib extra_models
+        """
 )
 _NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.")
 _SERVING: Final = ("vllm", "sglang", "lmdeploy", "tgi")

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.wordlist import words
 
-__all__ = ["DROP", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm"]
+__all__ = ["DROP", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm", "words"]
 
 
 class _Drop:

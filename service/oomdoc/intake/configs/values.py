@@ -50,7 +50,7 @@ def whole(value: Any) -> int | None:
     if isinstance(value, str):
         value = _from_text(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if value != value or abs(value) > 1e15 or int(value) != value:
+        if not abs(value) <= 1e15 or int(value) != value:
             return None
         return int(value)
     return None

@@ -11,6 +11,7 @@ from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.forms.shell import tokenise
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 from oomdoc.intake.configs.values import as_scalar
+from oomdoc.intake.configs.wordlist import words
 
 __all__ = ["ShellReading", "entries_of_words", "parse_shell"]
 
@@ -29,8 +30,11 @@ _LAUNCHERS: Final = {
     "ray": "ray",
     "mpirun": "srun",
 }
-_PROGRAMS: Final = frozenset(
-    ["python", "python3", "swift", "megatron", "llamafactory-cli", "trl", "axolotl", "tune", "xtuner", "vllm", "sglang", "lmdeploy", "text-generation-launcher", "nemo", "litgpt", "unsloth", "FORCE_TORCHRUN"]
+_PROGRAMS: Final = words(
+    """
+        python python3 swift megatron llamafactory-cli trl axolotl tune xtuner vllm sglang lmdeploy
+        text-generation-launcher nemo litgpt unsloth FORCE_TORCHRUN
+        """
 )
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
 

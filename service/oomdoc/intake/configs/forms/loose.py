@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.table import norm
+from oomdoc.intake.configs.table import norm, words
 from oomdoc.intake.configs.values import as_scalar
 
 __all__ = ["parse_loose"]
@@ -16,8 +16,12 @@ _PAIR: Final = re.compile(
     r"(?:[\"'`]?[ \t]{0,3}(?:[=:：]|设为|设成|设置为|改为|改成|调到|调成|降到|是|为|等于)[ \t]{0,3}|[ ]\.{3,80}[ ]|[ ](?=[0-9]|true|True|false|False|[\"'`])|(?<=\w)(?=\s|$))"
     r"([\"'`]?)([^\s,，。;；、()（）\[\]{}\"'`]{0,160})"
 )
-_COMMON: Final = frozenset(
-    ["model", "dtype", "stage", "optimizer", "optim", "r", "type", "name", "precision", "device", "packing", "fsdp", "stage3", "compile", "batch_size", "size", "load", "path", "config", "deepspeed", "template", "dataset", "method", "beta", "module", "attention", "bias", "flash", "adapter", "sleep", "image", "engine"]
+_COMMON: Final = words(
+    """
+        model dtype stage optimizer optim r type name precision device packing fsdp stage3 compile
+        batch_size size load path config deepspeed template dataset method beta module attention bias flash
+        adapter sleep image engine
+        """
 )
 
 

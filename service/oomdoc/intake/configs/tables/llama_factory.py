@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import FLAG, INT, NUMBER, TARGETS, word
-from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View
+from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import quant_word
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
 from oomdoc.intake.configs.values import flag, whole
@@ -160,13 +160,34 @@ TABLE = Table(
         Group(("grad_ckpt",), ("disable_gradient_checkpointing", "use_unsloth_gc"), _read_ckpt, _write_ckpt),
         Group(("param_dtype", "autocast"), ("pure_bf16",), _read_pure, _write_pure),
     ),
-    neutral=frozenset(
-        ["template", "dataset", "dataset_dir", "eval_dataset", "val_size", "lora_target", "pref_beta", "pref_ftx", "plot_loss", "infer_backend", "upcast_layernorm", "adapter_name_or_path", "export_dir", "export_size", "export_device", "export_legacy_format", "quantization_method", "upcast_lmhead_output", "freeze_trainable_layers", "freeze_trainable_modules", "freeze_vision_tower", "ref_model", "reward_model", "reward_model_type", "streaming", "compute_accuracy", "predict_with_generate", "do_sample", "quantization_device_map", "rope_scaling", "shift_attn", "resize_vocab", "use_unsloth", "create_new_adapter", "loraplus_lr_ratio", "use_reentrant_gc", "video_max_pixels", "badam_mode", "badam_switch_mode", "badam_switch_interval", "badam_verbose", "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "apollo_layerwise", "apollo_target", "apollo_rank", "apollo_scale", "mixture_of_depths", "ref_model_quantization_bit", "ppo_score_norm", "vllm_enforce_eager", "vllm_maxlen", "enable_thinking", "pissa_init", "pissa_iter", "pissa_convert", "ray_run_name", "ray_storage_path", "ray_num_workers", "resources_per_worker", "placement_strategy", "flash_attn", "tool_format", "media_dir", "mix_strategy", "use_adam_mini", "use_muon", "packing", "train_on_prompt", "mask_history"]
+    neutral=words(
+        """
+        template dataset dataset_dir eval_dataset val_size lora_target pref_beta pref_ftx plot_loss
+        infer_backend upcast_layernorm adapter_name_or_path export_dir export_size export_device
+        export_legacy_format quantization_method upcast_lmhead_output freeze_trainable_layers
+        freeze_trainable_modules freeze_vision_tower ref_model reward_model reward_model_type streaming
+        compute_accuracy predict_with_generate do_sample quantization_device_map rope_scaling shift_attn
+        resize_vocab use_unsloth create_new_adapter loraplus_lr_ratio use_reentrant_gc video_max_pixels
+        badam_mode badam_switch_mode badam_switch_interval badam_verbose galore_layerwise galore_target
+        galore_rank galore_scale apollo_layerwise apollo_target apollo_rank apollo_scale mixture_of_depths
+        ref_model_quantization_bit ppo_score_norm vllm_enforce_eager vllm_maxlen enable_thinking pissa_init
+        pissa_iter pissa_convert ray_run_name ray_storage_path ray_num_workers resources_per_worker
+        placement_strategy flash_attn tool_format media_dir mix_strategy use_adam_mini use_muon packing
+        train_on_prompt mask_history
+        """
     ),
     commands=(r"\bllamafactory-cli\b", r"\btrain_bash\.py\b", r"\bllamafactory\b", r"\blmf\b", r"LLaMA-Factory"),
-    marks=frozenset(
-        ["cutoff_len", "finetuning_type", "lora_target", "dataset_dir", "neat_packing", "pref_loss", "pure_bf16", "enable_liger_kernel", "use_unsloth_gc", "disable_gradient_checkpointing", "upcast_layernorm", "infer_backend", "quantization_bit"]
+    marks=words(
+        """
+        cutoff_len finetuning_type lora_target dataset_dir neat_packing pref_loss pure_bf16
+        enable_liger_kernel use_unsloth_gc disable_gradient_checkpointing upcast_layernorm infer_backend
+        quantization_bit
+        """
     ),
-    hints=frozenset(["stage", "template", "flash_attn", "lora_rank", "quantization_method", "do_train", "export_dir"])
+    hints=words(
+        """
+        stage template flash_attn lora_rank quantization_method do_train export_dir
+        """
+    )
     | TRANSFORMERS.hints,
 )

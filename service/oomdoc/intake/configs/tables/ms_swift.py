@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, FRACTION, GRAD_CKPT, INT, NUMBER, TARGETS, TEXT
-from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View
+from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import quant_word
 from oomdoc.intake.configs.tables.megatron import TABLE as MEGATRON
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
@@ -150,8 +150,21 @@ TABLE = Table(
             _write_rollout,
         ),
     ),
-    neutral=frozenset(
-        ["dataset", "val_dataset", "system", "split_dataset_ratio", "truncation_strategy", "model_author", "model_name", "dataset_num_proc", "tuner_backend", "freeze_vit", "freeze_aligner", "freeze_llm", "use_hf", "lazy_tokenize", "reward_funcs", "temperature", "beta", "log_completions", "adapters", "resume_only_model", "vllm_max_model_len", "vllm_limit_mm_per_prompt", "offload_model", "offload_optimizer", "move_model_batches", "infer_backend", "vllm_server_host", "vllm_server_port", "vllm_enforce_eager", "external_plugins", "loss_scale", "loss_type", "use_logits_to_keep", "vit_gradient_checkpointing", "reward_model", "reward_model_plugin", "teacher_model", "check_model", "acc_strategy", "template_type", "num_labels", "ref_model", "deepspeed_autotp_size", "init_weights", "vit_lr", "aligner_lr", "dataset_shuffle", "strict", "create_checkpoint_symlink", "use_chat_template", "max_new_tokens", "stream", "merge_lora", "temperature", "top_p", "top_k", "num_iterations", "steps_per_generation", "generation_batch_size", "vllm_max_num_seqs", "packing_length", "vllm_max_lora_rank", "vllm_enable_lora", "max_batch_size", "vllm_data_parallel_size", "lora_dtype", "bnb_4bit_compute_dtype", "eval_num_samples", "calibration", "swanlab", "offload_teacher_model", "offload_bridge"]
+    neutral=words(
+        """
+        dataset val_dataset system split_dataset_ratio truncation_strategy model_author model_name
+        dataset_num_proc tuner_backend freeze_vit freeze_aligner freeze_llm use_hf lazy_tokenize
+        reward_funcs temperature beta log_completions adapters resume_only_model vllm_max_model_len
+        vllm_limit_mm_per_prompt offload_model offload_optimizer move_model_batches infer_backend
+        vllm_server_host vllm_server_port vllm_enforce_eager external_plugins loss_scale loss_type
+        use_logits_to_keep vit_gradient_checkpointing reward_model reward_model_plugin teacher_model
+        check_model acc_strategy template_type num_labels ref_model deepspeed_autotp_size init_weights
+        vit_lr aligner_lr dataset_shuffle strict create_checkpoint_symlink use_chat_template max_new_tokens
+        stream merge_lora temperature top_p top_k num_iterations steps_per_generation generation_batch_size
+        vllm_max_num_seqs packing_length vllm_max_lora_rank vllm_enable_lora max_batch_size
+        vllm_data_parallel_size lora_dtype bnb_4bit_compute_dtype eval_num_samples calibration swanlab
+        offload_teacher_model offload_bridge
+        """
     ),
     commands=(
         r"\bswift\s+(?:sft|pt|rlhf|infer|deploy|export|rollout|eval|app|sample|merge-lora|web-ui)\b",
@@ -161,8 +174,11 @@ TABLE = Table(
         r"\bms-swift\b",
         r"(?:^| )llm_(?:sft|rlhf)\.py",
     ),
-    marks=frozenset(
-        ["tuner_type", "train_type", "sft_type", "tuner_backend", "rlhf_type", "quant_bits", "split_dataset_ratio", "vit_gradient_checkpointing", "model_id_or_path", "truncation_strategy"]
+    marks=words(
+        """
+        tuner_type train_type sft_type tuner_backend rlhf_type quant_bits split_dataset_ratio
+        vit_gradient_checkpointing model_id_or_path truncation_strategy
+        """
     ),
     hints=frozenset(["torch_dtype", "attn_impl", "max_length", "model", "lora_rank"]) | TRANSFORMERS.hints,
 )

@@ -1,0 +1,293 @@
+"""Writing job fields into a person's own file, in its framework's keys: only the lines in question differ.
+
+Each change goes through the same tables that read the file; after every edit the text is read again, so the result is
+what the reader sees, not what the writer hoped.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomdoc.intake.configs.analysis import MAX_CHARS, Doc, analyse
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.environment import set_variable
+from oomdoc.intake.configs.launch import launch_facts
+from oomdoc.intake.configs.placing import apply_write
+from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
+from oomkb.errors import JobError
+from oomkb.memory.vocabulary import VOCABULARY, normalise
+
+__all__ = ["Patched", "patch", "patch_batch_row"]
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """A patched text. ``unplaced`` names the changes that no key of the file's framework can say, with the reason.
+
+    Reasons: ``no-document`` (nothing to change was recognised), ``no-key`` (the framework or file has no such key),
+    ``not-read-back`` (written, but the file then says otherwise), ``not-a-value``.
+    """
+
+    text: str
+    diff: str = ""
+    unplaced: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    error: str | None = None
+
+
+def _canonical(name: str, value: Any) -> Any:
+    """The canonical word of a value (``"flash_attention_2"`` → ``flash2``)."""
+    if value is None:
+        return None
+    if name == "offload":
+        items = [value] if isinstance(value, str) else list(value)
+        return [normalise("offload", v) for v in items if v not in ("none", "")]
+    if name == "grad_ckpt" and isinstance(value, bool):
+        return value
+    return normalise(name, value) if name in VOCABULARY else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return {str(x) for x in a} == {str(x) for x in b}
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return float(a) == float(b)
+    return str(a) == str(b)
+
+
+def _rows(table: Table, name: str) -> tuple[list[Key], list[Group]]:
+    keys = [k for k in table.all_keys() if k.field == name]
+    groups = [g for g in table.all_groups() if name in g.fields]
+    return keys, groups
+
+
+def _present(view: View, names: tuple[str, ...]) -> str | None:
+    return view.first(*(norm(n) for n in names))
+
+
+def _writes(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
+    """What to write for a change, and how well it fits: 0 a key of its own stands there, 1 a new key."""
+    if doc.table is None:
+        return None
+    keys, groups = _rows(doc.table, name)
+    for key in keys:
+        found = _present(view, key.names)
+        if found is not None:
+            return 0, {found: DROP if value is None else key.codec.write(value, view[found].value)}
+    if value is not None:
+        for group in groups:
+            if _present(view, group.names) is not None:
+                wanted = group.write(view, name, value)
+                if wanted is not None:
+                    return 0, dict(wanted)
+        wanted = _new(doc, view, keys, groups, name, value)
+        return (1, wanted) if wanted is not None else None
+    for group in groups:
+        found = _present(view, group.names)
+        if found is not None:
+            return 0, {found: DROP}
+    return 1, {}
+
+
+def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, value: Any) -> dict[str, Any] | None:
+    owner = doc.table
+    if owner is None:
+        return None
+    for row in _own_first(owner, keys, groups):
+        if isinstance(row, Key):
+            return {_spelled(doc, view, row): row.codec.write(value, None)}
+        wanted = row.write(view, name, value)
+        if wanted is not None:
+            return dict(wanted)
+    return None
+
+
+def _own_first(owner: Table, keys: list[Key], groups: list[Group]) -> list[Key | Group]:
+    own: list[Key | Group] = [g for g in groups if g in owner.groups] + [k for k in keys if k in owner.keys]
+    return own + [k for k in keys if k not in owner.keys] + [g for g in groups if g not in owner.groups]
+
+
+def _spelled(doc: Doc, view: View, key: Key) -> str:
+    """The name under which a new key is written: in a script, that of the call which takes it."""
+    if doc.form == "python":
+        scoped = [n for n in key.names if ":" in n and f"{n.split(':')[0]}()" in {_call(e) for e in view.values()}]
+        if scoped:
+            return scoped[0]
+    plain = [n for n in key.names if ":" not in n]
+    if any("." in n for n in plain) and sum("." in norm(k) for k in view) > len(view) // 2 and doc.form == "shell":
+        dotted = [n for n in plain if "." in n]
+        heads = {k.split(".")[0] for k in view if "." in k}
+        fitting = [n for n in dotted if n.split(".")[0] in heads]
+        plain = fitting or dotted
+    return plain[0] if plain else key.names[0]
+
+
+def _call(entry: Entry) -> str:
+    return entry.key.rsplit(".", 1)[-1] if entry.style == "call" else ""
+
+
+def _candidates(docs: list[Doc]) -> list[tuple[int, Doc]]:
+    """The documents a change may go into, the run itself before launchers' files and scattered keys."""
+
+    def rank(item: tuple[int, Doc]) -> tuple[int, int]:
+        _, doc = item
+        launcher = doc.table is not None and doc.table.name in _LAUNCHERS
+        return (2 if doc.form == "ini" else 1 if launcher else 0, -len(doc.entries))
+
+    return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None), key=rank)
+
+
+def _one(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
+    """The text with one change made, or ``None`` where no key says it."""
+    docs = analyse(filename, text, framework)
+    options = []
+    for index, doc in _candidates(docs):
+        found = _writes(doc, doc.view(), name, value)
+        if found is not None:
+            options.append((found[0], index, found[1]))
+    for fits in (0, 1):
+        for level, index, writes in options:
+            if level == fits:
+                done = _write_all(text, filename, framework, index, writes)
+                if done is not None:
+                    return done
+    return None
+
+
+def _write_all(text: str, filename: str, framework: str | None, index: int, writes: Mapping[str, Any]) -> str | None:
+    for key, value in writes.items():
+        docs = analyse(filename, text, framework)
+        if index >= len(docs):
+            return None
+        done = apply_write(text, docs[index], key, value)
+        if done is None:
+            return None
+        text = done
+    return text
+
+
+def _launch(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
+    """Numbers of processes and machines, where a launcher's flag or variable states them."""
+    for doc in analyse(filename, text, framework):
+        for found, _, entry in launch_facts(doc.entries, doc.env):
+            if found == name:
+                if entry.key.endswith("VISIBLE_DEVICES"):
+                    value = ",".join(map(str, range(int(value))))
+                start, end = entry.value_span
+                return text[:start] + str(value) + text[end:]
+    return None
+
+
+def _values(text: str, filename: str, framework: str | None) -> dict[str, Any]:
+    """What the text says, field by field; the document read first wins, as the patch went there first."""
+    out: dict[str, Any] = {}
+    docs = analyse(filename, text, framework)
+    for _, doc in _candidates(docs):
+        for name, value, _ in doc.readings():
+            out.setdefault(name, value)
+        for name, value, _ in launch_facts(doc.entries, doc.env):
+            out.setdefault(name, value)
+    for doc in docs:
+        for entry in doc.env:
+            out.setdefault(f"env.{entry.key}", entry.value)
+    return out
+
+
+_ORDER: Final = ("framework", "method", "quant", "objective")
+
+
+def patch(text: str, *, filename: str, framework: str | None = None, changes: Mapping[str, Any]) -> Patched:
+    """Write job fields into a config, command or script.
+
+    :param changes: (dotted) job field -> new value; ``None`` takes the setting out. ``env.NAME`` sets a variable.
+
+    Comments, order, quoting, line endings and every other line stay as they are.
+    """
+    if len(text) > MAX_CHARS:
+        return Patched(text, error="the file is too large to be patched")
+    original = text
+    unplaced: dict[str, str] = {}
+    wanted: dict[str, Any] = {}
+    for name in sorted(changes, key=lambda n: _ORDER.index(n) if n in _ORDER else len(_ORDER)):
+        try:
+            value = _canonical(name, changes[name])
+        except JobError:
+            unplaced[name] = "not-a-value"
+            continue
+        if name in ("framework", "versions", "gpu", "capacity_gib"):
+            unplaced[name] = "no-key"
+            continue
+        done = _change(text, filename, framework, name, value)
+        if done is None:
+            unplaced[name] = "no-key" if analyse(filename, text, framework) else "no-document"
+            continue
+        text, wanted[name] = done, value
+    said = _values(text, filename, framework) if wanted else {}
+    for name, value in wanted.items():
+        if not _says(said, name, value):
+            unplaced[name] = "not-read-back"
+    error = None if wanted or not changes else "none of the changes can be written into this file"
+    return Patched(text, _diff(original, text, filename), MappingProxyType(unplaced), error)
+
+
+def _change(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
+    if name.startswith("env."):
+        return set_variable(text, analyse(filename, text, framework), name[4:], value, filename)
+    if _says(_values(text, filename, framework), name, value) and value is not None:
+        return text
+    done = _one(text, filename, framework, name, value)
+    if done is None and name in ("gpus", "nodes", "world"):
+        done = _launch(text, filename, framework, name, value)
+    return done
+
+
+def _says(said: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Whether the text says the value, or (for what is off by being absent) says nothing against it."""
+    found = said.get(name)
+    if value is None:
+        return found is None
+    if found is None:
+        return (
+            value in (False, "none", "ddp", "fp32")
+            or value in ([], ())
+            or (name == "method" and value == "full")
+            or name == "model"
+        )
+    if name == "method" and {found, value} <= {"lora", "qlora"}:
+        return (value == "qlora") == (found == "qlora" or said.get("quant") in ("nf4", "nf4-double", "int8"))
+    return _same(found, value)
+
+
+def _diff(before: str, after: str, filename: str) -> str:
+    """A unified diff; lines keep their endings, so that it applies byte for byte."""
+    if before == after:
+        return ""
+    out = []
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{filename}", f"b/{filename}"
+    )
+    for line in lines:
+        out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
+    return "".join(out)
+
+
+def patch_batch_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """One line of ``oomdoc fix --batch``: ``{"id", "framework", "filename", "text", "set"}`` to its result."""
+    done = patch(
+        str(row["text"]),
+        filename=str(row.get("filename") or "config"),
+        framework=row.get("framework") or None,
+        changes=row.get("set") or {},
+    )
+    result: dict[str, Any] = {"id": row.get("id"), "text": done.text, "diff": done.diff, "error": done.error}
+    if done.unplaced:
+        result["unplaced"] = dict(done.unplaced)
+    return result

@@ -1,0 +1,257 @@
+"""One key, one value, one document: the edit in the document's own form."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from oomdoc.intake.configs.analysis import Doc
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.table import DROP, Raw, View, norm
+from oomdoc.intake.configs.writers import json, python, shell, yaml
+from oomdoc.intake.configs.writers.lines import line_end
+
+__all__ = ["apply_write"]
+
+_BARE: Final = frozenset(
+    {"openrlhf", "megatron", "vllm", "sglang", "lmdeploy", "tgi", "accelerate", "transformers", "trl"}
+)
+_NEAR: Final[tuple[tuple[str, ...], ...]] = (
+    ("micro_batch", "grad_accum", "eval_micro_batch", "seq_len", "packing"),
+    ("grad_ckpt", "autocast", "param_dtype", "fused_ce", "attention", "compile", "micro_batch"),
+    ("method", "lora.r", "lora.targets", "lora.alpha", "lora.dropout", "quant", "model"),
+    ("sharding", "offload", "grad_ckpt", "autocast"),
+    ("optimizer", "optimizer_impl", "grad_accum"),
+    ("rollout.gpu_memory_utilization", "rollout.tensor_parallel", "rollout.sleep", "rollout.engine", "generations"),
+    (
+        "serving.gpu_memory_utilization",
+        "serving.max_model_len",
+        "serving.max_num_seqs",
+        "serving.max_num_batched_tokens",
+        "tp",
+    ),
+    ("tp", "pp", "cp", "ep", "sp"),
+)
+_CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
+    (
+        re.compile(r"attn_impl|dtype|quantization_config|load_in_|device_map"),
+        ("from_pretrained", "SFTConfig", "ModelConfig"),
+    ),
+    (re.compile(r"^(?:lora_|target_modules|r$|use_dora)"), ("LoraConfig", "get_peft_model", "ModelConfig")),
+    (re.compile(r"^bnb_|load_in"), ("BitsAndBytesConfig", "from_pretrained")),
+    (re.compile(r"use_gradient_checkpointing"), ("get_peft_model", "from_pretrained")),
+    (
+        re.compile(r"gpu_memory_utilization|max_model_len|max_num|enforce_eager|kv_cache|tensor_parallel|mem_fraction"),
+        ("LLM", "AsyncEngineArgs", "EngineArgs", "Engine", "from_pretrained"),
+    ),
+)
+_DEFAULT_CALLS: Final = (
+    "SFTConfig",
+    "DPOConfig",
+    "GRPOConfig",
+    "KTOConfig",
+    "ORPOConfig",
+    "CPOConfig",
+    "RewardConfig",
+    "PPOConfig",
+    "TrainingArguments",
+    "Seq2SeqTrainingArguments",
+    "LLM",
+    "from_pretrained",
+)
+
+
+def _anchor(doc: Doc, key: str) -> Entry | None:
+    """A setting beside which a new key belongs."""
+    field = _field_of(doc, key)
+    readings = {name: entry for name, _, entry in doc.readings()}
+    for family in _NEAR:
+        if field in family:
+            for name in family:
+                entry = readings.get(name)
+                if entry is not None and not entry.key.startswith("@") and entry.style != "call":
+                    return _as_written(doc, entry)
+    return None
+
+
+def _as_written(doc: Doc, entry: Entry) -> Entry | None:
+    """The document's own entry of a reading (keys are shortened for the table)."""
+    return next((e for e in doc.entries if e.key_span == entry.key_span), None)
+
+
+def _field_of(doc: Doc, key: str) -> str:
+    if doc.table is None:
+        return ""
+    wanted = norm(key)
+    for row in doc.table.all_keys():
+        if any(norm(n) == wanted for n in row.names):
+            return row.field
+    for group in doc.table.all_groups():
+        if any(norm(n) == wanted for n in group.names) and group.fields:
+            return group.fields[0]
+    return ""
+
+
+def apply_write(text: str, doc: Doc, key: str, value: Any) -> str | None:
+    """The text with a key set to a value, added or (``DROP``) taken out; ``None`` where there is no place for it."""
+    view = doc.view()
+    found = view.get(norm(key))
+    if found is not None and not found.off:
+        return _remove(text, doc, found) if value is DROP else _replace(text, doc, found, value)
+    if value is DROP:
+        return text
+    return _insert(text, doc, view, key, value)
+
+
+def _form_of(text: str, doc: Doc, entry: Entry) -> str:
+    """The writer for an entry: a YAML document may hold commands, a script dictionaries."""
+    if entry.style in ("flag", "flag=", "bare", "override"):
+        return "shell"
+    if entry.style == "pair" and doc.form == "python":
+        return "dict"
+    return doc.form
+
+
+def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
+    form = _form_of(text, doc, entry)
+    written = _as_written(doc, entry) or entry
+    if form == "shell" or entry.key.startswith("@") and doc.form == "shell":
+        return shell.replace(text, entry, value, doc.entries)
+    if form == "json":
+        return json.replace(text, entry, value)
+    if form in ("python", "dict"):
+        return python.replace(text, entry, value)
+    if form == "toml":
+        from oomdoc.intake.configs.writers.spelling import json_text
+
+        start, end = entry.value_span
+        return text[:start] + json_text(value) + text[end:]
+    if form in ("yaml", "env", "ini"):
+        return yaml.replace(text, written, value)
+    return None
+
+
+def _remove(text: str, doc: Doc, entry: Entry) -> str | None:
+    form = _form_of(text, doc, entry)
+    written = _as_written(doc, entry) or entry
+    if form == "shell":
+        return _remove_item(text, entry) if doc.form == "yaml" else shell.remove(text, entry)
+    if form == "json":
+        return json.remove(text, entry)
+    if form == "python":
+        return python.remove(text, entry)
+    if form in ("yaml", "toml"):
+        return yaml.remove(text, written)
+    return None
+
+
+def _remove_item(text: str, entry: Entry) -> str:
+    """A flag of a YAML list of arguments: its lines, or its strings within brackets."""
+    low = text.rfind("\n", 0, entry.key_span[0]) + 1
+    head = text[low : entry.key_span[0]].strip(" \t\"'")
+    if head.lstrip("- ").strip() == "":
+        return text[:low] + text[line_end(text, max(entry.key_span[1], entry.value_span[1])) :]
+    return shell.remove(text, entry)
+
+
+def _insert(text: str, doc: Doc, view: View, key: str, value: Any) -> str | None:
+    anchor = _anchor(doc, key)
+    flags = [e for e in doc.entries if e.style in ("flag", "flag=", "bare", "override")]
+    if doc.form == "shell" or (
+        doc.form == "yaml" and flags and len(flags) == len([e for e in doc.entries if e.key[:1] != "@"])
+    ):
+        return _insert_flag(text, doc, key, value, anchor)
+    if doc.form == "yaml":
+        return yaml.insert(text, doc.entries, _prefixed(doc, key), value, anchor)
+    if doc.form == "json":
+        return json.insert(text, doc.entries, key, value, anchor, doc.start, doc.end)
+    if doc.form == "toml":
+        return _insert_toml(text, doc, key, value, anchor)
+    if doc.form == "python":
+        return _insert_keyword(text, doc, key, value, anchor)
+    return None
+
+
+def _prefixed(doc: Doc, key: str) -> str:
+    """The key with the leading path the document uses for its like."""
+    if doc.table is None:
+        return key
+    head = key.split(".")[0]
+    for prefix in doc.table.prefixes:
+        if any(norm(e.key).startswith(f"{prefix}{head}.") for e in doc.entries) or (
+            head in ("actor", "rollout", "ref", "model") and any(norm(e.key).startswith(prefix) for e in doc.entries)
+        ):
+            return prefix + key
+    return key
+
+
+def _insert_flag(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
+    key = _prefixed(doc, key)
+    table = doc.table
+    flags = [e for e in doc.entries if e.style in ("flag", "flag=", "bare")]
+    dashed = sum("-" in e.key for e in flags)
+    scored = sum("_" in e.key for e in flags)
+    if "." not in key:
+        dashes = dashed > scored if dashed != scored else bool(table and table.dashes)
+        key = key.replace("_", "-") if dashes else key.replace("-", "_")
+    spelled = any(isinstance(e.value, bool) and e.style != "bare" for e in flags)
+    bare = table is not None and table.name in _BARE and not spelled
+    if doc.form == "yaml":
+        return shell.insert_item(text, doc.entries, key, value, anchor, bare=bare)
+    return shell.insert(text, _same_command(doc, anchor), key, value, anchor, bare=bare)
+
+
+def _same_command(doc: Doc, anchor: Entry | None) -> list[Entry]:
+    """The settings of the command that a new flag joins: not those of its launcher."""
+    launchers = ("torchrun", "accelerate", "docker", "srun", "ray", "deepspeed")
+    scope = anchor.scope if anchor is not None else None
+    own = (
+        [e for e in doc.entries if e.scope == scope]
+        if scope is not None
+        else [e for e in doc.entries if e.scope not in launchers]
+    )
+    return own or doc.entries
+
+
+def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
+    from oomdoc.intake.configs.writers.lines import newline_at, splice
+    from oomdoc.intake.configs.writers.spelling import json_text
+
+    parent, _, name = key.rpartition(".")
+    peers = [e for e in doc.entries if e.key.rpartition(".")[0] == parent]
+    if not peers and doc.entries:
+        peers = [anchor] if anchor is not None else [doc.entries[-1]]
+    if not peers:
+        return None
+    near = anchor if anchor in peers and anchor is not None else peers[-1]
+    at = line_end(text, near.value_span[1])
+    lead = "" if text[:at].endswith("\n") else newline_at(text, 0)
+    return splice(text, at, at, f"{lead}{name} = {json_text(value)}{newline_at(text, near.key_span[0])}")
+
+
+def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
+    scope, _, name = key.rpartition(":")
+    calls = [e for e in doc.entries if e.style == "call" and "Tokenizer" not in e.scope and "Processor" not in e.scope]
+    wanted = (
+        (scope,) if scope else next((c for p, c in _CALLS if p.search(name)), ()) + (() if scope else _DEFAULT_CALLS)
+    )
+    for stem in wanted:
+        for call in calls:
+            if call.scope.rsplit(".", 1)[-1] == stem:
+                inside = [
+                    e
+                    for e in doc.entries
+                    if e.style == "kwarg"
+                    and e.scope == call.scope
+                    and call.value_span[0] <= e.key_span[0] < call.value_span[1]
+                ]
+                return python.insert_argument(text, call, inside, name.replace("-", "_"), value, anchor)
+    dictionary = [e for e in doc.entries if e.scope == "@dict" and "." not in e.key]
+    if dictionary and not scope:
+        return None
+    assigned = [e for e in doc.entries if e.style == "assign" and e.value_span[0] > e.key_span[0]]
+    if not calls and assigned and not scope:
+        near = anchor if anchor in assigned and anchor is not None else assigned[-1]
+        shown = f"{name} = {value.text if isinstance(value, Raw) else repr(value)}"
+        return python.insert_line(text, near.key_span[0], shown)
+    return None

@@ -1,0 +1,88 @@
+"""Changing Python: keyword arguments, assignments, ``os.environ`` lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
+from oomdoc.intake.configs.writers.spelling import in_python
+
+__all__ = ["insert_argument", "insert_line", "remove", "replace"]
+
+
+def _quote(text: str) -> str:
+    return "'" if text.count("'") > text.count('"') else '"'
+
+
+def replace(text: str, entry: Entry, value: Any) -> str:
+    """The text with the value replaced; quotes are kept."""
+    start, end = entry.value_span
+    if entry.quote and isinstance(value, str):
+        return splice(text, start, end, value)
+    if entry.quote:
+        start, end = start - 1, end + 1
+    return splice(text, start, end, in_python(value, _quote(text)))
+
+
+def remove(text: str, entry: Entry) -> str:
+    """The text without the keyword argument."""
+    low, high = entry.key_span[0], entry.value_span[1] + (1 if entry.quote else 0)
+    if entry.shared:
+        match = re.compile(r"\s*=\s*[\w.]{1,200}").match(text, entry.key_span[1])
+        high = match.end() if match else high
+    tail = re.match(r"[ \t]*,[ \t]*", text[high : high + 40])
+    high += tail.end() if tail else 0
+    start, stop = line_start(text, low), line_end(text, high)
+    if not text[start:low].strip() and not text[high:stop].strip():
+        return splice(text, start, stop, "")
+    if not tail:
+        head = re.search(r",\s*$", text[max(0, low - 200) : low])
+        low -= len(head[0]) if head else 0
+    return splice(text, low, high, "")
+
+
+def insert_argument(
+    text: str, call: Entry, arguments: Sequence[Entry], name: str, value: Any, anchor: Entry | None
+) -> str:
+    """The text with a new keyword argument in a call."""
+    start, end = call.value_span
+    spelled = f"{name}={in_python(value, _quote(text))}"
+    if not arguments:
+        close = end - 1
+        inside = text[text.find("(", start) + 1 : close].strip()
+        return splice(text, close, close, (", " if inside and not inside.endswith(",") else "") + spelled)
+    near = anchor if anchor in arguments else arguments[-1]
+    low = near.key_span[0]
+    own_line = not text[line_start(text, low) : low].strip()
+    if not own_line:
+        return splice(text, low, low, spelled + ", ")
+    newline, indent = newline_at(text, low), indent_of(text, low)
+    following = [a for a in arguments if a.key_span[0] > low]
+    at = line_start(text, following[0].key_span[0]) if following else line_start(text, low)
+    if following and text[at : following[0].key_span[0]].strip():
+        at = line_start(text, low)
+    if not following and _has_trailing_comma(text, near, end):
+        at = line_end(text, _argument_end(text, near))
+    return splice(text, at, at, f"{indent}{spelled},{newline}")
+
+
+def _argument_end(text: str, entry: Entry) -> int:
+    if entry.shared:
+        stop = re.compile(r"[^,)\n]{0,200}").match(text, entry.key_span[1])
+        return stop.end() if stop else entry.key_span[1]
+    return entry.value_span[1] + (1 if entry.quote else 0)
+
+
+def _has_trailing_comma(text: str, entry: Entry, end: int) -> bool:
+    at = _argument_end(text, entry)
+    rest = text[at:end]
+    return re.match(r"[ \t]*,[ \t]*(?:#[^\n]*)?\r?\n", rest) is not None
+
+
+def insert_line(text: str, at: int, line: str) -> str:
+    """The text with a line before the one that holds ``at``, at the same indentation."""
+    start = line_start(text, at)
+    return splice(text, start, start, indent_of(text, at) + line + newline_at(text, at))
