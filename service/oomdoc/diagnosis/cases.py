@@ -31,17 +31,15 @@ def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = N
 def sounds_like(text: str) -> Mapping[str, float]:
     """Cause -> how much ``text`` sounds like questions about it, in standard deviations over the causes."""
     from oomkb.records.loader import load_cases
-    from oomkb.retrieval.documents import query_words
-    from oomkb.retrieval.embed import encoder
-    from oomkb.retrieval.gloss import gloss
     from oomkb.retrieval.index import open_index
-    from oomkb.retrieval.search import cause_scores
+    from oomkb.retrieval.views import look
 
     cases = load_cases()
     if not text.strip() or not cases:
         return {}
-    vectors = encoder().encode([gloss(text)[:_READ]])
-    return cause_scores(open_index(cases), vectors, query_words(text))
+    index = open_index(cases)
+    sounds = look(index, text[:_READ]).sounds
+    return dict(zip(index.causes, ((sounds.vectors + sounds.words) / 2).tolist(), strict=True))
 
 
 _READ = 700

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ __all__ = ["migrate", "open_engine"]
 
 # Any number of replicas may start at once; PostgreSQL lets one of them migrate at a time.
 _MIGRATION_LOCK = 0x6F6F6D
+# Alembic's context is a global of the process.
+_MIGRATING = threading.Lock()
 
 
 def open_engine(url: str) -> Engine:
@@ -68,9 +71,12 @@ def migrate(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     try:
-        with engine.begin() as connection:
+        with _MIGRATING, engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+            else:
+                # The driver begins a write only at the first DML, after Alembic has looked at the revision.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except SQLAlchemyError as error:
