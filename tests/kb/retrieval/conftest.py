@@ -20,6 +20,6 @@ def model(monkeypatch, tmp_path):
     """The stand-in, which remembers what it embedded; the index goes to a temporary folder."""
     stand_in = HashedWords()
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "state"))
-    for module in ("index", "search"):
+    for module in ("index", "views"):
         monkeypatch.setattr(f"oomkb.retrieval.{module}.encoder", lambda *_: stand_in)
     return stand_in

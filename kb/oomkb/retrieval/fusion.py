@@ -1,0 +1,74 @@
+"""Adding the views up, and choosing from the sums."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oomkb.records.case import Case
+from oomkb.retrieval.views import Views, standardised
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Weights", "fused", "spread", "squashed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """How much each view counts.
+
+    Few, round, the same for views of one kind. ``cause`` makes the sum of three votes a log-probability (fitted by
+    leaving each case out of its own search); the rest was chosen by the same measure:
+    ``bench/retrieval_ablation.py``.
+    """
+
+    cause: float = 0.6
+    cause_vectors: float = 1.0
+    cause_words: float = 1.0
+    cause_cases: float = 1.0
+    dense: float = 0.3
+    lexical: float = 0.3
+    facts: float = 0.3
+    signature: float = 6.0
+    told: float = 4.0
+    """For the causes that a diagnosis has already found (``context["causes"]``)."""
+    repeat: float = 2.5
+    """What a case loses for each better one of the same cause: e^2.5 means twelve times as probable."""
+
+
+def fused(views: Views, weights: Weights) -> np.ndarray[Any, Any]:
+    """One value per case."""
+    import numpy as np
+
+    total = weights.dense * standardised(views.cosines) + weights.lexical * standardised(views.bm25)
+    total += weights.facts * np.asarray([sum(a.weight for a in each) for each in views.agreed], dtype=np.float32)
+    sounds = weights.cause_vectors * views.sounds.vectors + weights.cause_words * views.sounds.words
+    sounds = sounds + weights.cause_cases * views.sounds.cases
+    total += weights.cause * np.append(sounds, 0.0)[views.owners] + weights.told * views.told
+    for number, (decides, _) in views.signed.items():
+        total[number] += weights.signature * decides
+    return total
+
+
+def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat: float) -> list[tuple[int, float]]:
+    """The best ``top``, each further one of the same cause losing ``repeat``; ties go to the smaller id.
+
+    Five cases of one cause tell a reader less than three causes to check.
+    """
+    order = sorted(range(len(cases)), key=lambda i: (-round(float(total[i]), 6), cases[i].id))
+    taken: Counter[str] = Counter()
+    reachable = []  # no list of `top` can hold more than the first `top` of a cause
+    for number in order:
+        taken[cases[number].cause] += 1
+        if taken[cases[number].cause] <= top:
+            reachable.append((number, float(total[number]) - repeat * (taken[cases[number].cause] - 1)))
+    return sorted(reachable, key=lambda pair: -round(pair[1], 6))[:top]
+
+
+def squashed(value: float) -> float:
+    """Onto 0..1: 3, about what one clear vote for cause and case gives, becomes one half."""
+    return round(1 / (1 + math.exp(-(value - 3.0) / 2.0)), 4)

@@ -1,0 +1,133 @@
+"""What each view of a question says of every case and every cause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from oomkb.retrieval import dense
+from oomkb.retrieval.documents import query_words
+from oomkb.retrieval.embed import encoder
+from oomkb.retrieval.facets import Agreement, agreements, query_facets
+from oomkb.retrieval.gloss import gloss
+from oomkb.retrieval.index import Index
+from oomkb.retrieval.signatures import matched
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["CauseVotes", "Views", "best_mean", "look", "standardised"]
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_CHUNK_CHARS: Final = 900
+"""About what the default model reads at once."""
+_CANDIDATES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseVotes:
+    """How much the question sounds like each cause, three times: in standard deviations over the causes."""
+
+    vectors: np.ndarray[Any, Any]
+    words: np.ndarray[Any, Any]
+    cases: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Views:
+    """What each view says of every case, in the order of ``index.cases``."""
+
+    words: tuple[str, ...]
+    cosines: np.ndarray[Any, Any]
+    bm25: np.ndarray[Any, Any]
+    agreed: tuple[tuple[Agreement, ...], ...]
+    signed: Mapping[int, tuple[float, str]]
+    sounds: CauseVotes
+    owners: np.ndarray[Any, Any]
+    """The number of each case's cause, in the order of ``sounds``; -1 for a cause of a private folder's own."""
+    told: np.ndarray[Any, Any]
+    """The probability of the case's cause, where a diagnosis has gone before."""
+
+
+def look(index: Index, text: str, context: Mapping[str, Any] = _NONE) -> Views:
+    """Ask every view."""
+    import numpy as np
+
+    words = query_words(text)
+    vectors = encoder().encode(_chunks(text))
+    known = query_facets(text, context)
+    bm25 = index.case_words.scores(words)
+    numbers = {name: number for number, name in enumerate(index.causes)}
+    owners = np.asarray([numbers.get(case.cause, -1) for case in index.cases], dtype=np.int32)
+    told = context.get("causes") or {}
+    return Views(
+        words=tuple(words),
+        cosines=_case_cosines(index, vectors),
+        bm25=bm25,
+        agreed=tuple(tuple(agreements(known, f, c)) for f, c in zip(index.facets, index.cases, strict=True)),
+        signed=matched(text, index.cases),
+        sounds=_votes(index, vectors, words, (bm25, owners)),
+        owners=owners,
+        told=np.asarray([float(told.get(case.cause, 0.0)) for case in index.cases], dtype=np.float32),
+    )
+
+
+def _votes(
+    index: Index,
+    vectors: np.ndarray[Any, Any],
+    words: Sequence[str],
+    cases: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+) -> CauseVotes:
+    """:param cases: BM25 of every case, and the number of its cause."""
+    import numpy as np
+
+    cosines, rows = dense.nearest(index.cause_vectors, vectors, index.cause_vectors.ntotal)
+    best = np.full(len(index.cause_owners), -1.0, dtype=np.float32)
+    for found, row in zip(cosines, rows, strict=True):
+        best[row] = np.maximum(best[row], found)
+    count = len(index.causes)
+    return CauseVotes(
+        vectors=standardised(best_mean(best, index.cause_owners, count, 3)),
+        words=standardised(index.cause_words.scores(words)),
+        cases=standardised(best_mean(cases[0], cases[1], count, 2)),
+    )
+
+
+def best_mean(
+    values: np.ndarray[Any, Any], owners: np.ndarray[Any, Any], count: int, best: int
+) -> np.ndarray[Any, Any]:
+    """Per owner the sum of its ``best`` highest values over ``best``; owners with fewer have zeros in their place."""
+    import numpy as np
+
+    out = np.zeros(count, dtype=np.float32)
+    for owner in range(count):
+        out[owner] = np.sort(values[owners == owner])[::-1][:best].sum() / best
+    return out
+
+
+def _chunks(text: str) -> list[str]:
+    """What of the question the model reads: its beginning and, where it is long, its end (where a log fails)."""
+    english = gloss(text)
+    if len(english) <= _CHUNK_CHARS:
+        return [english]
+    return [english[:_CHUNK_CHARS], english[-_CHUNK_CHARS:]]
+
+
+def _case_cosines(index: Index, vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The best cosine of any text of each case with any part of the question."""
+    import numpy as np
+
+    count = min(index.case_vectors.ntotal, _CANDIDATES)
+    cosines, rows = dense.nearest(index.case_vectors, vectors, count)
+    seen = rows.ravel() >= 0
+    best = np.full(len(index.cases), float(cosines.ravel()[seen].min(initial=0.0)), dtype=np.float32)
+    np.maximum.at(best, index.case_owners[rows.ravel()[seen]], cosines.ravel()[seen])
+    return best
+
+
+def standardised(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """In standard deviations from the mean; nothing where all are alike."""
+    spread = float(values.std())
+    return (values - values.mean()) / spread if spread > 1e-6 else values * 0
