@@ -114,7 +114,8 @@ def leaks(case: Case) -> Iterator[Finding]:
         words = " ".join(tokens(symptom))
         for name, answer in answers:
             whole = " ".join(tokens(answer))
-            run = whole if name == "title" and whole in words else shared_run(symptom, answer)
+            named = name == "title" and len(whole.split()) > 2 and whole in words
+            run = whole if named else shared_run(symptom, answer)
             if run:
                 yield f"symptoms[{i}]", f"repeats {name}: {run!r}", "write what somebody sees before knowing the answer"
                 break

@@ -1,0 +1,198 @@
+"""Each rule with a record that must trigger it, and the same record without the fault, which must not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oomkb.records.lint import MAX_LINES, lint, lint_text
+
+GOOD: dict[str, Any] = {
+    "schema": 1,
+    "title": {
+        "en": "A quantized base still leaves four samples of activations",
+        "zh": "量化后的底座仍要放四条样本的激活",
+    },
+    "summary": {"en": "QLoRA on a small card overflows at the default batch", "zh": "小卡上用默认批量做 QLoRA 溢出"},
+    "date": "2024-05-06",
+    "languages": ["en"],
+    "frameworks": ["transformers"],
+    "hardware": {"gpu": "RTX 3090", "count": 1, "capacity_gib": 24},
+    "phase": "train",
+    "method": "qlora",
+    "objective": "sft",
+    "symptoms": ["OutOfMemoryError: Tried to allocate 86.00 MiB. GPU 0 has 23.69 GiB, bnb.nf4 and vicuna on a 3090"],
+    "signatures": [
+        {"text": "Tried to allocate 86.00 MiB", "means": {"en": "one MLP tensor", "zh": "一个 MLP 张量"}},
+        {"regex": r"bnb\.nf\d{1,2}", "means": {"en": "four bits", "zh": "四比特"}},
+    ],
+    "before": {"model": "lmsys/vicuna-7b-v1.5", "micro_batch": 4},
+    "after": {"model": "lmsys/vicuna-7b-v1.5", "micro_batch": 1},
+    "also": ["logits"],
+    "why": {"en": "The script trains four samples at once", "zh": "脚本一次训练四条样本"},
+    "fixes": [
+        {
+            "text": {"en": "micro_batch_size = 1", "zh": "把 micro_batch_size 设为 1"},
+            "status": "confirmed-by-reporter",
+            "safety": "same-numbers",
+            "changes": {"micro_batch": 1},
+        }
+    ],
+    "affected": [
+        {
+            "package": "deepspeed",
+            "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0.16.0"}, {"fixed": "0.16.8"}]}],
+        }
+    ],
+    "references": [{"role": "report", "url": "https://github.com/a/b/issues/12"}],
+}
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def written(folder: Path, record: dict[str, Any], cause: str = "activations", slug: str = "a-case") -> Path:
+    path = folder / cause / f"{slug}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=100), encoding="utf-8")
+    return path
+
+
+def test_a_good_record_has_no_problem(tmp_path: Path) -> None:
+    assert lint([written(tmp_path, GOOD)]) == []
+
+
+FAULTS: list[tuple[Change, str, str]] = [
+    (lambda r: r.update(colour="red"), "colour", "no field of a case"),
+    (lambda r: r["fixes"][0].update(cost=1), "fixes[0].cost", "no field of a case"),
+    (lambda r: r["title"].pop("zh"), "title.zh", "Field required"),
+    (lambda r: r["why"].update(zh="no Chinese here"), "why.zh", "holds no Chinese"),
+    (lambda r: r["summary"].update(en="全是中文"), "summary.en", "holds Chinese"),
+    (lambda r: r["title"].update(en="TODO: later"), "title.en", "TODO"),
+    (lambda r: r.update(also=["logitz"]), "also[0]", "no cause"),
+    (lambda r: r.update(also=["activations"]), "also[0]", "already named"),
+    (lambda r: r.update(frameworks=["transfomers"]), "frameworks[0]", "not known"),
+    (lambda r: r.update(phase="lunch"), "phase", "not known"),
+    (lambda r: r.update(method="LoRA"), "method", "spelling of 'lora'"),
+    (lambda r: r.update(objective="world-peace"), "objective", "not known"),
+    (lambda r: r.update(date="2017-12-31"), "date", "cannot be"),
+    (lambda r: r.update(date="2999-01-01"), "date", "cannot be"),
+    (lambda r: r["references"][0].update(url="http://github.com/a/b/issues/1"), "references[0].url", "no https link"),
+    (lambda r: r["references"][0].update(url="https://github.com/a/b/issues/"), "references[0].url", "names no thread"),
+    (lambda r: r["references"][0].update(url="https://github.com/a/b/pull/0"), "references[0].url", "names no thread"),
+    (lambda r: r["references"][0].update(url="https://example.com/x"), "references[0].url", "placeholder"),
+    (lambda r: r["references"].append(dict(r["references"][0])), "references[1].url", "given twice"),
+    (lambda r: r["symptoms"].append("help: " + r["title"]["en"]), "symptoms[1]", "repeats title"),
+    (lambda r: r["symptoms"].append("为什么" + r["title"]["zh"]), "symptoms[1]", "repeats title"),
+    (lambda r: r["symptoms"].append("does it help that " + r["summary"]["en"]), "symptoms[1]", "repeats summary"),
+    (lambda r: r["signatures"][0].update(regex=r"nf\d{1,2}abc"), "signatures[0]", "either text or regex"),
+    (
+        lambda r: r["signatures"][0].update(text="Tried to allocate 99 GiB"),
+        "signatures[0].text",
+        "none of the symptoms",
+    ),
+    (lambda r: r["signatures"][1].update(regex="(unclosed nf4"), "signatures[1].regex", "no regular expression"),
+    (lambda r: r["signatures"][1].update(regex="bnb.*nf4 and"), "signatures[1].regex", "without a bound"),
+    (
+        lambda r: r["signatures"][1].update(regex=r"(?:\w{1,9}){1,9} on a"),
+        "signatures[1].regex",
+        "repeats a repetition",
+    ),
+    (lambda r: r["signatures"][1].update(regex="(?:bnb.nf4)?"), "signatures[1].regex", "matches nothing"),
+    (lambda r: r["signatures"][1].update(regex="zzz{1,3}yyy"), "signatures[1].regex", "none of the symptoms"),
+    (lambda r: r["before"].update(micro_batch=0), "before.micro_batch", "not a whole number"),
+    (lambda r: r["before"].update(batchsize=1), "before.batchsize", "no field of a job"),
+    (lambda r: r.pop("before"), "before", "missing"),
+    (lambda r: r.update(after=dict(r["before"])), "after", "same as before"),
+    (lambda r: r["fixes"][0].update(changes={"lora.rank": 1}), "fixes[0].changes.lora.rank", "unknown field"),
+    (lambda r: r["affected"][0].update(package="Deep Speed"), "affected[0].package", "no package name"),
+    (
+        lambda r: r["affected"][0]["ranges"][0].update(events=[{"introduced": "0.16.8"}, {"fixed": "0.16.0"}]),
+        "affected[0].ranges[0]",
+        "before it begins",
+    ),
+    (
+        lambda r: r["affected"][0]["ranges"][0].update(events=[{"introduced": "sixteen"}]),
+        "affected[0].ranges[0]",
+        "no version",
+    ),
+    (
+        lambda r: r["affected"][0]["ranges"][0].update(events=[{"fixed": "0.16.8"}]),
+        "affected[0].ranges[0].events[0]",
+        "out of order",
+    ),
+    (
+        lambda r: r["affected"][0]["ranges"][0].update(events=[{"introduced": "0.16.0", "fixed": "0.16.8"}]),
+        "affected[0].ranges[0].events[0]",
+        "exactly one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "message"), FAULTS)
+def test_each_rule_finds_its_fault(change: Change, field: str, message: str, tmp_path: Path) -> None:
+    record = copy.deepcopy(GOOD)
+    change(record)
+    found = lint([written(tmp_path, record)])
+    assert any(p.field == field and message in p.message for p in found), found
+    assert all(p.file and str(p) for p in found)
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    record = copy.deepcopy(GOOD) | {"phase": "lunch", "also": ["x"], "date": "2017-01-01"}
+    assert {p.field for p in lint([written(tmp_path, record)])} == {"phase", "also[0]", "date"}
+
+
+def test_the_place_of_a_file_is_checked(tmp_path: Path) -> None:
+    assert "no cause" in lint([written(tmp_path, GOOD, cause="oom")])[0].message
+    assert "no slug" in lint([written(tmp_path, GOOD, slug="A_Case")])[0].message
+    written(tmp_path, GOOD).rename(tmp_path / "activations" / "a-case.yml")
+    stray = lint([tmp_path / "activations", tmp_path])
+    assert any(".yml" in p.message for p in stray)
+
+
+def test_a_missing_path_and_broken_yaml_are_problems(tmp_path: Path) -> None:
+    broken = tmp_path / "logits" / "x.yaml"
+    broken.parent.mkdir()
+    broken.write_text("title: [\n")
+    found = lint([tmp_path / "nowhere", broken])
+    assert [p.message.split(":")[0] for p in found] == ["broken YAML", "does not exist"]
+    assert found[0].file.endswith("x.yaml:2")
+
+
+def test_a_record_that_is_too_long(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    path.write_text(path.read_text() + "# more\n" * MAX_LINES)
+    assert any(f"longer than {MAX_LINES}" in p.message for p in lint([path]))
+
+
+def test_duplicates_are_found_across_files(tmp_path: Path) -> None:
+    other = copy.deepcopy(GOOD)
+    other["symptoms"] = ["torch.cuda.OutOfMemoryError while the first batch of the second epoch is read on an A100"]
+    other["signatures"] = []
+    written(tmp_path, GOOD)
+    written(tmp_path, other, slug="same-thread")
+    assert ["same page" in p.message for p in lint([tmp_path])] == [True]
+    other["references"] = [{"role": "report", "url": "https://github.com/a/b/issues/13"}]
+    written(tmp_path, other, slug="same-thread")
+    assert lint([tmp_path]) == []
+    other["symptoms"] = [GOOD["symptoms"][0] + " !"]
+    written(tmp_path, other, slug="same-thread")
+    assert any("is all but that of" in p.message for p in lint([tmp_path]))
+
+
+def test_a_version_regression_names_versions() -> None:
+    record = {k: v for k, v in GOOD.items() if k != "affected"}
+    text = yaml.safe_dump(record, allow_unicode=True)
+    assert lint_text(text, case_id="activations/x") == []
+    assert [p.field for p in lint_text(text, case_id="version-regression/x")] == ["affected"]
+
+
+def test_literal_error_lines_may_be_shared_with_an_explanation(tmp_path: Path) -> None:
+    record = copy.deepcopy(GOOD)
+    record["why"]["en"] = "86.00 MiB is one MLP tensor"
+    assert lint([written(tmp_path, record)]) == []

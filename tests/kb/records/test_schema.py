@@ -1,0 +1,120 @@
+"""The record's strict form, its light form, and what older and newer formats do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from oomkb.errors import RecordError
+from oomkb.records import upgrades
+from oomkb.records.files import MAX_BYTES, parse
+from oomkb.records.schema import Record, json_schema, to_case
+
+RECORD = {
+    "schema": 1,
+    "title": {"en": "A", "zh": "甲"},
+    "summary": {"en": "B", "zh": "乙"},
+    "date": "2025-01-31",
+    "languages": ["en"],
+    "frameworks": ["vllm"],
+    "symptoms": ["KV cache does not fit on my card"],
+    "why": {"en": "C", "zh": "丙"},
+    "fixes": [],
+    "references": [{"role": "report", "url": "https://github.com/a/b/issues/1"}],
+}
+
+
+def test_a_minimal_record_becomes_a_case() -> None:
+    case = to_case(Record.model_validate(RECORD), case_id="kv-cache/a-b")
+    assert (case.cause, case.slug) == ("kv-cache", "a-b")
+    assert case.url == "https://github.com/a/b/issues/1"
+    assert case.before_job() is None
+    assert case.date == "2025-01-31"
+
+
+def test_jobs_are_read_from_the_case() -> None:
+    case = to_case(
+        Record.model_validate(RECORD | {"before": {"micro_batch": 4}, "after": {"micro_batch": 1}}), case_id="x/y"
+    )
+    before, after = case.before_job(), case.after_job()
+    assert before is not None
+    assert after is not None
+    assert (before.micro_batch, after.micro_batch) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"titel": {}}, "titel"),
+        ({"title": {"en": "A"}}, "title.zh"),
+        ({"date": "yesterday"}, "date"),
+        ({"symptoms": []}, "symptoms"),
+        ({"references": []}, "references"),
+        (
+            {"fixes": [{"text": {"en": "x", "zh": "某"}, "status": "surely", "safety": "same-numbers"}]},
+            "fixes.0.status",
+        ),
+        ({"schema": 2}, "schema"),
+    ],
+)
+def test_a_wrong_record_is_refused_with_its_field(change: dict[str, object], field: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Record.model_validate(RECORD | change)
+    assert field in {".".join(map(str, e["loc"])) for e in caught.value.errors()}
+
+
+def test_the_json_schema_agrees_with_the_models(root: Path) -> None:
+    schema = json_schema()
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    assert schema["$id"] == "urn:oomdoc:case:1"
+    for path in sorted((root / "cases").glob("*/*.yaml"))[::7]:
+        document = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
+        assert list(validator.iter_errors(document)) == [], path.name
+    assert list(validator.iter_errors(RECORD | {"titel": 1}))
+
+
+def test_older_records_are_upgraded_step_by_step() -> None:
+    steps = {1: lambda d: {**d, "b": d["a"]}, 2: lambda d: {**d, "c": d["b"]}}
+    assert upgrades.upgraded({"schema": 1, "a": 7}, upgrades=steps, current=3) == {"schema": 3, "a": 7, "b": 7, "c": 7}
+    with pytest.raises(RecordError, match="no upgrade from schema 2"):
+        upgrades.upgraded({"schema": 2}, upgrades={}, current=3)
+
+
+@pytest.mark.parametrize("version", [0, True, "1", 99])
+def test_a_version_that_cannot_be_read_is_refused(version: object) -> None:
+    with pytest.raises(RecordError) as caught:
+        upgrades.upgraded({"schema": version})
+    assert caught.value.where == "schema"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\na: 2\n", "twice"),
+        ("a: [1\n", "broken YAML"),
+        ("- 1\n", "mapping"),
+        ("a: &x [1]\nb: *x\n", "aliases"),
+        ("a: !!python/object/apply:os.system [x]\n", "broken YAML"),
+    ],
+)
+def test_yaml_is_read_strictly(text: str, message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        parse(text, where="x.yaml")
+
+
+def test_a_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    from oomkb.records.files import read_text
+
+    path = tmp_path / "x.yaml"
+    path.write_text("a" * (MAX_BYTES + 1))
+    with pytest.raises(RecordError, match="longer than"):
+        read_text(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecordError, match="UTF-8"):
+        read_text(path)
