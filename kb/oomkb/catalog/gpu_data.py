@@ -7,7 +7,8 @@ A file holds the cards of one generation: ``vendor``, ``generation``, ``defaults
 ``words``: further words that select it (``sxm4``); ``gb``: the size on the box;
 ``gib``: what the driver reports, first the usual figure, then others seen; absent: derived;
 ``gb_s``: memory bandwidth; ``cc``: compute capability; ``tflops``: dense rates; ``link``, ``link_gb_s``
-(both directions together, as data sheets count), ``host_gb_s`` (one direction); ``lacks``;
+(both directions together, as data sheets count), ``host_gb_s`` (one direction); ``lacks``; ``inline_ecc``,
+``unified`` and ``share``: how a capacity is derived;
 ``source``: ``{"specs": key, "capacity": key}``.
 """
 
@@ -47,15 +48,18 @@ class Entry:
     raw: Mapping[str, Any]
 
 
-def derived_capacity_bytes(nominal_gb: float, *, inline_ecc: bool = False, unified: bool = False) -> int:
+def derived_capacity_bytes(
+    nominal_gb: float, *, inline_ecc: bool = False, unified: bool = False, share: float = _DRIVER_SHARE
+) -> int:
     """The total a driver reports for a card sold as ``nominal_gb``, where no report was found.
 
-    Discrete cards: 98.5 % of it (15/16 of that with ECC inside GDDR). Unified memory under Metal: two thirds up
+    Discrete cards: ``share`` of it, 98.5 % for want of better (15/16 of that with ECC inside GDDR); AMD's driver
+    keeps next to nothing (23.98 of 24, 287.98 of 288), so its files say 99.9 %. Unified memory under Metal: two thirds up
     to 32 GB, three quarters above (``recommendedMaxWorkingSize``).
     """
     if unified:
         return round(nominal_gb * GIB * (2 / 3 if nominal_gb <= 32 else 3 / 4))
-    return round(nominal_gb * GIB * _DRIVER_SHARE * (_INLINE_ECC_SHARE if inline_ecc else 1))
+    return round(nominal_gb * GIB * share * (_INLINE_ECC_SHARE if inline_ecc else 1))
 
 
 def hardware_limits(capability: tuple[int, int]) -> frozenset[str]:
@@ -84,7 +88,10 @@ def _device(raw: Mapping[str, Any], head: Mapping[str, Any], nominal_gb: float, 
         seen[0]
         if seen
         else derived_capacity_bytes(
-            nominal_gb, inline_ecc=bool(raw.get("inline_ecc")), unified=bool(raw.get("unified"))
+            nominal_gb,
+            inline_ecc=bool(raw.get("inline_ecc")),
+            unified=bool(raw.get("unified")),
+            share=raw.get("share", _DRIVER_SHARE),
         )
     )
     capability = tuple(raw["cc"]) if raw.get("cc") else None

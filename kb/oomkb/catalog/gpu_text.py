@@ -29,12 +29,16 @@ _BEFORE: Final = re.compile(
 )
 _SIZE: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,2})?)[ -]?gi?b?\Z", re.I | re.A)
 _COUNT_BEFORE: Final = re.compile(
-    r"(?<![0-9.a-z])([0-9]{1,4}) ?(?:[x×*✕] ?|张|卡|块|片|个|台|枚|gpus? (?:of )?)\s?\Z", re.I
+    r"(?<![0-9.a-z])([0-9]{1,4}|[一两二双三四五六七八九十单]) ?(?:[x×*✕] ?|张|卡|块|片|个|台|枚|gpus? (?:of )?)\s?\Z",
+    re.I,
 )
-_COUNT_AFTER: Final = re.compile(r" ?[x×*✕] ?([0-9]{1,4})(?![0-9a-z.])", re.I)
+_COUNT_AFTER: Final = re.compile(r"[)）]? ?[x×*✕] ?([0-9]{1,4})(?![0-9a-z.])", re.I)
+_NUMERALS: Final = {"单": 1, "一": 1, "两": 2, "二": 2, "双": 2} | dict(
+    zip("三四五六七八九十", range(3, 11), strict=True)
+)
 _BARE_COUNT: Final = re.compile(r"(?<![0-9.a-z:/=-])([0-9]{1,3}) \Z", re.I)
 _GLUED_HEAD: Final = re.compile(
-    r"(?:([1-9][0-9]{0,2})x)?((?:nvidia|geforce|tesla|quadro|rtx|gtx|rx|titan|ascend|atlas|apple|amd|intel|arc|radeon|instinct|jetson|nv)*)"
+    r"(?:([1-9][0-9]{0,2})x)?((?:nvidia|geforce|tesla|quadro|rtx|gtx|rx|titan|ascend|atlas|apple|amd|intel|arc|radeon|instinct|jetson|nv|huawei|hygon|tpu)*)"
 )
 _GLUED_TAIL: Final = re.compile(
     r"ti|super|laptop|mobile|maxq|ada|max|pro|ultra|sxm[0-9]?|pcie|nvl|hbm[0-9]?e?|gpus?|x[0-9]{1,2}|[0-9]{1,3}gi?b?|[sdxm]"
@@ -48,6 +52,13 @@ _INTRODUCES: Final = re.compile(
     r"|[\u4e00-\u9fff：，。？、（(][ \t]?)\Z",
     re.I,
 )
+_SLICE: Final = re.compile(r"[0-9]g\.[0-9]{1,3}gb\Z")
+_SLICE_FOLLOWS: Final = re.compile(r"[ \t\-_/(:]{0,3}(?:mig[ \t\-_:]{0,2})?[0-9]g\.[0-9]{1,3}gb", re.I)
+_FRACTION_FOLLOWS: Final = re.compile(r"\.[0-9]")
+_ABOUT_GPUS: Final = re.compile(
+    r"gpu|cuda|vram|\boom\b|out of memory|显存|显卡|\bgi?b\b|colab|kaggle|nvidia|tesla|训练|推理|fine-?tun", re.I
+)
+_ABOUT_MACS: Final = re.compile(r"\bmac|\bmps\b|metal\b|apple|苹果|芯片|\bchip|unified|mlx", re.I)
 _VENDOR_WORDS: Final = frozenset(
     "nvidia geforce tesla quadro rtx gtx titan radeon rx instinct amd ascend huawei intel arc apple jetson agx google cloud"
     " habana atlas npu mac macbook gpu graphics card cuda 昇腾 华为 英伟达 苹果 tensorcore data center".split()
@@ -67,7 +78,7 @@ _SAME: Final = {
     "hbm3e": "hbm3e",
 }
 
-Strength = Literal["strong", "cased", "weak", "number"]
+Strength = Literal["strong", "cased", "weak", "number", "apple", "slice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +122,13 @@ class _Context:
     evidence: int = 0
 
 
-def _strength(core: str) -> Strength:
+def _strength(core: str, vendor: str) -> Strength:
     if core.isdigit():
         return "number"
+    if _SLICE.match(core):
+        return "slice"
+    if vendor == "apple":
+        return "apple"
     if len(core) <= 2:
         return "weak"
     return "cased" if len(core) == 3 and core[1:].isdigit() else "strong"
@@ -126,7 +141,11 @@ def _cores() -> dict[str, _Core]:
         for core, needs in entry.keys:
             grouped.setdefault(core, []).append(_Variant(needs, entry))
     return {
-        core: _Core(tuple(found), frozenset().union(*(v.needs | v.entry.words for v in found)), _strength(core))
+        core: _Core(
+            tuple(found),
+            frozenset().union(*(v.needs | v.entry.words for v in found)),
+            _strength(core, found[0].entry.device.vendor),
+        )
         for core, found in grouped.items()
     }
 
@@ -173,6 +192,8 @@ def _take_word(word: str, core: _Core, context: _Context) -> bool:
         context.evidence += word in _CARD_WORDS
         return True
     size = _SIZE.match(word)
+    if core.strength == "slice" and size:  # the whole card's size, before the slice's
+        return True
     if size and not word.isdigit() and context.size_gb is None and _sold(core, float(size[1])):
         context.size_gb = float(size[1])
         context.evidence += 1
@@ -201,6 +222,8 @@ def _read_right(text: str, core: _Core, context: _Context) -> None:
         reached = word.end()
         if word[0].lower() not in _NEUTRAL:
             context.end = reached
+            if text[at - 1 : at] in ("(", "（") and text[reached : reached + 1] in (")", "）"):
+                context.end = reached + 1
 
 
 def _read_left(text: str, core: _Core, context: _Context) -> None:
@@ -211,7 +234,7 @@ def _read_left(text: str, core: _Core, context: _Context) -> None:
             _BARE_COUNT.search(window) if core.strength != "number" or context.evidence else None
         )
         if count and context.count is None:
-            context.count = int(count[1])
+            context.count = _NUMERALS.get(count[1]) or int(count[1])
             context.start = offset + count.start()
             context.evidence += 1
             return
@@ -223,9 +246,13 @@ def _read_left(text: str, core: _Core, context: _Context) -> None:
 
 def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) -> bool:
     """Whether a bare core token in prose means a card."""
-    if context.evidence:
+    if core.strength in ("strong", "slice"):
         return True
-    if core.strength == "strong":
+    if _FRACTION_FOLLOWS.match(text, end):
+        return False
+    if core.strength == "apple":
+        return bool(_ABOUT_MACS.search(text, max(0, start - 80), end + 80))
+    if context.evidence:
         return True
     before = text[max(0, start - 12) : start]
     introduced = start == 0 or before.endswith("\n") or bool(_INTRODUCES.search(before))
@@ -233,7 +260,9 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
         return introduced and not _NOT_A_CARD.match(text, end) and not (start == 0 and end == len(text))
     if core.strength == "cased":
         return text[start].isupper() or introduced
-    return text[start].isupper() and introduced and not before.endswith("\n") and start > 0
+    upper = text[start].isupper()
+    near = bool(_ABOUT_GPUS.search(text, max(0, start - 60), end + 60))
+    return upper and (near or (introduced and start > 0 and not before.endswith("\n")))
 
 
 def _rank(variant: _Variant, context: _Context, capacity_bytes: int | None) -> tuple[int, float, float, int]:
@@ -277,12 +306,14 @@ def _mention(
         _take_word(word, core, context)
     _read_right(text, core, context)
     _read_left(text, core, context)
+    if core.strength != "slice" and _SLICE_FOLLOWS.match(text, context.end):
+        return None
     if strict and not _plausible(text, start, end, core, context):
         return None
     devices = _resolve(core, context, capacity_bytes)
     if not devices:
         return None
-    weight = {"strong": 3, "cased": 2, "weak": 0, "number": 1}[core.strength]
+    weight = {"slice": 4, "strong": 3, "cased": 2, "number": 1}.get(core.strength, 0)
     return GpuMention(
         device=devices[0],
         start=context.start,
