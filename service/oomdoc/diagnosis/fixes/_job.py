@@ -7,6 +7,7 @@ from oomkb.memory.job import Job
 __all__ = [
     "data_parallel",
     "global_batch",
+    "half_precision",
     "is_lora",
     "is_preference",
     "is_rl",
@@ -88,3 +89,12 @@ def kinds_of(job: Job) -> frozenset[str]:
     if job.max_pixels or job.images or job.video_frames:
         kinds.add("vision")
     return frozenset(kinds)
+
+
+def half_precision(job: Job, *, bf16: bool) -> dict[str, str]:
+    """Fields that hold a mixed-precision job's fp32 weights in its 16-bit dtype; ``bf16``: whether the card has it."""
+    if job.param_dtype != "fp32" or job.autocast not in ("bf16", "fp16"):
+        return {}
+    if job.autocast == "bf16" and not bf16:
+        return {"param_dtype": "fp16", "autocast": "fp16"}
+    return {"param_dtype": job.autocast}

@@ -33,5 +33,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("attention", "mask", "activations", "layer"),
+    reduces=("attention", "mask", "activations", "recomputed"),
 )

@@ -27,5 +27,5 @@ REMEDY = Remedy(
     safety="changed-training",
     kinds=frozenset({"rl"}),
     variants=_variants,
-    reduces=("logits", "activations", "attention", "layer", "loss"),
+    reduces=("logits", "activations", "attention", "recomputed"),
 )

@@ -24,5 +24,5 @@ REMEDY = Remedy(
     safety="changed-training",
     kinds=frozenset({"vision"}),
     variants=_variants,
-    reduces=("vision", "logits", "activations", "attention", "layer", "loss"),
+    reduces=("vision", "logits", "activations", "attention", "recomputed"),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._extra import find, without
+from oomdoc.diagnosis.fixes._job import half_precision
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
 
@@ -24,9 +25,8 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         fields["extra_models"] = without(job, "reference")
     if job.optimizer in ("galore_adamw", "galore_adamw_8bit", "apollo_adamw", "lomo"):
         fields["optimizer"] = "adamw"
-    if job.param_dtype == "fp32" and job.autocast in ("bf16", "fp16"):
-        # A frozen base needs no fp32 master: it is held in the dtype it computes in.
-        fields["param_dtype"] = job.autocast
+    # A frozen base needs no fp32 master: it is held in the dtype it computes in.
+    fields.update(half_precision(job, bf16=context.can("bf16")))
     yield Variant(fields=fields, effort=1.5)
 
 

@@ -29,5 +29,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("logits", "activations", "attention", "layer", "loss"),
+    reduces=("logits", "activations", "attention", "recomputed"),
 )

@@ -24,5 +24,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("activations", "layer"),
+    reduces=("activations", "recomputed"),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._extra import find, without
+from oomdoc.diagnosis.fixes._job import half_precision
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Safety, Variant
 from oomkb.memory.job import Job
 
@@ -31,8 +32,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         fields["lora"] = {"r": 16, "targets": "all-linear"}
         if find(job, "reference"):
             fields["extra_models"] = without(job, "reference")
-    if job.param_dtype == "fp32" and job.autocast in ("bf16", "fp16"):
-        fields["param_dtype"] = job.autocast
+    fields.update(half_precision(job, bf16=context.can("bf16")))
     # From LoRA the base's precision changes; from full fine-tuning the training does.
     safety: Safety = "changed-numerics" if job.method == "lora" else "changed-training"
     yield Variant(fields=fields, effort=1.5, safety=safety)

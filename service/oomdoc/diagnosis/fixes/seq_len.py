@@ -34,5 +34,5 @@ REMEDY = Remedy(
     safety="changed-training",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("logits", "activations", "attention", "layer", "loss"),
+    reduces=("logits", "activations", "attention", "recomputed"),
 )

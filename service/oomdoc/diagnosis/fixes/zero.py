@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import model_parallel, world_size
+from oomdoc.diagnosis.fixes._job import half_precision, model_parallel, world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
 
@@ -34,8 +34,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
             continue
         fields: dict[str, object] = {"sharding": stage}
         # The engine holds 16-bit weights and its own fp32 masters, split as the stage says.
-        if job.param_dtype == "fp32" and job.autocast in ("bf16", "fp16"):
-            fields["param_dtype"] = job.autocast
+        fields.update(half_precision(job, bf16=context.can("bf16")))
         yield Variant(fields=fields, effort=effort)
 
 

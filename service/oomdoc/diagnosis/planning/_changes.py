@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
+from oomdoc.diagnosis.planning._keys import key_of
 from oomdoc.diagnosis.planning._moves import Move, _differs
 from oomdoc.diagnosis.planning._prices import Price, Prices
 from oomdoc.diagnosis.result import Change, SingleFix
+from oomkb.frameworks import supports
 from oomkb.memory.job import Job
 
 __all__ = ["changes_of", "plain", "single_fix"]
@@ -33,14 +35,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _key_of(framework: str | None, name: str) -> str:
-    """The framework's own key for a job field, else the field's name."""
-    from oomdoc.intake import configs
-
-    find = getattr(configs, "key_for", None)
-    return (find(framework, name) if find is not None else None) or name
-
-
 def _leading(fields: Mapping[str, Any]) -> str:
     return next((n for n in _FIRST if n in fields), next(iter(fields)))
 
@@ -57,11 +51,13 @@ def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices)
             if fields:
                 shown |= set(fields)
                 out.append(_change(before, remedy, variant, fields, _saved(prices, alone)))
-    if after.grad_accum != before.grad_accum and after.grad_accum is not None:
+    # Where the global batch is the setting, accumulation follows by itself and has no key.
+    own = supports(before.framework, "grad_accum")
+    if own and after.grad_accum != before.grad_accum and after.grad_accum is not None:
         out.append(
             Change(
                 remedy="micro-batch",
-                key=_key_of(before.framework, "grad_accum"),
+                key=key_of(before.framework, "grad_accum"),
                 old=before.grad_accum,
                 new=after.grad_accum,
                 fields={"grad_accum": after.grad_accum},
@@ -80,7 +76,7 @@ def _change(before: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, 
     name = _leading(fields)
     return Change(
         remedy=remedy.name,
-        key=_key_of(before.framework, name),
+        key=key_of(before.framework, name),
         old=plain(before.get(name)),
         new=fields[name],
         saves_bytes=saves,
@@ -94,12 +90,16 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
     fields = {
         n: plain(price.job.get(n)) for n in move.fields if n not in _CLEARED and _differs(before, n, move.fields[n])
     }
-    if "micro_batch" in fields and price.job.grad_accum != before.grad_accum:
+    if (
+        "micro_batch" in fields
+        and supports(before.framework, "grad_accum")
+        and price.job.grad_accum != before.grad_accum
+    ):
         fields["grad_accum"] = price.job.grad_accum
     name = _leading(fields or move.fields)
     change = Change(
         remedy=move.remedy.name,
-        key=_key_of(before.framework, name),
+        key=key_of(before.framework, name),
         old=plain(before.get(name)),
         new=plain(price.job.get(name)),
         saves_bytes=_saved(prices, price),

@@ -80,11 +80,18 @@ def planning_for(
     found = Planning(before=prices.base.estimate)
     if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
         found = _arithmetic(evidence, prices, context, wanted)
-    said = () if first in _ARITHMETIC or found.plans else (say("fixes.note.look-first"),)
+    plans = found.plans
+    if first in _ARITHMETIC and plans:
+        # Advice without a saving to promise goes along with the first plan.
+        hints = tuple(v.instruction for cause, _, v in advice if cause == first and v.instruction is not None)
+        plans = (replace(plans[0], notes=(*plans[0].notes, *hints[:2])), *plans[1:])
+        advice = [a for a in advice if a[0] not in _ARITHMETIC]
+    fits = prices.base.probability >= wanted
+    said = (say("fixes.note.look-first"),) if fits and not plans else ()
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability)
-    lead = bool(own) and first not in _ARITHMETIC
-    plans = (*own, *found.plans) if lead else (*found.plans[: _MOST - len(own)], *own)
-    return replace(found, plans=tuple(patched(p, evidence, prices.job) for p in plans[:_MOST]))
+    lead = own and advice[0][0] == first
+    plans = (*own, *plans) if lead else (*plans[: _MOST - len(own)], *own)
+    return replace(found, plans=tuple(patched(p, evidence) for p in plans[:_MOST]))
 
 
 def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: float) -> bool:
@@ -124,7 +131,7 @@ def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Itera
         reserved_unallocated_bytes=failure.reserved_unallocated_bytes if failure else None,
         other_process_bytes=failure.other_process_bytes if failure else None,
         serving=is_serving(job),
-        spare_gpus=max(0, min(spare, 64)) if job.gpus is None else 0,
+        spare_gpus=max(0, min(spare, 64)),
         facts=MappingProxyType(_facts(evidence, job, matched)),
     )
 

@@ -50,16 +50,24 @@ class Move:
 
 def settable(framework: str | None, fields: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
     """Whether the framework has a setting for every field that is one of a script's own."""
-    from oomkb.frameworks import find, supports
-
-    found = find(framework)
-    version = versions.get(found.package) if found is not None else None
     for name, value in fields.items():
         if name.partition(".")[0] in _OUTSIDE or name in ("rollout.colocated", "method", "autocast"):
             continue
-        if not supports(framework, name, value, version):
+        if not all(_supported(framework, name, v, versions) for v in (value if isinstance(value, list) else [value])):
             return False
     return True
+
+
+def _supported(framework: str | None, name: str, value: Any, versions: Mapping[str, str]) -> bool:
+    """As :func:`oomkb.frameworks.supports`, each framework of the lineage judged by its own package's version."""
+    from oomkb.frameworks import in_range, lineage
+
+    for member in lineage(framework) or lineage("transformers"):
+        own = [s for s in member.settings if s.field == name]
+        version = versions.get(member.package)
+        if own:
+            return any(in_range(s.versions, version) and (s.values is None or value in s.values) for s in own)
+    return False
 
 
 def variants_on(remedy: Remedy, job: Job, context: Context) -> list[Variant]:

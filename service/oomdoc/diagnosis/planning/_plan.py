@@ -25,6 +25,8 @@ from oomkb.memory.job import Job
 __all__ = ["context_for", "plan", "plan_with", "whatif"]
 
 _MOST_PLANS: Final = 3
+_FOLKLORE: Final = frozenset({"lora", "qlora", "zero", "offload-optimizer", "optimizer-8bit", "grad-ckpt"})
+"""What everybody advises: said even where it saves nothing."""
 _ORDER: Final = ("keep-numerics", "keep-layout", "keep-hardware", "keep-speed", "more-hardware")
 _SINGLES: Final = 24
 
@@ -121,7 +123,7 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
         rank = (not fix.fits, single.move.variant.effort if fix.fits else -fix.change.saves_bytes, single.move.key)
         if name not in best or rank < best[name][0]:
             best[name] = (rank, fix)
-    rows = [fix for _, fix in best.values() if fix.change.saves_bytes > 0 or fix.fits]
+    rows = [f for n, (_, f) in best.items() if f.change.saves_bytes > 0 or f.fits or n in _FOLKLORE]
     return tuple(sorted(rows, key=lambda f: (not f.fits, -f.change.saves_bytes, f.change.remedy))[:_SINGLES])
 
 

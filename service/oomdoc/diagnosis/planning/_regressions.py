@@ -30,11 +30,13 @@ def regressions_for(job: Job, versions: Mapping[str, str], matched: Iterable[str
         return []
     order = [i for i in matched if i in cases] + sorted(i for i in cases if i not in set(matched))
     found = [entry for i in order for entry in _entries(cases[i], job, versions, ask=i in set(matched))]
-    out: list[dict[str, Any]] = []
+    out: dict[str, dict[str, Any]] = {}
     for entry in sorted(found, key=lambda e: e["used"] is None):
-        if all(entry["package"] != other["package"] for other in out):
-            out.append(entry)
-    return out[:3]
+        known = out.setdefault(entry["package"], entry)
+        # Several records may tell of one regression: each may know another way out.
+        for way in ("fixed", "last_good"):
+            known[way] = known[way] or entry[way]
+    return list(out.values())[:3]
 
 
 def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,52 @@
+"""A job field in the words of the person's framework: the key of its table, as the person's own file spells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from oomdoc.evidence import Document
+
+__all__ = ["key_of"]
+
+_SEVERAL: Final = frozenset(
+    [
+        *("autocast", "param_dtype", "method", "quant", "extra_models", "gpu", "capacity_gib", "world", "gpus"),
+        *("sharding", "offload", "rollout.sleep", "rollout.colocated", "serving.cuda_graphs"),
+    ]
+)
+"""Said by several keys together, by none, or the other way round: the job's own word is clearer."""
+_ABOUT: Final = {"grad_ckpt": "checkpointing"}
+
+
+@lru_cache(maxsize=4096)
+def _names(framework: str | None, field: str) -> tuple[str, ...]:
+    from oomdoc.intake.configs import TABLES
+    from oomkb.frameworks import canonical
+
+    wanted = canonical(framework)
+    for table in TABLES:
+        if table.name != wanted:
+            continue
+        for key in table.all_keys():
+            if key.field == field:
+                return key.names
+        for group in table.all_groups():
+            if field in group.fields:
+                # A group's keys say several things; only those that are about this one name it.
+                return tuple(n for n in group.names if _ABOUT.get(field, "") in n)
+    return ()
+
+
+def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()) -> str:
+    """The framework's key for a job field, as a document spells it; the field's own name where there is none."""
+    if field in _SEVERAL:
+        return field
+    names = _names(framework, field)
+    plain = {name.rpartition(":")[2].replace("-", "_"): name.rpartition(":")[2] for name in names}
+    for document in documents:
+        for setting in document.settings:
+            if setting.key.lstrip("-").replace("-", "_") in plain:
+                return setting.key
+    return next(iter(plain.values()), field)
