@@ -22,7 +22,7 @@ from oomkb.retrieval.fusion import Weights, fused, spread, squashed
 from oomkb.retrieval.index import Index, open_index
 from oomkb.retrieval.views import Views, look
 
-__all__ = ["Match", "search", "search_index"]
+__all__ = ["Match", "choose", "search", "search_index"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -81,8 +81,12 @@ def search_index(
     index: Index, text: str, *, top: int = 5, context: Mapping[str, Any] = _NONE, weights: Weights | None = None
 ) -> list[Match]:
     """As :func:`search`, in an index that is already open."""
+    return choose(index, look(index, text, context), top=top, weights=weights)
+
+
+def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[Match]:
+    """The best cases of views that were asked before: a diagnosis looks once, ranks causes, and then chooses."""
     weights = weights or Weights()
-    views = look(index, text, context)
     found = []
     for number, value in spread(fused(views, weights), index.cases, top, weights.repeat):
         found.append(Match(index.cases[number], squashed(value), _why(index, views, number)))
