@@ -12,8 +12,16 @@ from oomdoc.intake.lines import Line
 __all__ = ["other_runs"]
 
 _ENDS: Final = re.compile(r"(?:[:：]|[-–—] ?(?:OK|GOOD|BAD|FAIL\w{0,3}|OOM|✅|❌))\s{0,3}\Z", re.IGNORECASE)
-_WELL: Final = re.compile(r"(?:能跑|可以跑|能训|成功|正常|没问题|works?\b|worked|working|runs? fine|- ?OK|- ?GOOD|✅|no oom|without oom|succe\w{2,8})", re.IGNORECASE)
-_ILL: Final = re.compile(r"(?:oom|失败|报错|爆|溢出|不行|fails?\b|failed|failing|error|crash|BAD|❌|not work|doesn'?t work|out of memory)", re.IGNORECASE)
+_WELL: Final = re.compile(
+    r"(?:能跑|可以跑|能训|成功|正常|没问题|works?\b|worked|working|runs? fine|- ?OK"
+    r"|- ?GOOD|✅|no oom|without oom|succe\w{2,8})",
+    re.IGNORECASE,
+)
+_ILL: Final = re.compile(
+    r"(?:oom|失败|报错|爆|溢出|不行|fails?\b|failed|failing|error|crash|BAD"
+    r"|❌|not work|doesn'?t work|out of memory)",
+    re.IGNORECASE,
+)
 
 
 def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:

@@ -17,30 +17,73 @@ _I: Final = re.IGNORECASE | re.ASCII
 _MARKS: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
     (name, re.compile(sure, _I), re.compile(named, _I))
     for name, sure, named in (
-        ("llama-factory", r"llamafactory(?:-cli|/)|llmtuner/|src/train_bash\.py|LLaMA-Factory/src", r"llama-?_? ?factory"),
-        ("ms-swift", r"\bswift (?:sft|rlhf|pt|infer|deploy|export|eval)\b|swift/(?:llm|cli|trainers|plugin)/|megatron (?:sft|pt|rlhf)\b", r"ms-?swift|modelscope/swift|megatron-swift"),
+        (
+            "llama-factory",
+            r"llamafactory(?:-cli|/)|llmtuner/|src/train_bash\.py|LLaMA-Factory/src",
+            r"llama-?_? ?factory",
+        ),
+        (
+            "ms-swift",
+            r"\bswift (?:sft|rlhf|pt|infer|deploy|export|eval)\b|swift/(?:llm"
+            r"|cli|trainers|plugin)/|megatron (?:sft|pt|rlhf)\b",
+            r"ms-?swift|modelscope/swift|megatron-swift",
+        ),
         ("openrlhf", r"openrlhf[./](?:cli|trainer|utils|models)|train_ppo_ray|train_ppo_llama", r"openrlhf"),
-        ("verl", r"verl\.trainer|verl/(?:workers|trainer|utils|single_controller|models)|actor_rollout_ref\.", r"(?<![a-z])ve?rl(?=[ +,.:，。]|$)(?<=verl)|EasyR1"),
+        (
+            "verl",
+            r"verl\.trainer|verl/(?:workers|trainer|utils|single_controller"
+            r"|models)|actor_rollout_ref\.",
+            r"(?<![a-z])ve?rl(?=[ +,.:，。]|$)(?<=verl)|EasyR1",
+        ),
         ("axolotl", r"axolotl\.cli|axolotl/(?:src|utils|core|monkeypatch)|axolotl train", r"axolotl"),
         ("torchtune", r"\btune run\b|torchtune/|recipes/\w{4,40}_finetune", r"torchtune"),
         ("unsloth", r"unsloth/(?:models|kernels)|FastLanguageModel|FastVisionModel|unsloth_zoo", r"unsloth"),
         ("xtuner", r"xtuner (?:train|chat)|xtuner/(?:tools|engine|model)", r"xtuner"),
-        ("nemo", r"nemo/(?:collections|lightning)|nemo_rl/|nemo\.collections|NeMo-RL", r"\bnemo\b|NeMo-(?:Aligner|RL|Framework)"),
-        ("megatron", r"megatron/(?:core|training|model)|pretrain_gpt\.py|MegatronPolicyWorker|MegatronTrainRayActor", r"megatron(?!-swift)"),
+        (
+            "nemo",
+            r"nemo/(?:collections|lightning)|nemo_rl/|nemo\.collections|NeMo-RL",
+            r"\bnemo\b|NeMo-(?:Aligner|RL|Framework)",
+        ),
+        (
+            "megatron",
+            r"megatron/(?:core|training|model)|pretrain_gpt\.py|MegatronPolicyWorker"
+            r"|MegatronTrainRayActor",
+            r"megatron(?!-swift)",
+        ),
         ("trl", r"trl/(?:trainer|scripts)|(?:SFT|DPO|GRPO|PPO|KTO|ORPO|Reward|RLOO)(?:Trainer|Config)\b", r"\btrl\b"),
-        ("vllm", r"vllm/(?:worker|engine|v1|model_executor|entrypoints|distributed)|vllm\.entrypoints|\bvllm serve\b|VllmWorker|EngineCore|RayWorkerWrapper|maximum number of tokens that can be stored in KV cache|\bLLM\(", r"\bvllm\b"),
+        (
+            "vllm",
+            r"vllm/(?:worker|engine|v1|model_executor|entrypoints|distributed)"
+            r"|vllm\.entrypoints|\bvllm serve\b|VllmWorker|EngineCore|RayWorkerWrapper"
+            r"|maximum number of tokens that can be stored in KV cache|\bLLM\(",
+            r"\bvllm\b",
+        ),
         ("sglang", r"sglang[./](?:srt|launch_server|bench)|mem[-_]fraction[-_]static", r"\bsglang\b"),
-        ("lmdeploy", r"lmdeploy (?:serve|chat|lite)|lmdeploy/(?:serve|pytorch|turbomind)|from lmdeploy|turbomind", r"lmdeploy"),
+        (
+            "lmdeploy",
+            r"lmdeploy (?:serve|chat|lite)|lmdeploy/(?:serve|pytorch|turbomind)"
+            r"|from lmdeploy|turbomind",
+            r"lmdeploy",
+        ),
         ("tgi", r"text_generation_launcher|text-generation-(?:launcher|inference)|text_generation_server", r"\bTGI\b"),
         ("tensorrt-llm", r"tensorrt_llm|\[TensorRT-LLM\]|trtllm|gptManagerBenchmark", r"tensorrt-llm"),
         ("llama.cpp", r"llama_model_load|ggml_|ggml-cuda|llama_new_context|llama-(?:cli|server)", r"llama\.cpp"),
         ("ollama", r"ollama (?:run|serve)|llama runner process|ollama_llama_server", r"\bollama\b"),
-        ("transformers", r"transformers/trainer\.py|TrainingArguments|run_(?:clm|language_modeling|mlm)\.py|transformers/models/|AutoModelForCausalLM", r"transformers Trainer|hf trainer"),
-        ("deepspeed", r"deepspeed/(?:runtime|ops)|deepspeed\.initialize|DeepSpeedEngine", r"deepspeed-?chat|DeepSpeedExamples"),
+        (
+            "transformers",
+            r"transformers/trainer\.py|TrainingArguments|run_(?:clm|language_modeling"
+            r"|mlm)\.py|transformers/models/|AutoModelForCausalLM",
+            r"transformers Trainer|hf trainer",
+        ),
+        (
+            "deepspeed",
+            r"deepspeed/(?:runtime|ops)|deepspeed\.initialize|DeepSpeedEngine",
+            r"deepspeed-?chat|DeepSpeedExamples",
+        ),
         ("tensorflow", r"tensorflow/|ResourceExhaustedError|/job:localhost/replica", r"tensorflow|\bTF ?2"),
         ("jax", r"jaxlib|XlaRuntimeError|xla/hlo|XLA_PYTHON_CLIENT", r"\bjax\b|\bflax\b"),
     )
-)  # fmt: skip
+)
 _BASES: Final = {"transformers": 0.4, "deepspeed": 0.4, "trl": 0.8, "vllm": 0.9}
 """Libraries that others are built on: their frames show in everybody's tracebacks."""
 
@@ -67,8 +110,10 @@ def check_text(text: str, name: str) -> None:
     :raises InputError: for binary content, naming the source.
     """
     head = text[:65536]
-    odd = sum(1 for c in head if c == "\x00" or c == "�" or (c < " " and c not in "\t\n\r\x1b\x0c\x08"))
-    if head and (odd > 0.1 * len(head) or head.count("\x00") > 8 and odd > 0.02 * len(head)):
+    odd = sum(1 for c in head if c in "\x00\ufffd" or (c < " " and c not in "\t\n\r\x1b\x0c\x08"))
+    if head and (odd > 0.1 * len(head) or (head.count("\x00") > 8 and odd > 0.02 * len(head))):
         raise InputError(
-            "this is not text", where=name, hint="give a log, a config or what you would paste; .gz and .zst are unpacked"
+            "this is not text",
+            where=name,
+            hint="give a log, a config or what you would paste; .gz and .zst are unpacked",
         )

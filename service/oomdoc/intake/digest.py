@@ -15,10 +15,24 @@ __all__ = ["digest_of", "language_of", "prose_of"]
 _MOST: Final = 4000
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@<>\-+]{1,120}){2,24}")
 _HEX: Final = re.compile(r"\b0x[0-9a-fA-F]{2,32}\b|\b[0-9a-f]{16,128}\b")
-_NOISE: Final = re.compile(r"!\[[^\]]{0,200}\]\([^)]{0,500}\)|https?://[^\s)]{1,500}|\bpid[= ]\d{1,9}\b|If reserved (?:but unallocated )?memory is .{0,400}\Z")
+_NOISE: Final = re.compile(
+    r"!\[[^\]]{0,200}\]\([^)]{0,500}\)|https?://[^\s)]{1,500}|\bpid[= ]\d{1,9}\b"
+    r"|If reserved (?:but unallocated )?memory is .{0,400}\Z"
+)
 _HAN: Final = re.compile(r"[一-鿿]")
 _LATIN: Final = re.compile(r"[A-Za-z]{2,}")
-_TELLING: Final = ("framework", "objective", "method", "model", "gpu", "zero_stage", "fsdp", "offload", "attention", "phase")
+_TELLING: Final = (
+    "framework",
+    "objective",
+    "method",
+    "model",
+    "gpu",
+    "zero_stage",
+    "fsdp",
+    "offload",
+    "attention",
+    "phase",
+)
 
 
 def prose_of(lines: Sequence[Line], kinds: Sequence[Kind]) -> str:
@@ -32,7 +46,9 @@ def language_of(prose: str, text: str) -> Literal["en", "zh"]:
     return "zh" if han >= 4 and han > 0.35 * latin else "en"
 
 
-def digest_of(prose: str, root: Failure | None, facts: Mapping[str, Any], framework: str | None, warnings: Iterable[str] = ()) -> str:
+def digest_of(
+    prose: str, root: Failure | None, facts: Mapping[str, Any], framework: str | None, warnings: Iterable[str] = ()
+) -> str:
     """At most 4 KB: the failing line without paths and addresses, its frames, what it ran with, the prose."""
     parts: list[str] = []
     if root is not None:

@@ -22,7 +22,13 @@ _NEAR = 6
 Indexed = tuple[int, Failure]
 
 
-def assemble(found: Sequence[Indexed], lines: Sequence[Line], kinds: Sequence[Kind], placed: Sequence[Placed], signals: Sequence[Signal]) -> list[Indexed]:
+def assemble(
+    found: Sequence[Indexed],
+    lines: Sequence[Line],
+    kinds: Sequence[Kind],
+    placed: Sequence[Placed],
+    signals: Sequence[Signal],
+) -> list[Indexed]:
     """Failures in order, with frames, steps and cascades told."""
     kept = _without_mentions(found, kinds)
     kept = [(i, replace(f, frames=frames_of(i, lines, placed), step=_step(f, signals))) for i, f in kept]
@@ -55,20 +61,25 @@ def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]
     """Give a failure without numbers those that the next lines of the same writer state about it."""
     out: list[Indexed] = []
     skip: set[int] = set()
-    for at, (index, failure) in enumerate(found):
+    for at, (index, first) in enumerate(found):
         if at in skip:
             continue
+        whole = first
         for later, (other, more) in enumerate(found[at + 1 : at + 4], start=at + 1):
-            near = other - index <= _NEAR and lines[other].tag == lines[index].tag and more.kind == failure.kind
-            if near and not _count(failure) and _count(more):
-                failure = replace(failure, **{name: getattr(more, name) for name in _SIZES})
+            near = other - index <= _NEAR and lines[other].tag == lines[index].tag and more.kind == first.kind
+            if near and not _count(whole) and _count(more):
+                whole = replace(whole, **{name: getattr(more, name) for name in _SIZES})
                 skip.add(later)
-        out.append((index, failure))
+        out.append((index, whole))
     return out
 
 
 def _step(failure: Failure, signals: Sequence[Signal]) -> int | None:
     """The step that was printed last before the failure."""
     place = failure.signal.span
-    steps = [s.data["step"] for s in signals if s.name == "progress" and s.span.source == place.source and s.span.line <= place.line]
+    steps = [
+        s.data["step"]
+        for s in signals
+        if s.name == "progress" and s.span.source == place.source and s.span.line <= place.line
+    ]
     return steps[-1] if steps else None

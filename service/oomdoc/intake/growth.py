@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
@@ -14,8 +15,14 @@ __all__ = ["growth_signals"]
 
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
 _SAYS: Final = re.compile(
-    r"(?:memory|vram|usage|ram|it)\b[^.\n]{0,60}\b(?:keeps? (?:on )?(?:growing|rising|increasing|going up)|grows?\b|growing|(?:slowly|steadily|gradually|constantly|continuously|continually) (?:increas|grow|ris|climb)\w{1,4}|increases? (?:by|with|over|every|each|slowly|steadily|gradually)|leak)"
-    r"|memory leak|内存泄[漏露]|显存泄[漏露]|(?:显存|内存)[^。\n]{0,20}(?:一直|不断|持续|慢慢|逐渐|越来越)[^。\n]{0,8}(?:涨|增|上升|增长|大|高|多)|(?:显存|内存)会?(?:一直)?(?:增长|上涨|上升)|一路涨",
+    r"(?:memory|vram|usage|ram|it)\b[^.\n]{0,60}\b(?:keeps? (?:on )?(?:growing"
+    r"|rising|increasing|going up)|grows?\b|growing|(?:slowly|steadily"
+    r"|gradually|constantly|continuously|continually) (?:increas|grow"
+    r"|ris|climb)\w{1,4}|increases? (?:by|with|over|every|each|slowly"
+    r"|steadily|gradually)|leak)"
+    r"|memory leak|内存泄[漏露]|显存泄[漏露]|(?:显存|内存)[^。\n]{0,20}(?:一直|不断|持续"
+    r"|慢慢|逐渐|越来越)[^。\n]{0,8}(?:涨|增|上升|增长|大|高|多)|(?:显存|内存)会?(?:一直)?(?:增长"
+    r"|上涨|上升)|一路涨",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -29,11 +36,13 @@ def growth_signals(signals: Sequence[Signal], prose: Sequence[Line]) -> list[Sig
             continue
         for figure in _FIGURES:
             if figure in one.data:
-                series.setdefault((f"{one.name}:{one.data.get('what', '')}", figure, one.rank), []).append((one.data[figure], one))
+                series.setdefault((f"{one.name}:{one.data.get('what', '')}", figure, one.rank), []).append(
+                    (one.data[figure], one)
+                )
                 break
     for (_, figure, rank), points in series.items():
         values = [value for value, _ in points]
-        rises = sum(b > a for a, b in zip(values, values[1:], strict=False))
+        rises = sum(b > a for a, b in pairwise(values))
         if len(values) >= 3 and rises >= 0.8 * (len(values) - 1) and values[-1] > 1.15 * values[0] > 0:
             data = {"first_bytes": values[0], "last_bytes": values[-1], "points": len(values), "figure": figure}
             out.append(Signal("growth-over-steps", points[-1][1].span, MappingProxyType(data), rank))

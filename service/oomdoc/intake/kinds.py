@@ -13,15 +13,33 @@ __all__ = ["Kind", "kinds_of"]
 Kind = Literal["prose", "log", "command", "config", "code", "blank"]
 
 _LOG: Final = re.compile(
-    r"\s{0,12}(?:File \"|Traceback \(most|[\w.]{1,80}(?:Error|Exception|Warning)\b(?=[:(]|$)|\[(?:INFO|WARNING|ERROR|W\d|E\d)|(?:INFO|WARNING|ERROR|WARN|DEBUG)[ :]|\d{1,3}%\||\||\+-|={5,}|-{5,}|I\d{4} |W\d{4} |E\d{4} |\^{3,}|~{3,})"
+    r"\s{0,12}(?:File \"|Traceback \(most|[\w.]{1,80}(?:Error|Exception"
+    r"|Warning)\b(?=[:(]|$)|\[(?:INFO|WARNING|ERROR|W\d|E\d)|(?:INFO"
+    r"|WARNING|ERROR|WARN|DEBUG)[ :]|\d{1,3}%\||\||\+-|={5,}|-{5,}"
+    r"|I\d{4} |W\d{4} |E\d{4} |\^{3,}|~{3,})"
 )
-_LOG_ANYWHERE: Final = re.compile(r"\d{1,3}%\||\bNCCL (?:INFO|WARN)\b|\[rank\d|\bpid=\d|\.(?:py|cc|cpp|cu|h):\d{1,6}\b|it/s\]|s/it\]|\bloss[=:] ?\d|0x[0-9a-f]{6}")
+_LOG_ANYWHERE: Final = re.compile(
+    r"\d{1,3}%\||\bNCCL (?:INFO|WARN)\b|\[rank\d|\bpid=\d|\.(?:py"
+    r"|cc|cpp|cu|h):\d{1,6}\b|it/s\]|s/it\]|\bloss[=:] ?\d|0x[0-9a-f]{6}"
+)
 _COMMAND: Final = re.compile(
-    r"\s{0,8}(?:[$>!%] ?\S|export |set -x|sudo |docker |pip3? |conda |CUDA_VISIBLE_DEVICES=|[A-Z_]{3,40}=\S{1,200}(?: \\)?\s{0,3}$|(?:nohup |bash |sh |srun |torchrun |deepspeed |accelerate (?=launch|config|env|test)|python3? |swift |vllm |llamafactory-cli |uv run |ray job |mpirun |megatron |xtuner |axolotl |lmdeploy |ollama |\./)(?!\d|[<>=~]=|version)\S)"
+    r"\s{0,8}(?:[$>!%] ?\S|export |set -x|sudo |docker |pip3? |conda "
+    r"|CUDA_VISIBLE_DEVICES=|[A-Z_]{3,40}=\S{1,200}(?: \\)?\s{0,3}$"
+    r"|(?:nohup |bash |sh |srun |torchrun |deepspeed |accelerate (?=launch"
+    r"|config|env|test)|python3? |swift |vllm |llamafactory-cli |uv run "
+    r"|ray job |mpirun |megatron |xtuner |axolotl |lmdeploy |ollama "
+    r"|\./)(?!\d|[<>=~]=|version)\S)"
 )
 _FLAG: Final = re.compile(r"(?:^|\s)--?[A-Za-z][\w.\-]{1,60}")
-_CONFIG: Final = re.compile(r"\s{0,20}[\"']?[A-Za-z_][\w.\-]{1,60}[\"']?\s{0,3}[:=]\s{0,3}(?:[\[{\"'(]|[\w./${}\-+]{0,120}[,;]?\s{0,4}(?:#.{0,80})?$)")
-_CODE: Final = re.compile(r"\s{0,24}(?:def |class |import |from \w|return |for \w|if \w{1,30}[ (.:]|with \w|@\w|[A-Za-z_][\w.]{0,60} ?= ?[\w.]{1,60}\(|[})\]]{1,4},?\s{0,3}$|#\s?[A-Za-z_]{1,40} ?=)")
+_CONFIG: Final = re.compile(
+    r"\s{0,20}[\"']?[A-Za-z_][\w.\-]{1,60}[\"']?\s{0,3}[:=]\s{0,3}(?:[\[{\"'(]"
+    r"|[\w./${}\-+]{0,120}[,;]?\s{0,4}(?:#.{0,80})?$)"
+)
+_CODE: Final = re.compile(
+    r"\s{0,24}(?:def |class |import |from \w|return |for \w|if \w{1,30}[ (.:]"
+    r"|with \w|@\w|[A-Za-z_][\w.]{0,60} ?= ?[\w.]{1,60}\(|[})\]]{1,4},?\s{0,3}$"
+    r"|#\s?[A-Za-z_]{1,40} ?=)"
+)
 _SENTENCE: Final = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [A-Za-z]{2,}|[一-鿿]{2,}")
 
 
@@ -51,5 +69,9 @@ def _kind(line: Line) -> Kind:
     if _CODE.match(text):
         return "code"
     if _LOG_ANYWHERE.search(text) or len(text) > 3000:
-        return "log" if not (_SENTENCE.search(text) and len(text) < 300 and re.match(r"[A-Z一-鿿].{20,}[.?。？]\s*\Z", text)) else "prose"
+        return (
+            "log"
+            if not (_SENTENCE.search(text) and len(text) < 300 and re.match(r"[A-Z一-鿿].{20,}[.?。？]\s*\Z", text))
+            else "prose"
+        )
     return "prose"

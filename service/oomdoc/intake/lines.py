@@ -7,29 +7,30 @@ one traceback can be put together again after several of them were interleaved.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.evidence import Source, Span
 
-__all__ = ["Line", "read_lines", "span_of"]
+__all__ = ["Line", "distinct", "read_lines"]
 
+_NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _LONGEST: Final = 4000
 """Characters of a line that are looked at: longer ones are dumps (base64, token ids), not messages."""
 
 _WORKER: Final = re.compile(
-    r"\s{0,8}\((?P<name>[A-Za-z_]\w{0,60}(?:[ .]\w{1,40}){0,3}?)[ _]?(?P<rest>(?:(?:rank|pid|ip|TP|DP|PP|node)[= ]?[\w.:\-<>]{1,60},?\s?){1,5})\)\s?"
+    r"\s{0,8}\((?P<name>[A-Za-z_]\w{0,60}(?:[ .]\w{1,40}){0,3}?)[ _]?(?P<rest>(?:(?:rank"
+    r"|pid|ip|TP|DP|PP|node)[= ]?[\w.:\-<>]{1,60},?\s?){1,5})\)\s?"
 )
 _RANK: Final = re.compile(r"\s{0,8}\[?(?:default|rank|Rank|RANK)[ _]?(?P<rank>\d{1,5})\]?:\s?")
 _TASK: Final = re.compile(r"(?P<rank>\d{1,4}): (?=\S)")
 _STAMP: Final = re.compile(
-    r"\s{0,8}\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?|\d\d-\d\d \d\d:\d\d:\d\d)\]?[ \t,:]{0,3}"
+    r"\s{0,8}\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z"
+    r"|[+-]\d\d:?\d\d)?|\d\d-\d\d \d\d:\d\d:\d\d)\]?[ \t,:]{0,3}"
 )
-_LEVEL: Final = re.compile(
-    r"(?:- )?\[?(?:INFO|ERROR|WARNING|WARN|DEBUG|CRITICAL|FATAL|ERR)\]?(?::)?[ \t]{1,4}(?=\S)"
-)
+_LEVEL: Final = re.compile(r"(?:- )?\[?(?:INFO|ERROR|WARNING|WARN|DEBUG|CRITICAL|FATAL|ERR)\]?(?::)?[ \t]{1,4}(?=\S)")
 _PLACE: Final = re.compile(r"(?:\[[\w./\-]{1,80}\.py:\d{1,6}(?::\w{1,60})?\]|[\w./\-]{1,80}\.py:\d{1,6}\])[ \t:]?")
 _RANK_IN_WORKER: Final = re.compile(r"(?:rank|TP|DP)[= ]?(\d{1,5})", re.IGNORECASE)
 
@@ -52,9 +53,19 @@ class Line:
         return Span(self.source, self.number, column, self.raw.strip()[:300])
 
 
-def span_of(line: Line, needle: str) -> Span:
-    """The place of ``needle`` in a line (column 1 where it is not found as it stands)."""
-    return line.span(line.raw.find(needle) + 1 or 1)
+def distinct(lines: Iterable[Line], *, repeats: int = 3, most: int = 6000) -> list[Line]:
+    """Lines without those that differ from ``repeats`` earlier ones in digits only: step after step says one thing."""
+    seen: dict[str, int] = {}
+    out: list[Line] = []
+    for line in lines:
+        shape = line.text.translate(_NO_DIGITS)[:120]
+        count = seen.get(shape, 0)
+        if count < repeats:
+            seen[shape] = count + 1
+            out.append(line)
+            if len(out) >= most:
+                break
+    return out
 
 
 def read_lines(source: Source) -> Iterator[Line]:
@@ -81,11 +92,11 @@ def _line(source: str, number: int, raw: str) -> Line:
         elif (found := _RANK.match(text)) is not None:
             rank, tag = int(found["rank"]), tag + found[0].strip()
             text, logged = text[found.end() :], True
-        elif (found := _STAMP.match(text)) is not None or (
-            logged and (found := _LEVEL.match(text) or _PLACE.match(text)) is not None
+        elif (
+            (found := _STAMP.match(text)) is not None
+            or (logged and (found := _LEVEL.match(text) or _PLACE.match(text)) is not None)
+            or (number and (found := _LEVEL.match(text)) is not None and _LEVEL_STARTS.match(text))
         ):
-            text, logged = text[found.end() :], True
-        elif number and (found := _LEVEL.match(text)) is not None and _LEVEL_STARTS.match(text):
             text, logged = text[found.end() :], True
         if text is before or text == before:
             break

@@ -9,9 +9,26 @@ from oomdoc.evidence import Conflict, Fact
 
 __all__ = ["merge"]
 
-_SPECIFIC: Final[Mapping[str, int]] = {"option": 0, "config": 1, "command": 1, "env": 1, "log": 2, "code": 2, "prose": 3}
+_SPECIFIC: Final[Mapping[str, int]] = {
+    "option": 0,
+    "config": 1,
+    "command": 1,
+    "env": 1,
+    "log": 2,
+    "code": 2,
+    "prose": 3,
+}
 _MEASURED: Final = frozenset(
-    "capacity_gib tried_gib allocated_gib reserved_gib reserved_unallocated_gib free_gib process_gib other_process_gib".split()
+    [
+        "capacity_gib",
+        "tried_gib",
+        "allocated_gib",
+        "reserved_gib",
+        "reserved_unallocated_gib",
+        "free_gib",
+        "process_gib",
+        "other_process_gib",
+    ]
 )
 
 

@@ -1,4 +1,4 @@
-"""The phase of the root failure: what its message, its traceback, the prose, and the log before it say, in this order."""
+"""The phase of the root failure: what its message, its traceback, the prose, the log before it say, in this order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,17 @@ __all__ = ["frames_of", "phase_fact"]
 _REACH = 150
 """Lines between a frame and the message that ends its traceback."""
 _CODE: Final = re.compile(r"\s{1,24}\S|[\w.\[\]\"', ]{1,60} ?= ?[\w.]{1,80}\(|(?:return|raise|self\.)\b|[\w.]{1,60}\(")
-_ENGINE: Final = re.compile(r"vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b|text.generation.(?:inference|launcher)|EngineCore|\bLLM\(|llama runner|turbomind", re.IGNORECASE)
+_ENGINE: Final = re.compile(
+    r"vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b|text.generation.(?:inference"
+    r"|launcher)|EngineCore|\bLLM\(|llama runner|turbomind",
+    re.IGNORECASE,
+)
 _SERVED: Final = re.compile(
-    r"(?:in the )?middle of serving|after (?:some|several|a few|many|\d{1,6}) (?:requests|calls|hours|minutes)|concurrent|at inference|many requests|under load|压测|并发|多次(?:请求|调用)|请求|调用次数|时间长|运行一段|Running: \d|Received request|prompt_logprobs|long prompts?|when (?:i )?(?:send|call|request|chat)",
+    r"(?:in the )?middle of serving|after (?:some|several|a few|many"
+    r"|\d{1,6}) (?:requests|calls|hours|minutes)|concurrent|at inference"
+    r"|many requests|under load|压测|并发|多次(?:请求|调用)|请求|调用次数|时间长|运行一段"
+    r"|Running: \d|Received request|prompt_logprobs|long prompts?"
+    r"|when (?:i )?(?:send|call|request|chat)",
     re.IGNORECASE,
 )
 _INIT: Final = re.compile(r"initiali[sz]|start(?:s|ed|ing|up)?\b|启动|初始化|部署|serve|launch|deploy", re.IGNORECASE)
@@ -69,7 +77,9 @@ def phase_fact(
         return Fact("phase", failure.phase, span, "log", 0.95)
     frames = failure.frames if failure is not None and failure.frames else tuple(p.frame for p in placed)
     shown = phase_of_frames(frames) if frames else None
-    told = phase_of_prose("\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config", "code")))
+    told = phase_of_prose(
+        "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config", "code"))
+    )
     if shown is not None:
         if engine and shown in ("forward", "loss"):
             shown = "generate" if _SERVED.search(said) else "engine-init"

@@ -18,28 +18,101 @@ _I: Final = re.IGNORECASE | re.ASCII
 _CONTEXTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (phase, re.compile(text, _I))
     for phase, text in (
-        ("save", r"\bsave_pretrained|save_ckpt|_state_dict_utils|(?<!load_)(?<!_)\bstate_dict\(\)|_full_pre_state_dict|save_model|save_checkpoint|_save_to_state_dict|_save_checkpoint|torch\.save\b|consolidat\w{0,12}|full_optim_state_dict|get_state_dict\b|undo_layout|_gather_state|model_checkpointing|save_16bit|merge_and_unload|on_save\b|save_only_model|dist_checkpointing/(?:strategies|serialization)"),
-        ("eval", r"evaluation_loop|prediction_loop|prediction_step|\bevaluate\b|nested_concat|nested_gather|pad_across_processes|\bvalidation_step|eval_step|\bdo_eval|_maybe_log_save_evaluate|compute_metrics"),
-        ("weight-sync", r"update_weights?(?:_from|_in)|sync_weights|broadcast_to_vllm|_broadcast_to|load_weights_from_tensor|resume_memory_occupation|wake_up"),
-        ("engine-init", r"profile_run|determine_num_available_blocks|determine_available_memory|_dummy_run|_dummy_sampler_run|_initialize_kv_caches|initialize_cache|initialize_kv_cache|kv_cache_manager|from_engine_args|init_device|capture_model|compile_or_warm_up|capture_cuda_?graph|_capture|CudaGraphRunner|init_memory_pool|EngineCore\w{0,8}__init__|init_engine|create_engine|warm_?up\b|Warmup|LLMEngine|AsyncLLM\b|prepare_vllm_engine|(?:model_runner|worker|scheduler|tp_worker)\.py.{0,40}__init__|MemoryPool|alloc_memory_pool"),
-        ("optimizer-init", r"initialize_optimizer_states|_configure_zero_optimizer|LowLevelZeroOptimizer|setup_optimizer|create_optimizer\b|_configure_optimizer|zero_optim_wrapper|stage_1_and_2\.py.{0,30}__init__|stage3\.py.{0,30}(?:__init__|_create_fp32|_setup_for_real|initialize_optimizer)|deepspeed\.initialize|build_optimizer|_create_fp32_partitions|fp32_flat|_prepare_deepspeed|load_optimizer|_load_optimizer"),
-        ("optimizer-step", r"optimizer\.step\(|optimizer_step|_use_grad|_multi_tensor_adam|_foreach_|_single_tensor_adam|_init_group|optim/\w{1,30}\.py.{0,20} (?:step|_?adamw?|_init_group)\b|hybrid_adam|fused_adam|take_model_step|_take_model_step|_optimizer_step|\bstep_and_update"),
-        ("load", r"from_pretrained|load_state_dict|_load_pretrained|load_checkpoint|_load_state_dict|load_model\b|set_module_tensor_to_device|load_weights|caching_allocator_warmup|dispatch_model|create_and_replace|load_in_\dbit|dataloader\.py|safetensors|torch\.load|restore_checkpoint|init_empty|_materialize|create_weights|convert_and_load|fsdp2_load_full|run_sft\(model_args|quantize_\dbit|init_model\b|build_model\b|load_base_model|_init_model"),
-        ("generate", r"generate_sequences|\.generate\(|\bgenerate\b|_sample\b|greedy_search|beam_search|sample_token|compute_logprobs|_get_prompt_logprobs|sampler\.py|execute_model|unwrap_model_for_generation|generate_step|_beam|chat\b|stream_chat|rollout"),
-        ("backward", r"\.backward\(|\bbackward\b|run_backward|_engine_run_backward|backward_step|update_policy.{0,2}backward"),
+        (
+            "save",
+            r"\bsave_pretrained|save_ckpt|_state_dict_utils|(?<!load_)(?<!_)\bstate_dict\(\)"
+            r"|_full_pre_state_dict|save_model|save_checkpoint|_save_to_state_dict"
+            r"|_save_checkpoint|torch\.save\b|consolidat\w{0,12}|full_optim_state_dict"
+            r"|get_state_dict\b|undo_layout|_gather_state|model_checkpointing"
+            r"|save_16bit|merge_and_unload|on_save\b|save_only_model|dist_checkpointing/(?:strategie"
+            r"s|serialization)",
+        ),
+        (
+            "eval",
+            r"evaluation_loop|prediction_loop|prediction_step|\bevaluate\b"
+            r"|nested_concat|nested_gather|pad_across_processes|\bvalidation_step"
+            r"|eval_step|\bdo_eval|_maybe_log_save_evaluate|compute_metrics",
+        ),
+        (
+            "weight-sync",
+            r"update_weights?(?:_from|_in)|sync_weights|broadcast_to_vllm"
+            r"|_broadcast_to|load_weights_from_tensor|resume_memory_occupation"
+            r"|wake_up",
+        ),
+        (
+            "engine-init",
+            r"profile_run|determine_num_available_blocks|determine_available_memory"
+            r"|_dummy_run|_dummy_sampler_run|_initialize_kv_caches|initialize_cache"
+            r"|initialize_kv_cache|kv_cache_manager|from_engine_args|init_device"
+            r"|capture_model|compile_or_warm_up|capture_cuda_?graph|_capture"
+            r"|CudaGraphRunner|init_memory_pool|EngineCore\w{0,8}__init__"
+            r"|init_engine|create_engine|warm_?up\b|Warmup|LLMEngine|AsyncLLM\b"
+            r"|prepare_vllm_engine|(?:model_runner|worker|scheduler|tp_worker)\.py.{0,40}__init__"
+            r"|MemoryPool|alloc_memory_pool",
+        ),
+        (
+            "optimizer-init",
+            r"initialize_optimizer_states|_configure_zero_optimizer|LowLevelZeroOptimizer"
+            r"|setup_optimizer|create_optimizer\b|_configure_optimizer|zero_optim_wrapper"
+            r"|stage_1_and_2\.py.{0,30}__init__|stage3\.py.{0,30}(?:__init__"
+            r"|_create_fp32|_setup_for_real|initialize_optimizer)|deepspeed\.initialize"
+            r"|build_optimizer|_create_fp32_partitions|fp32_flat|_prepare_deepspeed"
+            r"|load_optimizer|_load_optimizer",
+        ),
+        (
+            "optimizer-step",
+            r"optimizer\.step\(|optimizer_step|_use_grad|_multi_tensor_adam"
+            r"|_foreach_|_single_tensor_adam|_init_group|optim/\w{1,30}\.py.{0,20} (?:step"
+            r"|_?adamw?|_init_group)\b|hybrid_adam|fused_adam|take_model_step"
+            r"|_take_model_step|_optimizer_step|\bstep_and_update",
+        ),
+        (
+            "load",
+            r"from_pretrained|load_state_dict|_load_pretrained|load_checkpoint"
+            r"|_load_state_dict|load_model\b|set_module_tensor_to_device|load_weights"
+            r"|caching_allocator_warmup|dispatch_model|create_and_replace"
+            r"|load_in_\dbit|dataloader\.py|safetensors|torch\.load|restore_checkpoint"
+            r"|init_empty|_materialize|create_weights|convert_and_load|fsdp2_load_full"
+            r"|run_sft\(model_args|quantize_\dbit|init_model\b|build_model\b"
+            r"|load_base_model|_init_model",
+        ),
+        (
+            "generate",
+            r"generate_sequences|\.generate\(|\bgenerate\b|_sample\b|greedy_search"
+            r"|beam_search|sample_token|compute_logprobs|_get_prompt_logprobs"
+            r"|sampler\.py|execute_model|unwrap_model_for_generation|generate_step"
+            r"|_beam|chat\b|stream_chat|rollout",
+        ),
+        (
+            "backward",
+            r"\.backward\(|\bbackward\b|run_backward|_engine_run_backward"
+            r"|backward_step|update_policy.{0,2}backward",
+        ),
     )
 )
 _LOSS: Final = re.compile(
-    r"cross_entropy|ForCausalLMLoss|loss_function|fixed_cross|log_softmax|logsumexp|entropy_from_logits|log_?probs?\b|logprobs|_loss_step|compute_loss|loss_fct|get_batch_logps|selective_log|dpo_loss|\bloss_fn|loss_func|calculate_log_probs|\.logits\.float|concatenated_forward.{0,40}logits|_get_per_token_logps|DistributedLogprob|vocab_parallel",
+    r"cross_entropy|ForCausalLMLoss|loss_function|fixed_cross|log_softmax"
+    r"|logsumexp|entropy_from_logits|log_?probs?\b|logprobs|_loss_step"
+    r"|compute_loss|loss_fct|get_batch_logps|selective_log|dpo_loss"
+    r"|\bloss_fn|loss_func|calculate_log_probs|\.logits\.float|concatenated_forward.{0,40}lo"
+    r"gits|_get_per_token_logps|DistributedLogprob|vocab_parallel",
     _I,
 )
 _FORWARD: Final = re.compile(
-    r"\bforward\b|_call_impl|modeling_\w{1,40}\.py|scaled_dot_product|softmax|matmul|\bmodel\(|_prepare_decoder_attention|attn|mlp|training_step|train_step|pre_forward|all_?gather|linear\.py|activation\.py|rotary|self_attention|apply_sdpa|_pre_forward|compute_ref_log_prob",
+    r"\bforward\b|_call_impl|modeling_\w{1,40}\.py|scaled_dot_product"
+    r"|softmax|matmul|\bmodel\(|_prepare_decoder_attention|attn|mlp"
+    r"|training_step|train_step|pre_forward|all_?gather|linear\.py"
+    r"|activation\.py|rotary|self_attention|apply_sdpa|_pre_forward"
+    r"|compute_ref_log_prob",
     _I,
 )
 _REMOTE: Final = re.compile(r"compute_(?:ref_)?log_probs?\b|forward_micro_batch", _I)
 """Passes of RL trainers that only name the loss's input: whether it is the loss is for the frames inside to say."""
-_FIRST_STATE: Final = re.compile(r"exp_avg(?:_sq)?['\"]?\] ?= ?torch\.zeros|zeros_like.{0,40}(?:exp_avg|preserve_format)", _I)
+_FIRST_STATE: Final = re.compile(
+    r"exp_avg(?:_sq)?['\"]?\] ?= ?torch\.zeros|zeros_like.{0,40}(?:exp_avg"
+    r"|preserve_format)",
+    _I,
+)
 
 
 def phase_of_frames(frames: Sequence[Frame]) -> str | None:
@@ -60,13 +133,21 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
             continue
         if phase == "backward" and not any(_BACKWARD.search(text) for text in texts):
             continue
-        if phase == "generate" and inner == "loss" and not any("generate" in t or "sampler" in t or "logprobs" in t for t in texts):
+        if (
+            phase == "generate"
+            and inner == "loss"
+            and not any("generate" in t or "sampler" in t or "logprobs" in t for t in texts)
+        ):
             continue
         return phase
     return inner
 
 
-_BACKWARD: Final = re.compile(r"\.backward\(|run_backward|autograd/__init__\.py|accelerator\.backward|backward_step| backward\b", _I)
+_BACKWARD: Final = re.compile(
+    r"\.backward\(|run_backward|autograd/__init__\.py|accelerator\.backward"
+    r"|backward_step| backward\b",
+    _I,
+)
 
 
 def _generic(text: str) -> bool:
@@ -82,12 +163,40 @@ def _ends_in_load(texts: Sequence[str]) -> bool:
 _LOG: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (phase, re.compile(text, _I))
     for phase, text in (
-        ("optimizer-init", r"Using DeepSpeed \w{0,10} ?Optimizer|Building extension module \w{0,4}cpu_adam|Time to load \w{0,4}cpu_adam|cpu_adam op|Creating (?:fp16|bf16|torch)\w{0,10} ?(?:ZeRO|unfused)|initialize_optimizer|Initializing optimizer states|Adam Optimizer #0"),
-        ("engine-init", r"gpu_memory_utilization|KV cache|# (?:GPU|cuda) blocks|Capturing (?:the )?(?:model|cuda ?graph)|Memory profiling|Initializing an? (?:V1 )?LLM engine|init engine|Capture cuda graph|mem_fraction_static|mem-fraction-static|Method Warmup|warm(?:ing)? ?up|gptManager|tllm|api_server|Avail(?:able)? mem"),
-        ("load", r"Loading checkpoint shards|Loading (?:safetensors|pt) checkpoint|Running tokenizer on|Loading model|loading weights|load_tensors|llama_model_load|llama_new_context|cudaMalloc failed|Restoring checkpoint|Finished restoring|load_in_\d|Converting format of dataset|Map ?:? ?\(?num_proc|Tokenizing"),
+        (
+            "optimizer-init",
+            r"Using DeepSpeed \w{0,10} ?Optimizer|Building extension module \w{0,4}cpu_adam"
+            r"|Time to load \w{0,4}cpu_adam|cpu_adam op|Creating (?:fp16|bf16"
+            r"|torch)\w{0,10} ?(?:ZeRO|unfused)|initialize_optimizer|Initializing optimizer states"
+            r"|Adam Optimizer #0",
+        ),
+        (
+            "engine-init",
+            r"gpu_memory_utilization|KV cache|# (?:GPU|cuda) blocks|Capturing (?:the )?(?:model"
+            r"|cuda ?graph)|Memory profiling|Initializing an? (?:V1 )?LLM engine"
+            r"|init engine|Capture cuda graph|mem_fraction_static|mem-fraction-static"
+            r"|Method Warmup|warm(?:ing)? ?up|gptManager|tllm|api_server|Avail(?:able)? mem",
+        ),
+        (
+            "load",
+            r"Loading checkpoint shards|Loading (?:safetensors|pt) checkpoint"
+            r"|Running tokenizer on|Loading model|loading weights|load_tensors"
+            r"|llama_model_load|llama_new_context|cudaMalloc failed|Restoring checkpoint"
+            r"|Finished restoring|load_in_\d|Converting format of dataset"
+            r"|Map ?:? ?\(?num_proc|Tokenizing",
+        ),
         ("eval", r"\*{3,} ?Running Evaluation|Running (?:Evaluation|Prediction)|\bEvaluating\b|eval(?:uation)? step"),
-        ("save", r"Saving model checkpoint|Saving checkpoint|config saved in|Special tokens file saved|saved in \S{1,200}special_tokens|save_checkpoint|Saving (?:the )?(?:model|state|sharded)"),
-        ("generate", r"generate_sequences|rollout step|Finish generating|Timer sleep|sleep mode freed|Received request|Added request|Running: \d{1,4} reqs"),
+        (
+            "save",
+            r"Saving model checkpoint|Saving checkpoint|config saved in|Special tokens file saved"
+            r"|saved in \S{1,200}special_tokens|save_checkpoint|Saving (?:the )?(?:model"
+            r"|state|sharded)",
+        ),
+        (
+            "generate",
+            r"generate_sequences|rollout step|Finish generating|Timer sleep"
+            r"|sleep mode freed|Received request|Added request|Running: \d{1,4} reqs",
+        ),
     )
 )
 
@@ -101,20 +210,77 @@ def phase_of_log(lines: Sequence[str]) -> str | None:
     return None
 
 
-_FAILS: Final = r"(?:oom|out of (?:cuda |gpu )?memory|爆(?:显存|内存|掉|了)?|显存(?:溢出|不足|不够|爆)|内存(?:溢出|不足)|溢出|crash|fail|killed|runs? out|挤爆)"
+_FAILS: Final = (
+    r"(?:oom|out of (?:cuda |gpu )?memory|爆(?:显存|内存|掉|了)?|显存(?:溢出"
+    r"|不足|不够|爆)|内存(?:溢出|不足)|溢出|crash|fail|killed|runs? out|挤爆)"
+)
 _PROSE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     (phase, re.compile(text, _I))
     for phase, text in (
-        ("save", rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e|es|ed|ing)|checkpointing\b(?<!gradient checkpointing)(?<!activation checkpointing)|checkpoint is)[^.。\n]{{0,60}}|\bsav(?:e|ing) (?:the |a )?(?:model|checkpoint|weights)[^.。\n]{{0,60}}{_FAILS}|保存[^。\n]{{0,24}}(?:时|爆|oom|溢出|的时候|会)|(?:save_pretrained|save_model|save_steps|checkpoint[^.。\n]{{0,30}} is saved)[^.。\n]{{0,40}}(?:{_FAILS}|保存)|合并(?:权重|模型)[^。\n]{{0,16}}(?:oom|爆|溢出)"),
-        ("eval", rf"\b(?:eval(?:uat\w{{1,4}})?|validation)\b[^.。\n]{{0,60}}{_FAILS}|{_FAILS}[^.。\n]{{0,30}}\b(?:during|in|at|when|while)\b[^.。\n]{{0,16}}\b(?:eval|validation)|(?:评估|验证|eval|evaluate|测试集)[^。\n]{{0,20}}(?:时|过程|阶段|的时候|再)?[^。\n]{{0,16}}(?:爆|oom|溢出|不断|显存)|再做 ?eval"),
-        ("optimizer-init", r"(?:optimizer|优化器)[^。\n]{0,24}(?:init(?!ial_)|states? (?:are|is|init)|状态初始化|初始化)"),
+        (
+            "save",
+            rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e"
+            r"|es|ed|ing)|checkpointing\b(?<!gradient checkpointing)(?<!activation checkpointing)"
+            rf"|checkpoint is)[^.。\n]{{0,60}}|\bsav(?:e|ing) (?:the |a )?(?:model"
+            rf"|checkpoint|weights)[^.。\n]{{0,60}}{_FAILS}|保存[^。\n]{{0,24}}(?:时"
+            rf"|爆|oom|溢出|的时候|会)|(?:save_pretrained|save_model|save_steps|checkpoint[^.。\n]{{0,30}} is"
+            rf" saved)[^.。\n]{{0,40}}(?:{_FAILS}|保存)|合并(?:权重|模型)[^。\n]{{0,16}}(?:oom"
+            r"|爆|溢出)",
+        ),
+        (
+            "eval",
+            rf"\b(?:eval(?:uat\w{{1,4}})?|validation)\b[^.。\n]{{0,60}}{_FAILS}"
+            rf"|{_FAILS}[^.。\n]{{0,30}}\b(?:during|in|at|when|while)\b[^.。\n]{{0,16}}\b(?:eval"
+            rf"|validation)|(?:评估|验证|eval|evaluate|测试集)[^。\n]{{0,20}}(?:时|过程"
+            rf"|阶段|的时候|再)?[^。\n]{{0,16}}(?:爆|oom|溢出|不断|显存)|再做 ?eval",
+        ),
+        (
+            "optimizer-init",
+            r"(?:optimizer|优化器)[^。\n]{0,24}(?:init(?!ial_)|states? (?:are|is|init)|状态初始化|初始化)",
+        ),
         ("optimizer-step", r"optimizer\.step|optimizer step|参数更新"),
-        ("backward", rf"(?:during|in|at|on) (?:the )?(?:\w{{1,8}} of )?(?:first )?back(?:ward|-?propagation)|backward[^.。\n]{{0,20}}{_FAILS}|反向传播"),
-        ("loss", rf"loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss|计算 ?loss|last frame[^.\n]{{0,60}}cross_entropy|最后一帧[^\n]{{0,60}}cross_entropy|cross.entropy[^.。\n]{{0,30}}{_FAILS}"),
-        ("load", rf"(?:when|while|during|before|on|at)[^.。\n]{{0,30}}\b(?:loading|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|loading (?:the )?(?:model|weights|checkpoint)[^.。\n]{{0,40}}|(?:oom|out of memory|crash\w{{0,3}}|dies|fails)[^.。\n]{{0,50}}\b(?:while|when|before|during|half ?way through)[^.。\n]{{0,24}}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型|权重|数据)?[^。\n]{{0,20}}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{{0,30}}checkpoint|启动失败|couldn'?t load|cannot load"),
-        ("generate", rf"(?:when|while|during|at|on)[^.。\n]{{0,24}}\b(?:generat\w{{1,5}}|inference|rollout|sampling|decoding|serving)\b|rollout step|(?:oom|out of memory|crash)[^.。\n]{{0,40}}(?:generat\w{{1,5}}|rollout)|(?:生成|推理|调用|rollout)[^。\n]{{0,20}}(?:爆|oom|溢出|时|次数)|rollout worker|at inference|many requests|after (?:some|several|a few|many) (?:requests|calls)|unwrap_model_for_generation|generat\w{{1,5}}_sequences|middle of serving"),
-        ("forward", rf"(?:in|during|at|doing) (?:the )?(?:\w{{1,8}} )?forward(?: pass)?|forward pass[^.。\n]{{0,30}}{_FAILS}|前向"),
-        ("engine-init", r"engine (?:is )?(?:built|build|init)|during (?:model )?initiali[sz]ation|server (?:does not|fails to|won't) start|fails? (?:at|on|during) start(?:up)?|warm-?up fails|初始化就|启动就|while (?:the )?engine|(?:profil|captur)ing (?:cuda ?)?graphs?"),
+        (
+            "backward",
+            rf"(?:during|in|at|on) (?:the )?(?:\w{{1,8}} of )?(?:first )?back(?:ward"
+            rf"|-?propagation)|backward[^.。\n]{{0,20}}{_FAILS}|反向传播",
+        ),
+        (
+            "loss",
+            rf"loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss"
+            rf"|计算 ?loss|last frame[^.\n]{{0,60}}cross_entropy|最后一帧[^\n]{{0,60}}cross_entropy"
+            rf"|cross.entropy[^.。\n]{{0,30}}{_FAILS}",
+        ),
+        (
+            "load",
+            r"(?:when|while|during|before|on|at)[^.。\n]{0,30}\b(?:loading"
+            r"|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|loading (?:the )?(?:model"
+            r"|weights|checkpoint)[^.。\n]{0,40}|(?:oom|out of memory|crash\w{0,3}"
+            r"|dies|fails)[^.。\n]{0,50}\b(?:while|when|before|during|half ?way through)[^.。\n]{0,"
+            r"24}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型"
+            r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
+            r"|启动失败|couldn'?t load|cannot load",
+        ),
+        (
+            "generate",
+            r"(?:when|while|during|at|on)[^.。\n]{0,24}\b(?:generat\w{1,5}"
+            r"|inference|rollout|sampling|decoding|serving)\b|rollout step"
+            r"|(?:oom|out of memory|crash)[^.。\n]{0,40}(?:generat\w{1,5}"
+            r"|rollout)|(?:生成|推理|调用|rollout)[^。\n]{0,20}(?:爆|oom|溢出|时|次数)"
+            r"|rollout worker|at inference|many requests|after (?:some|several"
+            r"|a few|many) (?:requests|calls)|unwrap_model_for_generation"
+            r"|generat\w{1,5}_sequences|middle of serving",
+        ),
+        (
+            "forward",
+            rf"(?:in|during|at|doing) (?:the )?(?:\w{{1,8}} )?forward(?: pass)?"
+            rf"|forward pass[^.。\n]{{0,30}}{_FAILS}|前向",
+        ),
+        (
+            "engine-init",
+            r"engine (?:is )?(?:built|build|init)|during (?:model )?initiali[sz]ation"
+            r"|server (?:does not|fails to|won't) start|fails? (?:at|on|during) start(?:up)?"
+            r"|warm-?up fails|初始化就|启动就|while (?:the )?engine|(?:profil|captur)ing (?:cuda ?)?graphs?",
+        ),
     )
 )
 

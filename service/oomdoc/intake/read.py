@@ -15,7 +15,7 @@ from oomdoc.intake.digest import digest_of, language_of, prose_of
 from oomdoc.intake.failures import Indexed, assemble
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
-from oomdoc.intake.lines import Line, read_lines
+from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.logs.engine import failures_of, scan
 from oomdoc.intake.merge import merge
 from oomdoc.intake.phase import phase_fact
@@ -78,7 +78,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, _value(kept, "objective"))
-    failures = [(i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures]
+    failures = [
+        (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
+    ]
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
     return _evidence(_Parts(lines, kinds, failures, signals, configs, kept, conflicts, warnings))
@@ -98,7 +100,8 @@ class _Parts:
 
 def _evidence(parts: _Parts) -> Evidence:
     """Put it together; adds versions, framework, language, digest."""
-    read_versions = {name: version for name, (version, _) in environment.read_versions(parts.lines).items()}
+    varied = distinct(parts.lines)
+    read_versions = {name: version for name, (version, _) in environment.read_versions(varied).items()}
     versions = {**read_versions, **{k: v for c in parts.configs for k, v in c.versions.items()}}
     framework = _framework(parts)
     prose = prose_of(parts.lines, parts.kinds)
@@ -129,7 +132,7 @@ def _framework(parts: _Parts) -> str | None:
     if stated is not None and stated.origin == "option":
         return str(stated.value)
     named = [reading.framework for reading in parts.configs if reading.framework]
-    shown = framework_of(parts.lines)
+    shown = framework_of(distinct(parts.lines))
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:
         return shown
     return named[0] if named else shown
@@ -160,7 +163,9 @@ def _configs(source: Source, warnings: list[Message | str]) -> ConfigReading | N
     try:
         return read_documents(source)
     except Exception as error:
-        warnings.append(say("intake.config-unread", source=source.name, reason=f"{type(error).__name__}: {error}"[:200]))
+        warnings.append(
+            say("intake.config-unread", source=source.name, reason=f"{type(error).__name__}: {error}"[:200])
+        )
         return None
 
 
@@ -169,7 +174,12 @@ _CONFIG_DOUBTS: Final = {"gpu_count": 0.75, "seq_len": 0.97, "dtype": 0.93, "obj
 and the dtype is told as it was written."""
 
 
-_PLAIN_NAME: Final = re.compile(r"(?:base_?|my_?|final_?|merged_?)?(?:model|models|ckpt|checkpoints?|weights|output|llm|best|last)|<.{0,60}>|\$.{0,60}|nvfp4|fp8|auto", re.IGNORECASE)
+_PLAIN_NAME: Final = re.compile(
+    r"(?:base_?|my_?|final_?|merged_?)?(?:model|models|ckpt|checkpoints?"
+    r"|weights|output|llm|best|last)|<.{0,60}>|\$.{0,60}|nvfp4|fp8"
+    r"|auto",
+    re.IGNORECASE,
+)
 """What a folder is called that could hold any model."""
 
 

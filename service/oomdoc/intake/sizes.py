@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 __all__ = ["SIZE", "SQUEEZED_SIZE", "to_bytes"]
@@ -23,4 +22,4 @@ def to_bytes(number: str, unit: str = "") -> int:
     1610612736
     """
     prefix = unit[:1].lower()
-    return round(float(number) * 1024 ** (_POWER.get(prefix, 0) if prefix != "b" else 0))
+    return round(float(number) * (1 << 10 * _POWER.get(prefix, 0)))

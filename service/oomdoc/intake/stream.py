@@ -12,9 +12,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 from oomdoc.evidence import Evidence, Source
+from oomdoc.intake.snapshot import is_snapshot, snapshot_text
 from oomkb.errors import InputError
 
 __all__ = ["condense", "load_source", "read_stream"]
@@ -36,9 +37,22 @@ _BUDGET: Final = 2 << 20
 # Longer literals are found faster (the search skips further), so each is as long as every wording allows; together
 # they cover the message or the traceback of every family that states a failure.
 _LITERALS: Final[tuple[bytes, ...]] = (
-    b"Traceback (most recent call last)", b"ut of memory", b"OutOf", b"to allocate", b" allocate memory", b"_ALLOC_FAILED", b"RESOURCE_EXHAUSTED",
-    b"Bus error", b"(exitcode: ", b"return code = ", b"Signal 9 (SIGKILL)", b"Killed process ", b"invoked oom-killer", b"low on memory", b"oom_kill event", b"OUT_OF_MEM", b"OOMKilled",
-)  # fmt: skip
+    b"Traceback (most recent call last)",
+    b"ut of memory",
+    b"OutOf",
+    b"to allocate",
+    b" allocate memory",
+    b"_ALLOC_FAILED",
+    b"RESOURCE_EXHAUSTED",
+    b"Bus error",
+    b"(exitcode: ",
+    b"return code = ",
+    b"Signal 9 (SIGKILL)",
+    b"Killed process ",
+    b"low on memory",
+    b"oom_kill event",
+    b"OOMKilled",
+)
 
 
 class _Kept:
@@ -88,6 +102,10 @@ def load_source(path: str | Path, progress: Progress | None = None) -> Source:
     try:
         if file.is_dir():
             raise InputError("this is a folder", where=str(file), hint="give the log or config files in it")
+        with file.open("rb") as raw:
+            head = raw.read(4)
+        if is_snapshot(head):
+            return Source(str(path), snapshot_text(file.read_bytes(), str(file)))
         with _opened(file) as (stream, position, total):
             text = _condensed(stream, position, total, progress)
     except InputError:
@@ -116,12 +134,14 @@ def _opened(file: Path) -> Iterator[tuple[IO[bytes], Callable[[], int], int | No
         raw.seek(0)
         if magic[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=raw) as packed:
-                yield packed, raw.tell, total
+                yield cast("IO[bytes]", packed), raw.tell, total
         elif magic == b"\x28\xb5\x2f\xfd":
             with _zstandard(raw, file) as unpacked:
                 yield unpacked, raw.tell, total
-        elif magic[:3] == b"BZh" or magic == b"\xfd7zX" or magic == b"PK\x03\x04":
-            raise InputError("this kind of archive is not unpacked", where=str(file), hint="unpack it, or use gzip or zstd")
+        elif magic[:3] == b"BZh" or magic in (b"\xfd7zX", b"PK\x03\x04"):
+            raise InputError(
+                "this kind of archive is not unpacked", where=str(file), hint="unpack it, or use gzip or zstd"
+            )
         else:
             yield raw, raw.tell, total
 
@@ -131,10 +151,12 @@ def _zstandard(raw: IO[bytes], file: Path) -> Iterator[IO[bytes]]:
     try:
         import zstandard
     except ImportError as error:
-        raise InputError("reading .zst needs the package zstandard", where=str(file), hint="pip install zstandard") from error
+        raise InputError(
+            "reading .zst needs the package zstandard", where=str(file), hint="pip install zstandard"
+        ) from error
     try:
         with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw, read_across_frames=True) as reader:
-            yield reader  # type: ignore[misc]
+            yield reader
     except zstandard.ZstdError as error:
         raise InputError(f"cannot be unpacked: {error}", where=str(file), hint="is it complete?") from error
 
@@ -197,10 +219,7 @@ def _joined(kept: _Kept, tail: bytes, size: int) -> bytes:
     parts = [kept.head[: kept.head.rfind(b"\n") + 1] or kept.head]
     parts += [piece for _, piece in (*kept.early, *kept.late)]
     begin = size - len(tail)
-    if kept.end > begin:
-        tail = tail[kept.end - begin :]
-    else:
-        tail = tail[tail.find(b"\n") + 1 :]
+    tail = tail[kept.end - begin :] if kept.end > begin else tail[tail.find(b"\n") + 1 :]
     parts.append(tail)
     return b"\n".join(part.rstrip(b"\n") for part in parts if part)
 
@@ -209,6 +228,14 @@ def _refuse_binary(data: bytes, where: str) -> None:
     head = data[:65536]
     if head[:3] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError("this is UTF-16", where=where, hint="save it as UTF-8")
-    odd = head.count(0) + sum(head.count(bytes([b])) for b in range(1, 9)) + sum(head.count(bytes([b])) for b in range(14, 27))
+    odd = (
+        head.count(0)
+        + sum(head.count(bytes([b])) for b in range(1, 9))
+        + sum(head.count(bytes([b])) for b in range(14, 27))
+    )
     if head and odd > 0.05 * len(head):
-        raise InputError("this is not text", where=where, hint="give a log, a config or what you would paste; .gz and .zst are unpacked")
+        raise InputError(
+            "this is not text",
+            where=where,
+            hint="give a log, a config or what you would paste; .gz and .zst are unpacked",
+        )

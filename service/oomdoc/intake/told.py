@@ -13,16 +13,27 @@ __all__ = ["told_failures"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _HOST: Final = re.compile(
-    r"(?:host|cpu|system|node)[ -]?(?:ram|memory)[^.\n]{0,40}(?:oom|out of|exhaust|full|runs? out|explod)|\bRAM OOM|\bCPU OOM|cpu oom|(?:runs?|ran|running) out of (?:system |host |cpu )?RAM|oom[- ]?killer"
-    r"|爆的是内存|爆内存|(?<!显)内存(?:爆|不足|溢出|会一直增长|泄[漏露]|OOM)|(?<!显)内存[^。，\n]{0,12}(?:爆|oom)|\bRAM\b[^.\n]{0,30}(?:is )?(?:full|exhausted|explodes)",
+    r"(?:host|cpu|system|node)[ -]?(?:ram|memory)[^.\n]{0,40}(?:oom"
+    r"|out of|exhaust|full|runs? out|explod)|\bRAM OOM|\bCPU OOM|cpu oom"
+    r"|(?:runs?|ran|running) out of (?:system |host |cpu )?RAM|oom[- ]?killer"
+    r"|爆的是内存|爆内存|(?<!显)内存(?:爆|不足|溢出|会一直增长|泄[漏露]|OOM)|(?<!显)内存[^。，\n]{0,12}(?:爆"
+    r"|oom)|\bRAM\b[^.\n]{0,30}(?:is )?(?:full|exhausted|explodes)",
     _I,
 )
-_SHM: Final = re.compile(r"/dev/shm[^.\n]{0,60}(?:too small|full|not enough|不足|满)|共享内存[^。\n]{0,12}(?:不足|不够|太小)|shm-size", _I)
+_SHM: Final = re.compile(
+    r"/dev/shm[^.\n]{0,60}(?:too small|full|not enough|不足|满)|共享内存[^。\n]{0,12}(?:不足"
+    r"|不够|太小)|shm-size",
+    _I,
+)
 _DEVICE: Final = re.compile(
-    r"\bOOM(?:s|ed|ing)?\b|OutOfMemoryError|out[- ]of[- ]mem(?:ory)?\b|爆(?:显存|掉)|显存[^。\n]{0,16}(?:不足|不够|溢出|爆|挤爆|占满|吃满|快满|OOM)|炸显存|(?:会|就|直接|一直|还是|也)爆了?(?=[，。,.！\s]|$)|oom|溢出",
+    r"\bOOM(?:s|ed|ing)?\b|OutOfMemoryError|out[- ]of[- ]mem(?:ory)?\b"
+    r"|爆(?:显存|掉)|显存[^。\n]{0,16}(?:不足|不够|溢出|爆|挤爆|占满|吃满|快满|OOM)|炸显存"
+    r"|(?:会|就|直接|一直|还是|也)爆了?(?=[，。,.！\s]|$)|oom|溢出",
     _I,
 )
-_DENIED: Final = re.compile(r"(?:\b(?:no|not|without|never|did not|doesn'?t|no longer)\b|不会|没有|没|无)[^.。\n]{0,8}\Z", _I)
+_DENIED: Final = re.compile(
+    r"(?:\b(?:no|not|without|never|did not|doesn'?t|no longer)\b|不会|没有|没|无)[^.。\n]{0,8}\Z", _I
+)
 
 
 def told_failures(prose: Sequence[Line]) -> Iterator[tuple[int, Failure]]:

@@ -12,11 +12,26 @@ from oomdoc.intake.lines import Line
 
 __all__ = ["Placed", "read_frames"]
 
-_PYTHON: Final = re.compile(r"[\s│|>]{0,12}File [\"“](?P<file>[^\"”]{1,300})[\"”], line (?P<number>\d{1,7})(?:, in (?P<function>[\w.<>]{1,120}))?")
-_CUT: Final = re.compile(r"\s{0,12}File [\"“](?P<file>[^\"”]{1,300})[\"”]?, (?:line (?P<number>\d{1,7}),?)?.{0,6}in (?P<function>[\w.<>]{1,120})")
-_SHORT: Final = re.compile(r"[\s\-*>│]{0,12}(?P<file>[\w./\-~]{1,200}\.py),? (?:line |in line )(?P<number>\d{1,7}),? in (?P<function>[\w.<>]{1,120})(?:: ?(?P<code>.{1,200}))?")
-_RICH: Final = re.compile(r"[\s│|>❱\-]{0,12}(?P<file>[\w./\-~]{1,200}\.(?:py|pyx)):(?P<number>\d{1,7}) in (?P<function>[\w.<>]{1,120})")
-_ARROW: Final = re.compile(r"(?:→|->|=>) ?(?P<function>[A-Za-z_][\w.]{1,100})(?: \((?P<file>[\w./\-]{1,120}\.py):(?P<number>\d{1,6})[^)]{0,60}\))?")
+_PYTHON: Final = re.compile(
+    r"[\s│|>]{0,12}File [\"“](?P<file>[^\"”]{1,300})[\"”], line (?P<number>\d{1,7})(?:, in ("
+    r"?P<function>[\w.<>]{1,120}))?"
+)
+_CUT: Final = re.compile(
+    r"\s{0,12}File [\"“](?P<file>[^\"”]{1,300})[\"”]?, (?:line (?P<number>\d{1,7}),?)?.{0,6}"
+    r"in (?P<function>[\w.<>]{1,120})"
+)
+_SHORT: Final = re.compile(
+    r"[\s\-*>│]{0,12}(?P<file>[\w./\-~]{1,200}\.py),? (?:line |in line )(?P<number>\d{1,7}),"
+    r"? in (?P<function>[\w.<>]{1,120})(?:: ?(?P<code>.{1,200}))?"
+)
+_RICH: Final = re.compile(
+    r"[\s│|>❱\-]{0,12}(?P<file>[\w./\-~]{1,200}\.(?:py|pyx)):(?P<number>\d{1,7}) in (?P<func"
+    r"tion>[\w.<>]{1,120})"
+)
+_ARROW: Final = re.compile(
+    r"(?:→|->|=>) ?(?P<function>[A-Za-z_][\w.]{1,100})(?: \((?P<file>[\w./\-]{1,120}\.py):(?"
+    r"P<number>\d{1,6})[^)]{0,60}\))?"
+)
 _ARROW_FILE: Final = re.compile(r"[\s\-*]{0,8}(?P<file>[\w./\-]{1,160}\.py) ?(?:→|->|=>) ?(?P<code>.{1,200})")
 _MARKS: Final = re.compile(r"[\s^~│❱|]{0,400}\Z")
 
@@ -56,8 +71,19 @@ def _frames(line: Line) -> Iterator[Frame]:
             groups = found.groupdict()
             number = groups.get("number")
             code = (groups.get("code") or "").strip()
-            yield Frame(found["file"], groups.get("function") or "", line.span(found.start() + 1), int(number) if number else None, code)
+            yield Frame(
+                found["file"],
+                groups.get("function") or "",
+                line.span(found.start() + 1),
+                int(number) if number else None,
+                code,
+            )
             return
     for found in _ARROW.finditer(text[:2000]):
         if found["file"] or text.lstrip().startswith(("→", "->", "=>")):
-            yield Frame(found["file"] or "", found["function"], line.span(found.start() + 1), int(found["number"]) if found["number"] else None)
+            yield Frame(
+                found["file"] or "",
+                found["function"],
+                line.span(found.start() + 1),
+                int(found["number"]) if found["number"] else None,
+            )

@@ -10,7 +10,7 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.context import other_runs
 from oomdoc.intake.kinds import Kind
-from oomdoc.intake.lines import Line
+from oomdoc.intake.lines import Line, distinct
 from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.prose.keys import read_keys, read_positional
 from oomdoc.intake.prose.memory import read_memory
@@ -21,7 +21,9 @@ from oomdoc.intake.prose.training import read_traces, read_training
 __all__ = ["text_facts"]
 
 _SEVERAL: Final = re.compile(
-    r"multi-?gpu|distributed|多卡|多机|nproc|num_processes|\[?rank ?[1-9]|(?:GPU|NPU|cuda:) ?[1-9]\b|tensor.parallel|\bgpus\b|\bcards\b|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
+    r"multi-?gpu|distributed|多卡|多机|nproc|num_processes|\[?rank ?[1-9]"
+    r"|(?:GPU|NPU|cuda:) ?[1-9]\b|tensor.parallel|\bgpus\b|\bcards\b"
+    r"|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
     re.IGNORECASE,
 )
 _FIRST: Final = re.compile(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
@@ -41,7 +43,8 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[Fact]:
                 parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
-    prose, settings, everything = parts["prose"], parts["settings"], list(lines)
+    parts = {name: distinct(part, repeats=8) for name, part in parts.items()}
+    prose, settings, everything = parts["prose"], parts["settings"], distinct(lines)
     yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], anywhere=everything)
     yield from read_models(prose, prose=True)
     yield from read_models(settings, prose=False)
@@ -64,19 +67,26 @@ def _told_before(line: Line) -> Line | None:
     return replace(line, text=line.text[: start.start()])
 
 
-_STARTS: Final = re.compile(r"(?<![\w/])(?:torchrun|deepspeed|accelerate launch|python3?|CUDA_VISIBLE_DEVICES=|swift|vllm serve|llamafactory-cli|bash|sh|nohup|export|srun) |(?<!\S)--?[A-Za-z]", re.ASCII)
+_STARTS: Final = re.compile(
+    r"(?<![\w/])(?:torchrun|deepspeed|accelerate launch|python3?|CUDA_VISIBLE_DEVICES="
+    r"|swift|vllm serve|llamafactory-cli|bash|sh|nohup|export|srun) "
+    r"|(?<!\S)--?[A-Za-z]",
+    re.ASCII,
+)
 
 
 def _with_nodes(facts: list[Fact], lines: Sequence[Line]) -> list[Fact]:
     """GPUs per machine times machines, where a launcher names both; one GPU where only number 0 ever shows."""
     nodes = next((f.value for f in facts if f.name == "_nodes" and isinstance(f.value, int) and f.value > 1), 1)
     out = [
-        replace(f, value=f.value * nodes) if f.name == "gpu_count" and f.origin in ("command", "config") and nodes > 1 else f
+        replace(f, value=f.value * nodes)
+        if f.name == "gpu_count" and f.origin in ("command", "config") and nodes > 1
+        else f
         for f in facts
         if not f.name.startswith("_")
     ]
     if not any(f.name == "gpu_count" for f in out):
         first = next((line for line in lines if _FIRST.search(line.raw)), None)
-        if first is not None and not any(_SEVERAL.search(line.raw) for line in lines):
+        if first is not None and not any(_SEVERAL.search(line.raw) for line in distinct(lines)):
             out.append(Fact("gpu_count", 1, first.span(), "log", 0.5))
     return out

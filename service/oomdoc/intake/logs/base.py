@@ -111,4 +111,3 @@ def fact(name: str, value: Any, line: Line, confidence: float = 0.95) -> Fact:
 def only(*found: Signal, facts: Iterable[Fact] = ()) -> Reading:
     """A reading of signals and facts without a failure."""
     return Reading(tuple(found), (), tuple(facts))
-

@@ -12,26 +12,79 @@ __all__ = ["PARSER"]
 PARSER: Final[Parser] = rules_parser(
     "cuda_driver",
     (
-        "out of memory", "alloc_failed", "more than 1eb", "illegal memory access", "error_out_of_memory", "cuda error 2",
-        "exceed allowed memory", "device-side assert", "not enough memory on device", "preemptively rejected",
-        "no space left on device", "not_initialized", "memory allocation failed with oom", "cumemcreate", "memory allocation failure",
+        "out of memory",
+        "alloc_failed",
+        "more than 1eb",
+        "illegal memory access",
+        "error_out_of_memory",
+        "cuda error 2",
+        "exceed allowed memory",
+        "device-side assert",
+        "not enough memory on device",
+        "preemptively rejected",
+        "no space left on device",
+        "not_initialized",
+        "memory allocation failed with oom",
+        "cumemcreate",
+        "memory allocation failure",
     ),
     (
         rule("torch-overflowed-size", r"tried to allocate more than 1\s?EB", "other"),
-        rule("torch-fraction-limit", rf"preemptively rejected because it would exceed per_process_memory_fraction.{{0,80}}?{size('requested')}", "device"),
         rule(
-            "torch-cuda-oom-warning",
-            r"memory allocation failed with OOM on device (?P<device__i>\d{1,4}) while trying to allocate (?P<requested__n>\d{1,15}) bytes \(free: (?P<free__n>\d{1,15}), total: (?P<capacity__n>\d{1,15})\)",
+            "torch-fraction-limit",
+            rf"preemptively rejected because it would exceed per_process_memory_fraction.{{0,80}}?"
+            rf"{size('requested')}",
             "device",
         ),
-        rule("nccl-cuda-oom", r"NCCL WARN.{0,40}(?:Cuda failure (?:2 )?'?out of memory|Failed to CUDA (?:m|c)alloc)|ncclUnhandledCudaError.{0,200}out of memory|ncclUnhandledCudaError: ?Cuda failure 2", "device"),
+        rule(
+            "torch-cuda-oom-warning",
+            r"memory allocation failed with OOM on device (?P<device__i>\d{1,4}) while trying to all"
+            r"ocate (?P<requested__n>\d{1,15}) bytes \(free: (?P<free__n>\d{1,15}), total: (?P<capac"
+            r"ity__n>\d{1,15})\)",
+            "device",
+        ),
+        rule(
+            "nccl-cuda-oom",
+            r"NCCL WARN.{0,40}(?:Cuda failure (?:2 )?'?out of memory|Failed to CUDA (?:m"
+            r"|c)alloc)|ncclUnhandledCudaError.{0,200}out of memory|ncclUnhandledCudaError: ?Cuda fa"
+            r"ilure 2",
+            "device",
+        ),
         rule("cublas-alloc-failed", r"CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED)", "device"),
-        rule("cudnn-alloc-failed", r"CUDNN_STATUS_(?:ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)|CUDNN_STATUS_NOT_INITIALIZED", "device"),
-        rule("cumem-oom", r"(?:CUDA Error: out of memory at .{0,80}cumem|cumem_allocator.{0,120}out of memory|cuMemCreate.{0,80}(?:out of memory|failed)|torch_memory_saver.{0,120}(?:out of memory|cuMemCreate))", "device"),
-        rule("async-allocator-oom", rf"Allocation on device.{{0,60}}would exceed allowed memory|cudaMallocAsync.{{0,120}}out of memory", "device"),
-        rule("cuda-driver-oom", r"CUDA (?:driver |runtime )?error(?: \d{1,4})?(?: at [\w./\-]{1,80}:\d{1,6})?\s?(?:in \S{1,80})?[:：]? ?(?:\(\d\) )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUDA error 2 at|cudaMalloc failed: out of memory|hipErrorOutOfMemory|CUDA error: memory allocation failure", "device"),
+        rule(
+            "cudnn-alloc-failed",
+            r"CUDNN_STATUS_(?:ALLOC_FAILED|INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)"
+            r"|CUDNN_STATUS_NOT_INITIALIZED",
+            "device",
+        ),
+        rule(
+            "cumem-oom",
+            r"(?:CUDA Error: out of memory at .{0,80}cumem|cumem_allocator.{0,120}out of memory"
+            r"|cuMemCreate.{0,80}(?:out of memory|failed)|torch_memory_saver.{0,120}(?:out of memory"
+            r"|cuMemCreate))",
+            "device",
+        ),
+        rule(
+            "async-allocator-oom",
+            r"Allocation on device.{0,60}would exceed allowed memory|cudaMallocAsync.{0,120}out "
+            r"of memory",
+            "device",
+        ),
+        rule(
+            "cuda-driver-oom",
+            r"CUDA (?:driver |runtime )?error(?: \d{1,4})?(?: at [\w./\-]{1,80}:\d{1,6})?\s?(?:in \S"
+            r"{1,80})?[:：]? ?(?:\(\d\) )?out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+            r"|cudaErrorMemoryAllocation|CUDA error 2 at|cudaMalloc failed: out of memory"
+            r"|hipErrorOutOfMemory|CUDA error: memory allocation failure",
+            "device",
+        ),
         rule("cuda-illegal-access", r"illegal memory access was encountered|device-side assert triggered", "other"),
-        rule("disk-full", r"No space left on device(?!.{0,80}shm)(?<!posix_fallocate failed: No space left on device)", "other"),
+        rule(
+            "disk-full",
+            r"No space left on device(?!.{0,80}shm)(?<!posix_fallocate failed: No space left on devi"
+            r"ce)",
+            "other",
+        ),
     ),
     priority=30,
-)  # fmt: skip
+)

@@ -11,12 +11,32 @@ __all__ = ["PARSER"]
 
 PARSER: Final[Parser] = rules_parser(
     "deepspeed",
-    ("max_ma", "pytorch allocator cache flushes", "model with", "zero optimizer", "deepspeedcpuadam", "cpu_adam", "deepspeed basic optimizer", "using deepspeed optimizer"),
     (
-        rule("deepspeed-memory", r"MA (?P<allocated__n>[\d.]{1,9}) (?P<allocated__u>GB)\s{1,12}Max_MA (?P<peak__n>[\d.]{1,9}) (?P<peak__u>GB)\s{1,12}CA (?P<reserved__n>[\d.]{1,9}) (?P<reserved__u>GB)\s{1,12}Max_CA (?P<reserved_peak__n>[\d.]{1,9}) (?P<reserved_peak__u>GB)"),
+        "max_ma",
+        "pytorch allocator cache flushes",
+        "model with",
+        "zero optimizer",
+        "deepspeedcpuadam",
+        "cpu_adam",
+        "deepspeed basic optimizer",
+        "using deepspeed optimizer",
+    ),
+    (
+        rule(
+            "deepspeed-memory",
+            r"MA (?P<allocated__n>[\d.]{1,9}) (?P<allocated__u>GB)\s{1,12}Max_MA (?P<peak__n>[\d.]{1"
+            r",9}) (?P<peak__u>GB)\s{1,12}CA (?P<reserved__n>[\d.]{1,9}) (?P<reserved__u>GB)\s{1,12}"
+            r"Max_CA (?P<reserved_peak__n>[\d.]{1,9}) (?P<reserved_peak__u>GB)",
+        ),
         rule("deepspeed-cache-flushes", r"(?P<flushes__i>\d{1,6}) pytorch allocator cache flushes since last step"),
         rule("deepspeed-estimate", r"Model with (?P<params_m__i>\d{1,8})M total params"),
-        rule("deepspeed-optimizer", r"Creating (?:torch\.)?\w{1,20} ZeRO (?:stage )?(?P<stage__i>[1-3])? ?(?:stage 2 )?optimizer", None, facts={"stage": "zero_stage"}),
+        rule(
+            "deepspeed-optimizer",
+            r"Creating (?:torch\.)?\w{1,20} ZeRO (?:stage )?(?P<stage__i>[1-3])? ?(?:stage 2 )?optim"
+            r"izer",
+            None,
+            facts={"stage": "zero_stage"},
+        ),
         rule("deepspeed-cpu-adam", r"DeepSpeedCPUAdam|cpu_adam op|Building extension module cpu_adam"),
     ),
     priority=60,

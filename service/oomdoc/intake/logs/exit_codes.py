@@ -1,4 +1,4 @@
-"""Exit codes and signals that launchers report: -9 and 137 (killed), -7 and 135 (bus error), SIGTERM (a consequence)."""
+"""Exit codes and signals that launchers report: -9, 137 (killed), -7, 135 (bus error), SIGTERM (a consequence)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,57 @@ __all__ = ["PARSER"]
 PARSER: Final[Parser] = rules_parser(
     "exit_codes",
     (
-        "exitcode", "exit code", "return code", "sigkill", "sigterm", "sigbus", "exited with code", "sigsegv", "returned non-zero exit status",
-        "killed by signal", "exit status", "退出码", "signal: 9", "segmentation fault", "died with",
+        "exitcode",
+        "exit code",
+        "return code",
+        "sigkill",
+        "sigterm",
+        "sigbus",
+        "exited with code",
+        "sigsegv",
+        "returned non-zero exit status",
+        "killed by signal",
+        "exit status",
+        "退出码",
+        "signal: 9",
+        "segmentation fault",
+        "died with",
     ),
     (
-        rule("exit-137", r"(?:exitcode|exit[ _]code|return code|exited with code|exit status|退出码|died with)\W{0,6}(?:=|is|was|为)?\W{0,4}(?P<code__i>-9|137)\b", "host"),
-        rule("exit-137", r"died with <Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|killed by signal: Killed|signal: 9\b|killed by SIGKILL(?! by OOM killer due)", "host"),
-        rule("exit-135", r"(?:exitcode|exit[ _]code|return code|exited with code|exit status|退出码)\W{0,6}(?:=|is|was)?\W{0,4}(?P<code__i>-7|135)\b|Signal 7 \(SIGBUS\)|SIGBUS", "shared-memory"),
-        rule("exit-139", r"(?:exitcode|exit[ _]code|return code|exited with code)\W{0,6}(?:=|is|was)?\W{0,4}(?P<code__i>-11|139)\b|Signal 11 \(SIGSEGV\)|Segmentation fault", "other"),
-        rule("sigterm-cascade", r"closing signal SIGTERM|Signal 15 \(SIGTERM\)|(?:exitcode|return code)\W{0,8}(?:-15|143)\b", "other", cascade=True),
+        rule(
+            "exit-137",
+            r"(?:exitcode|exit[ _]code|return code|exited with code|exit status"
+            r"|退出码|died with)\W{0,6}(?:=|is|was|为)?\W{0,4}(?P<code__i>-9|137)\b",
+            "host",
+        ),
+        rule(
+            "exit-137",
+            r"died with <Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|killed by signal: Killed"
+            r"|signal: 9\b|killed by SIGKILL(?! by OOM killer due)",
+            "host",
+        ),
+        rule(
+            "exit-135",
+            r"(?:exitcode|exit[ _]code|return code|exited with code|exit status"
+            r"|退出码)\W{0,6}(?:=|is|was)?\W{0,4}(?P<code__i>-7|135)\b|Signal 7 \(SIGBUS\)"
+            r"|SIGBUS",
+            "shared-memory",
+        ),
+        rule(
+            "exit-139",
+            r"(?:exitcode|exit[ _]code|return code|exited with code)\W{0,6}(?:="
+            r"|is|was)?\W{0,4}(?P<code__i>-11|139)\b|Signal 11 \(SIGSEGV\)"
+            r"|Segmentation fault",
+            "other",
+        ),
+        rule(
+            "sigterm-cascade",
+            r"closing signal SIGTERM|Signal 15 \(SIGTERM\)|(?:exitcode|return code)\W{0,8}(?:-15"
+            r"|143)\b",
+            "other",
+            cascade=True,
+        ),
         rule("exit-other", r"(?:exitcode|exit code|return code|exit status)\W{0,8}(?P<code__i>-?\d{1,3})\b", None),
     ),
     priority=80,
-)  # fmt: skip
+)

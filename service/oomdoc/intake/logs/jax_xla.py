@@ -13,18 +13,38 @@ _G: Final = "[KMGT]i?B?|bytes?"
 
 PARSER: Final[Parser] = rules_parser(
     "jax_xla",
-    ("resource_exhausted", "hbm capacity", "hlo_rematerialization", "xlaruntimeerror", "bfc_allocator", "out of memory in memory space", "out of memory while trying to allocate", "out of memory allocating"),
+    (
+        "resource_exhausted",
+        "hbm capacity",
+        "hlo_rematerialization",
+        "xlaruntimeerror",
+        "bfc_allocator",
+        "out of memory in memory space",
+        "out of memory while trying to allocate",
+        "out of memory allocating",
+    ),
     (
         rule(
             "xla-hbm-exhausted",
-            rf"Ran out of memory in memory space \w{{1,12}}\. Used {size('needed', _G)} of {size('capacity', _G)} hbm(?:\. Exceeded hbm capacity by {size('over', _G)})?",
+            rf"Ran out of memory in memory space \w{{1,12}}\. Used {size('needed', _G)} of "
+            rf"{size('capacity', _G)} hbm(?:\. Exceeded hbm capacity by {size('over', _G)})?",
             "device",
             facts={"capacity_bytes": "capacity_gib"},
             lines=1,
         ),
-        rule("xla-oom", rf"(?:Out of memory (?:while trying to allocate|allocating)|Failed to allocate request for) {size('requested', _G)}", "device"),
-        rule("xla-remat-insufficient", rf"Can't reduce memory use below {size('floor', _G)}(?:.{{0,40}}by rematerialization; only reduced to {size('reached', _G)})?", "device"),
+        rule(
+            "xla-oom",
+            r"(?:Out of memory (?:while trying to allocate|allocating)|Failed to allocate request fo"
+            rf"r) {size('requested', _G)}",
+            "device",
+        ),
+        rule(
+            "xla-remat-insufficient",
+            rf"Can't reduce memory use below {size('floor', _G)}(?:.{{0,40}}by rematerialization; onl"
+            rf"y reduced to {size('reached', _G)})?",
+            "device",
+        ),
         rule("xla-oom", r"RESOURCE_EXHAUSTED", "device"),
     ),
     priority=28,
-)  # fmt: skip
+)

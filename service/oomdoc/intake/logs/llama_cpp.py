@@ -12,20 +12,82 @@ __all__ = ["PARSER"]
 PARSER: Final[Parser] = rules_parser(
     "llama_cpp",
     (
-        "ggml", "llama_model_load", "llama_new_context", "llama_kv_cache", "llama_init", "failed to allocate", "llama runner", "requires more system memory", "cudamalloc failed",
-        "mem required", "offloaded", "unable to allocate backend buffer", "failed to fit",
+        "ggml",
+        "llama_model_load",
+        "llama_new_context",
+        "llama_kv_cache",
+        "llama_init",
+        "failed to allocate",
+        "llama runner",
+        "requires more system memory",
+        "cudamalloc failed",
+        "mem required",
+        "offloaded",
+        "unable to allocate backend buffer",
+        "failed to fit",
     ),
     (
-        rule("ggml-alloc-failed", rf"allocating {size('requested', 'MiB|MB|GiB')} on device (?P<device__i>\d{{1,3}}): (?:cudaMalloc|hipMalloc) failed: out of memory", "device", phase="load"),
-        rule("ggml-alloc-failed", r"failed to allocate (?P<buffer>\w{1,20}) buffer(?: of size (?P<requested__n>\d{1,15}))?", "device", phase="load", lines=0),
-        rule("ggml-alloc-failed", r"(?:CUDA|HIP|Vulkan|Metal) error.{0,40} at \S{0,80}ggml\S{0,40}: out of memory|unable to allocate (?:backend )?(?:CUDA|ROCm|Metal|Vulkan)?\w{0,10} ?buffer|ggml_backend_\w{1,40}: failed to allocate|cudaMalloc failed: out of memory", "device", phase="load"),
-        rule("ollama-system-memory", rf"model requires more system memory \({size('requested')}\) than is available \({size('free')}\)", "host", phase="load"),
-        rule("ollama-runner-died", r"llama runner process (?:has terminated|no longer running)(?:: signal: killed)?", "device", phase="load"),
-        rule("llama-cpp-context-failed", r"failed to (?:create|initialize) (?:the )?(?:context|compute buffers)|failed to allocate compute buffers|failed to initialize the context", "device", phase="load"),
-        rule("llama-cpp-model", r"model size\s{0,12}= ?(?P<params__f>\d{1,4}(?:\.\d{1,2})?) ?B\b", None, facts={"params": "params_b"}, confidence=0.8),
-        rule("llama-cpp-params", r"model params\s{0,12}= ?(?P<params__f>\d{1,4}(?:\.\d{1,2})?) ?B\b", None, facts={"params": "params_b"}, confidence=0.9),
-        rule("llama-cpp-buffers", rf"(?P<buffer>\w{{1,20}}) (?P<what>model|KV|compute) buffer size = {{1,12}}{size('size')}"),
+        rule(
+            "ggml-alloc-failed",
+            rf"allocating {size('requested', 'MiB|MB|GiB')} on device (?P<device__i>\d{{1,3}}): (?:cu"
+            r"daMalloc|hipMalloc) failed: out of memory",
+            "device",
+            phase="load",
+        ),
+        rule(
+            "ggml-alloc-failed",
+            r"failed to allocate (?P<buffer>\w{1,20}) buffer(?: of size (?P<requested__n>\d{1,15}))?",
+            "device",
+            phase="load",
+            lines=0,
+        ),
+        rule(
+            "ggml-alloc-failed",
+            r"(?:CUDA|HIP|Vulkan|Metal) error.{0,40} at \S{0,80}ggml\S{0,40}: out of memory"
+            r"|unable to allocate (?:backend )?(?:CUDA|ROCm|Metal|Vulkan)?\w{0,10} ?buffer"
+            r"|ggml_backend_\w{1,40}: failed to allocate|cudaMalloc failed: out of memory",
+            "device",
+            phase="load",
+        ),
+        rule(
+            "ollama-system-memory",
+            rf"model requires more system memory \({size('requested')}\) than is available \("
+            rf"{size('free')}\)",
+            "host",
+            phase="load",
+        ),
+        rule(
+            "ollama-runner-died",
+            r"llama runner process (?:has terminated|no longer running)(?:: signal: killed)?",
+            "device",
+            phase="load",
+        ),
+        rule(
+            "llama-cpp-context-failed",
+            r"failed to (?:create|initialize) (?:the )?(?:context|compute buffers)"
+            r"|failed to allocate compute buffers|failed to initialize the context",
+            "device",
+            phase="load",
+        ),
+        rule(
+            "llama-cpp-model",
+            r"model size\s{0,12}= ?(?P<params__f>\d{1,4}(?:\.\d{1,2})?) ?B\b",
+            None,
+            facts={"params": "params_b"},
+            confidence=0.8,
+        ),
+        rule(
+            "llama-cpp-params",
+            r"model params\s{0,12}= ?(?P<params__f>\d{1,4}(?:\.\d{1,2})?) ?B\b",
+            None,
+            facts={"params": "params_b"},
+            confidence=0.9,
+        ),
+        rule(
+            "llama-cpp-buffers",
+            rf"(?P<buffer>\w{{1,20}}) (?P<what>model|KV|compute) buffer size = {{1,12}}{size('size')}",
+        ),
         rule("llama-cpp-offloaded", r"offloaded (?P<layers__i>\d{1,4})/(?P<of__i>\d{1,4}) layers to GPU"),
     ),
     priority=26,
-)  # fmt: skip
+)

@@ -11,16 +11,28 @@ __all__ = ["PARSER"]
 
 PARSER: Final[Parser] = rules_parser(
     "mps",
-    ("mps backend out of memory", "invalid buffer size", "mtlbuffer", "insufficient memory (00000008", "kiogpucommandbuffercallbackerroroutofmemory"),
+    (
+        "mps backend out of memory",
+        "invalid buffer size",
+        "mtlbuffer",
+        "insufficient memory (00000008",
+        "kiogpucommandbuffercallbackerroroutofmemory",
+    ),
     (
         rule(
             "mps-oom",
-            rf"MPS allocated: {size('allocated')}, other allocations: {size('other')}, max allowed: {size('capacity')}\)\.? ?(?:Tried to allocate {size('requested')})?",
+            rf"MPS allocated: {size('allocated')}, other allocations: {size('other')}, max allowed: "
+            rf"{size('capacity')}\)\.? ?(?:Tried to allocate {size('requested')})?",
             "device",
             lines=2,
         ),
-        rule("mps-oom", r"MPS backend out of memory|kIOGPUCommandBufferCallbackErrorOutOfMemory|Insufficient Memory \(00000008", "device"),
+        rule(
+            "mps-oom",
+            r"MPS backend out of memory|kIOGPUCommandBufferCallbackErrorOutOfMemory"
+            r"|Insufficient Memory \(00000008",
+            "device",
+        ),
         rule("mps-buffer-too-large", rf"Invalid buffer size: {size('requested')}", "device"),
     ),
     priority=5,
-)  # fmt: skip
+)

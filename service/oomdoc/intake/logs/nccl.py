@@ -11,10 +11,30 @@ __all__ = ["PARSER"]
 
 PARSER: Final[Parser] = rules_parser(
     "nccl",
-    ("watchdog", "nccl", "connection reset by peer", "broken pipe", "connection closed by", "socket timeout", "heartbeat"),
     (
-        rule("nccl-timeout", r"Watchdog caught collective operation timeout|collective operation timeout|NCCL.{0,80}(?:timed out|timeout)|heartbeat.{0,40}(?:lost|timed? ?out)", "other", cascade=True),
-        rule("peer-lost", r"Connection reset by peer|Broken pipe|Connection closed by (?:remote )?peer|ncclRemoteError", "other", cascade=True),
+        "watchdog",
+        "nccl",
+        "connection reset by peer",
+        "broken pipe",
+        "connection closed by",
+        "socket timeout",
+        "heartbeat",
+    ),
+    (
+        rule(
+            "nccl-timeout",
+            r"Watchdog caught collective operation timeout|collective operation timeout"
+            r"|NCCL.{0,80}(?:timed out|timeout)|heartbeat.{0,40}(?:lost|timed? ?out)",
+            "other",
+            cascade=True,
+        ),
+        rule(
+            "peer-lost",
+            r"Connection reset by peer|Broken pipe|Connection closed by (?:remote )?peer"
+            r"|ncclRemoteError",
+            "other",
+            cascade=True,
+        ),
     ),
     priority=85,
 )

@@ -12,15 +12,41 @@ __all__ = ["PARSER"]
 PARSER: Final[Parser] = rules_parser(
     "ray",
     (
-        "running low on memory", "ray.exceptions", "memory on the node", "ray-oom-prevention", "worker exit type", "object store",
-        "actor died unexpectedly", "ray_memory", "memory usage threshold", "the worker died unexpectedly", "raylet", "objectstorefull",
+        "running low on memory",
+        "ray.exceptions",
+        "memory on the node",
+        "ray-oom-prevention",
+        "worker exit type",
+        "object store",
+        "actor died unexpectedly",
+        "ray_memory",
+        "memory usage threshold",
+        "the worker died unexpectedly",
+        "raylet",
+        "objectstorefull",
     ),
     (
-        rule("ray-node-memory", rf"was running was {size('used')} ?/ ?{size('total')} \((?P<share__f>[\d.]{{1,12}})\),? which exceeds the memory usage threshold of (?P<threshold__f>[\d.]{{1,8}}\d)", "host"),
-        rule("ray-oom-kill", r"ray\.exceptions\.OutOfMemoryError|killed due to the node running low on memory|workers? (?:was|were) killed due to .{0,40}memory|ray-oom-prevention", "host"),
+        rule(
+            "ray-node-memory",
+            rf"was running was {size('used')} ?/ ?{size('total')} \((?P<share__f>[\d.]{{1,12}})\),? w"
+            rf"hich exceeds the memory usage threshold of (?P<threshold__f>[\d.]{{1,8}}\d)",
+            "host",
+        ),
+        rule(
+            "ray-oom-kill",
+            r"ray\.exceptions\.OutOfMemoryError|killed due to the node running low on memory"
+            r"|workers? (?:was|were) killed due to .{0,40}memory|ray-oom-prevention",
+            "host",
+        ),
         rule("ray-object-store-full", r"ObjectStoreFullError|object store .{0,40}(?:is )?full", "host"),
         rule("ray-actor-died", r"killed by SIGKILL by OOM killer due to high memory usage", "host", cascade=True),
-        rule("ray-actor-died", r"ActorDiedError|The actor died unexpectedly|WorkerCrashedError|Worker exit type: SYSTEM_ERROR", "other", cascade=True),
+        rule(
+            "ray-actor-died",
+            r"ActorDiedError|The actor died unexpectedly|WorkerCrashedError"
+            r"|Worker exit type: SYSTEM_ERROR",
+            "other",
+            cascade=True,
+        ),
     ),
     priority=35,
 )

@@ -1,7 +1,8 @@
 """Parsers made of rules: one expression, one signal, and what its groups mean.
 
-Named groups end in what they hold: ``free__n`` with ``free__u`` is a size (number and unit; without a unit group,
-bytes) and becomes ``free_bytes``; ``peak__g`` is GiB without a unit; ``slots__i`` is a whole number, ``share__f`` a fraction, any other a word.
+Named groups end in what they hold: ``free__n`` with ``free__u`` is a size (number and unit; bytes without a unit
+group) and becomes ``free_bytes``; ``peak__g`` is GiB without a unit; ``slots__i`` is a whole number, ``share__f`` a
+fraction, any other a word.
 """
 
 from __future__ import annotations

@@ -14,9 +14,21 @@ PARSER: Final[Parser] = rules_parser(
     ("oom_kill", "oom-kill event", "exceeded memory limit", "out_of_memory", "out of memory", "slurmstepd"),
     (
         rule("slurm-oom-kill", r"Detected (?P<events__i>\d{1,6}) oom[_-]kill event", "host"),
-        rule("slurm-memory-limit", r"exceeded (?:job |step )?memory limit(?: \((?P<used__i>\d{1,15}) > (?P<limit__i>\d{1,15})\))?", "host"),
-        rule("slurm-oom-kill", r"srun: error: \S{1,80}: tasks? [\d,\-\[\]]{1,40}: Out Of Memory|\bOUT_OF_ME(?:MORY|\+)?(?=\s)(?!.{0,20}CUDA)|State\W{1,4}OUT_OF_MEMORY", "host"),
-        rule("slurm-cancelled", r"slurmstepd: error: \*{3} (?:JOB|STEP) \S{1,40} .{0,60}CANCELLED", "other", cascade=True),
+        rule(
+            "slurm-memory-limit",
+            r"exceeded (?:job |step )?memory limit(?: \((?P<used__i>\d{1,15}) > (?P<limit__i>\d{1,15"
+            r"})\))?",
+            "host",
+        ),
+        rule(
+            "slurm-oom-kill",
+            r"srun: error: \S{1,80}: tasks? [\d,\-\[\]]{1,40}: Out Of Memory"
+            r"|\bOUT_OF_ME(?:MORY|\+)?(?=\s)(?!.{0,20}CUDA)|State\W{1,4}OUT_OF_MEMORY",
+            "host",
+        ),
+        rule(
+            "slurm-cancelled", r"slurmstepd: error: \*{3} (?:JOB|STEP) \S{1,40} .{0,60}CANCELLED", "other", cascade=True
+        ),
     ),
     priority=22,
 )

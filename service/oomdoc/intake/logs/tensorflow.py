@@ -11,9 +11,22 @@ from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
 __all__ = ["PARSER"]
 
 _OOM: Final = re.compile(
-    r"OOM when allocating tensor with shape\s?\[(?P<shape>[\d,]{1,120})\](?: and type (?P<type>\w{1,20}))?(?: on (?P<device>\S{1,120}))?", re.IGNORECASE
+    r"OOM when allocating tensor with shape\s?\[(?P<shape>[\d,]{1,120})\](?: and type (?P<ty"
+    r"pe>\w{1,20}))?(?: on (?P<device>\S{1,120}))?",
+    re.IGNORECASE,
 )
-_WIDTH: Final = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int32": 4, "int64": 8, "bool": 1, "int8": 1, "uint8": 1, "complex64": 8}
+_WIDTH: Final = {
+    "float": 4,
+    "half": 2,
+    "bfloat16": 2,
+    "double": 8,
+    "int32": 4,
+    "int64": 8,
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "complex64": 8,
+}
 
 
 def _parse(window: Window) -> Reading | None:

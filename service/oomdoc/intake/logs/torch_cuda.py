@@ -18,16 +18,20 @@ __all__ = ["PARSER", "clauses"]
 
 _S: Final = SQUEEZED_SIZE
 _HEAD: Final = re.compile(
-    r"(?P<backend>CUDA|HIP|NPU|XPU|MUSA|MLU|SDAA|PPU) ?(?:out of memory|内存不足|显存不足)|Tried to allocate [0-9]|尝试分配 ?[0-9]",
+    r"(?P<backend>CUDA|HIP|NPU|XPU|MUSA|MLU|SDAA|PPU) ?(?:out of memory|内存不足|显存不足)"
+    r"|Tried to allocate [0-9]|尝试分配 ?[0-9]",
     re.IGNORECASE,
 )
-_NEXT: Final = re.compile(r"(?:OutOfMemoryError|outofmemory[.:]|Traceback\(mostrecent|Exceptioninthread)", re.IGNORECASE)
+_NEXT: Final = re.compile(
+    r"(?:OutOfMemoryError|outofmemory[.:]|Traceback\(mostrecent|Exceptioninthread)", re.IGNORECASE
+)
 _COMPLETE: Final = re.compile(r"unallocated|reserved in total|intotalbyPyTorch", re.IGNORECASE)
 _CLAUSES: Final[dict[str, re.Pattern[str]]] = {
     name: re.compile(text, re.IGNORECASE)
     for name, text in {
         "requested_bytes": rf"(?:Tr(?:ied|ying)toallocate|尝试分配|Requestedsize:?){_S}",
-        "capacity_bytes": rf"(?:totalcapaci?tyof|总(?:内存|显存)?容量为?){_S}|{_S}totalcapacity|hasatotalof{_S}|[;,(]{_S}total[,);]|has{_S}total\b",
+        "capacity_bytes": rf"(?:totalcapaci?tyof|总(?:内存|显存)?容量为?){_S}|{_S}totalcapacity|hasatotalof{_S}"
+        rf"|[;,(]{_S}total[,);]|has{_S}total\b",
         "free_bytes": rf"(?:ofwhich|空闲(?:内存|显存)?为?){_S}(?:i|s|\b|的|。|$)|[;,]{_S}free|had{_S}free",
         "allocated_bytes": rf"{_S}alreadyallocated|allocatedmemory{_S}isallocated|其中{_S}由PyTorch分配",
         "reserved_bytes": rf"{_S}reservedintotal",
@@ -103,8 +107,16 @@ def _named(window: Window) -> bool:
 
 
 _FIELDS: Final = frozenset(
-    "requested_bytes capacity_bytes allocated_bytes reserved_bytes reserved_unallocated_bytes free_bytes "
-    "process_bytes other_process_bytes".split()
+    [
+        "requested_bytes",
+        "capacity_bytes",
+        "allocated_bytes",
+        "reserved_bytes",
+        "reserved_unallocated_bytes",
+        "free_bytes",
+        "process_bytes",
+        "other_process_bytes",
+    ]
 )
 
 PARSER: Final = Parser(

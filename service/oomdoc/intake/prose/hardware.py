@@ -14,49 +14,82 @@ from oomdoc.intake.prose.stance import worked
 
 __all__ = ["read_hardware"]
 
-_ADJECTIVE: Final = r"(?:(?:nvidia|geforce|tesla|英伟达|amd|的|of|昇腾|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡|consumer|gpus?)[\s\-]{0,3}){0,4}"
+_ADJECTIVE: Final = (
+    r"(?:(?:nvidia|geforce|tesla|英伟达|amd|的|of|昇腾|\d{1,3} ?g(?:i?b)?(?: ?的)?"
+    r"|显存|显卡|consumer|gpus?)[\s\-]{0,3}){0,4}"
+)
 _TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个台卡颗片枚]|[ -]x)"
 _BEFORE: Final = re.compile(
-    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?P<n>{COUNT}) {{0,2}}{_TIMES}{{0,2}} {{0,2}}{_ADJECTIVE}\Z", re.IGNORECASE | re.ASCII
+    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?P<n>{COUNT}) {{0,2}}{_TIMES}"
+    rf"{{0,2}} {{0,2}}{_ADJECTIVE}\Z",
+    re.IGNORECASE | re.ASCII,
 )
 _AFTER: Final = re.compile(
-    rf"['’]?s?(?: ?[(（]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:[x×*] ?(?P<times>\d{{1,3}})(?![\w.])|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块)(?!\s{{0,2}}[x×*\d]))",
+    rf"['’]?s?(?: ?[(（]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:[x×*] ?(?P<times>\d{{1,3}})(?!["
+    rf"\w.])|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块)(?!\s{{0,2}}[x×*\d]))",
     re.IGNORECASE | re.ASCII,
 )
 _SIZE_AFTER: Final = re.compile(
-    r"['’]?s?[ \-]{0,2}(?:x ?\d{1,2} {0,2})?(?:gpus? {0,2}|显卡|单卡 ?|卡 ?){0,2}[(（,，]?\s{0,2}(?:with|each|every one|per card|单卡|每张|每卡|显存|vram|has|of|a|about|约|有|是|为|are|[:：,，]){0,3}\s{0,2}(?:with )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b|system|cpu|磁盘|disk))",
+    r"['’]?s?[ \-]{0,2}(?:x ?\d{1,2} {0,2})?(?:gpus? {0,2}|显卡|单卡 ?"
+    r"|卡 ?){0,2}[(（,，]?\s{0,2}(?:with|each|every one|per card|单卡|每张"
+    r"|每卡|显存|vram|has|of|a|about|约|有|是|为|are|[:：,，]){0,3}\s{0,2}(?:with )?(?P<gib>\d{1,3}(?:"
+    r"\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b"
+    r"|system|cpu|磁盘|disk))",
     re.IGNORECASE | re.ASCII,
 )
-_SIZE_BEFORE: Final = re.compile(r"(?P<gib>\d{1,3}) ?g(?:i?b)?(?:[ -]|的|显存){0,3}(?:nvidia |tesla |geforce |英伟达)?\Z", re.IGNORECASE | re.ASCII)
+_SIZE_BEFORE: Final = re.compile(
+    r"(?P<gib>\d{1,3}) ?g(?:i?b)?(?:[ -]|的|显存){0,3}(?:nvidia |tesla "
+    r"|geforce |英伟达)?\Z",
+    re.IGNORECASE | re.ASCII,
+)
 _CARDS: Final = re.compile(
-    rf"(?<![A-Za-z0-9_.\-/=])(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?P<n>{COUNT}) {{0,2}}(?:[x×*] {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
-    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible) )?(?:gpus?\b(?!-)|cards?\b|显卡|卡(?!死|住|顿|在|了|到)|张(?:显)?卡|块(?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡|gpu|npu|\d{1,3} ?g))|(?:h\d00|a\d00)-class gpus)",
+    rf"(?<![A-Za-z0-9_.\-/=])(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?P<n>{COUNT}) {{0,2}}(?:[x×*]"
+    rf" {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
+    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible) )?(?:gpus?\b(?!-)"
+    r"|cards?\b|显卡|卡(?!死|住|顿|在|了|到)|张(?:显)?卡|块(?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡"
+    r"|gpu|npu|\d{1,3} ?g))|(?:h\d00|a\d00)-class gpus)",
     re.IGNORECASE | re.ASCII,
 )
-_EACH_SIZE: Final = re.compile(r"(?<![\d.])(?P<n>\d{1,3}) ?[*x×] ?(?P<gib>\d{2,3}) ?(?:g(?:i?b)?(?![A-Za-z\d])|= ?\d{2,5} ?g)", re.IGNORECASE | re.ASCII)
+_EACH_SIZE: Final = re.compile(
+    r"(?<![\d.])(?P<n>\d{1,3}) ?[*x×] ?(?P<gib>\d{2,3}) ?(?:g(?:i?b)?(?![A-Za-z\d])"
+    r"|= ?\d{2,5} ?g)",
+    re.IGNORECASE | re.ASCII,
+)
 _OF_SIZE: Final = re.compile(
-    r"gpus?,? {0,2}(?:with|of|having|each with|[(（])? {0,2}(?:about |around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])", re.IGNORECASE | re.ASCII
+    r"gpus?,? {0,2}(?:with|of|having|each with|[(（])? {0,2}(?:about "
+    r"|around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])",
+    re.IGNORECASE | re.ASCII,
 )
 _LOOSE_SIZE: Final = re.compile(
-    r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?: 的)? {0,2}(?:的 ?)?(?:vram|显存|显卡|video memory|gpus?\b|graphics card|card\b)"
-    r"|(?:显存|vram|video memory|gpu memory)(?:是|为|有|只有|大小|总共|of|is|[:：])? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
+    r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?: 的)? {0,2}(?:的 ?)?(?:vram"
+    r"|显存|显卡|video memory|gpus?\b|graphics card|card\b)"
+    r"|(?:显存|vram|video memory|gpu memory)(?:是|为|有|只有|大小|总共|of|is"
+    r"|[:：])? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
     r"|(?:单卡|单张|每张卡?|每卡|单机单卡) ?[（(]? ?(?P<d>\d{1,3}) ?g(?:i?b)?(?![A-Za-z])"
     r"|(?:gpu|显卡) ?[:：] ?(?P<c>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
     r"|\bof (?P<e>\d{1,3}\.\d{1,2}) ?gi?b used)",
     re.IGNORECASE | re.ASCII,
 )
 _USED: Final = re.compile(
-    r"(?:占用|用了|使用|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about|around|at least|约|只需要?|left|leaving|requires?|大概|consum\w{1,4}|达到)[^\d。.]{0,9}\Z", re.IGNORECASE | re.ASCII
+    r"(?:占用|用了|使用|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about"
+    r"|around|at least|约|只需要?|left|leaving|requires?|大概|consum\w{1,4}"
+    r"|达到)[^\d。.]{0,9}\Z",
+    re.IGNORECASE | re.ASCII,
 )
 _EACH_NODE: Final = re.compile(
-    rf"(?P<n>{COUNT}) ?(?:台|个)?(?:机器|节点|服务器|nodes?|machines?|servers?)[^。.\n]{{0,24}}?(?:每台|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])", re.IGNORECASE | re.ASCII
+    rf"(?P<n>{COUNT}) ?(?:台|个)?(?:机器|节点|服务器|nodes?|machines?|servers?)[^。.\n]{{0,24}}?(?:每台"
+    r"|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])",
+    re.IGNORECASE | re.ASCII,
 )
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
 _PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", re.IGNORECASE | re.ASCII)
 """The product's full name, as drivers print it: more telling than what people call it."""
 _MANY: Final = re.compile(
-    r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]|GPU [1-9] has|\(GPU [1-9];|tensor.parallel|gpus\b|--tp\b|几张卡|NVLink", re.IGNORECASE | re.ASCII
+    r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]"
+    r"|GPU [1-9] has|\(GPU [1-9];|tensor.parallel|gpus\b|--tp\b|几张卡"
+    r"|NVLink",
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -84,9 +117,9 @@ def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
     yield Fact("gpu", name, span, "prose", 0.9 - minus + product)
     if (size := re.search(r"(?<![\d.])(\d{2,3}) ?G(?:i?B)?\b", name, re.IGNORECASE | re.ASCII)) is not None:
         yield Fact("capacity_gib", float(size[1]), span, "prose", max(0.5, 0.85 - minus))
-    elif (size := _SIZE_AFTER.match(after)) is not None and 2 <= float(size["gib"]) <= 300:
-        yield Fact("capacity_gib", float(size["gib"]), span, "prose", max(0.5, 0.85 - minus))
-    elif (size := _SIZE_BEFORE.search(before)) is not None and 2 <= float(size["gib"]) <= 300:
+    elif ((size := _SIZE_AFTER.match(after)) is not None and 2 <= float(size["gib"]) <= 300) or (
+        (size := _SIZE_BEFORE.search(before)) is not None and 2 <= float(size["gib"]) <= 300
+    ):
         yield Fact("capacity_gib", float(size["gib"]), span, "prose", max(0.5, 0.85 - minus))
     count, sure = _count(before, after)
     if count is None and not several and is_consumer(name):
@@ -111,9 +144,14 @@ def _count(before: str, after: str) -> tuple[int | None, float]:
 def _not_hardware(name: str, before: str, after: str) -> bool:
     """Short names that mean something else here: ``T4`` in an identifier, ``4090`` as a step or a port."""
     bare = name.isdigit()
-    if before.endswith(("/", "\\", "_", "=", "#", "step ", "pid ", "port ", "steps ", "$")) and not before.endswith("=="):
+    if before.endswith(("/", "\\", "_", "=", "#", "step ", "pid ", "port ", "steps ", "$")) and not before.endswith(
+        "=="
+    ):
         return True
-    return bare and (before.rstrip().endswith((":", "pid", "port", "step", "GiB", "MiB", "-")) or after[:1] in "./-%" and after[:1] != "")
+    return bare and (
+        before.rstrip().endswith((":", "pid", "port", "step", "GiB", "MiB", "-"))
+        or (after[:1] in "./-%" and after[:1] != "")
+    )
 
 
 def _unnamed(line: Line) -> Iterator[Fact]:
@@ -122,7 +160,9 @@ def _unnamed(line: Line) -> Iterator[Fact]:
     for found in _CARDS.finditer(text):
         minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
         word = found["n"].lower()
-        if word in ("a", "an", "one", "一") and re.match(r"\s{0,2}(?:time|by|of)\b", text[found.end() : found.end() + 8]):
+        if word in ("a", "an", "one", "一") and re.match(
+            r"\s{0,2}(?:time|by|of)\b", text[found.end() : found.end() + 8]
+        ):
             continue
         count = to_count(found["n"]) * (int(found["nodes"]) if found["nodes"] else 1)
         if 1 <= count <= 20000 and not _SERIES.fullmatch(found["n"]):
@@ -131,7 +171,9 @@ def _unnamed(line: Line) -> Iterator[Fact]:
                 sure = 0.4
             yield Fact("gpu_count", count, line.span(found.start() + 1), "prose", max(0.5, sure - minus))
         if found["gib"] and 2 <= int(found["gib"]) <= 300:
-            yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", max(0.5, 0.8 - minus))
+            yield Fact(
+                "capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", max(0.5, 0.8 - minus)
+            )
     for found in _EACH_SIZE.finditer(text):
         yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
         yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)

@@ -19,12 +19,16 @@ from oomdoc.intake.prose.stance import worked
 __all__ = ["Mention", "mentions", "read_keys", "read_positional"]
 
 _KEY: Final = re.compile(
-    r"(?<![\w.])(?P<dash>-{0,2}\+{0,2})(?P<key>[A-Za-z][\w.\-]{0,80})(?P<sep>[\"'`]?\]?\s{0,3}[=:：]{1,2}\s{0,3}|[\"'`], {0,2}|\s{1,12})?(?P<quote>[\"'“`]{0,2})(?=(?P<value>[^\s\"';，。；`)}\]]{1,200})?)",
+    r"(?<![\w.])(?P<dash>-{0,2}\+{0,2})(?P<key>[A-Za-z][\w.\-]{0,80})(?P<sep>[\"'`]?\]?\s{0,"
+    r"3}[=:：]{1,2}\s{0,3}|[\"'`], {0,2}|\s{1,12})?(?P<quote>[\"'“`]{0,2})(?=(?P<value>[^\s\""
+    r"';，。；`)}\]]{1,200})?)",
     re.ASCII,
 )
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
-_STAGE: Final = re.compile(r"(?:zero|stage|\bz|_z|ds)[-_ ]{0,2}(?:stage[-_ ]{0,2})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII)
+_STAGE: Final = re.compile(
+    r"(?:zero|stage|\bz|_z|ds)[-_ ]{0,2}(?:stage[-_ ]{0,2})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,11 @@ def _value(kind: str, mention: Mention) -> Any:
         stage = _STAGE.search(raw) if not low.isdigit() else re.fullmatch(r"([0-3])", low)
         return int(stage[1]) if stage else None
     if kind == "model":
-        return tidy_model(raw) if len(low) > 1 and low not in _TRUE | _FALSE and "$" not in raw and not low.endswith((".py", ".sh")) else None
+        return (
+            tidy_model(raw)
+            if len(low) > 1 and low not in _TRUE | _FALSE and "$" not in raw and not low.endswith((".py", ".sh"))
+            else None
+        )
     if kind == "devices":
         return len(raw.split(",")) if re.fullmatch(r"\d{1,3}(?:,\d{1,3}){0,63},?", raw) else None
     table = TEXT_KEYS.get(kind)
@@ -127,8 +135,11 @@ def _lengths(found: list[Mention], sure: float) -> Iterator[Fact]:
 
 
 _POSITIONAL: Final = re.compile(
-    r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?|SentenceTransformer\()\s{0,8}(?:model ?= ?|pretrained_model_name_or_path ?= ?)?[\"'](?P<quoted>[\w./\-]{3,200})[\"']"
-    r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?|ollama run|swift infer|trtllm-serve) (?P<bare>(?!-)[\w./\-:]{3,200})"
+    r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?"
+    r"|SentenceTransformer\()\s{0,8}(?:model ?= ?|pretrained_model_name_or_path ?= ?)?[\"']("
+    r"?P<quoted>[\w./\-]{3,200})[\"']"
+    r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?"
+    r"|ollama run|swift infer|trtllm-serve) (?P<bare>(?!-)[\w./\-:]{3,200})"
 )
 
 
@@ -137,7 +148,10 @@ def read_positional(lines: list[Line], *, confidence: float) -> Iterator[Fact]:
     for line in lines:
         for found in _POSITIONAL.finditer(line.text):
             name = tidy_model(found["quoted"] or found["bare"])
-            if name.lower() in ("text-generation", "tokenizer") or "tokenizer" in line.text[: found.start()].lower()[-24:]:
+            if (
+                name.lower() in ("text-generation", "tokenizer")
+                or "tokenizer" in line.text[: found.start()].lower()[-24:]
+            ):
                 continue
             yield Fact("model", name, line.span(found.start() + 1), "command", confidence)
             if (size := billions(name)) is not None:

@@ -15,11 +15,39 @@ _G: Final = r"(?P<{}>\d{{1,3}}(?:\.\d{{1,3}})?) ?(?:GiB|GB|G)(?![A-Za-z])"
 _SENTENCES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
     (name, re.compile(text, re.IGNORECASE | re.ASCII), sure)
     for name, text, sure in (
-        ("process_gib", rf"(?<![\d.])(?P<v>\d{{1,3}}(?:\.\d{{1,3}})?) ?(?:GiB|GB|G)? ?(?:of|/|out of) ?\d{{1,3}}(?:\.\d{{1,2}})? ?(?:GiB|GB|G) (?:is |are |was )?(?:used|in use)", 0.7),
-        ("process_gib", rf"(?:gpu|vram|memory|显存)(?: memory)?(?: usage| use| consumption|占用)? (?:goes|went|climbs|climbed|rises|rose|jumps|jumped|shoots|spikes|spiked|up|上升|涨|飙升){{1,2}} ?(?:up )?(?:to|到|至) ?(?:about |around |over )?{_G.format('v')}", 0.6),
-        ("reserved_unallocated_gib", rf"{_G.format('v')} (?:is |was |are )?reserved (?:by PyTorch )?but (?:is )?(?:unallocated|not allocated|unused)", 0.8),
-        ("tried_gib", rf"(?:tr(?:y|ies|ied|ying) to allocate|尝试分配|申请) (?:about |around |another )?{_G.format('v')}", 0.6),
-        ("free_gib", rf"(?:only |just |还剩|剩余|仅剩) ?{_G.format('v')} (?:is |was |of )?(?:gpu memory )?(?:free|left)", 0.6),
+        (
+            "process_gib",
+            r"(?<![\d.])(?P<v>\d{1,3}(?:\.\d{1,3})?) ?(?:GiB|GB|G)? ?(?:of"
+            r"|/|out of) ?\d{1,3}(?:\.\d{1,2})? ?(?:GiB|GB|G) (?:is |are "
+            r"|was )?(?:used|in use)",
+            0.7,
+        ),
+        (
+            "process_gib",
+            r"(?:gpu|vram|memory|显存)(?: memory)?(?: usage| use| consumption"
+            r"|占用)? (?:goes|went|climbs|climbed|rises|rose|jumps|jumped|shoots"
+            rf"|spikes|spiked|up|上升|涨|飙升){{1,2}} ?(?:up )?(?:to|到|至) ?(?:about "
+            rf"|around |over )?{_G.format('v')}",
+            0.6,
+        ),
+        (
+            "reserved_unallocated_gib",
+            rf"{_G.format('v')} (?:is |was |are )?reserved (?:by PyTorch )?but (?:is )?(?:unallocated"
+            r"|not allocated|unused)",
+            0.8,
+        ),
+        (
+            "tried_gib",
+            r"(?:tr(?:y|ies|ied|ying) to allocate|尝试分配|申请) (?:about |around "
+            rf"|another )?{_G.format('v')}",
+            0.6,
+        ),
+        (
+            "free_gib",
+            rf"(?:only |just |还剩|剩余|仅剩) ?{_G.format('v')} (?:is |was |of )?(?:gpu memory )?(?:free"
+            r"|left)",
+            0.6,
+        ),
     )
 )
 

@@ -11,28 +11,60 @@ from typing import Final
 __all__ = ["FAMILY", "MODEL_NAME", "SIZE_B", "billions", "looks_like_model", "tidy_model"]
 
 _FAMILIES: Final = (
-    r"qwen|qwq|qvq|meta-?llama|code-?llama|tiny-?llama|open_?llama|llama|vicuna|alpaca(?!-lora)|mistral|mixtral|ministral|magistral|devstral|codestral|pixtral"
-    r"|gemma|codegemma|paligemma|medgemma|phi(?=[-_ ]?\d)|yi(?=-)|internlm|internvl|intern-s|baichuan|chatglm|codegeex|visualglm|glm|cogvlm|cogvideo(?:x)?|cogview|cogagent"
-    r"|deepseek|janus-pro|falcon|mpt(?=-\d)|opt(?=-\d)|(?-i:OPT\b)|bloom(?:z)?(?=-|\b)|gpt-?2|gpt-?j|gpt-?neo(?:x)?|gpt-oss|gpt4all|pythia|stable-?lm|starcoder|santacoder|minicpm"
-    r"|granite|command-r|aya-|c4ai|olmo|tulu|nemotron|minitron|kimi|moonlight|moonshot|hunyuan|ernie|minimax|step-?\d|seed-?oss|ling-|ring-|llava|moellava|idefics|florence-2|smollm|smolvlm|flan-t5|mt5|t5-|flan-ul2"
-    r"|bert-(?:base|large)|roberta|deberta|labse|xlm-r|electra|modernbert|whisper|wan ?2\.\d|flux\.?1|sdxl|stable-?diffusion|openvla|ovis|jamba|mamba|rwkv|zephyr|openchat|solar-|dbrx|grok-|arctic"
-    r"|orca-|wizardlm|wizardcoder|skywork|telechat|xverse|aquila|ziya|belle|moss(?=[-_])|bge-|gte-|e5-|bart-|pegasus|exaone|phixtral|cerebras-gpt|redpajama|dolly|stablebeluga|nous-hermes|hermes-|xgen|persimmon|fuyu|kosmos|molmo|phi4|ministral|lfm2|bagel|omnigen|mimo|apertus|pi0|pi05|got-ocr|monkeyocr|olmocr|dots\.ocr|vibevoice|cosyvoice|chattts|fish-speech"
+    r"qwen|qwq|qvq|meta-?llama|code-?llama|tiny-?llama|open_?llama"
+    r"|llama|vicuna|alpaca(?!-lora)|mistral|mixtral|ministral|magistral"
+    r"|devstral|codestral|pixtral"
+    r"|gemma|codegemma|paligemma|medgemma|phi(?=[-_ ]?\d)|yi(?=-)"
+    r"|internlm|internvl|intern-s|baichuan|chatglm|codegeex|visualglm"
+    r"|glm|cogvlm|cogvideo(?:x)?|cogview|cogagent"
+    r"|deepseek|janus-pro|falcon|mpt(?=-\d)|opt(?=-\d)|(?-i:OPT\b)"
+    r"|bloom(?:z)?(?=-|\b)|gpt-?2|gpt-?j|gpt-?neo(?:x)?|gpt-oss|gpt4all"
+    r"|pythia|stable-?lm|starcoder|santacoder|minicpm"
+    r"|granite|command-r|aya-|c4ai|olmo|tulu|nemotron|minitron|kimi"
+    r"|moonlight|moonshot|hunyuan|ernie|minimax|step-?\d|seed-?oss"
+    r"|ling-|ring-|llava|moellava|idefics|florence-2|smollm|smolvlm"
+    r"|flan-t5|mt5|t5-|flan-ul2"
+    r"|bert-(?:base|large)|roberta|deberta|labse|xlm-r|electra|modernbert"
+    r"|whisper|wan ?2\.\d|flux\.?1|sdxl|stable-?diffusion|openvla"
+    r"|ovis|jamba|mamba|rwkv|zephyr|openchat|solar-|dbrx|grok-|arctic"
+    r"|orca-|wizardlm|wizardcoder|skywork|telechat|xverse|aquila|ziya"
+    r"|belle|moss(?=[-_])|bge-|gte-|e5-|bart-|pegasus|exaone|phixtral"
+    r"|cerebras-gpt|redpajama|dolly|stablebeluga|nous-hermes|hermes-"
+    r"|xgen|persimmon|fuyu|kosmos|molmo|phi4|ministral|lfm2|bagel"
+    r"|omnigen|mimo|apertus|pi0|pi05|got-ocr|monkeyocr|olmocr|dots\.ocr"
+    r"|vibevoice|cosyvoice|chattts|fish-speech"
 )
 FAMILY: Final = re.compile(rf"(?:{_FAMILIES})", re.IGNORECASE | re.ASCII)
 SIZE_B: Final = r"(?<![\w.])\d{1,4}(?:[._]\d{1,3})?[bB](?![A-Za-z0-9])"
 
 MODEL_NAME: Final = re.compile(
-    rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_]){{0,3}}(?:{_FAMILIES})[A-Za-z0-9_.\-:]{{0,80}})"
-    rf"(?P<more>(?: {{1,2}}(?:v?\d(?:\.\d)?|chat|code(?=\s)|coder|instruct|base|vl|omni|next|medium|mini|small|large)(?![\w./])){{0,3}} {{0,2}}(?<![\d.]){SIZE_B.replace('(?<![' + chr(92) + 'w.])', '')})?",
+    rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_])"
+    rf"{{0,3}}(?:{_FAMILIES})[A-Za-z0-9_.\-:]{{0,80}})"
+    rf"(?P<more>(?: {{1,2}}(?:v?\d(?:\.\d)?|chat|code(?=\s)|coder|instruct"
+    rf"|base|vl|omni|next|medium|mini|small|large)(?![\w./])){{0,3}} {{0,2}}(?<![\d.])"
+    rf"{SIZE_B.replace('(?<![' + chr(92) + 'w.])', '')})?",
     re.IGNORECASE | re.ASCII,
 )
-_SIZE_IN_NAME: Final = re.compile(r"(?<![\d.])((?<![A-Za-z])\d_\d(?=[bB])|\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9])|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])")
+_SIZE_IN_NAME: Final = re.compile(
+    r"(?<![\d.])((?<![A-Za-z])\d_\d(?=[bB])|\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9])"
+    r"|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])"
+)
 _NOT_MODELS: Final = re.compile(
-    r"(?:llama_(?!\d)\w{1,60}|llama[-_ .]?(?:factory|cookbook|recipes|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention|mlp|forcausallm|\w{0,20}layer)|llamafactory|llama_factory|vllm|alpaca[-_](?:lora|data|en|zh|gpt4|clean)\w{0,20}"
-    r"|deepseekai|deepspeed|bert-?for\w{0,12}|falconai|\w{0,30}(?:decoder|attention|forcausallm|flashattention2)\w{0,20}|orca-|hermes-|qwen\d?(?:_vl)?_?template|chatglm-finetuning|chatglm_finetuning|deepseekcoder\.py|belle\b|arctic\b)",
+    r"(?:llama_(?!\d)\w{1,60}|llama[-_ .]?(?:factory|cookbook|recipes"
+    r"|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention"
+    r"|mlp|forcausallm|\w{0,20}layer)|llamafactory|llama_factory|vllm"
+    r"|alpaca[-_](?:lora|data|en|zh|gpt4|clean)\w{0,20}"
+    r"|deepseekai|deepspeed|bert-?for\w{0,12}|falconai|\w{0,30}(?:decoder"
+    r"|attention|forcausallm|flashattention2)\w{0,20}|orca-|hermes-"
+    r"|qwen\d?(?:_vl)?_?template|chatglm-finetuning|chatglm_finetuning"
+    r"|deepseekcoder\.py|belle\b|arctic\b)",
     re.IGNORECASE | re.ASCII,
 )
-_TAIL: Final = re.compile(r"(?:\.(?:py|sh|ya?ml|json|jsonl|txt|md|log|git|pt|pth|parquet)|[.:,;\-_]{1,4})\Z", re.IGNORECASE | re.ASCII)
+_TAIL: Final = re.compile(
+    r"(?:\.(?:py|sh|ya?ml|json|jsonl|txt|md|log|git|pt|pth|parquet)"
+    r"|[.:,;\-_]{1,4})\Z",
+    re.IGNORECASE | re.ASCII,
+)
 _FILE: Final = re.compile(r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc|cu|html?)\Z", re.IGNORECASE | re.ASCII)
 
 
@@ -55,7 +87,9 @@ def looks_like_model(name: str) -> bool:
 def tidy_model(value: str) -> str:
     """A model setting as a name: hub ids stay, local paths give their last telling part."""
     text = value.replace("___", ".").strip("\"'`,;()[]{}<> ").replace("\\", "/").rstrip("/")
-    if re.fullmatch(r"[A-Za-z0-9][\w.\-]{0,95}/[\w.\-]{1,95}", text) and not text.startswith(("data/", "models/", "model/", "checkpoints/", "output/")):
+    if re.fullmatch(r"[A-Za-z0-9][\w.\-]{0,95}/[\w.\-]{1,95}", text) and not text.startswith(
+        ("data/", "models/", "model/", "checkpoints/", "output/")
+    ):
         return text
     parts = [p for p in text.split("/") if p]
     hub = [p for p in parts if p.startswith("models--")]

@@ -14,7 +14,9 @@ from oomdoc.intake.prose.stance import worked
 __all__ = ["read_models"]
 
 _SIZE_NOUN: Final = re.compile(
-    r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?[bB](?![A-Za-z0-9/])(?: {0,2}(?:of )?(?:size|params?|parameters?|models?|参数|模型|的模型|的)|(?= (?:gpt|llama|opt|dense)))"
+    r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?[bB](?![A-Za-z0-9/])(?: {0,2}(?:of )?(?:size"
+    r"|params?|parameters?|models?|参数|模型|的模型|的)|(?= (?:gpt|llama|opt"
+    r"|dense)))"
     r"|(\d{3,6})M total params|~?(\d{1,4}(?:\.\d{1,2})?) ?[bB](?:illion)? param",
     re.IGNORECASE | re.ASCII,
 )
@@ -46,7 +48,9 @@ def _named(line: Line, found: re.Match[str], base: float) -> Iterator[Fact]:
     if not looks_like_model(found["name"]) or _in_link(text, found.start()):
         return
     sure = base
-    if before.endswith(("/", "\\", "_", "-", "@", "#")) or re.search(r"\.(?:py|sh|json|ya?ml)\b", text[found.end() : found.end() + 12]):
+    if before.endswith(("/", "\\", "_", "-", "@", "#")) or re.search(
+        r"\.(?:py|sh|json|ya?ml)\b", text[found.end() : found.end() + 12]
+    ):
         sure = 0.45
     if worked(text, found.start(), found.end()):
         sure = max(min(sure, 0.5), sure - 0.2)

@@ -7,13 +7,42 @@ from typing import Final
 __all__ = ["COUNT", "to_count", "to_tokens"]
 
 _WORDS: Final = {
-    "one": 1, "single": 1, "a": 1, "an": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
-    "eight": 8, "sixteen": 16, "单": 1, "一": 1, "两": 2, "俩": 2, "双": 2, "二": 2, "三": 3, "四": 4, "五": 5, "六": 6,
-    "七": 7, "八": 8, "九": 9, "十": 10, "十六": 16, "单张": 1, "１": 1, "２": 2,
-}  # fmt: skip
+    "one": 1,
+    "single": 1,
+    "a": 1,
+    "an": 1,
+    "two": 2,
+    "dual": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "sixteen": 16,
+    "单": 1,
+    "一": 1,
+    "两": 2,
+    "俩": 2,
+    "双": 2,
+    "二": 2,
+    "三": 3,
+    "四": 4,
+    "五": 5,
+    "六": 6,
+    "七": 7,
+    "八": 8,
+    "九": 9,
+    "十": 10,
+    "十六": 16,
+    "单张": 1,
+    "１": 1,
+    "２": 2,
+}
 
 COUNT: Final = (
-    r"(?:\d{1,4}(?![\d.])|one|single|an?|two|dual|three|four|five|six|seven|eight|sixteen|十六|[单一两俩双二三四五六七八九十])"
+    r"(?:\d{1,4}(?![\d.])|one|single|an?|two|dual|three|four|five|six|seven|eight"
+    r"|sixteen|十六|[单一两俩双二三四五六七八九十])"
 )
 """One count, case-insensitively."""
 

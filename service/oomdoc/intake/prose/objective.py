@@ -1,4 +1,4 @@
-"""What the job was for: training of some kind, or serving. Trainers, scripts, engines and words, the most telling first."""
+"""What the job was for: training of some kind, or serving. Trainers, scripts, engines and words."""
 
 from __future__ import annotations
 
@@ -26,16 +26,53 @@ _EVIDENCE: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = tuple(
         ("ppo", 0.78, r"PPOTrainer|train_ppo|(?<![a-z_])ppo(?![a-z]|_)|ppo_epochs|step3_rlhf|rl_training\.py"),
         ("distill", 0.74, r"(?<![a-z])gkd(?![a-z])|distillation|GKDTrainer|知识蒸馏"),
         ("sft", 0.7, r"SFTTrainer|SFTConfig|train_sft|run_sft|(?<![a-z])sft(?![a-z])|clm_sft"),
-        ("pretrain", 0.68, r"pretrain_\w{2,12}\.py|run_language_modeling|base_train|continued? pre-?train|增量预训练|从头训练|from scratch|(?<![\w-])pre-?training(?![\w-])|run_pt\b|do_pretrain"),
+        (
+            "pretrain",
+            0.68,
+            r"pretrain_\w{2,12}\.py|run_language_modeling|base_train|continued? pre-?train"
+            r"|增量预训练|从头训练|from scratch|(?<![\w-])pre-?training(?![\w-])|run_pt\b"
+            r"|do_pretrain",
+        ),
         ("sft", 0.62, r"fine-?tun(?:e|es|ing|ed)(?![\w])|微调|finetun\w{1,3}\b|_finetune|instruction[- ]tun|sft_"),
-        ("pretrain", 0.6, r"(?:train|training)(?: of)? (?:a |an |my |our )?(?:\d[\w.]{0,6} )?(?:dummy )?(?:GPT-?2|BERT|nanoGPT|TinyLlama)|(?:GPT-?2|BERT)[- ]like model|nano(?:GPT|chat)|autoresearch"),
-        ("inference", 0.6, r"vllm serve|vllm\.entrypoints|lmdeploy (?:serve|chat)|api_server|swift deploy|swift infer|from lmdeploy|sglang\.launch_server|trtllm-serve|gptManager\w{0,12}|tritonserver|text-generation-launcher|ollama run|llama-server|text_generation_launcher|deploy_main|llm_deploy|AsyncLLMEngine|cli_demo|web_demo|openai_api"),
-        ("inference", 0.57, r"(?<![\w-])inference(?! engine)(?![\w-])|推理(?!缓存|引擎)|部署|\bdeploy(?:ing|ed|ment)?\b|\bserving\b|llama\.cpp|ollama|comfyui|gradio|web ?ui|pi?peline\(|stable ?diffusion|VLMEval|benchmark_(?:serving|throughput)|prompt_logprobs"),
-        ("inference", 0.54, r"\bvllm\b|vllm_[a-z]|gpu_worker\.py|\bsglang\b|lmdeploy|tensorrt|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml|\.generate\(|model\.chat|demo\b"),
+        (
+            "pretrain",
+            0.6,
+            r"(?:train|training)(?: of)? (?:a |an |my |our )?(?:\d[\w.]{0,6} )?(?:dummy )?(?:GPT-?2"
+            r"|BERT|nanoGPT|TinyLlama)|(?:GPT-?2|BERT)[- ]like model|nano(?:GPT"
+            r"|chat)|autoresearch",
+        ),
+        (
+            "inference",
+            0.6,
+            r"vllm serve|vllm\.entrypoints|lmdeploy (?:serve|chat)|api_server"
+            r"|swift deploy|swift infer|from lmdeploy|sglang\.launch_server"
+            r"|trtllm-serve|gptManager\w{0,12}|tritonserver|text-generation-launcher"
+            r"|ollama run|llama-server|text_generation_launcher|deploy_main"
+            r"|llm_deploy|AsyncLLMEngine|cli_demo|web_demo|openai_api",
+        ),
+        (
+            "inference",
+            0.57,
+            r"(?<![\w-])inference(?! engine)(?![\w-])|推理(?!缓存|引擎)|部署|\bdeploy(?:ing"
+            r"|ed|ment)?\b|\bserving\b|llama\.cpp|ollama|comfyui|gradio|web ?ui"
+            r"|pi?peline\(|stable ?diffusion|VLMEval|benchmark_(?:serving"
+            r"|throughput)|prompt_logprobs",
+        ),
+        (
+            "inference",
+            0.54,
+            r"\bvllm\b|vllm_[a-z]|gpu_worker\.py|\bsglang\b|lmdeploy|tensorrt"
+            r"|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml"
+            r"|\.generate\(|model\.chat|demo\b",
+        ),
         ("inference", 0.515, r"from_pretrained\("),
     )
 )
-_TRAINS: Final = re.compile(r"(?<![a-z])(?:train(?!ed)|trainer|training|optimizer|backward|lora|gradient|微调|训练|epoch|finetun|rollout|deepspeed|fsdp)", _I)
+_TRAINS: Final = re.compile(
+    r"(?<![a-z])(?:train(?!ed)|trainer|training|optimizer|backward"
+    r"|lora|gradient|微调|训练|epoch|finetun|rollout|deepspeed|fsdp)",
+    _I,
+)
 _ADAPTS: Final = re.compile(r"(?<![a-z])q?lora(?![a-z])|peft", _I)
 
 
@@ -48,11 +85,10 @@ def read_objective(lines: Sequence[Line]) -> Iterator[Fact]:
             hit = pattern.search(line.raw)
             if hit is None or negated(line.raw, hit.start()):
                 continue
-            if objective == "inference" and trains:
-                sure -= 0.08
-            if sure > found.get(objective, 0.0):
-                found[objective] = sure
-                yield Fact("objective", objective, line.span(hit.start() + 1), "prose", sure)
+            weight = sure - 0.08 if objective == "inference" and trains else sure
+            if weight > found.get(objective, 0.0):
+                found[objective] = weight
+                yield Fact("objective", objective, line.span(hit.start() + 1), "prose", weight)
     if not found.keys() - {"inference"}:
         adapted = next((line for line in lines if _ADAPTS.search(line.raw)), None)
         if adapted is not None:

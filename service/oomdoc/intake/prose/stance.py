@@ -11,21 +11,35 @@ from typing import Final
 
 __all__ = ["clause", "negated", "worked"]
 
-_END: Final = re.compile(r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while|whereas|but|however|until)\b|但是?|而|换成|一旦")
+_END: Final = re.compile(
+    r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while"
+    r"|whereas|but|however|until)\b|但是?|而|换成|一旦"
+)
 _WORKED: Final = re.compile(
-    r"\b(?:works?|worked|working|is fine|was fine|are fine|runs? (?:fine|well|ok|as)|ran (?:fine|as|with)|just runs|no error|no issues?|without (?:any )?(?:error|problem|issue)s?"
-    r"|succe\w{2,8}|is enough|enough for|can (?:be )?(?:train|run|load)|could run|ok\b|as expected|did not (?:oom|fail))"
+    r"\b(?:works?|worked|working|is fine|was fine|are fine|runs? (?:fine"
+    r"|well|ok|as)|ran (?:fine|as|with)|just runs|no error|no issues?"
+    r"|without (?:any )?(?:error|problem|issue)s?"
+    r"|succe\w{2,8}|is enough|enough for|can (?:be )?(?:train|run"
+    r"|load)|could run|ok\b|as expected|did not (?:oom|fail))"
     r"|成功|正常|没问题|可以训|可以跑|能跑|能训|跑得通|跑通|不会|够用|放得下",
     re.IGNORECASE | re.ASCII,
 )
-_FAILED: Final = re.compile(r"\boom\b|out of memory|fail|crash|error|爆|溢出|失败|报错|不够|doesn'?t work|not work|killed|exceed", re.IGNORECASE | re.ASCII)
+_FAILED: Final = re.compile(
+    r"\boom\b|out of memory|fail|crash|error|爆|溢出|失败|报错|不够|doesn'?t work"
+    r"|not work|killed|exceed",
+    re.IGNORECASE | re.ASCII,
+)
 _WISH: Final = re.compile(
-    r"\b(?:could someone|how (?:can|to|should)|is it possible|would|should (?:be|do)|teach me|support for|plan to|want to|expected|recommend|README|readme|requires?|needs?)\b"
+    r"\b(?:could someone|how (?:can|to|should)|is it possible|would"
+    r"|should (?:be|do)|teach me|support for|plan to|want to|expected"
+    r"|recommend|README|readme|requires?|needs?)\b"
     r"|希望|请问|如何|怎么(?:才|能)|需要多少|能否|是否支持|期望|写的是",
     re.IGNORECASE | re.ASCII,
 )
 _NOT: Final = re.compile(
-    r"(?:\b(?:without|no|not(?: using| use)?|don'?t(?: use)?|disabl\w{1,4}|turn(?:ed|ing)? off|instead of|rather than|except|lacks?|n't|never|neither)\b|没有?|未|不用|不使用|不开|关闭|没开|无|而不是|除了)[\w\s\-]{0,24}\Z",
+    r"(?:\b(?:without|no|not(?: using| use)?|don'?t(?: use)?|disabl\w{1,4}"
+    r"|turn(?:ed|ing)? off|instead of|rather than|except|lacks?|n't"
+    r"|never|neither)\b|没有?|未|不用|不使用|不开|关闭|没开|无|而不是|除了)[\w\s\-]{0,24}\Z",
     re.IGNORECASE | re.ASCII,
 )
 

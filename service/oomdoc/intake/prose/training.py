@@ -17,36 +17,103 @@ from oomdoc.intake.prose.stance import negated, worked
 
 __all__ = ["read_traces", "read_training"]
 
-_IS: Final = r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|：|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|改成|只有|已经|最小|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
+_IS: Final = (
+    r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|："
+    r"|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|改成|只有|已经|最小"
+    r"|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
+)
 _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
     (name, re.compile(text, re.IGNORECASE | re.ASCII), sure)
     for name, text, sure in (
-        ("micro_batch", rf"(?<![A-Za-z0-9_-])(?:micro[-_ ]?|per[- ]device )(?:train )?batch(?:[- _]?(?:of )?size)?{_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.8),
-        ("micro_batch", rf"(?<!global )(?<!effective )(?<!total )(?<!eval )(?<!eval_)(?<![A-Za-z0-9_-])(?:train )?(?:batch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.7),
-        ("micro_batch", r"\((\d{1,4}) per (?:gpu|device)\)|(?:每卡|每张卡|per gpu) ?(?:batch(?:[ _]?size)?)? ?(\d{1,3})(?![\dGg.])", 0.75),
+        (
+            "micro_batch",
+            r"(?<![A-Za-z0-9_-])(?:micro[-_ ]?|per[- ]device )(?:train )?batch(?:[- _]?(?:of )?size)"
+            rf"?{_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)",
+            0.8,
+        ),
+        (
+            "micro_batch",
+            r"(?<!global )(?<!effective )(?<!total )(?<!eval )(?<!eval_)(?<![A-Za-z0-9_-])(?:train )"
+            rf"?(?:batch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![A-Za-z0-9_]"
+            r"|\.\d)",
+            0.7,
+        ),
+        (
+            "micro_batch",
+            r"\((\d{1,4}) per (?:gpu|device)\)|(?:每卡|每张卡|per gpu) ?(?:batch(?:[ _]?size)?)? ?(\d{1,3"
+            r"})(?![\dGg.])",
+            0.75,
+        ),
         ("micro_batch", r"(?<![A-Za-z0-9_-])(?:went down to|down to) batch size \d{1,4} and even (\d{1,4})", 0.85),
-        ("grad_accum", rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|梯度累[积计]){_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)", 0.8),
+        (
+            "grad_accum",
+            rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|梯度累[积计]){_IS}(\d{{1,5}})(?![A"
+            r"-Za-z0-9_]|\.\d)",
+            0.8,
+        ),
         (
             "seq_len",
-            r"(?:seq(?:uence)?[- _]?len(?:gth)?|context[- _]?len(?:gth)?|max[- _]?(?:seq(?:uence)?[- _]?)?len(?:gth)?|context (?:window|size)|序列长度|最大长度|上下文长度|窗口|长度|cutoff)"
+            r"(?:seq(?:uence)?[- _]?len(?:gth)?|context[- _]?len(?:gth)?|max[- _]?(?:seq(?:uence)?[-"
+            r" _]?)?len(?:gth)?|context (?:window|size)|序列长度|最大长度|上下文长度|窗口"
+            r"|长度|cutoff)"
             rf"{_IS}(\d[\d,_]{{0,8}}\d?(?:\.\d)? ?[kK]?)(?![\w.]*[GgBb]\b)",
             0.75,
         ),
-        ("seq_len", r"(?:最大长度|长度|length|context)[^。.;；\n]{0,24}?(?:减到|降到|改到|reduced to|down to) ?(\d[\d,]{0,8}[kK]?)", 0.8),
-        ("seq_len", r"(?<![\w.])(\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ](?:tokens?(?: sequences?| samples?| context)|context|sequences?\b|seq\b|的序列|长度|上下文)|(?<![\w.])(\d{1,3}[kK]) ?(?:的序列|序列|上下文|context)", 0.72),
-        ("tp", r"(?<![A-Za-z0-9_-])(?:tp|tensor[- ]parallel(?:ism)?(?:[- ]size)?|张量并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![A-Za-z0-9_]|\.\d)", 0.7),
-        ("pp", r"(?<![A-Za-z0-9_-])(?:pp|pipeline[- ]parallel(?:ism)?(?:[- ]size)?|流水线并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![A-Za-z0-9_]|\.\d)", 0.7),
+        (
+            "seq_len",
+            r"(?:最大长度|长度|length|context)[^。.;；\n]{0,24}?(?:减到|降到|改到|reduced to"
+            r"|down to) ?(\d[\d,]{0,8}[kK]?)",
+            0.8,
+        ),
+        (
+            "seq_len",
+            r"(?<![\w.])(\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ](?:tokens?(?: sequences?"
+            r"| samples?| context)|context|sequences?\b|seq\b|的序列|长度|上下文)"
+            r"|(?<![\w.])(\d{1,3}[kK]) ?(?:的序列|序列|上下文|context)",
+            0.72,
+        ),
+        (
+            "tp",
+            r"(?<![A-Za-z0-9_-])(?:tp|tensor[- ]parallel(?:ism)?(?:[- ]size)?"
+            r"|张量并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![A-Za-z0-9_]|\.\d)",
+            0.7,
+        ),
+        (
+            "pp",
+            r"(?<![A-Za-z0-9_-])(?:pp|pipeline[- ]parallel(?:ism)?(?:[- ]size)?"
+            r"|流水线并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![A-Za-z0-9_]|\.\d)",
+            0.7,
+        ),
         ("zero_stage", r"(?:zero|z)[- _]?(?:stage)?[- _:=]{0,3}([1-3])(?![\d.])", 0.75),
-        ("zero_stage", r"ds_z(?:ero)?_?(?:stage)?_?([1-3])|deepspeed[\w ]{0,12} stage[- _]?([1-3])|zero_stage([1-3])|_zero([1-3])", 0.72),
+        (
+            "zero_stage",
+            r"ds_z(?:ero)?_?(?:stage)?_?([1-3])|deepspeed[\w ]{0,12} stage[- _]?([1-3])"
+            r"|zero_stage([1-3])|_zero([1-3])",
+            0.72,
+        ),
     )
 )
 _WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
     (name, value, re.compile(text, re.IGNORECASE | re.ASCII), sure)
     for name, value, text, sure in (
-        ("method", "qlora", r"(?<![a-z])q-?lora(?![a-z])|4-?bit (?:lora|fine-?tun)|lora[^.。\n]{0,30}(?:4 ?bit|nf4|load_in_4bit)", 0.8),
+        (
+            "method",
+            "qlora",
+            r"(?<![a-z])q-?lora(?![a-z])|4-?bit (?:lora|fine-?tun)|lora[^.。\n]{0,30}(?:4 ?bit"
+            r"|nf4|load_in_4bit)",
+            0.8,
+        ),
         ("method", "lora", r"(?<![a-z])(?<!q)(?<!alpaca-)lora(?!_|[a-z])", 0.7),
         ("method", "lora", r"(?<![a-z])lora_(?:model|r\b|rank)|PeftModel|peft/tuners|get_peft_model", 0.52),
-        ("method", "full", r"full[- ](?:parameter |param |model )?(?:fine-?tun|tuning|ft\b|sft|training)|full parameters? (?:should be |are )?(?:fine-?tun|train)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora|peft)|不用 ?lora", 0.8),
+        (
+            "method",
+            "full",
+            r"full[- ](?:parameter |param |model )?(?:fine-?tun|tuning|ft\b"
+            r"|sft|training)|full parameters? (?:should be |are )?(?:fine-?tun"
+            r"|train)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora"
+            r"|peft)|不用 ?lora",
+            0.8,
+        ),
         ("method", "freeze", r"freeze (?:tuning|training|finetun)|冻结微调", 0.6),
         ("dtype", "bf16", r"(?<![a-z\d])bf-?16(?![a-z\d])", 0.6),
         ("dtype", "bfloat16", r"(?<![a-z])bfloat16", 0.6),
@@ -55,9 +122,27 @@ _WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
         ("attention", "flash2", r"flash[- _]?att(?:entio)?n(?:[- _]?2)?|(?<![a-z])fa2(?![a-z\d])|flash att", 0.62),
         ("attention", "sdpa", r"(?<![a-z])sdpa(?![a-z])|scaled_dot_product_attention", 0.6),
         ("attention", "eager", r"eager att|attention[ ]?(?:is |= ?)?eager|vanilla attention", 0.6),
-        ("grad_ckpt", True, r"grad(?:ient)?[- _]?checkpoint(?:ing)?(?!\w)|activation[- ]checkpointing|checkpoint activations|梯度检查点|重计算|activation recomputation", 0.62),
-        ("fsdp", True, r"(?<![a-z])fsdp ?2?(?![a-z_])|fully ?sharded|fully_shard|FullyShardedDataParallel|_composable/fsdp|full_shard", 0.68),
-        ("offload", ("optimizer",), r"adam[- ]offload|optimizer[- ]offload|offload(?:ing)?(?:[- ]the)?[- ]optimizer|offload_optimizer=cpu|优化器卸载", 0.7),
+        (
+            "grad_ckpt",
+            True,
+            r"grad(?:ient)?[- _]?checkpoint(?:ing)?(?!\w)|activation[- ]checkpointing"
+            r"|checkpoint activations|梯度检查点|重计算|activation recomputation",
+            0.62,
+        ),
+        (
+            "fsdp",
+            True,
+            r"(?<![a-z])fsdp ?2?(?![a-z_])|fully ?sharded|fully_shard|FullyShardedDataParallel"
+            r"|_composable/fsdp|full_shard",
+            0.68,
+        ),
+        (
+            "offload",
+            ("optimizer",),
+            r"adam[- ]offload|optimizer[- ]offload|offload(?:ing)?(?:[- ]the)?[- ]optimizer"
+            r"|offload_optimizer=cpu|优化器卸载",
+            0.7,
+        ),
         ("offload", ("param",), r"param(?:eter)?s?[- ]offload|offload(?:ing)?[- ]param", 0.68),
         ("offload", ("optimizer", "param"), r"zero-?3?[- _+]?offload|z3_offload|cpu[- ]offload|offload", 0.55),
     )
@@ -102,5 +187,7 @@ def _number(text: str) -> int | None:
 
 
 def _plausible(name: str, value: int) -> bool:
-    low, high = {"seq_len": (16, 20_000_000), "micro_batch": (1, 8192), "tp": (1, 64), "pp": (1, 64)}.get(name, (1, 65536))
+    low, high = {"seq_len": (16, 20_000_000), "micro_batch": (1, 8192), "tp": (1, 64), "pp": (1, 64)}.get(
+        name, (1, 65536)
+    )
     return low <= value <= high
