@@ -154,7 +154,11 @@ def adapt(model, job: dict[str, Any]):
         task_type="CAUSAL_LM",
     )
     with torch.device("meta"):
-        return get_peft_model(model, config, autocast_adapter_dtype=lora.get("dtype", "fp32") == "fp32")
+        wrapped = get_peft_model(model, config, autocast_adapter_dtype=lora.get("dtype", "fp32") == "fp32")
+    for name, parameter in wrapped.named_parameters():
+        if "lora_" in name:  # made on the meta device, they missed PEFT's cast to the base's dtype
+            parameter.data = parameter.data.to(DTYPES[lora.get("dtype", "fp32")])
+    return wrapped
 
 
 def make_optimizer(params, job: dict[str, Any]):

@@ -37,6 +37,8 @@ class Step:
 
     phases: Mapping[str, Mapping[tuple[str, str], tuple[Instant, ...]]]
     after_forward: Triple
+    saved: Triple
+    """What the layers keep for one micro-batch, the loss left out."""
 
     def peak(
         self, phase: str, tokens: float, square: float, extra: Extra | None = None
@@ -104,6 +106,12 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
     )
 
 
+def _loss(s: Setting) -> str:
+    if s.fused_ce or s.objective in ("rm", "embedding"):
+        return "hidden"
+    return "dpo" if s.objective in ("dpo", "orpo", "simpo", "kto", "distill") else "sft"
+
+
 def _broadcast(shape: ModelShape) -> bool:
     """One key/value head that is broadcast, not expanded: no fused kernel takes that."""
     d = shape.dims
@@ -120,17 +128,17 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         embed_grad=trained or (s.adapters and s.ckpt != "none"),
         embed_norm=family.embed_norm,
         learned=d.position_rows > 0,
-        embed_dropout=d.embed_dropout > 0 or (d.model_type == "opt" and d.dropout > 0 and False),
+        embed_dropout=d.embed_dropout > 0,
         scaled=family.scaled_embed or d.model_type.startswith("granite"),
         softcap=d.logit_softcap,
         scaled_logits=d.logit_scale,
         fused=s.fused_ce,
-        loss="hidden" if s.fused_ce else "dpo" if s.objective == "dpo" else "sft",
+        loss=_loss(s),
         upcast=s.upcast,
         ckpt=s.ckpt,
         masks=len({bool(layer.window) for layer in shape.layers}) if s.masked else 0,
         final_norm=d.final_norm,
-        reference=s.adapters,
+        reference=s.objective in ("dpo", "kto", "distill"),
     )
 
 
@@ -156,7 +164,14 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
     family, slots = shape.family, set()
     by_name = {m.name: adapted(m, s.targets) for layer in shape.layers for m in layer.linears if m.part != "expert"}
     if shape.dims.kv_lora_rank:
-        pairs = {"q": "q_proj", "q_a": "q_a_proj", "q_b": "q_b_proj", "kv_a": "kv_a_proj_with_mqa", "kv_b": "kv_b_proj", "o": "o_proj"}
+        pairs = {
+            "q": "q_proj",
+            "q_a": "q_a_proj",
+            "q_b": "q_b_proj",
+            "kv_a": "kv_a_proj_with_mqa",
+            "kv_b": "kv_b_proj",
+            "o": "o_proj",
+        }
         slots |= {slot for slot, name in pairs.items() if by_name.get(name)}
     else:
         q, k, v, o = family.names[:4]
@@ -192,10 +207,12 @@ def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str,
             total = _add(total, triple)
         phases.setdefault(phase, {}).setdefault((part, share), []).append(Instant(total, terms))
     after = _total(played.after_forward, values)
+    saved = _total({u: v for u, v in played.after_forward.items() if "V" not in u}, values)
     for triple in shares["kept"].values():
         after = _add(after, triple)
+        saved = _add(saved, triple)
     fronts = {name: {key: _front(found) for key, found in parts.items()} for name, parts in phases.items()}
-    return Step(fronts, after)
+    return Step(fronts, after, saved)
 
 
 def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:
@@ -252,6 +269,8 @@ def _add(a: Triple, b: Triple) -> Triple:
 
 def _reduce(unit: str, size: float, values: Mapping[str, float]) -> Triple:
     kind = 0
+    if unit == "T*h":
+        size *= values["sh"]
     body = unit[2:] if unit[1:2] == ":" else unit
     for factor in body.split("*"):
         if factor == "T":
@@ -294,7 +313,8 @@ def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
             "E": float(d.experts),
             "X": d.experts / s.ep,
             "top": float(d.top_k),
-            "V": d.vocab / tp,
+            "V": d.vocab / tp * s.logits_share,
+            "sh": 1.0 / tp if s.sequence_parallel else 1.0,
             "r": float(s.rank),
             "rows": float(d.position_rows),
             "p": fraction,
@@ -316,4 +336,6 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
     """The step's instants for this job on this shape."""
     kinds = tuple(shape.dims.is_moe(i) for i in range(shape.dims.layers))
     stage = max(1, round(len(kinds) / s.pp))
-    return _step(mode_of(s, shape), head_of(s, shape), kinds[:stage] if s.pp > 1 else kinds, env_of(s, shape), s.ckpt != "none")
+    return _step(
+        mode_of(s, shape), head_of(s, shape), kinds[:stage] if s.pp > 1 else kinds, env_of(s, shape), s.ckpt != "none"
+    )

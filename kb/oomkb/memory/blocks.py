@@ -82,14 +82,18 @@ class Layer:
         """A parameter of an adapter."""
         found = self.weights.get(name)
         if found is None:
-            found = self.weights[name] = Tensor(None, "g:" + unit, self.mode.adapter, Leaf("g:" + unit, self.mode.adapter))
+            found = self.weights[name] = Tensor(
+                None, "g:" + unit, self.mode.adapter, Leaf("g:" + unit, self.mode.adapter)
+            )
         return found
 
     def project(self, x: Tensor, name: str, inner: str, outer: str, *, rows: str = "T") -> Tensor:
         """A linear module, with its adapter where it has one (peft 0.21 ``lora.Linear.forward``)."""
         ops = self.ops
         if self.mode.quant:
-            result = ops.quantized(x, f"{inner}*{outer}", f"{rows}*{outer}", compute=self.mode.autocast or self.mode.param)
+            result = ops.quantized(
+                x, f"{inner}*{outer}", f"{rows}*{outer}", compute=self.mode.autocast or self.mode.param
+            )
         else:
             result = ops.linear(x, self.weight(name, f"{inner}*{outer}"), f"{rows}*{outer}")
         if name not in self.mode.adapters:
@@ -100,7 +104,10 @@ class Layer:
         if self.mode.quant and self.mode.autocast:
             kept = result.size
         result = ops.add(
-            result, ops.scale(ops.linear(ops.linear(ops.dropout(x, self.mode.lora_dropout), down, f"{rows}*r"), up, f"{rows}*{outer}"))
+            result,
+            ops.scale(
+                ops.linear(ops.linear(ops.dropout(x, self.mode.lora_dropout), down, f"{rows}*r"), up, f"{rows}*{outer}")
+            ),
         )
         return ops.cast(result, kept)
 
@@ -168,7 +175,10 @@ class Layer:
             product = ops.mul(up, self.activation(gate))
             return self.project(product, prefix + "down", width, "h")
         return self.project(
-            ops.mul(self.activation(self.project(x, prefix + "gate", "h", width)), self.project(x, prefix + "up", "h", width)),
+            ops.mul(
+                self.activation(self.project(x, prefix + "gate", "h", width)),
+                self.project(x, prefix + "up", "h", width),
+            ),
             prefix + "down",
             width,
             "h",
@@ -235,7 +245,9 @@ class Layer:
                 weights = ops.scale(weights)
             if m.mask:
                 weights = ops.promote(weights, m.param if not m.quant else 2.0)
-            weights = ops.cast(ops.softmax(weights, 4.0), q.size if not m.autocast else m.autocast if q.size == m.autocast else q.size)
+            weights = ops.cast(
+                ops.softmax(weights, 4.0), q.size if not m.autocast else m.autocast if q.size == m.autocast else q.size
+            )
             weights = ops.dropout(weights, m.attention_dropout)
             out = ops.matmul(weights, v, f"T*{value}", clone=(False, not m.grouped))
             return ops.copy(out)
@@ -298,7 +310,9 @@ class Layer:
         """Multi-head latent attention of DeepSeek-V2 and V3."""
         ops, m = self.ops, self.mode
         if m.latent == "q-kv":
-            q = self.project(self.norm(self.project(x, "q_a", "h", "lq"), "q_a_norm", "lq", kind="rms"), "q_b", "lq", "q")
+            q = self.project(
+                self.norm(self.project(x, "q_a", "h", "lq"), "q_a_norm", "lq", kind="rms"), "q_b", "lq", "q"
+            )
         else:
             q = self.project(x, "q", "h", "q")
         q_pass, q_rot = ops.split(q, ("pn*T*q", "pr*T*q"))
@@ -306,7 +320,10 @@ class Layer:
         k_pass, k_rot = ops.split(latent, ("T*lkv", "T*dr"))
         wide = self.project(self.norm(k_pass, "kv_a_norm", "lkv", kind="rms"), "kv_b", "lkv", "kvb")
         k_nope, v = ops.split(wide, ("pn*T*q", "T*vh"))
-        q_rot, k_rot = ops.rotate(q_rot, f".5*{q_rot.unit}", self.table), ops.rotate(k_rot, f".5*{k_rot.unit}", self.table)
+        q_rot, k_rot = (
+            ops.rotate(q_rot, f".5*{q_rot.unit}", self.table),
+            ops.rotate(k_rot, f".5*{k_rot.unit}", self.table),
+        )
         query = ops.cat(q_pass, q_rot, "T*q")
         key = ops.cat(k_nope, ops.widen(k_rot, "pr*T*q"), "T*q")
         out = self.attend(query, key, v, value="vh")

@@ -201,7 +201,11 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str,
     known = kind in FAMILIES
     if kind == "phi3" and _of(text, "experts"):
         family, kind = FAMILIES["phimoe"], "phimoe"
-    warnings = () if known else (f"model_type {kind or 'missing'!r} is not known: dimensions are read as a Llama-like decoder's",)
+    warnings = (
+        ()
+        if known
+        else (f"model_type {kind or 'missing'!r} is not known: dimensions are read as a Llama-like decoder's",)
+    )
     merged = {**(family.defaults or {}), **{k: v for k, v in text.items() if v is not None}}
     return _dims(kind, family, merged), family, known, warnings
 
@@ -220,7 +224,9 @@ def _size(config: Mapping[str, Any], name: str, default: int | None = None) -> i
         value = max(v for v in value if isinstance(v, int | float))
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 1:
         keys = " or ".join(_NAMES.get(name, (name,)))
-        raise JobError(f"the model's configuration has no usable {keys}", where="model", hint="give config.json's dimensions")
+        raise JobError(
+            f"the model's configuration has no usable {keys}", where="model", hint="give config.json's dimensions"
+        )
     return int(value)
 
 
@@ -275,7 +281,9 @@ def _windows(kind: str, c: Mapping[str, Any], layers: int) -> tuple[int | None, 
             return ()
         full = int(c.get("max_window_layers") or 0)
         return tuple(None if i < full else int(window) for i in range(layers))
-    return (int(window),) * layers if kind in ("mistral", "mixtral", "phi3", "starcoder2", "ministral", "phimoe") else ()
+    return (
+        (int(window),) * layers if kind in ("mistral", "mixtral", "phi3", "starcoder2", "ministral", "phimoe") else ()
+    )
 
 
 def _positions(family: Family, c: Mapping[str, Any]) -> int:
@@ -323,7 +331,9 @@ def _expert_fields(kind: str, c: Mapping[str, Any], ffn: int) -> dict[str, Any]:
         "expert_ffn": width,
         "shared_ffn": int(shared),
         "dense_layers": int(c.get("first_k_dense_replace") or c.get("moe_layer_start_index") or 0),
-        "moe_every": int(c.get("decoder_sparse_step") or c.get("moe_layer_freq") or 1) if not isinstance(c.get("moe_layer_freq"), list) else 1,
+        "moe_every": int(c.get("decoder_sparse_step") or c.get("moe_layer_freq") or 1)
+        if not isinstance(c.get("moe_layer_freq"), list)
+        else 1,
         "dense_set": frozenset(int(i) for i in c.get("mlp_only_layers") or ()),
     }
 
@@ -352,7 +362,9 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
     hidden, layers, heads = _size(c, "hidden"), _size(c, "layers"), _size(c, "heads")
     kv_heads = _kv_heads(kind, c, heads)
     if kv_heads < 1 or heads % kv_heads:
-        raise JobError(f"{heads} attention heads cannot share {kv_heads} key/value heads", where="model.num_key_value_heads")
+        raise JobError(
+            f"{heads} attention heads cannot share {kv_heads} key/value heads", where="model.num_key_value_heads"
+        )
     ffn = _ffn(kind, c, hidden)
     head_dim = _head_dim(c, hidden, heads)
     act = str(_of(c, "act", "")).lower()

@@ -105,7 +105,10 @@ _GEMMA2: Final = replace(
     },
 )
 _GEMMA3: Final = replace(
-    _GEMMA2, eager=False, qk_norm="head", defaults={"head_dim": 256, "sliding_window": 4096, "sliding_window_pattern": 6}
+    _GEMMA2,
+    eager=False,
+    qk_norm="head",
+    defaults={"head_dim": 256, "sliding_window": 4096, "sliding_window_pattern": 6},
 )
 _QWEN2: Final = Family(qkv_bias=True)
 _QWEN3: Final = replace(_LLAMA, qk_norm="head", defaults={"head_dim": 128}, mlp_bias=False)
@@ -167,12 +170,16 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "cohere": _COHERE,
     "cohere2": replace(_COHERE, qk_norm=False, defaults={"sliding_window": 4096, "sliding_window_pattern": 4}),
-    "dbrx": Family(norm="ln-nobias", qkv="fused", names=("Wqkv", "Wqkv", "Wqkv", "out_proj", "w1", "v1", "w2"), experts="fused"),
+    "dbrx": Family(
+        norm="ln-nobias", qkv="fused", names=("Wqkv", "Wqkv", "Wqkv", "out_proj", "w1", "v1", "w2"), experts="fused"
+    ),
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": replace(_DEEPSEEK, router_bias=True),
     "dots1": replace(_DEEPSEEK, qk_norm="head", router_bias=True),
     "ernie4_5": Family(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tied=True),
-    "ernie4_5_moe": Family(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tied=True, experts="fused", router_bias=True),
+    "ernie4_5_moe": Family(
+        qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tied=True, experts="fused", router_bias=True
+    ),
     "exaone4": Family(post_norms="only", qk_norm="head"),
     "falcon": replace(
         _NEOX,
@@ -189,7 +196,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "gemma3_text": _GEMMA3,
     "glm": _GLM,
     "glm4": replace(_GLM, norms=4, post_norms="sandwich"),
-    "glm4_moe": replace(_DEEPSEEK, qkv_bias="attention_bias", o_bias=False, qk_norm="use_qk_norm", router_bias=True, rotary_fraction=0.5),
+    "glm4_moe": replace(
+        _DEEPSEEK, qkv_bias="attention_bias", o_bias=False, qk_norm="use_qk_norm", router_bias=True, rotary_fraction=0.5
+    ),
     "gpt2": _GPT2,
     "gpt_bigcode": replace(_GPT2, act="gelu_tanh", defaults={"num_key_value_heads": 1}),
     "gpt_neo": replace(
@@ -201,14 +210,28 @@ FAMILIES: Final[Mapping[str, Family]] = {
         attention_dropout=0.0,
         embed_dropout=0.0,
     ),
-    "gpt_neox": replace(_NEOX, parallel="use_parallel_residual", rotary_fraction=0.25, defaults={"use_parallel_residual": True}),
+    "gpt_neox": replace(
+        _NEOX, parallel="use_parallel_residual", rotary_fraction=0.25, defaults={"use_parallel_residual": True}
+    ),
     "gpt_oss": Family(
-        qkv_bias=True, o_bias=True, eager=True, experts="fused", router_bias=True, expert_bias=True,
+        qkv_bias=True,
+        o_bias=True,
+        eager=True,
+        experts="fused",
+        router_bias=True,
+        expert_bias=True,
         defaults={"head_dim": 64, "sliding_window": 128, "sliding_window_pattern": 2, "num_key_value_heads": 8},
     ),
     "gptj": Family(
-        norm="ln", norms=1, gated=False, act="gelu_new", names=("q_proj", "k_proj", "v_proj", "out_proj", "", "fc_in", "fc_out"),
-        mlp_bias=True, head_bias=True, parallel=True, rotary_fraction=0.25,
+        norm="ln",
+        norms=1,
+        gated=False,
+        act="gelu_new",
+        names=("q_proj", "k_proj", "v_proj", "out_proj", "", "fc_in", "fc_out"),
+        mlp_bias=True,
+        head_bias=True,
+        parallel=True,
+        rotary_fraction=0.25,
     ),
     "granite": _LLAMA,
     "granitemoe": replace(_LLAMA, experts="fused"),
@@ -216,7 +239,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "hunyuan_v1_dense": replace(_LLAMA, qk_norm="head", mlp_bias=False),
     "hunyuan_v1_moe": replace(_LLAMA, qk_norm="head", mlp_bias=False, experts="fused"),
     "internlm": Family(qkv_bias="bias", o_bias="bias", defaults={"bias": True}),
-    "internlm2": Family(qkv="fused", names=("wqkv", "wqkv", "wqkv", "wo", "w1", "w3", "w2"), qkv_bias="bias", o_bias="bias"),
+    "internlm2": Family(
+        qkv="fused", names=("wqkv", "wqkv", "wqkv", "wo", "w1", "w3", "w2"), qkv_bias="bias", o_bias="bias"
+    ),
     "internlm3": Family(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
     "llama": _LLAMA,
     "llama4_text": replace(_LLAMA, experts="fused", mlp_bias=False),
@@ -226,8 +251,13 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "mistral": Family(),
     "mixtral": _MIXTRAL,
     "mpt": Family(
-        norm="ln-nobias", gated=False, act="gelu", qkv="fused",
-        names=("Wqkv", "Wqkv", "Wqkv", "out_proj", "", "up_proj", "down_proj"), positions="alibi", tied=True,
+        norm="ln-nobias",
+        gated=False,
+        act="gelu",
+        qkv="fused",
+        names=("Wqkv", "Wqkv", "Wqkv", "out_proj", "", "up_proj", "down_proj"),
+        positions="alibi",
+        tied=True,
     ),
     "nemotron": replace(_LLAMA, norm="ln", gated=False, act="relu2", rotary_fraction=0.5),
     "olmo": replace(_LLAMA, norm="ln-plain", mlp_bias=False),
@@ -236,13 +266,31 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "olmoe": replace(_LLAMA, qk_norm="full", experts="fused", mlp_bias=False),
     "opt": Family(
         lean_mask=True,
-        norm="ln", gated=False, act="relu", names=("q_proj", "k_proj", "v_proj", "out_proj", "", "fc1", "fc2"),
-        qkv_bias=True, o_bias=True, mlp_bias=True, positions="learned", tied=True, dropout=0.1,
+        defaults={"max_position_embeddings": 2048},
+        norm="ln",
+        gated=False,
+        act="relu",
+        names=("q_proj", "k_proj", "v_proj", "out_proj", "", "fc1", "fc2"),
+        qkv_bias=True,
+        o_bias=True,
+        mlp_bias=True,
+        positions="learned",
+        tied=True,
+        dropout=0.1,
     ),
     "persimmon": replace(_NEOX, act="relu2", qk_norm="head", rotary_fraction=0.5),
     "phi": Family(
-        norm="ln", norms=1, gated=False, act="gelu_new", names=("q_proj", "k_proj", "v_proj", "dense", "", "fc1", "fc2"),
-        qkv_bias=True, o_bias=True, mlp_bias=True, head_bias=True, parallel=True, rotary_fraction=0.5,
+        norm="ln",
+        norms=1,
+        gated=False,
+        act="gelu_new",
+        names=("q_proj", "k_proj", "v_proj", "dense", "", "fc1", "fc2"),
+        qkv_bias=True,
+        o_bias=True,
+        mlp_bias=True,
+        head_bias=True,
+        parallel=True,
+        rotary_fraction=0.5,
     ),
     "phi3": _PHI3,
     "phi4_multimodal": _PHI3,
@@ -252,14 +300,31 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "qwen2_moe": replace(_QWEN2, experts="fused", shared_gate=True),
     "qwen3": _QWEN3,
     "qwen3_moe": replace(_QWEN3, experts="fused"),
-    "seed_oss": replace(_LLAMA, qkv_bias="attention_bias", o_bias="attention_out_bias", dropout=0.1, attention_dropout=0.1,
-                        defaults={"attention_bias": True, "head_dim": 128}),
+    "seed_oss": replace(
+        _LLAMA,
+        qkv_bias="attention_bias",
+        o_bias="attention_out_bias",
+        dropout=0.1,
+        attention_dropout=0.1,
+        defaults={"attention_bias": True, "head_dim": 128},
+    ),
     "smollm3": replace(_LLAMA, tied=True),
     "stablelm": Family(
-        norm="ln", qkv_bias="use_qkv_bias", parallel="use_parallel_residual", rotary_fraction=0.25, qk_norm="qk_layernorm"
+        norm="ln",
+        qkv_bias="use_qkv_bias",
+        parallel="use_parallel_residual",
+        rotary_fraction=0.25,
+        qk_norm="qk_layernorm",
     ),
     "starcoder2": Family(
-        norm="ln", gated=False, act="gelu_tanh", names=("q_proj", "k_proj", "v_proj", "o_proj", "", "c_fc", "c_proj"),
-        qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tied=True, defaults={"use_bias": True},
+        norm="ln",
+        gated=False,
+        act="gelu_tanh",
+        names=("q_proj", "k_proj", "v_proj", "o_proj", "", "c_fc", "c_proj"),
+        qkv_bias="use_bias",
+        o_bias="use_bias",
+        mlp_bias="use_bias",
+        tied=True,
+        defaults={"use_bias": True},
     ),
 }

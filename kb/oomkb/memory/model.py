@@ -1,93 +1,218 @@
-"""The estimate: phases by terms, the peak, an interval."""
+"""The estimate: phases by terms, the peak and its owner, intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
-from oomkb.memory.activations import step_of
+from oomkb.memory.activations import Step, step_of
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate, Interval, Phase
 from oomkb.memory.job import Job
+from oomkb.memory.losses import chunked_loss_bytes
+from oomkb.memory.others import Beside, beside
+from oomkb.memory.overhead import fits_probability, interval, meters
+from oomkb.memory.serving import serving_bytes
 from oomkb.memory.setting import Setting, settle
-from oomkb.memory.sharding import fsdp_extra
 from oomkb.memory.shape import ModelShape
+from oomkb.memory.sharding import extra_of
+from oomkb.memory.states import States, states_of
 from oomkb.units import GIB
 
-__all__ = ["estimate"]
+__all__ = ["SOURCES", "estimate"]
+
+SOURCES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "weights": "elements of every matrix of config.json x bytes of the dtype; quantized: oomkb.memory.states.QUANT_BYTES",
+        "adapters": "r x (inputs + outputs) per adapted matrix; PEFT keeps adapters in fp32 by default (PR 1706)",
+        "optimizer states": "oomkb.memory.optimizers, per trained element",
+        "fp32 masters": "DeepSpeed and Megatron keep fp32 weights beside 16-bit ones (arXiv 1910.02054, section 3)",
+        "gradients": "one element per trained element while it is whole; sharded under ZeRO-2/3 and FSDP",
+        "activations": "what autograd keeps per operation, played on oomkb.memory.tape as transformers 5.23 writes it",
+        "recomputed layer": "one layer's saved tensors and temporaries during recomputation (torch.utils.checkpoint)",
+        "attention scores": "B x heads x S x S of eager attention, masks B x S x S of SDPA",
+        "logits and loss": "T x V copies alive around the cross-entropy: compute dtype, fp32, log-softmax, gradients",
+        "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
+        "gathered weights": "units that a sharding wrapper has gathered (oomkb.memory.sharding)",
+        "reduction buffer": "gradients on their way to being reduced",
+        "optimizer temporaries": "foreach makes one parameter-sized copy (torch/optim/adamw.py); fp32 gradients of a ZeRO partition",
+        "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",
+        "kv cache": "2 x layers x kv heads x head dim x bytes per token, or an engine's whole pool",
+        "rollout engine": "capacity x gpu_memory_utilization of a colocated engine",
+    }
+)
+_STEP_PHASES: Final = ("forward", "loss", "backward")
 
 
-def estimate(job: Job, shape: ModelShape, device: Device | None = None) -> Estimate:
+def estimate(
+    job: Job, shape: ModelShape, device: Device | None = None, *, shapes: Mapping[str, ModelShape] | None = None
+) -> Estimate:
     """What one GPU holds when ``job`` runs a model of ``shape``: pure arithmetic.
 
+    :param shapes: shapes of other models by the name the job uses for them.
     :raises JobError: for a job that cannot be run; ``where`` names the field.
     """
     s = settle(job, shape)
-    phases = _training(s, shape)
-    peak = max(phases, key=lambda name: phases[name].total_bytes)
-    allocated = phases[peak].total_bytes
-    reserved = allocated * 1.06 + 0.1 * GIB
-    process = reserved + 0.6 * GIB
-    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
-    return Estimate(
-        allocated_bytes=allocated,
-        reserved_bytes=reserved,
-        process_bytes=process,
-        intervals={
-            "allocated": Interval(0.92 * allocated, 1.1 * allocated),
-            "reserved": Interval(0.9 * reserved, 1.25 * reserved),
-            "process": Interval(0.88 * process, 1.25 * process),
-        },
-        phases=phases,
-        peak_phase=peak,
-        params=shape.params,
-        trainable=_trainable(s, shape),
-        capacity_bytes=capacity,
-        fits_probability=None if capacity is None else max(0.01, min(0.99, 0.5 + 2.5 * (capacity - process) / process)),
-        assumed=s.assumed,
-        warnings=shape.warnings,
+    warnings = list(shape.warnings)
+    if not s.training:
+        return _serving(job, s, shape, device, warnings)
+    states = states_of(s, shape)
+    extra = beside(job, s, shape, device, shapes or {})
+    warnings += extra.warnings
+    phases = _phases(s, shape, states, extra)
+    host = states.host + extra.host + _offloaded_inputs(s, shape)
+    base = phases["load"].total_bytes + states.optimizer + states.masters
+    return _finish(
+        job, s, shape, device, phases, warnings, host=host, base=base, trainable=states.trainable, paged=states.paged
     )
 
 
-def _trainable(s: Setting, shape: ModelShape) -> int:
-    if not s.training:
-        return 0
-    return shape.lora_params(s.targets, s.rank, dora=s.dora) if s.adapters else shape.params
-
-
-def _training(s: Setting, shape: ModelShape) -> dict[str, Phase]:
-    split = s.tp * s.pp
-    bits = {"nf4": 0.5625, "nf4-double": 0.516, "int8": 1.0, "gptq-int4": 0.53, "awq-int4": 0.53, "fp8": 1.0}.get(s.quant)
-    weights = shape.params * s.param_bytes
-    if bits is not None:
-        weights = shape.linear_params * bits + (shape.params - shape.linear_params) * s.param_bytes
-    trainable = _trainable(s, shape)
-    each = s.adapter_bytes if s.adapters else s.param_bytes
-    share_w = s.shards if s.sharding in ("zero3", "fsdp", "fsdp2", "hsdp") else 1
-    share_g = s.shards if s.sharding in ("zero2", "zero3", "fsdp", "fsdp2", "hsdp") else 1
-    static = {"weights": weights / split / share_w}
-    if s.adapters:
-        static["adapters"] = trainable * each / split / share_w
-    states = {} if "optimizer" in s.offload else {"optimizer states": trainable * each * _moments(s.optimizer) / split / s.shards}
-    grads = {"gradients": trainable * each / split / share_g}
-    base = {**static, **states}
+def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dict[str, Phase]:
+    static = {"weights": states.weights, "adapters": states.adapters, **extra.models}
+    kept = {
+        **static,
+        "optimizer states": states.optimizer,
+        "fp32 masters": states.masters,
+        "buckets": states.buckets,
+        "rollout engine": extra.engine_in_training,
+    }
     step = step_of(s, shape)
-    tokens = s.batch * s.seq / s.cp
-    square = tokens * s.seq / s.cp
-    phases = {"load": Phase(dict(static))}
-    extra = fsdp_extra(s, shape, reduce_bytes=4.0) if s.sharding in ("fsdp", "fsdp2", "hsdp", "shard-grad-op") else None
-    for name in ("forward", "loss", "backward"):
+    tokens = s.batch * s.seq / (s.cp * s.sp)
+    square = tokens * s.seq / (s.cp * s.sp)
+    waiting = _in_flight(s, step, tokens, square)
+    wrapped = extra_of(s, shape, states.gradients)
+    phases = {"load": _phase(static)}
+    for name in _STEP_PHASES:
         if name in step.phases:
-            phases[name] = Phase(_merged(base, step.peak(name, tokens, square, extra)[1]))
-    phases["optimizer-step"] = Phase({**base, **grads, "optimizer temporaries": trainable * each / split / s.shards})
+            terms = _merged({**kept, "activations": waiting}, step.peak(name, tokens, square, wrapped)[1])
+            if s.fused_ce and name == "backward":
+                # The fused loss runs before anything else of backward, at the fullest point of the saved activations.
+                loss = _merged({**kept, "activations": waiting}, _at_logits(step, tokens, square, wrapped))
+                phases["loss"] = _phase(_merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)}))
+            phases[name] = _phase(terms)
+    gradients = {"gradients": states.gradients}
+    phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
+    phases["evaluation"] = _phase(_merged(kept, _evaluation(s, shape)))
+    phases["save"] = _phase(kept)
+    if extra.engine:
+        resting = {k: v for k, v in kept.items() if k != "rollout engine"}
+        phases["rollout"] = _phase({**resting, "rollout engine": extra.engine})
+        phases["weight-sync"] = _phase(
+            {
+                **kept,
+                "rollout engine": max(extra.engine_in_training, shape.params * 2.0 / max(1, s.tp)),
+                "gathered weights": _largest(shape) * 2.0,
+            }
+        )
     return phases
 
 
-def _merged(a: dict[str, float], b: Mapping[str, float]) -> dict[str, float]:
+def _at_logits(step: Step, tokens: float, square: float, wrapped: object) -> Mapping[str, float]:
+    found = step.phases["backward"].get(("logits", "kept"), ())
+    if not found:
+        return {}
+    terms: dict[str, float] = dict(wrapped("backward", "logits", "kept"))  # type: ignore[operator]
+    chosen = max(found, key=lambda i: i.total[0] + i.total[1] * tokens + i.total[2] * square)
+    for name, (c, t, q) in chosen.terms.items():
+        terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
+    return terms
+
+
+def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:
+    """Saved activations of further micro-batches in a pipeline: the first stage of 1F1B holds one per stage."""
+    if s.pp <= 1:
+        return 0.0
+    c, t, q = step.saved
+    return (min(s.pp, s.accum) - 1) * (c + t * tokens + q * square)
+
+
+def _evaluation(s: Setting, shape: ModelShape) -> dict[str, float]:
+    batch = s.eval_batch or s.samples
+    tokens = float(batch * s.seq / (s.cp * s.sp))
+    return {
+        "logits and loss": tokens * shape.dims.vocab / s.tp * 10,
+        "recomputed layer": tokens * shape.dims.hidden * 4 * 4,
+    }
+
+
+def _offloaded_inputs(s: Setting, shape: ModelShape) -> float:
+    if s.ckpt != "offload" and "activations" not in s.offload:
+        return 0.0
+    tokens = s.batch * s.seq / (s.cp * s.sp)
+    return tokens * shape.dims.hidden * s.compute_bytes * shape.layer_count / s.pp * s.gpus_per_node
+
+
+def _largest(shape: ModelShape) -> float:
+    return float(max(shape.dims.vocab * shape.dims.embed_width, max(layer.params for layer in shape.layers)))
+
+
+def _serving(job: Job, s: Setting, shape: ModelShape, device: Device | None, warnings: list[str]) -> Estimate:
+    found = serving_bytes(job, s, shape, device)
+    warnings += found.warnings
+    phases = {
+        "load": _phase({"weights": found.weights}),
+        "serving": _phase(
+            {
+                "weights": found.weights,
+                "kv cache": found.kv_pool,
+                "activations": found.activations,
+                "CUDA graphs": found.graphs,
+            }
+        ),
+    }
+    return _finish(
+        job, s, shape, device, phases, warnings, host=0.0, base=found.weights + found.kv_pool, trainable=0, paged=0.0
+    )
+
+
+def _finish(
+    job: Job,
+    s: Setting,
+    shape: ModelShape,
+    device: Device | None,
+    phases: Mapping[str, Phase],
+    warnings: list[str],
+    *,
+    host: float,
+    base: float,
+    trainable: int,
+    paged: float,
+) -> Estimate:
+    peak = max(phases, key=lambda name: phases[name].total_bytes)
+    found = meters(s, phases[peak].total_bytes, base, device, paged=paged)
+    complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
+    exact = "exact" if not s.cuda and complete and shape.known else "allocated"
+    spans: dict[str, Interval] = {
+        "allocated": interval(exact, found.allocated, complete=complete, known=shape.known),
+        "reserved": interval("reserved", found.reserved, complete=complete, known=shape.known),
+        "process": interval("process", found.process, complete=complete, known=shape.known),
+    }
+    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
+    return Estimate(
+        allocated_bytes=found.allocated,
+        reserved_bytes=found.reserved,
+        process_bytes=found.process,
+        intervals=spans,
+        phases=phases,
+        peak_phase=peak,
+        params=shape.params,
+        trainable=trainable,
+        host_bytes=host,
+        capacity_bytes=capacity,
+        fits_probability=None if capacity is None else fits_probability(found.process, spans["process"], capacity),
+        assumed=s.assumed,
+        warnings=tuple(dict.fromkeys(warnings)),
+        sources=SOURCES,
+    )
+
+
+def _phase(terms: Mapping[str, float]) -> Phase:
+    return Phase({name: size for name, size in terms.items() if abs(size) >= 1.0})
+
+
+def _merged(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
     out = dict(a)
     for name, size in b.items():
         out[name] = out.get(name, 0.0) + size
     return out
-
-
-def _moments(optimizer: str) -> float:
-    return {"sgd": 0.0, "adafactor": 0.01, "lion": 1.0, "adamw_8bit": 1.0, "paged_adamw_8bit": 1.0}.get(optimizer, 2.0)

@@ -99,7 +99,9 @@ class _Step:
         x = tape.new("T*h", mode.param, node)
         if head.learned:
             rows = Tensor(None, "g:rows*h", mode.param, Leaf("g:rows*h", mode.param) if head.trained else None)
-            places = tape.new("T*h", mode.param, tape.record((rows,), (), lambda t, g, s, n: (t.new("g:rows*h", g.size),)))
+            places = tape.new(
+                "T*h", mode.param, tape.record((rows,), (), lambda t, g, s, n: (t.new("g:rows*h", g.size),))
+            )
             x = ops.add(x, places)
             del places
         if head.scaled:
@@ -141,10 +143,19 @@ class _Step:
             outs = tape.backward(root, grad)
             return (outs.pop(leaf, None),)
 
+        kept = self.selected() if self.head.ckpt == "selective" else None
         trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
         stored = None if self.head.ckpt == "offload" else x.detached()
-        node = tape.record((trigger,), (stored or Tensor(None, x.unit, x.size),), backward)
+        node = tape.record((trigger,), (kept, stored or Tensor(None, x.unit, x.size)), backward)
         return Tensor(out.store, out.unit, out.size, node)
+
+    def selected(self) -> list[Tensor]:
+        """Selective checkpointing by operation (torchtitan): every second matrix product and attention's output stay."""
+        units = ("T*q", "T*k", "T*q", "T*f", "T*h") if self.mode.gated else ("T*q", "T*k", "T*q", "T*f")
+        return [
+            *(self.tape.new(unit, self.mode.autocast or self.mode.param) for unit in units),
+            self.tape.new("B*n*S", 4.0),
+        ]
 
     def forward(self) -> Tensor:
         """Embedding and all positions; notes forms and what each kind of layer adds."""
@@ -173,7 +184,6 @@ class _Step:
             return []
         size = 1.0 if self.mode.attention == "sdpa" else self.mode.param
         return [self.tape.new("B*S*S", size) for _ in range(self.head.masks)]
-
 
     def settle_grads(self) -> None:
         """Under a sharding wrapper, a layer's gradients leave once it is done; those of the root stay to the end."""
@@ -249,7 +259,11 @@ class _Training(_Step):
     def logits(self, x: Tensor) -> Tensor:
         """The output head, with soft-capping and scaling where the family has them."""
         ops, head = self.ops, self.head
-        weight = self.table if head.tied else Tensor(None, "g:V*e", self.mode.param, Leaf("g:V*e", self.mode.param) if head.trained else None)
+        weight = (
+            self.table
+            if head.tied
+            else Tensor(None, "g:V*e", self.mode.param, Leaf("g:V*e", self.mode.param) if head.trained else None)
+        )
         logits = ops.linear(x, weight, "T*V")
         del weight
         if head.scaled_logits:
@@ -297,7 +311,9 @@ class _Training(_Step):
         self.tape.take_instants()
         self.backward(root, grad)
         kept = {kind: self.kept(kind) for kind in self.saved}
-        return Program(tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions))
+        return Program(
+            tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions)
+        )
 
     def preference(self, x: Tensor) -> tuple[Any, Form]:
         """DPO as LLaMA-Factory does it: chosen and rejected together, then the reference while the graph is alive."""
@@ -315,7 +331,8 @@ class _Training(_Step):
         del out
         self.note("loss", "saved", "logits")
         tape.casts.clear()
-        self.reference_pass()
+        if self.head.reference:
+            self.reference_pass()
         tape.casts.clear()
         after = tape.mark()
         del wide

@@ -70,7 +70,29 @@ class Setting:
     grads: str
     """How long whole gradients stay: ``all``, ``layer``, ``none``."""
     upcast: str
+    deepspeed: bool
+    """Weights and gradients in 16 bits, fp32 masters beside the moments."""
+    megatron: bool
+    trained_layers: int
+    state_fraction: float
+    """Share of the trained parameters that has gradients and states at a time (LISA, BAdam)."""
+    eval_batch: int
+    compile: bool
+    expandable: bool
+    """The allocator's expandable segments are on."""
+    logits_share: float
+    """Share of the positions for which logits are made."""
+    sequence_parallel: bool
+    buckets: Mapping[str, Any]
     assumed: Mapping[str, Assumption]
+
+    def bucket(self, name: str, default: float) -> float:
+        """A bucket size in elements; ``default`` where it is not stated or not a number."""
+        for key in (name, "stage3_" + name, name.removesuffix("_size")):
+            value = self.buckets.get(key)
+            if isinstance(value, int | float):
+                return float(value)
+        return default
 
     @property
     def training(self) -> bool:
@@ -118,18 +140,22 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
-        adapter_bytes=int(BYTES.get(lora.dtype, 4)) if lora and lora.dtype else 4 if autocast != "none" or param == "bf16" else int(BYTES[param]),
+        adapter_bytes=int(BYTES.get(lora.dtype, 4))
+        if lora and lora.dtype
+        else 4
+        if autocast != "none" or param == "bf16"
+        else int(BYTES[param]),
         quant=quant,
         param_bytes=int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
-        autocast=autocast not in ("none", "fp32") and not sharding.startswith("zero"),
+        autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in _UNITS,
         optimizer=pick("optimizer", job.optimizer, "adamw") if objective != "inference" else "none",
         optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if objective != "inference" else "foreach",
         batch=samples * doubled,
         samples=samples,
         seq=seq,
         packed=packed,
-        ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if objective != "inference" else False),
+        ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if objective != "inference" else False, job),
         attention=attention,
         fused_ce=bool(job.fused_ce),
         sharding=sharding,
@@ -139,24 +165,73 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         tp=tp,
         pp=pp,
         cp=cp,
-        sp=sp,
+        sp=1 if tp > 1 and sp in (tp, 1) else sp,
         ep=ep,
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,
         offload=frozenset(job.offload or ()),
         framework=(job.framework or "").lower(),
         transformers=version(job.versions.get("transformers", "")),
-        masked=attention == "eager" or (attention == "sdpa" and not packed and not shape.family.lean_mask),
+        masked=_masked(job, shape, attention) and objective != "inference",
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),
-        grads="layer" if sharding in _UNITS else "none" if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 else "all",
-        upcast="once",
+        deepspeed=sharding.startswith("zero") or "deepspeed" in (job.framework or "").lower(),
+        megatron=any(word in (job.framework or "").lower() for word in ("megatron", "nemo"))
+        or sharding == "distributed-optimizer",
+        trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
+        state_fraction=_fraction(method, shape),
+        eval_batch=job.eval_micro_batch or 0,
+        compile=bool(job.compile),
+        expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
+        logits_share=_logits_share(job, objective, seq),
+        sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
+        buckets=job.buckets,
+        grads="layer"
+        if sharding in _UNITS
+        else "none"
+        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1
+        else "all",
+        upcast=_upcast(version(job.versions.get("transformers", "")), samples * doubled),
         assumed=filled,
     )
 
 
 _UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
+
+
+def _upcast(transformers: tuple[int, ...], rows: int) -> str:
+    """Before 4.49 the shifted logits were a second fp32 copy where there was more than one sequence."""
+    return "shift" if transformers and transformers < (4, 49) and rows > 1 else "once"
+
+
+def _logits_share(job: Job, objective: str, seq: int) -> float:
+    if objective not in ONLINE or not job.completion_len:
+        return 1.0
+    return min(1.0, job.completion_len / seq)
+
+
+def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
+    """Whether the run makes attention masks: eager always; SDPA for padded batches of Hugging Face models."""
+    if attention == "eager":
+        return True
+    framework = (job.framework or "").lower()
+    if attention != "sdpa" or job.packing or shape.family.lean_mask or any(word in framework for word in _OWN_MODELS):
+        return False
+    return not (job.packing is False and job.micro_batch == 1)
+
+
+_OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
+
+
+def _fraction(method: str, shape: ModelShape) -> float:
+    if method not in ("lisa", "badam"):
+        return 1.0
+    # LISA trains two random layers, embedding and head at a time; BAdam one layer.
+    ends = shape.embed_params + shape.head_params
+    layers = sum(layer.params * layer.count for layer in shape.layers) / shape.layer_count
+    active = ends + 2 * layers if method == "lisa" else layers
+    return min(1.0, active / max(1, shape.params))
 
 
 def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
@@ -191,7 +266,11 @@ def _length(job: Job) -> int:
     return 2048
 
 
-def _checkpointing(value: bool | str) -> str:
+def _checkpointing(value: bool | str, job: Job) -> str:
+    if value == "selective" and any(word in (job.framework or "").lower() for word in ("megatron", "nemo")):
+        return "none"  # recomputes the core attention only, which a fused kernel does not keep anyway
+    if value is True and "activations" in (job.offload or ()):
+        return "offload"
     if isinstance(value, bool):
         return "full" if value else "none"
     return value
@@ -202,17 +281,23 @@ def _ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, i
     d = shape.dims
     if d.heads % tp:
         valid = ", ".join(str(n) for n in range(1, min(d.heads, 64) + 1) if d.heads % n == 0)
-        raise JobError(f"{tp} does not divide the model's {d.heads} attention heads", where="tp", hint=f"one of {valid}")
+        raise JobError(
+            f"{tp} does not divide the model's {d.heads} attention heads", where="tp", hint=f"one of {valid}"
+        )
     if pp > d.layers:
         raise JobError(f"{pp} stages for {d.layers} layers", where="pp", hint=f"at most {d.layers}")
     if ep > 1 and d.experts and d.experts % ep:
-        raise JobError(f"{ep} does not divide the model's {d.experts} experts", where="ep", hint="a divisor of the expert count")
+        raise JobError(
+            f"{ep} does not divide the model's {d.experts} experts", where="ep", hint="a divisor of the expert count"
+        )
     gpus = (job.gpus or 0) * (job.nodes or 1)
     model_parallel = tp * pp * cp
     world = job.world or gpus or (job.dp or 1) * model_parallel
     if world % model_parallel:
         raise JobError(
-            f"tp x pp x cp = {model_parallel} does not divide {world} ranks", where="world", hint=f"a multiple of {model_parallel}"
+            f"tp x pp x cp = {model_parallel} does not divide {world} ranks",
+            where="world",
+            hint=f"a multiple of {model_parallel}",
         )
     dp = job.dp or world // model_parallel
     per_node = job.gpus or (min(world, 8) if not job.nodes else max(1, world // job.nodes))

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from oomkb.memory.states import QUANT_BYTES
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Units", "fsdp_extra", "units_of"]
+__all__ = ["Extra", "Units", "extra_of", "units_of"]
 
 _NOTHING: Final[Mapping[str, float]] = {}
 Extra = Callable[[str, str, str], Mapping[str, float]]
@@ -90,3 +91,64 @@ def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
         return backward(part, share)
 
     return extra
+
+
+def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
+    """FSDP1 (``FullyShardedDataParallel``): flat parameters; a gathered unit is used in place, one more is prefetched.
+
+    The reduction runs in the gathered dtype; shards and their gradients are in the parameters' own dtype.
+    """
+    u = units_of(s, shape)
+    c = QUANT_BYTES.get(s.quant, float(s.held_bytes))
+    layer, root = u.layer * c, u.root * float(s.held_bytes)
+    trained = not s.adapters
+    shard_grads = u.layers * s.param_bytes / s.shards if trained else 0.0
+    held = 0.0 if s.reshard else u.layers * c
+    persistent = shard_grads if s.accum > 1 else 0.0
+
+    def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
+        weights = root + (2 * layer if s.reshard else held)
+        if part in ("embedding", "logits"):
+            weights = root + layer if s.reshard else root + held
+        done = shard_grads if phase == "backward" and share == "grads" else persistent
+        reduce = u.layer * float(s.held_bytes) if phase == "backward" and trained and part != "logits" else 0.0
+        return {"gathered weights": weights, "reduction buffer": reduce, "gradients": done}
+
+    return extra
+
+
+def zero_extra(s: Setting, shape: ModelShape) -> Extra:
+    """DeepSpeed ZeRO-3: parameters gathered module by module; those whose reuse is near stay (``max_live_parameters``,
+    ``max_reuse_distance``, 1e9 elements by default), one prefetch bucket besides, and the reduction bucket."""
+    u = units_of(s, shape)
+    c = float(s.held_bytes)
+    every = u.layers + u.root
+    live = min(
+        every, s.bucket("max_live_parameters", 1e9), max(s.bucket("max_reuse_distance", 1e9), u.layer + u.largest)
+    )
+    gathered = max(live, u.layer / 2, u.largest) * c
+    prefetch = min(s.bucket("prefetch_bucket_size", 5e7), every) * c
+    bucket = min(s.bucket("reduce_bucket_size", 5e8), u.layers) * c if not s.adapters else 0.0
+    owned = 0.0 if "optimizer" in s.offload and s.accum == 1 else (u.layers + u.root) * c / s.shards
+    grads = owned if not s.adapters else 0.0
+
+    def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
+        # The partitioned gradients are one flat buffer, allocated up front.
+        return {"gathered weights": gathered + prefetch, "reduction buffer": bucket, "gradients": grads}
+
+    return extra
+
+
+def extra_of(s: Setting, shape: ModelShape, fixed_grads: float) -> Extra:
+    """What holds for the job's sharding while each part of the model runs."""
+    if s.sharding == "fsdp2":
+        return fsdp_extra(s, shape, reduce_bytes=4.0 if not s.adapters else 0.0)
+    if s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
+        return fsdp1_extra(s, shape)
+    if s.sharding == "zero3":
+        return zero_extra(s, shape)
+    if s.sharding == "zero2":
+        return lambda phase, part, share: {"gradients": fixed_grads} if phase == "backward" or s.accum > 1 else _NOTHING
+    if s.accum > 1:
+        return lambda phase, part, share: {"gradients": fixed_grads}
+    return lambda phase, part, share: _NOTHING

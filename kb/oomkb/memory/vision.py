@@ -40,7 +40,9 @@ class VisionShape:
         if raw is None:
             return None
         kind = str(config.get("model_type") or "").lower()
-        hidden = int(raw.get("embed_dim") if kind == "qwen2_vl" and raw.get("embed_dim") else raw.get("hidden_size") or 1152)
+        hidden = int(
+            raw.get("embed_dim") if kind == "qwen2_vl" and raw.get("embed_dim") else raw.get("hidden_size") or 1152
+        )
         depth = int(raw.get("depth") or raw.get("num_hidden_layers") or 24)
         patch = _first(raw.get("patch_size"), 14)
         size = _first(raw.get("image_size"), 448 if kind in _QWEN else 336)

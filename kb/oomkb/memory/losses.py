@@ -1,0 +1,33 @@
+"""Losses that never make the whole logits, and what they hold instead."""
+
+from __future__ import annotations
+
+import math
+
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["chunked_loss_bytes"]
+
+_CHUNK_ROWS = 128
+
+
+def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
+    """Transient bytes of a fused linear cross-entropy.
+
+    Liger (``ops/fused_linear_cross_entropy.py``): rows per chunk are ``next_pow2(ceil(N / ceil(V / H)))``; a chunk of logits
+    in the compute dtype and its fp32 copy, the gradient of all hidden states, and of the head where it is trained.
+    lit-gpt and torchtune work in chunks of 128 rows and of an eighth of the batch.
+    """
+    d = shape.dims
+    width = d.vocab / s.tp
+    if "lit" in s.framework and "llama" not in s.framework:
+        rows = float(_CHUNK_ROWS)
+        return rows * width * (s.compute_bytes + 8) + tokens * width * s.compute_bytes
+    if "torchtune" in s.framework:
+        rows = tokens / 8
+        return tokens * width * s.compute_bytes + rows * width * 8
+    wanted = max(1, math.ceil(tokens / max(1, math.ceil(width / d.hidden))))
+    rows = float(min(tokens, 2 ** math.ceil(math.log2(wanted))))
+    head = 0.0 if s.adapters else width * d.hidden * (s.compute_bytes + 4)
+    return rows * width * (s.compute_bytes + 4) + tokens * d.hidden * s.compute_bytes + head

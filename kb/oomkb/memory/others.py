@@ -1,0 +1,102 @@
+"""Models beside the trained one, and rollout engines that share its GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.device import Device
+from oomkb.memory.job import ExtraModel, Job
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape
+from oomkb.memory.states import rank_params
+from oomkb.units import GIB
+
+__all__ = ["Beside", "beside"]
+
+_SIZE: Final = re.compile(r"(?<![\d.])(\d{1,4}(?:\.\d{1,3})?)\s?[bB](?![a-zA-Z0-9])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Bytes on one GPU that are not the trained model's."""
+
+    models: Mapping[str, float]
+    """By role."""
+    engine: float
+    """What a colocated engine reserves while it generates."""
+    engine_in_training: float
+    """What it keeps while the trainer runs."""
+    host: float
+    warnings: tuple[str, ...]
+
+
+def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]) -> Beside:
+    """Extra models and the rollout engine."""
+    models: dict[str, float] = {}
+    warnings: list[str] = []
+    host = 0.0
+    stated = job.extra_models
+    if stated is None and not s.adapters and s.objective in ("dpo", "kto"):
+        stated = (ExtraModel(role="reference"),)
+    for extra in stated or ():
+        size, warning = _extra_bytes(extra, s, shape, shapes)
+        if warning:
+            warnings.append(warning)
+        if extra.offload:
+            host += size * s.gpus_per_node
+        else:
+            models[f"{extra.role} model"] = models.get(f"{extra.role} model", 0.0) + size
+    if s.objective == "ppo" and stated is None:
+        warnings.append("reward, critic and reference models are not stated: taken to be on other GPUs")
+    engine, resting = _engine(job, s, shape, device)
+    return Beside(models=models, engine=engine, engine_in_training=resting, host=host, warnings=tuple(warnings))
+
+
+def _extra_bytes(
+    extra: ExtraModel, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape]
+) -> tuple[float, str]:
+    other, warning = shape, ""
+    if isinstance(extra.model, Mapping):
+        other = ModelShape.from_config(extra.model)
+    elif isinstance(extra.model, str):
+        found = shapes.get(extra.model)
+        size = _SIZE.search(extra.model)
+        if found is not None:
+            other = found
+        elif size:
+            other = ModelShape.from_params_b(float(size[1]))
+        elif extra.model != shape.name:
+            warning = f"the {extra.role} model {extra.model!r} is not known: taken to be as large as the trained one"
+    params = sum(rank_params(s, other))
+    each = 2.0 if s.held_bytes == 2 or s.param_bytes == 2 else float(s.param_bytes)
+    sharding = extra.sharding or (s.sharding if s.sharding in ("zero3", "fsdp", "fsdp2") else "none")
+    split = s.dp * s.cp if sharding in ("zero3", "fsdp", "fsdp2", "hsdp") else 1
+    size_bytes = params * each / split
+    if extra.role == "critic":  # trained as well: gradients, masters and moments
+        size_bytes += params * (2 if s.sharding not in ("zero2", "zero3") else 2 / split) + params * 12 / max(
+            1, s.shards
+        )
+    return size_bytes, warning
+
+
+def _engine(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> tuple[float, float]:
+    rollout = job.rollout
+    if (
+        rollout is None
+        or rollout.colocated is False
+        or (rollout.colocated is None and not rollout.gpu_memory_utilization)
+    ):
+        return 0.0, 0.0
+    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
+    weights = shape.params * 2.0 / (rollout.tensor_parallel or 1)
+    if capacity is None:
+        reserved = 1.3 * weights
+    else:
+        reserved = capacity * (rollout.gpu_memory_utilization or 0.5)
+    reserved = max(reserved, weights)
+    if rollout.sleep:
+        return reserved, 0.4 * GIB  # CUDA graphs and the context's share stay
+    return reserved, reserved

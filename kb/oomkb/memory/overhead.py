@@ -1,0 +1,91 @@
+"""What lies between the tensors' bytes and what ``nvidia-smi`` shows, and how sure the figures are.
+
+* CUDA context with PyTorch's kernels loaded lazily, per GPU generation: measured figures of public tools
+  (T4 141 MiB, L4 226 MiB, A100 501 MiB) and of driver reports; the others interpolated by number of SMs.
+* cuBLAS keeps a workspace inside the caching allocator: 8 MiB before Hopper, 32 MiB from Hopper on
+  (``CUBLAS_WORKSPACE_CONFIG`` defaults in torch 2.x).
+* NCCL's channels and buffers per communicator.
+* The caching allocator's own reserve: measured share of the peak on published runs that report both meters.
+
+Intervals are split-conformal: the 90 % quantiles of log(measured / estimated) over published runs (``QUANTILES``), wider
+where the configuration is not complete or the model's family is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.device import Device
+from oomkb.memory.estimate import Interval
+from oomkb.memory.setting import Setting
+from oomkb.units import MIB
+
+__all__ = ["Meters", "fits_probability", "interval", "meters"]
+
+CONTEXT_MIB: Final[Mapping[str, float]] = {
+    "pascal": 250,
+    "volta": 310,
+    "turing": 160,
+    "ampere": 480,
+    "ada": 400,
+    "hopper": 560,
+    "blackwell": 620,
+}
+_DEFAULT_CONTEXT_MIB: Final = 450.0
+_NCCL_MIB: Final = 420.0
+_CUBLAS_MIB: Final = 8.1
+# (low, middle, high) of log(measured / estimated), 90 %.
+QUANTILES: Final[Mapping[str, tuple[float, float]]] = {
+    "exact": (-0.04, 0.05),
+    "allocated": (-0.10, 0.12),
+    "reserved": (-0.17, 0.22),
+    "process": (-0.19, 0.25),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Meters:
+    """The three meters' figures in bytes."""
+
+    allocated: float
+    reserved: float
+    process: float
+
+
+def meters(s: Setting, allocated: float, base: float, device: Device | None, *, paged: float = 0.0) -> Meters:
+    """Reserved and process memory around ``allocated``; ``base`` is what stays allocated through the step.
+
+    Fragmentation grows with what comes and goes, not with what stays.
+    """
+    moving = max(0.0, allocated - base)
+    share = 0.03 if s.expandable else 0.10
+    if s.sharding in ("fsdp", "hsdp", "zero3", "shard-grad-op"):
+        share += 0.10
+    reserved = allocated + share * moving + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
+    capacity = float(device.capacity_bytes) if device else None
+    if capacity is not None and allocated < capacity:
+        reserved = min(reserved, max(allocated, 0.985 * capacity))
+    context = CONTEXT_MIB.get(device.generation, _DEFAULT_CONTEXT_MIB) if device else _DEFAULT_CONTEXT_MIB
+    communication = _NCCL_MIB if s.world > 1 and s.sharding != "none" else 0.0
+    process = reserved + (context + communication) * MIB + paged
+    return Meters(allocated, reserved, process)
+
+
+def interval(meter: str, value: float, *, complete: bool, known: bool) -> Interval:
+    """The 90 % interval of one meter."""
+    low, high = QUANTILES[meter]
+    wide = (1.0 if complete else 1.35) * (1.0 if known else 1.5)
+    return Interval(value * math.exp(low * wide), value * math.exp(high * wide))
+
+
+def fits_probability(process: float, span: Interval, capacity: float) -> float:
+    """Chance that the true figure stays within ``capacity``: log-normal through the interval's ends."""
+    if process <= 0:
+        return 1.0
+    middle = 0.5 * (math.log(max(span.low_bytes, 1.0)) + math.log(max(span.high_bytes, 1.0)))
+    sigma = (math.log(max(span.high_bytes, 1.0)) - math.log(max(span.low_bytes, 1.0))) / (2 * 1.645)
+    z = (math.log(capacity) - middle) / max(sigma, 1e-6)
+    return round(0.5 * (1 + math.erf(z / math.sqrt(2))), 4)

@@ -1,0 +1,167 @@
+"""Weights, gradients and optimizer states on one GPU, and what of them lies in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.optimizers import OPTIMIZERS, step_temporary_bytes
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["QUANT_BYTES", "States", "states_of", "weight_bytes"]
+
+# Bytes per quantized element. bitsandbytes: 4 bits and one fp32 scale per 64; double quantization: one byte per 64 and
+# one fp32 per 64 x 256 (arXiv 2305.14314, section 3). GPTQ and AWQ at group size 128: fp16 scale and 4-bit zero.
+QUANT_BYTES: Final[Mapping[str, float]] = {
+    "nf4": 0.5 + 4 / 64,
+    "nf4-double": 0.5 + 1 / 64 + 4 / (64 * 256),
+    "int8": 1 + 4 / 4096,
+    "fp8": 1.0,
+    "gptq-int4": 0.5 + 2.5 / 128,
+    "gptq-int8": 1 + 3 / 128,
+    "awq-int4": 0.5 + 2.5 / 128,
+    "mxfp4": 0.5 + 1 / 32,
+}
+_SHARDED_WEIGHTS: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
+_SHARDED_GRADS: Final = frozenset({*_SHARDED_WEIGHTS, "zero2"})
+_SHARDED_STATES: Final = frozenset({*_SHARDED_GRADS, "zero1", "distributed-optimizer"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """Bytes on one GPU, and in the host memory of one machine."""
+
+    weights: float
+    adapters: float
+    gradients: float
+    """All gradients of this GPU, as they stand before the optimizer's step."""
+    optimizer: float
+    masters: float
+    buckets: float
+    step: float
+    """Temporaries of the step."""
+    trained: float
+    """Trained elements before sharding, after model parallelism."""
+    host: float
+    paged: float = 0.0
+    """Optimizer states outside the caching allocator."""
+    trainable: int = 0
+
+
+def rank_params(s: Setting, shape: ModelShape) -> tuple[float, float]:
+    """(linear, other) elements on the fullest GPU after tensor, pipeline and expert parallelism."""
+    experts = shape.expert_params
+    linear = (shape.linear_params - experts) / s.tp + experts / (s.ep * (s.tp if s.ep == 1 else 1))
+    inner = sum(layer.params * layer.count for layer in shape.layers) - shape.linear_params
+    ends = shape.text_params - shape.linear_params - inner
+    if s.pp > 1:
+        ends = max(shape.embed_params, shape.head_params or shape.embed_params)
+    vision = shape.vision.params if shape.vision else 0
+    return linear / s.pp, inner / s.pp + ends / s.tp + vision
+
+
+def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
+    """Weights on one GPU before data-parallel sharding, at ``held`` bytes an element where they are not quantized."""
+    linear, other = rank_params(s, shape)
+    bits = QUANT_BYTES.get(s.quant)
+    if bits is None:
+        return (linear + other) * held
+    if shape.dims.experts and s.transformers >= (5,) and s.quant.startswith(("nf4", "int8")):
+        # bitsandbytes replaces linear modules; experts kept in one parameter are none.
+        experts = shape.expert_params / s.ep / s.pp
+        return (linear - experts) * bits + (experts + other) * held
+    return linear * bits + other * held
+
+
+def states_of(s: Setting, shape: ModelShape) -> States:
+    """All states of one training run."""
+    linear, other = rank_params(s, shape)
+    total = linear + other
+    trainable = shape.lora_params(s.targets, s.rank, dora=s.dora) if s.adapters else shape.params
+    trained = trainable / s.tp / s.pp if s.adapters else total
+    if s.method == "freeze":
+        trained = trained * min(1.0, s.trained_layers / max(1, shape.layer_count))
+        trainable = int(trainable * min(1.0, s.trained_layers / max(1, shape.layer_count)))
+    engine = s.deepspeed
+    each = float(s.held_bytes if engine else s.adapter_bytes if s.adapters else s.param_bytes)
+    held = float(s.held_bytes if engine else s.param_bytes)
+    shards, kind = s.shards, OPTIMIZERS[s.optimizer]
+    split_w = shards if s.sharding in _SHARDED_WEIGHTS else 1
+    split_g = shards if s.sharding in _SHARDED_GRADS else 1
+    split_o = shards if s.sharding in _SHARDED_STATES else 1
+    weights = weight_bytes(s, shape, held) / split_w
+    adapters = trained * each / split_w if s.adapters else 0.0
+    stated = trained * s.state_fraction
+    master_each = 4.0 if engine or s.megatron else 0.0
+    state_each = 4.0 if master_each else each
+    optimizer = (
+        _moments(kind.moments * state_each + kind.fixed, kind.factored, kind.low_rank, stated, shape, s) / split_o
+    )
+    masters = stated * master_each / split_o
+    grad_each = 4.0 if s.megatron else each
+    gradients = (trained * grad_each if kind.keeps_grads else 0.0) * s.state_fraction
+    largest = (
+        shape.dims.vocab * shape.dims.embed_width / s.tp
+        if not s.adapters
+        else s.rank * max(shape.dims.ffn, shape.dims.hidden)
+    )
+    step = step_temporary_bytes(
+        s.optimizer, s.optimizer_impl, each=each, trained=stated / split_o, largest=largest / split_o
+    )
+    if engine:
+        step = _deepspeed_step(s, trained / split_o)
+    host = 0.0
+    on_gpu = "optimizer" not in s.offload
+    if not on_gpu:
+        host += (optimizer + masters + 4 * trained / split_o) * s.gpus_per_node
+        optimizer = masters = step = 0.0
+    if "param" in s.offload:
+        host += weights * s.gpus_per_node
+    return States(
+        weights=0.0 if "param" in s.offload else weights,
+        adapters=adapters,
+        gradients=0.0 if s.deepspeed and not on_gpu else gradients / split_g,
+        optimizer=0.0 if kind.paged else optimizer,
+        masters=masters,
+        buckets=_buckets(s, trained, each),
+        step=step,
+        trained=trained,
+        host=host,
+        paged=optimizer if kind.paged else 0.0,
+        trainable=trainable,
+    )
+
+
+def _moments(each: float, factored: bool, low_rank: bool, trained: float, shape: ModelShape, s: Setting) -> float:
+    if factored:  # Adafactor keeps a row and a column per matrix
+        rows = sum(m.count * (m.inputs + m.outputs) * layer.count for layer in shape.layers for m in layer.linears)
+        return (
+            4.0 * (rows + 2 * (shape.dims.vocab + shape.dims.hidden)) / s.tp / s.pp
+            if not s.adapters
+            else 0.05 * trained
+        )
+    if low_rank:  # GaLore, APOLLO: moments of a projection of rank r of every matrix, and the projection
+        rank = s.rank or 128
+        share = min(1.0, rank / max(1, min(shape.dims.hidden, shape.dims.ffn)))
+        inside = shape.linear_params / s.tp / s.pp
+        return each * (max(0.0, trained - inside) + inside * share) + 2 * inside * share
+    return each * trained
+
+
+def _deepspeed_step(s: Setting, partition: float) -> float:
+    """fp32 copies of the gradients that are being applied: the partition, or one sub-group of it under stage 3."""
+    if s.sharding == "zero3":
+        return 4.0 * min(partition, s.bucket("sub_group_size", 1e9))
+    return 4.0 * partition
+
+
+def _buckets(s: Setting, trained: float, each: float) -> float:
+    """DDP's reduction buckets hold every gradient once more; DeepSpeed's are of a stated size."""
+    if s.sharding == "ddp":
+        return trained * each if s.dp > 1 else 0.0
+    if s.sharding in ("zero1", "zero2"):
+        size = min(s.bucket("reduce_bucket_size", 5e8), trained)
+        return size * each * (2 if s.bucket("overlap_comm", 0.0) else 1)
+    return 0.0
