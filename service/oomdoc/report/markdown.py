@@ -114,7 +114,7 @@ def _matches(document: dict[str, Any], language: str) -> list[str]:
 
 def _questions(document: dict[str, Any], language: str) -> list[str]:
     items = [
-        f"`{q['fact']}`: {_escape(q['why'])}" + (f" {_escape(q['how'])}" if q.get("how") else "")
+        f"`{q['fact']}`: {_escape(q['why'])}" + (f" → {_escape(q['how'])}" if q.get("how") else "")
         for q in document["questions"]
     ]
     return _bullets("report.questions", items, language)

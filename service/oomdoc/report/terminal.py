@@ -243,7 +243,8 @@ def _matches(console: Console, document: dict[str, Any], language: str) -> None:
 
 def _questions(console: Console, document: dict[str, Any], language: str) -> None:
     items = [
-        f"{q['fact']}: {q['why']}" + (f" {q['how']}" if q.get("how") else "") for q in document.get("questions") or []
+        f"{q['fact']}: {q['why']}" + (f"\n    → {q['how']}" if q.get("how") else "")
+        for q in document.get("questions") or []
     ]
     _list(console, "report.questions", items, language)
 

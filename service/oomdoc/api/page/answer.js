@@ -85,7 +85,7 @@ function link(match) {
 
 function questions(found) {
   if (!found.questions.length) return fill("questions");
-  fill("questions", el("h2", {}, word("page.questions")), el("ul", {}, ...found.questions.map((q) => el("li", {}, el("code", {}, q.fact), ` ${q.why} ${q.how ?? ""}`))));
+  fill("questions", el("h2", {}, word("page.questions")), el("ul", {}, ...found.questions.map((q) => el("li", {}, el("code", {}, q.fact), ` ${q.why}`, q.how ? el("div", { class: "soft" }, q.how) : null))));
 }
 
 function facts(found) {

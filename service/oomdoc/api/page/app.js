@@ -47,8 +47,8 @@ async function speak(language) {
   await loadWords(language);
   $("text").placeholder = word("page.placeholder");
   $("turn").placeholder = word("page.chat-placeholder");
-  if (state.found) drawAnswer(state.found);
   drawHistory();
+  if (state.found) await diagnose();
 }
 
 function turnTheme() {
@@ -68,20 +68,24 @@ function tell(text, wrong = false) {
 }
 
 async function diagnose() {
+  const turning = Boolean(state.found) && state.pasted === $("text").value;
   const text = $("text").value;
   if (!text.trim() && !state.files.length) return $("text").focus();
   $("go").disabled = true;
   tell(word("page.working"));
   try {
     state.found = await post("/v1/diagnose", body(text));
-    state.session = null;
+    if (!turning) {
+      // A new question starts a new conversation; the same one in another language goes on.
+      state.session = null;
+      fill("turns");
+    }
     state.pasted = text;
-    fill("turns");
     drawAnswer(state.found);
     $("chat").hidden = false;
     remember(text || state.files.map((file) => file.name).join(", "), state.found);
     tell("");
-    $("answer").focus();
+    $("answer").focus({ preventScroll: turning });
   } catch (error) {
     tell(word("page.failed", { problem: error.message }), true);
   } finally {
@@ -117,6 +121,7 @@ async function say(event) {
 
 function remember(text, found) {
   const kept = JSON.parse(localStorage.getItem(HISTORY) ?? "[]");
+  if (kept[0]?.text === text.slice(0, 20000)) kept.shift();
   kept.unshift({ at: new Date().toISOString(), cause: found.causes[0]?.cause ?? found.verdict, text: text.slice(0, 20000) });
   localStorage.setItem(HISTORY, JSON.stringify(kept.slice(0, 20)));
   drawHistory();
