@@ -117,7 +117,7 @@ class Case:
     languages: tuple[str, ...] = ()
     """Languages of the symptoms' source."""
     date: str = ""
-    """Of the report, ISO."""
+    """Of the report, ISO: a day, or a month or year where no more is known."""
     schema: int = SCHEMA
     private: bool = False
     """From a folder of ``OOMDOC_CASES`` rather than shipped."""

@@ -60,14 +60,19 @@ def osv(case: Case) -> dict[str, Any] | None:
     return {
         "schema_version": "1.6.0",
         "id": f"OOMDOC-{case.cause}-{case.slug}",
-        "published": f"{case.date}T00:00:00Z",
-        "modified": f"{case.date}T00:00:00Z",
+        "published": f"{_day(case.date)}T00:00:00Z",
+        "modified": f"{_day(case.date)}T00:00:00Z",
         "summary": case.title["en"],
         "details": f"{case.summary['en']}\n\n{case.why['en']}",
         "affected": [_osv_affected(item) for item in case.affected],
         "references": [{"type": _OSV_ROLES[r.role], "url": r.url} for r in case.references],
         "database_specific": {"cause": case.cause, "also": list(case.also)},
     }
+
+
+def _day(date: str) -> str:
+    """OSV wants a day: the first one of the month or year that is known."""
+    return date + "-01-01"[len(date) - 4 :] if len(date) < 10 else date
 
 
 def _osv_affected(item: Affected) -> dict[str, Any]:

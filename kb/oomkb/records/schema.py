@@ -10,13 +10,19 @@ import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from oomkb.records.case import SCHEMA, Affected, Case, Fix, Hardware, Outcome, Range, Reference, Signature
 
 __all__ = ["Case", "Record", "json_schema", "to_case"]
 
 Text = Annotated[str, Field(min_length=1)]
+Date = Annotated[
+    str,
+    BeforeValidator(lambda value: value.isoformat() if isinstance(value, datetime.date) else value),
+    Field(pattern=r"^[12]\d{3}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$"),
+]
+"""A day, or a month or year where the day is not known."""
 Gib = Annotated[float, Field(gt=0)]
 
 
@@ -107,7 +113,7 @@ class Record(_Strict):
     schema_: Annotated[int, Field(alias="schema", ge=1, le=SCHEMA)]
     title: Words
     summary: Words
-    date: datetime.date
+    date: Date
     languages: Annotated[list[Literal["en", "zh", "ja", "ko", "mixed"]], Field(min_length=1)]
     frameworks: Annotated[list[Text], Field(min_length=1)]
     hardware: HardwareRecord = HardwareRecord()
