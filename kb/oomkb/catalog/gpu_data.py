@@ -54,8 +54,8 @@ def derived_capacity_bytes(
     """The total a driver reports for a card sold as ``nominal_gb``, where no report was found.
 
     Discrete cards: ``share`` of it, 98.5 % for want of better (15/16 of that with ECC inside GDDR); AMD's driver
-    keeps next to nothing (23.98 of 24, 287.98 of 288), so its files say 99.9 %. Unified memory under Metal: two thirds up
-    to 32 GB, three quarters above (``recommendedMaxWorkingSize``).
+    keeps next to nothing (23.98 of 24, 287.98 of 288), so its files say 99.9 %. Unified memory under Metal: two
+    thirds up to 32 GB, three quarters above (``recommendedMaxWorkingSize``).
     """
     if unified:
         return round(nominal_gb * GIB * (2 / 3 if nominal_gb <= 32 else 3 / 4))

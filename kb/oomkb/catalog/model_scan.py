@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from oomkb.catalog.model_data import ModelEntry
-from oomkb.catalog.model_text import Table, read_name, size_in_billions
+from oomkb.catalog.model_text import Table, interpret, size_in_billions
+from oomkb.catalog.tokens import lowered, occurrences, words
 
 __all__ = ["ModelMention", "scan"]
 
@@ -16,21 +17,27 @@ _WORD: Final = re.compile(r"[a-z]{2,24}", re.I | re.A)
 _CHUNK_LEFT: Final = re.compile(r"[A-Za-z0-9._/\\~@-]{1,160}\Z", re.A)
 _CHUNK_RIGHT: Final = re.compile(r"[A-Za-z0-9._/\\@+-]{1,160}", re.A)
 _MORE: Final = re.compile(
-    r"[ \t](v?[0-9]{1,2}(?:\.[0-9]{1,2})?(?:[ -](?=[0-9.]{1,5}b\b))?|[0-9]{1,3}(?:\.[0-9]{1,2})?(?:x[0-9]{1,3})?[bm](?:-[a-z0-9-]{2,40})?|[a-z][a-z0-9-]{1,20})(?![a-z0-9])",
+    r"[ \t](v?[0-9]{1,2}(?:\.[0-9]{1,2})?(?:[ -](?=[0-9.]{1,5}b\b))?"
+    r"|[0-9]{1,3}(?:\.[0-9]{1,2})?(?:x[0-9]{1,3})?[bm](?:-[a-z0-9-]{2,40})?|[a-z][a-z0-9-]{1,20})(?![a-z0-9])",
     re.I | re.A,
 )
-_PLAIN_WORDS: Final = frozenset(
-    "instruct chat base it hf awq gptq gguf int4 int8 fp8 bf16 fp16 4bit 8bit distill mini small medium large".split()
+_PLAIN_WORDS: Final = words(
+    "instruct chat base it hf awq gptq gguf int4 int8 fp8 bf16 fp16 4bit 8bit distill mini small medium large"
 )
 _OTHER_THING: Final = re.compile(
-    r"[-_. ]?(?:factory|cpp|recipes|index|stack|board|cookbook|pajama|adapter|guard\b|parse|efficient-tuning|forum|hub|server|attn|tokenizer)|[0-9]{0,2}(?:for|decoder|attention|mlp|model|rms|rotary|config|tokenizer|sdpa|flash|moe[A-Z]|pretrained)",
+    r"[-_. ]?(?:factory|cpp|recipes|index|stack|board|cookbook|pajama|adapter|guard\b|parse"
+    r"|efficient-tuning|forum|hub|server|attn|tokenizer)"
+    r"|[0-9]{0,2}(?:for|decoder|attention|mlp|model|rms|rotary|config|tokenizer|sdpa|flash|moe[A-Z]|pretrained)",
     re.I,
 )
 _CODE_FILE: Final = re.compile(r"\.(?:py|pyc|cpp|cc|cu|h|hpp|c|so|rs|go|js|ts|md)\b", re.I)
 _SETTINGS_FILE: Final = re.compile(r"\.(?:ya?ml|json|jsonl|toml|sh|log|txt|ini|csv|parquet)\Z", re.I)
-_SIZED: Final = re.compile(
-    r"(?<![A-Za-z0-9._/-])((?:[A-Za-z][A-Za-z0-9.]{0,30}[-_/]){0,6})([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:[bB]|[mM](?=[-_]))(?![A-Za-z0-9])(?:[-_][A-Za-z0-9.]{1,24}){0,6}",
-    re.A,
+_SIZED: Final = re.compile(r"(?<![A-Za-z0-9.])([0-9]{1,4}(?:\.[0-9]{1,3})?)([bBM])(?![A-Za-z0-9])", re.A)
+_ABOUT_MODELS: Final = re.compile(r" ?(?:model|模型|参数|的|llm|lora|qlora|param|full|sft|ft\b|dense|moe)", re.I)
+_SPOKEN_OF: Final = re.compile(
+    r"(?:\b(?:an?|my|the|our|of|for|train|run|load|dense)[ \t]"
+    r"|[\u4e00-\u9fff][ \t]?)\Z",
+    re.I,
 )
 _TRIM: Final = "./-_:\\@+"
 
@@ -102,41 +109,62 @@ def _mention(
     entry = find(chunk)
     if entry is None and _SETTINGS_FILE.search(chunk):
         return None
-    readings = read_name(chunk.rpartition("/")[2], table)
-    stated = next((r.size_b for r in readings if r.size_b is not None), None)
-    version = next((r.version for r in readings if r.version is not None), None)
-    if family in table.weak and stated is None and (version is None or entry is None):
+    _, stated, version = interpret(chunk.rpartition("/")[2], table)
+    if family in table.weak and not _means_a_model(entry, stated, version, chunk):
         return None
     params = entry.params / 1e9 if entry is not None and entry.params else stated
     return ModelMention(entry, chunk, begin, stop, params)
+
+
+def _means_a_model(entry: ModelEntry | None, stated: float | None, version: str | None, chunk: str) -> bool:
+    """Whether a family word that is also an ordinary word (``falcon``, ``opt``) names a model here."""
+    if stated is not None or (version is not None and entry is not None):
+        return True
+    return entry is not None and any(mark in chunk for mark in "-_/")
+
+
+def _sized(text: str, match: re.Match[str]) -> ModelMention | None:
+    """A mention by size alone: ``foo-13B``, ``a 13B model``, ``14B 就爆了``."""
+    begin, stop = _chunk(text, match.start(), match.end())
+    chunk = text[begin:stop]
+    named = begin < match.start() and any(c.isalpha() for c in text[begin : match.start()])
+    if _CODE_FILE.search(chunk) or (match[2] == "M" and not named):
+        return None
+    spoken = _ABOUT_MODELS.match(text, match.end()) or _SPOKEN_OF.search(text, max(0, begin - 12), begin)
+    if not named and match[2] == "b" and not spoken:
+        return None
+    begin, stop = (begin, stop) if named else match.span()
+    size = size_in_billions(f"{match[1]}{match[2].lower()}")
+    return ModelMention(None, text[begin:stop], begin, stop, size, named)
 
 
 def scan(text: str, table: Table, find: Callable[[str], ModelEntry | None]) -> list[ModelMention]:
     """Mentions in order of place, none overlapping another; bare sizes (``13B``) among them, ``named=False``."""
     found: list[ModelMention] = []
     reached = 0
-    for match in _WORD.finditer(text):
-        word = match[0].lower()
-        if word not in table.patterns and word not in table.spellings:
+    for start, end, _ in occurrences(lowered(text), _WORD, lambda w: w in table.patterns or w in table.spellings):
+        if start < reached:
             continue
-        if match.start() < reached:
-            continue
-        mention = _mention(text, match.start(), match.end(), table, find)
+        mention = _mention(text, start, end, table, find)
         if mention is not None:
             found.append(mention)
             reached = mention.end
-    taken = [(m.start, m.end) for m in found]
+    taken = list(found)
     for match in _SIZED.finditer(text):
-        if any(s < match.end() and match.start() < e for s, e in taken):
+        while taken and taken[0].end <= match.start():
+            taken.pop(0)
+        if taken and taken[0].start < match.end():
             continue
-        named = any(c.isalpha() for c in match[1])
-        if (
-            not named
-            and text[match.end() - 1] == "b"
-            and not re.match(r" ?(?:model|模型|参数|的|llm|lora|param)", text[match.end() :][:8])
-        ):
-            continue
-        size = size_in_billions((match[2] + ("b" if "b" in match[0].lower() else "m")).lower())
-        found.append(ModelMention(None, match[0], match.start(), match.end(), size, named))
-    found.sort(key=lambda m: m.start)
-    return found
+        sized = _sized(text, match)
+        if sized is not None:
+            found.append(sized)
+    found.sort(key=lambda m: (m.start, -m.end))
+    return _apart(found)
+
+
+def _apart(mentions: list[ModelMention]) -> list[ModelMention]:
+    kept: list[ModelMention] = []
+    for mention in mentions:
+        if not kept or mention.start >= kept[-1].end:
+            kept.append(mention)
+    return kept

@@ -8,13 +8,13 @@ about the shape, ``awq`` how the weights are stored. A catalogue entry says the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from oomkb.catalog.model_data import Family, ModelEntry
 
-__all__ = ["Name", "Pattern", "Table", "build_table", "quant_hint", "read_name", "select", "size_in_billions"]
+__all__ = ["Name", "Pattern", "Table", "build_table", "interpret", "quant_hint", "select", "size_in_billions"]
 
 _PIECE: Final = re.compile(
     r"(?:u?int|fp|bf|nf|mxfp|nvfp)[0-9]{1,2}(?![0-9])|[0-9]{1,2}[-_ ]?bits?(?![a-z])|w[0-9]{1,2}a[0-9]{1,2}"
@@ -31,6 +31,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:x([0-9]{1,3}(?:\.[0-
 _NUMBER: Final = re.compile(r"[0-9]{1,8}(?:\.[0-9]{1,3})?\Z")
 _UNDERSCORE_DECIMAL: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _HYPHEN_DECIMAL: Final = re.compile(r"(?<=[0-9])[-_p](?=[0-9](?![0-9]))")
+_MOST_FAMILIES: Final = 4
 _SCALE: Final = {"b": 1.0, "bn": 1.0, "m": 1e-3, "t": 1e3}
 
 _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
@@ -179,14 +180,27 @@ def _name(pieces: list[str], at: int) -> Name:
     return Name(pieces[at], version, size, frozenset(words), stray)
 
 
-def read_name(text: str, table: Table) -> list[Name]:
-    """The readings of one name, likeliest first: each family word in it, with ``_`` and ``-`` as separators or points."""
-    readings: list[Name] = []
+def _readings(text: str, table: Table) -> Iterator[Name]:
+    """The readings of one name, likeliest first: each family word in it, ``_`` and ``-`` as separators or points."""
     forms = dict.fromkeys((text, _UNDERSCORE_DECIMAL.sub(".", text), _HYPHEN_DECIMAL.sub(".", text)))
     for form in forms:
         pieces = _pieces(form, table)
-        readings += [_name(pieces, i) for i, piece in enumerate(pieces) if piece in table.patterns]
-    return readings
+        families = [i for i, piece in enumerate(pieces) if piece in table.patterns]
+        for place in families[:_MOST_FAMILIES]:
+            yield _name(pieces, place)
+
+
+def interpret(text: str, table: Table) -> tuple[ModelEntry | None, float | None, str | None]:
+    """What a name says: the entry, and the size (billions) and version it states."""
+    size: float | None = None
+    version: str | None = None
+    for reading in _readings(text, table):
+        size = reading.size_b if size is None else size
+        version = reading.version if version is None else version
+        entry = select(reading, table)
+        if entry is not None:
+            return entry, reading.size_b, reading.version
+    return None, size, version
 
 
 def _version_fits(stated: str | None, of_entry: str | None) -> bool:
@@ -220,19 +234,21 @@ def select(name: Name, table: Table) -> ModelEntry | None:
 def _select(name: Name, telling: frozenset[str], table: Table) -> ModelEntry | None:
     fits: list[tuple[float, Pattern]] = []
     for pattern in table.patterns[name.family]:
-        if not pattern.needs <= name.words or telling - pattern.needs - pattern.may:
+        if not _version_fits(name.version, pattern.version) or not pattern.needs <= name.words:
             continue
         gap = _size_gap(name.size_b, pattern)
-        if gap is not None and _version_fits(name.version, pattern.version):
+        if gap is not None and not telling - pattern.needs - pattern.may:
             fits.append((gap, pattern))
     if name.version is None and any(p.version is None for _, p in fits):
         fits = [(gap, p) for gap, p in fits if p.version is None]
     if not fits:
         return None
-    best = max((len(p.needs), p.size_b is not None or name.size_b is None, -gap) for gap, p in fits)
-    return _one(
-        [p for gap, p in fits if (len(p.needs), p.size_b is not None or name.size_b is None, -gap) == best], name
-    )
+
+    def fitness(gap: float, pattern: Pattern) -> tuple[int, bool, float]:
+        return len(pattern.needs), pattern.size_b is not None or name.size_b is None, -gap
+
+    best = max(fitness(gap, p) for gap, p in fits)
+    return _one([p for gap, p in fits if fitness(gap, p) == best], name)
 
 
 def _one(fits: list[Pattern], name: Name) -> ModelEntry | None:

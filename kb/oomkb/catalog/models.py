@@ -62,7 +62,7 @@ def find(name: str) -> ModelEntry | None:
     text = name.strip()[-400:]
     found = catalogue.by_name.get(_key(text))
     for part in reversed([p for p in re.split(r"[\\/]", text) if p]) if found is None else ():
-        found = catalogue.by_name.get(_key(part)) or _read(part, catalogue.table)
+        found = catalogue.by_name.get(_key(part)) or model_text.interpret(part, catalogue.table)[0]
         if found is not None:
             break
     if found is None:
@@ -102,11 +102,3 @@ def add_model(config_path: str | Path, name: str | None = None) -> ModelEntry:
 
 def _key(name: str) -> str:
     return name.strip().strip("/").lower().replace("_", "-").replace(" ", "-")
-
-
-def _read(part: str, table: model_text.Table) -> ModelEntry | None:
-    for reading in model_text.read_name(part, table):
-        entry = model_text.select(reading, table)
-        if entry is not None:
-            return entry
-    return None

@@ -1,0 +1,183 @@
+"""Cards are found as people write them, and not where they are not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from oomkb.catalog import gpus
+from oomkb.units import GIB
+
+NAMES = {
+    "V100-PCIE-16GB": ("V100-PCIe-16GB", 15.77),
+    "Tesla V100 32G": ("V100-SXM2-32GB", 31.74),
+    "Tesla V100-SXM2-16GB": ("V100-SXM2-16GB", 15.77),
+    "8×A800 80G": ("A800-SXM4-80GB", 79.15),
+    "4090D": ("RTX 4090 D", 23.65),
+    "H100 80GB HBM3": ("H100-SXM5-80GB", 79.19),
+    "NVIDIA H100 NVL": ("H100-NVL-94GB", 93.10),
+    "NVIDIA H100 (HBM2e, 96GB)": ("H100-HBM2e-96GB", 94.99),
+    "A100-SXM4-40GB": ("A100-SXM4-40GB", 39.39),
+    "NVIDIA A100-PCIE-40GB": ("A100-PCIe-40GB", 39.39),
+    "NVIDIA A100 80GB PCIe": ("A100-PCIe-80GB", 79.15),
+    "2080TI 22g": ("RTX 2080 Ti 22GB", 21.66),
+    "NVIDIA GeForce RTX 2080 Ti": ("RTX 2080 Ti", 10.76),
+    "RTX3090": ("RTX 3090", 23.69),
+    "RTX 3090 TI": ("RTX 3090 Ti", 23.69),
+    "A10": ("A10", 22.20),
+    "A10g": ("A10G", 22.19),
+    "h20-96g": ("H20-96GB", 95.22),
+    "H20 141G": ("H20-141GB", 139.72),
+    "L40s": ("L40S", 44.53),
+    "2x RTX 4070 Ti SUPER": ("RTX 4070 Ti Super", 15.70),
+    "NVIDIA GeForce RTX 4090 Laptop GPU": ("RTX 4090 Laptop", 15.99),
+    "RTX Pro 6000 96GB": ("RTX PRO 6000 Blackwell", 94.97),
+    "NVIDIA RTX 6000 Ada Generation": ("RTX 6000 Ada", 47.50),
+    "Quadro RTX 6000": ("Quadro RTX 6000", 23.65),
+    "A6000 GPUs（48G）": ("RTX A6000", 47.54),
+    "昇腾910B": ("Ascend 910B3 64GB", 60.97),
+    "Ascend 910B4": ("Ascend 910B4 32GB", 29.5),
+    "Atlas 800I A2": ("Ascend 910B3 64GB", 60.97),
+    "H100 MIG 1g.10gb": ("H100-80GB MIG 1g.10gb", 9.75),
+    "1g.5gb": ("A100-40GB MIG 1g.5gb", 4.75),
+    "Radeon RX 7900 XTX": ("Radeon RX 7900 XTX", 23.98),
+    "gaudi2": ("Gaudi 2", 94.56),
+    "Apple M1 Max 64GB": ("Apple M1 Max (64 GB)", 48.0),
+    "DGX Spark": ("GB10 (DGX Spark)", 119.70),
+    "TPU v4-8": ("TPU v4", 31.52),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), NAMES.items())
+def test_find(text, expected):
+    device = gpus.find(text)
+    assert device is not None
+    assert (device.name, round(device.capacity_bytes / GIB, 2)) == expected
+
+
+@pytest.mark.parametrize("text", ["", "20G VRAM GPU", "48GB GPU", "gfx", "level4", "CPU only", "6000", "RTX"])
+def test_find_nothing(text):
+    assert gpus.find(text) is None
+
+
+@pytest.mark.parametrize("device", gpus.all_devices(), ids=lambda d: d.name)
+def test_every_card_is_found_by_its_own_name(device):
+    assert gpus.find(device.name) == device
+
+
+def test_a_reported_total_selects_the_variant():
+    assert gpus.find("A100", round(39.42 * GIB)).name == "A100-SXM4-40GB"
+    assert gpus.find("V100", round(15.77 * GIB)).name == "V100-SXM2-16GB"
+    assert gpus.find("M2", 24 * GIB).name == "Apple M2 (24 GB)"
+    assert {d.name for d in gpus.variants("A100")} >= {"A100-SXM4-80GB", "A100-PCIe-40GB"} or gpus.variants("A100")
+
+
+PROSE = {
+    "i have 8x A40 and FSDP": [("8x A40", "A40", 8)],
+    "torchtune on 2x3090, traceback ends": [("2x3090", "RTX 3090", 2)],
+    "pretrain on a 4090: weights are 14 gigs": [("4090", "RTX 4090", None)],
+    "4张3090，还没开始训就炸了": [("4张3090", "RTX 3090", 4)],
+    "两张4090": [("两张4090", "RTX 4090", 2)],
+    "A100-40G x8 deepspeed": [("A100-40G x8", "A100-SXM4-40GB", 8)],
+    "8卡H100，gpu_memory_utilization 0.8": [("8卡H100", "H100-SXM5-80GB", 8)],
+    "llama 3.1 8b on an L4, util at 0.7": [("L4", "L4", None)],
+    "Colab T4 runs out of memory": [("T4", "T4", None)],
+    "A10 next to A100 and 0xa10": [("A10", "A10", None), ("A100", "A100-SXM4-80GB", None)],
+    "use 2x 48GB A6000s": [("2x 48GB A6000s", "RTX A6000", 2)],
+    "running on an M2 mac with MPS": [("M2 mac", "Apple M2", None)],
+    "RTX 4090(24G) ×2": [("RTX 4090(24G) ×2", "RTX 4090", 2)],
+    "MiniMax-M2 on 8xH20": [("8xH20", "H20-96GB", 8)],
+    "NVIDIA A100-SXM4-40GB MIG 3g.20gb": [("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "A100-40GB MIG 3g.20gb", None)],
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), PROSE.items())
+def test_find_all(text, expected):
+    assert [(m.text, m.device.name, m.count) for m in gpus.find_all(text)] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tried 3090 MiB at step 4090/5000",
+        "level4, L4 norm of the layer",
+        "localhost:3090 is taken, port 3090",
+        "|    0   N/A  N/A      3090      C   python",
+        "Table M2 and section A2 of the appendix",
+        "minimax M2.5 and bge-m3",
+        "[rank3]: 4090 tokens in this batch",
+        "loss 0.4090 after 2080 steps",
+        "hash a100f3e h100x sha256 0xa100ff",
+    ],
+)
+def test_find_all_has_no_chance_hits(text):
+    assert gpus.find_all(text) == []
+
+
+def test_spans_are_where_the_text_stands():
+    text = "训练环境：8×A800 80G，另有 RTX 4090 (24GB) 一张"
+    for mention in gpus.find_all(text):
+        assert text[mention.start : mention.end] == mention.text
+    assert len(gpus.find_all(text)) == 2
+
+
+@pytest.mark.parametrize(
+    ("total_gib", "name"),
+    [
+        (15.77, "V100-SXM2-16GB"),
+        (31.74, "V100-SXM2-32GB"),
+        (39.39, "A100-SXM4-40GB"),
+        (79.35, "A100-SXM4-80GB"),
+        (44.53, "L40S"),
+        (139.81, "H200-SXM-141GB"),
+        (60.97, "Ascend 910B3 64GB"),
+        (178.35, "B200-SXM-180GB"),
+        (24, "RTX 4090"),
+    ],
+)
+def test_nearest_by_capacity(total_gib, name):
+    near = [d.name for d in gpus.nearest_by_capacity(round(total_gib * GIB))]
+    assert name in near
+    assert gpus.nearest_by_capacity(7 * GIB + 1) == []
+
+
+def test_the_nearest_come_first():
+    gaps = [
+        min(abs(t - 15.77 * GIB) for t in (d.capacity_bytes, *d.observed_bytes))
+        for d in gpus.nearest_by_capacity(round(15.77 * GIB))
+    ]
+    assert gaps[0] < 0.01 * GIB
+    assert gaps[0] <= gaps[-1]
+
+
+def test_what_hardware_rules_out():
+    v100, a100, h100, l4, b200 = (gpus.find(n) for n in ("V100", "A100", "H100", "L4", "B200"))
+    assert not v100.can("bf16")
+    assert not v100.can("flash2")
+    assert a100.can("bf16")
+    assert a100.can("flash2")
+    assert not a100.can("flash3")
+    assert not a100.can("fp8")
+    assert h100.can("flash3")
+    assert h100.can("fp8")
+    assert l4.can("fp8")
+    assert not l4.can("flash3")
+    assert b200.can("fp4")
+    assert not b200.can("flash3")
+    assert not gpus.find("昇腾910A").can("bf16")
+
+
+def test_the_catalogue_is_as_wide_as_promised():
+    devices = gpus.all_devices()
+    assert len(devices) >= 120
+    assert {d.vendor for d in devices} == {"nvidia", "amd", "huawei", "intel", "apple", "google", "other"}
+    assert all(dataclasses.is_dataclass(d) and d.source for d in devices)
+    measured = [d for d in devices if d.vendor == "nvidia" and "MIG" not in d.name and not d.capacity_derived]
+    assert len(measured) >= 100
+
+
+def test_a_long_adversarial_text_ends_soon():
+    assert len(gpus.find_all("a100 " * 4000)) == 4000
+    assert gpus.find_all("1" * 20000) == []
+    assert gpus.find_all("a-" * 10000) == []
