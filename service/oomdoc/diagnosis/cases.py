@@ -1,46 +1,90 @@
-"""Matched cases as values of a diagnosis: retrieval's reasons become messages."""
+"""Known cases for a diagnosis: one look at the index, votes for causes, then the cases to show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from oomdoc.diagnosis.result import MatchedCase
 from oomdoc.messages import say
 
-__all__ = ["find_cases", "sounds_like"]
+if TYPE_CHECKING:
+    from oomkb.retrieval.index import Index
+    from oomkb.retrieval.search import Match
+    from oomkb.retrieval.views import Views
+
+__all__ = ["Look", "Vote", "find_cases", "look_at"]
 
 
-def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:
-    """The known cases that look like ``text``; ``context`` holds facts whose agreement counts."""
-    from oomkb.retrieval.search import search
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one known case says: it is of ``cause``, and alike by ``score`` (0..1)."""
 
-    return tuple(
-        MatchedCase(
-            case=match.id,
-            title=match.titles,
-            score=match.score,
-            why=tuple(say(key, **values) for key, values in match.why),
-            url=match.url,
-            cause=match.cause,
-        )
-        for match in search(text, top=top, context=context)
-    )
+    cause: str
+    case: str
+    score: float
 
 
-def sounds_like(text: str) -> Mapping[str, float]:
-    """Cause -> how much ``text`` sounds like questions about it, in standard deviations over the causes."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the index says of a text. Asked once: embedding the text is most of the time of a diagnosis."""
+
+    index: Index
+    views: Views
+
+    def sounds(self) -> dict[str, float]:
+        """Cause -> how much the text sounds like questions about it, in standard deviations over the causes."""
+        said = (self.views.sounds.vectors + self.views.sounds.words) / 2
+        return dict(zip(self.index.causes, said.tolist(), strict=True))
+
+    def votes(self, top: int = 5) -> tuple[Vote, ...]:
+        """The cases most like the text by themselves, without what causes sound like."""
+        from oomkb.retrieval.search import Weights, choose
+
+        alone = Weights(cause=0.0, told=0.0, repeat=0.0, dense=1.0, lexical=1.0)
+        found = choose(self.index, self.views, top=top, weights=alone)
+        return tuple(Vote(match.cause, match.id, match.score) for match in found)
+
+    def chosen(self, told: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
+        """The cases to show, given what the diagnosis makes of the causes."""
+        import numpy as np
+
+        from oomkb.retrieval.search import choose
+
+        known = np.asarray([told.get(case.cause, 0.0) for case in self.index.cases], dtype=np.float32)
+        return tuple(_matched(m) for m in choose(self.index, replace(self.views, told=known), top=top))
+
+
+def look_at(text: str, context: Mapping[str, Any] | None = None) -> Look | None:
+    """Ask every view of the index about ``text``; ``None`` where there is no text or no case.
+
+    :raises OomdocError: where the index or its model cannot be opened.
+    """
     from oomkb.records.loader import load_cases
     from oomkb.retrieval.index import open_index
     from oomkb.retrieval.views import look
 
     cases = load_cases()
     if not text.strip() or not cases:
-        return {}
+        return None
     index = open_index(cases)
-    sounds = look(index, text[:_READ]).sounds
-    return dict(zip(index.causes, ((sounds.vectors + sounds.words) / 2).tolist(), strict=True))
+    return Look(index, look(index, text, context or {}))
 
 
-_READ = 700
-"""About what the embedding model reads at once."""
+def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:
+    """The known cases that look like ``text``; ``context`` holds facts whose agreement counts."""
+    from oomkb.retrieval.search import search
+
+    return tuple(_matched(match) for match in search(text, top=top, context=context))
+
+
+def _matched(match: Match) -> MatchedCase:
+    return MatchedCase(
+        case=match.id,
+        title=match.titles,
+        score=match.score,
+        why=tuple(say(key, **values) for key, values in match.why),
+        url=match.url,
+        cause=match.cause,
+    )

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.cases import find_cases, sounds_like
+from oomdoc.diagnosis.advice import advice_for
+from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.forensics import tensors_for
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranking import rank
-from oomdoc.diagnosis.regressions import Advisory, scan
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, MatchedCase, TensorMatch, Verdict
+from oomdoc.diagnosis.regressions import Advisory, applies, scan, suspects
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, TensorMatch, Verdict
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
@@ -36,6 +37,14 @@ _VERDICTS: Final[Mapping[str, Verdict]] = {
 _QUERY_LIMIT: Final = 6_000
 
 
+# A job read from somebody's text may be odder than any check foresaw: the other stages must still answer.
+_ODD: Final = (ArithmeticError, LookupError, TypeError, ValueError)
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, OomdocError) else f"{type(error).__name__}: {error}"
+
+
 def diagnose(evidence: Evidence, *, plans: bool = True) -> Diagnosis:
     """Why it ran out of memory and what would fit.
 
@@ -43,38 +52,40 @@ def diagnose(evidence: Evidence, *, plans: bool = True) -> Diagnosis:
 
     :param plans: whether to search for plans that fit (most of the time of a diagnosis).
     """
-    view, warnings = view_of(evidence)
+    view, stated, look, warnings = view_of(evidence)
     causes = rank(view)
+    matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     verdict = verdict_of(view, causes)
     if verdict == "no-failure":
         return Diagnosis(
             verdict=verdict,
             summary=summarise(view, verdict, (), ()),
             evidence=evidence,
-            job=view.job,
+            job=stated,
             estimate=view.estimate,
-            matches=view.matches,
+            matches=matches,
             warnings=tuple(warnings),
         )
     diagnosis = Diagnosis(
         verdict=verdict,
         summary=(),
         evidence=evidence,
-        job=view.job,
+        job=stated,
         causes=causes,
         tensors=view.tensors,
         estimate=view.estimate,
-        matches=view.matches,
+        matches=matches,
         questions=questions_for(view, causes),
         warnings=tuple(warnings),
     )
-    if plans and view.estimate is not None and verdict in ("device-oom", "unclear"):
+    if plans:
         diagnosis = _planned(diagnosis)
+    diagnosis = replace(diagnosis, warnings=(*diagnosis.warnings, *advice_for(view, stated, causes)))
     return replace(diagnosis, summary=summarise(view, verdict, causes, diagnosis.plans))
 
 
-def view_of(evidence: Evidence) -> tuple[View, list[Message]]:
-    """What the rules may look at, and what could not be worked out."""
+def view_of(evidence: Evidence) -> tuple[View, Job, Look | None, list[Message]]:
+    """What the rules may look at, the job as stated, the look at the known cases, and what could not be worked out."""
     warnings: list[Message] = []
     job = _job(evidence, warnings)
     priced = _priced(job, warnings)
@@ -84,10 +95,13 @@ def view_of(evidence: Evidence) -> tuple[View, list[Message]]:
         estimate=priced.estimate if priced else None,
         shape=priced.shape if priced else None,
         advisories=_advisories(evidence, job, warnings),
+        suspects=_suspects(job, evidence.versions),
         settings_by_key=_settings(evidence),
     )
-    view = replace(view, tensors=_tensors(view))
-    return replace(view, matches=_matches(view, warnings), sounds=_sounds(view)), warnings
+    look = _look(view, warnings)
+    if look is not None:
+        view = replace(view, sounds=look.sounds(), votes=look.votes())
+    return replace(view, tensors=_tensors(view)), job, look, warnings
 
 
 def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
@@ -131,9 +145,8 @@ def _priced(job: Job, warnings: list[Message]) -> Priced | None:
         return price(job)
     except OomdocError as error:
         warnings.append(say("diagnosis.no-price", problem=str(error)))
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # A job document read from somebody's text may be odder than any check foresaw: the rest must still be answered.
-        warnings.append(say("diagnosis.no-price", problem=f"{type(error).__name__}: {error}"))
+    except _ODD as error:
+        warnings.append(say("diagnosis.no-price", problem=_told(error)))
     return None
 
 
@@ -147,46 +160,28 @@ def _tensors(view: View) -> tuple[TensorMatch, ...]:
 
 
 def _advisories(evidence: Evidence, job: Job, warnings: list[Message]) -> tuple[Advisory, ...]:
-    if not evidence.versions:
-        return ()
     try:
-        found = scan(evidence.versions)
+        found = scan(evidence.versions) if evidence.versions else []
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
         return ()
-    return tuple(a for a in found if _applies(a, job))
+    return tuple(a for a in found if not a.needs or applies(a.needs, job) is not False)
 
 
-def _applies(advisory: Advisory, job: Job) -> bool:
-    """Whether the feature that a regression needs is in use, as far as known."""
-    need = advisory.needs.lower()
-    if not need:
-        return True
-    if "zero3" in need or "zero-3" in need:
-        return job.sharding in (None, "zero3")
-    if "fsdp2" in need:
-        return job.sharding in (None, "fsdp2")
-    return True
-
-
-def _matches(view: View, warnings: list[Message]) -> tuple[MatchedCase, ...]:
-    evidence = view.evidence
-    query = (evidence.digest or evidence.prose)[:_QUERY_LIMIT]
-    if not query.strip():
-        return ()
+def _suspects(job: Job, versions: Mapping[str, str]) -> tuple[Advisory, ...]:
     try:
-        return find_cases(query, top=_MATCHES, context=_context(view))
-    except OomdocError as error:
-        warnings.append(say("diagnosis.no-cases", problem=str(error)))
-    return ()
-
-
-def _sounds(view: View) -> Mapping[str, float]:
-    try:
-        return sounds_like(view.text[:_QUERY_LIMIT])
+        return tuple(suspects(job, versions))
     except OomdocError:
-        # The same problem has been told by the search for cases.
-        return {}
+        # Told by the search for advisories.
+        return ()
+
+
+def _look(view: View, warnings: list[Message]) -> Look | None:
+    try:
+        return look_at(view.text[:_QUERY_LIMIT], _context(view))
+    except OomdocError as error:
+        warnings.append(say("diagnosis.no-cases", problem=str(error)))
+    return None
 
 
 def _context(view: View) -> dict[str, Any]:
@@ -215,4 +210,7 @@ def _settings(evidence: Evidence) -> dict[str, Any]:
 def _planned(diagnosis: Diagnosis) -> Diagnosis:
     from oomdoc.diagnosis.planning import plan_for
 
-    return plan_for(diagnosis)
+    try:
+        return plan_for(diagnosis)
+    except (OomdocError, *_ODD) as error:
+        return replace(diagnosis, warnings=(*diagnosis.warnings, say("diagnosis.no-plan", problem=_told(error))))

@@ -13,7 +13,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import CauseFinding, Reason
 from oomdoc.diagnosis.rules import RULES
-from oomdoc.diagnosis.view import FAIR, STRONG, View
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, View
 from oomdoc.messages import Message, say
 
 __all__ = ["PRIORS", "TEMPERATURE", "probabilities", "rank", "scores"]
@@ -148,20 +148,16 @@ def _place(view: View, cause: str) -> list[Reason]:
     return against
 
 
-_MOST_VOTES: Final = 5
-_VOTE: Final = STRONG
+_VOTE: Final = WEAK
 """What a perfect match of a known case says."""
 
 
 def _votes(view: View) -> list[tuple[str, Reason]]:
-    """The matched cases vote for their causes, by similarity; two cases of one cause count as one and a half."""
+    """The cases most like it vote for their causes, each by how alike it is."""
     return [
-        (
-            match.cause,
-            Reason(_VOTE * _strength(match.score), say("cause.case", case=match.case, score=round(match.score, 2))),
-        )
-        for match in view.matches[:_MOST_VOTES]
-        if match.cause and _strength(match.score) > 0.1
+        (vote.cause, Reason(_VOTE * vote.score, say("cause.case", case=vote.case, score=round(vote.score, 2))))
+        for vote in view.votes
+        if vote.score > 0.2
     ]
 
 
@@ -174,7 +170,3 @@ def _sounds(view: View) -> list[tuple[str, Reason]]:
     return [
         (cause, Reason(min(_SOUND * z, STRONG), say("cause.sounds"))) for cause, z in view.sounds.items() if z >= 0.5
     ]
-
-
-def _strength(score: float) -> float:
-    return max(0.0, min(1.0, score))

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from oomdoc.messages import say
 from oomdoc.report.words import render
+from oomkb.memory.job import Job
+from oomkb.records.case import Case, Range
 
-__all__ = ["Advisory", "installed_versions", "parse_requirements", "scan", "scan_versions"]
+__all__ = ["Advisory", "installed_versions", "parse_requirements", "scan", "scan_versions", "suspects"]
 
 _REQUIREMENT: Final = re.compile(
     r"^\s{0,20}(?:- )?([A-Za-z0-9][A-Za-z0-9._-]{0,80})(?:\[[^\]]{0,200}\])?"  # name, extras
@@ -32,6 +34,8 @@ class Advisory:
     last_affected: str | None = None
     needs: str = ""
     """A feature without which it does no harm."""
+    good: str | None = None
+    """The newest version before the range that the case's fixes go back to."""
     url: str = ""
 
     def document(self, language: str = "en") -> dict[str, Any]:
@@ -74,20 +78,67 @@ def scan(versions: Mapping[str, str]) -> list[Advisory]:
         for item in case.affected:
             hit = affects((item,), versions)
             if hit is not None:
-                found.append(
-                    Advisory(
-                        package=hit.package,
-                        version=hit.version,
-                        case=case.id,
-                        title=case.title,
-                        introduced=hit.range.introduced,
-                        fixed=hit.range.fixed,
-                        last_affected=hit.range.last_affected,
-                        needs=hit.needs,
-                        url=case.url,
-                    )
-                )
+                found.append(_advisory(case, hit.package, hit.version, hit.range, hit.needs))
     return sorted(found, key=lambda a: (a.package, a.case))
+
+
+def suspects(job: Job, versions: Mapping[str, str]) -> list[Advisory]:
+    """Known regressions that would hit ``job`` if its package, whose version is not stated, were in the range."""
+    from oomkb.records.loader import load_cases
+    from oomkb.records.versions import package_name
+
+    stated = {package_name(name) for name in versions}
+    found = []
+    for case in load_cases():
+        for item in case.affected:
+            if item.needs and package_name(item.package) not in stated and applies(item.needs, job) is True:
+                found.append(_advisory(case, item.package, "", item.ranges[0], item.needs))
+    return sorted(found, key=lambda a: (a.package, a.case))
+
+
+_FEATURES: Final[Mapping[str, tuple[str, Any]]] = {
+    "zero3": ("sharding", "zero3"),
+    "zero-3": ("sharding", "zero3"),
+    "zero2": ("sharding", "zero2"),
+    "fsdp2": ("sharding", "fsdp2"),
+    "gradient checkpointing": ("grad_ckpt", True),
+    "dpo": ("objective", "dpo"),
+    "grpo": ("objective", "grpo"),
+    "qlora": ("method", "qlora"),
+}
+
+
+def applies(needs: str, job: Job) -> bool | None:
+    """Whether the job uses what a regression needs; ``None`` where that is not known or not told in known words."""
+    text = needs.lower()
+    answers = [_uses(job, name, value) for word, (name, value) in _FEATURES.items() if word in text]
+    if False in answers:
+        return False
+    return True if answers and None not in answers else None
+
+
+def _uses(job: Job, name: str, value: Any) -> bool | None:
+    held = job.get(name)
+    if held is None or name in job.assumed:
+        return None
+    return bool(held) if value is True else bool(held == value)
+
+
+def _advisory(case: Case, package: str, version: str, range_: Range, needs: str) -> Advisory:
+    backs = [str(f.changes["versions"].get(package, "")) for f in case.fixes if "versions" in f.changes]
+    good = [v for v in backs if v and v != range_.fixed]
+    return Advisory(
+        package=package,
+        version=version,
+        case=case.id,
+        title=case.title,
+        introduced=range_.introduced,
+        fixed=range_.fixed,
+        last_affected=range_.last_affected,
+        needs=needs,
+        good=good[0] if good else None,
+        url=case.url,
+    )
 
 
 scan_versions = scan

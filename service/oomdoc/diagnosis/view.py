@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from oomdoc.diagnosis.cases import Vote
 from oomdoc.diagnosis.regressions import Advisory
-from oomdoc.diagnosis.result import MatchedCase, Reason, TensorMatch
+from oomdoc.diagnosis.result import Reason, TensorMatch
 from oomdoc.evidence import Evidence, Failure, Span
 from oomdoc.messages import say
 from oomkb.memory.estimate import Estimate
@@ -84,10 +85,14 @@ class View:
     estimate: Estimate | None = None
     shape: ModelShape | None = None
     tensors: tuple[TensorMatch, ...] = ()
-    matches: tuple[MatchedCase, ...] = ()
+    votes: tuple[Vote, ...] = ()
+    """The known cases most like it."""
     sounds: Mapping[str, float] = field(default_factory=dict)
     """Cause -> how much the text sounds like questions about it, in standard deviations over the causes."""
     advisories: tuple[Advisory, ...] = ()
+    """Known regressions that a stated version lies in."""
+    suspects: tuple[Advisory, ...] = ()
+    """Known regressions that would explain it, if a version that is not stated lay in their range."""
     settings_by_key: Mapping[str, Any] = field(default_factory=dict)
 
     # What was read -------------------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def _token_counts(job: Job) -> tuple[int, ...]:
         return ()
     batch = job.micro_batch or 1
     pairs = 2 if job.objective in _PAIRED else 1
-    found = {batch * job.seq_len, pairs * batch * job.seq_len, pairs * batch * (job.seq_len - 1)}
-    return tuple(sorted(found))
+    found = (pairs * batch * job.seq_len, pairs * batch * (job.seq_len - 1), batch * job.seq_len)
+    return tuple(dict.fromkeys(found))
 
 
 def _logits(shape: ModelShape, job: Job) -> Iterator[Candidate]:

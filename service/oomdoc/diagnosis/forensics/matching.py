@@ -1,16 +1,15 @@
 """Matches a requested size against the candidates, and prices coincidence.
 
 The message prints two decimals of MiB or GiB, and PyTorch's allocator asks for blocks of 2 MiB from 10 MiB on
-(``kRoundLarge`` in ``c10/cuda/CUDACachingAllocator.cpp``), so a request is a window of sizes, not a number. A candidate
-of known size falls into the window by chance with probability window / size over the six e-foldings that sizes
-spread over; one with an unknown count does so when a multiple of its grid lies in the window. The sum of
-these chances over all candidates is what a match has to beat.
+(``kRoundLarge`` in ``c10/cuda/CUDACachingAllocator.cpp``), so a request is a window of sizes, not a number. Of a
+candidate of known size any other size falls into the window with chance window / size over the six e-foldings that
+sizes spread over; where a count is solved for, with chance window / grid. By Bayes' rule, with even odds that the tensor is
+among the n candidates at all, candidate i is it with odds 1 / (n x chance).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,42 +61,37 @@ def tensors_for(
         return []
     scene = scene or Scene()
     low, high = requested_bytes - _LARGE_BLOCK - rounding, requested_bytes + rounding
-    hits: list[_Hit] = []
-    total = 0.0
-    for candidate in candidates(shape, job, scene):
-        chance, found = _try(candidate, low, high, scene, requested_bytes)
-        total += chance
-        if found is not None:
-            hits.append(found)
-    return [
-        _match(h, hits, total, shape)
-        for h in sorted(hits, key=lambda h: h.chance)[:_MOST]
-        if _sure(h, hits, total) >= _LOWEST
-    ]
+    tried = tuple(candidates(shape, job, scene))
+    hits = [hit for candidate in tried if (hit := _try(candidate, low, high, scene, requested_bytes)) is not None]
+    weights = {id(hit): 1 / (len(tried) * max(hit.chance, 1e-6)) for hit in hits}
+    total = sum(weights.values()) + 1.0
+    best = sorted(hits, key=lambda hit: hit.chance)[:_MOST]
+    return [_match(hit, weights[id(hit)] / total, shape) for hit in best if weights[id(hit)] / total >= _LOWEST]
 
 
-def _try(
-    candidate: Candidate, low: float, high: float, scene: Scene, requested_bytes: int
-) -> tuple[float, _Hit | None]:
-    """The chance that this candidate matches anything, and its match."""
+def _try(candidate: Candidate, low: float, high: float, scene: Scene, requested_bytes: int) -> _Hit | None:
+    """Whether this candidate has the size, and with what chance a size of anything else would have matched it."""
     low, high = low * (1 - candidate.slack), high * (1 + candidate.slack)
-    known = (high - low) / (_SPREAD * requested_bytes)
-    chance = known * max(len(candidate.counts), 1)
-    if not candidate.rest and candidate.slack and _shards_ratio(scene, requested_bytes):
-        known *= _RATIO_CHANCE
+    chance = (high - low) / (_SPREAD * requested_bytes) * max(len(candidate.counts), 1)
+    if candidate.slack and _shards_ratio(scene, requested_bytes):
         chance *= _RATIO_CHANCE
     for count in candidate.counts:
         size = candidate.unit_bytes * count**candidate.power
         if low <= size <= high:
-            return chance, _Hit(candidate, count, size, known)
-    if not candidate.grid:
-        return chance, None
+            return _Hit(candidate, count, size, chance)
+    return _solved(candidate, low, high) if candidate.grid else None
+
+
+def _solved(candidate: Candidate, low: float, high: float) -> _Hit | None:
+    """The roundest count that gives the size: a multiple of 8192 in a window of 20 says more than one of 256."""
     most, least = ((edge / candidate.unit_bytes) ** (1 / candidate.power) for edge in (high, low))
-    gridded = min(1.0, (most - least) / candidate.grid)
-    count = math.floor(most / candidate.grid) * candidate.grid
-    if count >= max(least, candidate.grid) and count <= _MOST_TOKENS and gridded < 1.0:
-        return chance + gridded, _Hit(candidate, count, candidate.unit_bytes * count**candidate.power, gridded)
-    return chance + gridded * 0.5, None
+    grids = [g for g in (8192, 4096, 2048, 1024, 512, 256) if g >= candidate.grid]
+    for grid in grids:
+        count = math.floor(most / grid) * grid
+        if max(least, grid) <= count <= _MOST_TOKENS:
+            chance = min(1.0, len(grids) * (most - least) / grid)
+            return _Hit(candidate, count, candidate.unit_bytes * count**candidate.power, chance)
+    return None
 
 
 def _shards_ratio(scene: Scene, requested_bytes: int) -> bool:
@@ -108,21 +102,7 @@ def _shards_ratio(scene: Scene, requested_bytes: int) -> bool:
     return 2.5 <= ratio <= 17 and abs(ratio - round(ratio)) <= 0.04
 
 
-def _sure(hit: _Hit, hits: Iterable[_Hit], total: float) -> float:
-    """Probability that this is the tensor: not chance, and not one of the other hits."""
-    weights = sum(1 / max(h.chance, 1e-6) for h in hits)
-    own = (1 / max(hit.chance, 1e-6)) / weights
-    return own * (
-        1
-        - min(
-            1.0,
-            0.5 * min(total, 1.0) * hit.chance / max(min(h.chance for h in hits), 1e-6)
-            + 0.5 * min(hit.chance * 4, 1.0),
-        )
-    )
-
-
-def _match(hit: _Hit, hits: Iterable[_Hit], total: float, shape: ModelShape) -> TensorMatch:
+def _match(hit: _Hit, match: float, shape: ModelShape) -> TensorMatch:
     c = hit.candidate
     dims = (hit.count,) * c.power if c.power == 2 else (hit.count,)
     full = (*c.rest, *dims) if c.power == 2 else c.rest if c.counts == (1,) else (*dims, *c.rest)
@@ -134,7 +114,7 @@ def _match(hit: _Hit, hits: Iterable[_Hit], total: float, shape: ModelShape) -> 
         shape=full,
         dtype=c.dtype,
         size_bytes=round(hit.size_bytes),
-        match=round(_sure(hit, hits, total), 3),
+        match=round(match, 3),
         cause=c.cause,
         note=say(f"tensor.{name}", part=part or shape.name),
     )

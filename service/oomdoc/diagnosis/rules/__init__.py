@@ -79,6 +79,9 @@ def page(cause: str, language: str = "en") -> str:
     raise InputError(f"{cause!r} is not a cause", where="cause", hint=f"one of {', '.join(CAUSES)}")
 
 
+_HEADINGS: Final = {"sign": "现象", "mechanism": "机理", "confirm": "确认", "fix": "解决", "cost": "代价"}
+
+
 @cache
 def _chinese() -> dict[str, str]:
     """The pages in Chinese, from the file beside the rules."""
@@ -88,6 +91,6 @@ def _chinese() -> dict[str, str]:
     source = resources.files(__package__).joinpath("pages_zh.toml").read_text(encoding="utf-8")
     pages = {}
     for cause, parts in tomllib.loads(source).items():
-        body = "\n\n".join(f"{heading}\n    {text}" for heading, text in parts.items() if heading != "标题")
-        pages[cause] = f"{parts['标题']}\n\n{body}"
+        body = "\n\n".join(f"{heading}\n    {parts[key]}" for key, heading in _HEADINGS.items())
+        pages[cause] = f"{parts['title']}\n\n{body}"
     return pages

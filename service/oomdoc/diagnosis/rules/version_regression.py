@@ -20,6 +20,7 @@ Cost
 from collections.abc import Iterator
 from typing import Final
 
+from oomdoc.diagnosis.regressions import applies
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -73,23 +74,19 @@ def weigh(view: View) -> Iterator[Reason]:
     reasons = list(weigh_clues(view, CAUSE, _CLUES))
     yield from reasons
     for advisory in view.advisories:
-        weight = STRONG if (reasons or view.fullness is None or view.fullness < 1.0) else WEAK
-        yield Reason(
-            weight,
-            say(
-                "cause.version-regression.range",
-                package=advisory.package,
-                version=advisory.version,
-                introduced=advisory.introduced or "?",
-                fixed=advisory.fixed or "-",
-            ),
-        )
-    if view.fullness is not None and view.fullness < _ROOM and view.estimate is not None and view.training:
-        yield Reason(
-            FAIR * view.sureness,
-            say(
-                "cause.version-regression.should-fit",
-                peak_bytes=view.estimate.process_bytes,
-                capacity_bytes=view.estimate.capacity_bytes or 0,
-            ),
-        )
+        if advisory.case.partition("/")[0] != CAUSE:
+            continue
+        fits = view.fullness is not None and view.fullness < 1.0
+        held = advisory.needs and applies(advisory.needs, view.job)
+        weight = STRONG if reasons or (held and fits) else FAIR if held or fits else WEAK
+        found = {"package": advisory.package, "version": advisory.version}
+        span = {"introduced": advisory.introduced or "0", "fixed": advisory.fixed or "?"}
+        yield Reason(weight, say("cause.version-regression.range", **found, **span))
+    fullness, estimate = view.fullness, view.estimate
+    if fullness is None or fullness >= _ROOM or estimate is None or not view.training:
+        return
+    sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": view.bytes_of("capacity") or 0}
+    yield Reason(FAIR * view.sureness, say("cause.version-regression.should-fit", **sizes))
+    for suspect in view.suspects[:1]:
+        found = {"package": suspect.package, "introduced": suspect.introduced, "fixed": suspect.fixed or "?"}
+        yield Reason(FAIR * view.sureness, say("cause.version-regression.suspect", **found))

@@ -1,0 +1,114 @@
+"""What else has to be said, with figures: what common advice would not do here, and what the machine cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoc.diagnosis.result import CauseFinding
+from oomdoc.diagnosis.view import View
+from oomdoc.messages import Message, say
+from oomkb.catalog import gpus
+from oomkb.errors import OomdocError
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+
+__all__ = ["advice_for"]
+
+_PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
+_LIKELY: Final = 0.15
+_SHARDING: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2"})
+
+
+def advice_for(view: View, stated: Job, causes: Sequence[CauseFinding]) -> tuple[Message, ...]:
+    """The sentences, most important first."""
+    likely = {c.cause for c in causes[:3] if c.probability >= _LIKELY} | {c.cause for c in causes[:1]}
+    found: list[Message] = []
+    if likely & {"logits", "activations"}:
+        found += [*_pairs(view), *_small_lora(view, stated)]
+    found += [*_one_process(view), *_engine_share(view)]
+    if "version-regression" in likely or view.suspects:
+        found += _regression(view)
+    return (*found, *_hardware(view))
+
+
+def _pairs(view: View) -> Iterator[Message]:
+    """Chosen and rejected are one batch: the tokens double, and nothing that shards weights helps."""
+    job, shape = view.job, view.shape
+    if job.objective not in _PAIRED or shape is None or not view.stated("seq_len") or job.fused_ce:
+        return
+    length, words = job.seq_len or 0, shape.dims.vocab
+    copy = 2 * (job.micro_batch or 1) * length * words * 4
+    yield say("advice.pairs", length=f"{length:,}", vocabulary=f"{words:,}", copy_bytes=copy)
+
+
+def _small_lora(view: View, stated: Job) -> Iterator[Message]:
+    """People are told to use LoRA first; where it would not fit, that has to be said."""
+    capacity = view.bytes_of("capacity")
+    if view.job.method != "full" or not view.training or not capacity or (view.fullness or 0) < 1:
+        return
+    try:
+        peak = price(stated.with_fields({"method": "lora", "lora": {"r": 16}})).estimate.process_bytes
+    except OomdocError:
+        return
+    if peak > capacity:
+        yield say("advice.rank16", peak_bytes=peak, capacity_bytes=capacity)
+
+
+def _one_process(view: View) -> Iterator[Message]:
+    visible, sharding = view.evidence.value("gpu_count"), view.job.sharding
+    if view.ranks == 1 and isinstance(visible, int) and visible > 1 and sharding in _SHARDING:
+        yield say("advice.one-process", visible=visible, sharding=sharding)
+
+
+def _engine_share(view: View) -> Iterator[Message]:
+    """What a colocated engine leaves, against the weights that the trainer needs for itself."""
+    rollout, capacity = view.job.rollout, view.bytes_of("capacity")
+    share = rollout.gpu_memory_utilization if rollout is not None else None
+    if share is None or not capacity or view.shape is None or view.serving:
+        return
+    if rollout is not None and rollout.colocated is False:
+        return
+    left = (1 - share) * capacity
+    needed = _weights(view)
+    if needed > left:
+        yield say(
+            "advice.engine-share",
+            share_bytes=share * capacity,
+            capacity_bytes=capacity,
+            left_bytes=left,
+            weights_bytes=needed,
+        )
+
+
+def _weights(view: View) -> float:
+    if view.estimate is None:
+        return 0.0
+    return max(
+        (sum(v for k, v in p.terms_bytes.items() if "weight" in k) for p in view.estimate.phases.values()), default=0.0
+    )
+
+
+def _regression(view: View) -> Iterator[Message]:
+    """Known ranges: the stated version's, else those to check."""
+    for found in (view.advisories or view.suspects)[:2]:
+        key = "advice.regression" if found.version else "advice.regression-ask"
+        yield say(
+            key,
+            package=found.package,
+            version=found.version,
+            introduced=found.introduced or "0",
+            fixed=found.fixed or "?",
+            good=found.good or "?",
+        )
+
+
+def _hardware(view: View) -> Iterator[Message]:
+    """What the card rules out, so that nobody proposes it."""
+    device = gpus.find(view.job.gpu) if view.job.gpu else None
+    if device is None:
+        return
+    missing = [word for word in ("bf16", "flash2") if not device.can(word)]
+    if missing:
+        names = {"bf16": "bf16", "flash2": "FlashAttention-2"}
+        yield say("advice.hardware", gpu=device.name, missing=[names[m] for m in missing])
