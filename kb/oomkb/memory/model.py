@@ -93,7 +93,8 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
             phases[name] = _phase(terms)
     gradients = {"gradients": states.gradients}
     phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
-    phases["evaluation"] = _phase(_merged(kept, _evaluation(s, shape)))
+    if s.eval_batch:
+        phases["evaluation"] = _phase(_merged(kept, _evaluation(s, shape)))
     phases["save"] = _phase(kept)
     if extra.engine:
         resting = {k: v for k, v in kept.items() if k != "rollout engine"}
@@ -128,8 +129,7 @@ def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:
 
 
 def _evaluation(s: Setting, shape: ModelShape) -> dict[str, float]:
-    batch = s.eval_batch or s.samples
-    tokens = float(batch * s.seq / (s.cp * s.sp))
+    tokens = float(s.eval_batch * s.seq / (s.cp * s.sp))
     return {
         "logits and loss": tokens * shape.dims.vocab / s.tp * 10,
         "recomputed layer": tokens * shape.dims.hidden * 4 * 4,

@@ -180,7 +180,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         or sharding == "distributed-optimizer",
         trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
         state_fraction=_fraction(method, shape),
-        eval_batch=job.eval_micro_batch or 0,
+        eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
         logits_share=_logits_share(job, objective, seq),
