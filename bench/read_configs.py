@@ -25,7 +25,9 @@ from oomkb.frameworks import canonical
 
 SUFFIXES = {".yaml", ".yml", ".json", ".sh", ".toml"}
 WITH_PYTHON = {"xtuner", "trl"}
-SKIPPED = re.compile(r"(?:^|/)(?:data|dataset|datasets|assets|docs|tests?|\.github|requirements|tool_config|interaction_config)/|dataset_info|/package")
+SKIPPED = re.compile(
+    r"(?:^|/)(?:data|dataset|datasets|assets|docs|tests?|\.github|requirements|tool_config|interaction_config)/|dataset_info|/package"
+)
 MEMORY = re.compile(
     r"(?:micro_?batch|batch_size_per|per_device|train_micro|grad(?:ient)?_accum|accumulative|accumulate_grad|cutoff|max_?len|seq_?len|max_seq"
     r"|sequence_len|max_(?:prompt|response|completion|model)_len|checkpointing|recompute|lora_r|lora_dim|lora_rank|lora_target|target_modules"
@@ -33,6 +35,10 @@ MEMORY = re.compile(
     r"|flash_attn|flash_attention|attn_impl|optim(?:izer)?$|optimizer\.type|torch_dtype|model_dtype|bf16|fp16|precision$|packing|packed|liger"
     r"|gpu_memory_util|mem_fraction|max_num_seqs|num_generations|finetuning_type|tuner_type|train_type|adapter$|use_peft|nproc|num_gpus|n_gpus"
     r"|num_processes|remove_padding|persistence_threshold|max_live|sub_group)",
+    re.I,
+)
+NEVER = re.compile(
+    r"enable_checkpointing|checkpoint_callback|dist_checkpointing|async_checkpoint|s3_checkpointing|save_optimizer|fusion$|arg_mappings",
     re.I,
 )
 AGNOSTIC = {"accelerate", "deepspeed", "fsdp"}
@@ -60,7 +66,11 @@ class Tally:
 def candidates(root: Path, name: str) -> list[Path]:
     """The files of a checkout that may configure a run."""
     suffixes = SUFFIXES | ({".py"} if name in WITH_PYTHON else set())
-    return sorted(p for p in root.rglob("*") if p.is_file() and p.suffix in suffixes and not SKIPPED.search(p.relative_to(root).as_posix()))
+    return sorted(
+        p
+        for p in root.rglob("*")
+        if p.is_file() and p.suffix in suffixes and not SKIPPED.search(p.relative_to(root).as_posix())
+    )
 
 
 def is_configuration(path: Path, text: str) -> bool:
@@ -69,7 +79,9 @@ def is_configuration(path: Path, text: str) -> bool:
         return False
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     setting = re.compile(r"[\"']?(?:--|[\w.\"']*)?[\w.\-]*[\"']?\s*[:= ]")
-    named = sum(1 for line in lines if MEMORY.search(line.replace("-", "_")[:200].split("#")[0]) and setting.search(line))
+    named = sum(
+        1 for line in lines if MEMORY.search(line.replace("-", "_")[:200].split("#")[0]) and setting.search(line)
+    )
     return named >= 2
 
 
@@ -99,7 +111,11 @@ def one(path: Path, name: str, tally: Tally, *, patches: bool) -> None:
         tally.wrong[f"{reading.framework}: {path}"] += 1
     for document in reading.documents:
         for setting in document.settings:
-            if MEMORY.search(setting.key.replace("-", "_")) and not isinstance(setting.value, dict):
+            if (
+                MEMORY.search(setting.key.replace("-", "_"))
+                and not NEVER.search(setting.key)
+                and not container(setting, document.settings)
+            ):
                 tally.keys += 1
                 tally.understood += setting.known
                 if not setting.known:
@@ -111,6 +127,13 @@ def one(path: Path, name: str, tally: Tally, *, patches: bool) -> None:
         price(job, tally, path)
     if patches:
         round_trip(path, text, job, tally)
+
+
+def container(setting: Any, settings: Any) -> bool:
+    """A mapping's own key, which holds settings but is none."""
+    return isinstance(setting.value, dict) or (
+        setting.value is None and any(s.key.startswith(setting.key + ".") for s in settings)
+    )
 
 
 def price(job: Any, tally: Tally, path: Path) -> None:
@@ -127,8 +150,13 @@ def price(job: Any, tally: Tally, path: Path) -> None:
 def round_trip(path: Path, text: str, job: Any, tally: Tally) -> None:
     """Change each setting the file states: it must read back, and at most a few lines may differ."""
     wanted = {
-        "micro_batch": lambda v: v + 1, "seq_len": lambda v: v + 64, "grad_ckpt": lambda v: not v if isinstance(v, bool) else True,
-        "lora.r": lambda v: v * 2, "serving.max_model_len": lambda v: v // 2 or 1, "grad_accum": lambda v: v + 1, "tp": lambda v: v * 2,
+        "micro_batch": lambda v: v + 1,
+        "seq_len": lambda v: v + 64,
+        "grad_ckpt": lambda v: not v if isinstance(v, bool) else True,
+        "lora.r": lambda v: v * 2,
+        "serving.max_model_len": lambda v: v // 2 or 1,
+        "grad_accum": lambda v: v + 1,
+        "tp": lambda v: v * 2,
         "rollout.gpu_memory_utilization": lambda v: round(v / 2, 3),
     }
     for name, change in wanted.items():
@@ -162,7 +190,9 @@ def main() -> int:
     parser.add_argument("--only")
     arguments = parser.parse_args()
     total = Tally()
-    print(f"{'framework':18} {'files':>6} {'read':>12} {'recognised':>16} {'keys understood':>20} {'priced':>16} {'patched':>16}")
+    print(
+        f"{'framework':18} {'files':>6} {'read':>12} {'recognised':>16} {'keys understood':>20} {'priced':>16} {'patched':>16}"
+    )
     for root in sorted(p for p in arguments.folder.iterdir() if p.is_dir()):
         if arguments.only and root.name != arguments.only:
             continue
@@ -171,7 +201,11 @@ def main() -> int:
             one(path, root.name, tally, patches=arguments.patches)
         show(root.name, tally)
         if arguments.misses:
-            for title, counter in (("not recognised", tally.wrong), ("unknown key", tally.unknown), ("error", tally.errors)):
+            for title, counter in (
+                ("not recognised", tally.wrong),
+                ("unknown key", tally.unknown),
+                ("error", tally.errors),
+            ):
                 for what, count in counter.most_common(40):
                     print(f"    {title} x{count}: {what}")
         for name in ("files", "crashed", "recognised", "keys", "understood", "runs", "priced", "patched", "patches"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from oomkb.errors import JobError
@@ -23,12 +24,33 @@ def _parallel(job: Job) -> int:
     return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)
 
 
+_BILLIONS: Final = re.compile(r"(?<![A-Za-z0-9.])(?:[0-9]{1,2}x)?([0-9]{1,4}(?:[._p][0-9]{1,2})?)[bB](?![A-Za-z0-9])")
+_MILLIONS: Final = re.compile(r"(?<![A-Za-z0-9.])([0-9]{2,4})[mM](?![A-Za-z0-9])")
+
+
+def _named_size(job: Job) -> float | None:
+    """Billions of parameters as the model's name says them (``Qwen2.5-14B``, ``LFM2-VL-450M``)."""
+    name = job.model if isinstance(job.model, str) else ""
+    match = _BILLIONS.search(name[:200])
+    if match:
+        return float(match[1].replace("_", ".").replace("p", "."))
+    match = _MILLIONS.search(name[:200])
+    return float(match[1]) / 1000 if match else None
+
+
 def _has_adapters(job: Job) -> bool:
     return job.lora is not None and any(v is not None for v in (job.lora.r, job.lora.targets, job.lora.alpha))
 
 
 # What holds before a framework's own defaults: it decides which of them apply.
 _FIRST: Final = (
+    Default(
+        "params_b",
+        _named_size,
+        "the model's name says so",
+        _ANY,
+        when=lambda j: (_named_size(j) or 0) > 0,
+    ),
     Default(
         "gpus",
         lambda j: max(1, j.world // (j.nodes or 1)),

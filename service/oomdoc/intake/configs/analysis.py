@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from oomdoc.intake.configs.architecture import described_model
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment
 from oomdoc.intake.configs.forms.flags import parse_shell
 from oomdoc.intake.configs.forms.flow import parse_flow
@@ -26,6 +27,7 @@ MAX_CHARS: Final = 1_500_000
 _MAX_SEGMENT: Final = 400_000
 _MAX_DOCS: Final = 400
 _PROGRAM_CHARS: Final = 8_000
+_DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,60}[ \t]*[rR]?(\"{3}|'{3})([^\"']{1,12000})")
 _KEY_CLEAN: Final = re.compile(r"\[[0-9]*\]|^\+{1,2}|^~")
 
 
@@ -47,7 +49,7 @@ class Doc:
     def view(self) -> View:
         """The settings by key, under the names the table may know them by."""
         return View(
-            _known_as(self.entries, self.table),
+            known_as(self.entries, self.table),
             form=self.form,
             framework=self.table.name if self.table else "",
             programs=self.programs,
@@ -65,7 +67,7 @@ class Doc:
                 continue
             for name in key.names:
                 entry = view.get(norm(name))
-                if entry is None or not entry.resolved:
+                if entry is None or not (entry.resolved or key.field == "model"):
                     continue
                 value = key.codec.read(entry.value)
                 if value is not None:
@@ -74,18 +76,22 @@ class Doc:
                     break
         for group in self.table.all_groups():
             for name, value, entry in group.read(view):
-                if value is not None and name not in seen and entry.resolved:
+                if value is not None and name not in seen and (entry.resolved or name == "model"):
                     out.append((name, value, entry))
                     seen.add(name)
+        if "model" not in seen:
+            described = described_model(view)
+            if described is not None:
+                out.append(described)
         return out
 
 
-def _known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
+def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
     """Entries under the keys the table lists: without leading path parts it lets one leave out."""
     if owner is None:
         yield from entries
         return
-    names = owner.names()
+    names = owner.names() | owner.neutrals()
     for entry in entries:
         key = norm(_KEY_CLEAN.sub("", entry.key))
         if key in names or entry.style in ("kwarg", "call"):
@@ -120,10 +126,23 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
     if form == "toml":
         return [Fragment(form="toml", start=start, end=end, entries=tuple(parse_toml(text, start, end)))]
     if form == "python":
-        return [parse_python(text, start, end)]
+        return [parse_python(text, start, end), *_usage(text, start, end)]
     if form == "shell":
         return _shell(text, segment)
     return []
+
+
+def _usage(text: str, start: int, end: int) -> list[Fragment]:
+    """The commands in the text a script begins with: how it is meant to be run."""
+    match = _DOCSTRING.match(text, start, min(end, start + 20_000))
+    if match is None:
+        return []
+    runs = [s for s in segments("", text[: match.end(2)][match.start(2) :]) if s.form == "shell"]
+    out: list[Fragment] = []
+    for run in runs[:1]:
+        shifted = Segment("shell", run.start + match.start(2), run.end + match.start(2))
+        out += [f for f in _shell(text, shifted) if len(f.entries) > 2]
+    return out
 
 
 def _shell(text: str, segment: Segment) -> list[Fragment]:
@@ -187,13 +206,23 @@ def _merge_shell(docs: list[Doc]) -> list[Doc]:
         return docs
     if not mains:
         joined = _joined(docs)
-        joined.table = recognise(_keys(joined.entries), joined.programs, tables())
+        joined.table = recognise(_keys(joined.entries), joined.programs, tables()) or _fallback(joined)
         return [joined]
     orphans = [d for d in docs if d.table is None]
     # Several runs of one framework in a file (a sweep): the first is the one the rest is attached to.
     first = _joined([*orphans, mains[0]])
     first.table = mains[0].table
     return [first, *mains[1:]]
+
+
+def _fallback(doc: Doc) -> Table | None:
+    """A launched script nobody knows is most often written on transformers."""
+    if doc.form != "shell" or not any(w in doc.programs for w in ("deepspeed", "accelerate", "torchrun", ".py")):
+        return None
+    base = table("transformers")
+    if base is not None and any(k in base.names() for k in _keys(doc.entries)):
+        return base
+    return table("deepspeed" if "deepspeed" in doc.programs else "accelerate" if "accelerate" in doc.programs else None)
 
 
 def _joined(docs: list[Doc]) -> Doc:
@@ -223,7 +252,9 @@ def analyse(name: str, text: str, framework: str | None = None) -> list[Doc]:
     for segment in segments(name, text)[:_MAX_DOCS]:
         found = [_doc(f, segment) for f in _fragments(text, segment)]
         for doc in found:
-            doc.table = recognise(_keys(doc.entries), doc.programs, tables(), known.name if known else None)
+            doc.table = recognise(
+                _keys(doc.entries), doc.programs, tables(), known.name if known else None
+            ) or _fallback(doc)
         if segment.form == "loose":
             loose += found
         elif segment.form == "shell":

@@ -17,6 +17,7 @@ __all__ = [
     "FRACTION",
     "GRAD_CKPT",
     "INT",
+    "MODEL",
     "NOT",
     "NUMBER",
     "OPTIMIZER",
@@ -52,6 +53,22 @@ def _text(value: Any) -> str | None:
     return value.strip()
 
 
+def _model(value: Any) -> str | None:
+    """A model's name; of a path through an unknown variable, its last part."""
+    if not isinstance(value, str) or len(value) > 300:
+        return None
+    text = value.strip().rstrip("/")
+    if "$" in text:
+        text = text.rsplit("/", 1)[-1]
+        if "$" in text or not any(c.isdigit() for c in text):
+            return None
+    return (
+        text
+        if text and " " not in text and text not in ("???", "null", "None") and not any(c in text for c in '<[("')
+        else None
+    )
+
+
 def _truth(value: Any, old: Any) -> Any:
     # Keep to the spelling that stands there: True/true/1.
     if isinstance(old, int) and not isinstance(old, bool):
@@ -69,6 +86,7 @@ COUNT: Final = Codec(whole, _keep)
 NUMBER: Final = Codec(_non_negative, _keep)
 FRACTION: Final = Codec(_fraction, _keep)
 TEXT: Final = Codec(_text, _keep)
+MODEL: Final = Codec(_model, _keep)
 FLAG: Final = Codec(flag, _truth)
 NOT: Final = Codec(_negated, lambda v, old: _truth(not v, old))
 EAGER_INVERTED: Final = NOT

@@ -50,6 +50,9 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     for fact in facts.values():
         if (fact.stated or fact.name == "model") and (fact.name in _FIELDS or fact.name.startswith(_NESTED)):
             job = _set(job, fact.name, fact.value)
+    described = facts.get("model_config")
+    if described is not None and (job.model is None or "/" not in str(job.model)):
+        job = _set(job, "model", described.value)
     env = {n[4:]: str(f.value) for n, f in facts.items() if n.startswith("env.")}
     if env:
         job = _set(job, "env", env)

@@ -115,7 +115,7 @@ def _form_of(text: str, doc: Doc, entry: Entry) -> str:
 def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     form = _form_of(text, doc, entry)
     written = _as_written(doc, entry) or entry
-    if form == "shell" or entry.key.startswith("@") and doc.form == "shell":
+    if form == "shell" or (entry.key.startswith("@") and doc.form == "shell"):
         return shell.replace(text, entry, value, doc.entries)
     if form == "json":
         return json.replace(text, entry, value)
@@ -176,7 +176,7 @@ def _prefixed(doc: Doc, key: str) -> str:
     """The key with the leading path the document uses for its like."""
     if doc.table is None:
         return key
-    head = key.split(".")[0]
+    head = key.split(".", maxsplit=1)[0]
     for prefix in doc.table.prefixes:
         if any(norm(e.key).startswith(f"{prefix}{head}.") for e in doc.entries) or (
             head in ("actor", "rollout", "ref", "model") and any(norm(e.key).startswith(prefix) for e in doc.entries)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.evidence import Conflict, Document, Fact, Inactive, Setting, Source, Span
-from oomdoc.intake.configs.analysis import Doc, analyse
+from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.inactive import find_inactive
@@ -108,11 +108,14 @@ def _keep(found: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
 def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
     known = (doc.table.names() | doc.table.neutrals() | LAUNCH_KEYS) if doc.table else frozenset()
     out = []
-    for entry in doc.entries[:2000]:
+    listed = doc.entries[:2000]
+    for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):
         if entry.style == "call" or entry.key.startswith("@"):
             continue
-        key = norm(entry.key)
-        understood = key in known or key.rsplit(".", 1)[-1] in known
+        key = norm(shown.key)
+        last = key.rsplit(".", 1)[-1]
+        call = entry.scope.rsplit(".", 1)[-1]
+        understood = key in known or last in known or f"{call}:{key}" in known
         out.append(Setting(entry.key, entry.value, lines.span(entry.key_span[0]), understood))
     return tuple(out)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomdoc.intake.configs.forms.sums import sum_of
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 
 __all__ = ["Shell", "tokenise"]
@@ -19,6 +20,8 @@ _ASSIGN: Final = re.compile(r"([A-Za-z_]\w{0,80})\+?=")
 _CONTINUED: Final = re.compile(r"\\(\r?\n|[ \t]{1,20}\r?\n|\Z)")
 _DEFAULT: Final = re.compile(r":?-(.*)\Z", re.S)
 _HEREDOC: Final = re.compile(r"<<-?[ \t]*([\"']?)(\w{1,40})\1")
+_SUM: Final = re.compile(r"[\w\s+*/()${}-]{1,200}")
+_TERM: Final = re.compile(r"\$?\{?([A-Za-z_]\w{0,80})\}?")
 _QUOTE_REACH: Final = 6000
 _SKIPPED: Final = frozenset(
     {"$", "!", "%%bash", "%%sh", "then", "do", "else", "nohup", "sudo", "exec", "time", "{", "}", "fi", "done"}
@@ -241,8 +244,9 @@ class _Tokeniser:
         if text.startswith("$(", at):
             stop = self.balanced(at + 1)
             word = self.open(at)
-            word.resolved = False
-            self.add(text[at:stop], at, stop)
+            number = self.arithmetic(text[at + 3 : stop - 2]) if text.startswith("$((", at) else None
+            word.resolved = word.resolved and number is not None
+            self.add(text[at:stop] if number is None else str(number), at, stop)
             return
         stop = self.variable_end(at)
         first = self.word is None
@@ -277,12 +281,23 @@ class _Tokeniser:
     def variable_end(self, at: int) -> int:
         text = self.text
         if text.startswith("${", at):
-            close = text.find("}", at, min(self.end, at + 300))
-            return close + 1 if close > 0 else at + 2
+            return self.braces(at + 1)
         match = _NAME.match(text, at + 1, self.end)
         return (
             match.end() if match else min(at + 2, self.end) if text[at + 1 : at + 2] in "@#?$*!0123456789" else at + 1
         )
+
+    def braces(self, at: int) -> int:
+        """After the brace that closes the one at ``at``; defaults may hold braces of their own."""
+        depth = 0
+        for index in range(at, min(self.end, at + 400)):
+            char = self.text[index]
+            if char == "\n":
+                break
+            depth += (char == "{") - (char == "}")
+            if depth == 0:
+                return index + 1
+        return at + 1
 
     def balanced(self, at: int) -> int:
         depth = 0
@@ -309,11 +324,29 @@ class _Tokeniser:
                 return known.word.text[:4000]
             default = _DEFAULT.match(match[3] or "")
             if default:
-                return known.word.text if known is not None and known.word.resolved else default[1].strip("\"'")
+                if known is not None and known.word.resolved:
+                    return known.word.text
+                inner, whole = (
+                    self.expand(default[1].strip("\"'")) if match[3].count("$") else (default[1].strip("\"'"), True)
+                )
+                resolved = resolved and whole
+                return inner
             resolved = False
             return match[0]
 
         return _VARIABLE.sub(one, raw), resolved and "$(" not in raw
+
+    def arithmetic(self, raw: str) -> int | None:
+        """``1024 * 2`` or ``(max_prompt + max_response) * 2`` with what the variables hold."""
+        if len(raw) > 200 or not _SUM.fullmatch(raw):
+            return None
+
+        def one(match: re.Match[str]) -> str:
+            known = self.out.variables.get(match[1])
+            text = known.word.text if known is not None and known.word.resolved else ""
+            return text if text.isdigit() and len(text) < 13 else "x"
+
+        return sum_of(_TERM.sub(one, raw))
 
     def backtick(self) -> None:
         close = self.text.find("`", self.at + 1, min(self.end, self.at + 500))
@@ -380,7 +413,9 @@ class _Tokeniser:
         self.at += 1
 
 
-_VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w{0,80})|\{([A-Za-z_]\w{0,80}|[0-9])([^}\n]{0,200})\})")
+_VARIABLE: Final = re.compile(
+    r"\$(?:([A-Za-z_]\w{0,80})|\{([A-Za-z_]\w{0,80}|[0-9])((?:[^{}\n]|\{[^{}\n]{0,120}\}){0,200})\})"
+)
 _HANDLERS: Final = {
     "\n": _Tokeniser.newline,
     "\\": _Tokeniser.backslash,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import FLAG, INT, NUMBER, TARGETS, TEXT, word
+from oomdoc.intake.configs.codecs import FLAG, INT, MODEL, NUMBER, TARGETS, word
 from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
 from oomdoc.intake.configs.values import flag
@@ -156,7 +156,7 @@ TABLE = Table(
     name="axolotl",
     bases=(TRANSFORMERS,),
     keys=(
-        Key("model", ("base_model",), TEXT),
+        Key("model", ("base_model",), MODEL),
         Key("micro_batch", ("micro_batch_size",), INT),
         Key("eval_micro_batch", ("eval_batch_size",), INT),
         Key("seq_len", ("sequence_len",), INT),

@@ -180,7 +180,7 @@ TABLE = Table(
         data_types data_types.grad_accum_dtype fp16.consecutive_hysteresis aio flops_profiler autotuning
         """
     ),
-    commands=(r"\bdeepspeed\.initialize", r"\bdeepspeed\b"),
+    commands=(r"\bdeepspeed\.initialize", r"\bimport deepspeed\b"),
     marks=words(
         """
         zero_optimization zero_optimization.stage train_micro_batch_size_per_gpu bf16.enabled fp16.enabled

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import FLAG, INT, NUMBER, TARGETS, word
+from oomdoc.intake.configs.codecs import FLAG, INT, MODEL, NUMBER, TARGETS, word
 from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import quant_word
+from oomdoc.intake.configs.tables.megatron import TABLE as MEGATRON
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
 from oomdoc.intake.configs.values import flag, whole
 
@@ -140,8 +141,10 @@ def _write_pure(view: View, field: str, value: Any) -> dict[str, Any] | None:
 
 TABLE = Table(
     name="llama-factory",
-    bases=(TRANSFORMERS,),
+    bases=(TRANSFORMERS, MEGATRON),
     keys=(
+        Key("model", ("model_name_or_path", "model"), MODEL),
+        Key("micro_batch", ("per_device_train_batch_size", "micro_batch_size"), INT),
         Key("seq_len", ("cutoff_len", "cutoff_length", "max_source_length"), INT),
         Key("attention", ("flash_attn",), word(_FLASH)),
         Key("fused_ce", ("enable_liger_kernel",), FLAG),

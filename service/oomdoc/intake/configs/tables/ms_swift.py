@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, FRACTION, GRAD_CKPT, INT, NUMBER, TARGETS, TEXT
+from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, FRACTION, GRAD_CKPT, INT, MODEL, NUMBER, TARGETS
 from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import quant_word
 from oomdoc.intake.configs.tables.megatron import TABLE as MEGATRON
@@ -120,7 +120,7 @@ TABLE = Table(
     name="ms-swift",
     bases=(TRANSFORMERS, MEGATRON),
     keys=(
-        Key("model", ("model", "model_id_or_path", "model_type", "load"), TEXT),
+        Key("model", ("model", "model_id_or_path", "model_type", "load"), MODEL),
         Key("micro_batch", ("per_device_train_batch_size", "batch_size", "micro_batch_size"), INT),
         Key("eval_micro_batch", ("per_device_eval_batch_size", "eval_batch_size"), INT),
         Key("seq_len", ("max_length",), INT),

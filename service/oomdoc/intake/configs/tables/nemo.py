@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import FLAG, INT, NUMBER, OPTIMIZER, TARGETS, TEXT
+from oomdoc.intake.configs.codecs import FLAG, INT, MODEL, NUMBER, OPTIMIZER, TARGETS
 from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.megatron import TABLE as MEGATRON
 from oomdoc.intake.configs.values import flag
@@ -94,6 +94,18 @@ def _write_optim(view: View, field: str, value: Any) -> dict[str, Any] | None:
     return None
 
 
+def _read_fsdp(view: View) -> Iterator[Reading]:
+    entry = view.get("model.fsdp") or view.get("fsdp")
+    if entry is not None and (flag(entry.value) or str(entry.value) in ("megatron", "pytorch")):
+        hybrid = str(view.value("model.fsdp_sharding_strategy", "fsdp_sharding_strategy") or "")
+        yield "sharding", {"hybrid": "hsdp", "grad": "shard-grad-op"}.get(hybrid, "fsdp"), entry
+
+
+def _write_fsdp(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+    name = view.first("model.fsdp", "fsdp")
+    return {name: value in ("fsdp", "hsdp")} if name and value in ("fsdp", "hsdp", "none", "ddp") else None
+
+
 def _read_peft(view: View) -> Iterator[Reading]:
     entry = view.get("model.peft.peft_scheme")
     if entry is not None and entry.value is not None:
@@ -120,7 +132,7 @@ TABLE = Table(
                 "base_model_path",
                 "pretrained_checkpoint.restore_from_path",
             ),
-            TEXT,
+            MODEL,
         ),
         Key(
             "micro_batch",
@@ -199,6 +211,7 @@ TABLE = Table(
         ),
         Group(("optimizer", "sharding"), ("model.optim.name",), _read_optim, _write_optim),
         Group(("method",), ("model.peft.peft_scheme",), _read_peft, _write_peft),
+        Group(("sharding",), ("model.fsdp", "fsdp", "fsdp_sharding_strategy"), _read_fsdp, _write_fsdp),
     ),
     suffix=True,
     neutral=words(
@@ -208,7 +221,10 @@ TABLE = Table(
         global_batch_size model.num_layers model.hidden_size model.num_attention_heads
         model.virtual_pipeline_model_parallel_size model.sequence_parallel model.megatron_amp_O2
         model.activations_checkpoint_layers_per_pipeline model.optim.lr virtual_pipeline_model_parallel_size
-        megatron_amp_O2 model.max_position_embeddings max_position_embeddings model.data.data_prefix
+        megatron_amp_O2 model.max_position_embeddings min_seq_length max_src_seq_length max_tgt_seq_length seq_length_dec pad_to_max_length
+        no_seqlen_plus_one_input_tokens seq_len_interpolation_factor fsdp_sharding_strategy fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
+        fsdp_use_orig_params fsdp_cpu_offload cpu_offloading cpu_offloading_num_layers cpu_offloading_activations cpu_offloading_weights
+        max_position_embeddings model.data.data_prefix
         native_amp_init_scale native_amp_growth_interval hysteresis fp32_residual_connection
         fp16_lm_cross_entropy gradient_accumulation_fusion use_flash_attention rampup_batch_size batch_size
         fp8 fp8_e4m3 fp8_hybrid fp8_margin fp8_amax_history_len grad_allreduce_chunk_size_mb

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, FRACTION, INT, NUMBER, TARGETS, TEXT
+from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, FRACTION, INT, MODEL, NUMBER, TARGETS
 from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import bnb, zero_word
 from oomdoc.intake.configs.values import flag, whole
@@ -157,7 +157,7 @@ def _write_gpus(view: View, field: str, value: Any) -> dict[str, Any] | None:
 TABLE = Table(
     name="openrlhf",
     keys=(
-        Key("model", ("pretrain", "actor.model_name_or_path", "model.model_name_or_path"), TEXT),
+        Key("model", ("pretrain", "actor.model_name_or_path", "model.model_name_or_path"), MODEL),
         Key("micro_batch", ("micro_train_batch_size", "train.micro_batch_size"), INT),
         Key("seq_len", ("max_len", "data.max_len"), INT),
         Key("prompt_len", ("prompt_max_len", "data.prompt_max_len"), INT),

@@ -41,9 +41,10 @@ def _read_model(view: View) -> Iterator[Reading]:
     directory = view.get("checkpointer.checkpoint_dir")
     # The component names the architecture and size: llama3_1.lora_llama3_1_8b.
     size = _SIZE.search(builder)
-    if directory is not None and isinstance(directory.value, str) and size:
-        base = directory.value.rstrip("/").rsplit("/", 1)[-1]
-        if base and "$" not in base and any(c.isdigit() for c in base):
+    if directory is not None and isinstance(directory.value, str):
+        parts = [p for p in directory.value.split("/") if p not in ("", "original") and "$" not in p]
+        base = parts[-1] if parts else ""
+        if any(c.isdigit() for c in base) and base.lower() not in ("epoch_0", "output"):
             yield "model", base, directory
             return
     if size:

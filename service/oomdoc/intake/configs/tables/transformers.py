@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, GRAD_CKPT, INT, NUMBER, OPTIMIZER, TARGETS, TEXT
+from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, GRAD_CKPT, INT, MODEL, NUMBER, OPTIMIZER, TARGETS
 from oomdoc.intake.configs.table import DROP, Codec, Group, Key, Raw, Reading, Table, View, words
-from oomdoc.intake.configs.tables.common import bnb, deepspeed_path, mixed_precision, sized_attention
-from oomdoc.intake.configs.values import flag
+from oomdoc.intake.configs.tables.common import bnb, deepspeed_path, mixed_precision, sized_attention, zero_word
+from oomdoc.intake.configs.values import flag, whole
 
 __all__ = ["TABLE"]
 
@@ -61,6 +61,29 @@ def _write_fsdp(view: View, field: str, value: Any) -> dict[str, Any] | None:
     return {"fsdp": "full_shard auto_wrap" + (" offload" if value else "")}
 
 
+_STAGES: Final = ("zero_stage", "actor_zero_stage", "zero")
+
+
+def _read_stage(view: View) -> Iterator[Reading]:
+    """Scripts that make their DeepSpeed configuration themselves take the stage as a flag."""
+    name = view.first(*_STAGES)
+    if name is not None:
+        yield "sharding", zero_word(whole(view[name].value)), view[name]
+    offload = view.get("offload")
+    if name is not None and offload is not None and flag(offload.value):
+        yield "offload", ["optimizer", "param"] if whole(view[name].value) == 3 else ["optimizer"], offload
+
+
+def _write_stage(view: View, field: str, value: Any) -> dict[str, Any] | None:
+    name = view.first(*_STAGES)
+    if name is None:
+        return None
+    if field == "offload":
+        return {"offload": True if value else DROP}
+    word = str(value)
+    return {name: int(word[-1])} if word.startswith("zero") else {name: 0} if word in ("ddp", "none") else None
+
+
 def _read_peft(view: View) -> Iterator[Reading]:
     for name in ("use_peft", "use_lora"):
         entry = view.get(name)
@@ -93,14 +116,15 @@ def _model_names(view: View) -> Iterator[Reading]:
         "DPOTrainer:model",
         "model_path",
         "MODEL_NAME",
+        "actor_model_name_or_path",
     ):
         entry = view.get(name)
-        if entry is None or not isinstance(entry.value, str) or not entry.resolved:
+        if entry is None or not isinstance(entry.value, str) or (not entry.resolved and "$" not in entry.value):
             continue
         call = entry.scope
         if name == "from_pretrained:@0" and "Tokenizer" in call:
             continue
-        found = TEXT.read(entry.value)
+        found = MODEL.read(entry.value)
         if found and len(found) < 160 and " " not in found:
             yield "model", found, entry
             return
@@ -126,6 +150,9 @@ _UNREAD: Final = Codec(_bnb_dtype, lambda v, old: Raw("torch.bfloat16") if v == 
 
 _NEUTRAL: Final = words(
     """
+        critic_zero_stage critic_gradient_checkpointing critic_lora_dim per_device_generation_batch_size per_device_mini_batch_size
+        pad_to_max_length enable_hybrid_engine actor_lora_module_name cpu_offload kv_offload offload_dir offload_reference_model
+        critic_model_name_or_path only_optimize_lora max_new_tokens quant_bits use_meta pin_memory disk_offload ds_offload quant_bit
         output_dir do_train do_eval do_predict learning_rate weight_decay num_train_epochs max_steps
         lr_scheduler_type warmup_ratio warmup_steps logging_steps save_steps save_strategy save_total_limit
         report_to run_name seed dataset_name overwrite_output_dir logging_dir eval_strategy
@@ -146,7 +173,16 @@ _NEUTRAL: Final = words(
 TABLE = Table(
     name="transformers",
     keys=(
-        Key("micro_batch", ("per_device_train_batch_size", "per_gpu_train_batch_size"), INT),
+        Key(
+            "micro_batch",
+            (
+                "per_device_train_batch_size",
+                "per_gpu_train_batch_size",
+                "per_device_training_batch_size",
+                "per_device_batch_size",
+            ),
+            INT,
+        ),
         Key("grad_accum", ("gradient_accumulation_steps",), INT),
         Key("eval_micro_batch", ("per_device_eval_batch_size", "per_gpu_eval_batch_size"), INT),
         Key(
@@ -163,13 +199,20 @@ TABLE = Table(
             INT,
         ),
         Key(
-            "grad_ckpt", ("gradient_checkpointing", "activation_checkpointing", "use_gradient_checkpointing"), GRAD_CKPT
+            "grad_ckpt",
+            (
+                "gradient_checkpointing",
+                "activation_checkpointing",
+                "use_gradient_checkpointing",
+                "actor_gradient_checkpointing",
+            ),
+            GRAD_CKPT,
         ),
         Key("attention", ("attn_implementation", "attn_impl", "_attn_implementation"), ATTENTION),
         Key("param_dtype", ("torch_dtype", "dtype", "model_dtype"), DTYPE),
         Key("fused_ce", ("use_liger_kernel", "use_liger", "use_liger_loss"), FLAG),
         Key("packing", ("packing",), FLAG),
-        Key("lora.r", ("lora_r", "lora_rank", "LoraConfig:r", "get_peft_model:r", "lora_dim"), INT),
+        Key("lora.r", ("lora_r", "lora_rank", "LoraConfig:r", "get_peft_model:r", "lora_dim", "actor_lora_dim"), INT),
         Key("lora.alpha", ("LoraConfig:lora_alpha", "get_peft_model:lora_alpha", "lora_alpha"), NUMBER),
         Key("lora.dropout", ("lora_dropout", "LoraConfig:lora_dropout"), NUMBER),
         Key(
@@ -185,6 +228,8 @@ TABLE = Table(
         ),
         Key("lora.dora", ("use_dora",), FLAG),
         Key("max_pixels", ("max_pixels", "image_max_pixels"), INT),
+        Key("prompt_len", ("max_prompt_seq_len",), INT),
+        Key("completion_len", ("max_answer_seq_len",), INT),
         Key("compile", ("torch_compile",), FLAG),
     ),
     groups=(
@@ -201,6 +246,7 @@ TABLE = Table(
         deepspeed_path(("deepspeed", "deepspeed_config")),
         Group(("sharding", "offload"), ("fsdp",), _read_fsdp, _write_fsdp),
         Group(("method",), ("use_peft", "use_lora", "q_lora"), _read_peft, _write_peft),
+        Group(("sharding", "offload"), (*_STAGES, "offload"), _read_stage, _write_stage),
     ),
     neutral=_NEUTRAL,
     commands=(

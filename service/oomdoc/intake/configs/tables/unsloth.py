@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from oomdoc.intake.configs.codecs import FRACTION, GRAD_CKPT, INT, TEXT
+from oomdoc.intake.configs.codecs import FRACTION, GRAD_CKPT, INT, MODEL
 from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import bnb
 from oomdoc.intake.configs.tables.trl import TABLE as TRL
@@ -38,7 +38,7 @@ TABLE = Table(
     name="unsloth",
     bases=(TRL,),
     keys=(
-        Key("model", ("from_pretrained:model_name", "model_name"), TEXT),
+        Key("model", ("from_pretrained:model_name", "model_name"), MODEL),
         Key("seq_len", ("max_seq_length", "max_length"), INT),
         Key("grad_ckpt", ("use_gradient_checkpointing",), GRAD_CKPT),
         Key(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import DTYPE, FLAG, FRACTION, INT, NUMBER, TARGETS, TEXT
+from oomdoc.intake.configs.codecs import DTYPE, FLAG, FRACTION, INT, MODEL, NUMBER, TARGETS, TEXT
 from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.values import flag, whole
 
@@ -92,10 +92,26 @@ def _write_method(view: View, _field: str, value: Any) -> dict[str, Any] | None:
     return {"model.lora_rank": 0} if value == "full" else None
 
 
+_RECOMPUTE: Final = "actor.megatron.override_transformer_config.recompute_granularity"
+
+
+def _read_recompute(view: View) -> Iterator[Reading]:
+    entry = view.get(_RECOMPUTE)
+    if entry is not None:
+        word = str(entry.value).lower()
+        yield "grad_ckpt", "selective" if word == "selective" else word == "full", entry
+
+
+def _write_recompute(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+    if _RECOMPUTE not in view:
+        return None
+    return {_RECOMPUTE: {True: "full", False: None}.get(value, value)}
+
+
 TABLE = Table(
     name="verl",
     keys=(
-        Key("model", ("model.path", "model.partial_pretrain"), TEXT),
+        Key("model", ("model.path", "model.partial_pretrain"), MODEL),
         Key(
             "micro_batch",
             (
@@ -136,6 +152,7 @@ TABLE = Table(
         Group(("offload",), tuple(n for names in _OFFLOAD.values() for n in names), _read_offload, _write_offload),
         Group(("sharding",), ("actor.strategy", "model.strategy"), _read_strategy, _write_strategy),
         Group(("method",), ("model.lora_rank",), _read_method, _write_method),
+        Group(("grad_ckpt",), (_RECOMPUTE,), _read_recompute, _write_recompute),
     ),
     prefixes=("actor_rollout_ref.", "policy."),
     neutral=words(
@@ -158,6 +175,16 @@ TABLE = Table(
         ref.megatron.param_offload actor.megatron.grad_offload critic.megatron.pipeline_model_parallel_size
         critic.ppo_mini_batch_size actor.entropy_checkpointing ref.megatron.expert_model_parallel_size
         critic.megatron.param_offload critic.megatron.optimizer_offload critic.megatron.grad_offload
+        ref.strategy reward_model.rollout.gpu_memory_utilization reward_model.rollout.tensor_model_parallel_size
+        reward_model.micro_batch_size_per_gpu reward_model.micro_batch_size reward_model.max_length reward_model.model.fsdp_config.param_offload
+        ref.megatron.context_parallel_size actor.megatron.expert_tensor_parallel_size ref.megatron.expert_tensor_parallel_size
+        actor.megatron.virtual_pipeline_model_parallel_size ref.megatron.virtual_pipeline_model_parallel_size
+        rollout.data_parallel_size rollout.expert_parallel_size rollout.pipeline_model_parallel_size
+        actor.megatron.override_transformer_config.recompute_method actor.megatron.override_transformer_config.recompute_num_layers
+        actor.megatron.override_transformer_config.gradient_accumulation_fusion actor.fsdp_config.offload_policy
+        ref.fsdp_config.reshard_after_forward ref.fsdp_config.forward_prefetch rollout.prompt_length rollout.response_length
+        data.max_model_len reward_model.model.use_remove_padding critic.model.lora_rank critic.model.target_modules
+        critic.megatron.expert_model_parallel_size critic.megatron.context_parallel_size critic.fsdp_config.param_offload
         ref.strategy reward_model.strategy actor.optim.lr
         """
     ),

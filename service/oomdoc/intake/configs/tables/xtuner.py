@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.codecs import ATTENTION, FLAG, INT, NUMBER, OPTIMIZER, TEXT, dtype_word
+from oomdoc.intake.configs.codecs import ATTENTION, FLAG, INT, MODEL, NUMBER, OPTIMIZER, dtype_word
 from oomdoc.intake.configs.table import Group, Key, Raw, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import bnb, deepspeed_path
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
@@ -69,7 +69,7 @@ TABLE = Table(
     name="xtuner",
     bases=(TRANSFORMERS,),
     keys=(
-        Key("model", ("pretrained_model_name_or_path", "llm_name_or_path", "load_from", "model_path"), TEXT),
+        Key("model", ("llm_name_or_path", "load_from", "pretrained_model_name_or_path", "model_path"), MODEL),
         Key("micro_batch", ("batch_size",), INT),
         Key("grad_accum", ("accumulative_counts",), INT),
         Key("seq_len", ("max_length", "sequence_length", "pack_max_length", "max_position_embeddings"), INT),
