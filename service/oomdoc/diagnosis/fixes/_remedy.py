@@ -41,6 +41,8 @@ class Context:
     other_process_bytes: float | None = None
     serving: bool = False
     """Whether the job is inference: decides what an unnamed framework is taken to be."""
+    without: frozenset[str] = frozenset()
+    """Names of remedies that are ruled out, by the person or by their circumstances."""
     spare_gpus: int = 0
     """GPUs of the machine that the job does not use."""
     facts: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)

@@ -24,7 +24,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if (job.nodes or 1) > 1 or machine - engine < 1:
         return
     note = say("fixes.rollout-separate.how", train_gpus=machine - engine, engine_gpus=engine)
-    fields = {"rollout.colocated": False, "world": machine - engine, "gpus": machine, "dp": None}
+    fields = {"rollout.colocated": False, "world": machine - engine, "gpus": machine - engine, "dp": None}
     yield Variant(fields=fields, effort=1.2, notes=(note,))
     # Several trainers where there was one: with ZeRO-3 they share the model.
     plain = job.quant in (None, "none") and job.optimizer in (None, "adamw")

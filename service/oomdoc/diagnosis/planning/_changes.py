@@ -50,7 +50,7 @@ def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices)
             alone = prices.of(variant.fields)
             if fields:
                 shown |= set(fields)
-                out.append(_change(before, remedy, variant, fields, _saved(prices, alone)))
+                out.append(_change(before, remedy, variant, fields, _saved(prices, remedy, alone)))
     # Where the global batch is the setting, accumulation follows by itself and has no key.
     own = supports(before.framework, "grad_accum")
     if own and after.grad_accum != before.grad_accum and after.grad_accum is not None:
@@ -66,8 +66,9 @@ def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices)
     return tuple(out)
 
 
-def _saved(prices: Prices, alone: Price | None) -> int:
-    if alone is None:
+def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
+    # A larger card saves nothing: it has more.
+    if alone is None or remedy.name == "other-gpu":
         return 0
     return round(prices.base.estimate.process_bytes - alone.estimate.process_bytes)
 
@@ -102,7 +103,7 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
         key=key_of(before.framework, name),
         old=plain(before.get(name)),
         new=plain(price.job.get(name)),
-        saves_bytes=_saved(prices, price),
+        saves_bytes=_saved(prices, move.remedy, price),
         fields=fields,
     )
     return SingleFix(change, round(price.estimate.process_bytes), price.probability >= wanted)

@@ -8,7 +8,7 @@ from typing import Final
 
 from oomdoc.evidence import Document
 
-__all__ = ["key_of"]
+__all__ = ["key_of", "spelt_in"]
 
 _SEVERAL: Final = frozenset(
     [
@@ -50,3 +50,9 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
             if setting.key.lstrip("-").replace("-", "_") in plain:
                 return setting.key
     return next(iter(plain.values()), field)
+
+
+def spelt_in(document: Document, field: str) -> bool:
+    """Whether a document has a key already that says this field."""
+    known = {name.rpartition(":")[2].replace("-", "_") for name in _names(document.framework, field)}
+    return any(setting.key.lstrip("-").replace("-", "_") in known for setting in document.settings)

@@ -72,7 +72,7 @@ def _supported(framework: str | None, name: str, value: Any, versions: Mapping[s
 
 def variants_on(remedy: Remedy, job: Job, context: Context) -> list[Variant]:
     """What a remedy offers on a job: nothing where its kind of job, or the framework's settings, say no."""
-    if not remedy.kinds & kinds_of(job):
+    if remedy.name in context.without or not remedy.kinds & kinds_of(job):
         return []
     found = []
     for variant in remedy.variants(job, context):

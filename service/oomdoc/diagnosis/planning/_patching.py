@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from oomdoc.diagnosis.planning._keys import key_of
+from oomdoc.diagnosis.planning._keys import key_of, spelt_in
 from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.evidence import Document, Evidence
 from oomkb.errors import OomdocError
 
 __all__ = ["patched"]
 
+_ENGINES: Final = frozenset({"deepspeed", "accelerate"})
+
 
 def patched(plan: Plan, evidence: Evidence) -> Plan:
     """The plan with a unified diff over the documents that were read, and each change's file named.
 
-    Fields that find no place in any document stay as changes without a file.
+    A field goes where its key stands already, else into the fullest file of the framework. Fields that find no place
+    in any document stay as changes without a file.
     """
     wanted: dict[str, Any] = {}
     for change in plan.changes:
@@ -24,42 +28,61 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
     if not wanted or not evidence.documents:
         return plan
     diffs: list[str] = []
-    placed: dict[str, str] = {}
-    for document in evidence.documents:
-        left = {name: value for name, value in wanted.items() if name not in placed}
-        if left:
-            diff, done = _one(document, left)
-            if diff:
-                diffs.append(diff)
-                placed.update(dict.fromkeys(done, document.source))
-    changes = tuple(_placed(change, placed, evidence) for change in plan.changes)
-    return replace(plan, patch="\n".join(d.rstrip("\n") for d in diffs) + "\n" if diffs else "", changes=changes)
+    placed: dict[str, Document] = {}
+    for present in (True, False):
+        for document in _ranked(evidence):
+            left = {n: v for n, v in wanted.items() if n not in placed and spelt_in(document, n) is present}
+            if left:
+                placed.update(dict.fromkeys(_write(document, left), document))
+    for document in _ranked(evidence):
+        changes = {n: wanted[n] for n, where in placed.items() if where is document}
+        diff = _diff(document, changes)
+        if diff:
+            diffs.append(diff.rstrip("\n"))
+    changed = tuple(_placed(change, placed) for change in plan.changes)
+    return replace(plan, patch="\n".join(diffs) + "\n" if diffs else "", changes=changed)
 
 
-def _placed(change: Change, placed: dict[str, str], evidence: Evidence) -> Change:
-    """The change with its file, and its key as that file spells it."""
-    for name in change.fields:
-        if name in placed:
-            document = next(d for d in evidence.documents if d.source == placed[name])
-            own = name == _leading(change) and key_of(document.framework, name, [document])
-            return replace(change, file=placed[name], key=own or change.key)
-    return change
+def _ranked(evidence: Evidence) -> Sequence[Document]:
+    """The framework's own files first, then engine files, fullest first; a command inside a log comes last."""
+
+    def rank(document: Document) -> tuple[bool, bool, int, str, int]:
+        in_log = document.source.endswith((".log", ".out", ".txt"))
+        other = document.framework != evidence.framework and document.framework not in _ENGINES
+        return in_log, other, -len(document.settings), document.source, document.first_line
+
+    return sorted(evidence.documents, key=rank)
 
 
-def _leading(change: Change) -> str:
-    return next((n for n, value in change.fields.items() if value == change.new), "")
+def _write(document: Document, changes: Mapping[str, Any]) -> list[str]:
+    """The fields that a document can take."""
+    done = _patch(document, changes)
+    return [] if done is None else [name for name in changes if name not in done.unplaced]
 
 
-def _one(document: Document, changes: dict[str, Any]) -> tuple[str, list[str]]:
+def _patch(document: Document, changes: Mapping[str, Any]) -> Any:
     from oomdoc.intake import configs
 
     patch = getattr(configs, "patch", None)
-    if patch is None:
-        return "", []
+    if patch is None or not changes:
+        return None
     try:
         done = patch(document.text, filename=document.source, framework=document.framework, changes=changes)
     except OomdocError:
-        return "", []
-    if done.error or not done.diff:
-        return "", []
-    return done.diff, [name for name in changes if name not in done.unplaced]
+        return None
+    return None if done.error else done
+
+
+def _diff(document: Document, changes: Mapping[str, Any]) -> str:
+    done = _patch(document, changes)
+    return str(done.diff) if done is not None else ""
+
+
+def _placed(change: Change, placed: Mapping[str, Document]) -> Change:
+    """The change with its file, and its key as that file spells it."""
+    leading = next((n for n, value in change.fields.items() if value == change.new), "")
+    document = placed.get(leading) or next((placed[n] for n in change.fields if n in placed), None)
+    if document is None:
+        return change
+    key = key_of(document.framework, leading, [document]) if leading in placed else change.key
+    return replace(change, file=document.source, key=key)
