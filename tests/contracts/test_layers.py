@@ -22,10 +22,10 @@ ORDER = [
     ("oomdoc.diagnosis",),
     ("oomdoc.casework",),
     ("oomdoc.report",),
-    ("oomdoc.library",),
+    ("oomdoc.library", "oomdoc.planner"),
     ("oomdoc.chat",),
     ("oomdoc.store",),
-    ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.scaffold"),
+    ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.scaffold", "oomdoc.settings"),
 ]
 # Patching speaks the words of nobody; the words catalogue is a leaf that every stage above messages may read.
 LEAVES = ("oomdoc.report.words",)

@@ -9,6 +9,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from standins import HashedWords, some_cases
 
+from oomkb.retrieval import index
+
 
 @pytest.fixture
 def cases():
@@ -22,4 +24,5 @@ def model(monkeypatch, tmp_path):
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "state"))
     for module in ("index", "views"):
         monkeypatch.setattr(f"oomkb.retrieval.{module}.encoder", lambda *_: stand_in)
+    index._held.cache_clear()
     return stand_in

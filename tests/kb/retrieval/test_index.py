@@ -15,6 +15,12 @@ from oomkb.retrieval import index as index_module
 from oomkb.retrieval.index import build_index, open_index
 
 
+def reopened(cases):
+    """As another process would open it."""
+    index_module._held.cache_clear()
+    return open_index(cases)
+
+
 def generation(tmp_path):
     (pointer,) = (tmp_path / "state" / "index").glob("*/CURRENT")
     return pointer.parent / pointer.read_text()
@@ -24,7 +30,8 @@ def test_first_use_builds_it_and_the_second_embeds_nothing(model, cases):
     first = open_index(cases)
     assert first.case_vectors.ntotal == len(first.case_owners) == 2 * len(cases)
     model.texts.clear()
-    second = open_index(cases)
+    assert open_index(cases) is first
+    second = reopened(cases)
     assert model.texts == []
     assert second.manifest == first.manifest
 
@@ -33,9 +40,9 @@ def test_a_changed_case_is_embedded_alone(model, cases):
     open_index(cases)
     model.texts.clear()
     changed = replace(cases[0], symptoms=("another symptom altogether",), digest="new")
-    reopened = open_index((changed, *cases[1:]))
+    found = open_index((changed, *cases[1:]))
     assert model.texts == ["another symptom altogether"]
-    vector = reopened.case_vectors.reconstruct(1)
+    vector = found.case_vectors.reconstruct(1)
     np.testing.assert_allclose(vector, model.encode(["another symptom altogether"])[0], atol=1e-6)
 
 
@@ -70,15 +77,14 @@ def test_a_damaged_index_is_built_again(model, cases, tmp_path, name, damage):
     if damage != "gone":
         middle = len(data) // 2
         path.write_bytes(data[:middle] if damage == "cut" else data[:middle] + b"\x00\x01" + data[middle + 2 :])
-    reopened = open_index(cases)
-    assert reopened.case_vectors.ntotal == 2 * len(cases)
+    assert reopened(cases).case_vectors.ntotal == 2 * len(cases)
     assert generation(tmp_path).name == "gen-2"
 
 
 def test_a_pointer_to_nowhere_is_mended(model, cases, tmp_path):
     open_index(cases)
     (generation(tmp_path).parent / "CURRENT").write_text("gen-77")
-    assert len(open_index(cases).cases) == len(cases)
+    assert len(reopened(cases).cases) == len(cases)
 
 
 def test_progress_is_told(model, cases):
@@ -120,7 +126,7 @@ def test_a_writer_killed_at_any_moment_leaves_a_readable_index(model, cases, tmp
     manifest = index_module._manifest(generation(tmp_path))
     assert set(manifest["cases"]) == {c.id for c in cases}
     model.texts.clear()
-    assert len(open_index(cases).cases) == len(cases)  # the lock went with the process
+    assert len(reopened(cases).cases) == len(cases)  # the lock went with the process
     assert model.texts == []  # whatever was in force still served its vectors
     build_index(cases)
     assert not list(root.glob(".tmp-*"))

@@ -105,7 +105,7 @@ def test_paste_answer_patch_what_if(page: Any, root: Path) -> None:
 
 def test_chinese_dark_and_hostile_text(page: Any) -> None:
     page.click("#language")
-    page.wait_for_function("document.getElementById('go').innerText === '诊断'")
+    page.get_by_role("button", name="诊断").wait_for()
     page.click("#theme")
     assert page.get_attribute("html", "data-theme") in ("light", "dark")
     ask(page, "<img src=x onerror=alert(1)> CUDA out of memory. Tried to allocate 2.00 GiB <script>alert(2)</script>")
