@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 from oomkb.catalog import gpus, models
 from oomkb.errors import CatalogError, JobError
@@ -85,7 +84,7 @@ def device_of(job: Job) -> Device | None:
 
 
 def _variant(name: str | None, capacity_bytes: int, device: Device) -> Device:
-    sized: Any = gpus.find(f"{name} {round(capacity_bytes / GIB)}GB")
+    sized = gpus.find(f"{name} {round(capacity_bytes / GIB)}GB")
     if sized is not None and abs(sized.capacity_bytes - capacity_bytes) <= 0.12 * capacity_bytes:
         return replace(sized, capacity_bytes=min(capacity_bytes, sized.capacity_bytes))
     return replace(device, capacity_bytes=capacity_bytes)

@@ -25,8 +25,8 @@ class DiagnoseBody(_Body):
     configs: dict[str, str] = Field(default_factory=dict, description="Further files by name.")
     set: dict[str, Any] = Field(default_factory=dict, description="Job fields stated outright.", examples=[{"gpus": 8}])
     lang: Lang = "auto"
-    plans: bool = Field(True, description="Whether to search for plans that fit.")
-    keep: bool = Field(True, description="Whether to keep it (masked) in the store.")
+    plans: bool = Field(default=True, description="Whether to search for plans that fit.")
+    keep: bool = Field(default=True, description="Whether to keep it (masked) in the store.")
 
 
 class EstimateBody(_Body):
@@ -39,8 +39,8 @@ class PlanBody(_Body):
     """A job document, or the text of a config or launch script."""
 
     job: dict[str, Any] = Field(default_factory=dict, examples=[_JOB])
-    text: str = Field("", description="A config or launch script.")
-    filename: str = Field("", description="Its name.")
+    text: str = Field(default="", description="A config or launch script.")
+    filename: str = Field(default="", description="Its name.")
     lang: Lang = "auto"
 
 
@@ -48,7 +48,7 @@ class SearchBody(_Body):
     """A question."""
 
     text: Text = Field(examples=["OOM when saving a ZeRO-3 checkpoint"])
-    top: int = Field(5, ge=1, le=100)
+    top: int = Field(default=5, ge=1, le=100)
     lang: Lang = "auto"
 
 
@@ -56,7 +56,9 @@ class ChatBody(_Body):
     """One turn of a conversation."""
 
     text: Text = Field(examples=["What if I use 4 GPUs?"])
-    session: str | None = Field(None, max_length=64, pattern=r"^[A-Za-z0-9_-]{8,64}$", description="To go on with one.")
+    session: str | None = Field(
+        default=None, max_length=64, pattern=r"^[A-Za-z0-9_-]{8,64}$", description="To go on with one."
+    )
     lang: Lang = "auto"
 
 
@@ -72,5 +74,5 @@ class FeedbackBody(_Body):
 
     diagnosis: str = Field(max_length=32, pattern=r"^[0-9a-f]{8,32}$")
     helpful: Literal["yes", "no", "partly"]
-    cause: str | None = Field(None, max_length=64, description="What it really was.")
-    comment: str | None = Field(None, max_length=4_000)
+    cause: str | None = Field(default=None, max_length=64, description="What it really was.")
+    comment: str | None = Field(default=None, max_length=4_000)

@@ -11,49 +11,62 @@ from rich.text import Text
 from oomdoc.report.bars import largest_terms, stacked_bar
 from oomdoc.report.words import has, word
 
-__all__ = ["diagnosis_text", "estimate_text"]
+__all__ = [
+    "diagnosis_text",
+    "estimate_text",
+    "new_console",
+    "print_assumed",
+    "print_estimate",
+    "print_heading",
+    "print_plans",
+    "show_value",
+    "text_of",
+]
 
 _BAR_WIDTH = 40
 
 
 def estimate_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
     """The text of ``oomdoc estimate``: a bar per phase, the peak, its interval, what was assumed."""
-    console = _console(width, colour)
-    _estimate(console, document, language)
-    _assumed(console, document.get("assumed") or {}, language)
+    console = new_console(width, colour)
+    print_estimate(console, document, language)
+    print_assumed(console, document.get("assumed") or {}, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
-    return _text(console)
+    return text_of(console)
 
 
 def diagnosis_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
     """The text of ``oomdoc diagnose``."""
-    console = _console(width, colour)
+    console = new_console(width, colour)
     _headline(console, document, language)
     _causes(console, document, language)
     _tensors(console, document, language)
     _inactive(console, document, language)
     if document.get("estimate"):
-        _heading(console, "report.memory", language)
-        _estimate(console, document["estimate"], language)
-        _assumed(console, document["estimate"].get("assumed") or {}, language)
-    _plans(console, document, language)
+        print_heading(console, "report.memory", language)
+        print_estimate(console, document["estimate"], language)
+        print_assumed(console, document["estimate"].get("assumed") or {}, language)
+    print_plans(console, document, language)
     _matches(console, document, language)
     _questions(console, document, language)
     _conflicts(console, document, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
-    return _text(console)
+    return text_of(console)
 
 
-def _console(width: int, colour: bool) -> Console:
+def new_console(width: int, colour: bool) -> Console:
+    """A console that writes into a string."""
     return Console(file=StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False)
 
 
-def _text(console: Console) -> str:
+def text_of(console: Console) -> str:
+    """What was printed."""
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
 
-def _heading(console: Console, key: str, language: str) -> None:
+def print_heading(console: Console, key: str, language: str) -> None:
+    """A heading with an empty line before it."""
     console.print()
     console.print(Text(word(key, language), style="bold underline"))
 
@@ -79,7 +92,7 @@ def _causes(console: Console, document: dict[str, Any], language: str) -> None:
     shown = [c for c in document["causes"][:3] if c["probability"] >= 0.02]
     if not shown:
         return
-    _heading(console, "report.causes", language)
+    print_heading(console, "report.causes", language)
     for cause in shown:
         console.print(Text(f"{cause['probability']:>5.0%}  {cause['cause']}", style="bold"))
         for why in cause["why"][:4]:
@@ -93,7 +106,7 @@ def _tensors(console: Console, document: dict[str, Any], language: str) -> None:
     tensors = ((document.get("failure") or {}).get("tensors")) or []
     if not tensors:
         return
-    _heading(console, "report.tensors", language)
+    print_heading(console, "report.tensors", language)
     for tensor in tensors[:3]:
         shape = "×".join(f"{n:,}" for n in tensor["shape"])
         line = word(
@@ -115,7 +128,8 @@ def _inactive(console: Console, document: dict[str, Any], language: str) -> None
     _list(console, "report.inactive", items, language)
 
 
-def _estimate(console: Console, document: dict[str, Any], language: str) -> None:
+def print_estimate(console: Console, document: dict[str, Any], language: str) -> None:
+    """A bar per phase, the peak, whether it fits."""
     peak, interval = document["peak_gib"], document["interval_gib"].get("process") or [0.0, 0.0]
     phases = {n: p for n, p in document["phases"].items() if p and p.get("terms")}
     capacity = document.get("capacity_gib")
@@ -173,16 +187,17 @@ def _fits_line(document: dict[str, Any], language: str) -> str:
     return word(key, language, capacity=f"{document['capacity_gib']:.2f}", probability=shown)
 
 
-def _assumed(console: Console, assumed: dict[str, Any], language: str) -> None:
+def print_assumed(console: Console, assumed: dict[str, Any], language: str) -> None:
     """One paragraph: the reasons are in the JSON, and a list of thirty lines would bury the answer."""
     if assumed:
-        values = ", ".join(f"{name} {_value(item['value'])}" for name, item in assumed.items())
+        values = ", ".join(f"{name} {show_value(item['value'])}" for name, item in assumed.items())
         console.print(Text(f"  {word('report.assumed', language)}: {values}", style="dim"))
 
 
-def _plans(console: Console, document: dict[str, Any], language: str) -> None:
+def print_plans(console: Console, document: dict[str, Any], language: str) -> None:
+    """The plans with their patches, then what single fixes would do."""
     if document["plans"]:
-        _heading(console, "report.plans", language)
+        print_heading(console, "report.plans", language)
     for number, plan in enumerate(document["plans"], 1):
         title = f"plan.{plan['name']}"
         console.print(Text(f"  {number}  {word(title, language) if has(title) else plan['name']}", style="bold"))
@@ -196,7 +211,7 @@ def _plans(console: Console, document: dict[str, Any], language: str) -> None:
             console.print(Text(f"       {line}", style=style), soft_wrap=True)
     singles = document.get("single_fixes") or []
     if singles:
-        _heading(console, "report.alone", language)
+        print_heading(console, "report.alone", language)
         for single in singles:
             key = "report.alone-fits" if single["fits"] else "report.alone-short"
             line = word(key, language, key=single["key"], to=single["to"], peak=f"{single['peak_gib']:.2f}")
@@ -217,7 +232,7 @@ def _plan_line(plan: dict[str, Any], language: str) -> str:
 
 
 def _change_line(change: dict[str, Any], language: str) -> str:
-    parts = [change["instruction"] or f"{change['key']}: {_value(change['from'])} → {_value(change['to'])}"]
+    parts = [change["instruction"] or f"{change['key']}: {show_value(change['from'])} → {show_value(change['to'])}"]
     if change["saves_gib"] >= 0.01:
         parts.append(f"({word('report.saves', language, gib=format(change['saves_gib'], '.2f'))})")
     if change["file"]:
@@ -225,14 +240,15 @@ def _change_line(change: dict[str, Any], language: str) -> str:
     return "  ".join(parts)
 
 
-def _value(value: Any) -> str:
+def show_value(value: Any) -> str:
+    """A setting's value as people write it."""
     return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _matches(console: Console, document: dict[str, Any], language: str) -> None:
     if not document["matches"]:
         return
-    _heading(console, "report.matches", language)
+    print_heading(console, "report.matches", language)
     for match in document["matches"][:3]:
         console.print(Text(f"  {match['score']:.2f}  {match['title']}", style="bold"))
         why = "; ".join(match["why"][:2])
@@ -260,6 +276,6 @@ def _conflicts(console: Console, document: dict[str, Any], language: str) -> Non
 def _list(console: Console, key: str, items: list[str], language: str) -> None:
     if not items:
         return
-    _heading(console, key, language)
+    print_heading(console, key, language)
     for item in items:
         console.print(Text(f"  • {item}"))

@@ -1,0 +1,79 @@
+"""Planning before a run: a job document, a config or a launch script → does it fit, and which knob buys what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oomdoc.evidence import Evidence, Source
+from oomkb.errors import JobError
+from oomkb.memory.job import Job
+
+if TYPE_CHECKING:
+    from oomdoc.diagnosis.planning import Table
+
+__all__ = ["Planned", "job_of_text", "plan_document", "plan_job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job before its run and the table of what changes would do."""
+
+    job: Job
+    table: Table
+    evidence: Evidence | None = None
+
+
+def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
+    """Plan what a file describes, with (dotted) job fields set on top.
+
+    :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
+    """
+    from oomdoc.diagnosis.planning import fits_table
+
+    job, evidence = job_of_text(text, filename)
+    job = job.with_fields(changes)
+    if job.model is None and job.params_b is None:
+        raise JobError("no model is named", where="model", hint="give a config that names one, or --set model=...")
+    # Degrees that a count of GPUs decides are worked out anew.
+    if "gpus" in changes or "nodes" in changes:
+        job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
+    return Planned(job, fits_table(job), evidence)
+
+
+def job_of_text(text: str, filename: str) -> tuple[Job, Evidence | None]:
+    """The job that a job document (our own form) or a framework's config or script describes."""
+    if not text.strip():
+        return Job(), None
+    document = _job_document(text)
+    if document is not None:
+        return Job.from_document(document), None
+    from oomdoc.intake import read
+    from oomdoc.intake.configs import to_job
+
+    evidence = read([Source(filename or "input", text)])
+    return to_job(evidence.facts, evidence.framework, evidence.versions), evidence
+
+
+def _job_document(text: str) -> dict[str, Any] | None:
+    """Our own form: a mapping whose keys are all fields of a job, ``model`` or ``params_b`` among them."""
+    import yaml
+
+    try:
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    if isinstance(document, dict) and isinstance(document.get("job"), dict):
+        document = document["job"]
+    known = set(Job.__dataclass_fields__)
+    if isinstance(document, dict) and {"model", "params_b"} & set(document) and set(document) <= known:
+        return {str(k): v for k, v in document.items()}
+    return None
+
+
+def plan_document(planned: Planned, language: str) -> dict[str, Any]:
+    """The JSON form of a plan before a run."""
+    from oomdoc.report.plan import table_document
+
+    return {"schema": "oomdoc.plan/1", "job": planned.job.document(), **table_document(planned.table, language)}
