@@ -3,8 +3,8 @@
 The vectors are synthetic and made to lie like real ones: each is a random mixture of three texts of the real cases plus
 noise in all directions, of length one. The queries are made the same way from the questions that stand for the causes,
 so none of them is in the index and most have no near-duplicate. Real cases would cluster more tightly around their
-subjects, which is easier. The index is the one that `oomkb.retrieval.dense` builds by itself for so many vectors, and it
-is searched in a process of its own that maps the file.
+subjects, which is easier. The index is the one that `oomkb.retrieval.dense` builds by itself for so many vectors, and
+it is searched in a process of its own that maps the file.
 
 Usage: python bench/retrieval_scale.py [--vectors 1000000] [--write]
 Needs 2 GB of disk for the vectors and 0.5 for the index.

@@ -14,6 +14,8 @@ __all__ = ["FLAT_LIMIT", "build_dense", "nearest", "open_dense", "save_dense"]
 FLAT_LIMIT: Final = 50_000
 """Up to here exact search takes a few milliseconds on one core (384 dimensions)."""
 _TRAIN_PER_LIST: Final = 40
+_PROBED: Final = 16
+"""One list in so many is read: what recall of 0.95 takes (``bench/retrieval_scale.py``)."""
 _SEED: Final = 20260101
 
 
@@ -35,7 +37,7 @@ def build_dense(vectors: np.ndarray[Any, Any], *, flat_limit: int = FLAT_LIMIT) 
     index.train(np.ascontiguousarray(vectors[np.sort(picked)], dtype=np.float32))
     for start in range(0, rows, 65_536):
         index.add(np.ascontiguousarray(vectors[start : start + 65_536], dtype=np.float32))
-    index.nprobe = max(8, lists // 128)
+    index.nprobe = max(16, lists // _PROBED)
     return index
 
 

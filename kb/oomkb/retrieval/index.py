@@ -17,6 +17,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -73,12 +74,21 @@ def open_index(cases: Sequence[Case], *, model: str | None = None) -> Index:
     """The index of exactly these cases; built first where it is missing, stale or damaged."""
     root = _scope(cases, model)
     wanted = _fingerprint(cases, model)
-    found = _in_force(root, cases, wanted)
-    if found is not None:
-        return found
-    with writers_lock(root):
-        # Somebody else may have built it while we waited.
-        return _in_force(root, cases, wanted) or _build(root, cases, None, model)
+    held = _held(root, wanted)
+    if not held:
+        found = _in_force(root, cases, wanted)
+        if found is None:
+            with writers_lock(root):
+                # Somebody else may have built it while we waited.
+                found = _in_force(root, cases, wanted) or _build(root, cases, None, model)
+        held.append(found)
+    return held[0]
+
+
+@lru_cache(maxsize=2)
+def _held(_root: Path, _fingerprint: str) -> list[Index]:
+    """Room for the open index of one state of the cases, so that a service opens it once."""
+    return []
 
 
 def _scope(cases: Sequence[Case], model: str | None) -> Path:
@@ -89,11 +99,17 @@ def _scope(cases: Sequence[Case], model: str | None) -> Path:
 
 def _fingerprint(cases: Sequence[Case], model: str | None) -> str:
     """What the index depends on; a few hundred microseconds for hundreds of cases."""
-    parts = [f"{SCHEMA}", version("faiss-cpu"), model_stamp(model), _data_hash()]
+    parts = [f"{SCHEMA}", _faiss_version(), model_stamp(model), _data_hash()]
     parts += [f"{case.id}={case.digest or hashlib.sha256(repr(case).encode()).hexdigest()}" for case in cases]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+@cache
+def _faiss_version() -> str:
+    return version("faiss-cpu")
+
+
+@cache
 def _data_hash() -> str:
     folder = Path(__file__).parent / "data"
     return hashlib.sha256(b"".join((folder / name).read_bytes() for name in _DATA)).hexdigest()

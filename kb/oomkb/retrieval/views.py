@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CauseVotes", "Views", "best_mean", "look", "standardised"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-_CHUNK_CHARS: Final = 900
+_CHUNK_CHARS: Final = 500
 """About what the default model reads at once."""
 _CANDIDATES: Final = 4096
 
