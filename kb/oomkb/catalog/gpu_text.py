@@ -16,7 +16,7 @@ from oomkb.catalog.tokens import lowered, occurrences
 from oomkb.memory.device import Device
 from oomkb.units import GIB
 
-__all__ = ["GpuMention", "scan"]
+__all__ = ["GpuMention", "is_core", "scan"]
 
 Strength = Literal["strong", "cased", "weak", "number", "apple", "slice"]
 
@@ -88,6 +88,11 @@ def _cores() -> dict[str, _Core]:
         )
         for core, found in grouped.items()
     }
+
+
+def is_core(token: str) -> bool:
+    """Whether a lower-case word alone names a card: ``910b``, ``a100``."""
+    return token in _cores()
 
 
 @lru_cache(maxsize=8192)
@@ -179,7 +184,13 @@ def _read_left(text: str, core: _Core, context: _Context) -> None:
             context.evidence += 1
             return
         word = w.BEFORE.search(window)
-        if word is None or "\n" in word[0] or not _take_word(word[1].lower(), core, context):
+        if word is None or "\n" in word[0]:
+            return
+        # "MacBook Pro M2" is an M2, "Titan RTX" a Titan: Apple's suffixes stand behind.
+        if core.strength == "apple" and word[1].lower() in core.vocabulary:
+            context.start = offset + word.start()
+            continue
+        if not _take_word(word[1].lower(), core, context):
             return
         context.start = offset + word.start()
 

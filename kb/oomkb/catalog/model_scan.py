@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from oomkb.catalog import gpu_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_text import Table, interpret, size_in_billions
 from oomkb.catalog.tokens import lowered, occurrences, words
@@ -25,7 +26,7 @@ _PLAIN_WORDS: Final = words(
     "instruct chat base it hf awq gptq gguf int4 int8 fp8 bf16 fp16 4bit 8bit distill mini small medium large"
 )
 _OTHER_THING: Final = re.compile(
-    r"[-_. ]?(?:factory|cpp|recipes|index|stack|board|cookbook|pajama|adapter|guard\b|parse"
+    r"[-_. ]?(?:model_|fine-?tuning|factory|cpp|recipes|index|stack|board|cookbook|pajama|adapter|guard\b|parse"
     r"|efficient-tuning|forum|hub|server|attn|tokenizer)"
     r"|[0-9]{0,2}(?:for|decoder|attention|mlp|model|rms|rotary|config|tokenizer|sdpa|flash|moe[A-Z]|pretrained)",
     re.I,
@@ -39,6 +40,7 @@ _SPOKEN_OF: Final = re.compile(
     r"|[\u4e00-\u9fff][ \t]?)\Z",
     re.I,
 )
+_HUB: Final = re.compile(r"//(?:www\.)?(?:huggingface\.co|hf-mirror\.com|modelscope\.cn|(?:www\.)?kaggle\.com)/", re.I)
 _TRIM: Final = "./-_:\\@+"
 
 
@@ -67,6 +69,11 @@ def _chunk(text: str, start: int, end: int) -> tuple[int, int]:
     while begin < start and text[begin] in "-_@\\":
         begin += 1
     return begin, stop
+
+
+def _elsewhere(chunk: str) -> bool:
+    """Whether a chunk is an address that is no page of a model."""
+    return chunk.startswith("//") and not _HUB.match(chunk)
 
 
 def _extend(text: str, family: str, end: int, table: Table) -> int:
@@ -98,7 +105,7 @@ def _mention(
 ) -> ModelMention | None:
     begin, stop = _chunk(text, start, end)
     chunk = text[begin:stop]
-    if _CODE_FILE.search(chunk) or _OTHER_THING.match(text, end):
+    if _CODE_FILE.search(chunk) or _OTHER_THING.match(text, end) or _elsewhere(chunk):
         return None
     family = text[start:end].lower()
     family = family if family in table.patterns else table.spellings[family][0]
@@ -128,7 +135,9 @@ def _sized(text: str, match: re.Match[str]) -> ModelMention | None:
     begin, stop = _chunk(text, match.start(), match.end())
     chunk = text[begin:stop]
     named = begin < match.start() and any(c.isalpha() for c in text[begin : match.start()])
-    if _CODE_FILE.search(chunk) or (match[2] == "M" and not named):
+    if _CODE_FILE.search(chunk) or _SETTINGS_FILE.search(chunk) or _elsewhere(chunk):
+        return None
+    if not named and (match[2] == "M" or gpu_text.is_core(match[0].lower())):  # an Ascend 910B is no model
         return None
     spoken = _ABOUT_MODELS.match(text, match.end()) or _SPOKEN_OF.search(text, max(0, begin - 12), begin)
     if not named and match[2] == "b" and not spoken:
