@@ -188,7 +188,7 @@ class Layer:
         """A sparse block: router, sorted copies of the tokens, grouped products, weighted sum, shared experts."""
         ops = self.ops
         scores = ops.softmax(ops.linear(x, self.weight("router", "h*E"), "T*E"), 4.0)
-        chosen = ops.gather(scores, "K")
+        chosen = ops.cast(ops.gather(scores, "K"), x.size if not self.mode.autocast else self.mode.autocast)
         del scores
         routed = self._grouped(x, chosen)
         if self.mode.shared:

@@ -25,8 +25,7 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
         rows = float(_CHUNK_ROWS)
         return rows * width * (s.compute_bytes + 8) + tokens * width * s.compute_bytes
     if "torchtune" in s.framework:
-        rows = tokens / 8
-        return tokens * width * s.compute_bytes + rows * width * 8
+        return tokens / 8 * width * (s.compute_bytes + 8) + tokens * d.hidden * s.compute_bytes
     wanted = max(1, math.ceil(tokens / max(1, math.ceil(width / d.hidden))))
     rows = float(min(tokens, 2 ** math.ceil(math.log2(wanted))))
     head = 0.0 if s.adapters else width * d.hidden * (s.compute_bytes + 4)

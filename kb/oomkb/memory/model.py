@@ -180,7 +180,8 @@ def _finish(
     paged: float,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
-    found = meters(s, phases[peak].total_bytes, base, device, paged=paged)
+    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
+    found = meters(s, phases[peak].total_bytes, base, device, capacity=capacity, paged=paged)
     complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
     exact = "exact" if not s.cuda and complete and shape.known else "allocated"
     spans: dict[str, Interval] = {
@@ -188,7 +189,6 @@ def _finish(
         "reserved": interval("reserved", found.reserved, complete=complete, known=shape.known),
         "process": interval("process", found.process, complete=complete, known=shape.known),
     }
-    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
     return Estimate(
         allocated_bytes=found.allocated,
         reserved_bytes=found.reserved,
@@ -200,7 +200,11 @@ def _finish(
         trainable=trainable,
         host_bytes=host,
         capacity_bytes=capacity,
-        fits_probability=None if capacity is None else fits_probability(found.process, spans["process"], capacity),
+        fits_probability=None
+        if capacity is None
+        else fits_probability(
+            found.needed, interval("process", found.needed, complete=complete, known=shape.known), capacity
+        ),
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
         sources=SOURCES,

@@ -34,6 +34,16 @@ CONTEXT_MIB: Final[Mapping[str, float]] = {
     "hopper": 560,
     "blackwell": 620,
 }
+# Share of what comes and goes in a step that the caching allocator holds besides: medians over published runs that report
+# both meters (foundation-model-stack/fms-acceleration benchmark tables, AnswerDotAI/fsdp_qlora, torchtitan).
+FRAGMENTATION: Final[Mapping[str, float]] = {
+    "fsdp": 0.45,
+    "hsdp": 0.45,
+    "shard-grad-op": 0.45,
+    "zero3": 0.35,
+    "fsdp2": 0.2,
+}
+DYNAMIC: Final = 0.6  # batches of changing length leave blocks that no later batch can use
 _DEFAULT_CONTEXT_MIB: Final = 450.0
 _NCCL_MIB: Final = 420.0
 _CUBLAS_MIB: Final = 8.1
@@ -53,25 +63,28 @@ class Meters:
     allocated: float
     reserved: float
     process: float
+    needed: float
+    """What the process cannot do without: cached blocks are given back before the allocator fails."""
 
 
-def meters(s: Setting, allocated: float, base: float, device: Device | None, *, paged: float = 0.0) -> Meters:
+def meters(
+    s: Setting, allocated: float, base: float, device: Device | None, *, capacity: float | None, paged: float = 0.0
+) -> Meters:
     """Reserved and process memory around ``allocated``; ``base`` is what stays allocated through the step.
 
     Fragmentation grows with what comes and goes, not with what stays.
     """
     moving = max(0.0, allocated - base)
-    share = 0.03 if s.expandable else 0.10
-    if s.sharding in ("fsdp", "hsdp", "zero3", "shard-grad-op"):
-        share += 0.10
+    share = 0.04 if s.expandable else FRAGMENTATION.get(s.sharding, DYNAMIC if s.dynamic else 0.18)
     reserved = allocated + share * moving + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
-    capacity = float(device.capacity_bytes) if device else None
-    if capacity is not None and allocated < capacity:
-        reserved = min(reserved, max(allocated, 0.985 * capacity))
     context = CONTEXT_MIB.get(device.generation, _DEFAULT_CONTEXT_MIB) if device else _DEFAULT_CONTEXT_MIB
     communication = _NCCL_MIB if s.world > 1 and s.sharding != "none" else 0.0
-    process = reserved + (context + communication) * MIB + paged
-    return Meters(allocated, reserved, process)
+    outside = (context + communication) * MIB
+    needed = allocated * 1.01 + 0.04 * moving + outside
+    if capacity is not None and needed < capacity:
+        # Before it fails, the allocator returns blocks that it only caches.
+        reserved = min(reserved, max(needed, 0.99 * capacity) - outside)
+    return Meters(allocated, reserved, reserved + outside + paged, needed)
 
 
 def interval(meter: str, value: float, *, complete: bool, known: bool) -> Interval:

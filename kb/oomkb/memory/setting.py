@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -80,6 +81,8 @@ class Setting:
     compile: bool
     expandable: bool
     """The allocator's expandable segments are on."""
+    dynamic: bool
+    """Batches are padded to their own longest sample, so that sizes change from step to step."""
     logits_share: float
     """Share of the positions for which logits are made."""
     sequence_parallel: bool
@@ -123,6 +126,8 @@ def settle(job: Job, shape: ModelShape) -> Setting:
     method = pick("method", job.method, "lora" if lora is not None else "full")
     adapters = method in ("lora", "qlora", "oft") or (lora is not None and method not in _FULL)
     quant = job.quant or ("nf4" if method == "qlora" else "none")
+    if quant == "nf4" and "torchtune" in (job.framework or "").lower():
+        quant = "nf4-double"  # torchao quantizes the scales as well
     param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
     autocast = job.autocast if job.autocast is not None else "none"
     world, dp, tp, pp, cp, sp, ep, per_node = _ranks(job, shape)
@@ -140,13 +145,9 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
-        adapter_bytes=int(BYTES.get(lora.dtype, 4))
-        if lora and lora.dtype
-        else 4
-        if autocast != "none" or param == "bf16"
-        else int(BYTES[param]),
+        adapter_bytes=_adapter_bytes(job, param, autocast),
         quant=quant,
-        param_bytes=int(BYTES[param]),
+        param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
         autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in _UNITS,
         optimizer=pick("optimizer", job.optimizer, "adamw") if objective != "inference" else "none",
@@ -171,7 +172,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         accum=job.grad_accum or 1,
         offload=frozenset(job.offload or ()),
         framework=(job.framework or "").lower(),
-        transformers=version(job.versions.get("transformers", "")),
+        transformers=_transformers(job),
         masked=_masked(job, shape, attention) and objective != "inference",
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),
@@ -183,6 +184,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
+        dynamic=not packed and job.packing is False and not any(w in (job.framework or "").lower() for w in _FIXED),
         logits_share=_logits_share(job, objective, seq),
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         buckets=job.buckets,
@@ -191,7 +193,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         else "none"
         if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1
         else "all",
-        upcast=_upcast(version(job.versions.get("transformers", "")), samples * doubled),
+        upcast="compiled" if _compiled_loss(job) else _upcast(_transformers(job), samples * doubled),
         assumed=filled,
     )
 
@@ -200,15 +202,53 @@ _UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
 
 
+_TORCH: Final = re.compile(r"torch[ =]{1,3}v?(\d\.\d{1,2})")
+_YEAR: Final = re.compile(r"\b(20[12]\d)\b")
+
+
+def _compiled_loss(job: Job) -> bool:
+    """Whether the compiler takes the loss in: torchtitan compiles it since early 2025, with torch 2.6 and later."""
+    if not job.compile:
+        return False
+    text = str(job.extra.get("versions_text") or "")
+    torch = job.versions.get("torch") or (found[1] if (found := _TORCH.search(text)) else "")
+    if torch:
+        return version(torch) >= (2, 6)
+    year = _YEAR.search(text)
+    return year is None or int(year[1]) >= 2025
+
+
+_TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
+
+
+def _transformers(job: Job) -> tuple[int, ...]:
+    stated = job.versions.get("transformers")
+    if stated:
+        return version(stated)
+    found = _TRANSFORMERS.search(str(job.extra.get("versions_text") or ""))
+    return version(found[1]) if found else ()
+
+
 def _upcast(transformers: tuple[int, ...], rows: int) -> str:
     """Before 4.49 the shifted logits were a second fp32 copy where there was more than one sequence."""
     return "shift" if transformers and transformers < (4, 49) and rows > 1 else "once"
+
+
+def _adapter_bytes(job: Job, param: str, autocast: str) -> int:
+    """PEFT casts 16-bit adapters to fp32 (``autocast_adapter_dtype``); frameworks with their own LoRA do not."""
+    if job.lora is not None and job.lora.dtype:
+        return int(BYTES.get(job.lora.dtype, 4))
+    own = any(word in (job.framework or "").lower() for word in (*_OWN_MODELS, "fsdp_qlora"))
+    return int(BYTES[param]) if own and autocast == "none" else 4
 
 
 def _logits_share(job: Job, objective: str, seq: int) -> float:
     if objective not in ONLINE or not job.completion_len:
         return 1.0
     return min(1.0, job.completion_len / seq)
+
+
+_FIXED: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "fsdp_qlora")
 
 
 def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
@@ -236,6 +276,8 @@ def _fraction(method: str, shape: ModelShape) -> float:
 
 def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
     """FSDP's mixed precision and DeepSpeed's engines hand the layers 16-bit weights, whatever the shards hold."""
+    if (job.quant or "").startswith(("gptq", "awq")):
+        return 2  # their kernels give 16 bits, whatever the adapters are held in
     if sharding in _UNITS or sharding.startswith("zero"):
         wanted = job.extra.get("fsdp")
         name = wanted.get("param_dtype") if isinstance(wanted, Mapping) else None
