@@ -113,11 +113,10 @@ _TAGGED: Final = re.compile(
     r"|lmdeploy|ollama):v?(?P<version>\d{1,3}\.\d{1,3}[\w.]{0,30})"
 )
 _WORKS: Final = re.compile(
-    r"(?:works?|worked|fine|ok|runs?|ran|no (?:issue|problem)s?|正常"
-    r"|没问题|可以|better|instead|previously|before|之前|旧版|as expected|did not)",
+    r"\b(?:works?|worked|fine|ok|runs?|ran|no (?:issue|problem)s?|better|instead|previously|before)\b"
+    r"|\b(?:as expected|did not)\b|正常|没问题|可以|之前|旧版",
     re.IGNORECASE | re.ASCII,
 )
-_TO: Final = re.compile(r"(?:to|now|since|on|with|after|升级到|更新到|换成)\W{0,3}\Z", re.IGNORECASE | re.ASCII)
 
 
 def read_versions(lines: Iterable[Line]) -> dict[str, tuple[str, Line]]:

@@ -36,9 +36,9 @@ _CONFIG: Final = re.compile(
     r"|[\w./${}\-+]{0,120}[,;]?\s{0,4}(?:#.{0,80})?$)"
 )
 _CODE: Final = re.compile(
-    r"\s{0,24}(?:def |class |import |from \w|return |for \w|if \w{1,30}[ (.:]"
-    r"|with \w|@\w|[A-Za-z_][\w.]{0,60} ?= ?[\w.]{1,60}\(|[})\]]{1,4},?\s{0,3}$"
-    r"|#\s?[A-Za-z_]{1,40} ?=)"
+    r"\s{0,24}(?:def \w|class \w{1,60}[:(]|import [\w.]{1,60}(?: as \w{1,30})?\s{0,3}$|from [\w.]{1,60} import "
+    r"|return \w{1,60}[.(\[]|return self|(?:for|if|elif|while|with) .{1,160}:\s{0,3}$|(?:else|try|finally):\s{0,3}$|@\w"
+    r"|[A-Za-z_][\w.]{0,60} ?= ?[\w.]{1,60}\(|[})\]]{1,4},?\s{0,3}$|#\s?[A-Za-z_]{1,40} ?=)"
 )
 _SENTENCE: Final = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [A-Za-z]{2,}|[一-鿿]{2,}")
 

@@ -102,7 +102,7 @@ def _evidence(parts: _Parts) -> Evidence:
     """Put it together; adds versions, framework, language, digest."""
     varied = distinct(parts.lines)
     read_versions = {name: version for name, (version, _) in environment.read_versions(varied).items()}
-    versions = {**read_versions, **{k: v for c in parts.configs for k, v in c.versions.items()}}
+    versions = {**{k: v for c in parts.configs for k, v in c.versions.items()}, **read_versions}
     framework = _framework(parts)
     prose = prose_of(parts.lines, parts.kinds)
     failures = tuple(failure for _, failure in parts.failures)

@@ -56,7 +56,7 @@ def mentions(lines: list[Line], *, prose: bool = False) -> Iterator[Mention]:
             if key not in KEYS:
                 continue
             flag = found["dash"] in ("--", "-")
-            value = (found["value"] or "").strip("\\*").rstrip(",")
+            value = (found["value"] or "").strip("\\*").rstrip(",.")
             if "," in value and KEYS[key][1] != "devices":
                 value = value.split(",")[0]
             if text[found.end() + len(value) : found.end() + len(value) + 1] == "(" or "(" in value:
