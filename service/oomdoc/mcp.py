@@ -17,7 +17,7 @@ __all__ = ["create_server"]
 
 _INSTRUCTIONS = (
     "Diagnoses out-of-memory failures of LLM training and serving. Give `diagnose` the raw log together with the "
-    "config or launch command. Every figure is computed or read from the input; do not change them when you repeat them."
+    "config or launch command. Every figure is computed or read from the input: repeat them unchanged."
 )
 
 

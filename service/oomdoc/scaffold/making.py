@@ -1,0 +1,120 @@
+"""Making the files of a new piece inside a checkout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from oomdoc.scaffold import templates
+from oomdoc.scaffold.registry import register
+from oomkb.errors import InputError
+
+__all__ = ["scaffold"]
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{1,60}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Where a kind's files go. ``registry`` is the ``__init__.py``, the package, the tuple and the item's suffix."""
+
+    source: str
+    source_template: str
+    test: str
+    test_template: str
+    registry: tuple[str, str, str, str]
+
+
+_CODE: Final[dict[str, _Kind]] = {
+    "parser": _Kind(
+        "service/oomdoc/intake/logs/{module}.py",
+        templates.PARSER,
+        "tests/service/intake/logs/test_{module}.py",
+        templates.PARSER_TEST,
+        ("service/oomdoc/intake/logs/__init__.py", "oomdoc.intake.logs", "PARSERS", ".PARSER"),
+    ),
+    "reader": _Kind(
+        "service/oomdoc/intake/configs/tables/{module}.py",
+        templates.READER,
+        "tests/service/intake/configs/test_{module}.py",
+        templates.READER_TEST,
+        ("service/oomdoc/intake/configs/__init__.py", "oomdoc.intake.configs.tables", "TABLES", ".TABLE"),
+    ),
+    "rule": _Kind(
+        "service/oomdoc/diagnosis/rules/{module}.py",
+        templates.RULE,
+        "tests/service/diagnosis/rules/test_{module}.py",
+        templates.RULE_TEST,
+        ("service/oomdoc/diagnosis/rules/__init__.py", "oomdoc.diagnosis.rules", "RULES", ""),
+    ),
+    "fix": _Kind(
+        "service/oomdoc/diagnosis/fixes/{module}.py",
+        templates.FIX,
+        "tests/service/diagnosis/fixes/test_{module}.py",
+        templates.FIX_TEST,
+        ("service/oomdoc/diagnosis/fixes/__init__.py", "oomdoc.diagnosis.fixes", "REMEDIES", ".REMEDY"),
+    ),
+}
+_DATA: Final = {
+    "gpu": ("kb/oomkb/catalog/data/gpus/90_{module}.json", templates.GPU),
+    "model": ("kb/oomkb/catalog/data/models/{module}.json", templates.MODEL),
+}
+
+
+def scaffold(kind: str, name: str, root: Path, cause: str = "") -> list[Path]:
+    """Write the files of a new piece; which ones were written or changed.
+
+    :param kind: ``case parser reader rule fix gpu model``.
+    :param root: the checkout.
+    :param cause: for a case, the cause it is filed under.
+    :raises InputError: outside a checkout, for an unfit name, or where a file exists.
+    """
+    if not (root / "kb" / "oomkb").is_dir() or not (root / "service" / "oomdoc").is_dir():
+        raise InputError(
+            "this is no checkout of oomdoc", where=str(root.resolve()), hint="run it there, or give --root"
+        )
+    if kind == "case":
+        from oomdoc.casework import write_new
+
+        return [write_new(root / "cases", cause, name)]
+    if kind in _DATA:
+        return [_data(kind, name, root)]
+    if not _NAME.match(name):
+        raise InputError(
+            f"{name!r} is no fit name", where="name", hint="small letters, digits and -, for example kv-cache"
+        )
+    return _code(_CODE[kind], name, root)
+
+
+def _code(kind: _Kind, name: str, root: Path) -> list[Path]:
+    module = name.replace("-", "_")
+    title = name.replace("_", " ").replace("-", " ").capitalize()
+    values = {"name": name, "module": module, "title": title, "phrase": name.replace("-", " ")}
+    file, package, tuple_name, suffix = kind.registry
+    init = root / file
+    listed = register(
+        init.read_text(encoding="utf-8"), package=package, tuple_name=tuple_name, name=module, suffix=suffix, where=file
+    )
+    source, test = root / kind.source.format(**values), root / kind.test.format(**values)
+    _write(source, kind.source_template.format(**values))
+    _write(test, kind.test_template.format(**values))
+    init.write_text(listed, encoding="utf-8")
+    return [source, test, init]
+
+
+def _data(kind: str, name: str, root: Path) -> Path:
+    place, template = _DATA[kind]
+    slug: Callable[[str], str] = lambda separator: re.sub(r"[^a-z0-9]+", separator, name.lower()).strip(separator)  # noqa: E731
+    path = root / place.format(module=slug("_"))
+    _write(path, template.format(title=name, words=slug(" ")))
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists():
+        raise InputError("this file exists", where=str(path), hint="choose another name")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,207 @@
+"""What a new file begins as: complete, passing its tests, and saying what to fill in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST", "RULE", "RULE_TEST"]
+
+PARSER: Final = '''"""{title}: say here which program prints these lines, and since which version."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoc.intake.logs.base import Parser
+from oomdoc.intake.logs.rules import rule, rules_parser
+
+__all__ = ["PARSER"]
+
+PARSER: Final[Parser] = rules_parser(
+    "{name}",
+    ("{name} ran out of memory",),
+    (rule("{name}-oom", r"{name} ran out of memory", "device"),),
+)
+'''
+
+PARSER_TEST: Final = '''"""Lines that {name} must and must not read."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoc.intake import read_text
+
+
+@pytest.mark.parametrize("line", ["{name} ran out of memory"])
+def test_must_match(line: str) -> None:
+    assert any(signal.name == "{name}-oom" for signal in read_text(line).signals)
+
+
+@pytest.mark.parametrize("line", ["{name} started", "all is well"])
+def test_must_not_match(line: str) -> None:
+    assert not any(signal.name == "{name}-oom" for signal in read_text(line).signals)
+'''
+
+READER: Final = '''"""{title}: say here which file or command this reads, and name the version whose keys these are."""
+
+from __future__ import annotations
+
+from oomdoc.intake.configs.codecs import INT
+from oomdoc.intake.configs.table import Key, Table, words
+
+__all__ = ["TABLE"]
+
+TABLE = Table(
+    name="{name}",
+    keys=(
+        Key("micro_batch", ("{name}_micro_batch",), INT),
+        Key("seq_len", ("{name}_sequence_length",), INT),
+    ),
+    marks=words("{name}_micro_batch {name}_sequence_length"),
+)
+'''
+
+READER_TEST: Final = '''"""{title}: read, patch, read again."""
+
+from __future__ import annotations
+
+from oomdoc.evidence import Source
+from oomdoc.intake.configs import patch, read_documents
+
+TEXT = "{name}_micro_batch: 4\\n{name}_sequence_length: 4096  # long\\n"
+
+
+def test_reads_its_keys() -> None:
+    facts = {{fact.name: fact.value for fact in read_documents(Source("{name}.yaml", TEXT)).facts}}
+    assert (facts["micro_batch"], facts["seq_len"]) == (4, 4096)
+
+
+def test_writes_them_back() -> None:
+    patched = patch(TEXT, filename="{name}.yaml", framework="{name}", changes={{"seq_len": 2048}})
+    assert patched.text == TEXT.replace("4096", "2048")
+'''
+
+RULE: Final = '''"""{title}: one sentence that names the bad state.
+
+Sign
+    What a person sees: the message, the phase, the numbers.
+Mechanism
+    What holds the memory, with a formula and its source.
+Confirm
+    One command that tells it from its neighbours.
+Fix
+    What helps, the least painful first.
+Cost
+    What that costs.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import STRONG, Clue, View, weigh_clues
+
+__all__ = ["CAUSE", "weigh"]
+
+CAUSE: Final = "{name}"
+
+_CLUES: Final = (Clue("said", STRONG, says=r"{phrase}"),)
+
+
+def weigh(view: View) -> Iterator[Reason]:
+    """The sign, where the input holds it."""
+    yield from weigh_clues(view, CAUSE, _CLUES)
+'''
+
+RULE_TEST: Final = '''"""{name} fires on its own sign and stays silent without it."""
+
+from __future__ import annotations
+
+from oomdoc.diagnosis.rules import {module}
+from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Evidence
+from oomkb.memory.job import Job
+
+
+def reasons(prose: str) -> list[object]:
+    return list({module}.weigh(View(evidence=Evidence(prose=prose, digest=prose), job=Job())))
+
+
+def test_fires_on_its_sign() -> None:
+    assert reasons("{phrase}")
+
+
+def test_stays_silent_without_it() -> None:
+    assert not reasons("all is well")
+'''
+
+FIX: Final = '''"""{title}: what it changes, and why that lowers the peak (formula and source).
+
+What it costs, and when it must not be offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomkb.memory.job import Job
+
+__all__ = ["REMEDY"]
+
+
+def _variants(job: Job, context: Context) -> Iterator[Variant]:
+    if job.micro_batch is None or job.micro_batch == 1:
+        return  # nothing to offer where it is on already
+    yield Variant(fields={{"micro_batch": 1}}, effort=0.5)
+
+
+REMEDY = Remedy(
+    name="{name}",
+    safety="changed-training",
+    kinds=frozenset({{"training"}}),
+    variants=_variants,
+    reduces=("activations", "logits"),
+)
+'''
+
+FIX_TEST: Final = '''"""{name} offers nothing where it is on already."""
+
+from __future__ import annotations
+
+from oomdoc.diagnosis.fixes import Context, {module}
+from oomkb.memory.job import Job
+
+
+def offered(**fields: object) -> list[object]:
+    return list({module}.REMEDY.variants(Job.from_document(fields), Context()))
+
+
+def test_offered_where_it_helps() -> None:
+    assert offered(micro_batch=4)
+
+
+def test_not_offered_where_it_is_on() -> None:
+    assert not offered(micro_batch=1)
+'''
+
+GPU: Final = """{{
+ "vendor": "nvidia",
+ "generation": "hopper",
+ "sources": {{"specs": "https://example.org/the-page-with-these-figures"}},
+ "defaults": {{"lacks": [], "host_gb_s": 64}},
+ "gpus": [
+  {{"name": "{title}", "match": ["{words}"], "gb": 80, "gb_s": 3350, "tflops": {{"fp32": 67, "fp16": 989, "bf16": 989}}, "cc": [9, 0], "source": {{"specs": "specs"}}}}
+ ]
+}}
+"""
+
+MODEL: Final = """{{
+ "source": "hub",
+ "sources": {{"hub": "https://example.org/the-page-with-this-config"}},
+ "models": [
+  {{"name": "{title}", "match": ["{words}"], "config": {{"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "tie_word_embeddings": false, "max_position_embeddings": 4096}}}}
+ ]
+}}
+"""
