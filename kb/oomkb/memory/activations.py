@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from oomkb.memory.blocks import Mode
@@ -184,7 +183,6 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
     return frozenset(slots)
 
 
-@lru_cache(maxsize=8192)
 def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str, float], ...], ckpt: bool) -> Step:
     played = program(mode, head, _positions(kinds))
     values = dict(env)
@@ -333,9 +331,47 @@ def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
 
 
 def step_of(s: Setting, shape: ModelShape) -> Step:
-    """The step's instants for this job on this shape."""
+    """The step's instants for this job on this shape; kept for every other batch size and length."""
+    key = (
+        s.objective,
+        s.adapters,
+        s.method,
+        s.rank,
+        s.targets,
+        s.lora_dropout > 0,
+        s.dora,
+        s.adapter_bytes,
+        s.quant,
+        s.held_bytes,
+        s.compute_bytes if s.autocast else 0,
+        s.ckpt,
+        s.attention,
+        s.masked,
+        s.cuda,
+        s.fused_ce,
+        s.upcast,
+        s.grads,
+        s.tp,
+        s.pp,
+        s.ep,
+        s.logits_share,
+        s.sequence_parallel,
+        s.training,
+    )
+    kept: dict[tuple[object, ...], Step] = shape.steps
+    found = kept.get(key)
+    if found is None:
+        if len(kept) >= _KEPT:
+            kept.clear()
+        found = kept[key] = _built(s, shape)
+    return found
+
+
+_KEPT: Final = 512
+
+
+def _built(s: Setting, shape: ModelShape) -> Step:
     kinds = tuple(shape.dims.is_moe(i) for i in range(shape.dims.layers))
     stage = max(1, round(len(kinds) / s.pp))
-    return _step(
-        mode_of(s, shape), head_of(s, shape), kinds[:stage] if s.pp > 1 else kinds, env_of(s, shape), s.ckpt != "none"
-    )
+    played = kinds[:stage] if s.pp > 1 else kinds
+    return _step(mode_of(s, shape), head_of(s, shape), played, env_of(s, shape), s.ckpt != "none")

@@ -186,7 +186,12 @@ def _finish(
     exact = "exact" if not s.cuda and complete and shape.known else "allocated"
     spans: dict[str, Interval] = {
         "allocated": interval(exact, found.allocated, complete=complete, known=shape.known),
-        "reserved": interval("reserved", found.reserved, complete=complete, known=shape.known),
+        "reserved": interval(
+            "reserved, changing lengths" if s.dynamic else "reserved",
+            found.reserved,
+            complete=complete,
+            known=shape.known,
+        ),
         "process": interval("process", found.process, complete=complete, known=shape.known),
     }
     return Estimate(

@@ -245,11 +245,19 @@ def _minus(a: Form, b: Form) -> dict[str, float]:
 
 def _prune(forms: list[dict[str, float]]) -> list[Form]:
     """Drop forms that another one reaches everywhere."""
+    ranked = sorted(((sum(form.values()), i, form) for i, form in enumerate(forms)), reverse=True)
     kept: list[dict[str, float]] = []
-    clean = [{u: v for u, v in form.items() if abs(v) > 1e-9} for form in forms]
-    for form in sorted(clean, key=lambda f: -sum(f.values())):
-        if not any(all(other.get(u, 0.0) >= v for u, v in form.items()) for other in kept):
-            kept.append(form)
+    for _, _, form in ranked:
+        items = [(u, v) for u, v in form.items() if v > 1e-9]
+        for other in kept:
+            get = other.get
+            for u, v in items:
+                if get(u, 0.0) < v:
+                    break
+            else:
+                break
+        else:
+            kept.append(dict(items))
     return list(kept)
 
 
@@ -281,11 +289,13 @@ class _Training(_Step):
             size = logits.size
             node = tape.record((logits,), (logits.detached(),), lambda t, g, s, n: (t.new("T*V", size),))
             return Tensor(None, "T*V", 0.0, node)
-        wide = ops.cast(logits, 4.0)
-        if self.head.upcast == "shift":
+        plain = self.head.upcast == "plain" and not self.mode.autocast
+        wide = logits if plain else ops.cast(logits, 4.0)
+        if plain or self.head.upcast in ("shift", "plain"):
             wide = ops.copy(wide)
-        node = tape.record((wide,), (None,), lambda t, g, s, n: _log_softmax_backward(t))
-        out = tape.new("T*V", 4.0, node)
+        size = wide.size
+        node = tape.record((wide,), (None,), lambda t, g, s, n: _log_softmax_backward(t, size=size))
+        out = tape.new("T*V", size, node)
         if node is not None:
             node.saved[0] = out.detached()
         return out
@@ -375,11 +385,11 @@ class _Training(_Step):
         self.note("backward", "grads", "embedding")
 
 
-def _log_softmax_backward(tape: Tape, *, extra: bool = False) -> tuple[Tensor]:
-    zeros = tape.new("T*V", 4.0) if extra else None  # gather_backward scatters out of place
-    spread = tape.new("T*V", 4.0)  # nll_loss_backward
+def _log_softmax_backward(tape: Tape, *, extra: bool = False, size: float = 4.0) -> tuple[Tensor]:
+    zeros = tape.new("T*V", size) if extra else None  # gather_backward scatters out of place
+    spread = tape.new("T*V", size)  # nll_loss_backward
     del zeros
-    out = tape.new("T*V", 4.0)
+    out = tape.new("T*V", size)
     del spread
     return (out,)
 

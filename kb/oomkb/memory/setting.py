@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from oomkb.errors import JobError
@@ -184,7 +185,9 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
-        dynamic=not packed and job.packing is False and not any(w in (job.framework or "").lower() for w in _FIXED),
+        dynamic=job.packing is False
+        and "packing" not in job.assumed
+        and not any(w in (job.framework or "").lower() for w in _FIXED),
         logits_share=_logits_share(job, objective, seq),
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         buckets=job.buckets,
@@ -193,7 +196,9 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         else "none"
         if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1
         else "all",
-        upcast="compiled" if _compiled_loss(job) else _upcast(_transformers(job), samples * doubled),
+        upcast="compiled"
+        if _compiled_loss(job)
+        else _upcast(_transformers(job), samples * doubled, shape.dims.model_type),
         assumed=filled,
     )
 
@@ -229,9 +234,17 @@ def _transformers(job: Job) -> tuple[int, ...]:
     return version(found[1]) if found else ()
 
 
-def _upcast(transformers: tuple[int, ...], rows: int) -> str:
-    """Before 4.49 the shifted logits were a second fp32 copy where there was more than one sequence."""
+def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:
+    """Before 4.49 the shifted logits were a second fp32 copy where there was more than one sequence.
+
+    Before 4.49 the older families computed their own loss, in the model's dtype.
+    """
+    if transformers and transformers < (4, 49) and kind in _PLAIN_LOSS:
+        return "plain"
     return "shift" if transformers and transformers < (4, 49) and rows > 1 else "once"
+
+
+_PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "opt", "bloom", "falcon", "mpt"})
 
 
 def _adapter_bytes(job: Job, param: str, autocast: str) -> int:
@@ -288,6 +301,7 @@ def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
     return int(BYTES[param])
 
 
+@lru_cache(maxsize=512)
 def version(text: str) -> tuple[int, ...]:
     """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""
     parts: list[int] = []

@@ -6,10 +6,11 @@ Parameter counts follow from the matrices; nothing is looked up. What a family d
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -60,9 +61,13 @@ class LayerShape:
         return sum(m.params for m in self.linears if m.part == "expert")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ModelShape:
-    """A decoder (with a vision tower, where it has one) as the memory model sees it."""
+    """A decoder (with a vision tower, where it has one) as the memory model sees it.
+
+    Compared by identity: reading the same configuration again gives the same object, so that what is derived from a
+    shape can be kept with it.
+    """
 
     model_type: str
     name: str
@@ -73,6 +78,8 @@ class ModelShape:
     known: bool = True
     """Whether the family was recognised; otherwise dimensions were taken as those of a Llama-like decoder."""
     warnings: tuple[str, ...] = ()
+    steps: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
+    """Steps played for this shape, by mode: a cache of :func:`oomkb.memory.activations.step_of`."""
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
 
     @classmethod
@@ -81,22 +88,14 @@ class ModelShape:
 
         :raises JobError: where not even hidden size and layer count can be found.
         """
-        dims, family, known, warnings = read_dims(config)
-        vision = VisionShape.from_config(config, dims.hidden)
-        label = name or str(config.get("name") or config.get("_name_or_path") or config.get("model_type") or "")
-        return cls(
-            model_type=dims.model_type,
-            name=label,
-            dims=dims,
-            family=family,
-            layers=build_layers(dims, family),
-            vision=vision,
-            known=known,
-            warnings=warnings,
-            config=MappingProxyType(dict(config)),
-        )
+        try:
+            key = json.dumps(config, sort_keys=True, default=_plain)
+        except (TypeError, ValueError):
+            return _read(config, name)
+        return _cached(key, name)
 
     @classmethod
+    @lru_cache(maxsize=256)
     def from_params_b(cls, params_b: float, *, vocab_size: int = 128_000) -> ModelShape:
         """A decoder of usual proportions with about ``params_b`` billion parameters.
 
@@ -124,7 +123,7 @@ class ModelShape:
                 break
         shape = cls.from_config(config, name=f"about {params_b:g}B parameters")
         warning = f"only the parameter count ({params_b:g}B) is known: usual proportions were taken"
-        return cls(**{**shape.__dict__, "warnings": (warning,), "known": False, "dims": shape.dims}) if True else shape
+        return replace(shape, warnings=(warning,), known=False)
 
     # -- counts ------------------------------------------------------------------------------------------------
 
@@ -183,6 +182,31 @@ class ModelShape:
     def _one_norm(self) -> int:
         d, norm = self.dims, self.family.norm
         return 0 if norm == "ln-plain" else d.hidden * (2 if norm == "ln" else 1)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+@lru_cache(maxsize=2048)
+def _cached(text: str, name: str) -> ModelShape:
+    return _read(json.loads(text), name)
+
+
+def _read(config: Mapping[str, Any], name: str) -> ModelShape:
+    dims, family, known, warnings = read_dims(config)
+    label = name or str(config.get("name") or config.get("_name_or_path") or config.get("model_type") or "")
+    return ModelShape(
+        model_type=dims.model_type,
+        name=label,
+        dims=dims,
+        family=family,
+        layers=build_layers(dims, family),
+        vision=VisionShape.from_config(config, dims.hidden),
+        known=known,
+        warnings=warnings,
+        config=MappingProxyType(dict(config)),
+    )
 
 
 _DEPTHS: Final = ((0.7, 24), (2, 16), (4.5, 28), (9, 32), (16, 40), (40, 60), (80, 80), (200, 96))
