@@ -15,7 +15,7 @@ from oomdoc.intake.configs.forms.loose import parse_loose
 from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
-from oomdoc.intake.configs.nesting import embedded
+from oomdoc.intake.configs.nesting import dockerfile, embedded
 from oomdoc.intake.configs.recognise import recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
 from oomdoc.intake.configs.segments import Segment, segments
@@ -48,8 +48,14 @@ class Doc:
 
     def view(self) -> View:
         """The settings by key, under the names the table may know them by."""
+        shown = list(known_as(self.entries, self.table))
+        # A key that counts by its last part yields to one that stands there whole.
+        short = ["." in e.key and "." not in s.key for e, s in zip(self.entries, shown, strict=True)]
+        ordered = [s for s, cut in zip(shown, short, strict=True) if cut] + [
+            s for s, cut in zip(shown, short, strict=True) if not cut
+        ]
         return View(
-            known_as(self.entries, self.table),
+            ordered,
             form=self.form,
             framework=self.table.name if self.table else "",
             programs=self.programs,
@@ -103,7 +109,11 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
                 break
         else:
             last = key.rsplit(".", 1)[-1]
-            if owner.suffix and "." in key and last in names:
+            if (
+                "." in key
+                and last in names
+                and (owner.suffix or ("_" in last and len(last) >= 8 and entry.style == "pair"))
+            ):
                 key = last
         yield entry if key == entry.key else replace(entry, key=key)
 
@@ -129,6 +139,9 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         return [parse_python(text, start, end), *_usage(text, start, end)]
     if form == "shell":
         return _shell(text, segment)
+    if form == "dockerfile":
+        variables = tuple(e for f in parse_shell(text, start, end).fragments for e in f.env)
+        return [*dockerfile(text, start, end), Fragment(form="shell", start=start, end=end, entries=(), env=variables)]
     return []
 
 

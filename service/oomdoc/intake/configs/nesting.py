@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,9 +11,11 @@ from oomdoc.intake.configs.forms.flags import entries_of_words, parse_shell
 from oomdoc.intake.configs.forms.words import Word
 from oomdoc.intake.configs.forms.yaml import Block
 
-__all__ = ["embedded"]
+__all__ = ["dockerfile", "embedded"]
 
 _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup"})
+_FROM: Final = re.compile(r"^[ \t]*FROM[ \t]+(\S{1,200})", re.M | re.I)
+_EXEC: Final = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])", re.M | re.I)
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
 
 
@@ -40,6 +43,25 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
         start = min(e.key_span[0] for e in env)
         out.append(Fragment(form="env", start=start, end=max(e.value_span[1] for e in env), entries=(), env=tuple(env)))
     return [f for f in out if f.entries or f.env]
+
+
+def dockerfile(text: str, start: int, end: int) -> list[Fragment]:
+    """The arguments of ``CMD [...]`` and ``ENTRYPOINT [...]``."""
+    image = _FROM.search(text, start, end)
+    out: list[Fragment] = []
+    for match in _EXEC.finditer(text, start, end):
+        found, env, programs = entries_of_words(text, _flow_words(text, match.start(1), match.end(1)))
+        out.append(
+            Fragment(
+                form="yaml",
+                start=match.start(),
+                end=match.end(),
+                entries=tuple(found),
+                programs=(image[1] if image else "", *programs),
+                env=tuple(env),
+            )
+        )
+    return [f for f in out if f.entries]
 
 
 def _argument_list(text: str, entry: Entry, image: str) -> Fragment:

@@ -6,6 +6,7 @@ what the reader sees, not what the writer hoped.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from oomdoc.intake.configs.launch import launch_facts
 from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomkb.errors import JobError
+from oomkb.frameworks import complete
+from oomkb.memory.job import Job
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 
 __all__ = ["Patched", "patch", "patch_batch_row"]
@@ -191,6 +194,8 @@ def _values(text: str, filename: str, framework: str | None) -> dict[str, Any]:
     out: dict[str, Any] = {}
     docs = analyse(filename, text, framework)
     for _, doc in _candidates(docs):
+        if doc.table is not None:
+            out.setdefault("framework", doc.table.name)
         for name, value, _ in doc.readings():
             out.setdefault(name, value)
         for name, value, _ in launch_facts(doc.entries, doc.env):
@@ -232,6 +237,8 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         text, wanted[name] = done, value
     said = _values(text, filename, framework) if wanted else {}
     for name, value in wanted.items():
+        if name == "method" and wanted.get("quant") is not None and said.get(name) in ("lora", "qlora"):
+            continue  # the storage of the base decides between the two
         if not _says(said, name, value):
             unplaced[name] = "not-read-back"
     error = None if wanted or not changes else "none of the changes can be written into this file"
@@ -241,7 +248,8 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
 def _change(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
     if name.startswith("env."):
         return set_variable(text, analyse(filename, text, framework), name[4:], value, filename)
-    if _says(_values(text, filename, framework), name, value) and value is not None:
+    said = _values(text, filename, framework)
+    if value is not None and (name in said or _is_off(value)) and _says(said, name, value):
         return text
     done = _one(text, filename, framework, name, value)
     if done is None and name in ("gpus", "nodes", "world"):
@@ -255,15 +263,28 @@ def _says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if value is None:
         return found is None
     if found is None:
-        return (
-            value in (False, "none", "ddp", "fp32")
-            or value in ([], ())
-            or (name == "method" and value == "full")
-            or name == "model"
-        )
+        return name == "model" or (_is_off(value) and _same(_by_default(said, name), value))
     if name == "method" and {found, value} <= {"lora", "qlora"}:
         return (value == "qlora") == (found == "qlora" or said.get("quant") in ("nf4", "nf4-double", "int8"))
     return _same(found, value)
+
+
+def _is_off(value: Any) -> bool:
+    return value in (False, "none", "ddp", "fp32", "full", 1) or value in ([], ())
+
+
+def _by_default(said: Mapping[str, Any], name: str) -> Any:
+    """What the framework does where the file is silent."""
+    job = Job()
+    for field_name, value in said.items():
+        if field_name.startswith("env.") or field_name == "model_config":
+            continue
+        with contextlib.suppress(JobError):
+            job = job.with_fields({field_name: value})
+    value = complete(job).get(name)
+    if value is None and name.startswith(("serving.", "rollout.")):
+        return True if name == "serving.cuda_graphs" else None
+    return list(value) if isinstance(value, tuple) else value if value is not None else False
 
 
 def _diff(before: str, after: str, filename: str) -> str:

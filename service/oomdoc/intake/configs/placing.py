@@ -9,7 +9,7 @@ from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Raw, View, norm
 from oomdoc.intake.configs.writers import json, python, shell, yaml
-from oomdoc.intake.configs.writers.lines import line_end
+from oomdoc.intake.configs.writers.lines import line_end, newline_at
 
 __all__ = ["apply_write"]
 
@@ -97,10 +97,24 @@ def apply_write(text: str, doc: Doc, key: str, value: Any) -> str | None:
     view = doc.view()
     found = view.get(norm(key))
     if found is not None and not found.off:
-        return _remove(text, doc, found) if value is DROP else _replace(text, doc, found, value)
-    if value is DROP:
+        done = _remove(text, doc, found) if value is DROP else _replace(text, doc, found, value)
+    elif value is DROP:
         return text
-    return _insert(text, doc, view, key, value)
+    else:
+        done = _insert(text, doc, view, key, value)
+    return _imported(done, value.needs) if done is not None and isinstance(value, Raw) and value.needs else done
+
+
+def _imported(text: str, line: str) -> str:
+    """The script with an import line, where the name is not imported yet."""
+    name = line.rsplit(" ", 1)[-1]
+    if re.search(rf"^[ \t]*(?:from|import)\b[^\n]*\b{re.escape(name)}\b", text, re.M) or re.search(
+        rf"^[ \t]+{re.escape(name)},?[ \t]*$", text, re.M
+    ):
+        return text
+    imports = list(re.finditer(r"^(?:from|import) [^\n]*[^\n(\\,]\r?\n", text, re.M))
+    at = imports[-1].end() if imports else 0
+    return text[:at] + line + newline_at(text, at - 1 if at else 0) + text[at:]
 
 
 def _form_of(text: str, doc: Doc, entry: Entry) -> str:
@@ -231,6 +245,8 @@ def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
 
 def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
     scope, _, name = key.rpartition(":")
+    if not scope and doc.table is not None and doc.table.name == "xtuner":
+        return _assigned(text, doc, name, value, anchor)
     calls = [e for e in doc.entries if e.style == "call" and "Tokenizer" not in e.scope and "Processor" not in e.scope]
     wanted = (
         (scope,) if scope else next((c for p, c in _CALLS if p.search(name)), ()) + (() if scope else _DEFAULT_CALLS)
@@ -249,9 +265,15 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
     dictionary = [e for e in doc.entries if e.scope == "@dict" and "." not in e.key]
     if dictionary and not scope:
         return None
-    assigned = [e for e in doc.entries if e.style == "assign" and e.value_span[0] > e.key_span[0]]
-    if not calls and assigned and not scope:
-        near = anchor if anchor in assigned and anchor is not None else assigned[-1]
-        shown = f"{name} = {value.text if isinstance(value, Raw) else repr(value)}"
-        return python.insert_line(text, near.key_span[0], shown)
-    return None
+    return None if calls or scope else _assigned(text, doc, name, value, anchor)
+
+
+def _assigned(text: str, doc: Doc, name: str, value: Any, anchor: Entry | None) -> str | None:
+    """A new assignment beside the others (configurations that are modules of plain names)."""
+    assigned = [e for e in doc.entries if e.style == "assign" and not e.shared]
+    if not assigned:
+        return None
+    near = anchor if anchor in assigned and anchor is not None else assigned[0]
+    return python.insert_line(
+        text, near.key_span[0], f"{name} = {value.text if isinstance(value, Raw) else repr(value)}"
+    )

@@ -28,7 +28,7 @@ _EXTENSIONS: Final = {
     ".ps1": "shell",
     ".conf": "shell",
     ".service": "shell",
-    ".dockerfile": "shell",
+    ".dockerfile": "dockerfile",
     ".ipynb": "notebook",
     ".cmd": "shell",
     ".bat": "shell",
@@ -102,7 +102,7 @@ class Segment:
 def _by_name(name: str) -> str | None:
     base = name.rsplit("/", 1)[-1].lower()
     if base.startswith("dockerfile"):
-        return "shell"
+        return "dockerfile"
     dot = base.rfind(".")
     return _EXTENSIONS.get(base[dot:]) if dot >= 0 else None
 

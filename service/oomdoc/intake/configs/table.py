@@ -31,6 +31,8 @@ class Raw:
     """Text to be written as it stands, without quotes (``torch.bfloat16``)."""
 
     text: str
+    needs: str = ""
+    """The import line the text needs in a script."""
 
 
 Reading = tuple[str, Any, Entry]

@@ -82,7 +82,8 @@ class _Visitor:
             known = self.names.get(node.id)
             if known is not None:
                 return known[0], known[1], known[2], known[3], True
-            return node.id, span, "", False, False
+            # A class is named, not computed: optim_type = AdamW.
+            return node.id, span, "", node.id[:1].isupper() and not node.id.isupper(), False
         literal = _literal(node)
         if literal is not _UNKNOWN:
             return literal, span, "", True, False

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import dtype_word
 from oomdoc.intake.configs.shards import name_for, stage_and_offload
-from oomdoc.intake.configs.table import DROP, Group, Reading, View
+from oomdoc.intake.configs.table import DROP, Group, Raw, Reading, View
 from oomdoc.intake.configs.values import flag, whole
 
 __all__ = ["bnb", "deepspeed_path", "mixed_precision", "quant_word", "sized_attention", "zero_word"]
@@ -39,6 +39,10 @@ def mixed_precision(bf16: str = "bf16", fp16: str = "fp16", field: str = "autoca
         return {on: True} | ({off: DROP if view.form == "shell" else False} if off in view else {})
 
     return Group((field,), (bf16, fp16), read, write)
+
+
+_NF4: Final = 'load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="bfloat16"'
+_BNB: Final = {"nf4": _NF4, "nf4-double": _NF4 + ", bnb_4bit_use_double_quant=True", "int8": "load_in_8bit=True"}
 
 
 def quant_word(bits: int | None, *, double: bool | None = None, kind: str = "nf4") -> str | None:
@@ -75,6 +79,17 @@ def bnb(
     def write(view: View, _name: str, value: Any) -> dict[str, Any] | None:
         name4, name8 = view.first(*four), view.first(*eight)
         name2 = view.first(*double)
+        if (
+            view.form == "python"
+            and view.framework in ("transformers", "trl", "accelerate")
+            and not (name4 or name8)
+            and value in _BNB
+        ):
+            return {
+                "quantization_config": Raw(
+                    f"BitsAndBytesConfig({_BNB[value]})", "from transformers import BitsAndBytesConfig"
+                )
+            }
         if value in ("nf4", "nf4-double"):
             out: dict[str, Any] = {name4 or four[0]: True}
             if name8 and flag(view[name8].value):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import FLAG, INT, MODEL, NUMBER, TARGETS, word
-from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
+from oomdoc.intake.configs.table import DROP, Codec, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import quant_word
 from oomdoc.intake.configs.tables.megatron import TABLE as MEGATRON
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
@@ -139,6 +139,13 @@ def _write_pure(view: View, field: str, value: Any) -> dict[str, Any] | None:
     return {"pure_bf16": False} if "pure_bf16" in view and field == "param_dtype" else None
 
 
+def _write_targets(value: Any, old: Any) -> Any:
+    if value == "all-linear":
+        return "all"
+    names = [value] if isinstance(value, str) else list(value)
+    return names if isinstance(old, list) else ",".join(names)
+
+
 TABLE = Table(
     name="llama-factory",
     bases=(TRANSFORMERS, MEGATRON),
@@ -149,7 +156,7 @@ TABLE = Table(
         Key("attention", ("flash_attn",), word(_FLASH)),
         Key("fused_ce", ("enable_liger_kernel",), FLAG),
         Key("lora.r", ("lora_rank",), INT),
-        Key("lora.targets", ("lora_target",), TARGETS),
+        Key("lora.targets", ("lora_target",), Codec(TARGETS.read, _write_targets)),
         Key("lora.alpha", ("lora_alpha",), NUMBER),
         Key("lora.dora", ("use_dora",), FLAG),
         Key("packing", ("packing", "neat_packing"), FLAG),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import ATTENTION, DTYPE, FLAG, FRACTION, GRAD_CKPT, INT, MODEL, NUMBER, TARGETS
-from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
+from oomdoc.intake.configs.table import DROP, Codec, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import quant_word
 from oomdoc.intake.configs.tables.megatron import TABLE as MEGATRON
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
@@ -116,6 +116,12 @@ def _write_rollout(view: View, field: str, value: Any) -> dict[str, Any] | None:
     return None
 
 
+def _write_attention(value: Any, old: Any) -> Any:
+    if value == "flash2" and "attention_2" not in str(old):
+        return "flash_attn"
+    return ATTENTION.write(value, old)
+
+
 TABLE = Table(
     name="ms-swift",
     bases=(TRANSFORMERS, MEGATRON),
@@ -125,7 +131,7 @@ TABLE = Table(
         Key("eval_micro_batch", ("per_device_eval_batch_size", "eval_batch_size"), INT),
         Key("seq_len", ("max_length",), INT),
         Key("grad_ckpt", ("gradient_checkpointing",), GRAD_CKPT),
-        Key("attention", ("attn_impl", "attention_backend"), ATTENTION),
+        Key("attention", ("attn_impl", "attention_backend"), Codec(ATTENTION.read, _write_attention)),
         Key("param_dtype", ("torch_dtype", "dtype"), DTYPE),
         Key("lora.r", ("lora_rank",), INT),
         Key("lora.targets", ("target_modules", "lora_target_modules"), TARGETS),

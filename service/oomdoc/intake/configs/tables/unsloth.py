@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from oomdoc.intake.configs.codecs import FRACTION, GRAD_CKPT, INT, MODEL
-from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, words
+from oomdoc.intake.configs.table import Codec, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import bnb
 from oomdoc.intake.configs.tables.trl import TABLE as TRL
 from oomdoc.intake.configs.values import flag
@@ -40,7 +40,11 @@ TABLE = Table(
     keys=(
         Key("model", ("from_pretrained:model_name", "model_name"), MODEL),
         Key("seq_len", ("max_seq_length", "max_length"), INT),
-        Key("grad_ckpt", ("use_gradient_checkpointing",), GRAD_CKPT),
+        Key(
+            "grad_ckpt",
+            ("use_gradient_checkpointing",),
+            Codec(GRAD_CKPT.read, lambda v, old: "unsloth" if v == "offload" else v),
+        ),
         Key(
             "rollout.gpu_memory_utilization",
             ("from_pretrained:gpu_memory_utilization", "gpu_memory_utilization"),

@@ -27,7 +27,10 @@ def _read_optim(view: View) -> Iterator[Reading]:
 
 
 def _write_optim(view: View, _field: str, value: Any) -> dict[str, Any] | None:
-    return {"optim_type": Raw(_CLASSES[value])} if value in _CLASSES and "optim_type" in view else None
+    if value not in _CLASSES or "optim_type" not in view:
+        return None
+    home = "bitsandbytes.optim" if "Paged" in _CLASSES[value] else "torch.optim"
+    return {"optim_type": Raw(_CLASSES[value], f"from {home} import {_CLASSES[value]}")}
 
 
 def _read_amp(view: View) -> Iterator[Reading]:

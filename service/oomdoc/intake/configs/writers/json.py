@@ -21,7 +21,7 @@ def replace(text: str, entry: Entry, value: Any) -> str:
 
 
 def _block(text: str, at: int, value: Any, step: str = "  ") -> str:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or len(value) == 1:
         return json_text(value)
     indent = indent_of(text, at)
     newline = newline_at(text, at)
