@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,8 @@ from oomkb.catalog.tokens import lowered, occurrences, words
 __all__ = ["ModelMention", "scan"]
 
 _WORD: Final = re.compile(r"[a-z]{2,24}", re.I | re.A)
-_CHUNK_LEFT: Final = re.compile(r"[A-Za-z0-9._/\\~@-]{1,160}\Z", re.A)
+_CHUNK: Final = frozenset(string.ascii_letters + string.digits + "._/\\~@-")
+_LONGEST_CHUNK: Final = 160
 _CHUNK_RIGHT: Final = re.compile(r"[A-Za-z0-9._/\\@+-]{1,160}", re.A)
 _MORE: Final = re.compile(
     r"[ \t](v?[0-9]{1,2}(?:\.[0-9]{1,2})?(?:[ -](?=[0-9.]{1,5}b\b))?"
@@ -60,9 +62,10 @@ class ModelMention:
 
 def _chunk(text: str, start: int, end: int) -> tuple[int, int]:
     """The unbroken name or path around a word."""
-    left = _CHUNK_LEFT.search(text, max(0, start - 160), start)
+    begin = start
+    while begin > max(0, start - _LONGEST_CHUNK) and text[begin - 1] in _CHUNK:
+        begin -= 1
     right = _CHUNK_RIGHT.match(text, end)
-    begin = left.start() if left else start
     stop = right.end() if right else end
     while stop > end and text[stop - 1] in _TRIM:
         stop -= 1

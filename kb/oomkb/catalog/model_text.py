@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from oomkb.catalog.model_data import Family, ModelEntry
@@ -80,7 +81,7 @@ class Pattern:
     may: frozenset[str]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Table:
     """Patterns by family word, and what the words of the catalogue mean."""
 
@@ -190,6 +191,7 @@ def _readings(text: str, table: Table) -> Iterator[Name]:
             yield _name(pieces, place)
 
 
+@lru_cache(maxsize=4096)
 def interpret(text: str, table: Table) -> tuple[ModelEntry | None, float | None, str | None]:
     """What a name says: the entry, and the size (billions) and version it states."""
     size: float | None = None
