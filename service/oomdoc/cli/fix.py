@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oomdoc.cli.common import Language, json_lines, parse_set, print_json, read_text, show
+from oomdoc.cli.common import Format, Language, json_lines, parse_set, print_json, read_text, show
 from oomdoc.evidence import Source
 from oomkb.errors import InputError, OomdocError
 
@@ -30,6 +30,9 @@ def fix(
     framework: Annotated[str | None, typer.Option(help="Whose keys; default: recognised from the file.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Change the file (a .bak copy is kept).")] = False,
     batch: Annotated[Path | None, typer.Option(help="JSONL with filename, text and set a line.")] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="How to print a batch: JSON lines, always.")
+    ] = Format.json,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
 ) -> None:
     """Write job fields, or a plan, into your own file; print the unified diff.
