@@ -1,7 +1,7 @@
 """From reasons to probabilities: prior + reasons, softmax, one temperature.
 
 Reasons for one cause are seldom independent (a trace, a phrase and a size of the same event), so each further one
-counts half of the one before it. The temperature is the only fitted number;
+counts less than the one before it. The temperature is the only fitted number;
 ``bench/diagnosis_accuracy.py --fit`` prints it.
 """
 
@@ -19,7 +19,10 @@ from oomdoc.messages import Message, say
 __all__ = ["PRIORS", "TEMPERATURE", "probabilities", "rank", "scores"]
 
 TEMPERATURE: Final = 1.3
-_HALVING: Final = 0.5
+_NEXT_RULE: Final = 0.7
+_NEXT_CASE: Final = 0.5
+"""What each further reason of a witness counts, relative to the one before it."""
+_HEARSAY: Final = frozenset({"cause.case", "cause.sounds"})
 _MOST_REASONS: Final = 5
 _LOWEST: Final = 0.005
 
@@ -113,14 +116,24 @@ def weigh(view: View) -> dict[str, list[Reason]]:
 
 
 def scores(reasons: Mapping[str, Sequence[Reason]]) -> dict[str, float]:
-    """Log-odds per cause up to a constant: the prior, reasons with halving weight, all that speaks against."""
+    """Log-odds per cause up to a constant: the prior, what speaks for it, and all that speaks against.
+
+    What rules read and what known cases say are two witnesses; within each, a further reason counts less than the last.
+    """
     total = sum(PRIORS.values())
     out = {}
     for cause, mine in reasons.items():
-        support = sorted((r.log_odds for r in mine if r.log_odds > 0), reverse=True)
+        cases = [r for r in mine if r.message.key in _HEARSAY]
+        rules = [r for r in mine if r.message.key not in _HEARSAY]
         against = sum(r.log_odds for r in mine if r.log_odds < 0)
-        out[cause] = math.log(PRIORS[cause] / total) + against + sum(w * _HALVING**i for i, w in enumerate(support))
+        support = _summed(rules, _NEXT_RULE) + _summed(cases, _NEXT_CASE)
+        out[cause] = math.log(PRIORS[cause] / total) + against + support
     return out
+
+
+def _summed(reasons: Sequence[Reason], factor: float) -> float:
+    support = sorted((r.log_odds for r in reasons if r.log_odds > 0), reverse=True)
+    return sum(weight * factor**place for place, weight in enumerate(support))
 
 
 def probabilities(scored: Mapping[str, float], temperature: float = TEMPERATURE) -> dict[str, float]:
@@ -162,11 +175,13 @@ def _votes(view: View) -> list[tuple[str, Reason]]:
 
 
 _SOUND: Final = 0.5
-"""Log-odds per standard deviation of sounding like a cause."""
+_SOUND_ALONE: Final = 0.9
+"""Log-odds per standard deviation of sounding like a cause: beside a failure that was read, and where there is none."""
 
 
 def _sounds(view: View) -> list[tuple[str, Reason]]:
     """Short questions hold no trace and no size: how they are worded is then the best evidence there is."""
+    weight = _SOUND_ALONE if view.failure is None else _SOUND
     return [
-        (cause, Reason(min(_SOUND * z, STRONG), say("cause.sounds"))) for cause, z in view.sounds.items() if z >= 0.5
+        (cause, Reason(min(weight * z, STRONG), say("cause.sounds"))) for cause, z in view.sounds.items() if z >= 0.5
     ]

@@ -72,6 +72,8 @@ class Clue:
     signals: tuple[str, ...] = ()
     phases: tuple[str, ...] = ()
     """Only where the failure is in one of these phases (with no pattern: that alone)."""
+    prose: bool = False
+    """Whether ``says`` is about what the person wrote only: a log line cannot compare versions."""
     unless: str = ""
     """Pattern over the text that takes the clue back."""
 
@@ -129,10 +131,16 @@ class View:
             return "\n".join(f"{f.file} {f.function} {f.code}" for f in frames[-_INNER_FRAMES:]).lower()
         return "\n".join(m[0] for m in _TRACE_LINE.finditer(self.text))
 
-    def says(self, pattern: str) -> Span | None:
+    @cached_property
+    def prose(self) -> str:
+        """What the person wrote, in lower case; where nothing was told apart from logs, all of the text."""
+        return self.evidence.prose.lower()[:_TEXT_LIMIT] or self.text
+
+    def says(self, pattern: str, *, prose: bool = False) -> Span | None:
         """The first line of the text that holds the pattern."""
-        found = re.compile(pattern).search(self.text)
-        return self._span(found, self.text) if found else None
+        text = self.prose if prose else self.text
+        found = re.compile(pattern).search(text)
+        return self._span(found, text) if found else None
 
     def traces(self, pattern: str) -> Span | None:
         """The innermost frame that holds the pattern."""
@@ -303,7 +311,7 @@ def _holds(view: View, clue: Clue) -> Span | None:
         return span
     if clue.frames and (span := view.traces(clue.frames)):
         return span
-    if clue.says and (span := view.says(clue.says)):
+    if clue.says and (span := view.says(clue.says, prose=clue.prose)):
         return span
     if clue.phases and not (clue.signals or clue.frames or clue.says):
         return view.failure.signal.span if view.failure else Span("", 0)

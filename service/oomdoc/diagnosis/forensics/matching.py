@@ -1,9 +1,9 @@
 """Matches a requested size against the candidates, and prices coincidence.
 
 The message prints two decimals of MiB or GiB, and PyTorch's allocator asks for blocks of 2 MiB from 10 MiB on
-(``kRoundLarge`` in ``c10/cuda/CUDACachingAllocator.cpp``), so a request is a window of sizes, not a number. Of a
-candidate of known size any other size falls into the window with chance window / size over the six e-foldings that
-sizes spread over; where a count is solved for, with chance window / grid. By Bayes' rule, with even odds that the tensor is
+(``kRoundLarge`` in ``c10/cuda/CUDACachingAllocator.cpp``), so a request is a window of sizes, not a number. Any other
+size falls into the window of a candidate of known size with chance window / size over the six e-foldings that sizes
+spread over; where a count is solved for, with chance window / grid. By Bayes' rule, with even odds that the tensor is
 among the n candidates at all, candidate i is it with odds 1 / (n x chance).
 """
 

@@ -8,6 +8,8 @@ from oomdoc.messages import say
 
 __all__ = ["peak_share", "tensor_reasons"]
 
+_MATRIX = 0.35
+"""One matrix of weights may be a weight, a gradient or a state, at load or later: it says less than it seems."""
 _BELIEVED = 0.3
 """A match below this is as likely to be chance."""
 
@@ -18,7 +20,9 @@ def tensor_reasons(view: View, cause: str) -> Iterator[Reason]:
         if tensor.match >= _BELIEVED:
             spans = (view.failure.signal.span,) if view.failure is not None else ()
             yield Reason(
-                DECISIVE * tensor.match,
+                DECISIVE
+                * tensor.match
+                * (_MATRIX if tensor.name.startswith("weight ") and cause != "zero3-gather" else 1),
                 say(
                     "cause.size-matches",
                     tensor=tensor.note or tensor.name,

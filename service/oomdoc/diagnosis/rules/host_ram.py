@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 from oomkb.units import GIB
 
@@ -50,11 +50,16 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"(?:cpu|system|host|main|node) (?:ram|memory|oom)|\bram (?:oom|usage|is full|runs? out|fills?)"
-        r"|out of ram|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆"
-        r"|溢出|不够|会?一直"
-        r"|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
+        says=r"(?:cpu|system|host|main|node) (?:ram|memory|oom)\b.{0,40}(?:full|out|exhaust|runs?|oom|exceed"
+        r"|grow|fill|not enough|kill|leak|usage|error)|cpu oom|(?:out of|fills? (?:up )?(?:the )?"
+        r"|exhaust\w{0,3}|run\w{0,4} out of|exceed\w{0,3}) (?:all )?(?:cpu|system|host|main|node) (?:ram"
+        r"|memory)"
+        r"|\bram (?:oom|usage|is full|runs? out|fills?)|out of ram"
+        r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆|溢出|不够"
+        r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
+        unless=r"cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
     ),
+    Clue("mentioned", WEAK, says=r"(?:cpu|system|host|main|node) (?:ram|memory)"),
     Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/[c-f]/|desktop-[a-z0-9]{5,}|windows"),
     Clue("stand", FAIR, says=r"mem\(gb\) command|\bon node with \d.{0,12}memory|and \d{2,4} ?g(?:b)? memory"),
 )

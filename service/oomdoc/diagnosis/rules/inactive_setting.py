@@ -35,6 +35,7 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
+        prose=True,
         says=r"\bignor(?:ed|es|ing)\b|no effect|not (?:being )?(?:applied|honou?red|in effect|passed|respected)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
         r"|all|my))|silently|overrid|overwrit|不生效|没(?:有)?生效|没起作用|无效|without effect",
@@ -55,6 +56,7 @@ _CLUES: Final = (
     Clue(
         "still-same",
         FAIR,
+        prose=True,
         says=r"(?:is |was |have |has |am )?already (?:set|enabled|on|using|turned)|(?:set|enabled?|passe?d?"
         r"|variable is set|turned on).{0,50}(?:still|and (?:i )?still|but)|加上.{0,14}还是|(?:开|设|加"
         r"|用)了.{0,30}(?:还是|仍|依然|也)|exactly the same oom|whatever (?:i|parameter)|全开了",

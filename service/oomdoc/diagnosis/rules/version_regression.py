@@ -29,41 +29,60 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "version-regression"
 
-_V: Final = r"v?\d{1,3}\.\d{1,3}"
+_V: Final = r"v?\d{1,3}\.\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b)"
+_SAME: Final = (
+    r"(?:every|all|any|each) versions?|other versions? (?:too|as well)|same (?:error|problem|oom) (?:with|in|on)"
+)
+_WELL: Final = r"(?:works?\b|worked|fine|runs\b|ran\b|as expected|\bfits|loads in|it is about|can train|trained)"
 _CLUES: Final = (
     Clue(
         "comparison",
         DECISIVE,
-        says=rf"(?:with|on|in|using|under|and) [^\n.]{{0,24}}{_V}[\w.]{{0,12}}[^\n]{{0,60}}(?:works?\b|fine"
-        rf"|runs\b|as expected|fits|loads in|it is about|can train|trained)"
-        rf"|(?:works?|fine|runs?|fits?|trained|loads|successfully)[^\n]{{0,40}} (?:with|on|in|under|using"
-        rf"|and) [^\n.]{{0,24}}{_V}"
-        rf"|{_V}[\w.]{{0,8}} ?(?:升|更新|换)?(?:级)?到 ?{_V}|(?:upgrad|updat|mov|bump)\w{{1,4}} [^\n]{{0,30}}{_V}"
-        rf"|{_V}[\w.]{{0,10}} (?:->|→|to) [^\n]{{0,12}}{_V}|did not with [^\n]{{0,30}}{_V}|(?:退回|回退"
-        rf"|降级)[^\n]{{0,10}}(?:又?好|可以|正常)|same machine and image with [^\n]{{0,16}}{_V}",
+        prose=True,
+        says=rf"(?:with|on|in|using|under|and) [^\n.]{{0,24}}{_V}[^\n]{{0,60}}{_WELL}"
+        rf"|(?:{_WELL}|successfully)[^\n]{{0,40}} (?:with|on|in|under|using|and) [^\n.]{{0,24}}{_V}"
+        rf"|{_V} ?(?:升|更新|换)?(?:级)?到 ?{_V}"
+        rf"|(?:upgrad|updat|mov|bump)\w{{1,4}} [^\n]{{0,30}}{_V}"
+        rf"|{_V} (?:->|→|to) [^\n]{{0,12}}{_V}"
+        rf"|did not with [^\n]{{0,30}}{_V}"
+        r"|(?:退回|回退|降级)[^\n]{0,10}(?:又?好|可以|正常)"
+        rf"|same machine and image with [^\n]{{0,16}}{_V}",
+        unless=_SAME,
     ),
     Clue(
         "bisected",
         DECISIVE,
-        says=r"bisect|(?:commit|traced it to)[^\n]{0,24}[0-9a-f]{7}|(?:before|after|since|earlier|previous|之前的?"
-        r"|之后的?|从).{0,20}commit|regress|vllm bump|version bump|last successful run|(?:pr"
-        r"|pull request) #?\d+[^\n]{0,24}removed",
+        prose=True,
+        says=r"\bbisect|traced it to|last (?:successful|good) (?:run|version|commit)|(?:commit"
+        r"|version) before.{0,24}(?:fine|works|good)"
+        r"|(?:pr|pull request) #?\d+[^\n]{0,24}removed|regress(?:ion|ed)",
+    ),
+    Clue(
+        "commit",
+        STRONG,
+        prose=True,
+        says=r"(?:before|after|since|earlier|previous|until|with) (?:the )?commit|(?:之前的?|之后的?"
+        r"|从).{0,20}commit|commit.{0,16}(?:之后|之前)|earlier [\w-]{2,20} commit",
     ),
     Clue(
         "before-after",
         STRONG,
-        says=r"(?:used to|previously|before (?:the )?updat\w{0,3}|before that).{0,60}(?:work|fit|run|train|fine)"
-        r"|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before|previously|weeks? ago|months? ago|yesterday)"
-        r"|(?:last|a few|few|one|a) (?:weeks?|months?)(?: ago)?|no longer (?:work|fit|load|run)"
-        r"|does not load any more|any ?more\b|nothing (?:else )?(?:in my config )?(?:was |is )?changed"
-        r"|别的.{0,6}没动|之前.{0,12}(?:能跑|可以|正常|不会)|升级|更新(?:后|到|之后)|回退|降级|退回",
+        prose=True,
+        says=r"(?:used to|previously|before (?:the )?updat\w{0,3}|before that).{0,60}(?:work|fit|run|train"
+        r"|fine)|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before\b|previously|weeks? ago|months? ago"
+        r"|yesterday)|(?:a few|few|one|a|last|\d) (?:weeks?|months?) ago|last (?:week|month)"
+        r"|no longer (?:works|fits|runs)|does not (?:load|work|fit) any ?more"
+        r"|nothing (?:else )?(?:in my config )?(?:was |is |has )?changed|别的.{0,6}没动|之前.{0,12}(?:能跑"
+        r"|可以|正常|不会)|升级|更新(?:后|到|之后)|回退|降级|退回",
     ),
     Clue(
         "update-named",
         FAIR,
-        says=r"upgrad|downgrad|after (?:the )?updat|latest (?:version|iteration|main|release|vera|veRL)"
-        r"|latest \w{2,12}\b.{0,40}(?:oom|out of)|nightly|\bbug of\b|please use|older version|新版|旧版|老版本"
-        r"|reverting|roll(?:ed)? back|current version",
+        prose=True,
+        says=r"upgrad|downgrad|after (?:the |an? )?updat|latest (?:version|iteration|main|release|commit)"
+        r"|nightly|\bbug (?:of|in)\b|older versions?|新版|旧版|老版本|reverting|roll(?:ed|ing)? back"
+        r"|current version",
+        unless=_SAME,
     ),
 )
 _ROOM: Final = 0.7
@@ -86,7 +105,7 @@ def weigh(view: View) -> Iterator[Reason]:
     if fullness is None or fullness >= _ROOM or estimate is None or not view.training:
         return
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": view.bytes_of("capacity") or 0}
-    yield Reason(FAIR * view.sureness, say("cause.version-regression.should-fit", **sizes))
+    yield Reason(WEAK * view.sureness, say("cause.version-regression.should-fit", **sizes))
     for suspect in view.suspects[:1]:
         found = {"package": suspect.package, "introduced": suspect.introduced, "fixed": suspect.fixed or "?"}
         yield Reason(FAIR * view.sureness, say("cause.version-regression.suspect", **found))

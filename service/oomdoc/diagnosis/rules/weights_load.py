@@ -44,7 +44,7 @@ _CLUES: Final = (
     Clue(
         "loading",
         STRONG,
-        says=r"loading checkpoint shards|(?:while|when|during|at|before).{0,24}(?:load|initiali[sz])(?:ed|ing"
+        says=r"loading checkpoint shards|(?:while|when|during|at|before).{0,24}(?<!-)\b(?:load|initiali[sz])(?:ed|ing"
         r"|s)?\b|(?:no longer|does not|fails? to|can't|cannot) load"
         r"|loading (?:the )?(?:model|weights)|failed to load|(?:model|weights) (?:is|are) (?:being )?loaded"
         r"|加载(?:模型|权重|参数|时|阶段)|模型加载|load.{0,20}(?:爆|炸|oom)",
