@@ -11,6 +11,7 @@ from typing import Final
 
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import CAUSES
+from oomkb.retrieval.boilerplate import telling
 from oomkb.retrieval.gloss import gloss, widened
 from oomkb.retrieval.text import search_words
 
@@ -39,6 +40,7 @@ def causes() -> Mapping[str, CauseTalk]:
 
 def query_words(text: str) -> list[str]:
     """The search words of a question or a passage: its own, those of its English gloss, those behind its slang."""
+    text = telling(text)
     english = gloss(text)
     own = search_words(text)
     translated = [] if english == text.strip() else search_words(english)
@@ -48,7 +50,7 @@ def query_words(text: str) -> list[str]:
 def case_passages(case: Case) -> list[str]:
     """The texts that stand for a case as vectors: what happened, and the symptom as it was met."""
     heading = f"{case.title.get('en', '')}. {case.summary.get('en', '')}"
-    symptoms = (gloss(text)[:limit] for text, limit in zip(case.symptoms, _SYMPTOM_CHARS, strict=False))
+    symptoms = (gloss(telling(text))[:limit] for text, limit in zip(case.symptoms, _SYMPTOM_CHARS, strict=False))
     return [gloss(heading)[:_HEADING_CHARS], *symptoms]
 
 

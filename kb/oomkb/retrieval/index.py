@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Index", "build_index", "open_index"]
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """Raise it when what is indexed, or how, changes."""
 
 Progress = Callable[[int, int], None]

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.retrieval import dense
+from oomkb.retrieval.boilerplate import telling
 from oomkb.retrieval.documents import query_words
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.facets import Agreement, agreements, query_facets
@@ -109,7 +110,7 @@ def best_mean(
 
 def _chunks(text: str) -> list[str]:
     """What of the question the model reads: its beginning and, where it is long, its end (where a log fails)."""
-    english = gloss(text)
+    english = gloss(telling(text))
     if len(english) <= _CHUNK_CHARS:
         return [english]
     return [english[:_CHUNK_CHARS], english[-_CHUNK_CHARS:]]
