@@ -40,6 +40,8 @@ _CODE: Final = re.compile(
     r"|return \w{1,60}[.(\[]|return self|(?:for|if|elif|while|with) .{1,160}:\s{0,3}$|(?:else|try|finally):\s{0,3}$|@\w"
     r"|[A-Za-z_][\w.]{0,60} ?= ?[\w.]{1,60}\(|[})\]]{1,4},?\s{0,3}$|#\s?[A-Za-z_]{1,40} ?=)"
 )
+_SEEN: Final = 800
+"""Characters of a line that tell its kind."""
 _SENTENCE: Final = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [A-Za-z]{2,}|[一-鿿]{2,}")
 
 
@@ -57,7 +59,7 @@ def kinds_of(lines: Sequence[Line]) -> list[Kind]:
 
 
 def _kind(line: Line) -> Kind:
-    text = line.text
+    text = line.text[:_SEEN]
     if not text.strip():
         return "blank"
     if line.logged or _LOG.match(text):
@@ -68,7 +70,7 @@ def _kind(line: Line) -> Kind:
         return "config"
     if _CODE.match(text):
         return "code"
-    if _LOG_ANYWHERE.search(text) or len(text) > 3000:
+    if _LOG_ANYWHERE.search(text) or len(line.text) > 3000:
         return (
             "log"
             if not (_SENTENCE.search(text) and len(text) < 300 and re.match(r"[A-Z一-鿿].{20,}[.?。？]\s*\Z", text))

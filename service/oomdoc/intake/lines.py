@@ -53,8 +53,11 @@ class Line:
         return Span(self.source, self.number, column, self.raw.strip()[:300])
 
 
-def distinct(lines: Iterable[Line], *, repeats: int = 3, most: int = 6000) -> list[Line]:
-    """Lines without those that differ from ``repeats`` earlier ones in digits only: step after step says one thing."""
+def distinct(lines: Iterable[Line], *, repeats: int = 3, characters: int = 100_000) -> list[Line]:
+    """Lines without those that differ from ``repeats`` earlier ones in digits only: step after step says one thing.
+
+    At most so many characters: what is said about a job is said early, and work on untrusted text is bounded.
+    """
     seen: dict[str, int] = {}
     out: list[Line] = []
     for line in lines:
@@ -63,7 +66,8 @@ def distinct(lines: Iterable[Line], *, repeats: int = 3, most: int = 6000) -> li
         if count < repeats:
             seen[shape] = count + 1
             out.append(line)
-            if len(out) >= most:
+            characters -= len(line.text)
+            if characters < 0:
                 break
     return out
 

@@ -63,7 +63,7 @@ def read_frames(lines: Sequence[Line]) -> list[Placed]:
 
 
 def _frames(line: Line) -> Iterator[Frame]:
-    text = line.text
+    text = line.text[:700]
     if ".py" not in text and "→" not in text and "File " not in text and "->" not in text:
         return
     for pattern in (_PYTHON, _CUT, _SHORT, _RICH, _ARROW_FILE):

@@ -43,7 +43,7 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[Fact]:
                 parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
-    parts = {name: distinct(part, repeats=8) for name, part in parts.items()}
+    parts = {name: distinct(part, repeats=8, characters=60_000) for name, part in parts.items()}
     prose, settings, everything = parts["prose"], parts["settings"], distinct(lines)
     yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], anywhere=everything)
     yield from read_models(prose, prose=True)

@@ -65,7 +65,7 @@ class Window:
         A message that a terminal wrapped in the middle of a word reads as one piece again.
         """
         parts = [self.text[start:], *(line.text for line in self.following(count))]
-        return _MARK.sub("", "".join(parts))[:6000]
+        return _MARK.sub("", "".join(parts))[:2500]
 
 
 @dataclass(frozen=True, slots=True)
