@@ -1,6 +1,6 @@
 """From a job to the tape's mode, and from the tape's forms to bytes.
 
-A form's units reduce to three numbers for given dimensions: bytes, bytes per token, bytes per token and sequence length.
+A form's units reduce to three numbers for given dimensions: bytes, bytes per token, bytes per token and length.
 That reduction is cached per shape and mode, so that another batch size or length costs microseconds.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oomkb.memory.blocks import Mode
-from oomkb.memory.program import Form, Head, Program, program
+from oomkb.memory.program import Form, Head, program
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
 
@@ -32,7 +32,7 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """All instants of one step for one shape and mode: by phase, then by part of the model and share of other layers."""
+    """All instants of one step for one shape and mode: by phase, then by part and share of other layers."""
 
     phases: Mapping[str, Mapping[tuple[str, str], tuple[Instant, ...]]]
     after_forward: Triple

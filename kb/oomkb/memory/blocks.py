@@ -1,12 +1,13 @@
 """Decoder layers of every family, written on the tape as transformers 5.23 writes them in PyTorch.
 
 Local names are kept as long as the originals keep them: what a Python frame still names is memory.
-Units are products of dimensions: ``T`` tokens, ``B`` sequences, ``S`` tokens of a sequence, ``h`` hidden, ``q`` and ``k``
+Units are products of dimensions: ``T`` tokens, ``B`` sequences, ``S`` tokens of a sequence, ``h`` hidden, ``q``, ``k``
 widths of all query and key heads, ``n`` heads, ``f`` feed-forward width, ``r`` adapter rank, ``V`` vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -334,7 +335,8 @@ class Layer:
     def __call__(self, x: Tensor) -> Tensor:
         """One layer from hidden states to hidden states."""
         self.table = x.size
-        return getattr(self, "_" + self.mode.order.replace("-", "_"))(x)
+        play: Callable[[Tensor], Tensor] = getattr(self, "_" + self.mode.order)
+        return play(x)
 
     def _drop(self, x: Tensor) -> Tensor:
         x = self.ops.scale(x) if self.mode.multiplier else x

@@ -350,8 +350,8 @@ def _latent_fields(c: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _dropouts(family: Family, c: Mapping[str, Any]) -> dict[str, float]:
-    out = {}
+def _dropouts(family: Family, c: Mapping[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
     for name in ("dropout", "attention_dropout", "embed_dropout"):
         value = _of(c, name)
         out[name] = float(value) if isinstance(value, int | float) else getattr(family, name)

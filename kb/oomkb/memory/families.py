@@ -19,7 +19,7 @@ class Family:
     """How a decoder layer of this family is put together."""
 
     norm: str = "rms"
-    """``rms``, ``rms-gemma`` (multiplies in fp32), ``rms-t5`` (scales after the cast), ``ln``, ``ln-nobias``, ``ln-plain``
+    """``rms``, ``rms-gemma`` (multiplies in fp32), ``ln``, ``ln-nobias``, ``ln-plain``
     (no parameters), ``ln-fp32`` (Cohere's, written out in fp32)."""
     norms: int = 2
     """Norms of width ``hidden`` in one layer."""

@@ -24,7 +24,7 @@ __all__ = ["SOURCES", "estimate"]
 
 SOURCES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "weights": "elements of every matrix of config.json x bytes of the dtype; quantized: oomkb.memory.states.QUANT_BYTES",
+        "weights": "elements of every matrix of config.json x bytes of the dtype; quantized: states.QUANT_BYTES",
         "adapters": "r x (inputs + outputs) per adapted matrix; PEFT keeps adapters in fp32 by default (PR 1706)",
         "optimizer states": "oomkb.memory.optimizers, per trained element",
         "fp32 masters": "DeepSpeed and Megatron keep fp32 weights beside 16-bit ones (arXiv 1910.02054, section 3)",
@@ -36,7 +36,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
         "gathered weights": "units that a sharding wrapper has gathered (oomkb.memory.sharding)",
         "reduction buffer": "gradients on their way to being reduced",
-        "optimizer temporaries": "foreach makes one parameter-sized copy (torch/optim/adamw.py); fp32 gradients of a ZeRO partition",
+        "optimizer temporaries": "foreach copies all second moments (torch/optim/adamw.py); fp32 gradients under ZeRO",
         "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",
         "kv cache": "2 x layers x kv heads x head dim x bytes per token, or an engine's whole pool",
         "rollout engine": "capacity x gpu_memory_utilization of a colocated engine",
@@ -144,7 +144,7 @@ def _offloaded_inputs(s: Setting, shape: ModelShape) -> float:
 
 
 def _largest(shape: ModelShape) -> float:
-    return float(max(shape.dims.vocab * shape.dims.embed_width, max(layer.params for layer in shape.layers)))
+    return float(max(shape.dims.vocab * shape.dims.embed_width, *(layer.params for layer in shape.layers)))
 
 
 def _serving(job: Job, s: Setting, shape: ModelShape, device: Device | None, warnings: list[str]) -> Estimate:

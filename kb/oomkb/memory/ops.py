@@ -71,7 +71,7 @@ class Ops:
         return self.tape.new(t.unit, t.size, self.tape.record((t,), (), _passes))
 
     def mul(self, a: Tensor, b: Tensor, *, unit: str | None = None) -> Tensor:
-        """``a * b``; ``a`` has the full shape, ``b`` may be broadcast. Each operand is kept for the other's gradient."""
+        """``a * b``; ``a`` has the full shape, ``b`` may be broadcast. Each operand is kept for the other."""
         unit = unit or a.unit
         size = max(a.size, b.size)
         shapes = ((a.unit, a.size), (b.unit, b.size))
@@ -275,7 +275,8 @@ class Ops:
         bias = self.tape.new(mask, q.size) if mask else None
 
         def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            return [tape.new(*s) if need else _throw(tape, s) for s, need in zip(shapes, needs, strict=True)]
+            outs: list[Tensor | None] = [tape.new(*shape) for shape in shapes]  # the kernel makes all three
+            return [out if need else None for out, need in zip(outs, needs, strict=True)]
 
         saved = [q.detached(), k.detached(), v.detached(), bias, None, None]
         node = self.tape.record((q, k, v), saved, backward)
@@ -381,11 +382,6 @@ class Ops:
         node = self.tape.record(inputs, (t.detached(), mean, rstd), backward)
         del mean, rstd
         return self.tape.new(t.unit, t.size, node)
-
-
-def _throw(tape: Tape, shape: tuple[str, float]) -> None:
-    """A gradient that the kernel makes although nobody wants it."""
-    tape.new(*shape)
 
 
 def _passes(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:

@@ -1,6 +1,6 @@
 """Bytes of optimizer states and of the step's temporaries, per trained parameter.
 
-Sources: torch 2.13 ``torch/optim``, bitsandbytes 0.50 ``optim`` (block-wise states: one byte and 4 bytes per 256 elements),
+Sources: torch 2.13 ``torch/optim``, bitsandbytes 0.50 ``optim`` (block-wise: one byte, 4 bytes per 256),
 transformers 5.23 Adafactor, and traces of their steps (``bench/trace.py``).
 """
 

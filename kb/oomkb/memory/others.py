@@ -92,10 +92,7 @@ def _engine(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> t
         return 0.0, 0.0
     capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
     weights = shape.params * 2.0 / (rollout.tensor_parallel or 1)
-    if capacity is None:
-        reserved = 1.3 * weights
-    else:
-        reserved = capacity * (rollout.gpu_memory_utilization or 0.5)
+    reserved = 1.3 * weights if capacity is None else capacity * (rollout.gpu_memory_utilization or 0.5)
     reserved = max(reserved, weights)
     if rollout.sleep:
         return reserved, 0.4 * GIB  # CUDA graphs and the context's share stay

@@ -7,8 +7,8 @@
 * NCCL's channels and buffers per communicator.
 * The caching allocator's own reserve: measured share of the peak on published runs that report both meters.
 
-Intervals are split-conformal: the 90 % quantiles of log(measured / estimated) over published runs (``QUANTILES``), wider
-where the configuration is not complete or the model's family is not known.
+Intervals are split-conformal: the 90 % quantiles of log(measured / estimated) over published runs (``QUANTILES``),
+wider where the configuration is not complete or the model's family is not known.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CONTEXT_MIB: Final[Mapping[str, float]] = {
     "hopper": 560,
     "blackwell": 620,
 }
-# Share of what comes and goes in a step that the caching allocator holds besides: medians over published runs that report
-# both meters (foundation-model-stack/fms-acceleration benchmark tables, AnswerDotAI/fsdp_qlora, torchtitan).
+# Share of what comes and goes in a step that the caching allocator holds besides: medians over published runs that
+# report both meters (foundation-model-stack/fms-acceleration benchmark tables, AnswerDotAI/fsdp_qlora, torchtitan).
 FRAGMENTATION: Final[Mapping[str, float]] = {
     "fsdp": 0.45,
     "hsdp": 0.45,

@@ -112,7 +112,7 @@ class _Step:
 
     def run_layer(self, x: Tensor, moe: bool) -> Tensor:
         """One layer, checkpointed or not."""
-        if self.head.ckpt == "none" or x.node is None and not self.mode.trained and not self.mode.adapters:
+        if self.head.ckpt == "none" or (x.node is None and not self.mode.trained and not self.mode.adapters):
             layer = Layer(self.tape, self.mode, moe=moe)
             return layer(x)
         return self.checkpointed(x, moe)
@@ -127,7 +127,7 @@ class _Step:
         tape.discard, packs = False, tape.packs - before
         del inner
 
-        def backward(tape: Tape, grad: Tensor, saved: list[Tensor], needs: object) -> tuple[Tensor | None]:
+        def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
             casts, tape.casts = tape.casts, {}
             source = saved.pop()
             leaf = Leaf("in", source.size, keep=False)
@@ -150,7 +150,7 @@ class _Step:
         return Tensor(out.store, out.unit, out.size, node)
 
     def selected(self) -> list[Tensor]:
-        """Selective checkpointing by operation (torchtitan): every second matrix product and attention's output stay."""
+        """Selective checkpointing by operation (torchtitan): every second product and attention's output stay."""
         units = ("T*q", "T*k", "T*q", "T*f", "T*h") if self.mode.gated else ("T*q", "T*k", "T*q", "T*f")
         return [
             *(self.tape.new(unit, self.mode.autocast or self.mode.param) for unit in units),
@@ -308,7 +308,7 @@ class _Training(_Step):
             root, size = x.node, x.size
             del x
             self.tape.casts.clear()
-            after = self.tape.mark()
+            after: Form = self.tape.mark()
             grad = self.tape.new("T*h", size)
         elif self.head.loss == "dpo":
             root, after = self.preference(x)

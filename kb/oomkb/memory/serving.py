@@ -107,7 +107,7 @@ def serving_bytes(job: Job, s: Setting, shape: ModelShape, device: Device | None
     warnings: tuple[str, ...] = ()
     if budget < needed:
         warnings = (
-            f"one sequence of {length} tokens needs {needed / GIB:.2f} GiB of key/value cache and {pool / GIB:.2f} GiB are left: "
+            f"one sequence of {length} tokens needs {needed / GIB:.2f} GiB of cache, {pool / GIB:.2f} GiB are left: "
             f"the largest max_model_len that fits is {max(0, (largest or 0) // 16 * 16)}",
         )
     return ServingBytes(

@@ -294,7 +294,7 @@ def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
     if sharding in _UNITS or sharding.startswith("zero"):
         wanted = job.extra.get("fsdp")
         name = wanted.get("param_dtype") if isinstance(wanted, Mapping) else None
-        if name in BYTES:
+        if isinstance(name, str) and name in BYTES:
             return int(BYTES[name])
         if autocast not in ("none", "fp32", "fp8"):
             return int(BYTES[autocast])

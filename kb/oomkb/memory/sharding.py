@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oomkb.memory.states import QUANT_BYTES
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
+from oomkb.memory.states import QUANT_BYTES
 
 __all__ = ["Extra", "Units", "extra_of", "units_of"]
 
@@ -119,7 +119,8 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
 
 def zero_extra(s: Setting, shape: ModelShape) -> Extra:
     """DeepSpeed ZeRO-3: parameters gathered module by module; those whose reuse is near stay (``max_live_parameters``,
-    ``max_reuse_distance``, 1e9 elements by default), one prefetch bucket besides, and the reduction bucket."""
+    ``max_reuse_distance``, 1e9 elements by default), one prefetch bucket besides, and the reduction bucket.
+    """
     u = units_of(s, shape)
     c = float(s.held_bytes)
     every = u.layers + u.root

@@ -54,7 +54,7 @@ class Tensor:
 class Leaf:
     """Where gradients end: a parameter, or the input of a layer."""
 
-    __slots__ = ("seq", "keep", "size", "unit")
+    __slots__ = ("keep", "seq", "size", "unit")
 
     def __init__(self, unit: str, size: float, *, keep: bool = True) -> None:
         self.unit, self.size, self.keep, self.seq = unit, size, keep, -1
@@ -176,7 +176,7 @@ class Tape:
             self._accumulate(inputs, results, buffers)
         return outs
 
-    def _accumulate(self, inputs: Sequence[Any], results: list[Tensor | None], buffers: dict[Any, Tensor]) -> None:
+    def _accumulate(self, inputs: Sequence[Any], results: list[Tensor | None], buffers: dict[Any, Any]) -> None:
         for i, target in enumerate(inputs):
             piece, results[i] = results[i], None
             if target is None or piece is None:

@@ -48,7 +48,7 @@ class VisionShape:
         size = _first(raw.get("image_size"), 448 if kind in _QWEN else 336)
         ffn = int(raw.get("intermediate_size") or hidden * float(raw.get("mlp_ratio") or 4))
         merge = int(raw.get("spatial_merge_size") or (2 if kind in _QWEN or kind.startswith("internvl") else 1))
-        gated = kind == "qwen2_5_vl" or kind == "glm4v" or "pixtral" in str(raw.get("model_type") or "")
+        gated = kind in {"qwen2_5_vl", "glm4v"} or "pixtral" in str(raw.get("model_type") or "")
         fixed = None if kind in _QWEN or kind == "mistral3" else _fixed_tokens(config, kind, size, patch, merge)
         projector = _projector(config, kind, hidden, decoder_hidden, merge, raw)
         return cls(

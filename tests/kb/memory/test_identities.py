@@ -1,0 +1,224 @@
+"""What must hold whatever the numbers are."""
+
+import pytest
+
+from oomkb.errors import JobError
+from oomkb.memory.device import Device
+from oomkb.memory.job import Job
+from oomkb.memory.model import SOURCES, estimate
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+}
+MOE = {
+    "model_type": "qwen3_moe",
+    "vocab_size": 151936,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+}
+BASE = {
+    "objective": "sft",
+    "method": "full",
+    "param_dtype": "bf16",
+    "micro_batch": 1,
+    "seq_len": 2048,
+    "grad_ckpt": True,
+}
+CARD = Device(name="A100-80GB", vendor="nvidia", generation="ampere", capacity_bytes=round(79.25 * GIB))
+
+
+def priced(model=LLAMA, **fields):
+    return estimate(Job.from_document({**BASE, **fields}), ModelShape.from_config(model))
+
+
+VARIANTS = [
+    {},
+    {"sharding": "ddp", "world": 8},
+    {"sharding": "zero1", "world": 8},
+    {"sharding": "zero2", "world": 8, "grad_accum": 4},
+    {"sharding": "zero3", "world": 8, "offload": ["optimizer", "param"]},
+    {"sharding": "fsdp", "world": 8},
+    {"sharding": "fsdp2", "world": 8, "reshard_after_forward": False},
+    {"sharding": "hsdp", "world": 16, "gpus": 8, "nodes": 2},
+    {"tp": 4, "world": 8},
+    {"pp": 4, "world": 8, "grad_accum": 8},
+    {"cp": 2, "world": 8, "sharding": "fsdp2"},
+    {"method": "lora", "lora": {"r": 16, "dropout": 0.05}},
+    {"method": "qlora", "quant": "nf4", "lora": {"r": 16}},
+    {"method": "lisa"},
+    {"method": "badam"},
+    {"method": "galore", "optimizer": "galore_adamw"},
+    {"optimizer": "adamw_8bit"},
+    {"optimizer": "muon"},
+    {"optimizer": "lomo"},
+    {"objective": "dpo"},
+    {"objective": "orpo"},
+    {"objective": "simpo"},
+    {"objective": "kto"},
+    {"objective": "rm"},
+    {"objective": "distill", "extra_models": [{"role": "teacher", "model": "Qwen2.5-32B"}]},
+    {
+        "objective": "grpo",
+        "completion_len": 1024,
+        "rollout": {"colocated": True, "gpu_memory_utilization": 0.4},
+        "capacity_gib": 79,
+    },
+    {"objective": "ppo", "extra_models": [{"role": "critic"}, {"role": "reward", "offload": True}]},
+    {"fused_ce": True},
+    {"grad_ckpt": False, "attention": "eager"},
+    {"grad_ckpt": "selective"},
+    {"grad_ckpt": "offload"},
+    {"eval_micro_batch": 8},
+    {"compile": True},
+    {"objective": "inference"},
+    {"objective": "inference", "serving": {"max_model_len": 8192}, "capacity_gib": 79, "framework": "vllm"},
+]
+
+
+@pytest.mark.parametrize("fields", VARIANTS, ids=str)
+@pytest.mark.parametrize("model", [LLAMA, MOE], ids=["dense", "moe"])
+def test_terms_add_up_and_nothing_is_negative(model, fields):
+    said = priced(model, **fields)
+    assert said.allocated_bytes == pytest.approx(max(p.total_bytes for p in said.phases.values()))
+    for name, phase in said.phases.items():
+        assert phase.total_bytes == pytest.approx(sum(phase.terms_bytes.values()))
+        assert min(phase.terms_bytes.values(), default=0) >= 0, name
+    assert said.allocated_bytes <= said.reserved_bytes <= said.process_bytes
+    for meter, span in said.intervals.items():
+        assert span.low_bytes < getattr(said, f"{meter}_bytes") < span.high_bytes
+
+
+@pytest.mark.parametrize("sharding", ["zero3", "fsdp2"])
+def test_shards_of_all_ranks_make_the_whole(sharding):
+    whole = priced(optimizer_impl="fused", sharding="none", param_dtype="fp32")
+    for ranks in (2, 8, 64):
+        part = priced(optimizer_impl="fused", sharding=sharding, world=ranks, param_dtype="fp32")
+        terms = part.phases["optimizer-step"].terms_bytes
+        single = whole.phases["optimizer-step"].terms_bytes
+        if sharding == "fsdp2":
+            for name in ("weights", "gradients", "optimizer states"):
+                assert terms[name] * ranks == pytest.approx(single[name]), name
+        else:
+            assert terms["optimizer states"] * ranks == pytest.approx(8.0 * part.params)
+
+
+def test_tensor_parallelism_divides_weights():
+    one, four = priced(), priced(tp=4, world=4)
+    ratio = one.phases["load"].terms_bytes["weights"] / four.phases["load"].terms_bytes["weights"]
+    assert 3.9 < ratio <= 4.0
+
+
+def test_expert_parallelism_divides_experts_only():
+    one, eight = priced(MOE), priced(MOE, ep=8, world=8)
+    shape = ModelShape.from_config(MOE)
+    saved = one.phases["load"].terms_bytes["weights"] - eight.phases["load"].terms_bytes["weights"]
+    assert saved == pytest.approx(2 * shape.expert_params * 7 / 8)
+
+
+def test_accumulation_costs_gradients_not_activations():
+    one, eight = priced(grad_accum=1), priced(grad_accum=8)
+    assert eight.phases["forward"].total_bytes - one.phases["forward"].total_bytes == pytest.approx(
+        2.0 * one.params, rel=0.01
+    )
+    assert eight.phases["optimizer-step"].total_bytes == pytest.approx(one.phases["optimizer-step"].total_bytes)
+
+
+def test_offloading_moves_bytes_to_the_host():
+    here, there = (
+        priced(sharding="zero3", world=8, gpus=8),
+        priced(sharding="zero3", world=8, gpus=8, offload=["optimizer"]),
+    )
+    gone = here.phases["load"].total_bytes * 0 + here.phases["forward"].terms_bytes["optimizer states"]
+    assert gone > 0
+    assert "optimizer states" not in there.phases["forward"].terms_bytes
+    assert there.host_bytes >= 12.0 * there.params
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ({"micro_batch": 1}, {"micro_batch": 2}),
+        ({"seq_len": 1024}, {"seq_len": 4096}),
+        ({"grad_ckpt": True}, {"grad_ckpt": False}),
+        ({"attention": "sdpa", "grad_ckpt": False}, {"attention": "eager", "grad_ckpt": False}),
+        ({"fused_ce": True, "seq_len": 8192}, {"fused_ce": False, "seq_len": 8192}),
+        ({"optimizer": "adamw_8bit"}, {"optimizer": "adamw"}),
+        ({"optimizer_impl": "fused"}, {"optimizer_impl": "foreach"}),
+        ({"sharding": "zero3", "world": 8}, {"sharding": "zero1", "world": 8}),
+        ({"method": "qlora", "quant": "nf4-double"}, {"method": "qlora", "quant": "nf4"}),
+        ({"method": "lora", "lora": {"r": 8}}, {"method": "lora", "lora": {"r": 256}}),
+    ],
+    ids=str,
+)
+def test_what_should_save_memory_does(less, more):
+    adapters = {} if {"method", "optimizer", "optimizer_impl", "sharding"} & set(less) else {"method": "lora"}
+    assert priced(**adapters, **less).allocated_bytes < priced(**adapters, **more).allocated_bytes
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"micro_batch": 0}, "micro_batch"),
+        ({"tp": 3}, "tp"),
+        ({"lora": {"r": -1}}, "lora.r"),
+        ({"optimizer": "adamwx"}, "optimizer"),
+        ({"pp": 64}, "pp"),
+        ({"world": 6, "tp": 4}, "world"),
+        ({"seq_len": 1.5}, "seq_len"),
+        ({"sharding": "zero9"}, "sharding"),
+    ],
+)
+def test_impossible_jobs_name_their_field(fields, where):
+    with pytest.raises(JobError) as caught:
+        priced(**fields)
+    assert caught.value.where == where
+    assert caught.value.message
+
+
+def test_a_bare_job_lists_what_was_assumed():
+    said = estimate(Job.from_document({}), ModelShape.from_params_b(7))
+    assert {"micro_batch", "seq_len", "optimizer", "method"} <= set(said.assumed)
+    assert said.warnings
+
+
+def test_capacity_decides_what_fits():
+    roomy = estimate(Job.from_document({**BASE, "method": "lora"}), ModelShape.from_config(LLAMA), CARD)
+    tight = estimate(Job.from_document(BASE), ModelShape.from_config(LLAMA), CARD)
+    assert roomy.fits
+    assert roomy.fits_probability > 0.95
+    assert tight.fits is False or tight.fits_probability < 0.9
+    full = estimate(Job.from_document({**BASE, "param_dtype": "fp32"}), ModelShape.from_config(LLAMA), CARD)
+    assert full.fits is False
+    assert full.fits_probability < 0.01
+
+
+def test_an_unknown_architecture_is_estimated_with_a_warning():
+    shape = ModelShape.from_config({**LLAMA, "model_type": "brand-new"})
+    said = estimate(Job.from_document(BASE), shape)
+    assert not shape.known
+    assert said.warnings
+    assert said.allocated_bytes == pytest.approx(priced().allocated_bytes)
+    known = priced().intervals["process"]
+    wide = said.intervals["process"]
+    assert wide.high_bytes - wide.low_bytes > known.high_bytes - known.low_bytes
+
+
+def test_terms_have_sources():
+    said = priced(method="qlora", quant="nf4", sharding="ddp", world=8)
+    for phase in said.phases.values():
+        assert set(phase.terms_bytes) <= set(SOURCES) | {"rollout engine", "CUDA graphs"}
