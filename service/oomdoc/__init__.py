@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from oomdoc.hook import watch
     from oomdoc.library import diagnose, estimate, search
     from oomdoc.report.report import EstimateReport, Report
     from oomkb.errors import OomdocError
 
-__all__ = ["EstimateReport", "OomdocError", "Report", "__version__", "diagnose", "estimate", "search"]
+__all__ = ["EstimateReport", "OomdocError", "Report", "__version__", "diagnose", "estimate", "search", "watch"]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -27,6 +28,7 @@ _HOMES = {
     "Report": "oomdoc.report.report",
     "EstimateReport": "oomdoc.report.report",
     "OomdocError": "oomkb.errors",
+    "watch": "oomdoc.hook",
 }
 
 
