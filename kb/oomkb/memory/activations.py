@@ -93,6 +93,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         causal_eager=False,
         dropout=d.dropout > 0,
         attention_dropout=d.attention_dropout > 0,
+        softmax=family.softmax,
         softcap=d.attention_softcap,
         multiplier=d.model_type.startswith("granite"),
         moe="fused" if d.experts else "",

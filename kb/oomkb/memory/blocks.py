@@ -48,6 +48,7 @@ class Mode:
     causal_eager: bool
     dropout: bool
     attention_dropout: bool
+    softmax: str
     softcap: bool
     multiplier: bool
     moe: str
@@ -246,9 +247,12 @@ class Layer:
                 weights = ops.scale(weights)
             if m.mask:
                 weights = ops.promote(weights, m.param if not m.quant else 2.0)
-            weights = ops.cast(
-                ops.softmax(weights, 4.0), q.size if not m.autocast else m.autocast if q.size == m.autocast else q.size
-            )
+            if m.softmax == "sinks":
+                weights = ops.shift(ops.shift(weights))  # with the sink's column, then less the row's maximum
+            weights = ops.softmax(weights, 4.0 if m.softmax == "fp32" else weights.size)
+            weights = ops.cast(weights, m.autocast or q.size)
+            if m.softmax == "sinks":
+                weights = ops.copy(ops.part(weights, weights.unit))
             weights = ops.dropout(weights, m.attention_dropout)
             out = ops.matmul(weights, v, f"T*{value}", clone=(False, not m.grouped))
             return ops.copy(out)

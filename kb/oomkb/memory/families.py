@@ -53,6 +53,8 @@ class Family:
     """transformers refuses SDPA for it (soft-capped scores, attention sinks)."""
     scaled_embed: bool = False
     embed_norm: bool = False
+    softmax: str = "fp32"
+    """How eager attention takes its softmax: ``fp32``, ``input`` (the scores' dtype), ``sinks`` (with a sink column)."""
     lean_mask: bool = False
     """Its SDPA path relies on causality alone, so that no mask is made for an unpadded batch."""
     experts: str = "none"
@@ -68,6 +70,7 @@ class Family:
 _LLAMA: Final = Family(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias")
 _FUSED_MLP: Final = ("gate_up_proj", "gate_up_proj", "down_proj")
 _GPT2: Final = Family(
+    softmax="input",
     norm="ln",
     gated=False,
     act="gelu_new",
@@ -183,6 +186,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "exaone4": Family(post_norms="only", qk_norm="head"),
     "falcon": replace(
         _NEOX,
+        softmax="input",
         qkv_bias="bias",
         o_bias="bias",
         mlp_bias="bias",
@@ -200,7 +204,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _DEEPSEEK, qkv_bias="attention_bias", o_bias=False, qk_norm="use_qk_norm", router_bias=True, rotary_fraction=0.5
     ),
     "gpt2": _GPT2,
-    "gpt_bigcode": replace(_GPT2, act="gelu_tanh", defaults={"num_key_value_heads": 1}),
+    "gpt_bigcode": replace(_GPT2, softmax="fp32", act="gelu_tanh", defaults={"num_key_value_heads": 1}),
     "gpt_neo": replace(
         _GPT2,
         qkv="split",
@@ -214,6 +218,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         _NEOX, parallel="use_parallel_residual", rotary_fraction=0.25, defaults={"use_parallel_residual": True}
     ),
     "gpt_oss": Family(
+        softmax="sinks",
         qkv_bias=True,
         o_bias=True,
         eager=True,
@@ -223,6 +228,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         defaults={"head_dim": 64, "sliding_window": 128, "sliding_window_pattern": 2, "num_key_value_heads": 8},
     ),
     "gptj": Family(
+        softmax="input",
         norm="ln",
         norms=1,
         gated=False,

@@ -16,7 +16,7 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     """Transient bytes of a fused linear cross-entropy.
 
     Liger (``ops/fused_linear_cross_entropy.py``): rows per chunk are ``next_pow2(ceil(N / ceil(V / H)))``; a chunk
-    of logits in the compute dtype and its fp32 copy, the gradient of all hidden states, and of the head where it is trained.
+    of logits in the compute dtype and its fp32 copy, the gradient of all hidden states, and of a trained head.
     lit-gpt and torchtune work in chunks of 128 rows and of an eighth of the batch.
     """
     d = shape.dims

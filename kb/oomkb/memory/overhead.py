@@ -77,6 +77,8 @@ def meters(
     """
     moving = max(0.0, allocated - base)
     share = 0.04 if s.expandable else FRAGMENTATION.get(s.sharding, DYNAMIC if s.dynamic else 0.18)
+    if s.compile:
+        share *= 0.5  # a compiled step asks for fewer, larger blocks
     reserved = allocated + share * moving + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
     context = CONTEXT_MIB.get(device.generation, _DEFAULT_CONTEXT_MIB) if device else _DEFAULT_CONTEXT_MIB
     communication = _NCCL_MIB if s.world > 1 and s.sharding != "none" else 0.0
