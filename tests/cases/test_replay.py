@@ -1,0 +1,91 @@
+"""Each case is a test: its symptoms find it, its cause is diagnosed, and the memory model agrees with its outcomes.
+
+Finding a case by its first symptom is tested for every one of them. How often the diagnosis names the cause is a
+property of all cases together: the floors below only ever rise.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from oomkb.pricing import price
+from oomkb.records.case import Case
+from oomkb.records.loader import load_cases
+
+CASES = load_cases()
+AMONG = 3
+FIRST_CAUSE_AT_LEAST = 0.70
+AMONG_THREE_AT_LEAST = 0.80
+MATCHED_AT_LEAST = 0.98
+
+OUTCOMES = [
+    pytest.param(case, when, id=f"{case.id}-{when}")
+    for case in CASES
+    for when, outcome, job in (
+        ("before", case.outcome_before, case.before),
+        ("after", case.outcome_after, case.after),
+    )
+    if outcome.fits is not None and job is not None
+]
+
+
+def ids(text: str, top: int = AMONG) -> list[str]:
+    from oomkb.retrieval.search import search
+
+    return [match.id for match in search(text, top=top, cases=CASES)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_first_symptom_finds_its_case(case: Case) -> None:
+    found = ids(case.symptoms[0])
+    assert case.id in found, f"{case.symptoms[0][:200]!r} found {found}"
+
+
+@pytest.mark.parametrize(("case", "when"), OUTCOMES)
+def test_the_memory_model_agrees_with_what_was_observed(case: Case, when: str) -> None:
+    outcome = case.outcome_before if when == "before" else case.outcome_after
+    job = case.before_job() if when == "before" else case.after_job()
+    assert job is not None
+    estimate = price(job).estimate
+    assert estimate.capacity_bytes, "an outcome needs a GPU or a capacity to be judged against"
+    assert estimate.fits is outcome.fits, f"{estimate.process_bytes / 2**30:.1f} GiB"
+    if outcome.peak_gib is not None:
+        assert estimate.allocated_bytes / 2**30 == pytest.approx(outcome.peak_gib, rel=0.25)
+
+
+def test_there_are_outcomes_to_test() -> None:
+    assert len(OUTCOMES) >= 10
+    assert {when for param in OUTCOMES for when in [param.values[1]]} == {"before", "after"}
+
+
+@pytest.mark.slow
+def test_every_symptom_finds_its_case() -> None:
+    lost = [(case.id, n) for case in CASES for n, text in enumerate(case.symptoms) if case.id not in ids(text)]
+    total = sum(len(case.symptoms) for case in CASES)
+    assert len(lost) <= total * (1 - MATCHED_AT_LEAST), lost
+
+
+@pytest.mark.slow
+def test_the_diagnosis_names_the_cause() -> None:
+    from oomdoc.diagnosis.engine import diagnose
+    from oomdoc.evidence import Source
+    from oomdoc.intake import read
+
+    first = among = matched = 0
+    missed = []
+    for case in CASES:
+        diagnosis = diagnose(read([Source("input", "\n".join(case.symptoms))]), plans=False)
+        causes = [finding.cause for finding in diagnosis.causes]
+        right = causes[:1] and causes[0] in (case.cause, *case.also)
+        first += bool(right)
+        among += bool(right) or case.cause in causes[:AMONG]
+        matched += case.id in [match.case for match in diagnosis.matches[:AMONG]]
+        if case.cause not in causes[:AMONG]:
+            missed.append(f"{case.id} <- {diagnosis.verdict} {causes[:AMONG]}")
+    total = len(CASES)
+    report = f"first {first / total:.3f}, among three {among / total:.3f}, matched {matched / total:.3f}\n" + "\n".join(
+        missed
+    )
+    assert first >= total * FIRST_CAUSE_AT_LEAST, report
+    assert among >= total * AMONG_THREE_AT_LEAST, report
+    assert matched >= total * MATCHED_AT_LEAST, report
