@@ -70,8 +70,8 @@ def phase_fact(
     """The fact ``phase``; ``unknown`` where nothing tells."""
     failure = root[1] if root is not None else None
     span = failure.signal.span if failure is not None else (lines[0].span() if lines else Span("input", 1))
-    text = "\n".join(line.text for line in lines[:4000])
-    said = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "log"))[:40000]
+    text = "\n".join(line.text for line in lines[:4000])[:60_000]
+    said = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "log"))[:20_000]
     engine = objective == "inference" and _ENGINE.search(text) is not None
     if failure is not None and failure.phase != "unknown":
         return Fact("phase", failure.phase, span, "log", 0.95)

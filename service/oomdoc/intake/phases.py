@@ -287,5 +287,5 @@ _PROSE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
 
 def phase_of_prose(text: str) -> str | None:
     """The phase that people name as the one that fails."""
-    text = text[:20000]
+    text = text[:10_000]
     return next((phase for phase, pattern in _PROSE if pattern.search(text) is not None), None)

@@ -67,7 +67,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     if not any(not f.cascade for _, f in failures):
         told = told_failures([line for _, line in prose_lines])
         failures = sorted([*failures, *((prose_lines[i][0], f) for i, f in told)], key=lambda pair: pair[0])
-    signals += [f.signal for _, f in failures if f.signal not in signals]
+    known = {id(s) for s in signals}
+    signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines])
     configs = [reading for source in masked if (reading := _configs(source, warnings)) is not None]
 

@@ -39,19 +39,15 @@ _BUDGET: Final = 2 << 20
 _LITERALS: Final[tuple[bytes, ...]] = (
     b"Traceback (most recent call last)",
     b"ut of memory",
-    b"OutOf",
-    b"to allocate",
     b" allocate memory",
-    b"_ALLOC_FAILED",
     b"RESOURCE_EXHAUSTED",
-    b"Bus error",
+    b"signal: Bus error",
     b"(exitcode: ",
     b"return code = ",
     b"Signal 9 (SIGKILL)",
     b"Killed process ",
     b"low on memory",
     b"oom_kill event",
-    b"OOMKilled",
 )
 
 

@@ -9,6 +9,8 @@ the Chinese clauses are those of consoles that translate the message.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
@@ -51,6 +53,12 @@ _ABSURD: Final = 1 << 44
 
 
 def clauses(text: str) -> dict[str, Any]:
+    """Every size that a message without blanks states, in bytes under the names of :class:`Failure`."""
+    return dict(_clauses(text))
+
+
+@lru_cache(maxsize=512)
+def _clauses(text: str) -> Mapping[str, Any]:
     """Every size that a message without blanks states, in bytes under the names of :class:`Failure`."""
     out: dict[str, Any] = {}
     for name, pattern in _CLAUSES.items():
