@@ -25,7 +25,7 @@ ORDER = [
     ("oomdoc.library", "oomdoc.planner"),
     ("oomdoc.chat",),
     ("oomdoc.store",),
-    ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.scaffold", "oomdoc.settings"),
+    ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.scaffold", "oomdoc.settings", "oomdoc.wrap"),
 ]
 # Patching speaks the words of nobody; the words catalogue is a leaf that every stage above messages may read.
 LEAVES = ("oomdoc.report.words",)

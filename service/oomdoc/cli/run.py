@@ -1,0 +1,55 @@
+"""``oomdoc run``: run a command; when it dies of memory, print the diagnosis under its log."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from oomdoc.cli.common import Language, coloured, terminal_width
+from oomkb.errors import InputError, OomdocError
+
+__all__ = ["register", "run"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+    app.command(context_settings=settings, epilog="Exit status: that of the command.")(run)
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")],
+    lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
+) -> None:
+    """Run a command untouched; when it dies of memory, print the diagnosis under its log.
+
+    Examples:
+
+        oomdoc run -- torchrun --nproc_per_node 8 train.py --deepspeed ds_z3.json
+
+        oomdoc run -- llamafactory-cli train train.yaml
+    """
+    from oomdoc.wrap import run_command, sources_of
+
+    words = command[1:] if command and command[0] == "--" else command
+    if not words:
+        raise InputError("no command is given", where="oomdoc run", hint="for example oomdoc run -- torchrun train.py")
+    finished = run_command(words)
+    if finished.status != 0:
+        try:
+            _explain(sources_of(words, finished.output), lang)
+        except OomdocError as error:
+            sys.stderr.write(f"oomdoc: {error}\n")
+    raise typer.Exit(finished.status)
+
+
+def _explain(sources: list, lang: Language) -> None:  # type: ignore[type-arg]
+    from oomdoc.library import diagnose
+
+    report = diagnose(sources, language=lang)
+    if report.diagnosis.verdict == "no-failure":
+        return
+    text = report.text(width=terminal_width(), colour=coloured(sys.stderr))
+    sys.stderr.write(f"\n{'─' * 20} oomdoc {'─' * 20}\n\n{text}")
