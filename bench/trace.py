@@ -8,7 +8,8 @@ FakeTensorMode: nothing is computed, every tensor has its true size, dtype and l
 rounded up to 512 bytes as the CUDA caching allocator does. Two steps are run; the peak is over the second, with the
 optimizer's states in place. Sizes are GiB.
 
-The tensors claim to be on a CUDA device, so CUDA's autocast lists and kernels' saved tensors apply.
+The kernels are the CPU's: they save what CUDA's save, but for dropout (a mask of the input's dtype, not of one byte)
+and layer norms under autocast (in the input's dtype, not in fp32).
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 warnings.filterwarnings("ignore")
 
-import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+import torch  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 
 GIB = 1 << 30
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, None: torch.bfloat16}
@@ -53,6 +54,7 @@ class Meter(TorchDispatchMode):
         self.op = ""
 
     def add(self, tensor: torch.Tensor) -> None:
+        """Count the storage of a tensor, once."""
         tensor = getattr(tensor, "_local_tensor", tensor)  # a DTensor owns nothing itself
         storage = tensor.untyped_storage()
         key = id(storage)
@@ -91,10 +93,10 @@ class Meter(TorchDispatchMode):
         if self.events is not None and change:
             self.events.append((f"{'+' if change > 0 else '-'}resize {self.owners[key][0]}", change, self.live))
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         plain, meter = torch.UntypedStorage.resize_, self
 
-        def resize(storage, size):
+        def resize(storage: Any, size: Any) -> Any:
             out = plain(storage, size)
             meter.resized(storage)
             return out
@@ -103,14 +105,15 @@ class Meter(TorchDispatchMode):
         torch.UntypedStorage.resize_ = resize
         return super().__enter__()
 
-    def __exit__(self, *details):
+    def __exit__(self, *details: Any) -> Any:
         torch.UntypedStorage.resize_ = self.plain_resize
         return super().__exit__(*details)
 
     def reset(self) -> None:
+        """Start a new peak from what is alive now."""
         self.peak = self.live
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         self.op = func.name()
         for leaf in tree_leaves(out):
@@ -119,14 +122,14 @@ class Meter(TorchDispatchMode):
         return out
 
 
-def build_config(model: dict[str, Any]):
+def build_config(model: dict[str, Any]) -> Any:
     from transformers import AutoConfig
 
     fields = {k: v for k, v in model.items() if k not in ("model_type", "name")}
     return AutoConfig.for_model(model["model_type"], **fields)
 
 
-def build_model(job: dict[str, Any]):
+def build_model(job: dict[str, Any]) -> Any:
     from transformers import AutoModelForCausalLM
 
     config = build_config(job["model"])
@@ -140,7 +143,7 @@ def build_model(job: dict[str, Any]):
     return model
 
 
-def adapt(model, job: dict[str, Any]):
+def adapt(model: Any, job: dict[str, Any]) -> Any:
     from peft import LoraConfig, get_peft_model
 
     lora = job["lora"]
@@ -161,7 +164,7 @@ def adapt(model, job: dict[str, Any]):
     return wrapped
 
 
-def make_optimizer(params, job: dict[str, Any]):
+def make_optimizer(params: Any, job: dict[str, Any]) -> Any:
     impl = job.get("optimizer_impl") or "foreach"
     flags = (
         {"foreach": impl == "foreach", "fused": impl == "fused"}
@@ -186,28 +189,28 @@ def make_optimizer(params, job: dict[str, Any]):
     raise SystemExit(f"bench/trace.py has no optimizer {name!r}")
 
 
-def autocast(job: dict[str, Any]):
+def autocast(job: dict[str, Any]) -> Any:
     kind = job.get("autocast") or "none"
     return nullcontext() if kind == "none" else torch.autocast("cpu", dtype=DTYPES[kind])
 
 
-def token_ids(rows: int, length: int, device: str):
+def token_ids(rows: int, length: int, device: str) -> Any:
     return torch.zeros((rows, length), dtype=torch.long, device=device)
 
 
-def sft_loss(model, job, device):
+def sft_loss(model: Any, job: Any, device: Any) -> Any:
     ids = token_ids(job["micro_batch"], job["seq_len"], device)
     labels = ids.clone()
     with autocast(job):
         return model(input_ids=ids, labels=labels, use_cache=False).loss
 
 
-def dpo_loss(model, job, device, reference=None):
+def dpo_loss(model: Any, job: Any, device: Any, reference: Any = None) -> Any:
     rows, length = 2 * job["micro_batch"], job["seq_len"]
     ids = token_ids(rows, length, device)
     labels = ids.clone()
 
-    def logps(network):
+    def logps(network: Any) -> Any:
         logits = network(input_ids=ids, labels=labels, use_cache=False).logits.to(torch.float32)
         shifted, target = logits[:, :-1, :], labels[:, 1:].clone()
         mask = target != -100
@@ -228,7 +231,7 @@ def dpo_loss(model, job, device, reference=None):
     return -torch.nn.functional.logsigmoid(0.1 * margin).mean()
 
 
-def materialise(model, device: str):
+def materialise(model: Any, device: str) -> Any:
     """Give every parameter and buffer a (fake) storage on ``device``; tied ones stay tied."""
     made: dict[int, Any] = {}
     for module in model.modules():
@@ -243,7 +246,7 @@ def materialise(model, device: str):
     return model
 
 
-def prepare(job: dict[str, Any]):
+def prepare(job: dict[str, Any]) -> Any:
     model = build_model(job)
     if job.get("grad_ckpt"):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -255,7 +258,7 @@ def prepare(job: dict[str, Any]):
     return model
 
 
-def one_step(model, job, device, optimizer, meter, reference):
+def one_step(model: Any, job: Any, device: Any, optimizer: Any, meter: Any, reference: Any) -> Any:
     row = {}
     meter.reset()
     loss = dpo_loss(model, job, device, reference) if job.get("objective") == "dpo" else sft_loss(model, job, device)
