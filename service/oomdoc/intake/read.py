@@ -16,10 +16,10 @@ from oomdoc.intake.failures import Indexed, assemble
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
 from oomdoc.intake.lines import Line, distinct, read_lines
-from oomdoc.intake.logs.engine import failures_of, scan
 from oomdoc.intake.merge import merge
 from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.redact import mask
+from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.told import told_failures
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.wording import text_facts
