@@ -81,3 +81,9 @@ def test_nothing_breaks_it(model, cases, text):
 def test_no_cases_no_matches(model):
     assert search("out of memory", cases=()) == []
     assert search("out of memory", cases=(), top=0) == []
+
+
+def test_shared_words_are_shown_as_people_write_them(model, cases):
+    best = search("saving the checkpoint gathers everything", cases=cases)[0]
+    assert best.id == "checkpoint-save/gather"
+    assert {"saving", "gathers"} <= set(reasons(best)["search.words"]["words"].split(", "))

@@ -1,0 +1,91 @@
+"""From reasons to probabilities."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from oomdoc.diagnosis import ranking
+from oomdoc.diagnosis.cases import Vote
+from oomdoc.diagnosis.ranking import PRIORS, probabilities, rank, scores, weigh
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules import CAUSES
+from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Evidence, Failure, Signal, Span
+from oomdoc.messages import say
+from oomkb.memory.job import Job
+
+RULE = say("cause.logits.said", quote="x")
+CASE = say("cause.case", case="logits/x", score=0.9)
+
+
+def reasons(**found: list[tuple[float, object]]) -> dict[str, list[Reason]]:
+    return {c: [Reason(w, m) for w, m in found.get(c.replace("-", "_"), [])] for c in CAUSES}  # type: ignore[arg-type]
+
+
+def test_priors_cover_the_causes() -> None:
+    assert sorted(PRIORS) == sorted(CAUSES)
+
+
+def test_probabilities_sum_to_one() -> None:
+    chances = probabilities(scores(reasons(logits=[(4.0, RULE)])))
+    assert sum(chances.values()) == pytest.approx(1.0)
+    assert max(chances, key=lambda c: chances[c]) == "logits"
+
+
+def test_further_reasons_count_less() -> None:
+    one = scores(reasons(leak=[(2.0, RULE)]))["leak"]
+    two = scores(reasons(leak=[(2.0, RULE), (2.0, RULE)]))["leak"]
+    none = scores(reasons())["leak"]
+    assert two - one < one - none
+
+
+def test_rules_and_cases_are_two_witnesses() -> None:
+    same = scores(reasons(leak=[(1.0, RULE), (1.0, RULE)]))["leak"]
+    both = scores(reasons(leak=[(1.0, RULE), (1.0, CASE)]))["leak"]
+    assert both > same
+
+
+def test_what_speaks_against_counts_in_full() -> None:
+    base = scores(reasons(eval=[(2.0, RULE)]))["eval"]
+    assert scores(reasons(eval=[(2.0, RULE), (-1.5, RULE)]))["eval"] == pytest.approx(base - 1.5)
+
+
+def test_a_lower_temperature_is_surer() -> None:
+    scored = {"a": 1.0, "b": 0.0}
+    assert probabilities(scored, 0.5)["a"] > probabilities(scored, 1.0)["a"]
+    assert probabilities(scored, 1.0)["a"] == pytest.approx(1 / (1 + math.exp(-1)))
+
+
+def test_nothing_is_certain() -> None:
+    seen = View(evidence=Evidence(prose="exits with return code = -9, DefaultCPUAllocator, oom-killer"), job=Job())
+    best = rank(seen)[0]
+    assert best.cause == "host-ram"
+    assert 0.8 < best.probability < 0.99
+
+
+def test_a_server_trains_nothing() -> None:
+    seen = View(evidence=Evidence(prose="optimizer.step fails"), job=Job(objective="inference"))
+    against = [r for r in weigh(seen)["optimizer-init"] if r.log_odds < 0]
+    assert against
+
+
+def test_host_failure_rules_out_the_card() -> None:
+    failure = Failure(kind="host", signal=Signal("exit-9", Span("log", 1)))
+    seen = View(evidence=Evidence(failures=(failure,)), job=Job())
+    assert rank(seen)[0].cause == "host-ram"
+
+
+def test_cases_vote() -> None:
+    plain = View(evidence=Evidence(prose="it failed"), job=Job())
+    voted = View(evidence=Evidence(prose="it failed"), job=Job(), votes=(Vote("eval", "eval/x", 0.9),))
+    assert scores(weigh(voted))["eval"] > scores(weigh(plain))["eval"]
+
+
+def test_wording_counts_more_where_nothing_was_read() -> None:
+    failure = Failure(kind="device", signal=Signal("torch-cuda-oom", Span("log", 1)))
+    alone = View(evidence=Evidence(prose="it failed"), job=Job(), sounds={"eval": 2.0})
+    beside = View(evidence=Evidence(prose="it failed", failures=(failure,)), job=Job(), sounds={"eval": 2.0})
+    by_sound = [sum(r.log_odds for c, r in ranking._sounds(v) if c == "eval") for v in (alone, beside)]
+    assert by_sound[0] > by_sound[1] > 0

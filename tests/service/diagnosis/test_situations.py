@@ -1,0 +1,83 @@
+"""The four situations that the project began with, from the example files as a new user would run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oomdoc.diagnosis.engine import diagnose
+from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.evidence import Source
+from oomdoc.intake import read
+from oomdoc.report.words import render
+from oomkb.memory.device import Device
+
+
+def example(root: Path, name: str, *, without: str = "") -> Diagnosis:
+    folder = root / "examples" / name
+    texts = {p.name: p.read_text(encoding="utf-8") for p in sorted(folder.iterdir())}
+    if without:
+        texts = {n: "\n".join(x for x in t.splitlines() if without not in x.lower()) for n, t in texts.items()}
+    return diagnose(read([Source(n, t) for n, t in texts.items()]), plans=False)
+
+
+def said(found: Diagnosis) -> str:
+    why = [m for c in found.causes[:3] for m in c.why]
+    return "\n".join(render(m, "en") for m in (*found.summary, *found.warnings, *why))
+
+
+def test_dpo_on_v100_is_the_logits(root: Path) -> None:
+    found = example(root, "dpo-v100")
+    assert found.causes[0].cause == "logits"
+    text = said(found)
+    assert "2 × 4,096 tokens × 151,936 words × 4 bytes = 4.64 GiB" in text
+    assert "LoRA rank 16" in text
+    assert "does not fit" in text
+    assert "no bf16, FlashAttention-2" in text
+    assert found.tensors[0].shape == (8192, 151_936)
+
+
+def test_lora_on_4090_is_not_the_optimizer(root: Path) -> None:
+    found = example(root, "lora-4090")
+    assert {"logits", "model-states", "activations"} >= {c.cause for c in found.causes[:2]}
+    assert "15." in said(found)
+
+
+def test_grpo_with_one_process_shards_nothing(root: Path) -> None:
+    found = example(root, "grpo-3090")
+    assert {found.causes[0].cause} <= {"inactive-setting", "rollout-engine"}
+    text = said(found)
+    assert "ZeRO-2 never shards weights" in text
+    assert "Do not share the card" in text
+
+
+def test_actor_70b_should_fit(root: Path) -> None:
+    found = example(root, "actor-70b")
+    assert found.causes[0].cause == "version-regression"
+    text = said(found)
+    assert "0.16.8" in text
+    assert "0.15.4" in text
+
+
+def test_actor_70b_without_versions_asks(root: Path) -> None:
+    found = example(root, "actor-70b", without="deepspeed==")
+    assert "version-regression" in [c.cause for c in found.causes[:3]]
+    assert any(q.fact == "versions.deepspeed" for q in found.questions)
+
+
+@pytest.mark.parametrize("name", ["dpo-v100", "lora-4090", "grpo-3090", "actor-70b"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_sentence_is_whole(root: Path, name: str, language: str) -> None:
+    found = example(root, name)
+    for message in (*found.summary, *found.warnings, *(m for c in found.causes for m in c.why)):
+        text = render(message, language)
+        assert "{" not in text.replace("{setting}", "") or "“" in text
+
+
+def test_v100_lacks_what_is_not_proposed() -> None:
+    from oomkb.catalog import gpus
+
+    device = gpus.find("V100-16GB")
+    assert isinstance(device, Device)
+    assert not device.can("bf16")
