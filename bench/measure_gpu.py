@@ -17,12 +17,12 @@ import json
 import subprocess
 import sys
 import tempfile
+import trace as tracing
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-import trace as tracing
 
 GIB = 1 << 30
 LIBRARIES = ("torch", "transformers", "peft")

@@ -54,6 +54,8 @@ class Mode:
     moe: str
     shared: str
     cuda: bool
+    merged_experts: bool = False
+    """Adapters on fused expert parameters: PEFT adds their product to a copy of the weights for each pass."""
     quant: bool = False
     math: bool = False
     """SDPA falls back to the written-out kernel, in fp32."""
@@ -205,16 +207,36 @@ class Layer:
         """Grouped products over tokens sorted by expert (transformers ``grouped_mm_experts_forward``)."""
         ops = self.ops
         picked = ops.gather(x, "K*h")
-        both = ops.linear(picked, self.weight("experts.gate_up", "X*h*2*fe"), "2*K*fe")
+        both = ops.linear(picked, self.expert("experts.gate_up", "h", "2*fe", "2*"), "2*K*fe")
         gate, up = ops.split(both, ("K*fe", "K*fe"))
         del both
         product = ops.mul(self.activation(gate), up)
         del gate, up
-        out = ops.linear(product, self.weight("experts.down", "X*fe*h"), "K*h")
+        out = ops.linear(product, self.expert("experts.down", "fe", "h", ""), "K*h")
         weighted = ops.mul(out, chosen)
         del out, product
         weighted = ops.gather(weighted, "K*h")
         return ops.total(weighted, "T*h")
+
+    def expert(self, name: str, inner: str, outer: str, rank: str) -> Tensor:
+        """The fused weights of all experts, with their adapters added in where they have some."""
+        unit = f"X*{inner}*{outer}"
+        if not self.mode.merged_experts:
+            return self.weight(name, unit)
+        tape, size = self.tape, self.mode.param
+        down, up = self.adapter(name + ".A", f"{rank}X*r*{inner}"), self.adapter(name + ".B", f"{rank}X*r*{outer}")
+
+        def backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> list[Tensor | None]:
+            wide = tape.new("w:" + unit, 4.0)
+            outs: list[Tensor | None] = [tape.new(down.unit, down.size), tape.new(up.unit, up.size)]
+            del wide
+            return outs
+
+        node = tape.record((down, up), (None, None), backward)
+        product = tape.new("w:" + unit, 4.0)
+        merged = tape.new("w:" + unit, size, node)
+        del product
+        return merged
 
     def feed(self, x: Tensor) -> Tensor:
         """Whatever follows attention."""

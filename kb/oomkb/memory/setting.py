@@ -32,6 +32,7 @@ class Setting:
     lora_dropout: float
     dora: bool
     adapter_bytes: int
+    expert_adapters: str
     quant: str
     param_bytes: int
     compute_bytes: int
@@ -146,6 +147,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
+        expert_adapters=_expert_adapters(job, shape, adapters),
         adapter_bytes=_adapter_bytes(job, param, autocast),
         quant=quant,
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
@@ -245,6 +247,14 @@ def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:
 
 
 _PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "opt", "bloom", "falcon", "mpt"})
+
+
+def _expert_adapters(job: Job, shape: ModelShape, adapters: bool) -> str:
+    if not adapters:
+        return "none"
+    targets = (job.lora.targets if job.lora else None) or "all-linear"
+    known = _transformers(job)
+    return shape.expert_adapters(targets, fused=not known or known >= (5,))
 
 
 def _adapter_bytes(job: Job, param: str, autocast: str) -> int:

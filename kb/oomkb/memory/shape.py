@@ -168,9 +168,16 @@ class ModelShape:
         """Parameters of the decoder's linear modules: what 4- and 8-bit quantization replaces."""
         return sum(m.count * m.inputs * m.outputs * layer.count for layer in self.layers for m in layer.linears)
 
-    def lora_params(self, targets: str | tuple[str, ...], rank: int, *, dora: bool = False) -> int:
-        """Trainable parameters of adapters of ``rank`` on ``targets`` (names, or ``all-linear``)."""
-        total = 0
+    def lora_params(
+        self, targets: str | tuple[str, ...], rank: int, *, dora: bool = False, experts: str | None = None
+    ) -> int:
+        """Trainable parameters of adapters of ``rank`` on ``targets`` (names, or ``all-linear``).
+
+        :param experts: how routed experts are adapted: ``none``, ``modules`` (each its own), ``fused`` (one adapter of
+            rank x experts per three-dimensional parameter, twice that on gate and up together: PEFT 0.21); by default
+            as current versions do it.
+        """
+        total = self._expert_lora(rank, self.expert_adapters(targets) if experts is None else experts)
         for layer in self.layers:
             for m in layer.linears:
                 if adapted(m, targets):
@@ -178,6 +185,24 @@ class ModelShape:
         if self.vision is not None and targets == "all-linear":
             total += self.vision.lora_params(rank)
         return total
+
+    def expert_adapters(self, targets: str | tuple[str, ...], *, fused: bool = True) -> str:
+        """Whether LoRA on ``targets`` reaches the routed experts, and in which form."""
+        names = {targets} if isinstance(targets, str) else {t.rsplit(".", 1)[-1] for t in targets}
+        if not self.dims.experts or self.dims.model_type in _BARE_EXPERTS or not names & (_ALL | _EXPERT_NAMES):
+            return "none"
+        return "fused" if fused else "modules"
+
+    def _expert_lora(self, rank: int, form: str) -> int:
+        d = self.dims
+        layers = sum(layer.count for layer in self.layers if layer.moe)
+        router = rank * (d.hidden + d.experts)
+        if form == "fused":
+            up = 2 * rank * d.experts * (d.hidden + 2 * d.expert_ffn)
+            return layers * (up + rank * d.experts * (d.expert_ffn + d.hidden) + router)
+        if form == "modules":
+            return layers * (3 * rank * d.experts * (d.hidden + d.expert_ffn) + router)
+        return 0
 
     def _one_norm(self) -> int:
         d, norm = self.dims, self.family.norm
@@ -210,6 +235,9 @@ def _read(config: Mapping[str, Any], name: str) -> ModelShape:
 
 
 _DEPTHS: Final = ((0.7, 24), (2, 16), (4.5, 28), (9, 32), (16, 40), (40, 60), (80, 80), (200, 96))
+# Experts that were bare parameters from the start, or that PEFT does not convert: adapters skip them.
+_BARE_EXPERTS: Final = frozenset({"gpt_oss", "granitemoe", "granitemoeshared", "dbrx", "llama4_text", "qwen2_moe"})
+_EXPERT_NAMES: Final = frozenset({"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"})
 _ALL: Final = frozenset({"all-linear", "all", "auto", "all_linear"})
 
 

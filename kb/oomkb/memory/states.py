@@ -79,7 +79,9 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     """All states of one training run."""
     linear, other = rank_params(s, shape)
     total = linear + other
-    trainable = shape.lora_params(s.targets, s.rank, dora=s.dora) if s.adapters else shape.params
+    trainable = (
+        shape.lora_params(s.targets, s.rank, dora=s.dora, experts=s.expert_adapters) if s.adapters else shape.params
+    )
     trained = trainable / s.tp / s.pp if s.adapters else total
     if s.method == "freeze":
         trained = trained * min(1.0, s.trained_layers / max(1, shape.layer_count))
