@@ -9,7 +9,24 @@ from typing import Annotated
 import typer
 
 from oomdoc import __version__
-from oomdoc.cli import case, chat, diagnose, estimate, explain, fix, index, mcp, model, new, plan, run, scan, search, serve
+from oomdoc.cli import (
+    case,
+    chat,
+    check,
+    diagnose,
+    estimate,
+    explain,
+    fix,
+    index,
+    mcp,
+    model,
+    new,
+    plan,
+    run,
+    scan,
+    search,
+    serve,
+)
 from oomdoc.cli.common import coloured
 from oomkb.errors import OomdocError
 
@@ -25,7 +42,7 @@ app = typer.Typer(
     "Examples: `oomdoc diagnose log.txt --config train.yaml` · `oomdoc estimate job.yaml` · "
     "`oomdoc plan train.yaml --gpu 'RTX 4090' --gpus 7`",
 )
-for module in (diagnose, estimate, plan, fix, chat, search, scan, explain, run, serve, mcp):
+for module in (diagnose, estimate, plan, check, fix, chat, search, scan, explain, run, serve, mcp):
     module.register(app)
 for group in (case, index, model, new):
     app.add_typer(group.app)

@@ -1,0 +1,120 @@
+"""Before a launch: what is wrong with a config, as findings that a person, SARIF or JUnit can show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from oomdoc.evidence import Evidence
+from oomdoc.messages import Message, say
+from oomdoc.planner import job_of_text
+from oomkb.errors import CatalogError, JobError
+from oomkb.memory.job import Job
+
+__all__ = ["Checked", "Finding", "check_text"]
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to know before a launch. ``rule`` is stable: ``does-not-fit``, ``inactive-setting`` ..."""
+
+    rule: str
+    level: Level
+    message: Message
+    line: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One file's findings; ``fits`` is ``None`` where no GPU or model is named."""
+
+    file: str
+    findings: tuple[Finding, ...]
+    fits: bool | None = None
+
+
+def check_text(
+    text: str, file: str, changes: Mapping[str, Any], *, versions: Mapping[str, str] | None = None, wanted: float = 0.9
+) -> Checked:
+    """Check one config, launch script or job document.
+
+    :param changes: job fields set on top (``gpu``, ``gpus`` ...).
+    :param versions: installed libraries, for known memory regressions.
+    :param wanted: the probability of fitting below which it is an error.
+    :raises JobError: for a field that describes no possible run.
+    """
+    job, evidence = job_of_text(text, file)
+    job = job.with_fields(changes)
+    findings = [*_settings(evidence), *_regressions(job, {**job.versions, **(versions or {})})]
+    fits, priced = _fit(job, wanted)
+    return Checked(file, tuple(findings + priced), fits)
+
+
+def _settings(evidence: Evidence | None) -> list[Finding]:
+    if evidence is None:
+        return []
+    found = [
+        Finding("inactive-setting", "warning", say(i.reason, **{"setting": i.setting, **i.values}), i.span.line)
+        for i in evidence.inactive
+    ]
+    known = {i.span.line for i in evidence.inactive}
+    for document in evidence.documents:
+        found += [
+            Finding(
+                "unknown-key", "note", say("check.unknown-key", key=s.key, framework=document.framework), s.span.line
+            )
+            for s in document.settings
+            if not s.known and s.span.line not in known
+        ]
+    return found
+
+
+def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
+    from oomdoc.diagnosis.regressions import applies, scan_versions
+
+    return [
+        Finding(
+            "known-regression",
+            "warning",
+            say(
+                "check.regression",
+                package=a.package,
+                version=a.version,
+                fixed=a.fixed or "?",
+                url=a.url,
+            ),
+        )
+        for a in scan_versions(versions)
+        if not a.needs or applies(a.needs, job) is not False
+    ]
+
+
+def _fit(job: Job, wanted: float) -> tuple[bool | None, list[Finding]]:
+    from oomkb.pricing import price
+
+    if job.model is None and job.params_b is None:
+        return None, [Finding("not-priced", "note", say("check.no-model"))]
+    try:
+        estimate = price(job).estimate
+    except CatalogError as error:
+        return None, [Finding("not-priced", "note", say("check.not-priced", problem=str(error)))]
+    except JobError as error:
+        return None, [Finding("impossible", "error", say("check.impossible", problem=str(error)))]
+    if estimate.capacity_bytes is None:
+        return None, [Finding("not-priced", "note", say("check.no-gpu", peak_bytes=estimate.process_bytes))]
+    probability = estimate.fits_probability or 0.0
+    values = {
+        "peak_bytes": estimate.process_bytes,
+        "capacity_bytes": estimate.capacity_bytes,
+        "probability": f"{probability:.0%}",
+        "phase": estimate.peak_phase,
+        "owner": estimate.owner,
+    }
+    if probability >= wanted:
+        return True, [Finding("fits", "note", say("check.fits", **values))]
+    if estimate.fits:
+        return False, [Finding("tight", "warning", say("check.tight", **values))]
+    return False, [Finding("does-not-fit", "error", say("check.does-not-fit", **values))]
