@@ -27,7 +27,7 @@ def advice_for(view: View, stated: Job, causes: Sequence[CauseFinding]) -> tuple
     if likely & {"logits", "activations"}:
         found += [*_pairs(view), *_small_lora(view, stated)]
     found += [*_one_process(view), *_engine_share(view)]
-    if "version-regression" in likely or view.suspects:
+    if "version-regression" in likely:
         found += _regression(view)
     return (*found, *_hardware(view))
 
@@ -92,15 +92,13 @@ def _weights(view: View) -> float:
 def _regression(view: View) -> Iterator[Message]:
     """Known ranges: the stated version's, else those to check."""
     for found in (view.advisories or view.suspects)[:2]:
-        key = "advice.regression" if found.version else "advice.regression-ask"
-        yield say(
-            key,
-            package=found.package,
-            version=found.version,
-            introduced=found.introduced or "0",
-            fixed=found.fixed or "?",
-            good=found.good or "?",
-        )
+        names = {"package": found.package, "introduced": found.introduced or "0", "fixed": found.fixed or "?"}
+        if found.version:
+            yield say("advice.regression", version=found.version, **names)
+        else:
+            yield say("advice.regression-ask", **names)
+        if found.good:
+            yield say("advice.last-good", package=found.package, good=found.good)
 
 
 def _hardware(view: View) -> Iterator[Message]:

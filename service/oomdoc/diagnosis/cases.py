@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from oomdoc.diagnosis.result import MatchedCase
 from oomdoc.messages import say
 
 if TYPE_CHECKING:
+    from oomkb.records.case import Case
     from oomkb.retrieval.index import Index
     from oomkb.retrieval.search import Match
     from oomkb.retrieval.views import Views
@@ -56,16 +57,14 @@ class Look:
         return tuple(_matched(m) for m in choose(self.index, replace(self.views, told=known), top=top))
 
 
-def look_at(text: str, context: Mapping[str, Any] | None = None) -> Look | None:
+def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case]) -> Look | None:
     """Ask every view of the index about ``text``; ``None`` where there is no text or no case.
 
     :raises OomdocError: where the index or its model cannot be opened.
     """
-    from oomkb.records.loader import load_cases
     from oomkb.retrieval.index import open_index
     from oomkb.retrieval.views import look
 
-    cases = load_cases()
     if not text.strip() or not cases:
         return None
     index = open_index(cases)

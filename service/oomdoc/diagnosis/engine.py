@@ -16,7 +16,7 @@ from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranking import rank
-from oomdoc.diagnosis.regressions import Advisory, applies, scan, suspects
+from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, TensorMatch, Verdict
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.view import View
@@ -25,6 +25,8 @@ from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
+from oomkb.records.case import Case
+from oomkb.records.loader import load_cases
 
 __all__ = ["diagnose", "verdict_of", "view_of"]
 
@@ -89,16 +91,17 @@ def view_of(evidence: Evidence) -> tuple[View, Job, Look | None, list[Message]]:
     warnings: list[Message] = []
     job = _job(evidence, warnings)
     priced = _priced(job, warnings)
+    cases = _cases(warnings)
     view = View(
         evidence=evidence,
         job=priced.job if priced else job,
         estimate=priced.estimate if priced else None,
         shape=priced.shape if priced else None,
-        advisories=_advisories(evidence, job, warnings),
-        suspects=_suspects(job, evidence.versions),
+        advisories=_advisories(evidence, job, cases),
+        suspects=tuple(distinct(suspects(job, evidence.versions, cases))),
         settings_by_key=_settings(evidence),
     )
-    look = _look(view, warnings)
+    look = _look(view, cases, warnings)
     if look is not None:
         view = replace(view, sounds=look.sounds(), votes=look.votes())
     return replace(view, tensors=_tensors(view)), job, look, warnings
@@ -159,26 +162,22 @@ def _tensors(view: View) -> tuple[TensorMatch, ...]:
     return tuple(tensors_for(requested, rounding_of(requested), view.shape, view.job, scene))
 
 
-def _advisories(evidence: Evidence, job: Job, warnings: list[Message]) -> tuple[Advisory, ...]:
+def _cases(warnings: list[Message]) -> tuple[Case, ...]:
     try:
-        found = scan(evidence.versions) if evidence.versions else []
+        return load_cases()
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
         return ()
-    return tuple(a for a in found if not a.needs or applies(a.needs, job) is not False)
 
 
-def _suspects(job: Job, versions: Mapping[str, str]) -> tuple[Advisory, ...]:
+def _advisories(evidence: Evidence, job: Job, cases: Sequence[Case]) -> tuple[Advisory, ...]:
+    found = scan(evidence.versions, cases) if evidence.versions else []
+    return tuple(distinct(a for a in found if not a.needs or applies(a.needs, job) is not False))
+
+
+def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | None:
     try:
-        return tuple(suspects(job, versions))
-    except OomdocError:
-        # Told by the search for advisories.
-        return ()
-
-
-def _look(view: View, warnings: list[Message]) -> Look | None:
-    try:
-        return look_at(view.text[:_QUERY_LIMIT], _context(view))
+        return look_at(view.text[:_QUERY_LIMIT], _context(view), cases)
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
     return None

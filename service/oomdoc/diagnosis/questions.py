@@ -96,7 +96,7 @@ def _flips(view: View) -> list[tuple[float, Question]]:
         low, high = min(peaks, key=lambda v: peaks[v]), max(peaks, key=lambda v: peaks[v])
         spread = peaks[high] / max(peaks[low], 1.0) - 1
         flips = capacity is not None and peaks[low] <= capacity < peaks[high]
-        if flips or spread > _MOVES:
+        if flips or (capacity is None and spread > _MOVES):
             why = say(
                 "question.flips" if flips else "question.moves",
                 fact=fact,

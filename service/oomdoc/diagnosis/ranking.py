@@ -18,13 +18,15 @@ from oomdoc.messages import Message, say
 
 __all__ = ["PRIORS", "TEMPERATURE", "probabilities", "rank", "scores"]
 
-TEMPERATURE: Final = 1.3
+TEMPERATURE: Final = 0.7
 _NEXT_RULE: Final = 0.7
 _NEXT_CASE: Final = 0.5
 """What each further reason of a witness counts, relative to the one before it."""
 _HEARSAY: Final = frozenset({"cause.case", "cause.sounds"})
 _MOST_REASONS: Final = 5
 _LOWEST: Final = 0.005
+_DOUBT: Final = 0.03
+"""What no evidence takes away: a report may be of something that none of the rules knows."""
 
 PRIORS: Final[Mapping[str, float]] = {
     "activations": 9,
@@ -101,8 +103,9 @@ def rank(view: View) -> tuple[CauseFinding, ...]:
         mine = sorted((r for r in reasons[cause] if r.log_odds > 0), key=lambda r: -r.log_odds)
         if chances[cause] < _LOWEST and len(found) >= 3:
             break
-        spans = tuple(dict.fromkeys(s for r in mine for s in r.spans))
-        found.append(CauseFinding(cause, chances[cause], tuple(r.message for r in mine[:_MOST_REASONS]), spans[:4]))
+        spans = tuple(dict.fromkeys(s for r in mine for s in r.spans if s.source))
+        chance = (1 - _DOUBT) * chances[cause] + _DOUBT / len(chances)
+        found.append(CauseFinding(cause, chance, tuple(r.message for r in mine[:_MOST_REASONS]), spans[:4]))
     return tuple(found)
 
 

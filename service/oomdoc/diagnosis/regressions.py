@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,16 @@ from oomdoc.report.words import render
 from oomkb.memory.job import Job
 from oomkb.records.case import Case, Range
 
-__all__ = ["Advisory", "installed_versions", "parse_requirements", "scan", "scan_versions", "suspects"]
+__all__ = [
+    "Advisory",
+    "applies",
+    "distinct",
+    "installed_versions",
+    "parse_requirements",
+    "scan",
+    "scan_versions",
+    "suspects",
+]
 
 _REQUIREMENT: Final = re.compile(
     r"^\s{0,20}(?:- )?([A-Za-z0-9][A-Za-z0-9._-]{0,80})(?:\[[^\]]{0,200}\])?"  # name, extras
@@ -67,13 +76,13 @@ class Advisory:
         )
 
 
-def scan(versions: Mapping[str, str]) -> list[Advisory]:
+def scan(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
     """The known regressions among ``versions`` (package -> version), sorted by package and case."""
     from oomkb.records.loader import load_cases
     from oomkb.records.versions import affects
 
     found = []
-    for case in load_cases():
+    for case in load_cases() if cases is None else cases:
         # Each affected package of a case is asked by itself: two of them may be installed.
         for item in case.affected:
             hit = affects((item,), versions)
@@ -82,14 +91,20 @@ def scan(versions: Mapping[str, str]) -> list[Advisory]:
     return sorted(found, key=lambda a: (a.package, a.case))
 
 
-def suspects(job: Job, versions: Mapping[str, str]) -> list[Advisory]:
+def distinct(found: Iterable[Advisory]) -> list[Advisory]:
+    """One per range: several cases may tell of the same regression."""
+    ordered = sorted(found, key=lambda a: a.good is not None)
+    return list({(a.package, a.introduced, a.fixed): a for a in ordered}.values())
+
+
+def suspects(job: Job, versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
     """Known regressions that would hit ``job`` if its package, whose version is not stated, were in the range."""
     from oomkb.records.loader import load_cases
     from oomkb.records.versions import package_name
 
     stated = {package_name(name) for name in versions}
     found = []
-    for case in load_cases():
+    for case in load_cases() if cases is None else cases:
         for item in case.affected:
             if item.needs and package_name(item.package) not in stated and applies(item.needs, job) is True:
                 found.append(_advisory(case, item.package, "", item.ranges[0], item.needs))

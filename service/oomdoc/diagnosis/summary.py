@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oomdoc.diagnosis.result import CauseFinding, Plan, TensorMatch, Verdict
+from oomdoc.diagnosis.result import CauseFinding, Change, Plan, TensorMatch, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 
 __all__ = ["summarise"]
 
 _SURE: Final = 0.55
+_MOST_STEPS: Final = 4
 
 
 def summarise(
@@ -26,13 +27,13 @@ def summarise(
     title = say(f"cause.{best.cause}.title")
     sure = round(100 * best.probability)
     out = [say("summary.cause" if best.probability >= _SURE else "summary.probable", title=title, percent=sure)]
-    out += _numbers(view)
+    out += _numbers(view, best)
     out.append(_action(best, plans))
     return tuple(out)
 
 
-def _numbers(view: View) -> list[Message]:
-    tensor = next((t for t in view.tensors if t.match >= 0.6), None)
+def _numbers(view: View, best: CauseFinding) -> list[Message]:
+    tensor = next((t for t in view.tensors if t.match >= 0.6 and t.cause == best.cause), None)
     requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
     if tensor is not None:
         return [_tensor(tensor)]
@@ -58,9 +59,13 @@ def _tensor(tensor: TensorMatch) -> Message:
 
 
 def _action(best: CauseFinding, plans: Sequence[Plan]) -> Message:
+    """The first plan that fits, in full; else what to do about the cause."""
     for plan in plans:
-        if plan.fits_probability >= 0.5 and plan.changes:
-            changes = ", ".join(f"{c.key} → {c.new}" for c in plan.changes if c.instruction is None)
-            if changes:
-                return say("summary.plan", changes=changes, peak_bytes=plan.estimate.process_bytes)
+        steps = [_step(change) for change in plan.changes]
+        if plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS and plan.estimate.process_bytes > 0:
+            return say("summary.plan", changes=steps, peak_bytes=plan.estimate.process_bytes)
     return say(f"cause.{best.cause}.action")
+
+
+def _step(change: Change) -> Message | str:
+    return change.instruction if change.instruction is not None else f"{change.key} → {change.new}"

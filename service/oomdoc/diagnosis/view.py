@@ -30,7 +30,7 @@ FAIR: Final = 1.4
 STRONG: Final = 2.5
 DECISIVE: Final = 4.0
 
-_TEXT_LIMIT: Final = 16_000
+_TEXT_LIMIT: Final = 8_000
 _QUOTE_LIMIT: Final = 90
 _INNER_FRAMES: Final = 10
 # The allocator's standing advice is in every message and says nothing about this failure.
@@ -116,7 +116,11 @@ class View:
     def text(self) -> str:
         """The words worth reading, in lower case: the person's own, the failure's lines, the frames."""
         evidence = self.evidence
-        parts = [evidence.prose, evidence.digest, *(s.span.text for s in evidence.signals)]
+        # Of each kind of signal the first two: a log of ten thousand steps says the same thing ten thousand times.
+        signals: dict[str, list[str]] = {}
+        for signal in evidence.signals:
+            signals.setdefault(signal.name, []).append(signal.span.text)
+        parts = [evidence.prose, evidence.digest, *(text for texts in signals.values() for text in texts[:2])]
         seen: dict[str, None] = {}
         for part in parts:
             for line in part.splitlines():

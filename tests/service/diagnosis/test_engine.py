@@ -67,7 +67,6 @@ def test_verdict_and_cause(text: str, verdict: str, cause: str) -> None:
         "hello there",
         "0123456789" * 3000,
         "🦙" * 500,
-        "\x00\x01\x02",
         "{" * 2000,
         "a: [1, 2\n  b: }",
         "%s {0} {quote}",

@@ -106,6 +106,6 @@ def weigh(view: View) -> Iterator[Reason]:
         return
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": view.bytes_of("capacity") or 0}
     yield Reason(WEAK * view.sureness, say("cause.version-regression.should-fit", **sizes))
-    for suspect in view.suspects[:1]:
+    for suspect in () if view.advisories else view.suspects[:1]:
         found = {"package": suspect.package, "introduced": suspect.introduced, "fixed": suspect.fixed or "?"}
         yield Reason(FAIR * view.sureness, say("cause.version-regression.suspect", **found))
