@@ -76,6 +76,9 @@ _USED: Final = re.compile(
     r"|达到)[^\d。.]{0,9}\Z",
     re.IGNORECASE | re.ASCII,
 )
+_NODES_RIGHT_BEFORE: Final = re.compile(
+    rf"(?P<n>{COUNT}) ?(?:台|nodes? (?:of|with|x)|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
+)
 _EACH_NODE: Final = re.compile(
     rf"(?P<n>{COUNT}) ?(?:台|个)?(?:机器|节点|服务器|nodes?|machines?|servers?)[^。.\n]{{0,24}}?(?:每台"
     r"|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])",
@@ -96,13 +99,22 @@ _MANY: Final = re.compile(
 def read_hardware(lines: list[Line], *, anywhere: list[Line]) -> Iterator[Fact]:
     """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` from the lines that may name hardware."""
     several = any(_MANY.search(line.raw) for line in anywhere)
-    named = 0
     for line in lines:
-        for found in GPU_NAME.finditer(line.text):
-            facts = list(_around(line, found, several))
-            named += bool(facts)
-            yield from facts
+        facts = [f for found in GPU_NAME.finditer(line.text) for f in _around(line, found, several)]
+        yield from facts or _in_catalogue(line)
         yield from _unnamed(line)
+
+
+def _in_catalogue(line: Line) -> Iterator[Fact]:
+    """Cards that only the catalogue knows."""
+    from oomkb.catalog.gpus import find_all
+
+    for mention in find_all(line.text[:1500]):
+        if mention.certainty >= 2:
+            span = line.span(mention.start + 1)
+            yield Fact("gpu", mention.text.strip(), span, "prose", 0.7)
+            if mention.count is not None:
+                yield Fact("gpu_count", mention.count, span, "prose", 0.75)
 
 
 def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
@@ -133,7 +145,8 @@ def _count(before: str, after: str) -> tuple[int | None, float]:
     if (found := _BEFORE.search(before)) is not None:
         word = found["n"].lower()
         count = to_count(word) * (int(found["nodes"]) if found["nodes"] else 1)
-        if (nodes := _EACH_NODE.search(before[: found.start("n")])) is not None:
+        ahead = before[: found.start("n")]
+        if (nodes := _EACH_NODE.search(ahead) or _NODES_RIGHT_BEFORE.search(ahead)) is not None:
             count *= to_count(nodes["n"])
         return count, 0.65 if word in ("a", "an", "one", "一") else 0.9
     if (found := _AFTER.match(after)) is not None:

@@ -49,6 +49,8 @@ _SIZE_IN_NAME: Final = re.compile(
     r"(?<![\d.])((?<![A-Za-z])\d_\d(?=[bB])|\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9])"
     r"|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])"
 )
+_EXPERTS: Final = re.compile(r"\d{1,3}x\d{1,4}(?:\.\d)?[bB]", re.ASCII)
+"""``8x7B``: experts share layers, so that neither number is the model's size."""
 _NOT_MODELS: Final = re.compile(
     r"(?:llama_(?!\d)\w{1,60}|llama[-_ .]?(?:factory|cookbook|recipes"
     r"|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention"
@@ -70,8 +72,8 @@ _FILE: Final = re.compile(r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc
 
 def billions(name: str) -> float | None:
     """Parameters in billions that a name states: ``30B-A3B`` → 30, ``1_7B`` → 1.7, ``350m`` → 0.35."""
-    found = _SIZE_IN_NAME.search(name.replace("-a", " -a"))
-    if found is None:
+    found = _SIZE_IN_NAME.search(name)
+    if found is None or _EXPERTS.search(name) is not None:
         return None
     if found[2]:
         return int(found[2]) / 1000

@@ -30,7 +30,7 @@ _EVIDENCE: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = tuple(
             "pretrain",
             0.68,
             r"pretrain_\w{2,12}\.py|run_language_modeling|base_train|continued? pre-?train"
-            r"|增量预训练|从头训练|from scratch|(?<![\w-])pre-?training(?![\w-])|run_pt\b"
+            r"|增量预训练|从头训练|from scratch|(?<![\w-])pre-?train(?:ing)?(?![\w-])|run_pt\b"
             r"|do_pretrain",
         ),
         ("sft", 0.62, r"fine-?tun(?:e|es|ing|ed)(?![\w])|微调|finetun\w{1,3}\b|_finetune|instruction[- ]tun|sft_"),

@@ -53,7 +53,8 @@ _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
         ),
         (
             "seq_len",
-            r"(?:seq(?:uence)?[- _]?len(?:gth)?|context[- _]?len(?:gth)?|max[- _]?(?:seq(?:uence)?[-"
+            r"(?:seq(?:uence)?[- _]?len(?:gth)?|(?<![A-Za-z_])seq(?= \d)"
+            r"|context[- _]?len(?:gth)?|max[- _]?(?:seq(?:uence)?[-"
             r" _]?)?len(?:gth)?|context (?:window|size)|序列长度|最大长度|上下文长度|窗口"
             r"|长度|cutoff)"
             rf"{_IS}(\d[\d,_]{{0,8}}\d?(?:\.\d)? ?[kK]?)(?![\w.]*[GgBb]\b)",
