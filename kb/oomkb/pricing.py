@@ -71,20 +71,13 @@ def _named_shape(name: str) -> ModelShape:
 
 def device_of(job: Job) -> Device | None:
     """The GPU, with a stated capacity in place of the catalogue's; ``None`` where neither is stated."""
-    device = gpus.find(job.gpu) if job.gpu else None
     if job.capacity_gib is None:
-        return device
+        return gpus.find(job.gpu) if job.gpu else None
     capacity_bytes = round(job.capacity_gib * GIB)
+    device = gpus.find(job.gpu, capacity_bytes) if job.gpu else None
     if device is None:
         return Device(name=job.gpu or "GPU", vendor="other", generation="unknown", capacity_bytes=capacity_bytes)
     # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant.
     if abs(capacity_bytes - device.capacity_bytes) <= 0.12 * device.capacity_bytes:
         return replace(device, capacity_bytes=min(capacity_bytes, device.capacity_bytes))
-    return _variant(job.gpu, capacity_bytes, device)
-
-
-def _variant(name: str | None, capacity_bytes: int, device: Device) -> Device:
-    sized = gpus.find(f"{name} {round(capacity_bytes / GIB)}GB")
-    if sized is not None and abs(sized.capacity_bytes - capacity_bytes) <= 0.12 * capacity_bytes:
-        return replace(sized, capacity_bytes=min(capacity_bytes, sized.capacity_bytes))
     return replace(device, capacity_bytes=capacity_bytes)

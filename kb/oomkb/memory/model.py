@@ -180,7 +180,8 @@ def _finish(
     paged: float,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
-    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
+    # The device carries a stated capacity already (see pricing): people round up, drivers do not.
+    capacity = float(device.capacity_bytes) if device else job.capacity_gib * GIB if job.capacity_gib else None
     found = meters(s, phases[peak].total_bytes, base, device, capacity=capacity, paged=paged)
     complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
     exact = "exact" if not s.cuda and complete and shape.known else "allocated"

@@ -89,7 +89,8 @@ def serving_bytes(job: Job, s: Setting, shape: ModelShape, device: Device | None
         )
     graphs = 0.0 if want and want.cuda_graphs is False else (0.35 + 0.012 * shape.layer_count / s.pp) * GIB
     utilization = (want.gpu_memory_utilization if want else None) or 0.9
-    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else None
+    # The device carries a stated capacity already (see pricing): people round up, drivers do not.
+    capacity = float(device.capacity_bytes) if device else job.capacity_gib * GIB if job.capacity_gib else None
     needed = per_token * length
     if capacity is None:
         return ServingBytes(
