@@ -73,11 +73,11 @@ def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
         if part == "logits":
             return {"gathered weights": root + (layer if s.reshard else held), "gradients": persistent}
         if part == "embedding":
-            grads = root if trained else 0.0
             gathered = {"gathered weights": root, "reduction buffer": reduce, "gradients": shard_grads}
             final = {"reduction buffer": u.root * reduce_bytes if trained else 0.0, "gradients": shard_grads}
-            return gathered if root + reduce > sum(final.values()) - shard_grads + 0 * grads else final
-        left = held if share in ("kept", "saved") else layer
+            # A tied table's two gradients meet while the root is still gathered, before anything is reduced.
+            return gathered if shape.dims.tied or sum(gathered.values()) > sum(final.values()) else final
+        left = held - (0.0 if part == "top" else layer) if share == "kept" else layer
         weights = root + (2 * layer if s.reshard else left)
         before = 0.0 if part == "top" else reduce
         done = shard_grads if share == "grads" else persistent
