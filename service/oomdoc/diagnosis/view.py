@@ -30,6 +30,8 @@ FAIR: Final = 1.4
 STRONG: Final = 2.5
 DECISIVE: Final = 4.0
 
+_NAMED: Final = 2.0
+"""The most that a function named in passing says."""
 _TEXT_LIMIT: Final = 8_000
 _QUOTE_LIMIT: Final = 90
 _INNER_FRAMES: Final = 10
@@ -301,11 +303,14 @@ def owner_of(term: str) -> str | None:
 def weigh_clues(view: View, cause: str, clues: Iterable[Clue]) -> Iterator[Reason]:
     """A reason for each clue that the view holds."""
     for clue in clues:
-        span = _holds(view, clue)
+        span, weight = _holds(view, clue), clue.weight
+        if span is None and clue.frames and not (view.failure and view.failure.frames):
+            # A function that is merely named, without a traceback, may be a call that went well.
+            span, weight = view.says(clue.frames), min(clue.weight, _NAMED)
         if span is not None and not (clue.unless and view.says(clue.unless)):
             quote = span.text.strip()[:_QUOTE_LIMIT]
             spans = (span,) if span.text or span.line else ()
-            yield Reason(clue.weight, say(f"cause.{cause}.{clue.key}", quote=quote), spans)
+            yield Reason(weight, say(f"cause.{cause}.{clue.key}", quote=quote), spans)
 
 
 def _holds(view: View, clue: Clue) -> Span | None:

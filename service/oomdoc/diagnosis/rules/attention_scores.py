@@ -44,7 +44,8 @@ _CLUES: Final = (
         STRONG,
         says=r"attn_implementation\W{1,4}eager|eager attention|vanilla attention|math (?:kernel|sdp)"
         r"|s ?[x*] ?s (?:mask|score|matrix)"
-        r"|quadratic|without flash.?att|no flash.?att|flash.?attn?\W{1,4}(?:false|off|disabled)|关(?:闭|了).{0,4}flash",
+        r"|quadratic|without flash.?att|no flash.?att|flash.?attn?\W{1,4}(?:false|off|disabled)|关(?:闭"
+        r"|了).{0,4}flash|only supports ampere|flash.?att\w{0,6}.{0,6}支不支持",
     ),
 )
 

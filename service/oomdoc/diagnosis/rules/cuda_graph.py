@@ -35,7 +35,8 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"captur\w{1,4} (?:the )?(?:cuda ?|acl ?)?graphs?|cuda ?graphs?\b|graph capture|capture cuda graph",
+        says=r"captur\w{1,4} (?:the )?(?:cuda ?|acl ?)?graphs?|cuda ?graphs?\b|graph capture|(?:at|during"
+        r"|in) capture\b|capture cuda graph",
     ),
     Clue("eager", STRONG, says=r"enforce.?eager|eager mode|disable.?cuda.?graph"),
     Clue("compiler", WEAK, says=r"torch\.compile|torchinductor|max-autotune|cudagraph_mode"),

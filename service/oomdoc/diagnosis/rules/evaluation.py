@@ -39,7 +39,8 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"(?:during|in|when|while|at|once|before|after|start\w{0,3}|doing|do|run\w{0,4}"
+        says=r"(?:during|in|at) .{0,24}(?:evaluation|validation) (?:phase|stage|step)|(?:during|in|when|while"
+        r"|at|once|before|after|start\w{0,3}|doing|do|run\w{0,4}"
         r"|the) (?:the )?(?:an? )?(?:eval|evaluat\w{1,4}|validation|prediction|dev set)\b"
         r"|evaluate.{0,12}(?:就|时|oom|fail)|\beval.{0,16}(?:oom|爆|会|的时候|过程)"
         r"|验证(?:集|时|阶段)|评估(?:时|阶段|过程|就)|测试集|eval_accumulation_steps|evaluation (?:grows|fails|step)",

@@ -34,7 +34,7 @@ _CLUES: Final = (
         FAIR,
         says=r"(?:reference|\bref|reward|critic|teacher|draft|judge|value)[ _-]?model|ref_model|(?:four|three"
         r"|several|4|3) models"
-        r"|参考模型|奖励模型|(?:教师|评论|老师)模型",
+        r"|teacher|precompute_ref|参考模型|奖励模型|(?:教师|评论|老师)模型",
     ),
     Clue(
         "two-copies",

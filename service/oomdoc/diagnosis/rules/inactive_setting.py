@@ -43,7 +43,8 @@ _CLUES: Final = (
     Clue(
         "reported-other",
         DECISIVE,
-        says=r"with actual|no liger kernels? supported|un-?chunked|is a 32-bit|actual (?:behaviou?r|gpu util)"
+        says=r"with actual|no liger kernels? supported|un-?chunked|none of the inputs have requires_grad"
+        r"|is a 32-bit|actual (?:behaviou?r|gpu util)"
         r"|but after .{0,40} (?:it|the \w+) is|not supported for (?:this )?model",
     ),
     Clue(

@@ -38,12 +38,13 @@ _CLUES: Final = (
         says=r"no available memory for the cache blocks|max(?:imum)? (?:model"
         r"|seq)\w{0,3} len\w{0,3} \(?\d[^\n]{0,60}(?:larger|kv)|stored in kv cache"
         r"|kv cache (?:memory|is needed|pool is full)|reserved for kv cache is -|mem.fraction.static"
-        r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size",
+        r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size|enough memory to handle \d{1,7} prefill",
     ),
     Clue(
         "named",
         FAIR,
-        says=r"kv.?cache|cache.max.entry|max.model.len|session.len|max.num.seqs|past_key_values|max.total.tokens",
+        says=r"kv.?cache|max.batch.prefill|max.batch.total|n_ctx\b|cache.max.entry|max.model.len|session.len"
+        r"|max.num.seqs|past_key_values|max.total.tokens",
     ),
     Clue(
         "trace",

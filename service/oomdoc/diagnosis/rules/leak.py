@@ -35,7 +35,7 @@ _CLUES: Final = (
         says=r"(?:memory|vram|usage|ram).{0,60}(?:grow|increas|creep|climb|ris(?:e|ing)|going up|goes up|leak)"
         r"|(?:grow|increas|climb|creep|rising|rises)\w{0,4}.{0,40}(?:memory|vram|every|each|over time)"
         r"|(?:显存|内存).{0,20}(?:慢慢|逐渐|逐步|不断|越来越|缓慢|持续|一点点|会?一直).{0,8}(?:涨|增|上升"
-        r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak",
+        r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)",
     ),
     Clue(
         "every-round",

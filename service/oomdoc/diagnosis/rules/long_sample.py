@@ -38,7 +38,8 @@ _CLUES: Final = (
     Clue(
         "at-step",
         FAIR,
-        says=r"(?:at|in|around|until|on|step|第) ?(?:the )?(?:step|iteration|iter|batch)? ?\d{2,7}(?:(?:th|st|nd"
+        says=r"after (?:training )?(?:for )?~?\d{2,6}\+? (?:steps|iter)|after a while|(?:at|in|around|until|on"
+        r"|step|第) ?(?:the )?(?:step|iteration|iter|batch)? ?\d{2,7}(?:(?:th|st|nd"
         r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
         r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|same (?:point|place|step|sample)"
         r"|steps before are fine|epoch \d+: +\d{3,}",

@@ -48,7 +48,8 @@ _CLUES: Final = (
     Clue(
         "crash",
         STRONG,
-        says=r"illegal memory access|device-side assert|segmentation fault|cublas_status_not_initialized",
+        says=r"illegal memory access|device-side assert|assertion `src|srcselectdimsize|segmentation fault"
+        r"|cublas_status_not_initialized",
     ),
 )
 

@@ -33,7 +33,8 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"(?:other|another|someone else'?s?|different) (?:process|user|program|job|people|person)|zombie"
+        says=r"(?:other|another|someone else'?s?|different) (?:process|user|program|job|people|person)"
+        r"|no such process|zombie"
         r"|leftover|shared (?:server|machine|gpu|box|cluster)"
         r"|nvidia-smi.{0,40}(?:no process|nothing|一个python都没有|没有.{0,6}进程|without)"
         r"|kill.{0,24}(?:重跑|still|还占"

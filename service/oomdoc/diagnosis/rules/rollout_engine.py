@@ -52,7 +52,11 @@ _CLUES: Final = (
         says=r"(?:without|disabl\w{1,3}|不使用|不用|关掉).{0,4}(?:vllm|sglang).{0,40}(?:works?|fine|trains?|正常|可以)"
         r"|(?:使用|with|using) ?vllm.{0,12}(?:爆|oom|out of)",
     ),
-    Clue("colocated-said", FAIR, says=r"colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用"),
+    Clue(
+        "colocated-said",
+        FAIR,
+        says=r"refit|waking up|use_vllm ?= ?true|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用",
+    ),
 )
 
 

@@ -36,7 +36,8 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"all_?gather|unshard|_fsdp_param|fetch_sub_module|partition_parameters|partitioned_param"
+        frames=r"all_?gather|reduce_and_partition|unshard|_fsdp_param|fetch_sub_module|partition_parameters"
+        r"|partitioned_param"
         r"|gathered_?param|summon_full"
         r"|reduce_scatter|allreduce_bucket|prefetch|unwrap_model_for_generation|reduce_ipg|flat_param",
     ),
