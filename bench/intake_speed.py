@@ -49,14 +49,16 @@ def measure(path: Path) -> dict[str, float | int | str]:
     started = time.perf_counter()
     subprocess.run(["grep", "-c", "out of memory", str(path)], capture_output=True, check=False)
     grep = time.perf_counter() - started
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     source = load_source(path)
     loaded = time.perf_counter() - started
+    busy_loading = time.process_time() - busy
     evidence = read([source])
     whole = time.perf_counter() - started
     return {
         "bytes": size,
         "search_mb_per_s": round(size / 1e6 / loaded, 1),
+        "search_mb_per_cpu_s": round(size / 1e6 / busy_loading, 1),
         "read_mb_per_s": round(size / 1e6 / whole, 1),
         "grep_mb_per_s": round(size / 1e6 / grep, 1),
         "share_of_grep": round(grep / whole, 3),

@@ -107,7 +107,7 @@ def _guess(
     logged = [line.text for line, kind in zip(lines[:at], kinds[:at], strict=True) if kind in ("log", "prose")]
     if root is not None:
         logged.append(lines[root[0]].text)
-    if (phase := phase_of_log(logged)) is not None:
+    if (phase := phase_of_log(logged)) is not None and (phase != "engine-init" or objective in (None, "inference")):
         return Fact("phase", phase, span, "log", 0.7)
     failure = root[1] if root is not None else None
     if failure is not None and failure.signal.name == "triton-out-of-resources":

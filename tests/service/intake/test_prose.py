@@ -32,6 +32,17 @@ CASES = [
     ("training without gradient checkpointing", {"grad_ckpt": None}),
     ("我们没开梯度检查点", {"grad_ckpt": None}),
     ("with gradient checkpointing and flash attention 2", {"grad_ckpt": True, "attention": "flash2"}),
+    ("显卡为 A100-80Gx8，训练几十步后 OOM", {"gpu_count": 8, "capacity_gib": 80}),
+    ("sglang 启动报错，2 台 8*H800 80G", {"gpu_count": 16, "capacity_gib": 80}),
+    ("OOM on 3 nodes of 8x H100-80GB with a 7B model", {"gpu_count": 24, "params_b": 7}),
+    ("单卡（32G），chatglm2 微调几个小时后 OOM", {"gpu_count": 1, "capacity_gib": 32}),
+    ("有两张卡，另一张显卡会被占用 20G 显存", {"capacity_gib": None}),
+    ("Mixtral-8x7B OOMs", {"params_b": None}),
+    (
+        "pretrain of a 13B GPT, TP=4 PP=2, micro batch 4, seq 4096",
+        {"tp": 4, "pp": 2, "micro_batch": 4, "seq_len": 4096},
+    ),
+    ("max length 100K with 29k prompts", {"seq_len": 100000}),
     ("DPO with ZeRO stage 3", {"objective": "dpo", "zero_stage": 3}),
 ]
 

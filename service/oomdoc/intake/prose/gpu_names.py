@@ -15,8 +15,8 @@ _NVIDIA: Final = (
     r"|A800|A6000|A5000|A4500|A4000|A2000|A10G|A10|A16|A30|A40|V100S?"
     r"|P100|P40"
     r"|T4|L40S|L40|L20|L4|K80|M40)(?:s(?![A-Za-z0-9]))?(?:[- ]?(?:SXM\d?"
-    r"|PCIe|NVL|HBM\d?e?)(?![A-Za-z]))?(?:[- ](?:SXM\d?|PCIe|\d{2,3} ?G(?:i?B)?)(?![A-Za-z0-"
-    r"9])){0,2}"
+    r"|PCIe|NVL|HBM\d?e?)(?![A-Za-z]))?(?:[- ](?:SXM\d?|PCIe|\d{2,3} ?G(?:i?B)?)"
+    r"(?![A-WY-Za-wyz0-9]|x(?!\d))){0,2}"
 )
 _GEFORCE: Final = (
     r"(?:(?:NVIDIA )?(?:GeForce )?(?:RTX|GTX) ?(?:PRO ?)?[A-Z]?\d{3,4}(?: ?(?:Ti"

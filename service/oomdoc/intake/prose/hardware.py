@@ -127,7 +127,9 @@ def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
     minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
     product = 0.03 if _PRODUCT.search(name) else 0.0
     yield Fact("gpu", name, span, "prose", 0.9 - minus + product)
-    if (size := re.search(r"(?<![\d.])(\d{2,3}) ?G(?:i?B)?\b", name, re.IGNORECASE | re.ASCII)) is not None:
+    if (
+        size := re.search(r"(?<![\d.])(\d{2,3}) ?G(?:i?B)?(?![A-WY-Za-wyz0-9])", name, re.IGNORECASE | re.ASCII)
+    ) is not None:
         yield Fact("capacity_gib", float(size[1]), span, "prose", max(0.5, 0.85 - minus))
     elif ((size := _SIZE_AFTER.match(after)) is not None and 2 <= float(size["gib"]) <= 300) or (
         (size := _SIZE_BEFORE.search(before)) is not None and 2 <= float(size["gib"]) <= 300

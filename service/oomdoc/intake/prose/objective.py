@@ -22,7 +22,12 @@ _EVIDENCE: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = tuple(
         ("dpo", 0.8, r"DPOTrainer|DPOConfig|train_dpo|(?<![a-z])dpo(?![a-z])"),
         ("kto", 0.8, r"KTOTrainer|train_kto|(?<![a-z])kto(?![a-z])"),
         ("orpo", 0.8, r"ORPOTrainer|(?<![a-z])orpo(?![a-z])"),
-        ("rm", 0.74, r"RewardTrainer|train_rm\b|\btrain\w{0,3} [^。\n]{0,30}?reward model\b|训练[^。\n]{0,10}奖励模型"),
+        (
+            "rm",
+            0.74,
+            r"RewardTrainer|train_rm\b|\btrain\w{0,3} [^。\n]{0,30}?reward model\b"
+            r"|训练[^。\n]{0,10}奖励模型|reward ?(?:模型)?训练|奖励模型训练",
+        ),
         ("ppo", 0.78, r"PPOTrainer|train_ppo|(?<![a-z_])ppo(?![a-z]|_)|ppo_epochs|step3_rlhf|rl_training\.py"),
         ("distill", 0.74, r"(?<![a-z])gkd(?![a-z])|distillation|GKDTrainer|知识蒸馏"),
         ("sft", 0.7, r"SFTTrainer|SFTConfig|train_sft|run_sft|(?<![a-z])sft(?![a-z])|clm_sft"),
