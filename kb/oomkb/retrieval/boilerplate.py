@@ -2,14 +2,16 @@
 
 PyTorch (since 1.x, ``c10/cuda/CUDACachingAllocator.cpp``) ends each out-of-memory message with advice about
 fragmentation and with the memory of the processes on the card. Left in, every pasted log would sound like fragmentation
-and like somebody else's process. The parts stay where their figures make them a symptom: more cached than was asked for, or a
-process that holds more than this one's tensors.
+and like somebody else's process. The parts stay where their figures make them a symptom: more cached than was asked
+for, or a process that holds more than this one's tensors.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final
+
+from oomkb.retrieval.text import MAX_CHARS
 
 __all__ = ["telling"]
 
@@ -30,6 +32,7 @@ _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 def telling(text: str) -> str:
     """The text without the parts of allocator messages that are always there."""
+    text = text[:MAX_CHARS]
     if "llocat" not in text:
         return text
     tried, tensors = _first(_TRIED, text), _first(_TENSORS, text)

@@ -12,13 +12,22 @@ from typing import Final
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import CAUSES
 from oomkb.retrieval.boilerplate import telling
-from oomkb.retrieval.gloss import gloss, widened
-from oomkb.retrieval.text import search_words
+from oomkb.retrieval.gloss import bilingual, gloss, widened
+from oomkb.retrieval.text import search_words, spellings
 
-__all__ = ["CauseTalk", "case_passages", "case_words", "cause_passages", "cause_words", "causes", "query_words"]
+__all__ = [
+    "CauseTalk",
+    "case_passages",
+    "case_words",
+    "cause_passages",
+    "cause_words",
+    "causes",
+    "query_words",
+    "shown_words",
+]
 
-_HEADING_CHARS: Final = 500
-_SYMPTOM_CHARS: Final = (400, 200)
+_HEADING_CHARS: Final = 400
+_SYMPTOM_CHARS: Final = (320, 160)
 """How much of the first and of the second symptom: embedding costs about 0.2 ms per token and core."""
 
 
@@ -45,6 +54,13 @@ def query_words(text: str) -> list[str]:
     own = search_words(text)
     translated = [] if english == text.strip() else search_words(english)
     return own + translated + search_words(widened(english))
+
+
+def shown_words(text: str) -> dict[str, str]:
+    """Search word -> what to show a person for it. Chinese pairs that are no word of the vocabulary are not shown."""
+    english = gloss(telling(text))
+    known = {word: word for word in bilingual() if word in text}
+    return known | spellings(widened(english)) | spellings(english)
 
 
 def case_passages(case: Case) -> list[str]:

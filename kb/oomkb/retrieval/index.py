@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Index", "build_index", "open_index"]
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """Raise it when what is indexed, or how, changes."""
 
 Progress = Callable[[int, int], None]
@@ -92,7 +93,7 @@ def _held(_root: Path, _fingerprint: str) -> list[Index]:
 
 
 def _scope(cases: Sequence[Case], model: str | None) -> Path:
-    folders = sorted({str(Path(case.path).parent.parent) for case in cases if case.path})
+    folders = sorted({os.path.dirname(os.path.dirname(case.path)) for case in cases if case.path})  # noqa: PTH120
     key = json.dumps([model_stamp(model).partition("|")[0], folders])
     return state_dir() / "index" / hashlib.sha256(key.encode()).hexdigest()[:12]
 

@@ -27,7 +27,8 @@ _WEIGHTS: Final = "model.bin"
 _MANIFEST: Final = "manifest.json"
 _SCHEMA: Final = 1
 _THREADS: Final = 2
-_BATCH: Final = 16
+_BATCH: Final = 4
+"""Larger ones leave the cache and are slower on a CPU."""
 
 
 def supported(files: ModelFiles) -> bool:

@@ -101,7 +101,9 @@ def _why(index: Index, views: Views, number: int) -> tuple[tuple[str, Mapping[st
     for item in sorted(views.agreed[number], key=lambda a: -a.weight):
         if item.weight > 0:
             reasons.append((f"search.{item.key}", {"value": item.value}))
-    shared = index.case_words.shared(views.words, number, 4)
+    found = index.case_words.shared(views.words, number, 12)
+    shared = list(dict.fromkeys(views.shown.get(word, word if "_" in word or "." in word else "") for word in found))
+    shared = [word for word in shared if word][:4]
     if shared:
         reasons.append(("search.words", {"words": ", ".join(shared)}))
     reasons.append(("search.meaning", {"cosine": round(float(views.cosines[number]), 2)}))

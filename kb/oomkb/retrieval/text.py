@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["MAX_CHARS", "cjk_runs", "is_cjk", "search_words", "stem"]
+__all__ = ["MAX_CHARS", "cjk_runs", "is_cjk", "search_words", "spellings", "stem"]
 
 MAX_CHARS: Final = 20_000
 """More than this of a query or a record is not read: the digest of a log is a few KB."""
@@ -61,6 +61,18 @@ def search_words(text: str) -> list[str]:
         elif not _NUMBER.fullmatch(piece):
             words += _latin(piece)
     return words
+
+
+def spellings(text: str) -> dict[str, str]:
+    """Search word -> how the text spells it, for showing: ``sav`` -> saving."""
+    found: dict[str, str] = {}
+    for match in _PIECE.finditer(text[:MAX_CHARS]):
+        piece = match.group()
+        if not is_cjk(piece[0]):
+            found.setdefault(stem(piece.lower()), piece)
+            for part in _PART.findall(piece):
+                found.setdefault(stem(part.lower()), part.lower())
+    return found
 
 
 def _latin(piece: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.retrieval import dense
 from oomkb.retrieval.boilerplate import telling
-from oomkb.retrieval.documents import query_words
+from oomkb.retrieval.documents import query_words, shown_words
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.facets import Agreement, agreements, query_facets
 from oomkb.retrieval.gloss import gloss
@@ -41,6 +41,8 @@ class Views:
     """What each view says of every case, in the order of ``index.cases``."""
 
     words: tuple[str, ...]
+    shown: Mapping[str, str]
+    """Search word -> what to show a person for it."""
     cosines: np.ndarray[Any, Any]
     bm25: np.ndarray[Any, Any]
     agreed: tuple[tuple[Agreement, ...], ...]
@@ -65,6 +67,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE) -> Views:
     told = context.get("causes") or {}
     return Views(
         words=tuple(words),
+        shown=shown_words(text),
         cosines=_case_cosines(index, vectors),
         bm25=bm25,
         agreed=tuple(tuple(agreements(known, f, c)) for f, c in zip(index.facets, index.cases, strict=True)),
