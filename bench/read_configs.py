@@ -86,7 +86,7 @@ def is_configuration(path: Path, text: str) -> bool:
 
 
 def expected(name: str) -> set[str]:
-    """What a file of this checkout may rightly be recognised as: its framework, or a launcher's or engine's own file."""
+    """What a file of this checkout may rightly be: of its framework, or a launcher's or engine's own file."""
     own = canonical(name.replace("deepspeedexamples", "deepspeed")) or name
     more = {"megatron"} if own in ("ms-swift", "nemo", "verl", "deepspeed") else set()
     base = {"transformers", "megatron", "trl"} if own == "deepspeed" else {"trl"} if own == "unsloth" else set()
@@ -191,7 +191,8 @@ def main() -> int:
     arguments = parser.parse_args()
     total = Tally()
     print(
-        f"{'framework':18} {'files':>6} {'read':>12} {'recognised':>16} {'keys understood':>20} {'priced':>16} {'patched':>16}"
+        f"{'framework':18} {'files':>6} {'read':>12} {'recognised':>16} {'keys understood':>20}"
+        f" {'priced':>16} {'patched':>16}"
     )
     for root in sorted(p for p in arguments.folder.iterdir() if p.is_dir()):
         if arguments.only and root.name != arguments.only:

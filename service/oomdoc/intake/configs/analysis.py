@@ -24,7 +24,9 @@ from oomdoc.intake.configs.table import Reading, Table, View, norm
 __all__ = ["MAX_CHARS", "Doc", "analyse"]
 
 MAX_CHARS: Final = 1_500_000
-_MAX_SEGMENT: Final = 400_000
+_MAX_SEGMENT: Final = 150_000
+_BUDGET: Final = 200_000
+"""Characters of one source that are read as configuration; nobody's configuration is larger."""
 _MAX_DOCS: Final = 400
 _PROGRAM_CHARS: Final = 8_000
 _DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,60}[ \t]*[rR]?(\"{3}|'{3})([^\"']{1,12000})")
@@ -51,6 +53,9 @@ class Doc:
         shown = list(known_as(self.entries, self.table))
         # A key that counts by its last part yields to one that stands there whole.
         short = ["." in e.key and "." not in s.key for e, s in zip(self.entries, shown, strict=True)]
+        if self.table is not None and self.table.ignores:
+            short = [cut for cut, e in zip(short, shown, strict=True) if e.key not in self.table.ignores]
+            shown = [e for e in shown if e.key not in self.table.ignores]
         ordered = [s for s, cut in zip(shown, short, strict=True) if cut] + [
             s for s, cut in zip(shown, short, strict=True) if not cut
         ]
@@ -68,28 +73,37 @@ class Doc:
         view = self.view()
         out: list[Reading] = []
         seen: set[str] = set()
-        for key in self.table.all_keys():
-            if key.field in seen:
-                continue
-            for name in key.names:
-                entry = view.get(norm(name))
-                if entry is None or not (entry.resolved or key.field == "model"):
-                    continue
-                value = key.codec.read(entry.value)
-                if value is not None:
-                    out.append((key.field, value, entry))
-                    seen.add(key.field)
-                    break
-        for group in self.table.all_groups():
-            for name, value, entry in group.read(view):
-                if value is not None and name not in seen and (entry.resolved or name == "model"):
-                    out.append((name, value, entry))
-                    seen.add(name)
+        for level in self.table.levels():
+            _read_level(level, view, out, seen)
         if "model" not in seen:
             described = described_model(view)
             if described is not None:
                 out.append(described)
         return out
+
+
+def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) -> None:
+    """What a table's own rows say, fields that are settled already left out."""
+    found: list[Reading] = []
+    for key in level.keys:
+        if any(name == key.field for name, _, _ in found):
+            continue
+        for name in key.names:
+            entry = view.get(norm(name))
+            if entry is None or not (entry.resolved or key.field == "model"):
+                continue
+            value = key.codec.read(entry.value)
+            if value is not None:
+                found.append((key.field, value, entry))
+                break
+    for group in level.groups:
+        for field_name, value, entry in group.read(view):
+            taken = any(n == field_name for n, _, _ in found)
+            if value is not None and not taken and (entry.resolved or field_name == "model"):
+                found.append((field_name, value, entry))
+    new = [r for r in found if r[0] not in seen]
+    out += new
+    seen.update(r[0] for r in new)
 
 
 def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
@@ -262,7 +276,12 @@ def analyse(name: str, text: str, framework: str | None = None) -> list[Doc]:
     known = table(framework)
     docs: list[Doc] = []
     loose: list[Doc] = []
+    spent = 0
     for segment in segments(name, text)[:_MAX_DOCS]:
+        if segment.form != "loose":
+            spent += segment.end - segment.start
+            if spent > _BUDGET:
+                break
         found = [_doc(f, segment) for f in _fragments(text, segment)]
         for doc in found:
             doc.table = recognise(

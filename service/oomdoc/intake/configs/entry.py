@@ -52,7 +52,7 @@ class Fragment:
     end: int
     entries: tuple[Entry, ...]
     programs: tuple[str, ...] = ()
-    """Shell: what the commands run (``torchrun``, ``swift sft``, ``openrlhf.cli.train_sft``). Python: imports and calls."""
+    """Shell: what the commands run (``torchrun``, ``swift sft``). Python: imports and calls."""
     env: tuple[Entry, ...] = ()
     """Environment variables set here."""
     whole_file: bool = False

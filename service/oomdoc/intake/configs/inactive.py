@@ -1,11 +1,16 @@
-"""Settings that are given but not in effect."""
+"""Settings that are given but not in effect: cut off, not passed on, set too late, contradicted or misspelt."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Inactive, Source
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts, visible_gpus
+from oomdoc.intake.configs.table import norm, words
+from oomdoc.intake.configs.values import flag, whole
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
@@ -13,10 +18,171 @@ if TYPE_CHECKING:
 
 __all__ = ["find_inactive"]
 
+_HF: Final = words("transformers trl llama-factory ms-swift axolotl unsloth xtuner")
+_STRICT: Final = words("llama-factory axolotl openrlhf torchtune vllm sglang ms-swift")
+_ALLOCATOR: Final = words(
+    "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF PYTORCH_HIP_ALLOC_CONF PYTORCH_NPU_ALLOC_CONF CUDA_VISIBLE_DEVICES"
+)
+_PASSED: Final = _ALLOCATOR | words(
+    "NPROC_PER_NODE FORCE_TORCHRUN MAX_PIXELS VLLM_USE_V1 UNSLOTH_VLLM_STANDBY TORCH_NCCL_AVOID_RECORD_STREAMS"
+)
+_LAUNCHED: Final = (
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "torch.distributed",
+    "mpirun",
+    "srun",
+    "swift",
+    "megatron",
+    "llamafactory-cli",
+    "ray ",
+)
+_CLOSE: Final = 0.86
+_MOST: Final = 40
+
 
 def find_inactive(docs: Sequence[Doc], lines: Lines, others: Sequence[Source]) -> Iterator[Inactive]:
-    """Every setting of the documents that something keeps from being in effect."""
+    """Every setting of the documents that something keeps from being in effect; ``reason`` is a key of the words."""
+    count = 0
     for doc in docs:
+        for entry, reason, values in (
+            *_cut_off(doc),
+            *_contradicted(doc),
+            *_late(doc),
+            *_processes(doc),
+            *_unknown(doc),
+        ):
+            yield Inactive(entry.key, f"inactive.{reason}", lines.span(entry.key_span[0]), values)
+            count += 1
+            if count >= _MOST:
+                return
+    for entry, reason, values in _not_passed(docs, others):
+        yield Inactive(entry.key, f"inactive.{reason}", lines.span(entry.key_span[0]), values)
+
+
+_Found = tuple[Entry, str, dict[str, Any]]
+
+
+def _cut_off(doc: Doc) -> Iterator[_Found]:
+    for entry in doc.entries:
+        if entry.off and not entry.key.startswith("@"):
+            yield entry, entry.off_reason, {}
+
+
+def _said(doc: Doc) -> dict[str, Any]:
+    return {name: value for name, value, _ in doc.readings()}
+
+
+def _contradicted(doc: Doc) -> Iterator[_Found]:
+    """Adapters and quantisation beside full-parameter training; a flag the framework does not look at."""
+    if doc.table is None or doc.form == "ini":
+        return
+    view, said = doc.view(), _said(doc)
+    name = doc.table.name
+    if said.get("method") == "full" and name in _HF:
+        for key in ("quantization_bit", "quant_bits"):
+            if key in view and (whole(view[key].value) or 16) < 16:
+                yield view[key], "quantised-in-full", {}
+        for key in ("lora_rank", "lora_r", "lora_target", "lora_target_modules"):
+            if key in view and name in ("llama-factory", "ms-swift"):
+                yield view[key], "adapters-in-full", {}
+    if name == "axolotl" and "adapter" not in view:
+        yield from (
+            (view[k], "adapters-in-full", {})
+            for k in ("lora_r", "lora_target_modules", "lora_target_linear")
+            if k in view
+        )
+    if name == "llama-factory":
         for entry in doc.entries:
-            if entry.off and not entry.key.startswith("@"):
-                yield Inactive(entry.key, f"inactive.{entry.off_reason}", lines.span(entry.key_span[0]))
+            if norm(entry.key) == "gradient_checkpointing" and flag(entry.value) is False and not entry.off:
+                yield entry, "checkpointing-flag-ignored", {"use": "disable_gradient_checkpointing"}
+
+
+def _late(doc: Doc) -> Iterator[_Found]:
+    """Variables set after they are read, or that never leave the shell."""
+    if doc.form == "python":
+        imports = [at for note, at in doc.notes if note == "import:torch" or note.startswith("import:")]
+        for entry in doc.env:
+            if entry.key in _ALLOCATOR and imports and entry.key_span[0] > min(imports):
+                yield entry, "set-after-import", {}
+    elif doc.form == "shell":
+        starts = [e.key_span[0] for e in doc.entries if not e.off]
+        for entry in doc.env:
+            if entry.key not in _PASSED or not starts:
+                continue
+            if entry.scope == "local" and (doc.whole_file or doc.fenced):
+                yield entry, "not-exported", {"name": entry.key, "value": entry.value}
+            elif entry.scope != "local" and doc.whole_file and entry.key_span[0] > max(starts):
+                yield entry, "set-after-launch", {}
+
+
+def _processes(doc: Doc) -> Iterator[_Found]:
+    """Sharding over one process, and one process over several GPUs."""
+    if doc.table is None or doc.form != "shell":
+        return
+    found = {n: (v, e) for n, v, e in launch_facts(doc.entries, doc.env)}
+    count = found.get("world") or found.get("gpus")
+    sharding = next((r for r in doc.readings() if r[0] == "sharding"), None)
+    sharded = sharding is not None and str(sharding[1]).startswith(("zero", "fsdp"))
+    nodes = found.get("nodes")
+    if sharding is not None and sharded and count is not None and count[0] == 1 and (nodes is None or nodes[0] == 1):
+        yield sharding[2], "one-process", {"setting": count[1].key}
+    plain = "python" in doc.programs and not any(p in doc.programs for p in _LAUNCHED)
+    if not plain or doc.table.name not in _HF:
+        return
+    visible = next(
+        (e for e in doc.env if e.key == "CUDA_VISIBLE_DEVICES" and (visible_gpus(str(e.value)) or 0) > 1), None
+    )
+    if sharding is not None and sharded and doc.table.name == "llama-factory":
+        yield sharding[2], "no-launcher", {}
+    elif visible is not None and not sharded:
+        yield visible, "data-parallel", {"count": visible_gpus(str(visible.value)) or 0}
+
+
+def _unknown(doc: Doc) -> Iterator[_Found]:
+    """Keys the framework does not know that are nearly one it does."""
+    if doc.table is None or doc.table.name not in _STRICT or doc.form not in ("yaml", "shell"):
+        return
+    known = doc.table.names() | doc.table.neutrals() | doc.table.marks | doc.table.hints | LAUNCH_KEYS
+    likely = sorted(n for n in known if len(n) > 5 and ":" not in n and not n.startswith("@"))
+    for entry in doc.entries[:300]:
+        key = norm(entry.key)
+        if (
+            entry.off
+            or entry.style not in ("pair", "flag", "flag=", "bare")
+            or "." in key
+            or "[" in key
+            or not 6 <= len(key) <= 60
+        ):
+            continue
+        if key in known or entry.value is None:
+            continue
+        near = difflib.get_close_matches(key, likely, 1, _CLOSE)
+        if near and near[0] not in {norm(e.key) for e in doc.entries}:
+            yield entry, "unknown-key", {"nearest": near[0]}
+
+
+def _not_passed(docs: Sequence[Doc], others: Sequence[Source]) -> Iterator[_Found]:
+    """A DeepSpeed configuration that nothing names."""
+    files = [d for d in docs if d.table is not None and d.table.name == "deepspeed" and d.form == "json"]
+    runs = [
+        d
+        for d in docs
+        if d.table is not None and d.table.name in _HF and d.form in ("shell", "yaml") and len(d.entries) > 3
+    ]
+    if not files or not runs:
+        return
+    for run in runs:
+        named = any(
+            "deepspeed" in norm(e.key).lower() or "zero_stage" in norm(e.key) or norm(e.key) == "config_file"
+            for e in run.entries
+        )
+        if named or "deepspeed" in run.programs or "accelerate" in run.programs or _said(run).get("sharding"):
+            return
+    first = next(
+        (e for e in files[0].entries if e.key == "zero_optimization.stage"),
+        files[0].entries[0] if files[0].entries else None,
+    )
+    if first is not None:
+        yield first, "not-passed", {}

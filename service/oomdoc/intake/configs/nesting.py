@@ -14,6 +14,7 @@ from oomdoc.intake.configs.forms.yaml import Block
 __all__ = ["dockerfile", "embedded"]
 
 _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup"})
+_ENV_PATH: Final = re.compile(r"\.(?:environment|envs?)\.")
 _FROM: Final = re.compile(r"^[ \t]*FROM[ \t]+(\S{1,200})", re.M | re.I)
 _EXEC: Final = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])", re.M | re.I)
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
@@ -32,9 +33,8 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
             out += _command_text(text, *entry.value_span, image)
         elif last in _ENV_KEYS and entry.items:
             env += [e for e in map(_env_item, entry.items) if e is not None]
-        elif ".environment." in f".{entry.key}" or ".env." in f".{entry.key}" or ".envs." in f".{entry.key}":
-            if entry.value is not None and last.isupper():
-                env.append(_env(last, entry, entry.key_span))
+        elif entry.value is not None and last.isupper() and _ENV_PATH.search(f".{entry.key}"):
+            env.append(_env(last, entry, entry.key_span))
     env += _name_value(entries)
     for block in blocks:
         if block.key.rsplit(".", 1)[-1].rstrip("[]") in _COMMAND_KEYS:

@@ -58,7 +58,7 @@ def _canonical(name: str, value: Any) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return {str(x) for x in a} == {str(x) for x in b}
+        return bool({str(x) for x in a} == {str(x) for x in b})
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
@@ -81,10 +81,16 @@ def _writes(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str,
     if doc.table is None:
         return None
     keys, groups = _rows(doc.table, name)
-    for key in keys:
-        found = _present(view, key.names)
-        if found is not None:
-            return 0, {found: DROP if value is None else key.codec.write(value, view[found].value)}
+    for level in doc.table.levels():
+        for key in (k for k in keys if k in level.keys):
+            found = _present(view, key.names)
+            if found is not None:
+                return 0, {found: DROP if value is None else key.codec.write(value, view[found].value)}
+        for group in (g for g in groups if g in level.groups and value is not None):
+            if _present(view, group.names) is not None:
+                wanted = group.write(view, name, value)
+                if wanted is not None:
+                    return 0, dict(wanted)
     if value is not None:
         for group in groups:
             if _present(view, group.names) is not None:
@@ -265,12 +271,15 @@ def _says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if found is None:
         return name == "model" or (_is_off(value) and _same(_by_default(said, name), value))
     if name == "method" and {found, value} <= {"lora", "qlora"}:
-        return (value == "qlora") == (found == "qlora" or said.get("quant") in ("nf4", "nf4-double", "int8"))
+        quantised = found == "qlora" or said.get("quant") in ("nf4", "nf4-double", "int8")
+        return bool(quantised == (value == "qlora"))
     return _same(found, value)
 
 
 def _is_off(value: Any) -> bool:
-    return value in (False, "none", "ddp", "fp32", "full", 1) or value in ([], ())
+    if isinstance(value, bool):
+        return not value
+    return value == 1 or value in ("none", "ddp", "fp32", "full") or value == []
 
 
 def _by_default(said: Mapping[str, Any], name: str) -> Any:

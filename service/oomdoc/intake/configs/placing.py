@@ -248,9 +248,8 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
     if not scope and doc.table is not None and doc.table.name == "xtuner":
         return _assigned(text, doc, name, value, anchor)
     calls = [e for e in doc.entries if e.style == "call" and "Tokenizer" not in e.scope and "Processor" not in e.scope]
-    wanted = (
-        (scope,) if scope else next((c for p, c in _CALLS if p.search(name)), ()) + (() if scope else _DEFAULT_CALLS)
-    )
+    usual = next((c for p, c in _CALLS if p.search(name)), ()) + _DEFAULT_CALLS
+    wanted = (scope,) if scope else usual
     for stem in wanted:
         for call in calls:
             if call.scope.rsplit(".", 1)[-1] == stem:

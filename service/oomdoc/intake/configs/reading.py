@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Document, Fact, Inactive, Setting, Source, Span
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Setting, Source, Span
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
@@ -19,7 +19,7 @@ from oomdoc.intake.configs.table import Table, norm
 __all__ = ["ConfigReading", "Lines", "read_documents"]
 
 _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
-_ORIGINS: Final = {
+_ORIGINS: Final[Mapping[str, Origin]] = {
     "yaml": "config",
     "json": "config",
     "toml": "config",
@@ -85,11 +85,11 @@ def main_table(docs: Sequence[Doc]) -> Table | None:
 def _facts(doc: Doc, lines: Lines) -> list[Fact]:
     origin = _ORIGINS.get(doc.form, "config")
     confidence = 0.9 if doc.form == "ini" else 1.0
-    out = [Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in doc.readings()]  # type: ignore[arg-type]
+    out = [Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in doc.readings()]
     if doc.form in ("shell", "yaml", "env"):
         out += [
             Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in launch_facts(doc.entries, doc.env)
-        ]  # type: ignore[arg-type]
+        ]
     return out
 
 

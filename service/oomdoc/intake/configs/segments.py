@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["Segment", "segments"]
 
-_FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,}|~{3,})[ \t]*([\w+-]{0,20})[^\n]*\n", re.M)
+_FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
 _EXTENSIONS: Final = {
     ".yaml": "yaml",
     ".yml": "yaml",
@@ -58,17 +58,19 @@ _LANGUAGES: Final = {
     "makefile": "shell",
 }
 _PROGRAM: Final = (
-    r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl|tune|xtuner|vllm|sglang"
-    r"|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry|litgpt)"
+    r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl"
+    r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry"
+    r"|litgpt)"
 )
 _COMMAND: Final = re.compile(
-    r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}(?:nohup[ \t]+|sudo[ \t]+|exec[ \t]+|time[ \t]+|uv run[ \t]+)?"
-    + _PROGRAM
-    + r"[ \t]+\S"
+    r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}"
+    r"(?:nohup[ \t]+|sudo[ \t]+|exec[ \t]+|time[ \t]+|uv run[ \t]+)?" + _PROGRAM + r"[ \t]+\S"
 )
 _INLINE: Final = re.compile(
-    r"(?<![\w./-])(?:torchrun|deepspeed|accelerate launch|llamafactory-cli|swift (?:sft|pt|rlhf|infer|deploy|rollout)|megatron (?:sft|pt|rlhf)|"
-    r"vllm serve|tune run|xtuner train|trl (?:sft|dpo|grpo|kto|vllm-serve)|axolotl train|lmdeploy serve|text-generation-launcher|sglang serve|"
+    r"(?<![\w./-])(?:torchrun|deepspeed|accelerate launch|llamafactory-cli|swift (?:sft|pt|rlhf|infer|deploy|rollout)|"
+    r"megatron (?:sft|pt|rlhf)|"
+    r"vllm serve|tune run|xtuner train|trl (?:sft|dpo|grpo|kto|vllm-serve)|axolotl train|lmdeploy serve|"
+    r"text-generation-launcher|sglang serve|"
     r"python[0-9.]{0,5} (?:-m |-u )?[\w./-]{1,100})(?=[ \t])"
 )
 _ENV: Final = re.compile(r"[ \t]{0,20}(?:export[ \t]+)?[A-Z][A-Z0-9_]{2,60}=[^\s=]")
@@ -79,13 +81,16 @@ _PAIR: Final = re.compile(
 )
 _LIST: Final = re.compile(r"[ \t]{0,40}-[ \t]{1,4}[\w\"'./-]")
 _CALL: Final = re.compile(
-    r"[ \t]{0,40}(?:[\w.\[\]\"', ]{1,80}=[ \t]{0,4})?[\w.]{0,80}(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|Trainer|dict|"
-    r"Accelerator|Plugin|pipeline|recipe)\((?!\))"
+    r"[ \t]{0,40}(?:[\w.\[\]\"', ]{1,80}=[ \t]{0,4})?[\w.]{0,80}"
+    r"(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|"
+    r"Trainer|dict|Accelerator|Plugin|pipeline|recipe)\((?!\))"
 )
 _IMPORT: Final = re.compile(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
-_KWARG: Final = re.compile(r"[ \t]{0,40}[a-z_]\w{2,60}[ \t]{0,20}=[ \t]{0,4}[^=\s][^\n]{0,200}$")
 _SECTION: Final = re.compile(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
 _MAX_RUN: Final = 3000
+_MAX_LINES: Final = 30_000
+_LOOKAHEAD: Final = 60_000
+"""Lines looked at ahead of their turn, in all: unbalanced brackets must not cost the square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +175,10 @@ class _Lines:
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self.text, self.end = text, end
+        self.looked = 0
         self.starts: list[int] = []
         at = start
-        while at < end:
+        while at < end and len(self.starts) < _MAX_LINES:
             self.starts.append(at)
             stop = text.find("\n", at, end)
             if stop < 0:
@@ -181,8 +187,10 @@ class _Lines:
 
     def span(self, index: int) -> tuple[int, int]:
         start = self.starts[index]
-        stop = self.starts[index + 1] if index + 1 < len(self.starts) else self.end
-        return start, stop
+        if index + 1 < len(self.starts):
+            return start, self.starts[index + 1]
+        stop = self.text.find("\n", start, self.end)
+        return start, self.end if stop < 0 else stop + 1
 
     def line(self, index: int) -> str:
         start, stop = self.span(index)
@@ -259,6 +267,9 @@ def _shell_end(lines: _Lines, index: int) -> int:
 def _balanced_end(lines: _Lines, index: int, opening: str, closing: str) -> int:
     depth = 0
     for last in range(index, min(len(lines), index + 400)):
+        lines.looked += 1
+        if lines.looked > _LOOKAHEAD:
+            break
         line = lines.line(last)
         depth += line.count(opening) - line.count(closing)
         if depth <= 0:

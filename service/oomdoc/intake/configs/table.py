@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
@@ -156,9 +156,16 @@ class Table:
     """Whether flags are spelt with dashes."""
     prefixes: tuple[str, ...] = ()
     """Leading path parts that may be left out (``actor_rollout_ref.``)."""
+    ignores: frozenset[str] = frozenset()
+    """Keys of a base that this framework reads nothing from."""
     suffix: bool = False
     """Whether nested keys count by their last part."""
-    known: frozenset[str] = field(default=frozenset())
+
+    def levels(self) -> Iterator[Table]:
+        """This table, then those it stands on, nearest first."""
+        yield self
+        for base in self.bases:
+            yield from base.levels()
 
     def all_keys(self) -> Iterator[Key]:
         """Own keys, then the bases'."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, Fragment
@@ -259,8 +259,9 @@ def _env_entry(name: str, word: Word, name_span: tuple[int, int]) -> Entry:
     )
 
 
-def _variable_entry(variable: Variable) -> Entry:
-    return _env_entry(variable.name, variable.word, variable.name_span)
+def _variable_entry(variable: Variable, *, local: bool) -> Entry:
+    entry = _env_entry(variable.name, variable.word, variable.name_span)
+    return replace(entry, scope="local") if local and not variable.exported else entry
 
 
 def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[Entry], list[str]]:
@@ -304,7 +305,7 @@ def parse_shell(text: str, start: int = 0, end: int | None = None, *, lenient: b
     reading = ShellReading()
     env: list[Entry] = []
     for command in commands:
-        env += [_variable_entry(v) for v in command.variables]
+        env += [_variable_entry(v, local=not command.words) for v in command.variables]
         orphan = command.orphan
         if orphan == "missing-continuation" and lenient:
             orphan = ""

@@ -1,4 +1,4 @@
-"""Known keys scattered in prose, logs and dumps: ``cutoff_len=4096``, ``max_length 是 16384``, ``micro_batch_size ..... 4``."""
+"""Known keys scattered in prose, logs and dumps: ``cutoff_len=4096``, ``max_length 是 16384``, ``seq_len ... 4``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["parse_loose"]
 
 _PAIR: Final = re.compile(
     r"(?<![\w.\-/\\])(-{0,2})([A-Za-z_][\w\-]{1,60}(?:\.[\w\-]{1,60}){0,5})"
-    r"(?:[\"'`]?[ \t]{0,3}(?:[=:：]|设为|设成|设置为|改为|改成|调到|调成|降到|是|为|等于)[ \t]{0,3}|[ ]\.{3,80}[ ]|[ ](?=[0-9]|true|True|false|False|[\"'`])|(?<=\w)(?=\s|$))"
+    r"(?:[\"'`]?[ \t]{0,3}(?:[=:：]|设为|设成|设置为|改为|改成|调到|调成|降到|是|为|等于)[ \t]{0,3}"
+    r"|[ ]\.{3,80}[ ]|[ ](?=[0-9]|true|True|false|False|[\"'`])|(?<=\w)(?=\s|$))"
     r"([\"'`]?)([^\s,，。;；、()（）\[\]{}\"'`]{0,160})"
 )
 _COMMON: Final = words(

@@ -332,7 +332,8 @@ class _Tokeniser:
                 resolved = resolved and whole
                 return inner
             resolved = False
-            return match[0]
+            # What is known of it may still end in a telling name: $HOME_DIR/Qwen3-30B-A3B.
+            return known.word.text[:300] if known is not None and not match[3] else match[0]
 
         return _VARIABLE.sub(one, raw), resolved and "$(" not in raw
 

@@ -29,7 +29,7 @@ def _value(node: ast.expr, depth: int = 0) -> int | None:
 
 
 def sum_of(text: str) -> int | None:
-    """The value of ``1024 * 2`` or ``(2048 + 8192) * 3``; division is whole, as the shell's. ``None`` for anything else."""
+    """The value of ``(2048 + 8192) * 3``; division is whole, as the shell's. ``None`` for anything else."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -9,7 +9,7 @@ __all__ = ["Command", "Heredoc", "Variable", "Word"]
 
 @dataclass(slots=True)
 class Word:
-    """A word as the shell would see it. ``value_span`` is where its text is written (inside quotes, or in a variable)."""
+    """A word as the shell would see it; ``value_span`` is where its text is written (in quotes, or in a variable)."""
 
     text: str
     start: int

@@ -18,7 +18,8 @@ from oomdoc.intake.configs.values import as_scalar, unquote
 __all__ = ["Block", "parse_yaml"]
 
 _KEY: Final = re.compile(
-    r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s#:,\[\]{}\"'&*!|>%@`][^:#\n\"'{}\[\]]{0,120}?))[ \t]{0,20}:(?=[ \t]|$)"
+    r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s#:,\[\]{}\"'&*!|>%@`][^:#\n\"'{}\[\]]{0,120}?))"
+    r"[ \t]{0,20}:(?=[ \t]|$)"
 )
 _COMMENT: Final = re.compile(r"[ \t]#")
 _QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\n]|\'\')*\'')
@@ -195,6 +196,7 @@ def parse_yaml(text: str, start: int = 0, end: int | None = None) -> tuple[list[
         items = lists.pop(entry.key + "[]", None) if entry.value is None else None
         if items:
             span = (items[0].value_span[0], items[-1].value_span[1])
-            entry = replace(entry, value=[i.value for i in items], value_span=span, items=tuple(items))
-        out.append(entry)
+            out.append(replace(entry, value=[i.value for i in items], value_span=span, items=tuple(items)))
+        else:
+            out.append(entry)
     return out, reader.blocks

@@ -203,17 +203,18 @@ TABLE = Table(
         """
         compute_environment debug downcast_bf16 machine_rank main_training_function rdzv_backend
         same_network tpu_env tpu_use_cluster tpu_use_sudo use_cpu gpu_ids enable_cpu_affinity
-        main_process_ip main_process_port deepspeed_config fsdp_config deepspeed_config.zero3_init_flag
-        deepspeed_config.zero3_save_16bit_model deepspeed_config.deepspeed_multinode_launcher
-        deepspeed_config.gradient_clipping fsdp_config.fsdp_auto_wrap_policy
-        fsdp_config.fsdp_backward_prefetch fsdp_config.fsdp_backward_prefetch_policy
-        fsdp_config.fsdp_cpu_ram_efficient_loading fsdp_config.fsdp_forward_prefetch
-        fsdp_config.fsdp_state_dict_type fsdp_config.fsdp_sync_module_states
-        fsdp_config.fsdp_use_orig_params dynamo_config fsdp_config.fsdp_transformer_layer_cls_to_wrap
-        zero3_init_flag zero3_save_16bit_model fsdp_auto_wrap_policy fsdp_backward_prefetch
-        fsdp_state_dict_type fsdp_transformer_layer_cls_to_wrap multi_gpu parallelism_config
-        deepspeed_config.deepspeed_moe_layer_cls_names fsdp_config.fsdp_min_num_params command_file commands
-        megatron_lm_config parallelism_config.parallelism_config_dp_replicate_size
+        main_process_ip main_process_port deepspeed_config fsdp_config
+        deepspeed_config.zero3_init_flag deepspeed_config.zero3_save_16bit_model
+        deepspeed_config.deepspeed_multinode_launcher deepspeed_config.gradient_clipping
+        fsdp_config.fsdp_auto_wrap_policy fsdp_config.fsdp_backward_prefetch
+        fsdp_config.fsdp_backward_prefetch_policy fsdp_config.fsdp_cpu_ram_efficient_loading
+        fsdp_config.fsdp_forward_prefetch fsdp_config.fsdp_state_dict_type
+        fsdp_config.fsdp_sync_module_states fsdp_config.fsdp_use_orig_params dynamo_config
+        fsdp_config.fsdp_transformer_layer_cls_to_wrap zero3_init_flag zero3_save_16bit_model
+        fsdp_auto_wrap_policy fsdp_backward_prefetch fsdp_state_dict_type
+        fsdp_transformer_layer_cls_to_wrap multi_gpu parallelism_config
+        deepspeed_config.deepspeed_moe_layer_cls_names fsdp_config.fsdp_min_num_params command_file
+        commands megatron_lm_config parallelism_config.parallelism_config_dp_replicate_size
         parallelism_config.parallelism_config_dp_shard_size
         parallelism_config.parallelism_config_cp_comm_strategy
         """
@@ -221,7 +222,8 @@ TABLE = Table(
     marks=words(
         """
         compute_environment distributed_type main_training_function downcast_bf16 rdzv_backend
-        fsdp_config.fsdp_auto_wrap_policy deepspeed_config.zero3_init_flag same_network tpu_use_cluster
+        fsdp_config.fsdp_auto_wrap_policy deepspeed_config.zero3_init_flag same_network
+        tpu_use_cluster
         """
     ),
     hints=words("mixed_precision num_processes num_machines"),

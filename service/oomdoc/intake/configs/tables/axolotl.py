@@ -216,26 +216,27 @@ TABLE = Table(
     ),
     neutral=words(
         """
-        datasets type val_set_size num_epochs lr_scheduler pad_to_sequence_len wandb_project wandb_entity
-        wandb_watch wandb_name eval_sample_packing flash_attn_cross_entropy flash_attn_rms_norm
-        flash_attn_fuse_mlp flash_attn_fuse_qkv special_tokens model_type tokenizer_type
-        is_llama_derived_model load_in_16bit lora_fan_in_fan_out lora_modules_to_save train_on_inputs
-        saves_per_epoch evals_per_epoch dataset_prepared_path sample_packing_eff_est eval_table_size
-        eval_max_new_tokens liger_rope liger_rms_norm liger_glu_activation liger_layer_norm liger_swiglu
-        lora_mlp_kernel lora_qkv_kernel lora_o_kernel shuffle_merged_datasets unfrozen_parameters
-        lora_model_dir local_rank s2_attention strict early_stopping_patience
-        fsdp_config.fsdp_sharding_strategy fsdp_config.fsdp_state_dict_type
+        datasets type val_set_size num_epochs lr_scheduler pad_to_sequence_len wandb_project
+        wandb_entity wandb_watch wandb_name eval_sample_packing flash_attn_cross_entropy
+        flash_attn_rms_norm flash_attn_fuse_mlp flash_attn_fuse_qkv special_tokens model_type
+        tokenizer_type is_llama_derived_model load_in_16bit lora_fan_in_fan_out lora_modules_to_save
+        train_on_inputs saves_per_epoch evals_per_epoch dataset_prepared_path sample_packing_eff_est
+        eval_table_size eval_max_new_tokens liger_rope liger_rms_norm liger_glu_activation
+        liger_layer_norm liger_swiglu lora_mlp_kernel lora_qkv_kernel lora_o_kernel
+        shuffle_merged_datasets unfrozen_parameters lora_model_dir local_rank s2_attention strict
+        early_stopping_patience fsdp_config.fsdp_sharding_strategy fsdp_config.fsdp_state_dict_type
         fsdp_config.fsdp_auto_wrap_policy fsdp_config.fsdp_limit_all_gathers
         fsdp_config.fsdp_sync_module_states fsdp_config.fsdp_use_orig_params
         fsdp_config.fsdp_transformer_layer_cls_to_wrap fsdp_config.fsdp_cpu_ram_efficient_loading
-        fsdp_config.activation_checkpointing fsdp_config.reshard_after_forward fsdp_config.state_dict_type
-        fsdp_config.auto_wrap_policy fsdp_config.sharding_strategy fsdp_config.transformer_layer_cls_to_wrap
-        fsdp_config.cpu_ram_efficient_loading fsdp_config.fsdp_reshard_after_forward
-        fsdp_config.fsdp_activation_checkpointing fsdp_config.fsdp_backward_prefetch_policy
-        fsdp_final_state_dict_type fsdp_config.fsdp_backward_prefetch qat qat.weight_dtype
-        qat.activation_dtype qat.group_size torch_compile torch_compile_backend multipack_real_batches
-        batch_flattening group_by_length fp8 fp8_enable_fsdp_float8_all_gather ring_attn_func heads_k_stride
-        dataset_processes batch_size
+        fsdp_config.activation_checkpointing fsdp_config.reshard_after_forward
+        fsdp_config.state_dict_type fsdp_config.auto_wrap_policy fsdp_config.sharding_strategy
+        fsdp_config.transformer_layer_cls_to_wrap fsdp_config.cpu_ram_efficient_loading
+        fsdp_config.fsdp_reshard_after_forward fsdp_config.fsdp_activation_checkpointing
+        fsdp_config.fsdp_backward_prefetch_policy fsdp_final_state_dict_type
+        fsdp_config.fsdp_backward_prefetch qat qat.weight_dtype qat.activation_dtype qat.group_size
+        torch_compile torch_compile_backend multipack_real_batches batch_flattening group_by_length
+        fp8 fp8_enable_fsdp_float8_all_gather ring_attn_func heads_k_stride dataset_processes
+        batch_size
         """
     ),
     commands=(r"\baxolotl\b",),

@@ -160,31 +160,35 @@ TABLE = Table(
         zero_allow_untested_optimizer optimizer optimizer.params scheduler scheduler.type
         zero_optimization.overlap_comm zero_optimization.contiguous_gradients
         zero_optimization.reduce_scatter zero_optimization.allgather_partitions
-        zero_optimization.round_robin_gradients zero_optimization.stage3_gather_16bit_weights_on_model_save
+        zero_optimization.round_robin_gradients
+        zero_optimization.stage3_gather_16bit_weights_on_model_save
         zero_optimization.gather_16bit_weights_on_model_save
-        zero_optimization.stage3_gather_fp16_weights_on_model_save fp16.loss_scale fp16.loss_scale_window
-        fp16.initial_scale_power fp16.hysteresis fp16.min_loss_scale fp16.auto_cast activation_checkpointing
-        activation_checkpointing.partition_activations activation_checkpointing.number_checkpoints
-        zero_optimization.memory_efficient_linear activation_checkpointing.contiguous_memory_optimization
+        zero_optimization.stage3_gather_fp16_weights_on_model_save fp16.loss_scale
+        fp16.loss_scale_window fp16.initial_scale_power fp16.hysteresis fp16.min_loss_scale
+        fp16.auto_cast activation_checkpointing activation_checkpointing.partition_activations
+        activation_checkpointing.number_checkpoints zero_optimization.memory_efficient_linear
+        activation_checkpointing.contiguous_memory_optimization
         activation_checkpointing.synchronize_checkpoint_boundary activation_checkpointing.profile
         zero_optimization.offload_optimizer.pin_memory zero_optimization.offload_param.pin_memory
-        zero_optimization.offload_optimizer.fast_init zero_optimization.offload_optimizer.buffer_count
-        zero_optimization.offload_optimizer.ratio zero_optimization.offload_param.buffer_count
-        zero_optimization.offload_param.buffer_size zero_optimization.offload_param.max_in_cpu
-        zero_optimization.offload_optimizer.nvme_path zero_optimization.offload_param.nvme_path
-        zero_optimization.elastic_checkpoint zero_optimization.zero_hpz_partition_size
-        zero_optimization.load_from_fp32_weights zero_optimization.zero_quantized_weights
-        zero_optimization.zero_quantized_gradients zero_optimization.ignore_unused_parameters
-        zero_optimization.cpu_offload_use_pin_memory zero_optimization.offload_optimizer.pipeline_read
-        zero_optimization.offload_optimizer.pipeline_write prescale_gradients communication_data_type
-        data_types data_types.grad_accum_dtype fp16.consecutive_hysteresis aio flops_profiler autotuning
+        zero_optimization.offload_optimizer.fast_init
+        zero_optimization.offload_optimizer.buffer_count zero_optimization.offload_optimizer.ratio
+        zero_optimization.offload_param.buffer_count zero_optimization.offload_param.buffer_size
+        zero_optimization.offload_param.max_in_cpu zero_optimization.offload_optimizer.nvme_path
+        zero_optimization.offload_param.nvme_path zero_optimization.elastic_checkpoint
+        zero_optimization.zero_hpz_partition_size zero_optimization.load_from_fp32_weights
+        zero_optimization.zero_quantized_weights zero_optimization.zero_quantized_gradients
+        zero_optimization.ignore_unused_parameters zero_optimization.cpu_offload_use_pin_memory
+        zero_optimization.offload_optimizer.pipeline_read
+        zero_optimization.offload_optimizer.pipeline_write prescale_gradients
+        communication_data_type data_types data_types.grad_accum_dtype fp16.consecutive_hysteresis
+        aio flops_profiler autotuning
         """
     ),
     commands=(r"\bdeepspeed\.initialize", r"\bimport deepspeed\b"),
     marks=words(
         """
-        zero_optimization zero_optimization.stage train_micro_batch_size_per_gpu bf16.enabled fp16.enabled
-        zero_allow_untested_optimizer
+        zero_optimization zero_optimization.stage train_micro_batch_size_per_gpu bf16.enabled
+        fp16.enabled zero_allow_untested_optimizer
         """
     ),
     hints=frozenset(

@@ -149,6 +149,7 @@ def _write_targets(value: Any, old: Any) -> Any:
 TABLE = Table(
     name="llama-factory",
     bases=(TRANSFORMERS, MEGATRON),
+    ignores=words("gradient_checkpointing"),
     keys=(
         Key("model", ("model_name_or_path", "model"), MODEL),
         Key("micro_batch", ("per_device_train_batch_size", "micro_batch_size"), INT),
@@ -175,23 +176,24 @@ TABLE = Table(
         template dataset dataset_dir eval_dataset val_size lora_target pref_beta pref_ftx plot_loss
         infer_backend upcast_layernorm adapter_name_or_path export_dir export_size export_device
         export_legacy_format quantization_method upcast_lmhead_output freeze_trainable_layers
-        freeze_trainable_modules freeze_vision_tower ref_model reward_model reward_model_type streaming
-        compute_accuracy predict_with_generate do_sample quantization_device_map rope_scaling shift_attn
-        resize_vocab use_unsloth create_new_adapter loraplus_lr_ratio use_reentrant_gc video_max_pixels
-        badam_mode badam_switch_mode badam_switch_interval badam_verbose galore_layerwise galore_target
-        galore_rank galore_scale apollo_layerwise apollo_target apollo_rank apollo_scale mixture_of_depths
-        ref_model_quantization_bit ppo_score_norm vllm_enforce_eager vllm_maxlen enable_thinking pissa_init
-        pissa_iter pissa_convert ray_run_name ray_storage_path ray_num_workers resources_per_worker
-        placement_strategy flash_attn tool_format media_dir mix_strategy use_adam_mini use_muon packing
-        train_on_prompt mask_history
+        freeze_trainable_modules freeze_vision_tower ref_model reward_model reward_model_type
+        streaming compute_accuracy predict_with_generate do_sample quantization_device_map
+        rope_scaling shift_attn resize_vocab use_unsloth create_new_adapter loraplus_lr_ratio
+        use_reentrant_gc video_max_pixels badam_mode badam_switch_mode badam_switch_interval
+        badam_verbose galore_layerwise galore_target galore_rank galore_scale apollo_layerwise
+        apollo_target apollo_rank apollo_scale mixture_of_depths ref_model_quantization_bit
+        ppo_score_norm vllm_enforce_eager vllm_maxlen enable_thinking pissa_init pissa_iter
+        pissa_convert ray_run_name ray_storage_path ray_num_workers resources_per_worker
+        placement_strategy flash_attn tool_format media_dir mix_strategy use_adam_mini use_muon
+        packing train_on_prompt mask_history
         """
     ),
     commands=(r"\bllamafactory-cli\b", r"\btrain_bash\.py\b", r"\bllamafactory\b", r"\blmf\b", r"LLaMA-Factory"),
     marks=words(
         """
         cutoff_len finetuning_type lora_target dataset_dir neat_packing pref_loss pure_bf16
-        enable_liger_kernel use_unsloth_gc disable_gradient_checkpointing upcast_layernorm infer_backend
-        quantization_bit
+        enable_liger_kernel use_unsloth_gc disable_gradient_checkpointing upcast_layernorm
+        infer_backend quantization_bit
         """
     ),
     hints=words(

@@ -24,8 +24,8 @@ TABLE = Table(
     groups=(model_argument(("model_path", "model-path"), ("api_server", "gradio", "chat")),),
     neutral=words(
         """
-        server_name server_port max_concurrent_requests backend model_name log_level enable_prefix_caching
-        cache_block_seq_len rope_scaling_factor num_tokens_per_iter api_keys
+        server_name server_port max_concurrent_requests backend model_name log_level
+        enable_prefix_caching cache_block_seq_len rope_scaling_factor num_tokens_per_iter api_keys
         """
     ),
     commands=(r"\blmdeploy\b", r"\b(?:Turbomind|Pytorch)EngineConfig\b"),

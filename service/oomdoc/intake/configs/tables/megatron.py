@@ -100,22 +100,24 @@ def _write_sp(view: View, _field: str, value: Any) -> dict[str, Any] | None:
 
 _NEUTRAL: Final = words(
     """
-        global_batch_size num_layers hidden_size ffn_hidden_size num_attention_heads num_query_groups
-        group_query_attention max_position_embeddings tokenizer_type tokenizer_model data_path split lr
-        min_lr lr_decay_style lr_warmup_fraction weight_decay clip_grad adam_beta1 adam_beta2 train_iters
-        train_samples lr_decay_iters lr_warmup_iters init_method_std attention_dropout hidden_dropout
-        no_load_optim no_load_rng eval_iters eval_interval save_interval log_interval swiglu normalization
-        disable_bias_linear untie_embeddings_and_output_weights position_embedding_type rotary_base
+        global_batch_size num_layers hidden_size ffn_hidden_size num_attention_heads
+        num_query_groups group_query_attention max_position_embeddings tokenizer_type
+        tokenizer_model data_path split lr min_lr lr_decay_style lr_warmup_fraction weight_decay
+        clip_grad adam_beta1 adam_beta2 train_iters train_samples lr_decay_iters lr_warmup_iters
+        init_method_std attention_dropout hidden_dropout no_load_optim no_load_rng eval_iters
+        eval_interval save_interval log_interval swiglu normalization disable_bias_linear
+        untie_embeddings_and_output_weights position_embedding_type rotary_base
         use_rotary_position_embeddings overlap_grad_reduce overlap_param_gather use_mcore_models
         transformer_impl distributed_backend num_workers vocab_size make_vocab_size_divisible_by
         recompute_method recompute_num_layers recompute_modules num_experts moe_router_topk
         moe_aux_loss_coeff moe_grouped_gemm moe_token_dispatcher_type moe_permute_fusion
-        moe_shared_expert_overlap num_layers_per_virtual_pipeline_stage virtual_pipeline_model_parallel_size
-        accumulate_allreduce_grads_in_fp32 attention_softmax_in_fp32 ckpt_format expert_tensor_parallel_size
+        moe_shared_expert_overlap num_layers_per_virtual_pipeline_stage
+        virtual_pipeline_model_parallel_size accumulate_allreduce_grads_in_fp32
+        attention_softmax_in_fp32 ckpt_format expert_tensor_parallel_size
         moe_router_load_balancing_type optimizer_offload_fraction use_precision_aware_optimizer
-        exp_avg_dtype exp_avg_sq_dtype num_train_epochs finetune no_save_optim no_save_rng padding_free
-        cross_entropy_fusion_impl decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers
-        moe_expert_capacity_factor use_cpu_initialization
+        exp_avg_dtype exp_avg_sq_dtype num_train_epochs finetune no_save_optim no_save_rng
+        padding_free cross_entropy_fusion_impl decoder_first_pipeline_num_layers
+        decoder_last_pipeline_num_layers moe_expert_capacity_factor use_cpu_initialization
         """
 )
 

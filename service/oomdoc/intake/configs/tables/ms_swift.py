@@ -164,12 +164,13 @@ TABLE = Table(
         vllm_limit_mm_per_prompt offload_model offload_optimizer move_model_batches infer_backend
         vllm_server_host vllm_server_port vllm_enforce_eager external_plugins loss_scale loss_type
         use_logits_to_keep vit_gradient_checkpointing reward_model reward_model_plugin teacher_model
-        check_model acc_strategy template_type num_labels ref_model deepspeed_autotp_size init_weights
-        vit_lr aligner_lr dataset_shuffle strict create_checkpoint_symlink use_chat_template max_new_tokens
-        stream merge_lora temperature top_p top_k num_iterations steps_per_generation generation_batch_size
-        vllm_max_num_seqs packing_length vllm_max_lora_rank vllm_enable_lora max_batch_size
-        vllm_data_parallel_size lora_dtype bnb_4bit_compute_dtype eval_num_samples calibration swanlab
-        offload_teacher_model offload_bridge
+        check_model acc_strategy template_type num_labels ref_model deepspeed_autotp_size
+        init_weights vit_lr aligner_lr dataset_shuffle strict create_checkpoint_symlink
+        use_chat_template max_new_tokens stream merge_lora temperature top_p top_k num_iterations
+        steps_per_generation generation_batch_size vllm_max_num_seqs packing_length
+        vllm_max_lora_rank vllm_enable_lora max_batch_size vllm_data_parallel_size lora_dtype
+        bnb_4bit_compute_dtype eval_num_samples calibration swanlab offload_teacher_model
+        offload_bridge
         """
     ),
     commands=(

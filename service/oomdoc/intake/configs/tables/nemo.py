@@ -1,4 +1,4 @@
-"""NeMo: 1.0 YAML (``model.micro_batch_size``), 2.0 recipes (``recipe.trainer.strategy...``) and NeMo-RL's ``policy``."""
+"""NeMo: 1.0 YAML (``model.micro_batch_size``), 2.0 recipes and NeMo-RL's ``policy``."""
 
 from __future__ import annotations
 
@@ -216,24 +216,26 @@ TABLE = Table(
     suffix=True,
     neutral=words(
         """
-        name trainer trainer.accelerator trainer.max_epochs trainer.max_steps trainer.log_every_n_steps
-        trainer.val_check_interval trainer.gradient_clip_val exp_manager model.global_batch_size
-        global_batch_size model.num_layers model.hidden_size model.num_attention_heads
-        model.virtual_pipeline_model_parallel_size model.sequence_parallel model.megatron_amp_O2
-        model.activations_checkpoint_layers_per_pipeline model.optim.lr virtual_pipeline_model_parallel_size
-        megatron_amp_O2 model.max_position_embeddings min_seq_length max_src_seq_length max_tgt_seq_length seq_length_dec pad_to_max_length
-        no_seqlen_plus_one_input_tokens seq_len_interpolation_factor fsdp_sharding_strategy fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
-        fsdp_use_orig_params fsdp_cpu_offload cpu_offloading cpu_offloading_num_layers cpu_offloading_activations cpu_offloading_weights
-        max_position_embeddings model.data.data_prefix
-        native_amp_init_scale native_amp_growth_interval hysteresis fp32_residual_connection
-        fp16_lm_cross_entropy gradient_accumulation_fusion use_flash_attention rampup_batch_size batch_size
-        fp8 fp8_e4m3 fp8_hybrid fp8_margin fp8_amax_history_len grad_allreduce_chunk_size_mb
+        name trainer trainer.accelerator trainer.max_epochs trainer.max_steps
+        trainer.log_every_n_steps trainer.val_check_interval trainer.gradient_clip_val exp_manager
+        model.global_batch_size global_batch_size model.num_layers model.hidden_size
+        model.num_attention_heads model.virtual_pipeline_model_parallel_size model.sequence_parallel
+        model.megatron_amp_O2 model.activations_checkpoint_layers_per_pipeline model.optim.lr
+        virtual_pipeline_model_parallel_size megatron_amp_O2 model.max_position_embeddings
+        min_seq_length max_src_seq_length max_tgt_seq_length seq_length_dec pad_to_max_length
+        no_seqlen_plus_one_input_tokens seq_len_interpolation_factor fsdp_sharding_strategy
+        fsdp_grad_reduce_dtype fsdp_sharded_checkpoint fsdp_use_orig_params fsdp_cpu_offload
+        cpu_offloading cpu_offloading_num_layers cpu_offloading_activations cpu_offloading_weights
+        max_position_embeddings model.data.data_prefix native_amp_init_scale
+        native_amp_growth_interval hysteresis fp32_residual_connection fp16_lm_cross_entropy
+        gradient_accumulation_fusion use_flash_attention rampup_batch_size batch_size fp8 fp8_e4m3
+        fp8_hybrid fp8_margin fp8_amax_history_len grad_allreduce_chunk_size_mb
         gradient_as_bucket_view bucket_cap_mb grad_div_ar_fusion overlap_grad_sync grad_sync_dtype
         max_seq_length activations_checkpoint_layers_per_pipeline
         num_micro_batches_with_partial_activation_checkpoints activations_checkpoint_method
-        activations_checkpoint_num_layers train_global_batch_size generation_batch_size logprob_batch_size
-        attention_dropout num_attention_heads num_query_groups ub_tp_comm_overlap batch_p2p_comm precision
-        val_batch_size micro_batch_size_per_gpu max_sequence_length
+        activations_checkpoint_num_layers train_global_batch_size generation_batch_size
+        logprob_batch_size attention_dropout num_attention_heads num_query_groups ub_tp_comm_overlap
+        batch_p2p_comm precision val_batch_size micro_batch_size_per_gpu max_sequence_length
         """
     ),
     commands=(
@@ -247,14 +249,15 @@ TABLE = Table(
     marks=words(
         """
         exp_manager trainer.precision model.megatron_amp_O2 model.tensor_model_parallel_size
-        model.micro_batch_size megatron_amp_O2 model.encoder_seq_length trainer.devices policy.model_name
-        exp_manager.exp_dir restore_from_path
+        model.micro_batch_size megatron_amp_O2 model.encoder_seq_length trainer.devices
+        policy.model_name exp_manager.exp_dir restore_from_path
         """
     ),
     hints=words(
         """
-        trainer trainer.accelerator model trainer.num_nodes trainer.max_epochs model.optim model.train_ds
-        model.optim.name model.train_ds.batch_size trainer.max_steps hidden_size micro_batch_size
+        trainer trainer.accelerator model trainer.num_nodes trainer.max_epochs model.optim
+        model.train_ds model.optim.name model.train_ds.batch_size trainer.max_steps hidden_size
+        micro_batch_size
         """
     ),
 )

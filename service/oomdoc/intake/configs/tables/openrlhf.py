@@ -203,27 +203,29 @@ TABLE = Table(
     neutral=words(
         """
         train_batch_size train.batch_size micro_rollout_batch_size rollout_batch_size
-        rollout.micro_batch_size rollout.batch_size max_epochs max_samples dataset input_key output_key
-        save_path ckpt_path learning_rate actor_learning_rate critic_learning_rate init_kl_coef
-        ref_num_nodes ref_num_gpus_per_node reward_num_nodes reward_num_gpus_per_node critic_num_nodes
-        critic_num_gpus_per_node apply_chat_template prompt_data reward_pretrain critic_pretrain
-        ref_pretrain flash_attn use_wandb save_steps logging_steps eval_steps colocate_actor_ref
-        colocate_critic_reward vllm_sync_backend enforce_eager deepspeed_enable_sleep ds.enable_sleep beta
-        zpg ds.zpg grad_accum_dtype ds.grad_accum_dtype overlap_comm ds.overlap_comm ring_head_stride
-        normalize_reward load_checkpoint reward_model ref_reward_offload use_kl_loss kl_estimator
-        async_train vllm.enforce_eager train.dynamic_batch_enable train.max_tokens_per_gpu
-        rollout.max_tokens_per_gpu dynamic_filtering enable_prefix_caching vllm.enable_prefix_caching
-        teacher_model reward.offload ref.offload aux_loss_coef use_dynamic_batch train_max_tokens_per_gpu
+        rollout.micro_batch_size rollout.batch_size max_epochs max_samples dataset input_key
+        output_key save_path ckpt_path learning_rate actor_learning_rate critic_learning_rate
+        init_kl_coef ref_num_nodes ref_num_gpus_per_node reward_num_nodes reward_num_gpus_per_node
+        critic_num_nodes critic_num_gpus_per_node apply_chat_template prompt_data reward_pretrain
+        critic_pretrain ref_pretrain flash_attn use_wandb save_steps logging_steps eval_steps
+        colocate_actor_ref colocate_critic_reward vllm_sync_backend enforce_eager
+        deepspeed_enable_sleep ds.enable_sleep beta zpg ds.zpg grad_accum_dtype ds.grad_accum_dtype
+        overlap_comm ds.overlap_comm ring_head_stride normalize_reward load_checkpoint reward_model
+        ref_reward_offload use_kl_loss kl_estimator async_train vllm.enforce_eager
+        train.dynamic_batch_enable train.max_tokens_per_gpu rollout.max_tokens_per_gpu
+        dynamic_filtering enable_prefix_caching vllm.enable_prefix_caching teacher_model
+        reward.offload ref.offload aux_loss_coef use_dynamic_batch train_max_tokens_per_gpu
         rollout_max_tokens_per_gpu ref.num_nodes ref.num_gpus_per_node reward.num_nodes
-        reward.num_gpus_per_node critic.num_nodes critic.num_gpus_per_node remote_rm_url ds.deepcompile
-        best_of_n max_new_tokens
+        reward.num_gpus_per_node critic.num_nodes critic.num_gpus_per_node remote_rm_url
+        ds.deepcompile best_of_n max_new_tokens
         """
     ),
     commands=(r"\bopenrlhf\b", r"\bOpenRLHF\b", r"\btrain_(?:sft|ppo|dpo|rm|kto|ppo_ray)\.py"),
     marks=words(
         """
         micro_train_batch_size micro_rollout_batch_size adam_offload packing_samples ds.zero_stage
-        train.micro_batch_size actor.model_name_or_path vllm_num_engines generate_max_len prompt_max_len
+        train.micro_batch_size actor.model_name_or_path vllm_num_engines generate_max_len
+        prompt_max_len
         """
     ),
     hints=frozenset(["pretrain", "zero_stage", "max_len", "train_batch_size"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 from oomdoc.intake.configs.table import DROP, Group, Reading, View
@@ -44,7 +45,7 @@ def model_argument(flags: tuple[str, ...], before: tuple[str, ...]) -> Group:
             yield "model", view[name].value, view[name]
             return
         words = [view[f"@{i}"] for i in range(10) if f"@{i}" in view]
-        for first, second in zip(words, words[1:], strict=False):
+        for first, second in pairwise(words):
             if str(first.value) in before and isinstance(second.value, str):
                 yield "model", second.value, second
                 return
@@ -57,7 +58,7 @@ def model_argument(flags: tuple[str, ...], before: tuple[str, ...]) -> Group:
         name = view.first(*flags)
         if name is None:
             words = [f"@{i}" for i in range(10) if f"@{i}" in view]
-            name = next((b for a, b in zip(words, words[1:], strict=False) if str(view[a].value) in before), None)
+            name = next((b for a, b in pairwise(words) if str(view[a].value) in before), None)
         return {name or flags[0]: value}
 
     return Group(("model",), flags, read, write)

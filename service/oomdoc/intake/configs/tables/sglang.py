@@ -33,11 +33,12 @@ TABLE = Table(
     neutral=words(
         """
         host port trust_remote_code cuda_graph_max_bs max_total_tokens schedule_conservativeness
-        schedule_policy enable_dp_attention attention_backend enable_torch_compile disable_radix_cache
-        log_level served_model_name dist_init_addr node_rank random_seed stream_interval enable_mixed_chunk
-        reasoning_parser tool_call_parser chat_template speculative_algorithm speculative_num_steps
-        speculative_draft_model_path max_prefill_tokens enable_metrics load_format tokenizer_path api_key
-        sampling_backend enable_memory_saver page_size torch_compile_max_bs enable_p2p_check
+        schedule_policy enable_dp_attention attention_backend enable_torch_compile
+        disable_radix_cache log_level served_model_name dist_init_addr node_rank random_seed
+        stream_interval enable_mixed_chunk reasoning_parser tool_call_parser chat_template
+        speculative_algorithm speculative_num_steps speculative_draft_model_path max_prefill_tokens
+        enable_metrics load_format tokenizer_path api_key sampling_backend enable_memory_saver
+        page_size torch_compile_max_bs enable_p2p_check
         """
     ),
     commands=(r"\bsglang\b", r"\bsgl\.Engine\b", r"lmsysorg/sglang"),

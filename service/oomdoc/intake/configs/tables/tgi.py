@@ -22,8 +22,8 @@ TABLE = Table(
     groups=(model_argument(("model-id", "model_id"), ("text-generation-launcher",)), quantization(("quantize",))),
     neutral=words(
         """
-        max_input_length max_input_tokens max_batch_total_tokens hostname port sharded trust_remote_code
-        revision
+        max_input_length max_input_tokens max_batch_total_tokens hostname port sharded
+        trust_remote_code revision
         """
     ),
     commands=(r"\btext-generation-(?:launcher|inference)\b",),

@@ -75,9 +75,9 @@ def _write_method(view: View, field: str, value: Any) -> dict[str, Any] | None:
             "qlora_" if value in ("nf4", "nf4-double") else "lora_" if builder.startswith(("lora_", "qlora_")) else ""
         )
     else:
-        wanted = {"full": "", "lora": "lora_", "qlora": "qlora_"}.get(value)
-        if wanted is None:
+        if value not in ("full", "lora", "qlora"):
             return None
+        wanted = "" if value == "full" else f"{value}_"
     return {"model._component_": f"{head}.{wanted}{plain}"}
 
 
@@ -198,15 +198,16 @@ TABLE = Table(
     ),
     neutral=words(
         """
-        output_dir tokenizer tokenizer._component_ tokenizer.path dataset dataset._component_ seed shuffle
-        checkpointer checkpointer._component_ checkpointer.checkpoint_files checkpointer.model_type
-        resume_from_checkpoint optimizer.lr lr_scheduler._component_ loss epochs max_steps_per_epoch
-        optimizer_in_bwd device metric_logger log_every_n_steps log_peak_memory_stats profiler profiler.cpu
-        profiler.cuda profiler.profile_memory custom_sharded_layers clip_grad_norm model.apply_lora_to_mlp
-        model.apply_lora_to_output profiler.with_stack profiler.with_flops profiler.record_shapes
-        save_adapter_weights_only checkpointer.adapter_checkpoint checkpointer.recipe_checkpoint
-        compile.model compile.loss compile.optimizer_step compile.scale_grads optimizer.weight_decay model
-        model.encoder_lora model.decoder_lora model.fusion_lora model.image_size model.decoder_trainable
+        output_dir tokenizer tokenizer._component_ tokenizer.path dataset dataset._component_ seed
+        shuffle checkpointer checkpointer._component_ checkpointer.checkpoint_files
+        checkpointer.model_type resume_from_checkpoint optimizer.lr lr_scheduler._component_ loss
+        epochs max_steps_per_epoch optimizer_in_bwd device metric_logger log_every_n_steps
+        log_peak_memory_stats profiler profiler.cpu profiler.cuda profiler.profile_memory
+        custom_sharded_layers clip_grad_norm model.apply_lora_to_mlp model.apply_lora_to_output
+        profiler.with_stack profiler.with_flops profiler.record_shapes save_adapter_weights_only
+        checkpointer.adapter_checkpoint checkpointer.recipe_checkpoint compile.model compile.loss
+        compile.optimizer_step compile.scale_grads optimizer.weight_decay model model.encoder_lora
+        model.decoder_lora model.fusion_lora model.image_size model.decoder_trainable
         model.encoder_trainable model.fusion_trainable enable_kv_cache max_new_tokens batch_size_val
         run_val_every_n_steps inference_batch_size
         """
@@ -214,9 +215,9 @@ TABLE = Table(
     commands=(r"\btune (?:run|cp|download)\b", r"\btorchtune\b"),
     marks=words(
         """
-        model._component_ tokenizer._component_ checkpointer._component_ enable_activation_checkpointing
-        enable_activation_offloading max_steps_per_epoch log_peak_memory_stats optimizer_in_bwd
-        loss._component_ dataset._component_
+        model._component_ tokenizer._component_ checkpointer._component_
+        enable_activation_checkpointing enable_activation_offloading max_steps_per_epoch
+        log_peak_memory_stats optimizer_in_bwd loss._component_ dataset._component_
         """
     ),
     hints=words("batch_size epochs compile dtype checkpointer tokenizer metric_logger"),

@@ -150,23 +150,26 @@ _UNREAD: Final = Codec(_bnb_dtype, lambda v, old: Raw("torch.bfloat16") if v == 
 
 _NEUTRAL: Final = words(
     """
-        critic_zero_stage critic_gradient_checkpointing critic_lora_dim per_device_generation_batch_size per_device_mini_batch_size
-        pad_to_max_length enable_hybrid_engine actor_lora_module_name cpu_offload kv_offload offload_dir offload_reference_model
-        critic_model_name_or_path only_optimize_lora max_new_tokens quant_bits use_meta pin_memory disk_offload ds_offload quant_bit
-        output_dir do_train do_eval do_predict learning_rate weight_decay num_train_epochs max_steps
-        lr_scheduler_type warmup_ratio warmup_steps logging_steps save_steps save_strategy save_total_limit
-        report_to run_name seed dataset_name overwrite_output_dir logging_dir eval_strategy
+        critic_zero_stage critic_gradient_checkpointing critic_lora_dim
+        per_device_generation_batch_size per_device_mini_batch_size pad_to_max_length
+        enable_hybrid_engine actor_lora_module_name cpu_offload kv_offload offload_dir
+        offload_reference_model critic_model_name_or_path only_optimize_lora max_new_tokens
+        quant_bits use_meta pin_memory disk_offload ds_offload quant_bit output_dir do_train do_eval
+        do_predict learning_rate weight_decay num_train_epochs max_steps lr_scheduler_type
+        warmup_ratio warmup_steps logging_steps save_steps save_strategy save_total_limit report_to
+        run_name seed dataset_name overwrite_output_dir logging_dir eval_strategy
         evaluation_strategy eval_steps remove_unused_columns ddp_timeout ddp_find_unused_parameters
-        max_grad_norm adam_beta1 adam_beta2 adam_epsilon resume_from_checkpoint dataloader_num_workers
-        dataloader_pin_memory group_by_length tf32 trust_remote_code load_best_model_at_end
-        metric_for_best_model push_to_hub save_safetensors save_only_model overwrite_cache
-        preprocessing_num_workers eval_accumulation_steps prediction_loss_only bf16_full_eval fp16_full_eval
-        gradient_checkpointing_kwargs.use_reentrant gradient_checkpointing_kwargs bias task_type lora_alpha
-        use_reentrant max_samples eval_on_start batch_eval_metrics bnb_4bit_quant_type
-        bnb_4bit_compute_dtype device_map use_cache bnb_4bit_quant_storage modules_to_save train_batch_size
-        fsdp_config fsdp_transformer_layer_cls_to_wrap ddp_bucket_cap_mb optim_args torch_empty_cache_steps
-        auto_find_batch_size include_num_input_tokens_seen neftune_noise_alpha low_cpu_mem_usage label_names
-        dataset_batch_size
+        max_grad_norm adam_beta1 adam_beta2 adam_epsilon resume_from_checkpoint
+        dataloader_num_workers dataloader_pin_memory group_by_length tf32 trust_remote_code
+        load_best_model_at_end metric_for_best_model push_to_hub save_safetensors save_only_model
+        overwrite_cache preprocessing_num_workers eval_accumulation_steps prediction_loss_only
+        bf16_full_eval fp16_full_eval gradient_checkpointing_kwargs.use_reentrant
+        gradient_checkpointing_kwargs bias task_type lora_alpha use_reentrant max_samples
+        eval_on_start batch_eval_metrics bnb_4bit_quant_type bnb_4bit_compute_dtype device_map
+        use_cache bnb_4bit_quant_storage modules_to_save train_batch_size fsdp_config
+        fsdp_transformer_layer_cls_to_wrap ddp_bucket_cap_mb optim_args torch_empty_cache_steps
+        auto_find_batch_size include_num_input_tokens_seen neftune_noise_alpha low_cpu_mem_usage
+        label_names dataset_batch_size
         """
 )
 
@@ -258,8 +261,9 @@ TABLE = Table(
     ),
     hints=words(
         """
-        per_device_train_batch_size gradient_accumulation_steps gradient_checkpointing model_name_or_path
-        output_dir optim bf16 per_device_eval_batch_size num_train_epochs lr_scheduler_type
+        per_device_train_batch_size gradient_accumulation_steps gradient_checkpointing
+        model_name_or_path output_dir optim bf16 per_device_eval_batch_size num_train_epochs
+        lr_scheduler_type
         """
     ),
 )

@@ -109,13 +109,14 @@ TABLE = Table(
         dataset_name dataset_text_field dataset_train_split dataset_test_split beta eos_token
         reward_model_path sft_model_path reward_funcs num_sample_generations
         local_rollout_forward_batch_size missing_eos_penalty total_episodes vllm_max_model_length
-        vllm_max_model_len vllm_server_host vllm_server_port precompute_ref_log_probs use_logits_to_keep
-        sync_ref_model kl_coef dataset_config response_template assistant_only_loss packing_strategy
-        eval_packing pad_to_multiple_of lora_task_type stop_token ds3_gather_for_generation
-        steps_per_generation num_iterations generation_batch_size num_ppo_epochs num_mini_batches
-        dataset_num_proc log_completions temperature top_p top_k epsilon epsilon_high scale_rewards
-        loss_type model_revision chat_template_path cast_lm_head_to_fp32 torch_dtype use_transformers_paged
-        model_init_kwargs router_aux_loss_coef precompute_ref_batch_size model_adapter_name ref_adapter_name
+        vllm_max_model_len vllm_server_host vllm_server_port precompute_ref_log_probs
+        use_logits_to_keep sync_ref_model kl_coef dataset_config response_template
+        assistant_only_loss packing_strategy eval_packing pad_to_multiple_of lora_task_type
+        stop_token ds3_gather_for_generation steps_per_generation num_iterations
+        generation_batch_size num_ppo_epochs num_mini_batches dataset_num_proc log_completions
+        temperature top_p top_k epsilon epsilon_high scale_rewards loss_type model_revision
+        chat_template_path cast_lm_head_to_fp32 torch_dtype use_transformers_paged model_init_kwargs
+        router_aux_loss_coef precompute_ref_batch_size model_adapter_name ref_adapter_name
         """
     ),
     commands=(

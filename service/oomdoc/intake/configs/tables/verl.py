@@ -158,34 +158,43 @@ TABLE = Table(
     neutral=words(
         """
         data.train_batch_size actor.ppo_mini_batch_size actor.use_dynamic_bsz
-        actor.ppo_max_token_len_per_gpu rollout.enforce_eager rollout.log_prob_micro_batch_size_per_gpu
-        rollout.log_prob_micro_batch_size ref.log_prob_micro_batch_size_per_gpu
-        ref.log_prob_micro_batch_size ref.fsdp_config.param_offload critic.ppo_micro_batch_size_per_gpu
+        actor.ppo_max_token_len_per_gpu rollout.enforce_eager
+        rollout.log_prob_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size
+        ref.log_prob_micro_batch_size_per_gpu ref.log_prob_micro_batch_size
+        ref.fsdp_config.param_offload critic.ppo_micro_batch_size_per_gpu
         critic.ppo_micro_batch_size critic.model.path critic.model.fsdp_config.param_offload
         critic.model.fsdp_config.optimizer_offload critic.model.use_remove_padding
         critic.model.enable_gradient_checkpointing critic.ulysses_sequence_parallel_size
         rollout.max_num_batched_tokens rollout.max_num_seqs rollout.max_model_len
-        rollout.log_prob_max_token_len_per_gpu rollout.log_prob_use_dynamic_bsz ref.log_prob_use_dynamic_bsz
-        ref.log_prob_max_token_len_per_gpu critic.use_dynamic_bsz critic.ppo_max_token_len_per_gpu
-        critic.forward_max_token_len_per_gpu critic.forward_micro_batch_size_per_gpu critic.strategy
-        rollout.enable_chunked_prefill rollout.dtype rollout.load_format actor.fsdp_config.fsdp_size
+        rollout.log_prob_max_token_len_per_gpu rollout.log_prob_use_dynamic_bsz
+        ref.log_prob_use_dynamic_bsz ref.log_prob_max_token_len_per_gpu critic.use_dynamic_bsz
+        critic.ppo_max_token_len_per_gpu critic.forward_max_token_len_per_gpu
+        critic.forward_micro_batch_size_per_gpu critic.strategy rollout.enable_chunked_prefill
+        rollout.dtype rollout.load_format actor.fsdp_config.fsdp_size
         actor.fsdp_config.forward_prefetch actor.fsdp_config.wrap_policy.min_num_params
         ref.megatron.tensor_model_parallel_size ref.megatron.pipeline_model_parallel_size
         critic.megatron.tensor_model_parallel_size ref.ulysses_sequence_parallel_size
-        ref.megatron.param_offload actor.megatron.grad_offload critic.megatron.pipeline_model_parallel_size
-        critic.ppo_mini_batch_size actor.entropy_checkpointing ref.megatron.expert_model_parallel_size
+        ref.megatron.param_offload actor.megatron.grad_offload
+        critic.megatron.pipeline_model_parallel_size critic.ppo_mini_batch_size
+        actor.entropy_checkpointing ref.megatron.expert_model_parallel_size
         critic.megatron.param_offload critic.megatron.optimizer_offload critic.megatron.grad_offload
-        ref.strategy reward_model.rollout.gpu_memory_utilization reward_model.rollout.tensor_model_parallel_size
-        reward_model.micro_batch_size_per_gpu reward_model.micro_batch_size reward_model.max_length reward_model.model.fsdp_config.param_offload
-        ref.megatron.context_parallel_size actor.megatron.expert_tensor_parallel_size ref.megatron.expert_tensor_parallel_size
-        actor.megatron.virtual_pipeline_model_parallel_size ref.megatron.virtual_pipeline_model_parallel_size
-        rollout.data_parallel_size rollout.expert_parallel_size rollout.pipeline_model_parallel_size
-        actor.megatron.override_transformer_config.recompute_method actor.megatron.override_transformer_config.recompute_num_layers
-        actor.megatron.override_transformer_config.gradient_accumulation_fusion actor.fsdp_config.offload_policy
-        ref.fsdp_config.reshard_after_forward ref.fsdp_config.forward_prefetch rollout.prompt_length rollout.response_length
-        data.max_model_len reward_model.model.use_remove_padding critic.model.lora_rank critic.model.target_modules
-        critic.megatron.expert_model_parallel_size critic.megatron.context_parallel_size critic.fsdp_config.param_offload
-        ref.strategy reward_model.strategy actor.optim.lr
+        ref.strategy reward_model.rollout.gpu_memory_utilization
+        reward_model.rollout.tensor_model_parallel_size reward_model.micro_batch_size_per_gpu
+        reward_model.micro_batch_size reward_model.max_length
+        reward_model.model.fsdp_config.param_offload ref.megatron.context_parallel_size
+        actor.megatron.expert_tensor_parallel_size ref.megatron.expert_tensor_parallel_size
+        actor.megatron.virtual_pipeline_model_parallel_size
+        ref.megatron.virtual_pipeline_model_parallel_size rollout.data_parallel_size
+        rollout.expert_parallel_size rollout.pipeline_model_parallel_size
+        actor.megatron.override_transformer_config.recompute_method
+        actor.megatron.override_transformer_config.recompute_num_layers
+        actor.megatron.override_transformer_config.gradient_accumulation_fusion
+        actor.fsdp_config.offload_policy ref.fsdp_config.reshard_after_forward
+        ref.fsdp_config.forward_prefetch rollout.prompt_length rollout.response_length
+        data.max_model_len reward_model.model.use_remove_padding critic.model.lora_rank
+        critic.model.target_modules critic.megatron.expert_model_parallel_size
+        critic.megatron.context_parallel_size critic.fsdp_config.param_offload ref.strategy
+        reward_model.strategy actor.optim.lr
         """
     ),
     commands=(
@@ -199,14 +208,16 @@ TABLE = Table(
         """
         actor_rollout_ref.actor.ppo_mini_batch_size actor_rollout_ref.rollout.name
         actor_rollout_ref.model.path algorithm.adv_estimator data.max_response_length
-        actor_rollout_ref.rollout.gpu_memory_utilization trainer.n_gpus_per_node model.partial_pretrain
-        ppo_micro_batch_size_per_gpu ppo_mini_batch_size adv_estimator free_cache_engine
-        ulysses_sequence_parallel_size log_prob_micro_batch_size_per_gpu max_response_length
+        actor_rollout_ref.rollout.gpu_memory_utilization trainer.n_gpus_per_node
+        model.partial_pretrain ppo_micro_batch_size_per_gpu ppo_mini_batch_size adv_estimator
+        free_cache_engine ulysses_sequence_parallel_size log_prob_micro_batch_size_per_gpu
+        max_response_length
         """
     ),
     hints=words(
         """
-        data.train_files data.val_files data.train_batch_size trainer.project_name trainer.total_epochs
+        data.train_files data.val_files data.train_batch_size trainer.project_name
+        trainer.total_epochs
         """
     ),
 )

@@ -32,15 +32,15 @@ TABLE = Table(
     neutral=words(
         """
         host port served_model_name trust_remote_code swap_space block_size enable_prefix_caching
-        enable_chunked_prefill tokenizer tokenizer_mode load_format download_dir seed max_logprobs revision
-        limit_mm_per_prompt mm_processor_kwargs enable_lora max_loras max_lora_rank lora_modules api_key
-        disable_log_requests max_seq_len_to_capture compilation_config speculative_config
-        enable_expert_parallel distributed_executor_backend enable_auto_tool_choice tool_call_parser
-        reasoning_parser chat_template max_parallel_loading_workers num_gpu_blocks_override
-        kv_cache_memory_bytes uvicorn_log_level worker_use_ray rope_scaling hf_overrides
-        guided_decoding_backend generation_config override_generation_config disable_custom_all_reduce gpus
-        shm_size enable_sleep_mode calculate_kv_scales cuda_graph_sizes max_cudagraph_capture_size
-        async_scheduling
+        enable_chunked_prefill tokenizer tokenizer_mode load_format download_dir seed max_logprobs
+        revision limit_mm_per_prompt mm_processor_kwargs enable_lora max_loras max_lora_rank
+        lora_modules api_key disable_log_requests max_seq_len_to_capture compilation_config
+        speculative_config enable_expert_parallel distributed_executor_backend
+        enable_auto_tool_choice tool_call_parser reasoning_parser chat_template
+        max_parallel_loading_workers num_gpu_blocks_override kv_cache_memory_bytes uvicorn_log_level
+        worker_use_ray rope_scaling hf_overrides guided_decoding_backend generation_config
+        override_generation_config disable_custom_all_reduce gpus shm_size enable_sleep_mode
+        calculate_kv_scales cuda_graph_sizes max_cudagraph_capture_size async_scheduling
         """
     ),
     commands=(r"\bvllm\b", r"\bvllm\.entrypoints\b", r"vllm-openai", r"\bAsyncEngineArgs\b"),

@@ -99,19 +99,20 @@ TABLE = Table(
         data_path prompt_template max_epochs dataloader_num_workers lr betas weight_decay max_norm
         warmup_ratio save_steps evaluation_freq SYSTEM evaluation_inputs llm_int8_threshold
         llm_int8_has_fp16_weight bnb_4bit_compute_dtype max_dataset_length use_varlen_attn
-        accumulative_counts loss_scale data_num data_files data_dir dataset quantization_config optimizer
-        AmpOptimWrapper:optimizer prefetch_factor freeze_llm freeze_visual_encoder
+        accumulative_counts loss_scale data_num data_files data_dir dataset quantization_config
+        optimizer AmpOptimWrapper:optimizer prefetch_factor freeze_llm freeze_visual_encoder
         visual_encoder_name_or_path global_batch_size work_dir cpu_offload image_aspect_ratio cfg
         dataset_map_fn template_map_fn shuffle_before_pack remove_unused_columns batch_size_per_gpu
-        train_batch_size pack_level optim_wrapper optim_cfg fsdp_cfg loss_cfg dataloader_cfg dataset_config
-        batch_sampler custom_hooks default_hooks env_cfg randomness log_level resume launcher visualizer
-        log_processor strategy runner_type model_wrapper_cfg
+        train_batch_size pack_level optim_wrapper optim_cfg fsdp_cfg loss_cfg dataloader_cfg
+        dataset_config batch_sampler custom_hooks default_hooks env_cfg randomness log_level resume
+        launcher visualizer log_processor strategy runner_type model_wrapper_cfg
         """
     ),
     commands=(r"\bxtuner\b", r"\bmmengine\b", r"\bSupervisedFinetune\b"),
     marks=words(
         """
-        pack_to_max_length accumulative_counts use_varlen_attn optim_wrapper evaluation_freq dataset_map_fn
+        pack_to_max_length accumulative_counts use_varlen_attn optim_wrapper evaluation_freq
+        dataset_map_fn
         """
     ),
     hints=words("batch_size max_length optim_type prompt_template train_dataloader"),

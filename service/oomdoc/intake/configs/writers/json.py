@@ -61,8 +61,7 @@ def insert(
         if inner.strip():
             return None
         return splice(text, low + 1, high - 1, f'"{name}": {json_text(value)}')
-    near = anchor if anchor in members else members[-1]
-    return _beside(text, members, near if near is not None else members[-1], name, value)
+    return _beside(text, members, anchor if anchor is not None and anchor in members else members[-1], name, value)
 
 
 def _is_child(key: str, parent: str) -> bool:

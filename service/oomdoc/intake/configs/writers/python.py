@@ -54,7 +54,7 @@ def insert_argument(
         close = end - 1
         inside = text[text.find("(", start) + 1 : close].strip()
         return splice(text, close, close, (", " if inside and not inside.endswith(",") else "") + spelled)
-    near = anchor if anchor in arguments else arguments[-1]
+    near = anchor if anchor is not None and anchor in arguments else arguments[-1]
     low = near.key_span[0]
     own_line = not text[line_start(text, low) : low].strip()
     if not own_line:

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import collections
+import json
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oomdoc.evidence import Source
+from oomdoc.intake.configs import patch, patch_batch_row, read_documents, to_job
+
+LF = "# 单卡\nmodel_name_or_path: a/b-7b   # base\nstage: sft\nfinetuning_type: full\ncutoff_len: 4096  # long\nper_device_train_batch_size: 2\ndeepspeed: examples/deepspeed/ds_z2_config.json\nbf16: true\n"
+SWIFT = "NPROC_PER_NODE=2 \\\nswift sft \\\n    --model a/b-7b \\\n    --train_type lora \\\n    --max_length 8192 \\\n    --gradient_checkpointing false \\\n    --output_dir out\n"
+VERL = "python3 -m verl.trainer.main_ppo \\\n    algorithm.adv_estimator=grpo \\\n    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 \\\n    actor_rollout_ref.rollout.gpu_memory_utilization=0.8 $@\n"
+TRL = "from trl import SFTConfig\n\nargs = SFTConfig(\n    output_dir='out',\n    per_device_train_batch_size=4,\n    max_length=4096,\n    bf16=True\n)\n"
+DEEPSPEED = '{\n  "zero_optimization": {\n    "stage": 2,\n    "overlap_comm": true\n  },\n  "train_micro_batch_size_per_gpu": 4\n}\n'
+MEGATRON = "ARGS=(\n    --micro-batch-size 4\n    --seq-length 8192\n    --bf16\n)\ntorchrun --nproc_per_node 8 pretrain_gpt.py ${ARGS[@]}\n"
+VLLM = "vllm serve a/b-7b \\\n  --max-model-len 32768 \\\n  --gpu-memory-utilization 0.95\n"
+NEMO = "trainer:\n  devices: 8\n  precision: bf16\nmodel:\n  micro_batch_size: 4\n  tensor_model_parallel_size: 1\n"
+TUNE = "model:\n  _component_: torchtune.models.llama3_1.lora_llama3_1_8b\n  lora_rank: 8\nbatch_size: 2\nenable_activation_checkpointing: False\n"
+UNSLOTH = 'from unsloth import FastLanguageModel\nmax_seq_length = 4096  # any\nm, t = FastLanguageModel.from_pretrained(\n    model_name = "a/b-7b",\n    max_seq_length = max_seq_length,\n    load_in_4bit = False,\n)\n'
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\n  fsdp_sharding_strategy: SHARD_GRAD_OP\nnum_processes: 4\n"
+XTUNER = "from mmengine.config import read_base\nmax_length = 2048\npack_to_max_length = True\nbatch_size = 2  # per device\naccumulative_counts = 8\noptim_type = AdamW\n"
+TOML = "[training]\nper_device_train_batch_size = 8\ngradient_checkpointing = false # no\n"
+COMPOSE = (
+    'services:\n  llm:\n    image: vllm/vllm-openai:v0.8.5\n    command:\n      - --max-model-len\n      - "32768"\n'
+)
+
+
+def lines_lost(before, after):
+    return sum(
+        (
+            collections.Counter(before.splitlines(keepends=True)) - collections.Counter(after.splitlines(keepends=True))
+        ).values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "changes", "expected", "changed"),
+    [
+        ("a.yaml", LF, {"seq_len": 1024}, ["cutoff_len: 1024  # long"], 1),
+        ("a.yaml", LF, {"sharding": "zero3"}, ["deepspeed: examples/deepspeed/ds_z3_config.json"], 1),
+        ("a.yaml", LF, {"offload": ["optimizer"]}, ["deepspeed: examples/deepspeed/ds_z2_offload_config.json"], 1),
+        (
+            "a.yaml",
+            LF,
+            {"method": "qlora", "lora.r": 16},
+            ["finetuning_type: lora", "quantization_bit: 4", "lora_rank: 16"],
+            1,
+        ),
+        ("a.yaml", LF, {"fused_ce": True, "attention": "flash2"}, ["enable_liger_kernel: true", "flash_attn: fa2"], 0),
+        ("a.yaml", LF, {"grad_ckpt": False}, ["disable_gradient_checkpointing: true"], 0),
+        (
+            "run.sh",
+            SWIFT,
+            {"seq_len": 4096, "grad_ckpt": True},
+            ["    --max_length 4096 \\", "    --gradient_checkpointing true \\"],
+            2,
+        ),
+        ("run.sh", SWIFT, {"gpus": 4}, ["NPROC_PER_NODE=4 \\"], 1),
+        (
+            "run.sh",
+            SWIFT,
+            {"env.PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+            ["export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"],
+            0,
+        ),
+        ("run.sh", SWIFT, {"sharding": "zero3"}, ["    --deepspeed zero3 \\"], 0),
+        (
+            "run.sh",
+            VERL,
+            {"micro_batch": 2, "offload": ["param"]},
+            [
+                "    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 \\",
+                "    actor_rollout_ref.actor.fsdp_config.param_offload=True \\",
+            ],
+            1,
+        ),
+        (
+            "t.py",
+            TRL,
+            {"micro_batch": 1, "grad_ckpt": True},
+            ["    per_device_train_batch_size=1,", "    gradient_checkpointing=True,"],
+            1,
+        ),
+        ("t.py", TRL, {"optimizer": "adamw_8bit"}, ["    optim='adamw_8bit',"], 0),
+        ("ds.json", DEEPSPEED, {"sharding": "zero3"}, ['    "stage": 3,'], 1),
+        ("ds.json", DEEPSPEED, {"offload": ["optimizer"]}, ['    "offload_optimizer": {', '      "device": "cpu",'], 0),
+        (
+            "m.sh",
+            MEGATRON,
+            {"micro_batch": 1, "grad_ckpt": True},
+            ["    --micro-batch-size 1", "    --recompute-granularity full"],
+            1,
+        ),
+        (
+            "s.sh",
+            VLLM,
+            {"serving.max_model_len": 8192, "serving.cuda_graphs": False},
+            ["  --max-model-len 8192 \\", "  --enforce-eager \\"],
+            1,
+        ),
+        ("n.yaml", NEMO, {"tp": 8, "micro_batch": 1}, ["  tensor_model_parallel_size: 8", "  micro_batch_size: 1"], 2),
+        (
+            "t.yaml",
+            TUNE,
+            {"quant": "nf4", "grad_ckpt": True},
+            ["  _component_: torchtune.models.llama3_1.qlora_llama3_1_8b", "enable_activation_checkpointing: True"],
+            2,
+        ),
+        (
+            "u.py",
+            UNSLOTH,
+            {"seq_len": 2048, "quant": "nf4-double"},
+            ["max_seq_length = 2048  # any", "    load_in_4bit = True,"],
+            2,
+        ),
+        (
+            "acc.yaml",
+            ACCELERATE,
+            {"sharding": "fsdp", "offload": ["param", "optimizer"]},
+            ["  fsdp_sharding_strategy: FULL_SHARD", "  fsdp_offload_params: true"],
+            2,
+        ),
+        (
+            "x.py",
+            XTUNER,
+            {"micro_batch": 1, "optimizer": "paged_adamw_8bit"},
+            ["batch_size = 1  # per device", "optim_type = PagedAdamW8bit"],
+            2,
+        ),
+        (
+            "c.toml",
+            TOML,
+            {"micro_batch": 2, "grad_ckpt": True},
+            ["per_device_train_batch_size = 2", "gradient_checkpointing = true # no"],
+            2,
+        ),
+        ("docker-compose.yml", COMPOSE, {"serving.max_model_len": 8192}, ['      - "8192"'], 1),
+    ],
+)
+def test_only_the_lines_in_question_change(name, text, changes, expected, changed):
+    for original in (text, text.replace("\n", "\r\n") if not name.endswith(".sh") else text):
+        done = patch(original, filename=name, changes=changes)
+        assert dict(done.unplaced) == {}
+        assert done.error is None
+        now = {line.rstrip("\r\n") for line in done.text.splitlines(keepends=True)}
+        assert [line for line in expected if line not in now] == []
+        assert lines_lost(original, done.text) == changed
+        if "\r\n" in original:
+            assert "\n" not in done.text.replace("\r\n", "")
+
+
+def test_a_diff_applies(tmp_path):
+    done = patch(LF, filename="a.yaml", changes={"seq_len": 512, "micro_batch": 1})
+    (tmp_path / "a.yaml").write_text(LF)
+    (tmp_path / "d.patch").write_text(done.diff)
+    subprocess.run(["git", "apply", "d.patch"], cwd=tmp_path, check=True)
+    assert (tmp_path / "a.yaml").read_text() == done.text
+
+
+def test_what_cannot_be_said_is_named_and_nothing_changes():
+    done = patch(DEEPSPEED, filename="ds.json", changes={"lora.r": 8})
+    assert done.unplaced == {"lora.r": "no-key"}
+    assert done.text == DEEPSPEED
+    assert done.error
+    assert patch(LF, filename="a.yaml", changes={"attention": "nonsense"}).unplaced == {"attention": "not-a-value"}
+
+
+def test_what_is_so_already_changes_nothing():
+    assert patch(LF, filename="a.yaml", changes={"seq_len": 4096, "sharding": "zero2"}).diff == ""
+
+
+def test_a_removed_last_flag_leaves_no_dangling_backslash():
+    text = "deepspeed --module openrlhf.cli.train_sft \\\n   --max_len 2048 \\\n   --bf16 \\\n   --gradient_checkpointing\n"
+    done = patch(text, filename="a.sh", changes={"grad_ckpt": False})
+    assert done.text.endswith("   --bf16\n")
+
+
+def test_batch_row_has_the_contract_form():
+    row = {"id": "x", "framework": "llama-factory", "filename": "a.yaml", "text": LF, "set": {"seq_len": 512}}
+    out = patch_batch_row(row)
+    assert out["id"] == "x"
+    assert out["error"] is None
+    assert "+cutoff_len: 512  # long" in out["diff"]
+    assert json.loads(json.dumps(out)) == out
+
+
+_FILES = [
+    ("a.yaml", LF),
+    ("run.sh", SWIFT),
+    ("v.sh", VERL),
+    ("t.py", TRL),
+    ("m.sh", MEGATRON),
+    ("u.py", UNSLOTH),
+    ("t.yaml", TUNE),
+    ("n.yaml", NEMO),
+]
+_CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "micro_batch": st.integers(1, 64),
+        "seq_len": st.integers(1, 200_000),
+        "lora.r": st.integers(1, 512),
+        "fused_ce": st.booleans(),
+        "grad_accum": st.integers(1, 64),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(_FILES), _CHANGES)
+def test_what_is_written_reads_back(file, changes):
+    name, text = file
+    done = patch(text, filename=name, changes=changes)
+    reading = read_documents(Source(name, done.text))
+    job = to_job({f.name: f for f in reading.facts}, reading.framework)
+    for field, value in changes.items():
+        if field not in done.unplaced and job.get(field) is not None:
+            assert job.get(field) == value
+    before, after = text.splitlines(), done.text.splitlines()
+    assert len(after) >= len(before)
+
+
+@pytest.mark.shared
+def test_development_rows(shared_data):
+    rows = [json.loads(line) for line in (shared_data / "patches_dev.jsonl").read_text().splitlines() if line]
+    for row in rows:
+        done = patch_batch_row(row)
+        lines = {line.rstrip("\r\n") for line in done["text"].splitlines(keepends=True)}
+        assert [line for line in row["expect_lines"] if line not in lines] == [], row["id"]

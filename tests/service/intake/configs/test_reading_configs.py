@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oomdoc.intake.configs.tables as package
+from oomdoc.evidence import Source
+from oomdoc.intake.configs import TABLES, read_documents, to_job
+from oomkb.frameworks import canonical
+
+_HELPERS = {"__init__", "common", "serving"}
+
+
+def read(text, name="pasted.txt", **more):
+    reading = read_documents(Source(name, text), **more)
+    return reading, {f.name: f.value for f in reading.facts}
+
+
+def job_of(text, name="pasted.txt"):
+    reading = read_documents(Source(name, text))
+    return to_job({f.name: f for f in reading.facts}, reading.framework, reading.versions)
+
+
+def test_registry_is_sorted_and_equals_the_folder():
+    names = [t.name for t in TABLES]
+    assert names == sorted(names)
+    files = {p.stem for p in Path(package.__file__).parent.glob("*.py")} - _HELPERS
+    assert {n.replace("-", "_") for n in names} == files
+    assert all(canonical(n) == n for n in names)
+
+
+def test_yaml_between_chinese_prose_with_places():
+    text = "大家好，我在 3090 上训练\n\nmodel_name_or_path: 01-ai/Yi-1.5-6B-Chat\nstage: sft\nfinetuning_type: lora\ncutoff_len: 4096  # 太长\nfp16: true\n\n显存不够怎么办？"
+    reading, facts = read(text)
+    assert reading.framework == "llama-factory"
+    assert facts["seq_len"] == 4096
+    assert facts["method"] == "lora"
+    span = next(f.span for f in reading.facts if f.name == "seq_len")
+    assert (span.line, span.column, span.source) == (6, 1, "pasted.txt")
+    assert "太长" in span.text
+
+
+def test_swift_command_with_environment_prefix():
+    text = "NPROC_PER_NODE=4 \\\nCUDA_VISIBLE_DEVICES=0,1,2,3 \\\n!swift rlhf --rlhf_type dpo --model Qwen/Qwen2.5-7B-Instruct \\\n  --train_type lora --max_length 8192 --deepspeed zero3_offload --quant_bits 4"
+    _, facts = read(text, "run.sh")
+    assert facts["objective"] == "dpo"
+    assert facts["method"] == "qlora"
+    assert facts["gpu_count"] == 4
+    assert facts["zero_stage"] == 3
+    assert facts["offload"] == ["optimizer", "param"]
+
+
+def test_shell_variables_arithmetic_and_defaults():
+    text = 'HOME_DIR=${HOME_DIR:-"${HOME}/m"}\nMODEL=$HOME_DIR/Qwen3-30B-A3B\nP=$((1024 * 2))\npython3 -m verl.trainer.main_ppo \\\n  actor_rollout_ref.model.path=$MODEL \\\n  data.max_prompt_length=$P data.max_response_length=$((P * 4)) \\\n  trainer.nnodes=${NODES:-2} trainer.n_gpus_per_node=8 algorithm.adv_estimator=grpo\n'
+    _, facts = read(text, "run.sh")
+    assert facts["model"] == "Qwen3-30B-A3B"
+    assert (facts["prompt_len"], facts["completion_len"]) == (2048, 8192)
+    assert (facts["nodes"], facts["gpus"], facts["gpu_count"]) == (2, 8, 16)
+
+
+def test_a_comment_inside_a_command_cuts_it_off():
+    text = "deepspeed --module openrlhf.cli.train_sft \\\n  --pretrain m/m-7b \\\n  --zero_stage 2 \\\n  # --adam_offload \\\n  --micro_train_batch_size 2 \\\n  --max_len 2048\n"
+    reading, facts = read(text, "run.sh")
+    assert "micro_batch" not in facts
+    assert {(i.setting, i.reason) for i in reading.inactive} == {
+        ("micro_train_batch_size", "inactive.cut-by-comment"),
+        ("max_len", "inactive.cut-by-comment"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason", "setting"),
+    [
+        (
+            "run.sh",
+            "NPROC_PER_NODE=1 swift sft --model a/b-7b --train_type full --deepspeed zero3 --max_length 9",
+            "one-process",
+            "deepspeed",
+        ),
+        (
+            "a.yaml",
+            "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\nquantization_bit: 4\n",
+            "quantised-in-full",
+            "quantization_bit",
+        ),
+        (
+            "a.yaml",
+            "model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\ncutof_len: 4\n",
+            "unknown-key",
+            "cutof_len",
+        ),
+        (
+            "a.yaml",
+            "model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\ngradient_checkpointing: false\n",
+            "checkpointing-flag-ignored",
+            "gradient_checkpointing",
+        ),
+        (
+            "t.py",
+            'import torch\nimport os\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n',
+            "set-after-import",
+            "PYTORCH_CUDA_ALLOC_CONF",
+        ),
+        (
+            "run.sh",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\npython train.py --per_device_train_batch_size 2\n",
+            "not-exported",
+            "PYTORCH_CUDA_ALLOC_CONF",
+        ),
+        (
+            "run.sh",
+            "CUDA_VISIBLE_DEVICES=0,1 python train.py --model_name_or_path a/b --per_device_train_batch_size 2\n",
+            "data-parallel",
+            "CUDA_VISIBLE_DEVICES",
+        ),
+        ("run.sh", "vllm serve a/b-7b\n  --max-model-len 4096\n", "missing-continuation", "max-model-len"),
+    ],
+)
+def test_settings_not_in_effect(name, text, reason, setting):
+    reading, _ = read(text, name)
+    assert (setting, f"inactive.{reason}") in {(i.setting, i.reason) for i in reading.inactive}
+
+
+def test_what_is_in_effect_is_not_called_inactive():
+    text = "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nNPROC_PER_NODE=8 swift sft --model a/b-7b --train_type lora --deepspeed zero3\n"
+    assert read(text, "run.sh")[0].inactive == ()
+
+
+def test_deepspeed_json_and_its_looking_up():
+    config = json.dumps(
+        {"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}, "bf16": {"enabled": True}}
+    )
+    _, facts = read(config, "ds.json")
+    assert (facts["zero_stage"], facts["offload"], facts["param_dtype"]) == (3, ["param"], "bf16")
+    command = "torchrun --nproc_per_node 2 train.py --per_device_train_batch_size 2 --deepspeed conf/ds.json\n"
+    _, facts = read(command, "run.sh", others=[Source("ds.json", config)])
+    assert (facts["zero_stage"], facts["micro_batch"], facts["gpu_count"]) == (3, 2, 2)
+
+
+def test_python_keyword_arguments_through_variables():
+    text = "max_len = 1024 * 4\nfrom trl import DPOConfig\nargs = DPOConfig(max_length=max_len, per_device_train_batch_size=2, bf16=True)\nbatch = collate(max_length=7)\n"
+    reading, facts = read(text, "train.py")
+    assert reading.framework == "trl"
+    assert (facts["objective"], facts["seq_len"], facts["micro_batch"], facts["autocast"]) == ("dpo", 4096, 2, "bf16")
+
+
+def test_quantisation_in_a_script():
+    text = 'import torch\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig\nb = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_use_double_quant=True)\nm = AutoModelForCausalLM.from_pretrained("google/gemma-2-27b-it", quantization_config=b, torch_dtype=torch.bfloat16)\n'
+    job = job_of(text, "a.py")
+    assert (job.quant, job.model, job.param_dtype) == ("nf4-double", "google/gemma-2-27b-it", "bf16")
+
+
+def test_arguments_in_a_compose_file():
+    text = 'services:\n  llm:\n    image: vllm/vllm-openai:v0.8.5\n    environment:\n      - NCCL_DEBUG=WARN\n    command:\n      - --model\n      - a/b-24b\n      - --max-model-len\n      - "32768"\n'
+    reading, facts = read(text, "docker-compose.yml")
+    assert (reading.framework, facts["max_model_len"], facts["objective"]) == ("vllm", 32768, "inference")
+    assert reading.env["NCCL_DEBUG"] == "WARN"
+
+
+def test_megatron_sizes_become_a_model():
+    text = "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 40 --hidden-size 5120 --num-attention-heads 40 --ffn-hidden-size 13824 --swiglu --seq-length 4096 --micro-batch-size 2 --tensor-model-parallel-size 4 --bf16"
+    job = job_of(text, "run.sh")
+    assert job.model["hidden_size"] == 5120
+    assert job.model["num_hidden_layers"] == 40
+    assert (job.tp, job.gpus, job.nodes, job.param_dtype) == (4, 8, 2, "bf16")
+
+
+def test_zero_turns_mixed_precision_into_held_dtype():
+    job = job_of(
+        "model_name_or_path: a/b\nstage: sft\nfinetuning_type: full\nbf16: true\ndeepspeed: x/ds_z3_config.json\n",
+        "a.yaml",
+    )
+    assert (job.sharding, job.param_dtype, job.autocast) == ("zero3", "bf16", "none")
+
+
+def test_scattered_keys_in_prose():
+    _, facts = read(
+        "I set per_device_train_batch_size=1 and cutoff_len 从 4096 改成，still OOM; gradient_accumulation_steps: 16"
+    )
+    assert facts["micro_batch"] == 1
+    assert facts["grad_accum"] == 16
+
+
+def test_duplicate_keys_the_last_one_counts():
+    assert (
+        read("base_model: a/b\nsequence_len: 1\nsequence_len: 2048\nsample_packing: true\n", "a.yaml")[1]["seq_len"]
+        == 2048
+    )
+
+
+_BITS = st.sampled_from(
+    [
+        "a:",
+        " ",
+        "\n",
+        "- ",
+        "{",
+        "}",
+        "[",
+        "]",
+        '"',
+        "'",
+        "\\\n",
+        "--flag ",
+        "$",
+        "${A",
+        "(",
+        ")",
+        "#",
+        "`",
+        "```\n",
+        "cutoff_len: 1",
+        "x=1",
+        "SFTConfig(",
+        "<<EOF\n",
+        "&a ",
+        "*a",
+        "|",
+        "\r\n",
+        "\t",
+        "显存",
+        "python t.py ",
+        "\x00",
+        "stage: 3",
+        "9" * 30,
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(_BITS, max_size=60),
+    st.sampled_from(["p.txt", "a.yaml", "a.sh", "a.json", "a.py", "a.toml", "Dockerfile", "a.ipynb"]),
+)
+def test_no_text_breaks_the_reader(pieces, name):
+    text = "".join(pieces)
+    reading, _ = read(text, name)
+    to_job({f.name: f for f in reading.facts}, reading.framework)
+    for fact in reading.facts:
+        assert 1 <= fact.span.line <= text.count("\n") + 1
+
+
+def test_bombs_are_bounded():
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"k{i}: &k{i} [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" for i in range(50))
+    read(bomb, "a.yaml")
+    read("[" * 100_000, "a.json")
+    read("x = " + "(" * 5_000, "a.py")
+    read("".join(f"{' ' * i}k:\n" for i in range(500)), "a.yaml")
+    read("per_device_train_batch_size: " + "9" * 10_000, "a.yaml")
