@@ -79,6 +79,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         qkv=family.qkv,
         gate_up=family.gate_up,
         grouped=d.kv_heads < d.heads and not d.kv_lora_rank,
+        single=d.kv_heads == 1 and d.heads > 1,
         qk_norm="head" if d.qk_norm == "heads" else d.qk_norm,
         rotary=_rotary(shape),
         latent=("q-kv" if d.q_lora_rank else "kv") if d.kv_lora_rank else "",

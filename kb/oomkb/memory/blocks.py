@@ -31,6 +31,8 @@ class Mode:
     qkv: str
     gate_up: str
     grouped: bool
+    single: bool
+    """One key/value head: expanding it over the query heads is a view."""
     qk_norm: str
     rotary: str
     """``full``, ``partial``, ``interleaved`` or ``none``."""
@@ -256,13 +258,17 @@ class Layer:
         turned = ops.rotate(turned, f".5*{turned.unit}", table)
         return ops.cat(turned, rest, x.unit)
 
+    def repeated(self, t: Tensor, unit: str) -> Tensor:
+        """``repeat_kv``: key or value heads expanded over the query heads."""
+        return self.ops.widen(t, unit) if self.mode.single else self.ops.copy(t, unit=unit)
+
     def attend(self, q: Tensor, k: Tensor, v: Tensor, *, value: str = "q") -> Tensor:
         """Scores, softmax and weighted sum, eager or in one kernel."""
         ops, m = self.ops, self.mode
         if m.attention == "eager":
             if m.grouped:
-                k, v = ops.copy(k, unit="T*q"), ops.copy(v, unit=f"T*{value}")
-            weights = ops.scale(ops.matmul(q, k, "B*n*S*S", clone=(True, not m.grouped)))
+                k, v = self.repeated(k, "T*q"), self.repeated(v, f"T*{value}")
+            weights = ops.scale(ops.matmul(q, k, "B*n*S*S", clone=(True, m.single or not m.grouped)))
             if m.softcap:
                 weights = ops.scale(weights)
                 weights = ops.unary(weights, keeps="output")
@@ -276,12 +282,12 @@ class Layer:
             if m.softmax == "sinks":
                 weights = ops.copy(ops.part(weights, weights.unit))
             weights = ops.dropout(weights, m.attention_dropout)
-            out = ops.matmul(weights, v, f"T*{value}", clone=(False, not m.grouped))
+            out = ops.matmul(weights, v, f"T*{value}", clone=(False, m.single or not m.grouped))
             return ops.copy(out)
         if m.math and m.attention == "sdpa":
             return self._math(q, k, v)
         if m.attention == "sdpa" and m.grouped and m.mask:
-            k, v = ops.copy(k, unit="T*q"), ops.copy(v, unit=f"T*{value}")
+            k, v = self.repeated(k, "T*q"), self.repeated(v, f"T*{value}")
         return ops.sdpa(q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" else None)
 
     def _math(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -281,7 +281,7 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     framework = (job.framework or "").lower()
     if attention != "sdpa" or job.packing or shape.family.lean_mask or any(word in framework for word in _OWN_MODELS):
         return False
-    return not (job.packing is False and job.micro_batch == 1)
+    return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
 
 
 _OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")

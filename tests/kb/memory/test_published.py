@@ -1,0 +1,83 @@
+"""The whole estimate against published peaks of real runs, and the exact traces that come with them."""
+
+import json
+import math
+import statistics
+
+import pytest
+
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+from oomkb.units import GIB
+
+METERS = ("allocated", "reserved", "process")
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def figure(measured):
+    return next((m, measured[f"{m}_gib"]) for m in METERS if measured.get(f"{m}_gib"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "mean", "worst"),
+    [("memory_single_dev", 0.015, 0.06), ("memory_fsdp_dev", 0.03, 0.10), ("memory_dpo_dev", 0.02, 0.08)],
+)
+def test_exact_traces(shared_data, name, mean, worst):
+    errors = []
+    for row in rows(shared_data / f"{name}.jsonl"):
+        said = price(Job.from_document(row["job"])).estimate.allocated_bytes / GIB
+        errors.append(abs(said / row["measured"]["allocated_gib"] - 1))
+    assert statistics.mean(errors) <= mean
+    assert max(errors) <= worst
+
+
+@pytest.mark.shared
+def test_published_peaks(shared_data):
+    logs, inside = [], []
+    for row in rows(shared_data / "measured_dev.jsonl"):
+        said = price(Job.from_document(row["job"])).estimate
+        meter, real = figure(row["measured"])
+        logs.append(abs(math.log(getattr(said, f"{meter}_bytes") / GIB / real)))
+        for name in METERS:
+            value = row["measured"].get(f"{name}_gib")
+            if value:
+                span = said.intervals[name]
+                inside.append(span.low_bytes / GIB <= value <= span.high_bytes / GIB)
+    assert statistics.median(logs) < 0.06
+    assert statistics.mean(logs) < 0.15
+    assert 0.85 <= statistics.mean(inside) <= 0.95
+
+
+# Traced peaks of tensor bytes of two situations from public threads (hiyouga/LLaMA-Factory 7833 and 7197).
+DPO = {
+    "model": "Qwen/Qwen2.5-0.5B", "objective": "dpo", "micro_batch": 1, "seq_len": 4096, "grad_ckpt": True, "param_dtype": "bf16",
+    "autocast": "bf16", "attention": "sdpa", "optimizer": "adamw", "optimizer_impl": "foreach", "sharding": "none", "world": 1,
+    "framework": "llama-factory", "versions": {"transformers": "5.23.0"}, "method": "full",
+}  # fmt: skip
+LORA = {"method": "lora", "lora": {"r": 16, "targets": "all-linear", "dropout": 0.0, "dtype": "fp32"}}
+SFT = {
+    **DPO, **LORA, "model": "meta-llama/Llama-3.1-8B-Instruct", "objective": "sft", "micro_batch": 4, "seq_len": 2048,
+    "lora": {**LORA["lora"], "r": 8},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("job", "gib"),
+    [
+        (DPO, 24.97),
+        ({**DPO, **LORA}, 22.30),
+        ({**DPO, "seq_len": 2048}, 14.32),
+        ({**DPO, "seq_len": 1024}, 9.00),
+        (SFT, 29.1),
+        ({**SFT, "micro_batch": 2}, 22.1),
+        ({**SFT, "micro_batch": 1}, 18.7),
+        ({**SFT, "seq_len": 1024}, 22.1),
+        ({**SFT, "grad_ckpt": False}, 84),
+    ],
+)
+def test_situations_from_threads(job, gib):
+    assert price(Job.from_document(job)).estimate.allocated_bytes / GIB == pytest.approx(gib, rel=0.01)
