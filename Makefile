@@ -37,5 +37,5 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install -q -c constraints.txt torch
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[embed,serve,postgres,bots,mcp,chart,trace]" --group dev
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[embed,serve,postgres,bots,mcp,fleet,ray,chart,trace]" --group dev
 	touch $(STAMP)

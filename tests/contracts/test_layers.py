@@ -22,7 +22,7 @@ ORDER = [
     ("oomdoc.diagnosis",),
     ("oomdoc.casework",),
     ("oomdoc.report",),
-    ("oomdoc.library", "oomdoc.planner", "oomdoc.checking"),
+    ("oomdoc.library", "oomdoc.planner", "oomdoc.checking", "oomdoc.fleet"),
     ("oomdoc.chat",),
     ("oomdoc.store",),
     ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.scaffold", "oomdoc.settings", "oomdoc.wrap"),

@@ -10,6 +10,7 @@ import typer
 
 from oomdoc import __version__
 from oomdoc.cli import (
+    batch,
     case,
     chat,
     check,
@@ -42,7 +43,7 @@ app = typer.Typer(
     "Examples: `oomdoc diagnose log.txt --config train.yaml` · `oomdoc estimate job.yaml` · "
     "`oomdoc plan train.yaml --gpu 'RTX 4090' --gpus 7`",
 )
-for module in (diagnose, estimate, plan, check, fix, chat, search, scan, explain, run, serve, mcp):
+for module in (diagnose, estimate, plan, check, fix, chat, search, scan, explain, run, batch, serve, mcp):
     module.register(app)
 for group in (case, index, model, new):
     app.add_typer(group.app)

@@ -1,0 +1,8 @@
+"""Diagnosing the logs of a whole fleet: many files, all cores (or a Ray cluster), resumable, summed up."""
+
+from __future__ import annotations
+
+from oomdoc.fleet.running import Settings, run_fleet
+from oomdoc.fleet.summing import Summary, summarise
+
+__all__ = ["Settings", "Summary", "run_fleet", "summarise"]

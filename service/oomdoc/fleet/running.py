@@ -1,0 +1,129 @@
+"""Running over many logs: one process per core or a Ray cluster; rows are written as they come, and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from oomdoc.fleet.diagnosing import FIELDS, diagnose_log
+from oomdoc.fleet.finding import Log, find_logs
+from oomkb.errors import InputError
+
+__all__ = ["Settings", "read_rows", "run_fleet", "write_parquet"]
+
+_AHEAD: Final = 4
+"""Logs handed out per worker before its answers come back: memory stays bounded however many logs there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run."""
+
+    output: Path
+    workers: int = 0
+    """0: one per core."""
+    engine: Literal["processes", "ray"] = "processes"
+    team_pattern: str | None = None
+    plans: bool = True
+
+
+def run_fleet(places: Iterable[str], settings: Settings, progress: Callable[[int, int], None] | None = None) -> int:
+    """Diagnose the logs at ``places`` into ``settings.output`` (JSONL); how many were new.
+
+    A log whose row is there already, with the same stamp, is not read again: a run that was cut off goes on.
+
+    :raises InputError: for a place where nothing is, or an output that cannot be written.
+    """
+    logs = list(find_logs(places))
+    done = {(row["log"], row["stamp"]) for row in read_rows(settings.output)}
+    todo = [log for log in logs if (log.name, log.stamp) not in done]
+    work = partial(diagnose_log, team_pattern=settings.team_pattern, plans=settings.plans)
+    run = _with_ray if settings.engine == "ray" else _with_processes
+    try:
+        settings.output.parent.mkdir(parents=True, exist_ok=True)
+        with settings.output.open("a", encoding="utf-8") as file:
+            for number, row in enumerate(run(work, todo, settings.workers), 1):
+                # A whole line per write: a run that is killed leaves at most one broken line, which is skipped.
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.flush()
+                if progress is not None:
+                    progress(number, len(todo))
+    except OSError as error:
+        raise InputError(
+            error.strerror or str(error), where=str(settings.output), hint="choose another --output"
+        ) from error
+    return len(todo)
+
+
+def _with_processes(work: Callable[[Log], dict[str, Any]], logs: list[Log], workers: int) -> Iterator[dict[str, Any]]:
+    count = min(workers or os.cpu_count() or 1, max(1, len(logs)))
+    if count == 1:
+        yield from map(work, logs)
+        return
+    with ProcessPoolExecutor(count, initializer=_single_threaded) as pool:
+        waiting = iter(logs)
+        running = [pool.submit(work, log) for log in islice(waiting, count * _AHEAD)]
+        while running:
+            yield running.pop(0).result()
+            running.extend(pool.submit(work, log) for log in islice(waiting, 1))
+
+
+def _single_threaded() -> None:
+    """One core a worker: libraries that start threads of their own would only get in each other's way."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"):
+        os.environ[name] = "false" if name.startswith("TOKEN") else "1"
+
+
+def _with_ray(work: Callable[[Log], dict[str, Any]], logs: list[Log], workers: int) -> Iterator[dict[str, Any]]:
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError("Ray is not installed", where="--engine ray", hint="pip install 'oomdoc[ray]'") from error
+    if not ray.is_initialized():
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, configure_logging=False)
+    task = ray.remote(num_cpus=1, max_retries=3)(work)
+    cores = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call,unused-ignore]
+    most = (workers or int(cores)) * _AHEAD
+    waiting = iter(logs)
+    running = [task.remote(log) for log in islice(waiting, most)]
+    while running:
+        (ready, *_), running = ray.wait(running, num_returns=1)
+        yield ray.get(ready)
+        running.extend(task.remote(log) for log in islice(waiting, 1))
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of an output file; a line that a killed run left broken is passed over."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict) and "log" in row:
+                yield row
+
+
+def write_parquet(rows: Iterable[dict[str, Any]], path: Path) -> None:
+    """The rows as a Parquet table.
+
+    :raises InputError: where pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise InputError("pyarrow is not installed", where=str(path), hint="pip install 'oomdoc[fleet]'") from error
+    numbers = {"probability", "requested_gib", "capacity_gib", "wasted_gib"}
+    kinds = {f: pa.float64() if f in numbers else pa.int64() if f == "gpu_count" else pa.string() for f in FIELDS}
+    schema = pa.schema(list(kinds.items()))
+    parquet.write_table(pa.Table.from_pylist([{f: row.get(f) for f in FIELDS} for row in rows], schema=schema), path)
