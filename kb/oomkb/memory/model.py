@@ -60,12 +60,25 @@ def estimate(
     states = states_of(s, shape)
     extra = beside(job, s, shape, device, shapes or {})
     warnings += extra.warnings
+    warnings += _doubts(s)
     phases = _phases(s, shape, states, extra)
     host = states.host + extra.host + _offloaded_inputs(s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
     return _finish(
         job, s, shape, device, phases, warnings, host=host, base=base, trainable=states.trainable, paged=states.paged
     )
+
+
+def _doubts(s: Setting) -> list[str]:
+    """Settings under which published runs needed more than 20 % above the estimate."""
+    found = []
+    if s.dynamic:
+        found.append("batches are padded to changing lengths: the allocator may hold up to twice what the tensors need")
+    if s.adapters and s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
+        found.append(
+            "adapters under FSDP1: wrappers that upcast or cannot shard frozen weights need about a quarter more"
+        )
+    return found
 
 
 def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dict[str, Phase]:
