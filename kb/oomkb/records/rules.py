@@ -36,8 +36,8 @@ def place(case: Case) -> Iterator[Finding]:
 def finished(case: Case) -> Iterator[Finding]:
     """Nothing of a template is left."""
     for field, text in (*_texts(case), *((f"symptoms[{i}]", s) for i, s in enumerate(case.symptoms))):
-        if "TODO" in text:
-            yield field, "still says TODO", "fill it in"
+        if "FILL IN" in text:
+            yield field, "still says FILL IN", "fill it in"
 
 
 def _texts(case: Case) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ def links(case: Case) -> Iterator[Finding]:
         thread = _FORGE.fullmatch(url)
         if not _URL.fullmatch(url):
             yield field, f"{url!r} is no https link", "https://host/path"
-        elif "example." in url or "TODO" in url:
+        elif "example." in url or "FILL IN" in url:
             yield field, "is a placeholder", "link the page"
         elif thread and not re.fullmatch(r"/[1-9]\d{0,7}(?:#.{1,80})?", thread[2] or ""):
             yield field, "names no thread", "end it with the thread's number"

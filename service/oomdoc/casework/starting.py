@@ -56,7 +56,7 @@ def _check_name(cause: str, slug: str) -> None:
 
 
 def from_diagnosis(document: Mapping[str, Any]) -> str:
-    """The text of a case prefilled from a diagnosis (the contract's document); what only a person knows says TODO.
+    """The text of a case prefilled from a diagnosis (the contract's document); what only a person knows says FILL IN.
 
     :raises RecordError: for what is no diagnosis, or one that found no failure.
     """
@@ -68,8 +68,8 @@ def from_diagnosis(document: Mapping[str, Any]) -> str:
     facts = {k: f.get("value") for k, f in (document.get("facts") or {}).items() if f.get("stated")}
     record: dict[str, Any] = {
         "schema": SCHEMA,
-        "title": {"en": "TODO", "zh": "TODO"},
-        "summary": {"en": f"TODO: {document.get('summary', '')}".strip(), "zh": "TODO"},
+        "title": {"en": "FILL IN", "zh": "FILL IN"},
+        "summary": {"en": f"FILL IN: {document.get('summary', '')}".strip(), "zh": "FILL IN"},
         "date": datetime.date.today(),
         "languages": ["en"],
         "frameworks": [_framework(facts)],
@@ -79,9 +79,9 @@ def from_diagnosis(document: Mapping[str, Any]) -> str:
         "before": _job(facts),
         "outcome": {"before": {"fits": False}},
         "also": [c["cause"] for c in causes[1:3] if c.get("probability", 0.0) >= 0.2],
-        "why": {"en": "TODO: " + "; ".join(map(str, causes[0].get("why") or [])), "zh": "TODO"},
+        "why": {"en": "FILL IN: " + "; ".join(map(str, causes[0].get("why") or [])), "zh": "FILL IN"},
         "fixes": [_fix(plan) for plan in (document.get("plans") or [])[:2]],
-        "references": [{"role": "report", "url": "TODO"}],
+        "references": [{"role": "report", "url": "FILL IN"}],
     }
     record = {k: v for k, v in record.items() if v not in ({}, [], None) or k == "fixes"}
     text: str = yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=118)
@@ -105,7 +105,7 @@ def _symptoms(causes: list[dict[str, Any]], document: Mapping[str, Any]) -> list
             if str(span.get("text", "")).strip():
                 lines[str(span["text"]).strip()] = None
     seen = "\n".join(list(lines)[:8])
-    return [seen or "TODO: the log line", "TODO: how somebody would ask it"]
+    return [seen or "FILL IN: the log line", "FILL IN: how somebody would ask it"]
 
 
 def _job(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def _job(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fix(plan: Mapping[str, Any]) -> dict[str, Any]:
     changes = [f"{c.get('key')}: {c.get('from')} -> {c.get('to')}" for c in plan.get("changes") or []]
-    text = ", ".join(changes) or "TODO"
+    text = ", ".join(changes) or "FILL IN"
     return {
-        "text": {"en": text, "zh": f"TODO：{text}"},
+        "text": {"en": text, "zh": f"FILL IN：{text}"},
         "status": "arithmetic",
         "safety": plan.get("safety", "not-applicable"),
     }

@@ -9,11 +9,11 @@ __all__ = ["TEMPLATE"]
 TEMPLATE: Final = """\
 schema: 1
 title:
-  en: "TODO: what happened and why, in one line"
-  zh: "TODO：一行说明发生了什么、为什么"
+  en: "FILL IN: what happened and why, in one line"
+  zh: "FILL IN：一行说明发生了什么、为什么"
 summary:
-  en: "TODO: who ran what on which hardware, and what came of it"
-  zh: "TODO：谁在什么硬件上跑什么，结果如何"
+  en: "FILL IN: who ran what on which hardware, and what came of it"
+  zh: "FILL IN：谁在什么硬件上跑什么，结果如何"
 date: 2025-01-31
 languages: [en]
 frameworks: [transformers]
@@ -22,8 +22,8 @@ phase: train
 method: lora
 objective: sft
 symptoms:
-  - "TODO: what somebody would paste: the log line, the settings"
-  - "TODO: how somebody would ask it"
+  - "FILL IN: what somebody would paste: the log line, the settings"
+  - "FILL IN: how somebody would ask it"
 signatures: []
 #  - text: a literal piece of a log line that gives this case away
 #    means: {en: what it says, zh: 含义}
@@ -34,10 +34,10 @@ after: {model: Qwen/Qwen2.5-7B, objective: sft, method: lora, micro_batch: 1, se
 outcome: {before: {fits: false}, after: {fits: true, peak_gib: 21.5}}
 also: []
 why:
-  en: "TODO: the mechanism, with its arithmetic"
-  zh: "TODO：机理与算式"
+  en: "FILL IN: the mechanism, with its arithmetic"
+  zh: "FILL IN：机理与算式"
 fixes:  # [] where none is known
-  - text: {en: "TODO: what to change", zh: "TODO：改什么"}
+  - text: {en: "FILL IN: what to change", zh: "FILL IN：改什么"}
     status: confirmed-by-reporter
     safety: same-numbers
     changes: {micro_batch: 1}

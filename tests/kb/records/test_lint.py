@@ -72,7 +72,7 @@ FAULTS: list[tuple[Change, str, str]] = [
     (lambda r: r["title"].pop("zh"), "title.zh", "Field required"),
     (lambda r: r["why"].update(zh="no Chinese here"), "why.zh", "holds no Chinese"),
     (lambda r: r["summary"].update(en="全是中文"), "summary.en", "holds Chinese"),
-    (lambda r: r["title"].update(en="TODO: later"), "title.en", "TODO"),
+    (lambda r: r["title"].update(en="FILL IN: later"), "title.en", "FILL IN"),
     (lambda r: r.update(also=["logitz"]), "also[0]", "no cause"),
     (lambda r: r.update(also=["activations"]), "also[0]", "already named"),
     (lambda r: r.update(frameworks=["transfomers"]), "frameworks[0]", "not known"),

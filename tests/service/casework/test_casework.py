@@ -41,7 +41,7 @@ DIAGNOSIS = {
 
 def test_the_template_lacks_nothing_but_what_a_person_knows() -> None:
     problems = lint_text(scaffold("logits", "a-b"), case_id="logits/a-b")
-    assert {p.message for p in problems} <= {"still says TODO", "names no thread"}
+    assert {p.message for p in problems} <= {"still says FILL IN", "names no thread"}
     assert len(problems) >= 8
 
 
@@ -66,7 +66,7 @@ def test_a_diagnosis_prefills_what_it_knows(tmp_path: Path) -> None:
     assert record["phase"] == "loss"
     assert "cutoff_len: 4096 -> 1024" in record["fixes"][0]["text"]["en"]
     messages = {p.message for p in lint_text(path.read_text(encoding="utf-8"), case_id="logits/from-life")}
-    assert messages <= {"still says TODO", "holds no Chinese", "'TODO' is no https link"}
+    assert messages <= {"still says FILL IN", "holds no Chinese", "'FILL IN' is no https link"}
     with pytest.raises(RecordError, match="exists already"):
         write_new(tmp_path, "logits", "from-life", source)
 
