@@ -55,5 +55,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer", "gradients", "master", "weights"),
+    reduces=("optimizer states", "gradients", "master", "weights"),
 )

@@ -23,5 +23,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer", "master"),
+    reduces=("optimizer states", "master"),
 )

@@ -27,5 +27,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("weights", "gradients", "optimizer", "master", "experts"),
+    reduces=("weights", "gradients", "optimizer states", "master", "experts"),
 )

@@ -24,5 +24,5 @@ REMEDY = Remedy(
     safety="changed-training",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer",),
+    reduces=("optimizer states",),
 )

@@ -31,5 +31,5 @@ REMEDY = Remedy(
     safety="changed-numerics",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("weights", "gradients", "optimizer", "master", "activations"),
+    reduces=("weights", "gradients", "optimizer states", "master", "activations"),
 )

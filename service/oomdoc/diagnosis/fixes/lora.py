@@ -35,5 +35,5 @@ REMEDY = Remedy(
     safety="changed-training",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("gradients", "optimizer", "master"),
+    reduces=("gradients", "optimizer states", "master"),
 )

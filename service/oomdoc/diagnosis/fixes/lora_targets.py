@@ -25,5 +25,5 @@ REMEDY = Remedy(
     safety="changed-training",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("weights", "adapter", "gradients", "optimizer", "activations"),
+    reduces=("weights", "adapter", "gradients", "optimizer states", "activations"),
 )

@@ -38,6 +38,6 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer", "gradients", "master", "weights"),
+    reduces=("optimizer states", "gradients", "master", "weights"),
     hardware=True,
 )

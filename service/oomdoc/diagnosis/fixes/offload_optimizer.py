@@ -32,5 +32,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer", "master"),
+    reduces=("optimizer states", "master"),
 )

@@ -33,5 +33,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer", "master", "weights", "gradients"),
+    reduces=("optimizer states", "master", "weights", "gradients"),
 )

@@ -32,5 +32,5 @@ REMEDY = Remedy(
     safety="changed-numerics",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer",),
+    reduces=("optimizer states",),
 )

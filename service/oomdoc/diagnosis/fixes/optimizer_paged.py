@@ -22,5 +22,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer",),
+    reduces=("optimizer states",),
 )

@@ -32,5 +32,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("weights", "gradients", "optimizer", "master"),
+    reduces=("weights", "gradients", "optimizer states", "master"),
 )

@@ -43,5 +43,5 @@ REMEDY = Remedy(
     safety="changed-training",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("weights", "gradients", "optimizer", "master"),
+    reduces=("weights", "gradients", "optimizer states", "master"),
 )

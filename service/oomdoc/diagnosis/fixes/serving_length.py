@@ -14,9 +14,23 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     now = job.get("serving.max_model_len")
     if now is None or not context.has("serving.max_model_len"):
         return
-    for rank, length in enumerate((131072, 65536, 32768, 16384, 8192, 4096, 2048)):
-        if length < now:
-            yield Variant(fields={"serving.max_model_len": length}, effort=0.4 + 0.4 * rank)
+    lengths = [131072, 65536, 32768, 16384, 8192, 4096, 2048]
+    held = _held(job, context)
+    if held is not None and 1024 <= held < now:
+        lengths = sorted({held, *(n for n in lengths if n < held)}, reverse=True)
+    for rank, length in enumerate(n for n in lengths if n < now):
+        yield Variant(fields={"serving.max_model_len": length}, effort=0.4 + 0.3 * rank)
+
+
+def _held(job: Job, context: Context) -> int | None:
+    """The longest request that the cache holds as it is, a little below, in steps of 256."""
+    from oomkb.memory.serving import largest_max_model_len
+    from oomkb.memory.setting import settle
+
+    if context.shape is None or context.device is None:
+        return None
+    found = largest_max_model_len(job, settle(job, context.shape), context.shape, context.device)
+    return None if found is None else int(found * 0.95) // 256 * 256
 
 
 REMEDY = Remedy(

@@ -24,11 +24,10 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     for step in (0.05, 0.1, 0.2, 0.3):
         if now - step >= _LOWEST:
             yield Variant(fields={"serving.gpu_memory_utilization": round(now - step, 2)}, effort=0.3 + step)
-    # Raising it helps only against "no room for the KV cache", never against a full device.
-    if "kv-cache" in context.causes[:2] and context.phase in ("engine-init", "load", "unknown"):
-        for higher in (0.9, _HIGHEST):
-            if higher > now:
-                yield Variant(fields={"serving.gpu_memory_utilization": higher}, effort=0.3)
+    # Raising it makes room for the KV cache where the weights leave too little of the share.
+    for higher in (0.9, _HIGHEST):
+        if higher > now:
+            yield Variant(fields={"serving.gpu_memory_utilization": higher}, effort=0.3)
 
 
 REMEDY = Remedy(

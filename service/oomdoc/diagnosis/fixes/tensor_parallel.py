@@ -42,5 +42,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("weights", "gradients", "optimizer", "master", "logits", "activations", "recomputed"),
+    reduces=("weights", "gradients", "optimizer states", "master", "logits", "activations", "recomputed"),
 )

@@ -12,7 +12,15 @@ from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
-from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_training, kinds_of, model_parallel, world_size
+from oomdoc.diagnosis.fixes._job import (
+    data_parallel,
+    global_batch,
+    is_serving,
+    is_training,
+    kinds_of,
+    model_parallel,
+    world_size,
+)
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
@@ -101,7 +109,7 @@ def offered(job: Job, context: Context) -> list[Move]:
         if variant.instruction is None
     ]
     known = {(m.remedy.name, repr(sorted(m.fields.items(), key=repr))) for m in first}
-    opening = ("sharding", "tp")
+    opening = ("sharding", "tp", "quant") if is_serving(job) else ("sharding", "tp")
     second: list[Move] = []
     for move in first:
         if move.remedy.hardware or not any(k in move.fields for k in opening):
@@ -115,7 +123,9 @@ def offered(job: Job, context: Context) -> list[Move]:
             for variant in variants_on(remedy, after, context):
                 fresh = (remedy.name, repr(sorted(variant.fields.items(), key=repr))) not in known
                 merged = merge(move.fields, variant.fields)
-                if fresh and merged is not None and remedy.name.startswith(("offload", "sequence", "buckets")):
+                follows = fresh and remedy.name.startswith(("offload", "sequence", "buckets"))
+                # A server's share of the card says something only once the weights fit into it.
+                if merged is not None and (follows or remedy.name in ("serving-utilization", "serving-length")):
                     parts = ((move.remedy, move.variant), (remedy, variant))
                     second.append(Move(remedy, variant, merged, move.remedy.name, parts))
     return first + second

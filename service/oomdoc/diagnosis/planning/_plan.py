@@ -11,7 +11,7 @@ from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
 from oomdoc.diagnosis.planning._changes import changes_of, single_fix
 from oomdoc.diagnosis.planning._hardware import smallest
 from oomdoc.diagnosis.planning._largest import largest
-from oomdoc.diagnosis.planning._moves import offered
+from oomdoc.diagnosis.planning._moves import Move, offered
 from oomdoc.diagnosis.planning._pain import GOALS, safety_of
 from oomdoc.diagnosis.planning._prices import Price, Prices
 from oomdoc.diagnosis.planning._result import Hardware, Planning
@@ -25,6 +25,7 @@ from oomkb.memory.job import Job
 __all__ = ["context_for", "plan", "plan_with", "whatif"]
 
 _MOST_PLANS: Final = 3
+_NOISE: Final = float(1 << 20)
 _FOLKLORE: Final = frozenset({"lora", "qlora", "zero", "offload-optimizer", "optimizer-8bit", "grad-ckpt"})
 """What everybody advises: said even where it saves nothing."""
 _ORDER: Final = ("keep-numerics", "keep-layout", "keep-hardware", "keep-speed", "more-hardware")
@@ -79,14 +80,13 @@ def plan_with(prices: Prices, context: Context, *, wanted: float, force: bool = 
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, largest=sizes, before=base.estimate)
     space = Space(prices, surrogate, singles, context, wanted)
-    searches = {goal.name: Search(space, goal) for goal in GOALS}
-    found = {name: found for name, s in searches.items() if (found := s.run()) is not None}
+    found = _found(space)
     plans = [as_plan(name, one, prices) for name, one in _distinct(found)]
     on_this = [name for name in found if name != "more-hardware"]
     nothing: Message | None = None
     hardware: Hardware | None = None
     if not on_this:
-        nothing, hardware, closest = _nothing_fits(searches["keep-hardware"])
+        nothing, hardware, closest = _nothing_fits(Search(space, next(g for g in GOALS if g.name == "keep-hardware")))
         if closest is not None and len(plans) < _MOST_PLANS:
             plans = [*plans, closest]
     return Planning(
@@ -103,9 +103,26 @@ def _singles(prices: Prices, context: Context, surrogate: Surrogate) -> list[Pri
     out = []
     for move in offered(prices.job, context):
         price = prices.of(move.fields)
-        if price is not None and _host_has_room(price, context):
+        if price is not None and _host_has_room(price, context) and not _raises_its_claim(prices, move, price):
             out.append(Priced(move, price, surrogate.effect(price.estimate)))
     return out
+
+
+def _raises_its_claim(prices: Prices, move: Move, price: Price) -> bool:
+    """Whether on this very job a remedy raises what it is there to lower: buffers larger than what they replace."""
+    prefixes = move.remedy.reduces
+    if not prefixes or move.needs:
+        return False
+    # Accumulation raised to keep the global batch keeps gradients alive: not the remedy's doing.
+    steps = price.job.grad_accum
+    same = prices.of({"grad_accum": steps}) if steps != prices.job.grad_accum else prices.base
+    return same is not None and _claimed(price.estimate, prefixes) > 1.001 * _claimed(same.estimate, prefixes) + _NOISE
+
+
+def _claimed(estimate: Estimate, prefixes: tuple[str, ...]) -> float:
+    """The terms of these names at their fullest instant."""
+    sums = [sum(v for t, v in p.terms_bytes.items() if t.startswith(prefixes)) for p in estimate.phases.values()]
+    return max(sums, default=0.0)
 
 
 def _host_has_room(price: Price, context: Context) -> bool:
@@ -125,6 +142,18 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
             best[name] = (rank, fix)
     rows = [f for n, (_, f) in best.items() if f.change.saves_bytes > 0 or f.fits or n in _FOLKLORE]
     return tuple(sorted(rows, key=lambda f: (not f.fits, -f.change.saves_bytes, f.change.remedy))[:_SINGLES])
+
+
+def _found(space: Space) -> dict[str, Found]:
+    """The best of each kind, as many kinds as are shown."""
+    found: dict[str, Found] = {}
+    for goal in sorted(GOALS, key=lambda g: _ORDER.index(g.name)):
+        if len(_distinct(found)) >= _MOST_PLANS:
+            break
+        best = Search(space, goal).run()
+        if best is not None:
+            found[goal.name] = best
+    return found
 
 
 def _distinct(found: Mapping[str, Found]) -> list[tuple[str, Found]]:

@@ -6,11 +6,14 @@ Deterministic: moves have a fixed order, ties are broken by name.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Context
+from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning._moves import LAYOUT, Move, combined, derive, merge, variants_on
 from oomdoc.diagnosis.planning._pain import Goal, of_moves, of_speed
 from oomdoc.diagnosis.planning._prices import Price, Prices
@@ -19,11 +22,15 @@ from oomdoc.diagnosis.planning._surrogate import Effect, Surrogate
 __all__ = ["Found", "Priced", "Search", "Space"]
 
 _DEPTH: Final = 5
-_NODES: Final = 4000
+_NODES: Final = 2000
 _KEEP: Final = 20
 """Sets that the stand-in likes and the real model is asked about."""
 _NEAR: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
+_STEPS: Final = 12
+"""Moves of the longest plan that is put together one by one."""
+_TRIED: Final = 5
+_ASKED: Final = 300
 _MARGINS: Final = (1.0, 1.06, 1.15)
 """Where the real model refuses all that the stand-in liked, it is made to ask for more room, and searched again."""
 
@@ -103,7 +110,8 @@ class Search:
         self.space, self.goal = space, goal
         self.room_bytes = space.prices.room_bytes
         allowed = [s for s in space.singles if self._allowed(s.move)]
-        self.candidates = sorted(_undominated(allowed, goal), key=lambda c: (self._pain(c), c.move.key))
+        base = space.prices.base.probability
+        self.candidates = sorted(_undominated(allowed, goal, base), key=lambda c: (self._pain(c), c.move.key))
         self._pains = [self._pain(c) for c in self.candidates]
         self._margin = space.surrogate.margin
         self._heap: list[tuple[float, int, tuple[int, ...]]] = []
@@ -120,6 +128,8 @@ class Search:
 
     def run(self) -> Found | None:
         """The least painful set that fits, or ``None``."""
+        if is_serving(self.space.prices.job):
+            return self._exhaust()
         for extra in _MARGINS:
             self._margin = self.space.surrogate.margin * extra
             self._heap, self._nodes = [], 0
@@ -128,6 +138,34 @@ class Search:
             if best is not None:
                 return self._trimmed(best)
             if not self._heap:
+                break
+        if self.goal.hardware:
+            return None
+        # Too many moves are needed for the search: one after the other, then milder wherever that still does.
+        for rank in (_by_worth, _by_peak):
+            found = self._greedily(rank, enough=True)
+            if found is not None and found.fits and found.moves:
+                return self._relaxed(self._trimmed(found))
+        return None
+
+    def _exhaust(self) -> Found | None:
+        """All sets of up to three by pain, each under the real model: servers have few settings and answer in steps."""
+        sets: list[tuple[float, tuple[int, ...]]] = []
+        for size in (1, 2, 3):
+            for chosen in combinations(range(len(self.candidates)), size):
+                hardware = any(self.candidates[i].move.remedy.hardware for i in chosen)
+                if hardware == self.goal.hardware:
+                    sets.append((sum(self._pains[i] for i in chosen), chosen))
+        asked = 0
+        for _, chosen in sorted(sets):
+            moves = tuple(self.candidates[i].move for i in chosen)
+            if not all(self.space.compatible(a, b) for a, b in combinations(moves, 2)):
+                continue
+            asked += 1
+            found = self.price(moves)
+            if found is not None and found.fits:
+                return found
+            if asked >= _ASKED:
                 break
         return None
 
@@ -155,12 +193,15 @@ class Search:
         for i in reversed(order):
             last, effect = floors[-1], self.candidates[i].effect
             ratio = tuple([x * min(1.0, y) for x, y in zip(last.ratio, effect.ratio, strict=True)])
-            floors.append(Effect(ratio, last.added, last.overhead + min(0.0, effect.overhead)))
+            floors.append(Effect(ratio, last.added, last.overhead * min(1.0, effect.overhead)))
         return floors[::-1]
 
     def _descend(self, state: _State, order: list[int], floors: list[Effect], start: int = 0) -> None:
         self._nodes += 1
         surrogate = self.space.surrogate
+        # Not even all that is left would bring it down.
+        if surrogate.process_bytes(surrogate.join(state.effect, floors[start])) > state.room_bytes * _NEAR:
+            return
         need = surrogate.process_bytes(state.effect) * self._margin
         if state.chosen and need <= state.room_bytes * _NEAR:
             # A set that is just short by the stand-in is asked about after those that are not.
@@ -173,9 +214,6 @@ class Search:
             pain = state.pain + self._pains[i]
             if len(self._heap) >= _KEEP and pain >= -self._heap[0][0]:
                 break  # candidates come in order of pain
-            lowest = surrogate.process_bytes(surrogate.join(state.effect, floors[n]))
-            if lowest > state.room_bytes * _NEAR:
-                break
             single = self.candidates[i]
             fields = merge(state.fields, single.move.fields)
             others = [self.candidates[j].move for j in state.chosen]
@@ -222,25 +260,34 @@ class Search:
 
     def most(self) -> Found | None:
         """Everything that helps, whatever the pain: how low this hardware can go."""
-        best = self.price(())
+        return self._greedily(_by_peak, enough=False)
+
+    def _greedily(self, rank: Callable[[float, float, float], float], *, enough: bool) -> Found | None:
+        """One move after the other, best by ``rank(before, after, pain)``; stops once it fits if that is ``enough``."""
         surrogate, so_far = self.space.surrogate, self.space.surrogate.start()
-        options = [c for c in self.candidates if not c.move.remedy.hardware]
-        for _ in range(12):
-            if best is None:
-                return None
-            joined = [(surrogate.process_bytes(surrogate.join(so_far, c.effect)), c.move.key, c) for c in options]
-            better = self._lowest(best, [c for _, _, c in sorted(joined, key=lambda j: j[:2])])
+        options = [(c, p) for c, p in zip(self.candidates, self._pains, strict=True) if not c.move.remedy.hardware]
+        best = self.price(())
+        for _ in range(_STEPS):
+            if best is None or (enough and best.fits):
+                return best
+            before = surrogate.process_bytes(so_far)
+            ranked = sorted(
+                (rank(before, surrogate.process_bytes(surrogate.join(so_far, c.effect)), pain), c.move.key, c)
+                for c, pain in options
+            )
+            better = self._next(best, [c for _, _, c in ranked], first=enough)
             if better is None:
                 return best
             best, added = better
             so_far = surrogate.join(so_far, added.effect)
         return best
 
-    def _lowest(self, best: Found, ranked: Sequence[Priced]) -> tuple[Found, Priced] | None:
+    def _next(self, best: Found, ranked: Sequence[Priced], *, first: bool) -> tuple[Found, Priced] | None:
+        """The first (or lowest) of the leading moves that really lowers the peak of ``best``."""
         tried = 0
         lowest: tuple[Found, Priced] | None = None
         for single in ranked:
-            if tried >= 6:
+            if tried >= _TRIED or (first and lowest is not None):
                 break
             if not all(self.space.compatible(single.move, other) for other in best.moves):
                 continue
@@ -250,14 +297,46 @@ class Search:
                 lowest = (found, single)
         return lowest
 
+    def _relaxed(self, found: Found) -> Found:
+        """With a milder variant of a remedy wherever that still fits."""
+        for move in found.moves:
+            names = {r.name for r, _ in move.all_parts}
+            others = tuple(m for m in found.moves if m is not move)
+            for single in self.candidates:
+                same = {r.name for r, _ in single.move.all_parts} == names and single.move is not move
+                if not same or not all(self.space.compatible(single.move, other) for other in others):
+                    continue
+                milder = self.price((*others, single.move))
+                if milder is not None and milder.fits and milder.pain < found.pain:
+                    found = milder
+                    break
+        return found
+
+
+def _by_peak(before: float, after: float, pain: float) -> float:
+    return after
+
+
+def _by_worth(before: float, after: float, pain: float) -> float:
+    """Least pain for halving the peak first; what does not lower it comes last."""
+    gained = math.log2(before / after) if after > 0 else 60.0
+    return (pain + 0.2) / gained if gained > 1e-3 else 1e9 - after / before
+
 
 def _peak(found: Found) -> float:
     return found.price.estimate.process_bytes
 
 
-def _undominated(singles: Sequence[Priced], goal: Goal) -> list[Priced]:
+def _undominated(singles: Sequence[Priced], goal: Goal, base: float) -> list[Priced]:
     """Without moves that do nothing, and variants that another variant of the same remedy beats in every way."""
-    useful = [s for s in singles if s.move.remedy.hardware or min(s.effect.ratio) < 0.999 or s.effect.overhead < 0]
+    useful = [
+        s
+        for s in singles
+        if s.move.remedy.hardware
+        or min(s.effect.ratio) < 0.999
+        or s.effect.overhead < 0.99
+        or s.price.probability > base + 0.01
+    ]
     pains = [of_moves([s.move], goal) + of_speed(s.price.speed, goal) for s in useful]
     out = []
     for i, single in enumerate(useful):
@@ -274,7 +353,9 @@ def _same_remedy(a: Priced, b: Priced) -> bool:
 
 
 def _beats(a: Priced, b: Priced) -> bool:
+    if a.price.probability < b.price.probability:
+        return False
     if (a.effect.ratio, a.effect.added) == (b.effect.ratio, b.effect.added):
-        return a.move.key < b.move.key
+        return a.move.key < b.move.key or a.price.probability > b.price.probability
     lower = all(x <= y for x, y in zip(a.effect.ratio, b.effect.ratio, strict=True))
     return lower and all(x <= y for x, y in zip(a.effect.added, b.effect.added, strict=True))

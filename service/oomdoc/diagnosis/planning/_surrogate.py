@@ -7,8 +7,9 @@ search picks is priced by the real model before it is believed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add, mul
+from typing import Final
 
 from oomkb.memory.estimate import Estimate
 
@@ -18,6 +19,10 @@ _LEVEL_TO_WANTED = 1.2816 / 1.6449
 """One-sided 90 % from the upper end of a two-sided 90 % interval, for a normal distribution of the logarithm."""
 
 
+_SMALL: Final = 0.01
+_REST: Final = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What one move does to every term: a ratio, and bytes that were not there before."""
@@ -25,23 +30,30 @@ class Effect:
     ratio: tuple[float, ...]
     added: tuple[float, ...]
     overhead: float
-    """Bytes that process memory holds beyond the largest phase, against the base."""
+    """Ratio of what process memory holds beyond the largest phase."""
 
 
 class Surrogate:
     """The base estimate as vectors, and effects on it."""
 
     def __init__(self, base: Estimate) -> None:
-        self._names = [(phase, term) for phase, p in base.phases.items() for term in p.terms_bytes]
+        largest = max(p.total_bytes for p in base.phases.values())
+        # Small terms of a phase are carried as one; they hardly move.
+        self._small = _SMALL * largest
+        self._names: list[tuple[str, str]] = []
+        values: list[float] = []
+        bounds: list[tuple[int, int]] = []
+        for name, phase in base.phases.items():
+            start = len(values)
+            large = {t: v for t, v in phase.terms_bytes.items() if v >= self._small}
+            self._names += [(name, t) for t in large] + [(name, _REST)]
+            values += [*large.values(), phase.total_bytes - sum(large.values())]
+            bounds.append((start, len(values)))
         self._slot = {name: i for i, name in enumerate(self._names)}
-        self.base = tuple(base.phases[p].terms_bytes[t] for p, t in self._names)
-        bounds, at = [], 0
-        for phase in base.phases.values():
-            bounds.append((at, at + len(phase.terms_bytes)))
-            at += len(phase.terms_bytes)
+        self.base = tuple(values)
         self._bounds = tuple(bounds)
         self._order = tuple(base.phases)
-        self._overhead = base.process_bytes - max(p.total_bytes for p in base.phases.values())
+        self._overhead = max(1.0, base.process_bytes - largest)
         upper = base.intervals["process"].high_bytes / base.process_bytes if "process" in base.intervals else 1.15
         self.margin: float = max(1.0, upper) ** _LEVEL_TO_WANTED
 
@@ -53,35 +65,30 @@ class Surrogate:
                 ratio[i] = 0.0
                 continue
             value = after.phases[phase].terms_bytes.get(term, 0.0)
-            if self.base[i] > 0:
+            if term != _REST and self.base[i] > 0:
                 ratio[i] = value / self.base[i]
         for j, name in enumerate(self._order):
             if name in after.phases:
                 terms = after.phases[name].terms_bytes
-                added[j] = sum(
-                    v for t, v in terms.items() if (name, t) not in self._slot or self.base[self._slot[name, t]] <= 0
-                )
-        overhead = after.process_bytes - max(p.total_bytes for p in after.phases.values()) - self._overhead
-        return Effect(tuple(ratio), tuple(added), overhead)
+                rest = sum(v for t, v in terms.items() if (name, t) not in self._slot)
+                slot = self._slot[name, _REST]
+                ratio[slot] = min(1.0, rest / self.base[slot]) if self.base[slot] > 0 else 1.0
+                added[j] = max(0.0, rest - self.base[slot])
+        overhead = after.process_bytes - max(p.total_bytes for p in after.phases.values())
+        return Effect(tuple(ratio), tuple(added), max(0.0, overhead) / self._overhead)
 
     def start(self) -> Effect:
         """No move at all."""
-        return Effect((1.0,) * len(self.base), (0.0,) * len(self._bounds), 0.0)
+        return Effect((1.0,) * len(self.base), (0.0,) * len(self._bounds), 1.0)
 
     @staticmethod
     def join(a: Effect, b: Effect) -> Effect:
         """Both effects."""
-        ratio = tuple([x * y for x, y in zip(a.ratio, b.ratio, strict=True)])
-        added = tuple([x + y for x, y in zip(a.added, b.added, strict=True)])
-        return Effect(ratio, added, a.overhead + b.overhead)
+        return Effect(tuple(map(mul, a.ratio, b.ratio)), tuple(map(add, a.added, b.added)), a.overhead * b.overhead)
 
     def process_bytes(self, effect: Effect) -> float:
         """Predicted process memory."""
-        values = [b * r for b, r in zip(self.base, effect.ratio, strict=True)]
-        top = max(sum(values[lo:hi]) + effect.added[j] for j, (lo, hi) in enumerate(self._bounds))
-        return top + self._overhead + effect.overhead
-
-    def best_possible(self, effects: Sequence[Effect]) -> Effect:
-        """A bound: every term at its smallest under any of the effects alone."""
-        ratio = tuple(min((e.ratio[i] for e in effects), default=1.0) for i in range(len(self.base)))
-        return Effect(ratio, (0.0,) * len(self._bounds), min((e.overhead for e in effects), default=0.0))
+        values = list(map(mul, self.base, effect.ratio))
+        sums = [sum(values[low:high]) for low, high in self._bounds]
+        top: float = max(map(add, sums, effect.added))
+        return top + self._overhead * effect.overhead
