@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oomkb.memory.blocks import Mode
-from oomkb.memory.program import Form, Head, program
+from oomkb.memory.mode import Head, Mode
+from oomkb.memory.program import Form, program
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
 

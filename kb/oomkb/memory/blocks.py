@@ -8,62 +8,15 @@ widths of all query and key heads, ``n`` heads, ``f`` feed-forward width, ``r`` 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.memory.mode import Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
-__all__ = ["Layer", "Mode"]
+__all__ = ["Layer"]
 
 _STAT: Final = "T"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
-    """Everything about a run that changes which operations happen, and no size."""
-
-    norm: str
-    order: str
-    """``pre``, ``sandwich``, ``post``, ``parallel`` (one norm), ``parallel-two``, ``neox``."""
-    gated: bool
-    act: str
-    qkv: str
-    gate_up: str
-    grouped: bool
-    single: bool
-    """One key/value head: expanding it over the query heads is a view."""
-    qk_norm: str
-    rotary: str
-    """``full``, ``partial``, ``interleaved`` or ``none``."""
-    latent: str
-    """``""``, ``kv`` or ``q-kv`` (MLA with a compressed query)."""
-    trained: bool
-    """Base weights get gradients."""
-    adapters: frozenset[str]
-    lora_dropout: bool
-    adapter: float
-    param: float
-    autocast: float
-    attention: str
-    mask: bool
-    causal_eager: bool
-    dropout: bool
-    attention_dropout: bool
-    softmax: str
-    softcap: bool
-    multiplier: bool
-    moe: str
-    shared: str
-    cuda: bool
-    merged_experts: bool = False
-    """Adapters on fused expert parameters: PEFT adds their product to a copy of the weights for each pass."""
-    quant: bool = False
-    math: bool = False
-    """SDPA falls back to the written-out kernel, in fp32."""
-    dora: bool = False
-    grads: str = "all"
-    """How long a parameter's gradient stays whole: ``all`` (the step), ``layer`` (its unit), ``none``."""
 
 
 class Layer:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from oomkb.errors import JobError
 from oomkb.memory.families import FAMILIES, UNKNOWN, Family
+from oomkb.memory.names import ACTS, NAMES, TEXT_TYPES, text_config
 
 __all__ = ["Dims", "read_dims"]
 
@@ -113,82 +114,6 @@ class Dims:
         return self.windows[layer] if self.windows else None
 
 
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "kv_heads": ("num_key_value_heads", "n_head_kv", "multi_query_group_num", "num_kv_heads", "n_kv_heads"),
-    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff", "intermediate_dim"),
-    "vocab": ("vocab_size", "padded_vocab_size"),
-    "act": ("hidden_act", "hidden_activation", "activation_function", "activation"),
-    "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
-    "top_k": ("num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token"),
-    "expert_ffn": ("moe_intermediate_size",),
-    "dropout": ("resid_pdrop", "hidden_dropout", "residual_dropout", "dropout"),
-    "attention_dropout": ("attn_pdrop", "attention_dropout"),
-    "embed_dropout": ("embd_pdrop", "embedding_dropout"),
-}
-_ACTS: Final[Mapping[str, str]] = {
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_new",
-    "swiglu": "silu",
-    "swish": "silu",
-    "squared_relu": "relu2",
-}
-_TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
-# Vision-language wrappers and remote-code names, by the decoder inside.
-_TEXT_TYPES: Final[Mapping[str, str]] = {
-    "qwen2_vl": "qwen2",
-    "qwen2_vl_text": "qwen2",
-    "qwen2_5_vl": "qwen2",
-    "qwen2_5_vl_text": "qwen2",
-    "qwen2_audio": "qwen2",
-    "qwen2_5_omni": "qwen2",
-    "qwen3_vl": "qwen3",
-    "qwen3_vl_text": "qwen3",
-    "qwen3_vl_moe": "qwen3_moe",
-    "qwen3_vl_moe_text": "qwen3_moe",
-    "gemma3": "gemma3_text",
-    "glm4v": "glm4",
-    "glm4v_text": "glm4",
-    "glm4v_moe_text": "glm4_moe",
-    "llama4": "llama4_text",
-    "mllama": "llama",
-    "mllama_text_model": "llama",
-    "ernie4_5_vl_moe_text": "ernie4_5_moe",
-    "refinedweb": "falcon",
-    "refinedwebmodel": "falcon",
-    "codellama": "llama",
-    "yi": "llama",
-    "aquila": "llama",
-    "deepseek": "deepseek_v2",
-    "kimi_k2": "deepseek_v3",
-    "granitemoehybrid": "granitemoeshared",
-    "phi-msft": "phi",
-    "stablelm_epoch": "stablelm",
-    "minicpm": "llama",
-    "xverse": "llama",
-    "orion": "llama",
-    "telechat": "llama",
-    "hunyuan": "hunyuan_v1_dense",
-}
-
-
-def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The decoder's own part of a (possibly multimodal) configuration."""
-    for key in _TEXT_KEYS:
-        inner = config.get(key)
-        if isinstance(inner, Mapping):
-            nested = text_config(inner)
-            merged = {**nested}
-            for shared in ("vocab_size", "tie_word_embeddings"):
-                if shared not in merged and shared in config:
-                    merged[shared] = config[shared]
-            merged.setdefault("model_type", config.get("model_type", ""))
-            return merged
-    return config
-
-
 def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str, ...]]:
     """Dimensions and family of a configuration, whether the family is known, and warnings.
 
@@ -196,7 +121,7 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str,
     """
     text = text_config(config)
     kind = str(text.get("model_type") or config.get("model_type") or "").lower()
-    kind = _TEXT_TYPES.get(kind, kind)
+    kind = TEXT_TYPES.get(kind, kind)
     family = FAMILIES.get(kind, UNKNOWN)
     known = kind in FAMILIES
     if kind == "phi3" and _of(text, "experts"):
@@ -211,7 +136,7 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str,
 
 
 def _of(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
-    for key in _NAMES.get(name, (name,)):
+    for key in NAMES.get(name, (name,)):
         value = config.get(key)
         if value is not None:
             return value
@@ -223,7 +148,7 @@ def _size(config: Mapping[str, Any], name: str, default: int | None = None) -> i
     if isinstance(value, list | tuple) and value:
         value = max(v for v in value if isinstance(v, int | float))
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 1:
-        keys = " or ".join(_NAMES.get(name, (name,)))
+        keys = " or ".join(NAMES.get(name, (name,)))
         raise JobError(
             f"the model's configuration has no usable {keys}", where="model", hint="give config.json's dimensions"
         )
@@ -380,7 +305,7 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
         head_dim=head_dim,
         ffn=ffn,
         tied=bool(c.get("tie_word_embeddings", family.tied)),
-        act=family.act if family.act in ("gelu_bloom", "xielu") or not act else _ACTS.get(act, act),
+        act=family.act if family.act in ("gelu_bloom", "xielu") or not act else ACTS.get(act, act),
         qkv_bias=_flag(c, family.qkv_bias),
         o_bias=_flag(c, family.o_bias),
         mlp_bias=_flag(c, family.mlp_bias),

@@ -11,42 +11,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from oomkb.memory.blocks import Layer, Mode
+from oomkb.memory.blocks import Layer
+from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
-__all__ = ["Head", "Program", "program"]
+__all__ = ["Program", "program"]
 
 Form = Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """What happens before the first layer and after the last one."""
-
-    tied: bool
-    trained: bool
-    """Embedding and output head get gradients."""
-    embed_grad: bool
-    """The embedding's output needs a gradient (trained, or made to for checkpointing under LoRA)."""
-    embed_norm: bool
-    learned: bool
-    embed_dropout: bool
-    scaled: bool
-    softcap: bool
-    scaled_logits: bool
-    fused: bool
-    """The loss never makes the whole logits."""
-    loss: str
-    """``sft``, ``dpo``, ``hidden`` (stop at the last hidden state)."""
-    upcast: str
-    """How the loss upcasts: ``once``, ``shift`` (a second copy), ``outputs`` (accelerate's conversion besides)."""
-    ckpt: str
-    masks: int
-    """Kinds of attention masks (full, windowed)."""
-    final_norm: bool
-    reference: bool
-    """DPO: the reference pass runs on the same weights with adapters switched off, under no_grad."""
 
 
 @dataclass(frozen=True, slots=True)

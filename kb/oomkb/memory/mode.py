@@ -1,0 +1,83 @@
+"""What decides which operations a step consists of, sizes apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Head", "Mode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """Everything about a run that changes which operations happen, and no size."""
+
+    norm: str
+    order: str
+    """``pre``, ``sandwich``, ``post``, ``parallel`` (one norm), ``parallel-two``, ``neox``."""
+    gated: bool
+    act: str
+    qkv: str
+    gate_up: str
+    grouped: bool
+    single: bool
+    """One key/value head: expanding it over the query heads is a view."""
+    qk_norm: str
+    rotary: str
+    """``full``, ``partial``, ``interleaved`` or ``none``."""
+    latent: str
+    """``""``, ``kv`` or ``q-kv`` (MLA with a compressed query)."""
+    trained: bool
+    """Base weights get gradients."""
+    adapters: frozenset[str]
+    lora_dropout: bool
+    adapter: float
+    param: float
+    autocast: float
+    attention: str
+    mask: bool
+    causal_eager: bool
+    dropout: bool
+    attention_dropout: bool
+    softmax: str
+    softcap: bool
+    multiplier: bool
+    moe: str
+    shared: str
+    cuda: bool
+    merged_experts: bool = False
+    """Adapters on fused expert parameters: PEFT adds their product to a copy of the weights for each pass."""
+    quant: bool = False
+    math: bool = False
+    """SDPA falls back to the written-out kernel, in fp32."""
+    dora: bool = False
+    grads: str = "all"
+    """How long a parameter's gradient stays whole: ``all`` (the step), ``layer`` (its unit), ``none``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What happens before the first layer and after the last one."""
+
+    tied: bool
+    trained: bool
+    """Embedding and output head get gradients."""
+    embed_grad: bool
+    """The embedding's output needs a gradient (trained, or made to for checkpointing under LoRA)."""
+    embed_norm: bool
+    learned: bool
+    embed_dropout: bool
+    scaled: bool
+    softcap: bool
+    scaled_logits: bool
+    fused: bool
+    """The loss never makes the whole logits."""
+    loss: str
+    """``sft``, ``dpo``, ``hidden`` (stop at the last hidden state)."""
+    upcast: str
+    """How the loss upcasts: ``once``, ``shift`` (a second copy), ``outputs`` (accelerate's conversion besides)."""
+    ckpt: str
+    masks: int
+    """Kinds of attention masks (full, windowed)."""
+    final_norm: bool
+    reference: bool
+    """DPO: the reference pass runs on the same weights with adapters switched off, under no_grad."""

@@ -1,0 +1,83 @@
+"""What the keys, activations and types of a ``config.json`` are called, family by family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+__all__ = ["ACTS", "NAMES", "TEXT_TYPES", "text_config"]
+
+NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "n_head_kv", "multi_query_group_num", "num_kv_heads", "n_kv_heads"),
+    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff", "intermediate_dim"),
+    "vocab": ("vocab_size", "padded_vocab_size"),
+    "act": ("hidden_act", "hidden_activation", "activation_function", "activation"),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+    "top_k": ("num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token"),
+    "expert_ffn": ("moe_intermediate_size",),
+    "dropout": ("resid_pdrop", "hidden_dropout", "residual_dropout", "dropout"),
+    "attention_dropout": ("attn_pdrop", "attention_dropout"),
+    "embed_dropout": ("embd_pdrop", "embedding_dropout"),
+}
+ACTS: Final[Mapping[str, str]] = {
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_new",
+    "swiglu": "silu",
+    "swish": "silu",
+    "squared_relu": "relu2",
+}
+_TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
+# Vision-language wrappers and remote-code names, by the decoder inside.
+TEXT_TYPES: Final[Mapping[str, str]] = {
+    "qwen2_vl": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_audio": "qwen2",
+    "qwen2_5_omni": "qwen2",
+    "qwen3_vl": "qwen3",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe": "qwen3_moe",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "gemma3": "gemma3_text",
+    "glm4v": "glm4",
+    "glm4v_text": "glm4",
+    "glm4v_moe_text": "glm4_moe",
+    "llama4": "llama4_text",
+    "mllama": "llama",
+    "mllama_text_model": "llama",
+    "ernie4_5_vl_moe_text": "ernie4_5_moe",
+    "refinedweb": "falcon",
+    "refinedwebmodel": "falcon",
+    "codellama": "llama",
+    "yi": "llama",
+    "aquila": "llama",
+    "deepseek": "deepseek_v2",
+    "kimi_k2": "deepseek_v3",
+    "granitemoehybrid": "granitemoeshared",
+    "phi-msft": "phi",
+    "stablelm_epoch": "stablelm",
+    "minicpm": "llama",
+    "xverse": "llama",
+    "orion": "llama",
+    "telechat": "llama",
+    "hunyuan": "hunyuan_v1_dense",
+}
+
+
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The decoder's own part of a (possibly multimodal) configuration."""
+    for key in _TEXT_KEYS:
+        inner = config.get(key)
+        if isinstance(inner, Mapping):
+            nested = text_config(inner)
+            merged = {**nested}
+            for shared in ("vocab_size", "tie_word_embeddings"):
+                if shared not in merged and shared in config:
+                    merged[shared] = config[shared]
+            merged.setdefault("model_type", config.get("model_type", ""))
+            return merged
+    return config
