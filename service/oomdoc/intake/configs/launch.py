@@ -77,6 +77,12 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
             if entry.key in _VISIBLE and (count := visible_gpus(str(entry.value))):
                 found["gpus"] = ("gpus", count, entry)
     yield from found.values()
+    if "gpus" in found and "nodes" not in found:
+        for entry in env:
+            count = visible_gpus(str(entry.value)) if entry.key in _VISIBLE else None
+            if count is not None and count > found["gpus"][1]:
+                yield "gpu_count", count, entry
+                return
 
 
 def _included(value: str) -> int | None:

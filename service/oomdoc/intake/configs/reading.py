@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -105,6 +106,36 @@ def _keep(found: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
     return kept, conflicts
 
 
+_SIZE: Final = re.compile(r"[0-9](?:[._][0-9])?[bBmM](?![a-zA-Z])|[0-9]")
+_PLACEHOLDER: Final = re.compile(
+    r"x{2,}|your.*|path|to|models?|model[_-]?(?:path|dir|name)|.*checkpoint-?[0-9]*.*|.*merged.*|output.*", re.I
+)
+
+
+def _named(fact: Fact) -> Fact:
+    """A model's fact under the model's own name: a path's last part, a hint only where it names none."""
+    if fact.name != "model" or not isinstance(fact.value, str):
+        return fact
+    value = fact.value.rstrip("/").replace("___", ".")
+    parts = [p for p in value.split("/") if p]
+    local = value[:1] in "/.~" or len(parts) > 2 or "\\" in value
+    base = parts[-1] if parts else value
+    if any(_PLACEHOLDER.fullmatch(p) for p in (parts if not local else parts[-1:])) or (
+        local and not _SIZE.search(base)
+    ):
+        return replace(fact, value=base if local else value, confidence=0.4)
+    return replace(fact, value=base if local else value)
+
+
+def _whole_sequence(kept: dict[str, Fact]) -> None:
+    """ms-swift counts prompt and completion apart where completions are generated."""
+    prompt, completion, objective = kept.get("seq_len"), kept.get("completion_len"), kept.get("objective")
+    if prompt is None or completion is None or objective is None or objective.value != "grpo":
+        return
+    kept["prompt_len"] = replace(prompt, name="prompt_len")
+    kept["seq_len"] = replace(prompt, value=prompt.value + completion.value)
+
+
 def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
     known = (doc.table.names() | doc.table.neutrals() | LAUNCH_KEYS) if doc.table else frozenset()
     out = []
@@ -154,10 +185,12 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     main = main_table(docs)
     for doc in sorted(docs, key=_rank):
         facts += _facts(doc, lines)
-    facts = _linked(docs, others) + facts
+    facts = [_named(f) for f in _linked(docs, others) + facts]
     env = _env(docs)
     kept, conflicts = _keep(facts)
     name = main.name if main is not None else None
+    if name == "ms-swift":
+        _whole_sequence(kept)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
     real = [d for d in docs if d.form != "ini" and (d.table is not None or d.env or len(d.entries) > 2)]

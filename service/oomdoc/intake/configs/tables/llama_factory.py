@@ -153,7 +153,7 @@ TABLE = Table(
     keys=(
         Key("model", ("model_name_or_path", "model"), MODEL),
         Key("micro_batch", ("per_device_train_batch_size", "micro_batch_size"), INT),
-        Key("seq_len", ("cutoff_len", "cutoff_length", "max_source_length"), INT),
+        Key("seq_len", ("cutoff_len", "cutoff_length"), INT),
         Key("attention", ("flash_attn",), word(_FLASH)),
         Key("fused_ce", ("enable_liger_kernel",), FLAG),
         Key("lora.r", ("lora_rank",), INT),

@@ -139,8 +139,31 @@ def _read_gpus(view: View) -> Iterator[Reading]:
     nodes = view.first("actor_num_nodes", "actor.num_nodes")
     if per_node and whole(view[per_node].value):
         yield "gpus", whole(view[per_node].value), view[per_node]
+    if per_node:
+        yield "gpu_count", _all_gpus(view), view[per_node]
     if nodes and whole(view[nodes].value):
         yield "nodes", whole(view[nodes].value), view[nodes]
+
+
+def _role_gpus(view: View, role: str) -> int:
+    per_node = whole(view.value(f"{role}_num_gpus_per_node", f"{role}.num_gpus_per_node")) or 0
+    return per_node * (whole(view.value(f"{role}_num_nodes", f"{role}.num_nodes")) or 1)
+
+
+def _all_gpus(view: View) -> int:
+    """GPUs of all roles: those that are not placed together add up."""
+
+    def on(*names: str) -> bool:
+        return bool(flag(view.value(*names) or False))
+
+    actor = _role_gpus(view, "actor")
+    if on("colocate_all_models", "train.colocate_all"):
+        return actor
+    critic, reference, reward = (_role_gpus(view, r) for r in ("critic", "ref", "reward"))
+    first = max(actor, reference) if on("colocate_actor_ref", "train.colocate_actor_ref") else actor + reference
+    second = max(critic, reward) if on("colocate_critic_reward", "train.colocate_critic_reward") else critic + reward
+    engines = whole(view.value("vllm_num_engines", "vllm.num_engines")) or 0
+    return first + second + engines * (whole(view.value("vllm_tensor_parallel_size", "vllm.tensor_parallel_size")) or 1)
 
 
 def _write_gpus(view: View, field: str, value: Any) -> dict[str, Any] | None:

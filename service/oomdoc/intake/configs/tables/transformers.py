@@ -150,7 +150,7 @@ _UNREAD: Final = Codec(_bnb_dtype, lambda v, old: Raw("torch.bfloat16") if v == 
 
 _NEUTRAL: Final = words(
     """
-        critic_zero_stage critic_gradient_checkpointing critic_lora_dim
+        max_source_length max_target_length critic_zero_stage critic_gradient_checkpointing critic_lora_dim
         per_device_generation_batch_size per_device_mini_batch_size pad_to_max_length
         enable_hybrid_engine actor_lora_module_name cpu_offload kv_offload offload_dir
         offload_reference_model critic_model_name_or_path only_optimize_lora max_new_tokens
@@ -197,7 +197,6 @@ TABLE = Table(
                 "cutoff_len",
                 "block_size",
                 "max_seq_len",
-                "max_source_length",
             ),
             INT,
         ),

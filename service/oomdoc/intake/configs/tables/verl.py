@@ -92,6 +92,27 @@ def _write_method(view: View, _field: str, value: Any) -> dict[str, Any] | None:
     return {"model.lora_rank": 0} if value == "full" else None
 
 
+_GLOBAL: Final = ("actor.ppo_micro_batch_size", "data.micro_batch_size")
+
+
+def _ranks(view: View) -> int | None:
+    gpus = whole(view.value("trainer.n_gpus_per_node"))
+    return gpus * (whole(view.value("trainer.nnodes")) or 1) if gpus else None
+
+
+def _read_global(view: View) -> Iterator[Reading]:
+    """The old key counts the samples of all ranks together."""
+    name, ranks = view.first(*_GLOBAL), _ranks(view)
+    total = whole(view[name].value) if name is not None else None
+    if name is not None and total and ranks and total % ranks == 0:
+        yield "micro_batch", total // ranks, view[name]
+
+
+def _write_global(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+    name, ranks = view.first(*_GLOBAL), _ranks(view)
+    return {name: value * ranks} if name is not None and ranks else None
+
+
 _RECOMPUTE: Final = "actor.megatron.override_transformer_config.recompute_granularity"
 
 
@@ -117,8 +138,6 @@ TABLE = Table(
             (
                 "actor.ppo_micro_batch_size_per_gpu",
                 "data.micro_batch_size_per_gpu",
-                "actor.ppo_micro_batch_size",
-                "data.micro_batch_size",
             ),
             INT,
         ),
@@ -152,6 +171,7 @@ TABLE = Table(
         Group(("offload",), tuple(n for names in _OFFLOAD.values() for n in names), _read_offload, _write_offload),
         Group(("sharding",), ("actor.strategy", "model.strategy"), _read_strategy, _write_strategy),
         Group(("method",), ("model.lora_rank",), _read_method, _write_method),
+        Group(("micro_batch",), _GLOBAL, _read_global, _write_global),
         Group(("grad_ckpt",), (_RECOMPUTE,), _read_recompute, _write_recompute),
     ),
     prefixes=("actor_rollout_ref.", "policy."),
