@@ -21,7 +21,7 @@ from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.told import told_failures
-from oomdoc.intake.tracebacks import read_frames
+from oomdoc.intake.tracebacks import Placed, read_frames
 from oomdoc.intake.wording import text_facts
 from oomdoc.messages import Message, say
 from oomkb.units import to_gib
@@ -43,6 +43,8 @@ _SIZES: Final = {
 }
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
+
+_TOLD_FRAMES: Final = 16
 
 
 def read_text(text: str, name: str = "input") -> Evidence:
@@ -66,7 +68,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     failures = assemble(failures_of(found), lines, kinds, placed, signals)
     if not any(not f.cascade for _, f in failures):
         told = told_failures([line for _, line in prose_lines])
-        failures = sorted([*failures, *((prose_lines[i][0], f) for i, f in told)], key=lambda pair: pair[0])
+        framed = ((prose_lines[i][0], _framed(f, placed)) for i, f in told)
+        failures = sorted([*failures, *framed], key=lambda pair: pair[0])
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines])
@@ -85,6 +88,14 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
     return _evidence(_Parts(lines, kinds, failures, signals, configs, kept, conflicts, warnings))
+
+
+def _framed(failure: Failure, placed: Sequence[Placed]) -> Failure:
+    """A failure that is only told of gets the last traceback of the input: logs are often cut before the message."""
+    if failure.frames or not placed:
+        return failure
+    own = [p.frame for p in placed if p.tag == placed[-1].tag]
+    return replace(failure, frames=tuple(own[-_TOLD_FRAMES:]))
 
 
 @dataclass(frozen=True, slots=True)
