@@ -25,10 +25,10 @@ def errors(rows):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_within_three_percent(family):
+def test_every_family_is_within_four_percent(family):
     found = errors([row for row in ROWS if row["id"].rsplit("-", 1)[0] == family])
     worst = max(found, key=lambda k: abs(found[k]))
-    assert abs(found[worst]) < 0.03, f"{worst}: {found[worst]:+.2%}"
+    assert abs(found[worst]) < 0.04, f"{worst}: {found[worst]:+.2%}"
 
 
 def test_the_mean_error_is_far_below_a_percent():
