@@ -1,0 +1,116 @@
+"""Plans for failures that were read: the cause goes first, the arithmetic follows what really happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oomdoc.diagnosis.planning import Planning, plan_for, planning_for
+from oomdoc.diagnosis.planning._calibrate import calibrate
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis
+from oomdoc.evidence import Evidence, Failure, Signal, Span
+from oomdoc.report.words import render
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+from oomkb.units import GIB
+
+JOB: dict[str, Any] = {
+    "framework": "transformers",
+    "model": "Qwen/Qwen2.5-7B",
+    "objective": "sft",
+    "method": "lora",
+    "micro_batch": 1,
+    "grad_accum": 8,
+    "seq_len": 1024,
+    "autocast": "bf16",
+    "param_dtype": "bf16",
+    "grad_ckpt": True,
+    "gpu": "A100-80GB",
+    "gpus": 1,
+    "world": 1,
+}
+
+
+def failure(**sizes_gib: float) -> Failure:
+    sizes = {f"{name}_bytes": round(size * GIB) for name, size in sizes_gib.items()}
+    return Failure(kind="device", signal=Signal("torch-cuda-oom", Span("log", 1)), **sizes)  # type: ignore[arg-type]
+
+
+def planned(cause: str, evidence: Evidence | None = None, matched: tuple[str, ...] = (), **changes: Any) -> Planning:
+    causes = (CauseFinding(cause, 0.8),)
+    return planning_for(evidence or Evidence(), Job.from_document({**JOB, **changes}), causes, matched=matched)
+
+
+def lines(planning: Planning, number: int = 0) -> str:
+    return "\n".join(render(c.instruction, "en") for c in planning.plans[number].changes if c.instruction)
+
+
+def test_a_leak_is_looked_for_not_computed_away() -> None:
+    found = planned("leak", Evidence(failures=(failure(requested=1, process=78, capacity=79.2),)))
+    assert [p.name for p in found.plans] == ["cause"]
+    assert "item()" in lines(found)
+
+
+def test_shared_memory_and_look_alikes_get_no_smaller_batch() -> None:
+    for cause in ("shared-memory", "not-oom"):
+        found = planned(cause, gpu="RTX 3060 12GB")
+        assert [p.name for p in found.plans] == ["cause"], cause
+        assert all(not c.fields for c in found.plans[0].changes)
+
+
+def test_other_processes_are_ended_and_counted() -> None:
+    evidence = Evidence(failures=(failure(requested=2, capacity=23.6, process=16.0, other_process=6.0, free=1.2),))
+    found = planned("other-process", evidence, gpu="RTX 4090", micro_batch=4)
+    assert found.plans[0].name == "cause"
+    assert "nvidia-smi" in lines(found)
+
+
+def test_a_known_regression_is_named_with_both_ways_out() -> None:
+    job = {"framework": "openrlhf", "sharding": "zero3", "gpus": 8, "world": 8, "versions": {"deepspeed": "0.16.4"}}
+    found = planned("version-regression", Evidence(versions={"deepspeed": "0.16.4"}), **job)
+    said = lines(found)
+    assert "0.16.8" in said
+    assert "0.15.4" in said
+
+
+def test_without_a_version_it_says_what_to_check() -> None:
+    case = ("version-regression/deepspeed-016-zero3-gradient-checkpointing",)
+    found = planned("version-regression", matched=case, framework="openrlhf", sharding="zero3", gpus=8, world=8)
+    assert "pip show deepspeed" in lines(found)
+
+
+def test_a_job_that_cannot_be_priced_still_gets_steps() -> None:
+    found = planning_for(Evidence(), Job(), (CauseFinding("shared-memory", 0.9),))
+    assert "--shm-size" in lines(found)
+    assert found.plans[0].estimate.phases == {}
+
+
+def test_calibration_raises_what_reality_showed_to_be_more() -> None:
+    document = Job.from_document({**JOB, "gpu": "RTX 4090"})
+    estimate = price(document).estimate
+    used = 1.2 * estimate.process_bytes / GIB
+    evidence = Evidence(failures=(failure(requested=1.0, process=used, capacity=23.6, free=0.1),))
+    found = calibrate(evidence, estimate, 0.9)
+    assert found.scale * estimate.process_bytes >= (used + 1.0) * GIB * 0.999
+    planning = planning_for(evidence, document, (CauseFinding("activations", 0.8),))
+    assert any(n.key == "fixes.note.calibrated" for n in planning.notes)
+    for one in planning.plans:
+        if one.name in ("keep-numerics", "keep-layout", "keep-hardware"):
+            assert one.estimate.process_bytes <= 23.7 * GIB
+
+
+def test_a_failure_that_should_not_have_been_gets_a_plan_and_a_word_about_it() -> None:
+    evidence = Evidence(failures=(failure(),))
+    found = planned("activations", evidence, gpu="A100-40GB")
+    assert found.plans
+    assert any(n.key == "fixes.note.calibrated-unknown" for n in found.notes)
+
+
+def test_a_diagnosis_is_completed() -> None:
+    job = Job.from_document({**JOB, "gpu": "RTX 3090", "micro_batch": 8})
+    diagnosis = Diagnosis(
+        verdict="device-oom", summary=(), evidence=Evidence(), job=job, causes=(CauseFinding("logits", 0.9),)
+    )
+    done = plan_for(diagnosis)
+    assert done.plans
+    assert done.singles
+    assert done.causes == diagnosis.causes
