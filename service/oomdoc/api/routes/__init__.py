@@ -6,7 +6,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from oomdoc.api.routes import cases, chat, diagnose, estimate, feedback, health, page
+from oomdoc.api.routes import cases, chat, diagnose, estimate, feedback, health, integrations, page
 
 __all__ = ["ROUTERS"]
 
@@ -17,5 +17,6 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     estimate.router,
     feedback.router,
     health.router,
+    integrations.router,
     page.router,
 )

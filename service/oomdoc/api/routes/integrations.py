@@ -1,0 +1,69 @@
+"""The messengers' callbacks: checked, acknowledged at once, answered afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+
+from oomdoc.api.work import Work
+from oomdoc.bots import configured
+from oomdoc.bots.bot import Bot
+from oomdoc.bots.message import Call, Refused
+from oomdoc.chat.service import answer
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/integrations", tags=["messengers"])
+# Messages are small; files are fetched, not pushed.
+_BODY_BYTES: Final = 1 << 20
+
+
+@router.post("/{platform}/{action:path}", summary="A messenger's callback", response_class=Response)
+async def post(platform: str, action: str, request: Request) -> Response:
+    """Only calls that carry the platform's signature are read; 404 for a platform that is not set up."""
+    return await _receive(platform, request)
+
+
+@router.get("/{platform}/{action:path}", summary="A messenger's check of this address", response_class=Response)
+async def get(platform: str, action: str, request: Request) -> Response:
+    """WeCom verifies an address by GET."""
+    return await _receive(platform, request)
+
+
+async def _receive(name: str, request: Request) -> Response:
+    bot = _bots(request).get(name)
+    if bot is None:
+        raise HTTPException(404, "this messenger is not set up")
+    body = await request.body()
+    if len(body) > _BODY_BYTES:
+        raise HTTPException(413, f"the body is larger than {_BODY_BYTES:,} bytes")
+    call = Call(request.method, dict(request.headers), dict(request.query_params), body)
+    try:
+        received = bot.platform.receive(call, time.time())
+    except Refused as error:
+        raise HTTPException(error.status, error.message) from error
+    # The work begins after the acknowledgement has been sent, counts as a request in flight, and is waited for at
+    # shutdown.
+    task = BackgroundTask(bot.handle, received.message) if received.message is not None else None
+    return Response(received.body, received.status, media_type=received.media_type, background=task)
+
+
+def _bots(request: Request) -> Mapping[str, Bot]:
+    """The bots of this application, made at the first call; ``state.bot_transport`` is another way out, for tests."""
+    state = request.app.state
+    bots: Mapping[str, Bot] | None = getattr(state, "bots", None)
+    if bots is None:
+        work: Work = state.work
+
+        def turn(session: str, text: str) -> dict[str, object]:
+            return answer(work.store, session, text, new=True)
+
+        platforms = configured(work.settings, getattr(state, "bot_transport", None))
+        bots = state.bots = {name: Bot(platform, turn, work.store) for name, platform in platforms.items()}
+    return bots

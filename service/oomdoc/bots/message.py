@@ -1,0 +1,119 @@
+"""What goes between a messenger and the service: a call as it came, the message in it, and what is answered at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from oomkb.errors import OomdocError
+
+__all__ = ["NOTHING", "Call", "File", "Message", "Platform", "Received", "Refused", "parsed", "spoken"]
+
+
+class Refused(OomdocError):
+    """A call that is not from the platform (401), or that is no call of its kind (400)."""
+
+    def __init__(self, message: str, *, status: int = 401) -> None:
+        super().__init__(message, where="callback")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP call of a platform; ``headers`` have lower-case names, ``body`` is what was signed, byte for byte."""
+
+    method: str
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that was shared; ``at`` is what the platform needs to hand it out."""
+
+    name: str
+    at: str
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a person wrote to the bot."""
+
+    platform: str
+    workspace: str
+    thread: str
+    """What is one conversation: a thread, or a private chat."""
+    user: str
+    text: str
+    event_ids: tuple[str, ...]
+    """Each may be answered once; a retry carries the same ones."""
+    files: tuple[File, ...] = ()
+    address: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Where the answer goes, in the platform's terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The immediate answer to a call, and the message to answer later, if there was one."""
+
+    status: int = 200
+    body: bytes = b""
+    media_type: str = "text/plain"
+    message: Message | None = None
+
+
+NOTHING: Final = Received()
+
+
+class Platform(Protocol):
+    """A messenger."""
+
+    name: str
+
+    def receive(self, call: Call, now_s: float) -> Received:
+        """Check a call and read it; touches nothing but its arguments.
+
+        :raises Refused: for a call that does not come from the platform, or is stale, or makes no sense.
+        """
+
+    def session_key(self) -> bytes:
+        """A secret that makes session ids unguessable."""
+
+    async def fetch(self, message: Message, file: File, limit_bytes: int) -> bytes:
+        """A shared file's content.
+
+        :raises InputError: where it cannot be had, or is larger than the limit.
+        """
+
+    async def send(self, message: Message, markdown: str, language: str) -> None:
+        """Answer a message.
+
+        :raises InputError: where the platform does not take it.
+        """
+
+    brief: bool
+    """Whether its messages are so small that an answer should keep to the first plan."""
+
+
+def parsed(raw: bytes | str) -> dict[str, Any]:
+    """A JSON object.
+
+    :raises Refused: for anything else.
+    """
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise Refused("the body is not JSON", status=400) from error
+    if not isinstance(value, dict):
+        raise Refused("the body is not a JSON object", status=400)
+    return value
+
+
+def spoken(text: str) -> str:
+    """The language to answer in; as in the chat, one Chinese character is enough."""
+    return "zh" if any("一" <= c <= "鿿" for c in text) else "en"
