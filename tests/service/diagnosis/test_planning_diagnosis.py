@@ -84,6 +84,14 @@ def test_a_job_that_cannot_be_priced_still_gets_steps() -> None:
     assert found.plans[0].estimate.phases == {}
 
 
+def test_without_a_price_settings_are_named_without_figures() -> None:
+    job = Job.from_document({"framework": "llama-factory", "micro_batch": 8, "objective": "sft"})
+    found = planning_for(Evidence(), job, (CauseFinding("logits", 0.9),))
+    assert "per_device_train_batch_size: 8 → 1" in lines(found)
+    assert "enable_liger_kernel" in lines(found)
+    assert all(not c.fields for c in found.plans[0].changes)
+
+
 def test_calibration_raises_what_reality_showed_to_be_more() -> None:
     document = Job.from_document({**JOB, "gpu": "RTX 4090"})
     estimate = price(document).estimate

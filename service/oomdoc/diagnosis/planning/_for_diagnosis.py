@@ -17,6 +17,7 @@ from oomdoc.diagnosis.planning._plan import context_for, plan_with
 from oomdoc.diagnosis.planning._prices import Prices
 from oomdoc.diagnosis.planning._regressions import regressions_for
 from oomdoc.diagnosis.planning._result import Planning
+from oomdoc.diagnosis.planning._unpriced import settings_for
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
@@ -76,6 +77,7 @@ def planning_for(
     first = likely[0] if likely else ""
     if prices is None:
         notes = (say("fixes.note.unpriced"),)
+        advice = [*settings_for(job, context), *advice] if first in _ARITHMETIC else advice
         return Planning(plans=_cause_plans(advice, job, None, notes), notes=notes)
     found = Planning(before=prices.base.estimate)
     if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
