@@ -36,6 +36,8 @@ _VERDICTS: Final[Mapping[str, Verdict]] = {
     "shared-memory": "shared-memory",
     "not-oom": "not-oom",
 }
+_TOLD: Final = 0.35
+"""A description without a word of failure is one all the same where a cause stands out like this."""
 _QUERY_LIMIT: Final = 6_000
 
 
@@ -112,9 +114,10 @@ def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
     evidence = view.evidence
     if evidence.root is None and not evidence.signals and not evidence.facts and not evidence.prose.strip():
         return "no-failure"
-    if evidence.root is None and not _reads_like_failure(view):
-        return "no-failure"
     best = causes[0]
+    told = bool(evidence.prose.strip()) and best.probability >= _TOLD
+    if evidence.root is None and not told and not _reads_like_failure(view):
+        return "no-failure"
     if best.cause in _VERDICTS:
         return _VERDICTS[best.cause]
     if evidence.root is not None and evidence.root.kind == "host":
@@ -123,9 +126,10 @@ def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
 
 
 _FAILURE_WORDS: Final = (
-    r"\boom\b|oom'?s|out.of.mem|out of (?:v?ram|gpu|cuda|memory)|memory|vram|显存|内存|爆|溢出|炸|killed|bus error"
-    r"|\bshm\b|does ?n[o']t fit|\bfits?\b"
-    r"|allocat|crash|return code|exitcode|outofresources|unable to write|swap|\bgpus?\b|挂"
+    r"\boom\b|oom'?s|out.of.mem|out of (?:v?ram|gpu|cuda|memory)|memory|vram|显存|内存|爆|溢出|炸|killed"
+    r"|bus error|\bshm\b"
+    r"|does ?n[o']t fit|\bfits?\b|allocat|crash|return code|exitcode|outofresources|unable to write|swap|\bgpus?\b|挂"
+    r"|traceback|报错|\berrors?\b|\bfail|\bbug\b|no longer|崩|exception"
 )
 
 
