@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PLATFORMS", "configured"]
 
-PLATFORMS: Final[tuple[tuple[str, str], ...]] = (("slack", "Slack"),)
+PLATFORMS: Final[tuple[tuple[str, str], ...]] = (
+    ("dingtalk", "DingTalk"),
+    ("feishu", "Feishu"),
+    ("slack", "Slack"),
+    ("wecom", "WeCom"),
+)
 """Module (also the name in the path) and class of each."""
 
 

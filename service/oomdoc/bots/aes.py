@@ -1,0 +1,49 @@
+"""AES-256-CBC for encrypted callbacks, with the padding that Feishu (16 bytes) and WeCom (32 bytes) put on."""
+
+from __future__ import annotations
+
+from oomdoc.bots.message import Refused
+from oomkb.errors import InputError
+
+__all__ = ["decrypt", "encrypt", "ready"]
+
+
+def ready() -> None:
+    """Whether ciphers are installed.
+
+    :raises InputError: where they are not.
+    """
+    try:
+        import cryptography.hazmat.primitives.ciphers  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "encrypted callbacks need the package cryptography", where="bots", hint="pip install 'oomdoc[bots]'"
+        ) from error
+
+
+def decrypt(key: bytes, initial: bytes, data: bytes, *, block: int = 16) -> bytes:
+    """Plain bytes, padding taken off.
+
+    :raises Refused: for data that this key cannot have made.
+    """
+    ready()
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    if not data or len(data) % 16:
+        raise Refused("not encrypted as agreed", status=400)
+    decryptor = Cipher(algorithms.AES(key), modes.CBC(initial)).decryptor()
+    padded = decryptor.update(data) + decryptor.finalize()
+    count = padded[-1]
+    if not 1 <= count <= block or padded[-count:] != bytes([count]) * count:
+        raise Refused("not encrypted with this key", status=400)
+    return padded[:-count]
+
+
+def encrypt(key: bytes, initial: bytes, plain: bytes, *, block: int = 16) -> bytes:
+    """The other way round."""
+    ready()
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    count = block - len(plain) % block
+    encryptor = Cipher(algorithms.AES(key), modes.CBC(initial)).encryptor()
+    return encryptor.update(plain + bytes([count]) * count) + encryptor.finalize()
