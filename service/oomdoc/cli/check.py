@@ -49,8 +49,7 @@ def check(
 
         oomdoc check configs/*.yaml --gpu H100 --format sarif > oomdoc.sarif
     """
-    from oomdoc.checking import check_text
-    from oomdoc.report import check as report
+    from oomdoc.checking import check_text, report
 
     if not files:
         raise InputError(

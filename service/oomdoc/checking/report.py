@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
 from oomdoc import __version__
+from oomdoc.checking.check import Checked
 from oomdoc.report.words import render, word
-
-if TYPE_CHECKING:
-    from oomdoc.checking import Checked
 
 __all__ = ["check_document", "check_junit", "check_sarif", "check_text"]
 
