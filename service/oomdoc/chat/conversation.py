@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,9 @@ from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 
-__all__ = ["respond"]
+__all__ = ["Parse", "respond"]
+
+Parse = Callable[[str, Job], Mapping[str, Any]]
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
@@ -24,14 +26,26 @@ _PASTED: Final = re.compile(
 )
 
 
-def respond(session: Session, text: str) -> tuple[Session, Reply]:
-    """Answer one turn. Never raises on what a person may say: an impossible job is answered with its reason."""
+def respond(session: Session, text: str, parse: Parse | None = None) -> tuple[Session, Reply]:
+    """Answer one turn. Never raises on what a person may say: an impossible job is answered with its reason.
+
+    :param parse: asked for the changes in a turn that the grammar did not understand.
+    """
     session = replace(session, language=_language(session, text))
     if not session.steps or _is_pasted(text):
         return _describe(session, text)
     turn = understand(text, session.job)
+    if parse is not None and _not_understood(turn, text):
+        found = parse(text, session.job)
+        turn = Turn("change", found) if found else turn
     handler = {"undo": _undo, "compare": _compare, "ask": _ask, "off-topic": _off_topic}.get(turn.kind, _change)
     return handler(session, turn, text)
+
+
+def _not_understood(turn: Turn, text: str) -> bool:
+    """Neither a change nor a question; a question that names no change is answered from the figures."""
+    asked = text.rstrip().endswith(("?", "？", "吗", "呢"))
+    return turn.kind == "off-topic" or (turn.kind == "ask" and not (turn.changes or turn.invented or asked))
 
 
 def _language(session: Session, text: str) -> str:

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from oomdoc.api.bodies import ChatBody
 from oomdoc.api.work import Work
+from oomdoc.chat.language_model import from_settings
 from oomdoc.chat.service import answer
 
 __all__ = ["router"]
@@ -22,4 +23,5 @@ async def chat(body: ChatBody, request: Request) -> dict[str, Any]:
     """Without ``session`` a new one begins; the answer carries its id."""
     work: Work = request.app.state.work
     session = body.session or secrets.token_hex(12)
-    return await run_in_threadpool(answer, work.store, session, body.text, new=body.session is None)
+    model = from_settings(work.settings)
+    return await run_in_threadpool(answer, work.store, session, body.text, new=body.session is None, model=model)

@@ -15,6 +15,7 @@ from oomdoc.api.work import Work
 from oomdoc.bots import configured
 from oomdoc.bots.bot import Bot
 from oomdoc.bots.message import Call, Refused
+from oomdoc.chat.language_model import from_settings
 from oomdoc.chat.service import answer
 
 __all__ = ["router"]
@@ -61,8 +62,10 @@ def _bots(request: Request) -> Mapping[str, Bot]:
     if bots is None:
         work: Work = state.work
 
+        model = from_settings(work.settings)
+
         def turn(session: str, text: str) -> dict[str, object]:
-            return answer(work.store, session, text, new=True)
+            return answer(work.store, session, text, new=True, model=model)
 
         platforms = configured(work.settings, getattr(state, "bot_transport", None))
         bots = state.bots = {name: Bot(platform, turn, work.store) for name, platform in platforms.items()}
