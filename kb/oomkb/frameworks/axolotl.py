@@ -1,4 +1,4 @@
-"""axolotl."""
+"""axolotl: the defaults of its YAML schema (0.18.0), with what changed since 0.4."""
 
 from __future__ import annotations
 

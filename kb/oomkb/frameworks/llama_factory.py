@@ -1,4 +1,4 @@
-"""LLaMA-Factory."""
+"""LLaMA-Factory: defaults of its argument classes and loaders, 0.6 to 0.9.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LMDeploy."""
+"""LMDeploy: what its TurboMind and PyTorch engines reserve unless told otherwise."""
 
 from __future__ import annotations
 

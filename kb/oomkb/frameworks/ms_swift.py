@@ -1,4 +1,4 @@
-"""ms-swift."""
+"""ms-swift: defaults of its arguments, 2.x (2.6.1) to 4.5.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SGLang."""
+"""SGLang: defaults of server_args.py, before 0.5 and up to 0.5.23."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchtune."""
+"""torchtune: what its recipes and their configurations (0.6.1) set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TRL."""
+"""TRL: defaults of its trainer configurations, 0.7.11 to 1.9.0, and when each changed."""
 
 from __future__ import annotations
 

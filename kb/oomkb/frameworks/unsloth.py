@@ -1,4 +1,4 @@
-"""unsloth."""
+"""unsloth: what FastLanguageModel loads and patches unless told otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verl (HybridFlow)."""
+"""verl (HybridFlow): defaults of its PPO configuration, before and from 0.7.0."""
 
 from __future__ import annotations
 

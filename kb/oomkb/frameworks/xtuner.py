@@ -1,4 +1,4 @@
-"""xtuner."""
+"""xtuner: defaults of its training configurations, 0.1.23."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from oomdoc.intake.configs.forms.sums import sum_of
+from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 
 __all__ = ["Shell", "tokenise"]
@@ -18,10 +18,7 @@ _CHUNK: Final = re.compile(r"[^\s\"'\\$`#;&|<>()]+")
 _NAME: Final = re.compile(r"[A-Za-z_]\w{0,80}")
 _ASSIGN: Final = re.compile(r"([A-Za-z_]\w{0,80})\+?=")
 _CONTINUED: Final = re.compile(r"\\(\r?\n|[ \t]{1,20}\r?\n|\Z)")
-_DEFAULT: Final = re.compile(r":?-(.*)\Z", re.S)
 _HEREDOC: Final = re.compile(r"<<-?[ \t]*([\"']?)(\w{1,40})\1")
-_SUM: Final = re.compile(r"[\w\s+*/()${}-]{1,200}")
-_TERM: Final = re.compile(r"\$?\{?([A-Za-z_]\w{0,80})\}?")
 _QUOTE_REACH: Final = 6000
 _SKIPPED: Final = frozenset(
     {"$", "!", "%%bash", "%%sh", "then", "do", "else", "nohup", "sudo", "exec", "time", "{", "}", "fi", "done"}
@@ -221,7 +218,7 @@ class _Tokeniser:
             return
         first = self.word is None
         inner = text[at + 1 : close]
-        piece, resolved = (inner, True) if char == "'" else self.expand(inner)
+        piece, resolved = (inner, True) if char == "'" else expand(inner, self.out.variables)
         word = self.open(at)
         word.resolved = word.resolved and resolved
         self.add(piece, at, close + 1)
@@ -242,16 +239,16 @@ class _Tokeniser:
     def dollar(self) -> None:
         text, at = self.text, self.at
         if text.startswith("$(", at):
-            stop = self.balanced(at + 1)
+            stop = balanced(text, at + 1, self.end)
             word = self.open(at)
-            number = self.arithmetic(text[at + 3 : stop - 2]) if text.startswith("$((", at) else None
+            number = arithmetic(text[at + 3 : stop - 2], self.out.variables) if text.startswith("$((", at) else None
             word.resolved = word.resolved and number is not None
             self.add(text[at:stop] if number is None else str(number), at, stop)
             return
         stop = self.variable_end(at)
         first = self.word is None
         word = self.open(at)
-        piece, resolved = self.expand(text[at:stop])
+        piece, resolved = expand(text[at:stop], self.out.variables)
         word.resolved = word.resolved and resolved
         self.add(piece, at, stop)
         if first and (stop >= self.end or text[stop] in " \t\r\n;|&)\\"):
@@ -272,7 +269,7 @@ class _Tokeniser:
         if known is not None and base.end() == len(name):
             word.value_span, word.shared, word.quote = known.word.value_span, True, known.word.quote
             return
-        default = _DEFAULT.match(name, base.end())
+        default = DEFAULT.match(name, base.end())
         if default:
             where = self.text.find(default[1], word.start) if default[1] else -1
             if where >= 0:
@@ -281,73 +278,11 @@ class _Tokeniser:
     def variable_end(self, at: int) -> int:
         text = self.text
         if text.startswith("${", at):
-            return self.braces(at + 1)
+            return braces(text, at + 1, self.end)
         match = _NAME.match(text, at + 1, self.end)
         return (
             match.end() if match else min(at + 2, self.end) if text[at + 1 : at + 2] in "@#?$*!0123456789" else at + 1
         )
-
-    def braces(self, at: int) -> int:
-        """After the brace that closes the one at ``at``; defaults may hold braces of their own."""
-        depth = 0
-        for index in range(at, min(self.end, at + 400)):
-            char = self.text[index]
-            if char == "\n":
-                break
-            depth += (char == "{") - (char == "}")
-            if depth == 0:
-                return index + 1
-        return at + 1
-
-    def balanced(self, at: int) -> int:
-        depth = 0
-        for index in range(at, min(self.end, at + 2000)):
-            if self.text[index] == "(":
-                depth += 1
-            elif self.text[index] == ")":
-                depth -= 1
-                if depth == 0:
-                    return index + 1
-        return at + 1
-
-    def expand(self, raw: str) -> tuple[str, bool]:
-        """A piece with its variables replaced by what is known; whether all were."""
-        if "$" not in raw:
-            return raw, True
-        resolved = True
-
-        def one(match: re.Match[str]) -> str:
-            nonlocal resolved
-            name = match[1] or match[2]
-            known = self.out.variables.get(name)
-            if known is not None and known.word.resolved and not match[3]:
-                return known.word.text[:4000]
-            default = _DEFAULT.match(match[3] or "")
-            if default:
-                if known is not None and known.word.resolved:
-                    return known.word.text
-                inner, whole = (
-                    self.expand(default[1].strip("\"'")) if match[3].count("$") else (default[1].strip("\"'"), True)
-                )
-                resolved = resolved and whole
-                return inner
-            resolved = False
-            # What is known of it may still end in a telling name: $HOME_DIR/Qwen3-30B-A3B.
-            return known.word.text[:300] if known is not None and not match[3] else match[0]
-
-        return _VARIABLE.sub(one, raw), resolved and "$(" not in raw
-
-    def arithmetic(self, raw: str) -> int | None:
-        """``1024 * 2`` or ``(max_prompt + max_response) * 2`` with what the variables hold."""
-        if len(raw) > 200 or not _SUM.fullmatch(raw):
-            return None
-
-        def one(match: re.Match[str]) -> str:
-            known = self.out.variables.get(match[1])
-            text = known.word.text if known is not None and known.word.resolved else ""
-            return text if text.isdigit() and len(text) < 13 else "x"
-
-        return sum_of(_TERM.sub(one, raw))
 
     def backtick(self) -> None:
         close = self.text.find("`", self.at + 1, min(self.end, self.at + 500))
@@ -414,9 +349,6 @@ class _Tokeniser:
         self.at += 1
 
 
-_VARIABLE: Final = re.compile(
-    r"\$(?:([A-Za-z_]\w{0,80})|\{([A-Za-z_]\w{0,80}|[0-9])((?:[^{}\n]|\{[^{}\n]{0,120}\}){0,200})\})"
-)
 _HANDLERS: Final = {
     "\n": _Tokeniser.newline,
     "\\": _Tokeniser.backslash,

@@ -1,4 +1,4 @@
-"""axolotl YAML."""
+"""axolotl YAML: keys from its schema (up to 0.18), with the old spellings."""
 
 from __future__ import annotations
 

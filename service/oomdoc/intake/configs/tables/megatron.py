@@ -1,4 +1,4 @@
-"""Megatron-LM flags."""
+"""Megatron-LM flags (core 0.19 and earlier), and those of the forks that keep them."""
 
 from __future__ import annotations
 
