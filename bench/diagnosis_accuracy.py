@@ -1,13 +1,21 @@
 """How often the right cause comes first, and whether its probability can be believed.
 
-usage: python bench/diagnosis_accuracy.py REPORTS.jsonl [...] [--confirmed] [--cases DIR] [--half 0|1] [--misses]
-       [--fit]
+usage: python bench/diagnosis_accuracy.py [REPORTS.jsonl ...] [--cases-as-reports] [--confirmed] [--cases DIR]
+       [--half 0|1] [--misses] [--fit] [--record NAME]
 
 Each line of REPORTS holds ``id``, ``report`` (the text), ``cause``, ``also`` (further causes that are right to name
 first) and, where given, ``confirmed`` and ``url``. Printed: cause@1 and cause@3 per cause and in all, the reliability
 table with the expected calibration error (ten bins of the first cause's probability), and the same for the reports
-whose thread no case record cites. ``--half`` keeps one half by a hash of the id, so that rules can be written against
-one and judged by the other. ``--fit`` prints the calibration error at other temperatures.
+whose thread no case record cites.
+
+``--cases-as-reports`` judges the case records themselves: the symptoms, hardware, framework and settings of each are
+given as a report, while the case and every other case that cites one of its threads is hidden from retrieval and from
+the known version ranges. That is what a report of a thread nobody has read yet meets. REPORTS, where given, name the
+threads whose cases are left out.
+
+``--half`` keeps one half by a hash of the thread, so that rules can be written against one and judged by the other.
+``--fit`` prints the calibration error at other temperatures. ``--record`` writes the figures under this name into
+``bench/results/diagnosis.json``.
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ import json
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +34,11 @@ from typing import Any
 from oomdoc.diagnosis.engine import view_of
 from oomdoc.diagnosis.ranking import TEMPERATURE, probabilities, scores, weigh
 from oomdoc.intake import read_text
+from oomkb.records.case import Case
+from oomkb.records.loader import load_cases
 
 BINS = 10
+RESULTS = Path(__file__).parent / "results" / "diagnosis.json"
 
 
 @dataclass(frozen=True)
@@ -58,13 +69,14 @@ class Judged:
 def judge(row: Mapping[str, Any]) -> Judged:
     evidence = read_text(row["report"])
     started = time.perf_counter()
-    view, *_ = view_of(evidence)
+    view, *_ = view_of(evidence, hidden=row.get("hidden", ()))
     scored = scores(weigh(view))
     return Judged(row, scored, time.perf_counter() - started)
 
 
-def half(identifier: str) -> int:
-    return hashlib.sha1(identifier.encode()).digest()[-1] % 2
+def half(row: Mapping[str, Any]) -> int:
+    """Which half a row is in: all that tells of one thread is on the same side."""
+    return hashlib.sha1(str(row.get("url") or row["id"]).encode()).digest()[-1] % 2
 
 
 def calibration(judged: Sequence[Judged], temperature: float) -> tuple[float, dict[int, list[float]]]:
@@ -95,6 +107,49 @@ def rows_of(files: Iterable[Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for f in files for line in f.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
+# Facts of a record in the words of a config that every reader knows.
+_KEYS: Mapping[str, str] = {
+    "model": "model_name_or_path",
+    "micro_batch": "per_device_train_batch_size",
+    "grad_accum": "gradient_accumulation_steps",
+    "seq_len": "max_seq_length",
+    "grad_ckpt": "gradient_checkpointing",
+    "attention": "attn_implementation",
+    "optimizer": "optim",
+}
+
+
+def rows_of_cases(left_out: Collection[str]) -> list[dict[str, Any]]:
+    """Each case as a report, with the cases hidden from it that tell of the same thread."""
+    cases = load_cases()
+    by_thread: dict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        for url in threads(case):
+            by_thread[url].add(case.id)
+    rows = []
+    for case in cases:
+        mine = threads(case)
+        if case.private or mine & set(left_out):
+            continue
+        hidden = frozenset({case.id}.union(*(by_thread[url] for url in mine)))
+        row = {"id": case.id, "cause": case.cause, "also": case.also, "url": case.url, "hidden": hidden}
+        rows.append({**row, "report": report_of(case)})
+    return rows
+
+
+def threads(case: Case) -> set[str]:
+    return {r.url.partition("#")[0] for r in case.references if r.role in ("report", "evidence", "discussion", "fix")}
+
+
+def report_of(case: Case) -> str:
+    """The symptoms, then what the record states of machine, software and settings; not its cause, phase or remedy."""
+    hardware = case.hardware
+    gpu = f"{hardware.count} x {hardware.gpu}" if hardware.gpu and hardware.count else hardware.gpu
+    about = [f"Framework: {', '.join(case.frameworks)}" if case.frameworks else "", f"GPU: {gpu}" if gpu else ""]
+    settings = [f"{_KEYS[k]}: {v}" for k, v in (case.before or {}).items() if k in _KEYS]
+    return "\n\n".join(part for part in (*case.symptoms, ". ".join(filter(None, about)), "\n".join(settings)) if part)
+
+
 def show(judged: Sequence[Judged], seen: set[str]) -> None:
     by: dict[str, list[Judged]] = defaultdict(list)
     for item in judged:
@@ -103,7 +158,7 @@ def show(judged: Sequence[Judged], seen: set[str]) -> None:
         print(f"{cause:20s} {rates(items)}")
     print(f"{'all':20s} {rates(judged)}")
     for number in (0, 1):
-        print(f"{f'half {number}':20s} {rates([j for j in judged if half(j.row['id']) == number])}")
+        print(f"{f'half {number}':20s} {rates([j for j in judged if half(j.row) == number])}")
     if seen:
         unseen = [j for j in judged if j.row.get("url") not in seen]
         print(f"{'cited by no case':20s} {rates(unseen)}")
@@ -118,28 +173,61 @@ def show(judged: Sequence[Judged], seen: set[str]) -> None:
     print(f"median {1000 * middle:.1f} ms a report after reading, retrieval included")
 
 
+def figures(judged: Sequence[Judged]) -> dict[str, Any]:
+    """What is kept: counts, both rates and the calibration error."""
+    count = max(len(judged), 1)
+    return {
+        "reports": len(judged),
+        "cause_at_1": round(sum(j.first() for j in judged) / count, 3),
+        "cause_at_3": round(sum(j.three() for j in judged) / count, 3),
+        "calibration_error": round(calibration(judged, TEMPERATURE)[0], 3),
+    }
+
+
+def record(name: str, judged: Sequence[Judged], seen: set[str]) -> None:
+    """Put the figures beside those of other runs."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    by: dict[str, list[Judged]] = defaultdict(list)
+    for item in judged:
+        by[item.row["cause"]].append(item)
+    entry: dict[str, Any] = {"all": figures(judged), "causes": {c: figures(items) for c, items in sorted(by.items())}}
+    if seen:
+        entry["cited_by_no_case"] = figures([j for j in judged if j.row.get("url") not in seen])
+    kept[name] = entry
+    RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("reports", nargs="+", type=Path)
+    parser.add_argument("reports", nargs="*", type=Path)
+    parser.add_argument(
+        "--cases-as-reports", action="store_true", help="judge the case records, each hidden from itself"
+    )
     parser.add_argument("--confirmed", action="store_true", help="only causes confirmed in the thread or by arithmetic")
     parser.add_argument(
         "--cases", type=Path, default=Path("cases"), help="case records, for the reports that none cites"
     )
     parser.add_argument("--half", type=int, choices=(0, 1), help="only this half of the reports")
     parser.add_argument("--misses", action="store_true", help="list the reports whose first cause is wrong")
+    parser.add_argument("--record", help="write the figures under this name into bench/results/diagnosis.json")
     parser.add_argument("--fit", action="store_true", help="the calibration error at other temperatures")
     options = parser.parse_args()
     rows = rows_of(options.reports)
-    if options.confirmed:
+    if options.cases_as_reports:
+        rows = rows_of_cases({row.get("url", "") for row in rows})
+    elif options.confirmed:
         rows = [r for r in rows if r.get("confirmed") in ("thread", "arithmetic")]
     if options.half is not None:
-        rows = [r for r in rows if half(r["id"]) == options.half]
+        rows = [r for r in rows if half(r) == options.half]
     judged = [judge(row) for row in rows]
     if options.misses:
         for item in judged:
             if not item.first():
                 print(f"  {item.row['id']}: {item.row['cause']} <- {item.order()[:3]}")
-    show(judged, cited(options.cases) if options.cases.is_dir() else set())
+    seen = cited(options.cases) if options.cases.is_dir() and not options.cases_as_reports else set()
+    show(judged, seen)
+    if options.record:
+        record(options.record, judged, seen)
     if options.fit:
         for step in range(4, 14):
             print(f"  temperature {step / 10:.1f}: calibration error {calibration(judged, step / 10)[0]:.3f}")

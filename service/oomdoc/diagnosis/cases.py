@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +39,13 @@ class Look:
         said = (self.views.sounds.vectors + self.views.sounds.words) / 2
         return dict(zip(self.index.causes, said.tolist(), strict=True))
 
-    def votes(self, top: int = 5) -> tuple[Vote, ...]:
-        """The cases most like the text by themselves, without what causes sound like."""
+    def votes(self, top: int = 5, hidden: Collection[str] = ()) -> tuple[Vote, ...]:
+        """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""
         from oomkb.retrieval.search import Weights, choose
 
         alone = Weights(cause=0.0, told=0.0, repeat=0.0, dense=1.0, lexical=1.0)
-        found = choose(self.index, self.views, top=top, weights=alone)
-        return tuple(Vote(match.cause, match.id, match.score) for match in found)
+        found = choose(self.index, self.views, top=top + len(hidden), weights=alone)
+        return tuple(Vote(m.cause, m.id, m.score) for m in found if m.id not in hidden)[:top]
 
     def chosen(self, told: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""

@@ -5,7 +5,7 @@ A stage that cannot work with what there is says so in ``warnings`` and the rest
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -88,24 +88,28 @@ def diagnose(evidence: Evidence, *, plans: bool = True) -> Diagnosis:
     return replace(diagnosis, summary=summarise(view, verdict, causes, diagnosis.plans))
 
 
-def view_of(evidence: Evidence) -> tuple[View, Job, Look | None, list[Message]]:
-    """What the rules may look at, the job as stated, the look at the known cases, and what could not be worked out."""
+def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, Job, Look | None, list[Message]]:
+    """What the rules may look at, the job as stated, the look at the known cases, and what could not be worked out.
+
+    :param hidden: ids of cases that may not speak, so that a case can be judged by what the others know of it.
+    """
     warnings: list[Message] = []
     job = _job(evidence, warnings)
     priced = _priced(job, warnings)
     cases = _cases(warnings)
+    known = tuple(case for case in cases if case.id not in hidden) if hidden else cases
     view = View(
         evidence=evidence,
         job=priced.job if priced else job,
         estimate=priced.estimate if priced else None,
         shape=priced.shape if priced else None,
-        advisories=_advisories(evidence, job, cases),
-        suspects=tuple(distinct(suspects(job, evidence.versions, cases))),
+        advisories=_advisories(evidence, job, known),
+        suspects=tuple(distinct(suspects(job, evidence.versions, known))),
         settings_by_key=_settings(evidence),
     )
     look = _look(view, cases, warnings)
     if look is not None:
-        view = replace(view, sounds=look.sounds(), votes=look.votes())
+        view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden))
     return replace(view, tensors=_tensors(view)), job, look, warnings
 
 
