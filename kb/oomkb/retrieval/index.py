@@ -28,7 +28,7 @@ from oomkb.records.case import Case
 from oomkb.retrieval import dense, documents, facets
 from oomkb.retrieval.embed import Encoder, encoder, model_stamp
 from oomkb.retrieval.lexical import LexicalIndex, build_lexical, open_lexical
-from oomkb.retrieval.state import publish_folder, state_dir, write_atomically, writers_lock
+from oomkb.retrieval.state import baked_dir, publish_folder, state_dir, write_atomically, writers_lock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +77,7 @@ def open_index(cases: Sequence[Case], *, model: str | None = None) -> Index:
     wanted = _fingerprint(cases, model)
     held = _held(root, wanted)
     if not held:
-        found = _in_force(root, cases, wanted)
+        found = _in_force(root, cases, wanted) or _baked(root.name, cases, wanted)
         if found is None:
             with writers_lock(root):
                 # Somebody else may have built it while we waited.
@@ -96,6 +96,12 @@ def _scope(cases: Sequence[Case], model: str | None) -> Path:
     folders = sorted({os.path.dirname(os.path.dirname(case.path)) for case in cases if case.path})  # noqa: PTH120
     key = json.dumps([model_stamp(model).partition("|")[0], folders])
     return state_dir() / "index" / hashlib.sha256(key.encode()).hexdigest()[:12]
+
+
+def _baked(scope: str, cases: Sequence[Case], wanted: str) -> Index | None:
+    """The same index as an image was built with."""
+    baked = baked_dir()
+    return None if baked is None else _in_force(baked / "index" / scope, cases, wanted)
 
 
 def _fingerprint(cases: Sequence[Case], model: str | None) -> str:
@@ -173,13 +179,14 @@ def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: 
     numbers = [int(p.name[4:]) for p in root.glob("gen-*") if p.name[4:].isdigit()]
     name = f"gen-{max(numbers, default=0) + 1}"
     fingerprint = _fingerprint(cases, model)
-    opened, known = encoder(model), _known_vectors(root)
+    opened = encoder(model)
+    known = _known_vectors(root) or _baked_vectors(opened.key)
 
     def fill(place: Path) -> None:
         _fill(place, cases, {"fingerprint": fingerprint, "model": opened.key}, embed)
 
     def embed(texts: Sequence[str], hashes: Sequence[str]) -> np.ndarray[Any, Any]:
-        return _embedded(texts, hashes, opened, known if known.model == opened.key else _NOTHING, progress)
+        return _embedded(texts, hashes, opened, known if known and known.model == opened.key else _NOTHING, progress)
 
     folder = publish_folder(root / name, fill)
     write_atomically(root / "CURRENT", name.encode())
@@ -200,8 +207,18 @@ class _Known:
 _NOTHING: Final = _Known("", {}, None)
 
 
-def _known_vectors(root: Path) -> _Known:
-    """Those of the generation in force; empty where there is none."""
+def _baked_vectors(key: str) -> _Known | None:
+    """Those that an image was built with: a submitted case makes another index, but most of its texts are known."""
+    baked = baked_dir()
+    for scope in sorted((baked / "index").glob("*")) if baked is not None else ():
+        known = _known_vectors(scope)
+        if known is not None and known.model == key:
+            return known
+    return None
+
+
+def _known_vectors(root: Path) -> _Known | None:
+    """Those of the generation in force, where there is one."""
     import numpy as np
 
     try:
@@ -210,7 +227,7 @@ def _known_vectors(root: Path) -> _Known:
         rows = {text: row for row, text in enumerate(manifest["texts"])}
         return _Known(manifest["model"], rows, np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError, KeyError, IndexDamaged):
-        return _NOTHING
+        return None
 
 
 def _fill(

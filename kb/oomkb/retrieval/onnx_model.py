@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.errors import OomdocError
 from oomkb.retrieval.model_files import ModelFiles
-from oomkb.retrieval.state import publish_folder, state_dir, writers_lock
+from oomkb.retrieval.state import baked_dir, publish_folder, state_dir, writers_lock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,8 +47,10 @@ def exported(files: ModelFiles) -> Path:
     root = state_dir() / "models"
     name = "".join(c if c.isalnum() else "-" for c in files.name)[-60:]
     final = root / f"{name}-ort{version('onnxruntime')}"
-    if _current(final, files):
-        return final
+    baked = baked_dir()
+    for folder in (final,) if baked is None else (final, baked / "models" / final.name):
+        if _current(folder, files):
+            return folder
     with writers_lock(root):
         if not _current(final, files):
             sha256 = files.checked_hash()

@@ -1,5 +1,7 @@
 """Where what can be built again is kept: ``$OOMDOC_STATE``, or ``~/.cache/oomdoc``; and how it is written.
 
+``$OOMDOC_BAKED`` names a second folder of the same layout that is only read: what a container image was built with.
+
 Nothing here is ever half written for a reader: files are swapped in by a rename, folders appear whole under their name.
 """
 
@@ -15,9 +17,10 @@ from typing import Final
 
 from oomkb.errors import OomdocError
 
-__all__ = ["publish_folder", "state_dir", "write_atomically", "writers_lock"]
+__all__ = ["baked_dir", "publish_folder", "state_dir", "write_atomically", "writers_lock"]
 
 _VARIABLE: Final = "OOMDOC_STATE"
+_BAKED: Final = "OOMDOC_BAKED"
 
 
 def state_dir() -> Path:
@@ -34,6 +37,12 @@ def state_dir() -> Path:
         return _made(home / "oomdoc")
     except OomdocError:
         return _private_temporary()
+
+
+def baked_dir() -> Path | None:
+    """The folder with what was built beforehand, where one is named and there."""
+    named = os.environ.get(_BAKED)
+    return Path(named) if named and Path(named).is_dir() else None
 
 
 def _made(folder: Path) -> Path:

@@ -181,3 +181,35 @@ def test_a_home_that_cannot_be_written_falls_back_to_a_private_folder(monkeypatc
     monkeypatch.delenv("OOMDOC_STATE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert f"oomdoc-{os.getuid()}" in str(state_dir())
+
+
+def test_what_an_image_was_built_with_is_read_and_never_written(model, cases, monkeypatch, tmp_path):
+    first = open_index(cases)
+    baked = tmp_path / "baked"
+    (tmp_path / "state").rename(baked)
+    before = {path: path.stat().st_mtime_ns for path in sorted(baked.rglob("*"))}
+    for path in before:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    monkeypatch.setenv("OOMDOC_BAKED", str(baked))
+    model.texts.clear()
+    assert reopened(cases).manifest == first.manifest
+    assert not list((tmp_path / "state").rglob("CURRENT"))
+    # Another state of the cases: an index of its own, but the texts that are known are not embedded again.
+    changed = replace(cases[0], symptoms=("another symptom altogether",), digest="new", path="/elsewhere/a/b.yaml")
+    index_module._held.cache_clear()
+    assert open_index((changed, *cases[1:])).case_vectors.ntotal == 2 * len(cases)
+    assert model.texts == ["another symptom altogether"]
+    assert list((tmp_path / "state").rglob("CURRENT"))
+    assert {path: path.stat().st_mtime_ns for path in sorted(baked.rglob("*"))} == before
+    for path in before:
+        path.chmod(0o755)
+
+
+def test_a_baked_folder_that_is_damaged_or_missing_does_no_harm(model, cases, monkeypatch, tmp_path):
+    monkeypatch.setenv("OOMDOC_BAKED", str(tmp_path / "nowhere"))
+    assert open_index(cases).case_vectors.ntotal == 2 * len(cases)
+    baked = tmp_path / "baked"
+    (tmp_path / "state").rename(baked)
+    next(baked.rglob("manifest.json")).write_bytes(b"{")
+    monkeypatch.setenv("OOMDOC_BAKED", str(baked))
+    assert reopened(cases).case_vectors.ntotal == 2 * len(cases)
