@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import lru_cache
 
 from oomkb.catalog import gpus, models
@@ -15,7 +16,7 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-__all__ = ["Priced", "device_of", "price", "shape_of"]
+__all__ = ["Priced", "check_device", "device_of", "price", "shape_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,20 @@ def price(job: Job) -> Priced:
     shape = shape_of(completed)
     device = device_of(completed)
     return Priced(completed, shape, device, memory.estimate(completed, shape, device))
+
+
+def check_device(job: Job) -> None:
+    """Refuse a GPU that is named but not known, for callers that asked for it by name.
+
+    A log may name any card; pricing goes on without a verdict there.
+
+    :raises CatalogError: with the nearest names.
+    """
+    if job.gpu is None or job.capacity_gib is not None or gpus.find(job.gpu) is not None:
+        return
+    close = get_close_matches(job.gpu, [d.name for d in gpus.all_devices()], n=3, cutoff=0.4)
+    near = f"perhaps {', '.join(close)}; or " if close else ""
+    raise CatalogError(f"{job.gpu!r} is not in the GPU catalogue", where="gpu", hint=f"{near}set capacity_gib")
 
 
 def shape_of(job: Job) -> ModelShape:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oomdoc.evidence import Evidence, Source
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
+from oomkb.pricing import check_device
 
 if TYPE_CHECKING:
     from oomdoc.diagnosis.planning import Table
@@ -36,6 +37,7 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
     job = job.with_fields(changes)
     if job.model is None and job.params_b is None:
         raise JobError("no model is named", where="model", hint="give a config that names one, or --set model=...")
+    check_device(job)
     # Degrees that a count of GPUs decides are worked out anew.
     if "gpus" in changes or "nodes" in changes:
         job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})

@@ -22,10 +22,10 @@ ORDER = [
     ("oomdoc.diagnosis",),
     ("oomdoc.casework",),
     ("oomdoc.report",),
-    ("oomdoc.library", "oomdoc.planner", "oomdoc.checking", "oomdoc.fleet"),
+    ("oomdoc.library", "oomdoc.planner", "oomdoc.checking", "oomdoc.fleet", "oomdoc.tracing"),
     ("oomdoc.chat",),
     ("oomdoc.store",),
-    ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.scaffold", "oomdoc.settings", "oomdoc.wrap"),
+    ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.hub", "oomdoc.scaffold", "oomdoc.settings", "oomdoc.trainer_callback", "oomdoc.wrap"),
 ]
 # Patching speaks the words of nobody; the words catalogue is a leaf that every stage above messages may read.
 LEAVES = ("oomdoc.report.words",)

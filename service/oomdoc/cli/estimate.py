@@ -61,8 +61,11 @@ def estimate(
         )
     from oomdoc.library import estimate as run
     from oomkb.memory.job import Job
+    from oomkb.pricing import check_device
 
-    report = run(Job.from_document(document).with_fields(changes))
+    priced_job = Job.from_document(document).with_fields(changes)
+    check_device(priced_job)
+    report = run(priced_job)
     if chart is not None:
         from oomdoc.report.chart import write_chart
 
