@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from oomkb.frameworks.model import Framework, Setting, in_range
@@ -58,34 +60,43 @@ def lineage(name: str | None) -> tuple[Framework, ...]:
     return tuple(out)
 
 
-def _matching(framework: str | None, field: str) -> tuple[list[Setting], str | None]:
-    found: list[Setting] = []
-    chain = lineage(framework)
-    for member in chain:
+def _matching(framework: str | None, field: str) -> list[tuple[Framework, Setting]]:
+    """The settings for a field along the lineage, each with the framework whose releases its range is about."""
+    found: list[tuple[Framework, Setting]] = []
+    for member in lineage(framework):
         own = [s for s in member.settings if s.field == field]
-        found += own
+        found += [(member, s) for s in own]
         # A framework that lists the values it takes replaces its base's list.
         if any(s.values is not None for s in own):
             break
-    return found, chain[0].name if chain else None
+    return found
 
 
-def supports(framework: str | None, field: str, value: Any = None, version: str | None = None) -> bool:
+def supports(
+    framework: str | None,
+    field: str,
+    value: Any = None,
+    version: str | None = None,
+    versions: Mapping[str, str] = MappingProxyType({}),
+) -> bool:
     """Whether the framework has a setting for a job field, or for this value of it.
 
     :param field: a (dotted) job field: ``fused_ce``, ``offload``, ``serving.max_num_seqs``.
     :param value: a value to set; for ``offload`` one part of it.
     :param version: of the framework itself; unknown counts as the newest.
+    :param versions: of packages by name: a setting that comes from a base (TRL's from transformers) is judged by the
+        base's own version, never by that of the framework built on it.
 
     A framework that is not known supports nothing but what any training script can be changed to.
     """
-    settings, known = _matching(framework, field)
-    if known is None:
-        settings, _ = _matching("transformers", field)
+    known = find(framework)
     if isinstance(value, list | tuple):
-        return all(supports(framework, field, v, version) for v in value)
-    for setting in settings:
-        if not in_range(setting.versions, version):
+        return all(supports(framework, field, v, version, versions) for v in value)
+    for owner, setting in _matching(framework if known is not None else "transformers", field):
+        of_owner = versions.get(owner.package)
+        if version is not None and known is owner:
+            of_owner = version
+        if not in_range(setting.versions, of_owner):
             continue
         if value is None or setting.values is None or value in setting.values:
             return True

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from oomdoc.evidence import Conflict, Fact
+from oomdoc.intake.agreement import conflict, differ
 
 __all__ = ["merge"]
 
@@ -18,18 +19,8 @@ _SPECIFIC: Final[Mapping[str, int]] = {
     "code": 2,
     "prose": 3,
 }
-_MEASURED: Final = frozenset(
-    [
-        "capacity_gib",
-        "tried_gib",
-        "allocated_gib",
-        "reserved_gib",
-        "reserved_unallocated_gib",
-        "free_gib",
-        "process_gib",
-        "other_process_gib",
-    ]
-)
+_MOST: Final = 4
+"""Values beside the kept one that are told of one fact."""
 
 
 def merge(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]:
@@ -46,22 +37,10 @@ def merge(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]
         ranked = sorted(several, key=lambda f: (f.origin != "option", -f.confidence, _SPECIFIC[f.origin]))
         best = ranked[0]
         kept[name] = best
-        seen: set[str] = set()
+        seen: list[Any] = []
         for other in ranked[1:]:
-            if other.stated and _differs(name, best.value, other.value) and repr(other.value) not in seen:
-                seen.add(repr(other.value))
-                conflicts.append(Conflict(best, other))
+            found = conflict(best, other)
+            if found is not None and len(seen) < _MOST and all(differ(name, other.value, v) for v in seen):
+                seen.append(other.value)
+                conflicts.append(found)
     return kept, tuple(conflicts)
-
-
-def _differs(name: str, a: Any, b: Any) -> bool:
-    """Whether two values cannot both be meant: "80 GB" on the box and 79.33 GiB in the log can."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return bool(a) != bool(b)
-    if isinstance(a, int | float) and isinstance(b, int | float):
-        room = 0.09 if name in _MEASURED else 0.0
-        return abs(a - b) > room * max(abs(a), abs(b))
-    if isinstance(a, str) and isinstance(b, str):
-        x, y = (("".join(c for c in s.lower() if c.isalnum())) for s in (a, b))
-        return not (x in y or y in x)
-    return bool(a != b)

@@ -100,6 +100,10 @@ def test_supports():
     assert supports("llama-factory", "offload", ["optimizer", "param"])
     assert not supports("megatron", "method", "lora")
     assert supports("trl", "quant", "nf4")
+    # What comes from a base is judged by the base's version, not by that of the framework built on it.
+    assert supports("trl", "fused_ce", True, "0.29.0")
+    assert supports("trl", "fused_ce", True, "0.29.0", {"transformers": "4.50.0"})
+    assert not supports("trl", "fused_ce", True, "0.29.0", {"transformers": "4.40.0"})
     assert [f.name for f in lineage("unsloth")] == ["unsloth", "trl", "transformers"]
 
 

@@ -69,3 +69,42 @@ def test_framework():
     assert read_text("llamafactory-cli train x.yaml\nOOM").framework == "llama-factory"
     assert read_text("(VllmWorker rank=1 pid=2978) ERROR OOM in vllm/v1/worker/gpu_worker.py").framework == "vllm"
     assert read_text("something unknown").framework is None
+
+
+def test_other_spellings_and_guesses_are_no_conflict():
+    pairs = [
+        ("dtype", "bfloat16", "bf16"),
+        ("offload", ["optimizer"], ("optimizer",)),
+        ("gpu", "A100-SXM4-80GB", "A100 80G"),
+        ("model", "meta-llama/Llama-3.1-8B-Instruct", "saves/llama-3.1-8b"),
+    ]
+    for name, a, b in pairs:
+        assert merge([Fact(name, a, PLACE, "config", 1.0), Fact(name, b, PLACE, "log", 0.9)])[1] == (), name
+    sure, guess = Fact("model", "a/b-7b", PLACE, "config", 1.0), Fact("model", "other-13b", PLACE, "prose", 0.45)
+    assert merge([sure, guess])[1] == ()
+    assert len(merge([Fact("dtype", "bf16", PLACE, "config"), Fact("dtype", "fp16", PLACE, "log", 0.9)])[1]) == 1
+
+
+def test_the_engine_of_the_rollout_is_not_the_trainer():
+    from oomdoc.intake.configs import to_job
+
+    text = (
+        "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --vllm_num_engines 2 \\\n"
+        "   --vllm_tensor_parallel_size 8 \\\n   --pretrain meta-llama/Meta-Llama-3-70B-Instruct --zero_stage 3\n"
+    )
+    evidence = read_text(text)
+    job = to_job(evidence.facts, evidence.framework)
+    assert evidence.value("tp") == 8
+    assert (job.tp, job.get("rollout.tensor_parallel")) == (None, 8)
+
+
+def test_environment_reports_count_the_gpus():
+    for line in ("- GPU number: 8", "Number of GPUs: 8", "world_size = 8", "- GPU 数量：8"):
+        assert read_text(f"- GPU type: Tesla V100-PCIE-16GB\n{line}\n").value("gpu_count") == 8, line
+
+
+def test_a_command_that_lost_its_line_breaks():
+    facts = read_text("vllm serve <model> \\ --kv-cache-dtype nvfp4 \\ --max-model-len 32768").facts
+    assert facts["serving.kv_dtype"].value == "nvfp4"
+    assert facts["max_model_len"].value == 32768
+    assert not facts["model"].stated

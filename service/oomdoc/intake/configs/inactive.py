@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Inactive, Source
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts, visible_gpus
-from oomdoc.intake.configs.table import norm, words
+from oomdoc.intake.configs.table import Reading, norm, words
 from oomdoc.intake.configs.values import flag, whole
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _processes(doc: Doc) -> Iterator[_Found]:
     sharded = sharding is not None and str(sharding[1]).startswith(("zero", "fsdp"))
     nodes = found.get("nodes")
     if sharding is not None and sharded and count is not None and count[0] == 1 and (nodes is None or nodes[0] == 1):
-        yield sharding[2], "one-process", {"setting": count[1].key}
+        yield sharding[2], "one-process", {"setting": _as_written(sharding), "launch": count[1].key}
     plain = "python" in doc.programs and not any(p in doc.programs for p in _LAUNCHED)
     if not plain or doc.table.name not in _HF:
         return
@@ -138,6 +138,12 @@ def _processes(doc: Doc) -> Iterator[_Found]:
         yield sharding[2], "no-launcher", {}
     elif visible is not None and not sharded:
         yield visible, "data-parallel", {"count": visible_gpus(str(visible.value)) or 0}
+
+
+def _as_written(reading: Reading) -> str:
+    """What a person recognises the sharding by: ``zero2`` of ``--deepspeed zero2``, the key of a longer value."""
+    value = reading[2].value
+    return value if isinstance(value, str) and len(value) <= 40 else reading[2].key
 
 
 def _unknown(doc: Doc) -> Iterator[_Found]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
@@ -47,7 +49,9 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
         job = _set(job, "framework", name)
     if versions:
         job = _set(job, "versions", dict(versions))
-    for fact in facts.values():
+    for fact in map(_of_the_engine, facts.values()):
+        if fact.name == "model" and not fact.stated and _TO_FILL_IN.match(str(fact.value)):
+            continue
         if (fact.stated or fact.name == "model") and (fact.name in _FIELDS or fact.name.startswith(_NESTED)):
             job = _set(job, fact.name, fact.value)
     described = facts.get("model_config")
@@ -57,6 +61,20 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     if env:
         job = _set(job, "env", env)
     return _meaning(_contract(job, facts, name))
+
+
+_TO_FILL_IN: Final = re.compile(r"[<$]|\{\{")
+"""A model that documentation leaves open (``<model>``, ``$MODEL``)."""
+_ENGINE_KEY: Final = re.compile(
+    r"(?:vllm|sglang|rollout|infer(?:ence)?|generation)[\w.\-]{0,40}(?:tensor[_-](?:model[_-])?parallel|(?<![a-z])tp(?![a-z]))"
+)
+
+
+def _of_the_engine(fact: Fact) -> Fact:
+    """``--vllm_tensor_parallel_size 8`` splits the rollout's engine, not the model that is trained."""
+    if fact.name == "tp" and _ENGINE_KEY.search(fact.span.text):
+        return replace(fact, name="rollout.tensor_parallel")
+    return fact
 
 
 def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Setting, Source, Span
+from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
@@ -94,15 +95,15 @@ def _facts(doc: Doc, lines: Lines) -> list[Fact]:
     return out
 
 
-def _keep(found: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
+def _keep(facts: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
     kept: dict[str, Fact] = {}
     conflicts: list[Conflict] = []
-    for fact in found:
+    for fact in facts:
         current = kept.get(fact.name)
         if current is None:
             kept[fact.name] = fact
-        elif current.value != fact.value and len(conflicts) < 50:
-            conflicts.append(Conflict(current, fact))
+        elif current.value != fact.value and len(conflicts) < 50 and (found := conflict(current, fact)) is not None:
+            conflicts.append(found)
     return kept, conflicts
 
 

@@ -84,6 +84,15 @@ _EACH_NODE: Final = re.compile(
     r"|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])",
     re.IGNORECASE | re.ASCII,
 )
+_LISTED: Final = re.compile(
+    r"(?<![\w.])(?:(?:gpu|npu|xpu|cuda device|device)s? ?(?:number|count|num)"
+    r"|(?:number|num|count) of (?:gpus?|npus?|cuda devices?|devices?)|num_gpus|n_gpus|gpu_count"
+    r"|distributed world size|world[ _]size|num_processes|(?:gpu|显卡|npu) ?(?:数量?|个数|卡数))"
+    r"[`\"'*]{0,3} {0,3}[:=：]{1,2} {0,3}(?P<n>\d{1,5})(?![\w.])"
+    r"|Initializing (?P<tasks>\d{1,5}) distributed tasks",
+    re.IGNORECASE | re.ASCII,
+)
+"""What environment reports list: ``GPU number: 8``, ``world_size=16``."""
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
 _PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", re.IGNORECASE | re.ASCII)
@@ -97,7 +106,12 @@ _MANY: Final = re.compile(
 
 
 def read_hardware(lines: list[Line], *, anywhere: list[Line]) -> Iterator[Fact]:
-    """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` from the lines that may name hardware."""
+    """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` from the lines that may name hardware.
+
+    :param anywhere: every line: logs list how many GPUs there are, and show whether several are at work.
+    """
+    named = {id(line) for line in lines}
+    yield from (f for line in anywhere if id(line) not in named for f in _listed(line))
     several = any(_MANY.search(line.raw) for line in anywhere)
     for line in lines:
         facts = [f for found in GPU_NAME.finditer(line.text) for f in _around(line, found, several)]
@@ -189,6 +203,7 @@ def _unnamed(line: Line) -> Iterator[Fact]:
             yield Fact(
                 "capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", max(0.5, 0.8 - minus)
             )
+    yield from _listed(line)
     for found in _EACH_SIZE.finditer(text):
         yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
         yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)
@@ -197,3 +212,10 @@ def _unnamed(line: Line) -> Iterator[Fact]:
             gib = next((float(g) for g in found.groups() if g), 0.0)
             if 2 <= gib <= 300 and not _USED.search(text[max(0, found.start() - 16) : found.start()]):
                 yield Fact("capacity_gib", gib, line.span(found.start() + 1), "prose", sure)
+
+
+def _listed(line: Line) -> Iterator[Fact]:
+    for found in _LISTED.finditer(line.text):
+        count = int(found["n"] or found["tasks"])
+        if 1 <= count <= 20000:
+            yield Fact("gpu_count", count, line.span(found.start() + 1), "log", 0.72)

@@ -19,6 +19,9 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w{0,80}")
 _ASSIGN: Final = re.compile(r"([A-Za-z_]\w{0,80})\+?=")
 _CONTINUED: Final = re.compile(r"\\(\r?\n|[ \t]{1,20}\r?\n|\Z)")
 _HEREDOC: Final = re.compile(r"<<-?[ \t]*([\"']?)(\w{1,40})\1")
+_FLATTENED: Final = re.compile(r"\\[ \t]{1,20}(?=-|[\w.+]{1,80}=)")
+_TO_FILL_IN: Final = re.compile(r"<[A-Za-z][\w /.\-]{0,60}>")
+"""What documentation writes for a value of one's own: ``<model>``; no redirection."""
 _QUOTE_REACH: Final = 6000
 _SKIPPED: Final = frozenset(
     {"$", "!", "%%bash", "%%sh", "then", "do", "else", "nohup", "sudo", "exec", "time", "{", "}", "fi", "done"}
@@ -186,6 +189,11 @@ class _Tokeniser:
 
     def backslash(self) -> None:
         match = _CONTINUED.match(self.text, self.at, self.end)
+        if match is None and _FLATTENED.match(self.text, self.at, self.end):
+            # A command whose line breaks were lost on the way: the backslash is all that is left of them.
+            self.finish_word()
+            self.at += 1
+            return
         if match is None:
             piece = self.text[self.at + 1 : min(self.at + 2, self.end)]
             self.add(piece, self.at, min(self.at + 2, self.end))
@@ -309,6 +317,11 @@ class _Tokeniser:
             self.separator()
 
     def less(self) -> None:
+        blank = _TO_FILL_IN.match(self.text, self.at, self.end)
+        if blank is not None:
+            self.open(self.at).resolved = False
+            self.add(blank[0], self.at, blank.end())
+            return
         match = _HEREDOC.match(self.text, self.at, self.end)
         self.finish_word()
         if match:

@@ -1,0 +1,87 @@
+"""Whether two values of one fact can both be meant: what is merely spelt differently is no conflict."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oomdoc.evidence import Conflict, Fact
+
+__all__ = ["conflict", "differ"]
+
+_MEASURED: Final = frozenset(
+    [
+        "capacity_gib",
+        "tried_gib",
+        "allocated_gib",
+        "reserved_gib",
+        "reserved_unallocated_gib",
+        "free_gib",
+        "process_gib",
+        "other_process_gib",
+    ]
+)
+_SURE: Final = 0.6
+"""Below this a reading is a guess from context: it may fill a gap, it is no witness against another one."""
+
+_DTYPES: Final = {
+    "bfloat16": "bf16",
+    "torchbfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "torchfloat16": "fp16",
+    "float32": "fp32",
+    "torchfloat32": "fp32",
+    "float": "fp32",
+}
+
+
+def conflict(kept: Fact, other: Fact) -> Conflict | None:
+    """The conflict of two readings of one fact, where both are stated and cannot both be meant."""
+    if min(kept.confidence, other.confidence) < _SURE or not differ(kept.name, kept.value, other.value):
+        return None
+    return Conflict(kept, other)
+
+
+def differ(name: str, a: Any, b: Any) -> bool:
+    """Whether two values cannot both be meant: "80 GB" on the box and 79.33 GiB in the log can."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return bool(a) != bool(b)
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        room = 0.09 if name in _MEASURED else 0.0
+        return abs(a - b) > room * max(abs(a), abs(b))
+    if isinstance(a, str) and isinstance(b, str):
+        return _words_differ(name, a, b)
+    if isinstance(a, list | tuple | set | frozenset) and isinstance(b, list | tuple | set | frozenset):
+        return {str(v) for v in a} != {str(v) for v in b}
+    return str(a) != str(b)
+
+
+def _words_differ(name: str, a: str, b: str) -> bool:
+    x, y = _plain(a), _plain(b)
+    if x in y or y in x:
+        return False
+    if name == "model":
+        x, y = (_plain(text.rstrip("/").rsplit("/", 1)[-1]) for text in (a, b))
+        if x and y and (x in y or y in x):
+            return False
+    return not _same_entry(name, a, b)
+
+
+def _plain(text: str) -> str:
+    joined = "".join(c for c in text.lower() if c.isalnum())
+    return _DTYPES.get(joined, joined)
+
+
+def _same_entry(name: str, a: str, b: str) -> bool:
+    """Whether the catalogues know both as one thing: ``A100-SXM4-80GB`` and ``A100 80G``."""
+    if name == "gpu":
+        from oomkb.catalog import gpus
+
+        first, second = gpus.find(a), gpus.find(b)
+        return first is not None and second is not None and first.name == second.name
+    if name == "model":
+        from oomkb.catalog import models
+
+        one, other = models.find(a), models.find(b)
+        return one is not None and other is not None and one.name == other.name
+    return False
