@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import oomdoc
+import oomkb
 from oomdoc.fleet.diagnosing import FIELDS, diagnose_log
 from oomdoc.fleet.finding import Log, find_logs
 from oomkb.errors import InputError
@@ -19,7 +22,14 @@ from oomkb.errors import InputError
 __all__ = ["Settings", "read_rows", "run_fleet", "write_parquet"]
 
 _AHEAD: Final = 4
-"""Logs handed out per worker before its answers come back: memory stays bounded however many logs there are."""
+"""Batches handed out per worker before its answers come back: memory stays bounded however many logs there are."""
+_MOST_PER_BATCH: Final = 8
+_SINGLE_THREADED: Final = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +78,16 @@ def _with_processes(work: Callable[[Log], dict[str, Any]], logs: list[Log], work
         yield from map(work, logs)
         return
     with ProcessPoolExecutor(count, initializer=_single_threaded) as pool:
-        waiting = iter(logs)
-        running = [pool.submit(work, log) for log in islice(waiting, count * _AHEAD)]
+        waiting = _batches(logs, count * _AHEAD)
+        running = deque(pool.submit(_call_all, work, batch) for batch in islice(waiting, count * _AHEAD))
         while running:
-            yield running.pop(0).result()
-            running.extend(pool.submit(work, log) for log in islice(waiting, 1))
+            yield from running.popleft().result()
+            running.extend(pool.submit(_call_all, work, batch) for batch in islice(waiting, 1))
 
 
 def _single_threaded() -> None:
     """One core a worker: libraries that start threads of their own would only get in each other's way."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM"):
-        os.environ[name] = "false" if name.startswith("TOKEN") else "1"
+    os.environ.update(_SINGLE_THREADED)
 
 
 def _with_ray(work: Callable[[Log], dict[str, Any]], logs: list[Log], workers: int) -> Iterator[dict[str, Any]]:
@@ -88,15 +97,32 @@ def _with_ray(work: Callable[[Log], dict[str, Any]], logs: list[Log], workers: i
         raise InputError("Ray is not installed", where="--engine ray", hint="pip install 'oomdoc[ray]'") from error
     if not ray.is_initialized():
         ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, configure_logging=False)
-    task = ray.remote(num_cpus=1, max_retries=3)(work)
+    environment = {"env_vars": {"PYTHONPATH": _import_path(), **_SINGLE_THREADED}}
+    task = ray.remote(num_cpus=1, max_retries=3, runtime_env=environment)(_call_all)
     cores = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call,unused-ignore]
     most = (workers or int(cores)) * _AHEAD
-    waiting = iter(logs)
-    running = [task.remote(log) for log in islice(waiting, most)]
+    waiting = _batches(logs, most)
+    running = [task.remote(work, batch) for batch in islice(waiting, most)]
     while running:
         (ready, *_), running = ray.wait(running, num_returns=1)
-        yield ray.get(ready)
-        running.extend(task.remote(log) for log in islice(waiting, 1))
+        yield from ray.get(ready)
+        running.extend(task.remote(work, batch) for batch in islice(waiting, 1))
+
+
+def _call_all(work: Callable[[Log], dict[str, Any]], logs: list[Log]) -> list[dict[str, Any]]:
+    return [work(log) for log in logs]
+
+
+def _batches(logs: list[Log], parts: int) -> Iterator[list[Log]]:
+    """Several logs a message where there are many, one where there are few: every worker has something to do."""
+    size = max(1, min(_MOST_PER_BATCH, len(logs) // max(1, parts)))
+    return (logs[first : first + size] for first in range(0, len(logs), size))
+
+
+def _import_path() -> str:
+    """Where this process found the two packages, so that a worker on a shared file system finds the same ones."""
+    homes = [str(Path(module.__file__).parents[1]) for module in (oomdoc, oomkb) if module.__file__]
+    return os.pathsep.join(dict.fromkeys([*homes, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,22 +94,37 @@ def test_one_bad_log_is_one_row(tmp_path: Path) -> None:
     assert json.dumps(row)
 
 
-@pytest.mark.slow
-def test_the_same_on_a_real_ray_cluster(
-    logs: Path, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A Ray cluster of two nodes on this machine, bound to the loopback; its processes end with the test."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("PYTHONPATH", f"{root / 'kb'}:{root / 'service'}")
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    cluster.add_node(num_cpus=1)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # A socket's path is at most 107 characters, so the session lies in a short folder of its own.
+    session = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    # Ray takes 127.0.0.1 for the address of a network card; the next one stays on the loopback.
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.2"}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False, "temp_dir": session})
     try:
-        ray.init(address=cluster.address)
-        assert len([n for n in ray.nodes() if n["Alive"]]) == 2
-        output = tmp_path / "rows.jsonl"
-        assert run_fleet([str(logs)], Settings(output, engine="ray", plans=False)) == 6
-        assert summarise(read_rows(output)).by_cause["logits"] == 3
+        cluster.add_node(**node)
+        cluster.wait_for_nodes(timeout=40)
+        ray.init(address=cluster.address, _node_ip_address="127.0.0.2", log_to_driver=False, configure_logging=False)
+        yield cluster.address
     finally:
         ray.shutdown()
         cluster.shutdown()
+        shutil.rmtree(session, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_on_a_real_ray_cluster(two_nodes: str, logs: Path, tmp_path: Path) -> None:
+    import ray
+
+    assert len([n for n in ray.nodes() if n["Alive"]]) == 2
+    output = tmp_path / "rows.jsonl"
+    assert run_fleet([str(logs)], Settings(output, engine="ray", plans=False)) == 6
+    summary = summarise(read_rows(output))
+    assert (summary.logs, summary.by_cause["logits"]) == (6, 3)
+    assert run_fleet([str(logs)], Settings(output, engine="ray", plans=False)) == 0
