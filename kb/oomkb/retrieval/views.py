@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,7 +60,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE) -> Views:
     import numpy as np
 
     words = query_words(text)
-    vectors = encoder().encode(_chunks(text))
+    vectors = np.stack([_vector(encoder().key, chunk) for chunk in _chunks(text)])
     known = query_facets(text, context)
     bm25 = index.case_words.scores(words)
     numbers = {name: number for number, name in enumerate(index.causes)}
@@ -117,6 +118,16 @@ def _chunks(text: str) -> list[str]:
     if len(english) <= _CHUNK_CHARS:
         return [english]
     return [english[:_CHUNK_CHARS], english[-_CHUNK_CHARS:]]
+
+
+@lru_cache(maxsize=2048)
+def _vector(_key: str, chunk: str) -> np.ndarray[Any, Any]:
+    """Reports of one failure often share their end; embedding it is most of the time of a search.
+
+    :param _key: the encoder's.
+    """
+    vector: np.ndarray[Any, Any] = encoder().encode([chunk])[0]
+    return vector
 
 
 def _case_cosines(index: Index, vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
