@@ -12,6 +12,7 @@ from oomkb.errors import JobError, OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
+from oomkb.units import GIB
 
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _SAME: Final = 0.005
+_LARGEST: Final = re.compile(r"(?i)\b(?:big|larg|long|max)\w{0,5}\b|最大|最长|多大|多长|上限")
 _TOPICS: Final[tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...]] = (
     ("reference", re.compile(r"(?i)\bref(?:erence)?\b|参考"), ("reference",)),
     ("optimizer", re.compile(r"(?i)optimi[sz]er|\badam|优化器"), ("optimizer", "master", "moment")),
@@ -130,9 +132,24 @@ def explained(priced: Priced | None, problem: str, job: Job, text: str, language
     if not parts:
         parts += _owner(estimate, language)
     parts += _state(priced, problem, job, language)
+    if _LARGEST.search(text):
+        parts += _largest(priced, language)
     if estimate.fits is False:
         parts += _planned(priced, language)
     return Reply(_join(parts), {}, job, estimate.process_bytes)
+
+
+def _largest(priced: Priced, language: str) -> list[str]:
+    from oomdoc.diagnosis.planning import plan
+
+    try:
+        largest = plan(priced.job).largest
+    except OomdocError:
+        return []
+    if not largest:
+        return []
+    values = {"micro_batch": largest.get("micro_batch", "–"), "seq_len": largest.get("seq_len", "–")}
+    return [word("chat.largest", language, **values)]
 
 
 def invented(priced: Priced | None, job: Job, language: str) -> Reply:
@@ -244,7 +261,7 @@ def _state(priced: Priced | None, problem: str, job: Job, language: str) -> list
 
 def _owner(estimate: Estimate, language: str) -> list[str]:
     terms = sorted(estimate.phases[estimate.peak_phase].terms_bytes.items(), key=lambda t: -t[1])[:4]
-    shown = ", ".join(f"{_term(n, language)} {s / 2**30:.2f} GiB" for n, s in terms if s > 0)
+    shown = ", ".join(f"{_term(n, language)} {s / GIB:.2f} GiB" for n, s in terms if s > 0)
     return [word("chat.explain-owner", language, phase=word(f"phase.{estimate.peak_phase}", language), terms=shown)]
 
 
@@ -307,17 +324,21 @@ def _planned(priced: Priced, language: str) -> list[str]:
 def _plan_lines(plans: Sequence[Mapping[str, Any]], language: str) -> list[str]:
     for found in plans:
         changes = [c["instruction"] or f"{c['key']}: {_value(c['from'])} → {_value(c['to'])}" for c in found["changes"]]
-        if changes:
-            return [
-                word(
-                    "chat.plan",
-                    language,
-                    changes="; ".join(changes),
-                    peak_bytes=found["peak_gib"] * 2**30,
-                    probability=f"{found['fits_probability']:.0%}",
-                    speed=f"{found['relative_speed']:.2f}",
-                )
-            ]
+        if not changes:
+            continue
+        said = "; ".join(changes)
+        if found["peak_gib"] is None:
+            return [word("chat.plan-plain", language, changes=said)]
+        return [
+            word(
+                "chat.plan",
+                language,
+                changes=said,
+                peak_bytes=found["peak_gib"] * GIB,
+                probability=f"{found['fits_probability']:.0%}",
+                speed=f"{found['relative_speed']:.2f}",
+            )
+        ]
     return []
 
 

@@ -180,7 +180,8 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
             after, problem = _price(job, strict=True)
         except JobError as error:
             return session, Reply(answers.refused(error, session.language), {}, session.job)
-        return session, answers.would(before, after, problem, session.job, job, session.language)
+        if difference(session.job, job):
+            return session, answers.would(before, after, problem, session.job, job, session.language)
     return session, answers.explained(before, problem, session.job, text, session.language)
 
 

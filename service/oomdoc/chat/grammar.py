@@ -14,6 +14,10 @@ from typing import Any, Final, Literal
 
 from oomdoc.chat.numbers import NUMBER, read_number
 from oomdoc.chat.phrases import FIELD_NAMES, PHRASES, Phrase
+from oomdoc.evidence import Source
+from oomdoc.intake.configs import read_documents, to_job
+from oomdoc.intake.configs.registry import all_names
+from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all
 from oomkb.frameworks import canonical
 from oomkb.memory.job import Job
@@ -25,32 +29,43 @@ Kind = Literal["change", "ask", "compare", "undo", "off-topic"]
 LONGEST_TURN: Final = 600
 """Characters of a turn that are read as a phrase; longer ones are pasted material."""
 
+_SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
+_KEY: Final = re.compile(
+    r"(?<![\w-])(?P<key>[A-Za-z]\w{1,30}(?:[_-]\w{1,30}){1,8})\s{0,2}(?:[=:]|\bto\b|\bis\b|改成|改为|设为|设成|调到|降到|加到|到|为)?\s{0,2}"
+    r"(?P<value>[\w.+-]{1,40})"
+)
+# What a framework's key implies beside what it says; a turn about one key changes that alone.
+_INFERRED: Final = frozenset({"framework", "objective", "params_b", "world"})
+_TO_NUMBER: Final = re.compile(rf"(?i)(?:\bto\b|到|成)\s?(?P<n>{NUMBER})")
+_SHORTEST_LENGTH: Final = 128
 _SCRIPT_SEAM: Final = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])")
 _ASK: Final = re.compile(
     r"(?i)\bwhy\s(?:not|isn'?t|don'?t|can'?t|no|do\swe|does|is)\b|\bjust\s(?:asking|curious|wondering)\b|\bdon'?t\schange\b"
     r"|\bwithout\schanging\b|\bhypothetical|\bout\sof\scuriosity\b|\bnot\sasking\sto\schange\b"
     r"|\bwould\b.{1,60}\b(?:help|save|matter|make\sa\sdifference|be\senough|suffice)\b|\bdoes\b.{1,60}\b(?:help|matter|take|use|cost)\b"
     r"|\bshould\si\b|\bhow\smuch\s(?:would|does|do|will|could)\b.{1,60}\bsave\b|\bworth\sit\b|\bdo\si\s(?:even\s)?need\b"
-    r"|为什么|为啥|为何|怎么不|只是问|只问|问问|问一下|好奇|先别改|先不改|不要改|别改|别动|不用改|有用吗|有没有用|有帮助吗|值得吗|值不值|能省多少|省多少|差多少|占多少|占地方|会不会更"
+    r"|是不是|为什么|为啥|为何|怎么不|只是问|只问|问问|问一下|好奇|先别改|先不改|不要改|别改|别动|不用改|有用吗|有没有用|有帮助吗|值得吗|值不值|能省多少|省多少|差多少|占多少|占地方|会不会更"
 )
 _COMPARE: Final = re.compile(
     r"(?i)\bwhich\b.{0,60}\b(?:fast|slow|quick|cheap|best|better)\w{0,3}\b|\b(?:fastest|quickest|slowest|fewer\stokens)\b"
     r"|\bhow\s(?:much\s)?(?:slow|fast)(?:er)?\b|\bthroughput\b|\btok(?:en)?s?\s?(?:/|per\s)s|(?:哪个|哪种|哪一个|谁|哪边).{0,12}(?:快|慢|好|省)|最快|更快|快多少|慢多少|吞吐|速度"
 )
+_BACK: Final = re.compile(r"(?i)\bgo\sback\b|\bback\b|\brestore\b|回到|改回|恢复")
 _UNDO: Final = re.compile(
-    r"(?i)\bundo\b|\brevert\b|\broll\s?back\b|\bgo\sback\b|\brestore\b|\bscratch\sthat\b|\bnever\s?mind\b|\bforget\s(?:that|it|the\slast)\b"
+    r"(?i)\bundo\b|\brevert\b|\broll\s?back\b|\bstart\s(?:over|again)\b|重来|重新开始|\bscratch\sthat\b|\bnever\s?mind\b|\bforget\s(?:that|it|the\slast)\b"
     r"|\bback\sto\s(?:the\s)?(?:original|start|first|initial|previous|before|beginning|what\s(?:i|we)\shad)\b"
     r"|撤销|撤回|撤消|回退|还原|恢复(?:到|成)?(?:原|之前|最初|刚才|一开始)|回到(?:一开始|最初|原来|开始|之前|上一|刚才|最早)|改回(?:去|来|原)|算了"
 )
 _ORIGINAL: Final = re.compile(
-    r"(?i)\b(?:original|start|first|initial|beginning|everything)\b|一开始|最初|原来|最早|全部|所有"
+    r"(?i)\b(?:original|start|first|initial|beginning|everything)\b|一开始|最初|原来|最早|全部|所有|重来|重新开始"
 )
 _STEPS: Final = re.compile(
     rf"(?i)(?:last|previous|past)\s(?P<n>{NUMBER})|(?P<both>\bboth\b)|(?:上面|前面|最近|刚才)?(?:这)?(?P<z>{NUMBER})\s?(?:步|次|个改动|处)"
 )
 _COUNT_BEFORE: Final = re.compile(rf"(?i)(?P<n>{NUMBER})\s?(?:x|×|\*|张|块|卡|个)?\s?\Z")
 _PLURAL: Final = re.compile(r"(?<=\d)s\Z")
-_LEADING_COUNT: Final = re.compile(r"\A\d{1,4}\s?(?:x|X|×|\*|张|块|片|卡)\s?")
+_LEADING_COUNT: Final = re.compile(r"\A\d{1,4}\s?(?:x|X|×|\*|张|块|片|卡|个)?\s?(?=[A-Za-z0-9])")
+_NOTHING: Final = re.compile(r"(?!)")
 _HALF: Final = re.compile(r"(?i)\bhal(?:f|ve|ving)\b|减半|一半|砍半")
 _DOUBLE: Final = re.compile(r"(?i)\bdoubl(?:e|ing)\b|\btwice\b|翻倍|加倍|翻一倍")
 _INVENT: Final = re.compile(
@@ -63,7 +78,7 @@ _FRAMEWORK: Final = re.compile(
 )
 _DOMAIN: Final = re.compile(
     r"(?i)memor|\boom\b|gpu|vram|cuda|batch|train|token|layer|model|lora|zero|fsdp|quant|offload|checkpoint|logit|optimi|gradient|weight|cache|attention|"
-    r"infer|serv|vllm|fit|gib|\bgb\b|seq|length|parallel|speed|fast|slow|why|explain|plan|patch|precision|bf16|fp16|reference|critic|rollout|"
+    r"infer|serv|vllm|fit|gib|\bgb\b|seq|length|parallel|speed|fast|slow|why|explain|plan|patch|yaml|config|cheap|option|show|precision|bf16|fp16|reference|critic|rollout|"
     r"显存|内存|显卡|卡|训练|微调|推理|模型|批|长度|量化|参数|优化器|梯度|激活|权重|并行|放得下|够|爆|为什么|方案|补丁|怎么|多少|快|慢|参考"
 )
 
@@ -91,7 +106,7 @@ def understand(text: str, job: Job) -> Turn:
     changes = _changes(turn, job)
     if _COMPARE.search(turn):
         return Turn("compare", changes)
-    if _UNDO.search(turn):
+    if _UNDO.search(turn) or (_BACK.search(turn) and not changes):
         return _undo(turn, changes)
     if _ASK.search(turn):
         return Turn("ask", changes)
@@ -106,7 +121,11 @@ def _undo(turn: str, changes: dict[str, Any]) -> Turn:
     if match:
         steps = 2 if match["both"] else int(read_number(match["n"] or match["z"]))
     fields = tuple(name for name, pattern in FIELD_NAMES if pattern.search(turn))
-    return Turn("undo", changes, undo_steps=max(1, steps), undo_all=bool(_ORIGINAL.search(turn)), undo_fields=fields)
+    everything = bool(_ORIGINAL.search(turn))
+    if not everything:
+        # "revert the offload" names what to take back; it does not turn it on.
+        changes = {n: v for n, v in changes.items() if n.partition(".")[0] not in fields and n != "world"}
+    return Turn("undo", changes, undo_steps=max(1, steps), undo_all=everything, undo_fields=fields)
 
 
 def _changes(turn: str, job: Job) -> dict[str, Any]:
@@ -127,6 +146,9 @@ def _changes(turn: str, job: Job) -> dict[str, Any]:
     _relative(turn, job, found)
     _hardware(turn, found)
     _framework(turn, job, found)
+    _model(turn, job, found)
+    _keys(turn, job, found)
+    _bare_length(turn, found)
     return _settle(found, job)
 
 
@@ -142,7 +164,9 @@ def _value(phrase: Phrase, match: re.Match[str]) -> Any:
     if phrase.value is not None:
         return phrase.value
     try:
-        number = read_number(match["n"].replace("%", "").strip())
+        groups = match.groupdict()
+        said = groups["n"] or groups.get("n2") or ""
+        number = read_number(said.replace("%", "").strip())
         return phrase.convert(number) if number > 0 else None
     except (ValueError, OverflowError):
         return None
@@ -162,7 +186,8 @@ def _relative(turn: str, job: Job, found: dict[str, Any]) -> None:
 def _hardware(turn: str, found: dict[str, Any]) -> None:
     """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20"."""
     for mention in find_all(turn)[:1]:
-        found["gpu"] = _PLURAL.sub("", _LEADING_COUNT.sub("", mention.text.strip()))
+        name = mention.text.strip()
+        found["gpu"] = _PLURAL.sub("", (_LEADING_COUNT if mention.count else _NOTHING).sub("", name))
         if mention.count and "gpus" not in found:
             found["gpus"] = mention.count
         before = _COUNT_BEFORE.search(turn[max(0, mention.start - 16) : mention.start])
@@ -177,6 +202,46 @@ def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
     for match in _FRAMEWORK.finditer(turn):
         found["framework"] = canonical(match[0])
         return
+
+
+def _model(turn: str, job: Job, found: dict[str, Any]) -> None:
+    """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
+    for mention in models.find_all(turn):
+        if mention.entry is not None and mention.named:
+            found["model"] = mention.text.strip()
+        elif mention.params_b and not mention.named:
+            found.update(_resized(job, mention.params_b))
+        else:
+            continue
+        return
+
+
+def _resized(job: Job, params_b: float) -> dict[str, Any]:
+    """The same family at another size, where the catalogue has it; else the size alone."""
+    if isinstance(job.model, str):
+        name = _SIZE_IN_NAME.sub(f"{params_b:g}B", job.model, count=1)
+        if name != job.model and models.find(name) is not None:
+            return {"model": name, "params_b": None}
+    return {"model": None, "params_b": params_b}
+
+
+def _keys(turn: str, job: Job, found: dict[str, Any]) -> None:
+    """Keys of the job's own framework: "set max_completion_length to 512"."""
+    lines = [f"{m['key']}: {m['value']}" for m in _KEY.finditer(turn) if m["key"] in all_names()]
+    if not lines:
+        return
+    reading = read_documents(Source("turn", "\n".join(lines)), framework=job.framework)
+    fields = to_job({f.name: f for f in reading.facts}, job.framework, job.versions).document()
+    for name, value in fields.items():
+        if name not in found and name not in _INFERRED and not isinstance(value, Mapping):
+            found[name] = value
+
+
+def _bare_length(turn: str, found: dict[str, Any]) -> None:
+    """A number of that size that belongs to nothing else is a length: "cut it to 1024"."""
+    match = _TO_NUMBER.search(turn)
+    if not found and match and read_number(match["n"]) >= _SHORTEST_LENGTH:
+        found["seq_len"] = int(read_number(match["n"]))
 
 
 def _settle(found: dict[str, Any], job: Job) -> dict[str, Any]:

@@ -18,7 +18,7 @@ __all__ = ["FIELD_NAMES", "PHRASES", "Phrase"]
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """``value`` is a constant, or ``None`` where group ``n`` holds the number. ``also`` sets further fields."""
+    """``value`` is a constant, or ``None`` where group ``n`` (or ``n2``) holds the number. ``also`` sets further fields."""
 
     field: str
     pattern: re.Pattern[str]
@@ -48,7 +48,37 @@ _CKPT = r"(?:gradient\s|activation\s|grad\s)?(?:checkpoint(?:ing|s)?|recompute|r
 _OFFLOAD = r"(?:cpu\s)?off-?load(?:ing)?\b|卸载"
 _LIGER = r"liger(?:[\s_-]kernel)?\b|fused[\s_-](?:ce|loss|cross[\s_-]entropy|linear[\s_-]ce)|chunked[\s_-](?:ce|loss|cross[\s_-]entropy)|cut[\s_-]cross[\s_-]entropy|融合(?:的)?(?:交叉熵|损失|loss)|分块(?:的)?(?:交叉熵|损失|loss)"
 
-PHRASES: Final[tuple[Phrase, ...]] = (
+_PHRASES: Final[tuple[Phrase, ...]] = (
+    *_number(
+        "completion_len",
+        r"\bmax[\s_]completion[\s_]len(?:gth)?\b|\bcompletion(?:[\s_]len(?:gth)?)?\b|\bresponse[\s_]len(?:gth)?\b|\bmax[\s_]new[\s_]tokens\b|生成长度|回复长度|输出长度",
+    ),
+    *_number("prompt_len", r"\b(?:max[\s_])?prompt[\s_]len(?:gth)?\b|提示长度|输入长度"),
+    *_number("lora.alpha", r"\b(?:lora[\s_])?alpha\b"),
+    _word(
+        "extra_models",
+        r"\b(?:no|without|drop|remove)\s(?:a\s|the\s)?ref(?:erence)?(?:\smodel)?\b|(?:不用|去掉|不要)参考模型|\bbeta\s?[=:]?\s?0(?![.\d])",
+        (),
+    ),
+    _word(
+        "method",
+        r"\b(?:forget|drop|no|without|stop|instead\sof|rather\sthan|not\susing)\s(?:the\s)?q?-?lora\b|(?<!什么)(?<!啥)(?<!何)(?<!怎么)(?:不用|去掉|不要|取消)\s?q?lora",
+        "full",
+    ),
+    Phrase(
+        "capacity_gib",
+        re.compile(
+            r"(?i)(?P<n>\d{2,3})\s?Gi?B?\s?(?:of\s)?(?:cards?|gpus?|vram|显卡|的?\s?卡|显存)|(?:\bcards?|\bgpus?|\bvram|显存|每张卡|单卡)\s?(?:are|is|have|has|has\sonly|only|有|是|只有|为)?\s?(?P<n2>\d{2,3})\s?G(?:i?B)?(?![\w.])"
+        ),
+        convert=float,
+    ),
+    _word("optimizer", r"\bpaged[\s_]adam\w{0,2}[\s_]8[\s_]?bit\b", "paged_adamw_8bit"),
+    _word(
+        "attention",
+        r"(?:no|without|disable|turn\soff)\s(?:the\s)?flash\w{0,2}[\s_-]?att\w{0,7}|(?:没有|不用|关掉|不开|没装)\s?flash[\s_-]?att\w{0,7}",
+        "sdpa",
+    ),
+    _word("rollout.colocated", r"\bcolocat\w{0,3}\soff\b|\b(?:no|not|without|stop|disable)\scolocat\w{0,4}", False),
     *_number(
         "seq_len",
         r"\bseq(?:uence)?(?:[\s_-]?len(?:gth)?)?\b|\bcut-?off(?:[\s_]len)?\b|\bmax[\s_](?:seq(?:uence)?[\s_])?len(?:gth)?\b|\bcontext(?:[\s_]length)?\b|\bctx\b|\bblock[\s_]size\b|序列长度|上下文(?:长度)?|最大长度|截断长度|长度|序列",
@@ -56,7 +86,7 @@ PHRASES: Final[tuple[Phrase, ...]] = (
     ),
     *_number(
         "micro_batch",
-        r"(?:per[\s_-]device[\s_](?:train[\s_])?)?\b(?:micro[\s_-]?)?batch(?:[\s_-]?size)?(?:[\s_]per[\s_](?:gpu|device))?\b|\bmbs\b|\bbs\b|\bmb\b|批大小|批次(?:大小)?|单卡\s?(?:batch|批)|批量",
+        r"(?:per[\s_-]device[\s_](?:train[\s_])?)?(?<![A-Za-z])(?:micro[\s_-]?)?batch(?:[\s_-]?size)?(?:[\s_]per[\s_](?:gpu|device))?\b|\bmbs\b|\bbs\b|\bmb\b|批大小|批次(?:大小)?|单卡\s?(?:batch|批)|批量",
     ),
     *_number(
         "grad_accum",
@@ -72,7 +102,10 @@ PHRASES: Final[tuple[Phrase, ...]] = (
     *_number("cp", r"\bcp\b|\bcontext[\s_-]parallel(?:[\s_]size)?\b|上下文并行"),
     *_number("ep", r"\bep\b|\bexpert[\s_-]parallel(?:[\s_]size)?\b|专家并行"),
     *_number("sp", r"\b(?:ulysses|sequence[\s_-]parallel(?:[\s_]size)?)\b|序列并行"),
-    *_number("lora.r", r"\b(?:lora[\s_]?)?rank\b|\blora[\s_]?r\b|\br\b(?=\s?[=:]?\s?\d)|(?:lora\s?的?)?秩"),
+    *_number(
+        "lora.r",
+        r"\b(?:lora[\s_]?)?rank\b|\blora[\s_]?r\b|\br\b(?=\s?(?:[=:]|to|改成|改为|设为|设成|调到|是|为)?\s?\d)|(?:lora\s?的?)?秩",
+    ),
     *_number("nodes", r"\bnodes\b|\bnnodes\b|节点数", units=r"nodes?\b|machines?\b|个?节点|台机器|台"),
     *_number(
         "gpus",
@@ -126,7 +159,6 @@ PHRASES: Final[tuple[Phrase, ...]] = (
         r"\bfp8\s(?:kv(?:[\s-]?cache)?)\b|\bkv[\s_-]?(?:cache)?(?:[\s_-]?dtype)?\s?(?:=|:|in|to|as|改成|用)?\s?fp8\b|kv\s?(?:缓存|cache)\s?(?:量化|用|改成)\s?(?:成|到)?\s?fp8",
         "fp8",
     ),
-    _word("optimizer", r"\bpaged[\s_]adam\w{0,2}[\s_]8[\s_]?bit\b", "paged_adamw_8bit"),
     _word(
         "optimizer",
         r"\b(?:8[\s_-]?bit\s(?:adam\w{0,2}|optimi[sz]er)|adamw?[\s_-]?8[\s_-]?bit)\b|8\s?(?:位|比特|bit)\s?(?:的)?\s?(?:adamw?|优化器)",
@@ -207,6 +239,10 @@ PHRASES: Final[tuple[Phrase, ...]] = (
     _word("rollout.colocated", r"\bcolocated?\b|共置|混合部署", True),
     _word("rollout.sleep", r"\bsleep\s(?:mode|level)\b|\bsleep\b|睡眠模式|休眠", True),
 )
+# What is said inside a longer phrase of another field: "8-bit adam" is an optimizer, "enforce eager" a server's mode.
+_FIRST: Final = frozenset({"optimizer", "serving.cuda_graphs"})
+
+PHRASES: Final[tuple[Phrase, ...]] = tuple(sorted(_PHRASES, key=lambda phrase: phrase.field not in _FIRST))
 """In order: for one field, the first phrase that matches wins."""
 
 FIELD_NAMES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (

@@ -50,6 +50,20 @@ JOB = Job.from_document(
         ("显存利用率改成 0.7", {"serving.gpu_memory_utilization": 0.7}),
         ("utilization 85%", {"serving.gpu_memory_utilization": 0.85}),
         ("换成 simpo 呢", {"objective": "simpo"}),
+        ("go back to zero3", {"sharding": "zero3"}),
+        ("set per_device_train_batch_size to 2", {"micro_batch": 2}),
+        ("max_completion_length=512", {"completion_len": 512}),
+        ("r 改成 32", {"lora.r": 32, "method": "lora"}),
+        ("换成 Qwen2.5-14B", {"model": "Qwen2.5-14B"}),
+        ("what if the model was 14B instead", {"model": "Qwen/Qwen2.5-14B", "params_b": None}),
+        ("paged adamw 8bit", {"optimizer": "paged_adamw_8bit"}),
+        ("let's cut it to 1024", {"seq_len": 1024}),
+        ("forget lora, full finetune again", {"method": "full"}),
+        ("actually it's 24GB cards", {"capacity_gib": 24.0}),
+        ("显存是 40G 的那种", {"capacity_gib": 40.0}),
+        ("enforce eager", {"serving.cuda_graphs": False}),
+        ("beta 0 so no reference model", {"extra_models": ()}),
+        ("colocate off", {"rollout.colocated": False}),
     ],
 )
 def test_changes(turn: str, changes: dict[str, Any]) -> None:
@@ -98,6 +112,8 @@ def test_comparisons(turn: str) -> None:
         ("上面两步都撤销", 2, False, ()),
         ("回到一开始", 1, True, ()),
         ("back to the original", 1, True, ()),
+        ("start over", 1, True, ()),
+        ("revert the offload", 1, False, ("offload",)),
     ],
 )
 def test_undo(turn: str, steps: int, everything: bool, fields: tuple[str, ...]) -> None:
