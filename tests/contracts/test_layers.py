@@ -25,6 +25,7 @@ ORDER = [
     ("oomdoc.library", "oomdoc.planner", "oomdoc.checking", "oomdoc.fleet", "oomdoc.tracing"),
     ("oomdoc.chat",),
     ("oomdoc.store",),
+    ("oomdoc.sessions",),
     ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.hub", "oomdoc.scaffold", "oomdoc.settings", "oomdoc.trainer_callback", "oomdoc.wrap"),
 ]
 # Patching speaks the words of nobody; the words catalogue is a leaf that every stage above messages may read.

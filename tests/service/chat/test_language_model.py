@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from oomdoc.chat.faithful import faithful, literal, quantities
 from oomdoc.chat.language_model import LanguageModel, from_settings
-from oomdoc.chat.service import answer
+from oomdoc.sessions import answer
 from oomdoc.settings import Settings
 from oomdoc.store.store import Store, open_store
 from oomkb.memory.job import Job

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from oomdoc.api.bodies import ChatBody
 from oomdoc.api.work import Work
 from oomdoc.chat.language_model import from_settings
-from oomdoc.chat.service import answer
+from oomdoc.sessions import answer
 
 __all__ = ["router"]
 

@@ -16,7 +16,7 @@ from oomdoc.bots import configured
 from oomdoc.bots.bot import Bot
 from oomdoc.bots.message import Call, Refused
 from oomdoc.chat.language_model import from_settings
-from oomdoc.chat.service import answer
+from oomdoc.sessions import answer
 
 __all__ = ["router"]
 
