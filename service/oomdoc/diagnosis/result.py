@@ -107,6 +107,11 @@ class Plan:
     patch: str = ""
     notes: tuple[Message, ...] = ()
 
+    @property
+    def priced(self) -> bool:
+        """Whether its figures mean anything: it changes the job, and the changed job was estimated."""
+        return bool(self.estimate.phases) and any(change.fields for change in self.changes)
+
 
 @dataclass(frozen=True, slots=True)
 class SingleFix:

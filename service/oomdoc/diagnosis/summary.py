@@ -62,7 +62,11 @@ def _action(best: CauseFinding, plans: Sequence[Plan]) -> Message:
     """The first plan that fits, in full; else what to do about the cause."""
     for plan in plans:
         steps = [_step(change) for change in plan.changes]
-        if plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS and plan.estimate.process_bytes > 0:
+        # Steps of which arithmetic knows nothing come first only where it has nothing of its own to say.
+        alone = plan.fits_probability >= 0.5 or not any(p.priced for p in plans)
+        if not plan.priced and alone and 0 < len(steps) <= _MOST_STEPS:
+            return say("fixes.note.steps", changes=steps)
+        if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS:
             return say("summary.plan", changes=steps, peak_bytes=plan.estimate.process_bytes)
     return say(f"cause.{best.cause}.action")
 

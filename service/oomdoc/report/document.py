@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
 from oomdoc.evidence import Fact, Failure, Span
+from oomdoc.messages import say
 from oomdoc.report.estimates import estimate_document
 from oomdoc.report.words import render
 from oomkb.units import GIB
@@ -57,7 +58,13 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
             {"fact": c.kept.name, "kept": _fact(c.kept), "dropped": _fact(c.dropped)} for c in found.evidence.conflicts
         ],
         "inactive": [
-            {"setting": i.setting, "why": i.reason, "source": i.span.source, "line": i.span.line}
+            {
+                "setting": i.setting,
+                "why": i.reason,
+                "message": render(say(i.reason, **{"setting": i.setting, **i.values}), language),
+                "source": i.span.source,
+                "line": i.span.line,
+            }
             for i in found.evidence.inactive
         ],
         "warnings": [render(w, language) for w in (*found.evidence.warnings, *found.warnings)],
@@ -77,14 +84,15 @@ def match_document(match: MatchedCase, language: str) -> dict[str, Any]:
 
 
 def plan_document(plan: Plan, language: str) -> dict[str, Any]:
-    """One plan."""
+    """One plan. Instructions that no arithmetic judged have no figures: ``None``."""
+    priced = plan.priced
     return {
         "name": plan.name,
         "changes": [_change(c, language) for c in plan.changes],
-        "peak_gib": round(plan.estimate.process_bytes / GIB, 2),
-        "allocated_gib": round(plan.estimate.allocated_bytes / GIB, 2),
-        "fits_probability": round(plan.fits_probability, 3),
-        "relative_speed": round(plan.relative_speed, 3),
+        "peak_gib": round(plan.estimate.process_bytes / GIB, 2) if priced else None,
+        "allocated_gib": round(plan.estimate.allocated_bytes / GIB, 2) if priced else None,
+        "fits_probability": round(plan.fits_probability, 3) if priced else None,
+        "relative_speed": round(plan.relative_speed, 3) if priced else None,
         "safety": plan.safety,
         "patch": plan.patch,
         "notes": [render(n, language) for n in plan.notes],

@@ -93,6 +93,8 @@ def _plans(document: dict[str, Any], language: str) -> list[str]:
 
 
 def _plan(plan: dict[str, Any], language: str) -> str:
+    if plan["peak_gib"] is None:
+        return word(f"safety.{plan['safety']}", language)
     return word(
         "report.plan-line",
         language,

@@ -41,6 +41,7 @@ def table_document(table: Table, language: str) -> dict[str, Any]:
                 "fits_probability": round(knob.fits_probability, 3),
                 "relative_speed": round(knob.relative_speed, 3),
                 "safety": knob.safety,
+                "instruction": render(knob.instruction, language) if knob.instruction else None,
                 "fields": dict(knob.fields),
             }
             for knob in table.knobs
@@ -76,7 +77,7 @@ def _grid(knobs: list[dict[str, Any]], language: str) -> Grid:
     for knob in knobs:
         chance = knob["fits_probability"]
         grid.add_row(
-            f"  {knob['key']} → {terminal.show_value(knob['to'])}",
+            "  " + terminal.show_step(knob["instruction"] or f"{knob['key']} → {terminal.show_value(knob['to'])}"),
             f"{knob['saves_gib']:.2f}",
             f"{knob['peak_gib']:.2f}",
             Text(f"{chance:.0%}", style="green" if chance >= 0.9 else "red"),

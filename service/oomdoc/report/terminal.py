@@ -19,6 +19,7 @@ __all__ = [
     "print_estimate",
     "print_heading",
     "print_plans",
+    "show_step",
     "show_value",
     "text_of",
 ]
@@ -123,8 +124,7 @@ def _tensors(console: Console, document: dict[str, Any], language: str) -> None:
 def _inactive(console: Console, document: dict[str, Any], language: str) -> None:
     items = []
     for item in document.get("inactive") or []:
-        why = word(item["why"], language) if has(item["why"]) else item["why"]
-        items.append(f"{item['setting']}: {why}  ({item['source']}:{item['line']})")
+        items.append(f"{item['message']}  ({item['source']}:{item['line']})")
     _list(console, "report.inactive", items, language)
 
 
@@ -214,12 +214,13 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
         print_heading(console, "report.alone", language)
         for single in singles:
             key = "report.alone-fits" if single["fits"] else "report.alone-short"
-            line = word(key, language, key=single["key"], to=single["to"], peak=f"{single['peak_gib']:.2f}")
+            change = single["instruction"] or f"{single['key']} → {show_value(single['to'])}"
+            line = word(key, language, change=show_step(change), peak=f"{single['peak_gib']:.2f}")
             console.print(Text(f"  • {line}"))
 
 
 def _plan_line(plan: dict[str, Any], language: str) -> str:
-    if not plan["changes"] or all(not c["fields"] for c in plan["changes"]):
+    if plan["peak_gib"] is None:
         return word(f"safety.{plan['safety']}", language)
     return word(
         "report.plan-line",
@@ -238,6 +239,11 @@ def _change_line(change: dict[str, Any], language: str) -> str:
     if change["file"]:
         parts.append(f"[{change['file']}]")
     return "  ".join(parts)
+
+
+def show_step(sentence: str) -> str:
+    """A sentence as part of another: without its full stop."""
+    return sentence if sentence.endswith("...") else sentence.rstrip(".。")
 
 
 def show_value(value: Any) -> str:

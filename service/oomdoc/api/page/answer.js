@@ -46,8 +46,7 @@ function causes(found) {
 function plans(found) {
   const shown = found.plans.map((plan, i) => el("div", { class: "plan" },
     el("h3", {}, `${i + 1}. ${has(`plan.${plan.name}`) ? word(`plan.${plan.name}`) : plan.name}`),
-    el("p", { class: "soft" }, [word("page.peak", { peak: gib(plan.peak_gib) }), word("page.probability", { probability: percent(plan.fits_probability) }),
-      word("page.speed", { speed: plan.relative_speed.toFixed(2) }), word(`safety.${plan.safety}`)].join(" · ")),
+    el("p", { class: "soft" }, [...figures(plan), word(`safety.${plan.safety}`)].join(" · ")),
     el("ul", {}, ...plan.changes.map(change)),
     ...plan.notes.map((note) => el("p", { class: "soft" }, note)),
     plan.patch ? patch(plan.patch, i) : null));
@@ -55,6 +54,13 @@ function plans(found) {
     el("span", { class: single.fits ? "good" : "bad" }, single.fits ? "✓" : "✗")));
   fill("plans", shown.length ? el("h2", {}, word("page.plans")) : null, ...shown,
     alone.length ? el("details", {}, el("summary", {}, word("page.alone")), el("ul", {}, ...alone)) : null);
+}
+
+// Instructions that no arithmetic judged have no figures.
+function figures(plan) {
+  if (plan.peak_gib === null) return [];
+  return [word("page.peak", { peak: gib(plan.peak_gib) }), word("page.probability", { probability: percent(plan.fits_probability) }),
+    word("page.speed", { speed: plan.relative_speed.toFixed(2) })];
 }
 
 function change(item) {

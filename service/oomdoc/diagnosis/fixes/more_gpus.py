@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -30,7 +31,11 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
             if not context.has("zero") or job.quant not in (None, "none") or job.optimizer not in (None, "adamw"):
                 continue
             fields["sharding"] = "zero3"
-        yield Variant(fields=fields, effort=6.0 + 2.0 * rank)
+        gpu = job.gpu or "GPU"
+        note = say("fixes.more-gpus.how", count=total, before=world, gpu=gpu)
+        if "sharding" in fields:
+            note = say("fixes.more-gpus.sharded.how", count=total, before=world, gpu=gpu, sharding="ZeRO-3")
+        yield Variant(fields=fields, effort=6.0 + 2.0 * rank, notes=(note,))
 
 
 REMEDY = Remedy(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from oomdoc.diagnosis.fixes._job import world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 
@@ -33,8 +35,10 @@ def larger(device: Device | None) -> Iterator[tuple[str, Device]]:
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if context.device is None:
         return
+    count = max(world_size(job) + (context.spare_gpus if (job.nodes or 1) == 1 else 0), job.tp or 1)
     for rank, (name, _) in enumerate(larger(context.device)):
-        yield Variant(fields={"gpu": name, "capacity_gib": None}, effort=7.0 + 1.5 * rank)
+        note = say("fixes.other-gpu.how", gpu=name, count=count)
+        yield Variant(fields={"gpu": name, "capacity_gib": None}, effort=7.0 + 1.5 * rank, notes=(note,))
 
 
 REMEDY = Remedy(

@@ -10,10 +10,11 @@ from oomdoc.diagnosis.planning._keys import key_of
 from oomdoc.diagnosis.planning._moves import Move, _differs
 from oomdoc.diagnosis.planning._prices import Price, Prices
 from oomdoc.diagnosis.result import Change, SingleFix
+from oomdoc.messages import Message
 from oomkb.frameworks import supports
 from oomkb.memory.job import Job
 
-__all__ = ["changes_of", "plain", "single_fix"]
+__all__ = ["changes_of", "fewer_steps", "plain", "single_fix"]
 
 # The field that names a change when it sets several.
 _FIRST: Final = (
@@ -81,9 +82,13 @@ def _change(before: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, 
         old=plain(before.get(name)),
         new=fields[name],
         saves_bytes=saves,
-        instruction=variant.notes[0] if variant.notes and variant.notes[0].key.endswith(".how") else None,
+        instruction=_instruction(variant),
         fields=dict(fields),
     )
+
+
+def _instruction(variant: Variant) -> Message | None:
+    return variant.notes[0] if variant.notes and variant.notes[0].key.endswith(".how") else None
 
 
 def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: float) -> SingleFix:
@@ -104,6 +109,29 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
         old=plain(before.get(name)),
         new=plain(price.job.get(name)),
         saves_bytes=_saved(prices, move.remedy, price),
+        instruction=_instruction(move.variant),
         fields=fields,
+    )
+    return SingleFix(change, round(price.estimate.process_bytes), price.probability >= wanted)
+
+
+def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
+    """What the common advice to accumulate fewer steps does alone: steps come one after the other, so next to nothing.
+
+    ``None`` where nothing is accumulated, or the framework has no such key.
+    """
+    job = prices.job
+    price = (
+        prices.of({"grad_accum": 1}) if (job.grad_accum or 1) > 1 and supports(job.framework, "grad_accum") else None
+    )
+    if price is None:
+        return None
+    change = Change(
+        remedy="grad-accum",
+        key=key_of(job.framework, "grad_accum"),
+        old=job.grad_accum,
+        new=1,
+        saves_bytes=max(0, round(prices.base.estimate.process_bytes - price.estimate.process_bytes)),
+        fields={"grad_accum": 1},
     )
     return SingleFix(change, round(price.estimate.process_bytes), price.probability >= wanted)

@@ -91,9 +91,21 @@ def planning_for(
     fits = prices.base.probability >= wanted
     said = (say("fixes.note.look-first"),) if fits and not plans else ()
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability)
+    own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MOST - len(own)], *own)
     return replace(found, plans=tuple(patched(p, evidence) for p in plans[:_MOST]))
+
+
+def _if_not_enough(plan: Plan, found: Planning, prices: Prices) -> Plan:
+    """The steps against a cause, with a word where arithmetic can judge one of them and it does not make room."""
+    steps = {repr(change.instruction) for change in plan.changes}
+    judged = [s for s in found.singles if s.change.instruction is not None and repr(s.change.instruction) in steps]
+    if not judged or any(s.fits for s in judged) or prices.capacity_bytes is None:
+        return plan
+    least = min(s.peak_bytes for s in judged)
+    note = say("fixes.note.not-alone", peak_bytes=least, capacity_bytes=prices.capacity_bytes)
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: float) -> bool:

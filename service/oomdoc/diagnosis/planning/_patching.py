@@ -14,6 +14,7 @@ from oomkb.errors import OomdocError
 __all__ = ["patched"]
 
 _ENGINES: Final = frozenset({"deepspeed", "accelerate"})
+_LOGS: Final = (".log", ".out", ".err")
 
 
 def patched(plan: Plan, evidence: Evidence) -> Plan:
@@ -44,14 +45,21 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
 
 
 def _ranked(evidence: Evidence) -> Sequence[Document]:
-    """The framework's own files first, then engine files, fullest first; a command inside a log comes last."""
+    """The framework's own files first, then engine files, fullest first; what a log echoes is nobody's to change."""
 
-    def rank(document: Document) -> tuple[bool, bool, int, str, int]:
-        in_log = document.source.endswith((".log", ".out", ".txt"))
+    def rank(document: Document) -> tuple[bool, int, str, int]:
         other = document.framework != evidence.framework and document.framework not in _ENGINES
-        return in_log, other, -len(document.settings), document.source, document.first_line
+        return other, -len(document.settings), document.source, document.first_line
 
-    return sorted(evidence.documents, key=rank)
+    return sorted((d for d in evidence.documents if not _in_log(d, evidence)), key=rank)
+
+
+def _in_log(document: Document, evidence: Evidence) -> bool:
+    """Whether a document is a line of a log. In one pasted text, log and command together, the command is patched."""
+    if document.source.lower().endswith(_LOGS):
+        return True
+    failed = {signal.span.source for signal in evidence.signals}
+    return document.source in failed and any(d.source not in failed for d in evidence.documents)
 
 
 def _write(document: Document, changes: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
-from oomdoc.diagnosis.planning._changes import changes_of, single_fix
+from oomdoc.diagnosis.planning._changes import changes_of, fewer_steps, single_fix
 from oomdoc.diagnosis.planning._hardware import smallest
 from oomdoc.diagnosis.planning._largest import largest
 from oomdoc.diagnosis.planning._moves import Move, offered
@@ -18,6 +18,7 @@ from oomdoc.diagnosis.planning._result import Hardware, Planning
 from oomdoc.diagnosis.planning._search import Found, Priced, Search, Space
 from oomdoc.diagnosis.planning._surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
+from oomdoc.diagnosis.throughput import throughput
 from oomdoc.messages import Message, say
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -25,11 +26,16 @@ from oomkb.memory.job import Job
 __all__ = ["context_for", "plan", "plan_with", "whatif"]
 
 _MOST_PLANS: Final = 3
+_GATHERED: Final = ("zero3", "fsdp", "fsdp2")
+_MUCH: Final = 0.15
+"""Share of a step from which waiting is worth a word."""
 _NOISE: Final = float(1 << 20)
-_FOLKLORE: Final = frozenset({"lora", "qlora", "zero", "offload-optimizer", "optimizer-8bit", "grad-ckpt"})
+_LEAST: Final = 64 << 20
+"""What saves less is no advice."""
+_FOLKLORE: Final = frozenset({"lora", "lora-rank", "zero", "grad-accum", "optimizer-8bit", "grad-ckpt"})
 """What everybody advises: said even where it saves nothing."""
-_ORDER: Final = ("keep-numerics", "keep-layout", "keep-hardware", "keep-speed", "more-hardware")
-_SINGLES: Final = 24
+_ORDER: Final = ("keep-numerics", "smaller-batch", "keep-layout", "keep-hardware", "keep-speed", "more-hardware")
+_SINGLES: Final = 10
 
 
 def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Planning:
@@ -140,8 +146,21 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
         rank = (not fix.fits, single.move.variant.effort if fix.fits else -fix.change.saves_bytes, single.move.key)
         if name not in best or rank < best[name][0]:
             best[name] = (rank, fix)
-    rows = [f for n, (_, f) in best.items() if f.change.saves_bytes > 0 or f.fits or n in _FOLKLORE]
-    return tuple(sorted(rows, key=lambda f: (not f.fits, -f.change.saves_bytes, f.change.remedy))[:_SINGLES])
+    rows = [f for _, f in best.values()]
+    fewer = fewer_steps(prices, wanted)
+    return _shown([*rows, *([fewer] if fewer is not None else [])])
+
+
+def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
+    """As many as can be read: what everybody advises, then what fits and saves most; none twice."""
+    useful = [f for f in rows if f.change.saves_bytes >= _LEAST or f.fits or f.change.remedy in _FOLKLORE]
+    useful.sort(key=lambda f: (not f.fits, -f.change.saves_bytes, f.change.remedy))
+    once: dict[str, SingleFix] = {}
+    for fix in useful:
+        once.setdefault(repr(fix.change.instruction or (fix.change.key, fix.change.new)), fix)
+    known = sum(f.change.remedy in _FOLKLORE for f in once.values())
+    others = [f.change.remedy for f in once.values() if f.change.remedy not in _FOLKLORE][: max(0, _SINGLES - known)]
+    return tuple(f for f in once.values() if f.change.remedy in _FOLKLORE or f.change.remedy in others)
 
 
 def _found(space: Space) -> dict[str, Found]:
@@ -150,6 +169,9 @@ def _found(space: Space) -> dict[str, Found]:
     for goal in sorted(GOALS, key=lambda g: _ORDER.index(g.name)):
         if len(_distinct(found)) >= _MOST_PLANS:
             break
+        # The same layout with the same numbers: the smaller batch already says how.
+        if goal.name == "keep-layout" and "smaller-batch" in found:
+            continue
         best = Search(space, goal).run()
         if best is not None:
             found[goal.name] = best
@@ -181,6 +203,7 @@ def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = 
     batch, new_batch = global_batch(before), global_batch(after)
     if batch and new_batch and batch != new_batch:
         said.append(say("fixes.note.global-batch", before=batch, after=new_batch))
+    said += _why_slow(found.price, prices)
     return Plan(
         name=name,
         changes=changes_of(before, after, found.moves, prices),
@@ -191,6 +214,30 @@ def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = 
         safety=safety_of(found.moves),
         notes=(*notes, *said),
     )
+
+
+def _why_slow(price: Price, prices: Prices) -> list[Message]:
+    """What a step waits for, where that is much of it: weights gathered from other GPUs, or the link to the host."""
+    pace = throughput(price.job, prices.shape, prices.device)
+    said = []
+    gathers = price.job.sharding in _GATHERED and (price.job.sharding != prices.job.sharding)
+    if gathers and pace.network_s > _MUCH * pace.step_s:
+        said.append(say("fixes.note.slow-network", network=_seconds(pace.network_s), step=_seconds(pace.step_s)))
+    if price.job.get("rollout.colocated") is False and prices.job.get("rollout.colocated") is not False:
+        tokens, device = price.job.completion_len or 1024, prices.device
+        if device is not None and device.bandwidth_bytes_per_s:
+            # Every token reads all weights once.
+            engine = device.bandwidth_bytes_per_s * (price.job.get("rollout.tensor_parallel") or 1)
+            seconds = tokens * 2 * prices.shape.params / engine
+            said.append(say("fixes.note.slow-rollout", tokens=f"{tokens:,}", seconds=_seconds(seconds)))
+    more = set(price.job.offload or ()) - set(prices.job.offload or ())
+    if more and pace.offload_s > _MUCH * pace.step_s:
+        said.append(say("fixes.note.slow-offload", offload=_seconds(pace.offload_s), step=_seconds(pace.step_s)))
+    return said
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _nothing_fits(how: Search) -> tuple[Message, Hardware | None, Plan | None]:

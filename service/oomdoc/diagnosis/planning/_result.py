@@ -58,6 +58,8 @@ class Knob:
     relative_speed: float
     safety: str
     fields: Mapping[str, Any]
+    instruction: Message | None = None
+    """What to do, where that is no key of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ def fits_table(job: Job, gpu: str | None = None, gpus: int | None = None, *, wan
                 relative_speed=price.speed,
                 safety=safety_of([move]),
                 fields=change.fields,
+                instruction=change.instruction,
             )
         )
     hardware = {r.name for r in REMEDIES if r.hardware}
