@@ -27,6 +27,7 @@ from oomdoc.cli import (
     scan,
     search,
     serve,
+    trace,
 )
 from oomdoc.cli.common import coloured
 from oomkb.errors import OomdocError
@@ -43,7 +44,7 @@ app = typer.Typer(
     "Examples: `oomdoc diagnose log.txt --config train.yaml` · `oomdoc estimate job.yaml` · "
     "`oomdoc plan train.yaml --gpu 'RTX 4090' --gpus 7`",
 )
-for module in (diagnose, estimate, plan, check, fix, chat, search, scan, explain, run, batch, serve, mcp):
+for module in (diagnose, estimate, plan, check, fix, chat, search, scan, explain, run, batch, trace, serve, mcp):
     module.register(app)
 for group in (case, index, model, new):
     app.add_typer(group.app)

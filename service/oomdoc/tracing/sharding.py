@@ -1,14 +1,15 @@
-"""FSDP2 steps for :mod:`bench.trace`: a fake process group, ``fully_shard`` on every decoder layer and the root."""
+"""FSDP2 steps: a fake process group that talks to nobody, ``fully_shard`` on every decoder layer and the root."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+from oomdoc.tracing.building import DTYPES
+
+__all__ = ["shard", "start"]
 
 
 def start(world: int, device: str) -> Any:

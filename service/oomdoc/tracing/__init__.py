@@ -1,0 +1,11 @@
+"""Exact mode: the real step of a job under PyTorch's FakeTensorMode on the CPU, beside the analytic terms.
+
+Importing this package loads no torch; :func:`compare` does, and raises where the extra ``trace`` is not installed.
+"""
+
+from __future__ import annotations
+
+from oomdoc.tracing.comparing import Comparison, Row, compare
+from oomdoc.tracing.playable import Playable, playable
+
+__all__ = ["Comparison", "Playable", "Row", "compare", "playable"]

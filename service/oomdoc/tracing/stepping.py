@@ -1,0 +1,113 @@
+"""One training step: forward and loss of the objective, backward, the optimizer."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import nullcontext
+from typing import Any, Final
+
+import torch
+
+from oomdoc.tracing.building import DTYPES
+from oomkb.errors import JobError
+
+__all__ = ["OPTIMIZERS", "autocast", "dpo_loss", "make_optimizer", "one_step", "sft_loss"]
+
+OPTIMIZERS: Final = ("adamw", "sgd", "sgd_momentum", "adagrad", "rmsprop", "adafactor")
+"""Those whose step runs on a CPU as it does on a GPU."""
+
+
+def make_optimizer(params: Any, job: dict[str, Any]) -> Any:
+    """The job's optimizer.
+
+    :raises JobError: for one that runs on GPUs only.
+    """
+    impl = job.get("optimizer_impl") or "foreach"
+    flags = (
+        {"foreach": impl == "foreach", "fused": impl == "fused"}
+        if impl != "single"
+        else {"foreach": False, "fused": False}
+    )
+    name = job.get("optimizer") or "adamw"
+    if name == "adamw":
+        return torch.optim.AdamW(params, lr=1e-5, **flags)
+    if name == "sgd":
+        return torch.optim.SGD(params, lr=1e-5, **flags)
+    if name == "sgd_momentum":
+        return torch.optim.SGD(params, lr=1e-5, momentum=0.9, **flags)
+    if name == "adagrad":
+        return torch.optim.Adagrad(params, lr=1e-5, foreach=impl == "foreach")
+    if name == "rmsprop":
+        return torch.optim.RMSprop(params, lr=1e-5, foreach=impl == "foreach")
+    if name == "adafactor":
+        from transformers.optimization import Adafactor
+
+        make: Any = Adafactor
+        return make(params, lr=1e-5, relative_step=False, scale_parameter=False)
+    raise JobError(
+        f"{name!r} cannot be traced without a GPU", where="optimizer", hint=f"one of {', '.join(OPTIMIZERS)}"
+    )
+
+
+def autocast(job: dict[str, Any]) -> Any:
+    """The job's mixed precision, as a context."""
+    kind = job.get("autocast") or "none"
+    return nullcontext() if kind == "none" else torch.autocast("cpu", dtype=DTYPES[kind])
+
+
+def token_ids(rows: int, length: int, device: str) -> Any:
+    return torch.zeros((rows, length), dtype=torch.long, device=device)
+
+
+def sft_loss(model: Any, job: Any, device: Any) -> Any:
+    """Next-token cross-entropy, as the model itself computes it."""
+    ids = token_ids(job["micro_batch"], job["seq_len"], device)
+    labels = ids.clone()
+    with autocast(job):
+        return model(input_ids=ids, labels=labels, use_cache=False).loss
+
+
+def dpo_loss(model: Any, job: Any, device: Any, reference: Any = None) -> Any:
+    """The sigmoid DPO loss over chosen and rejected rows; without a reference, the adapters are switched off for it."""
+    rows, length = 2 * job["micro_batch"], job["seq_len"]
+    ids = token_ids(rows, length, device)
+    labels = ids.clone()
+
+    def logps(network: Any) -> Any:
+        logits = network(input_ids=ids, labels=labels, use_cache=False).logits.to(torch.float32)
+        shifted, target = logits[:, :-1, :], labels[:, 1:].clone()
+        mask = target != -100
+        picked = torch.gather(shifted.log_softmax(-1), dim=2, index=target.unsqueeze(2)).squeeze(2)
+        return (picked * mask).sum(-1), logits
+
+    with autocast(job):
+        policy, policy_logits = logps(model)
+    with torch.no_grad(), autocast(job):
+        if reference is not None:
+            ref, _ = logps(reference)
+        else:
+            with model.disable_adapter():
+                ref, _ = logps(model)
+    del policy_logits
+    half = job["micro_batch"]
+    margin = (policy[:half] - policy[half:]) - (ref[:half] - ref[half:])
+    return -torch.nn.functional.logsigmoid(0.1 * margin).mean()
+
+
+def one_step(model: Any, job: Any, device: Any, optimizer: Any, meter: Any, reference: Any) -> Any:
+    """Play one step; the meter's peaks and what stays alive between them, in bytes."""
+    row = {}
+    meter.reset()
+    loss = dpo_loss(model, job, device, reference) if job.get("objective") == "dpo" else sft_loss(model, job, device)
+    row["after_forward"], row["peak_forward"] = meter.live, meter.peak
+    meter.reset()
+    loss.backward()
+    del loss
+    row["peak_backward"], row["after_backward"] = meter.peak, meter.live
+    meter.reset()
+    optimizer.step()
+    row["peak_step"] = meter.peak
+    optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    row["after_step"] = meter.live
+    return row
