@@ -8,7 +8,7 @@ host link when offloaded, host-memory-bound CPU Adam. Traffic overlaps with comp
 rough; ratios are what the planner uses.
 
 Against 231 published runs on A100-80GB (``bench/plan_throughput.py``: full, LoRA, GPTQ and NF4, 1 to 4 GPUs, with and
-without a fused loss) the ratio of two settings of one model is off by a tenth in the median.
+without a fused loss) the ratio of two settings of one model is off by 4 % in the median.
 """
 
 from __future__ import annotations
