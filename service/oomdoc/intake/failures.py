@@ -12,10 +12,10 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.phase import frames_of
 from oomdoc.intake.tracebacks import Placed
 
-__all__ = ["assemble"]
+__all__ = ["assemble", "promoted"]
 
 _SIZES: Final = tuple(f.name for f in fields(Failure) if f.name.endswith("_bytes"))
-_EXITS: Final = frozenset({"exit-137", "exit-135", "exit-139", "ray-actor-died", "tgi-shard-killed"})
+_EXITS: Final = frozenset({"exit-137", "exit-135", "exit-139", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
 _NEAR = 6
 
@@ -38,6 +38,14 @@ def assemble(
         follows = bool(real) and (failure.signal.name in _EXITS or failure.kind == "other")
         out.append((index, replace(failure, cascade=failure.cascade or follows)))
     return _completed(out, lines)
+
+
+def promoted(failures: Sequence[Indexed]) -> list[Indexed]:
+    """Where only consequences were printed, the first that speaks of host memory stands for the failure behind it."""
+    first = next((at for at, (_, f) in enumerate(failures) if f.kind == "host"), None)
+    if first is None or any(not f.cascade for _, f in failures):
+        return list(failures)
+    return [(i, replace(f, cascade=False) if at == first else f) for at, (i, f) in enumerate(failures)]
 
 
 def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[Indexed]:

@@ -42,6 +42,7 @@ _CODE: Final = re.compile(
 )
 _SEEN: Final = 800
 """Characters of a line that tell its kind."""
+_CHINESE: Final = re.compile(r"[一-鿿]{2,}")
 _SENTENCE: Final = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [A-Za-z]{2,}|[一-鿿]{2,}")
 
 
@@ -58,13 +59,18 @@ def kinds_of(lines: Sequence[Line]) -> list[Kind]:
     return out
 
 
+def _told_of(text: str) -> bool:
+    """A sentence that begins with a program's name: "megatron 开了 recompute 反向反而 OOM"."""
+    return _CHINESE.search(text) is not None and _FLAG.search(text) is None and "#" not in text
+
+
 def _kind(line: Line) -> Kind:
     text = line.text[:_SEEN]
     if not text.strip():
         return "blank"
     if line.logged or _LOG.match(text):
         return "log"
-    if _COMMAND.match(text) or len(_FLAG.findall(text[:600])) >= 3:
+    if (_COMMAND.match(text) and not _told_of(text)) or len(_FLAG.findall(text[:600])) >= 3:
         return "command"
     if _CONFIG.match(text) and not re.search(r"[一-鿿].{0,40}[，。？]", text):
         return "config"

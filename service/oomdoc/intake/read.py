@@ -12,7 +12,7 @@ from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Signal, Source, S
 from oomdoc.intake import environment
 from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, language_of, prose_of
-from oomdoc.intake.failures import Indexed, assemble
+from oomdoc.intake.failures import Indexed, assemble, promoted
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
 from oomdoc.intake.lines import Line, distinct, read_lines
@@ -45,6 +45,7 @@ _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
 _TOLD_FRAMES: Final = 16
+_TOLD_LINES: Final = 5000
 
 
 def read_text(text: str, name: str = "input") -> Evidence:
@@ -67,9 +68,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     prose_lines = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind == "prose"]
     failures = assemble(failures_of(found), lines, kinds, placed, signals)
     if not any(not f.cascade for _, f in failures):
-        told = told_failures([line for _, line in prose_lines])
-        framed = ((prose_lines[i][0], _framed(f, placed)) for i, f in told)
-        failures = sorted([*failures, *framed], key=lambda pair: pair[0])
+        failures = promoted([*failures, *_told(lines, kinds, placed)])
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines])
@@ -88,6 +87,17 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
     return _evidence(_Parts(lines, kinds, failures, signals, configs, kept, conflicts, warnings))
+
+
+def _told(lines: Sequence[Line], kinds: Sequence[Kind], placed: Sequence[Placed]) -> list[Indexed]:
+    """Failures that are only told: in prose, else in the words around a command."""
+    for wanted in (("prose",), ("command", "code", "log", "config")):
+        some = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind in wanted]
+        told = told_failures([line for _, line in some[:_TOLD_LINES]], plain=wanted[0] == "prose")
+        found = sorted(((some[i][0], _framed(f, placed)) for i, f in told), key=lambda pair: pair[0])
+        if found:
+            return found
+    return []
 
 
 def _framed(failure: Failure, placed: Sequence[Placed]) -> Failure:

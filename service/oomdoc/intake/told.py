@@ -16,8 +16,14 @@ _HOST: Final = re.compile(
     r"(?:host|cpu|system|node)[ -]?(?:ram|memory)[^.\n]{0,40}(?:oom"
     r"|out of|exhaust|full|runs? out|explod)|\bRAM OOM|\bCPU OOM|cpu oom"
     r"|(?:runs?|ran|running) out of (?:system |host |cpu )?RAM|oom[- ]?killer"
-    r"|爆的是内存|爆内存|(?<!显)内存(?:爆|不足|溢出|会一直增长|泄[漏露]|OOM)|(?<!显)内存[^。，\n]{0,12}(?:爆"
-    r"|oom)|\bRAM\b[^.\n]{0,30}(?:is )?(?:full|exhausted|explodes)",
+    r"|爆的是内存|爆内存|(?<!显)内存(?:爆|不足|不够|溢出|超出|会一直增长|泄[漏露]|OOM)|(?<!显)内存[^。，\n]{0,12}(?:爆|不够|用光|耗尽"
+    r"|oom)|\bRAM\b[^.\n]{0,30}(?:is )?(?:full|exhausted|explodes)|(?:all|whole|entire)(?: of)?(?: the)? available RAM"
+    r"|(?:can't|cannot|could not|unable to) allocate (?:host |cpu )?memory|ArrayMemoryError"
+    r"|\b(?:gets?|got|getting|is|was|were|being|been|process) killed\b"
+    r"|\bkilled (?:around|during|while|at|when|in|after|for)\b"
+    r"|(?<=[\w)] )killed(?=\s{0,3}(?:[,.;，。]|\Z))|[,，] ?killed(?=[,.;，。]|\s{0,3}\Z)|(?:exits?|exited)(?: with)?(?: code)? 137\b"
+    r"|被(?:系统)?(?:杀|[kK]ill)|(?:把|将)进程(?:就)?杀|进程(?:就)?(?:挂掉|挂了|没了|死掉)"
+    r"|workers? (?:has |have |had )?died\b|abruptly died",
     _I,
 )
 _SHM: Final = re.compile(
@@ -36,8 +42,14 @@ _DENIED: Final = re.compile(
 )
 
 
-def told_failures(prose: Sequence[Line]) -> Iterator[tuple[int, Failure]]:
-    """The first failure of each kind that the prose tells, with the index of its line in ``prose``."""
+_PART_OF_A_NAME: Final = re.compile(r"[\w/.\-=]\Z")
+
+
+def told_failures(prose: Sequence[Line], *, plain: bool = True) -> Iterator[tuple[int, Failure]]:
+    """The first failure of each kind that the lines tell, with the index of its line.
+
+    :param plain: whether the lines are prose; in commands and logs a word inside a name or a path tells nothing.
+    """
     kinds: tuple[tuple[Literal["device", "host", "shared-memory"], str, re.Pattern[str]], ...] = (
         ("shared-memory", "told-shm", _SHM),
         ("host", "told-host-oom", _HOST),
@@ -47,8 +59,21 @@ def told_failures(prose: Sequence[Line]) -> Iterator[tuple[int, Failure]]:
     for kind, name, pattern in kinds:
         for index, line in enumerate(prose):
             found = pattern.search(line.text)
+            if found is not None and not plain and _inside_a_name(line.text, found):
+                continue
             if found is None or index in taken or _DENIED.search(line.text[: found.start()]):
                 continue
             taken.add(index)
             yield index, Failure(kind=kind, signal=Signal(name, line.span(found.start() + 1)))
             break
+
+
+def _inside_a_name(text: str, found: re.Match[str]) -> bool:
+    """``--oom-score``, ``run_oom.sh``, ``x/oom``."""
+    if found[0][:1] > "\x7f":
+        return False
+    dotted = found[0].endswith("Error")
+    before = text[: found.start()][-1:]
+    return bool(before and _PART_OF_A_NAME.match(before) and not (dotted and before == ".")) or bool(
+        re.match(r"[-_/=.]\w|\w", text[found.end() : found.end() + 2]) and found[0][-1:].isascii()
+    )

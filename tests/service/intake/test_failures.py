@@ -62,3 +62,46 @@ def test_failures_that_are_told(text, kind):
 @pytest.mark.parametrize("text", ["It works without OOM now.", "How large is the model?", "没有 OOM，一切正常"])
 def test_failures_that_are_denied(text):
     assert read_text(text).root is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("xtuner 用 lora 可以训练，启用 qlora 之后就 oom，明明量化了应该更省才对", "device"),
+        ("deepspeed chat 6.7b lora out of memory on A6000 after a few steps", "device"),
+        ("vllm 利用率设了 0.9，一推理就 OOM", "device"),
+        ("gptq 量化 Qwen3-14B 内存占用过高被杀", "host"),
+        ("litgpt merge_lora stablelm 3b killed, peak RAM 15.1 GB", "host"),
+        ("The process is killed by SIGKILL by OOM killer due to high memory usage.", "host"),
+        ("A worker died or was killed while executing a task by an unexpected system error.", "host"),
+        ("numpy.core._exceptions._ArrayMemoryError: Unable to allocate an array", "host"),
+        ("One of the subprocesses has abruptly died during map operation.", "host"),
+        ("run.sh: line 3:  4242 Killed                  python train.py", "host"),
+        ("RESOURCE_EXHAUSTED: Attempting to reserve 10.51G at the bottom of memory. There are 8.97G free", "device"),
+        ("model weights take 5.20GiB; the rest of the memory reserved for KV Cache is -1.05GiB.", "device"),
+    ],
+)
+def test_failures_that_are_only_told(text, kind):
+    root = read_text(text).root
+    assert root is not None
+    assert root.kind == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python train.py --oom_score_adj 10 --run_name no-oom-run",
+        "bash scripts/debug_oom.sh",
+        "previously I did kill -9 process_id",
+        "I use gradient checkpointing and no OOM now",
+    ],
+)
+def test_what_merely_sounds_like_one(text):
+    assert read_text(text).root is None
+
+
+def test_consequences_do_not_hide_the_failure():
+    text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\nThe process is killed by SIGKILL by OOM killer due to high memory usage.\n"
+    evidence = read_text(text)
+    assert evidence.root.kind == "device"
+    assert all(f.cascade for f in evidence.failures if f.kind == "host")

@@ -40,7 +40,7 @@ PARSER: Final[Parser] = rules_parser(
         rule("paging-file-too-small", r"paging file is too small", "host"),
         rule(
             "host-alloc-failed",
-            r"\bMemoryError\b|std::bad_alloc|ArrowMemoryError|OSError: \[Errno 12\]"
+            r"(?:\b|_Array)MemoryError\b|std::bad_alloc|ArrowMemoryError|OSError: \[Errno 12\]"
             r"|Cannot allocate memory",
             "host",
         ),

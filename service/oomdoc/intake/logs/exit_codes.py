@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from oomdoc.intake.logs.base import Parser
+from oomdoc.intake.logs.base import Parser, Reading, Window
 from oomdoc.intake.logs.rules import rule, rules_parser
 
 __all__ = ["PARSER"]
 
-PARSER: Final[Parser] = rules_parser(
+_BARE: Final = re.compile(r"\s{0,8}(?:Killed|已杀死|已终止)\.?\s{0,4}")
+"""What a shell prints for a process that got SIGKILL: after other output, not as a word on its own."""
+
+_RULES: Final[Parser] = rules_parser(
     "exit_codes",
     (
         "exitcode",
@@ -27,6 +31,9 @@ PARSER: Final[Parser] = rules_parser(
         "signal: 9",
         "segmentation fault",
         "died with",
+        "killed",
+        "abruptly died",
+        "exited unexpectedly",
     ),
     (
         rule(
@@ -39,6 +46,18 @@ PARSER: Final[Parser] = rules_parser(
             "exit-137",
             r"died with <Signals\.SIGKILL: 9>|Signal 9 \(SIGKILL\)|killed by signal: Killed"
             r"|signal: 9\b|killed by SIGKILL(?! by OOM killer due)",
+            "host",
+        ),
+        rule(
+            "exit-137",
+            rf"\A{_BARE.pattern}\Z|\bline \d{{1,6}}: {{1,4}}\d{{1,9}} (?:Killed|已杀死)"
+            r"|\A\[\d{1,4}\][ +-]{1,6}(?:\d{1,9} )?[Kk]illed\s|\bOOMKilled\b",
+            "host",
+        ),
+        rule(
+            "worker-vanished",
+            r"One of the subprocesses has abruptly died"
+            r"|DataLoader worker \(pid(?:\(s\))? [\d, ]{1,200}\) exited unexpectedly",
             "host",
         ),
         rule(
@@ -66,3 +85,12 @@ PARSER: Final[Parser] = rules_parser(
     ),
     priority=80,
 )
+
+
+def _parse(window: Window) -> Reading | None:
+    if _BARE.fullmatch(window.text) and not any(line.text.strip() for line in window.lines[: window.index][-20:]):
+        return None
+    return _RULES.parse(window)
+
+
+PARSER: Final = Parser(_RULES.name, (*_RULES.triggers, "已杀死", "已终止"), _parse, _RULES.priority)

@@ -22,6 +22,8 @@ PARSER: Final[Parser] = rules_parser(
         "out of memory in memory space",
         "out of memory while trying to allocate",
         "out of memory allocating",
+        "attempting to reserve",
+        "attempting to allocate",
     ),
     (
         rule(
@@ -37,6 +39,12 @@ PARSER: Final[Parser] = rules_parser(
             r"(?:Out of memory (?:while trying to allocate|allocating)|Failed to allocate request fo"
             rf"r) {size('requested', _G)}",
             "device",
+        ),
+        rule(
+            "xla-hbm-exhausted",
+            rf"Attempting to (?:reserve|allocate) {size('requested', _G)}.{{0,60}}?There are {size('free', _G)} free",
+            "device",
+            lines=1,
         ),
         rule(
             "xla-remat-insufficient",

@@ -23,6 +23,8 @@ PARSER: Final[Parser] = rules_parser(
         "memory usage threshold",
         "the worker died unexpectedly",
         "raylet",
+        "a worker died",
+        "by oom killer",
         "objectstorefull",
     ),
     (
@@ -40,6 +42,12 @@ PARSER: Final[Parser] = rules_parser(
         ),
         rule("ray-object-store-full", r"ObjectStoreFullError|object store .{0,40}(?:is )?full", "host"),
         rule("ray-actor-died", r"killed by SIGKILL by OOM killer due to high memory usage", "host", cascade=True),
+        rule(
+            "ray-actor-died",
+            r"A worker died or was killed while executing a task|workers? exited unexpectedly.{0,80}\b(?:OOM|memory)\b",
+            "host",
+            cascade=True,
+        ),
         rule(
             "ray-actor-died",
             r"ActorDiedError|The actor died unexpectedly|WorkerCrashedError"

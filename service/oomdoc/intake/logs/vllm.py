@@ -28,6 +28,7 @@ PARSER: Final[Parser] = rules_parser(
         "kv cache",
         "max_seq_len=",
         "max_model_len",
+        "raise_if_cache_size_invalid",
         "gpu blocks",
         "cuda blocks",
         "sleep mode freed",
@@ -74,6 +75,13 @@ PARSER: Final[Parser] = rules_parser(
             "device",
             phase=_START,
             facts={"utilization": "gpu_memory_utilization", "capacity_bytes": "capacity_gib"},
+        ),
+        rule(
+            "vllm-no-cache-blocks",
+            r"reserved for KV Cache is -\d|# (?:GPU|CUDA) blocks: 0,|raise_if_cache_size_invalid"
+            r"|Available KV cache memory: -\d",
+            "device",
+            phase=_START,
         ),
         rule("vllm-profiling-changed", r"Error in memory profiling\.", "device", phase=_START),
         rule(
