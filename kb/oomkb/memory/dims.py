@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from oomkb.errors import JobError
+from oomkb.memory.encdec import is_pair, pair_config
+from oomkb.memory.experts import expert_fields
 from oomkb.memory.families import FAMILIES, UNKNOWN, Family
-from oomkb.memory.names import ACTS, NAMES, TEXT_TYPES, text_config
+from oomkb.memory.names import ACTS, NAMES, TEXT_TYPES, of, text_config
+from oomkb.memory.plan import mixers_of
+from oomkb.memory.residue import ATTENTION_FREE, gate_of, layer_extra
 
 __all__ = ["Dims", "read_dims"]
 
@@ -49,9 +54,12 @@ class Dims:
     top_k: int = 0
     expert_ffn: int = 0
     shared_ffn: int = 0
-    dense_layers: int = 0
-    moe_every: int = 1
-    dense_set: frozenset[int] = frozenset()
+    sparse: tuple[bool, ...] = ()
+    """Which layers route to experts."""
+    dense_too: bool = False
+    """Sparse layers have a dense block beside their experts."""
+    idle_experts: int = 0
+    """Places of the router behind which there are no weights (LongCat)."""
     router_correction: bool = False
     sinks: int = 0
     q_lora_rank: int = 0
@@ -60,6 +68,27 @@ class Dims:
     qk_rope_dim: int = 0
     v_head_dim: int = 0
     max_positions: int = 0
+    mixers: tuple[str, ...] = ()
+    """What mixes tokens, by layer (:mod:`oomkb.memory.plan`); empty where all layers are attention."""
+    encoder_layers: int = 0
+    """Layers of an encoder, which come before the decoder's; those attend to its output as well."""
+    encoder_changes: tuple[tuple[str, Any], ...] = ()
+    gate: str = ""
+    """A gate on attention's output: ``query`` (in a query projection of twice the width), ``full`` or ``head``."""
+    kv_shared: bool = False
+    k_is_v: bool = False
+    plain_mlp: bool = False
+    """No gated feed-forward, although the family has one (T5)."""
+    index_heads: int = 0
+    """Heads of the indexer of sparse attention (DeepSeek-V3.2)."""
+    index_dim: int = 0
+    layer_input: int = 0
+    """Width of the input that every layer gets of its own (Gemma 3n)."""
+    laurel_rank: int = 0
+    layer_extra: int = 0
+    """Parameters of a layer that are neither matrices nor norms of a known place."""
+    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
+    """The decoder's part of the configuration, with the family's defaults."""
 
     @property
     def q_width(self) -> int:
@@ -72,7 +101,11 @@ class Dims:
         return self.kv_heads * self.head_dim
 
     k_width = kv_width
-    v_width = kv_width
+
+    @property
+    def v_width(self) -> int:
+        """Width of all value heads."""
+        return self.kv_heads * (self.v_head_dim or self.head_dim)
 
     @property
     def o_width(self) -> int:
@@ -88,7 +121,7 @@ class Dims:
     def qk_norm_params(self) -> int:
         """Parameters of the norms on queries and keys in one layer."""
         if self.qk_norm == "head":
-            return 2 * self.head_dim
+            return self.head_dim * (1 if self.kv_shared else 2)
         if self.qk_norm == "heads":
             return self.q_width + self.kv_width
         return self.q_width + self.kv_width if self.qk_norm == "full" else 0
@@ -96,18 +129,16 @@ class Dims:
     @property
     def latent_norm_params(self) -> int:
         """Parameters of the norms on the latents of MLA."""
-        return self.kv_lora_rank + self.q_lora_rank
+        return self.kv_lora_rank + self.q_lora_rank + 2 * self.index_dim
 
     @property
     def kv_elements_per_token(self) -> int:
         """Elements of KV cache that one token needs in one layer."""
-        return self.kv_lora_rank + self.qk_rope_dim if self.kv_lora_rank else 2 * self.kv_width
+        return self.kv_lora_rank + self.qk_rope_dim if self.kv_lora_rank else self.kv_width + self.v_width
 
     def is_moe(self, layer: int) -> bool:
         """Whether layer number ``layer`` routes to experts."""
-        if not self.experts or layer < self.dense_layers or layer in self.dense_set:
-            return False
-        return (layer + 1) % self.moe_every == 0
+        return bool(self.sparse) and self.sparse[layer]
 
     def window_of(self, layer: int) -> int | None:
         """The attention window of a layer, ``None`` for full attention."""
@@ -124,7 +155,9 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str,
     kind = TEXT_TYPES.get(kind, kind)
     family = FAMILIES.get(kind, UNKNOWN)
     known = kind in FAMILIES
-    if kind == "phi3" and _of(text, "experts"):
+    if kind == "chatglm" and (text.get("inner_hidden_size") or text.get("position_encoding_2d")):
+        family, kind = FAMILIES["chatglm1"], "chatglm1"
+    if kind == "phi3" and of(text, "experts"):
         family, kind = FAMILIES["phimoe"], "phimoe"
     warnings = (
         ()
@@ -135,16 +168,8 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str,
     return _dims(kind, family, merged), family, known, warnings
 
 
-def _of(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
-    for key in NAMES.get(name, (name,)):
-        value = config.get(key)
-        if value is not None:
-            return value
-    return default
-
-
 def _size(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    value = _of(config, name, default)
+    value = of(config, name, default)
     if isinstance(value, list | tuple) and value:
         value = max(v for v in value if isinstance(v, int | float))
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 1:
@@ -162,7 +187,7 @@ def _flag(config: Mapping[str, Any], flag: bool | str | Any) -> bool:
 def _kv_heads(kind: str, c: Mapping[str, Any], heads: int) -> int:
     if kind == "falcon":
         if c.get("new_decoder_architecture"):
-            return int(_of(c, "kv_heads", heads))
+            return int(of(c, "kv_heads", heads))
         return 1 if c.get("multi_query") else heads
     if kind == "gpt_bigcode":
         return 1 if c.get("multi_query", True) else heads
@@ -170,19 +195,34 @@ def _kv_heads(kind: str, c: Mapping[str, Any], heads: int) -> int:
         return int(c["attn_config"].get("kv_n_heads", heads))
     if kind == "chatglm":
         return int(c.get("multi_query_group_num", 2)) if c.get("multi_query_attention", True) else heads
-    return int(_of(c, "kv_heads", heads))
+    return int(of(c, "kv_heads", heads))
 
 
 def _ffn(kind: str, c: Mapping[str, Any], hidden: int) -> int:
-    value = _of(c, "ffn")
+    value = of(c, "ffn")
     if kind == "dbrx" and isinstance(c.get("ffn_config"), Mapping):
         value = c["ffn_config"].get("ffn_hidden_size")
+    if kind == "llama4_text":
+        value = c.get("intermediate_size_mlp") or value
+    if kind.startswith("granitemoe") and not of(c, "experts"):
+        value = c.get("shared_intermediate_size") or value
     if kind == "mpt":
         value = int(c.get("expansion_ratio", 4)) * hidden
     if value is None:
         return 4 * hidden
     size = _size({"ffn_dim": value}, "ffn")
-    return size // 2 if kind == "qwen" else size
+    if kind == "lfm2":
+        return _adjusted(c, size)
+    return size // 2 if kind in ("qwen", "recurrent_gemma") else size
+
+
+def _adjusted(c: Mapping[str, Any], size: int) -> int:
+    """LFM2's feed-forward width: two thirds, times a factor, rounded up."""
+    if not c.get("block_auto_adjust_ff_dim", True):
+        return size
+    size = int(float(c.get("block_ffn_dim_multiplier") or 1) * int(2 * size / 3))
+    step = int(c.get("block_multiple_of") or 256)
+    return step * -(-size // step)
 
 
 def _head_dim(c: Mapping[str, Any], hidden: int, heads: int) -> int:
@@ -235,37 +275,9 @@ def _qk_norm(kind: str, family: Family, c: Mapping[str, Any]) -> str:
     return ("heads" if kind in ("cohere", "stablelm") else "head") if on else ""
 
 
-def _expert_fields(kind: str, c: Mapping[str, Any], ffn: int) -> dict[str, Any]:
-    experts = _of(c, "experts", 0)
-    if kind == "dbrx" and isinstance(c.get("ffn_config"), Mapping):
-        experts = c["ffn_config"].get("moe_num_experts", 4)
-        c = {**c, "num_experts_per_tok": c["ffn_config"].get("moe_top_k", 1)}
-    if isinstance(experts, list | tuple):
-        experts = max(experts, default=0)
-    if not experts or int(experts) < 2:
-        return {}
-    width = _of(c, "expert_ffn", ffn)
-    width = int(max(width) if isinstance(width, list | tuple) else width)
-    shared = c.get("shared_expert_intermediate_size") or c.get("shared_intermediate_size")
-    if not shared:
-        count = c.get("n_shared_experts") or c.get("num_shared_experts") or c.get("moe_num_shared_experts") or 0
-        shared = int(count) * width
-    return {
-        "experts": int(experts),
-        "top_k": int(_of(c, "top_k", 2) or 2),
-        "expert_ffn": width,
-        "shared_ffn": int(shared),
-        "dense_layers": int(c.get("first_k_dense_replace") or c.get("moe_layer_start_index") or 0),
-        "moe_every": int(c.get("decoder_sparse_step") or c.get("moe_layer_freq") or 1)
-        if not isinstance(c.get("moe_layer_freq"), list)
-        else 1,
-        "dense_set": frozenset(int(i) for i in c.get("mlp_only_layers") or ()),
-    }
-
-
 def _latent_fields(c: Mapping[str, Any]) -> dict[str, Any]:
     if not c.get("kv_lora_rank"):
-        return {}
+        return {"v_head_dim": int(c.get("v_head_dim") or 0)}
     return {
         "kv_lora_rank": int(c["kv_lora_rank"]),
         "q_lora_rank": int(c.get("q_lora_rank") or 0),
@@ -278,13 +290,32 @@ def _latent_fields(c: Mapping[str, Any]) -> dict[str, Any]:
 def _dropouts(family: Family, c: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name in ("dropout", "attention_dropout", "embed_dropout"):
-        value = _of(c, name)
+        value = of(c, name)
         out[name] = float(value) if isinstance(value, int | float) else getattr(family, name)
     return out
 
 
+def _heads(kind: str, c: Mapping[str, Any], hidden: int) -> int:
+    """Attention heads; for a model without attention, as many as would fill its width."""
+    if of(c, "heads") is None and (kind in ATTENTION_FREE or kind not in FAMILIES):
+        return max(1, hidden // 64)
+    return _size(c, "heads")
+
+
+def _layers(kind: str, c: Mapping[str, Any]) -> int:
+    for key in ("hybrid_override_pattern", "layers_block_type"):
+        blocks = c.get(key)
+        if isinstance(blocks, str | list | tuple) and blocks and of(c, "layers") is None:
+            return len(blocks)
+    return _size(c, "layers") * (2 if kind == "longcat_flash" else 1)
+
+
 def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
-    hidden, layers, heads = _size(c, "hidden"), _size(c, "layers"), _size(c, "heads")
+    pair: dict[str, Any] = {}
+    if is_pair(kind, c):
+        c, pair = pair_config(kind, c)
+    hidden, layers = _size(c, "hidden"), _layers(kind, c)
+    heads = _heads(kind, c, hidden)
     kv_heads = _kv_heads(kind, c, heads)
     if kv_heads < 1 or heads % kv_heads:
         raise JobError(
@@ -292,8 +323,8 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
         )
     ffn = _ffn(kind, c, hidden)
     head_dim = _head_dim(c, hidden, heads)
-    act = str(_of(c, "act", "")).lower()
-    experts = _expert_fields(kind, c, ffn)
+    act = str(of(c, "act", "")).lower()
+    experts = expert_fields(kind, c, ffn, layers)
     softcap = c.get("attn_logit_softcapping")
     return Dims(
         model_type=kind,
@@ -314,7 +345,7 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
         qk_norm=_qk_norm(kind, family, c),
         embed_width=int(c.get("word_embed_proj_dim") or hidden),
         position_rows=_positions(family, c),
-        final_norm=not (kind == "opt" and c.get("do_layer_norm_before") is False),
+        final_norm=family.final_norm and not (kind == "opt" and c.get("do_layer_norm_before") is False),
         windows=_windows(kind, c, layers),
         attention_softcap=bool(softcap) and kind == "gemma2",
         logit_softcap=bool(c.get("final_logit_softcapping")),
@@ -323,6 +354,15 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
         router_correction=family.router_bias and not family.expert_bias,
         sinks=heads if kind == "gpt_oss" else 0,
         max_positions=int(c.get("max_position_embeddings") or c.get("n_positions") or c.get("seq_length") or 0),
+        mixers=mixers_of(kind, c, layers),
+        gate=gate_of(family, c),
+        index_heads=int(c.get("index_n_heads") or 0) if c.get("kv_lora_rank") else 0,
+        index_dim=int(c.get("index_head_dim") or 0) if c.get("kv_lora_rank") else 0,
+        layer_input=int(c.get("hidden_size_per_layer_input") or 0),
+        laurel_rank=int(c.get("laurel_rank") or 0),
+        layer_extra=layer_extra(kind, c, hidden, heads, head_dim),
+        fields=MappingProxyType(dict(c)),
+        **pair,
         **_dropouts(family, c),
         **experts,
         **_latent_fields(c),

@@ -8,63 +8,13 @@ checkpoints carry). A family that is not listed is treated as a Llama-like decod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
+
+from oomkb.memory.family import Family
+from oomkb.memory.further import FURTHER
 
 __all__ = ["FAMILIES", "UNKNOWN", "Family"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """How a decoder layer of this family is put together."""
-
-    norm: str = "rms"
-    """``rms``, ``rms-gemma`` (multiplies in fp32), ``ln``, ``ln-nobias``, ``ln-plain``
-    (no parameters), ``ln-fp32`` (Cohere's, written out in fp32)."""
-    norms: int = 2
-    """Norms of width ``hidden`` in one layer."""
-    gated: bool = True
-    act: str = "silu"
-    qkv: str = "split"
-    """``split``: three projections; ``fused``: one of width q + k + v."""
-    gate_up: str = "split"
-    names: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    """Module names in the order q, k, v, o, gate, up, down; a fused projection repeats its name."""
-    qkv_bias: bool | str = False
-    """A flag, or the configuration key that holds it."""
-    o_bias: bool | str = False
-    mlp_bias: bool | str = False
-    head_bias: bool = False
-    qk_norm: str | bool = False
-    """``head`` (one weight of head_dim), ``full`` (over all heads), or the key that switches ``head`` on."""
-    parallel: bool | str = False
-    """Attention and MLP read the same input and are added together."""
-    post_norms: str = "none"
-    """``none``; ``sandwich``: norms before and after (Gemma 2, GLM-4); ``only``: only after (OLMo 2)."""
-    positions: str = "rope"
-    """``rope``, ``learned``, ``alibi``, ``none``."""
-    rotary_fraction: float = 1.0
-    tied: bool = False
-    dropout: float = 0.0
-    """Default residual dropout."""
-    attention_dropout: float = 0.0
-    embed_dropout: float = 0.0
-    eager: bool = False
-    """transformers refuses SDPA for it (soft-capped scores, attention sinks)."""
-    scaled_embed: bool = False
-    embed_norm: bool = False
-    softmax: str = "fp32"
-    """How eager attention takes its softmax: ``fp32``, ``input`` (the scores' dtype), ``sinks`` (a column more)."""
-    lean_mask: bool = False
-    """Its SDPA path relies on causality alone, so that no mask is made for an unpadded batch."""
-    experts: str = "none"
-    """``none``, ``fused`` (one three-dimensional parameter per projection), ``linear`` (a module each)."""
-    shared_gate: bool = False
-    """A sigmoid gate of width one on the shared expert."""
-    router_bias: bool = False
-    expert_bias: bool = False
-    defaults: Mapping[str, Any] | None = None
-    """Configuration defaults of the class, where a shipped config.json may leave the key out."""
 
 
 _LLAMA: Final = Family(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias")
@@ -157,6 +107,7 @@ _DEEPSEEK: Final = Family(experts="fused", qkv_bias="attention_bias", o_bias="at
 UNKNOWN: Final = _LLAMA
 
 FAMILIES: Final[Mapping[str, Family]] = {
+    **FURTHER,
     "apertus": replace(_LLAMA, gated=False, act="xielu", qk_norm="head", mlp_bias=False),
     "arcee": replace(_LLAMA, gated=False, act="relu2"),
     "baichuan": _BAICHUAN,
@@ -305,7 +256,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "qwen2": _QWEN2,
     "qwen2_moe": replace(_QWEN2, experts="fused", shared_gate=True),
     "qwen3": _QWEN3,
-    "qwen3_moe": replace(_QWEN3, experts="fused"),
+    "qwen3_moe": replace(_QWEN3, experts="fused", defaults={}),
     "seed_oss": replace(
         _LLAMA,
         qkv_bias="attention_bias",

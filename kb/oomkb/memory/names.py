@@ -5,19 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["ACTS", "NAMES", "TEXT_TYPES", "text_config"]
+__all__ = ["ACTS", "NAMES", "TEXT_TYPES", "of", "text_config"]
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed", "dim_model"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads", "decoder_attention_heads"),
     "kv_heads": ("num_key_value_heads", "n_head_kv", "multi_query_group_num", "num_kv_heads", "n_kv_heads"),
-    "ffn": ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff", "intermediate_dim"),
+    "ffn": (
+        "intermediate_size",
+        "ffn_dim",
+        "n_inner",
+        "ffn_hidden_size",
+        "d_ff",
+        "intermediate_dim",
+        "decoder_ffn_dim",
+        "inner_hidden_size",
+        "hidden_dim",
+        "block_ff_dim",
+        "dff",
+    ),
     "vocab": ("vocab_size", "padded_vocab_size"),
     "act": ("hidden_act", "hidden_activation", "activation_function", "activation"),
     "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
-    "top_k": ("num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token"),
-    "expert_ffn": ("moe_intermediate_size",),
+    "top_k": ("num_experts_per_tok", "moe_k", "moe_topk", "num_experts_per_token", "top_k_experts"),
+    "expert_ffn": ("moe_intermediate_size", "expert_ffn_hidden_size"),
     "dropout": ("resid_pdrop", "hidden_dropout", "residual_dropout", "dropout"),
     "attention_dropout": ("attn_pdrop", "attention_dropout"),
     "embed_dropout": ("embd_pdrop", "embedding_dropout"),
@@ -50,14 +62,19 @@ TEXT_TYPES: Final[Mapping[str, str]] = {
     "mllama": "llama",
     "mllama_text_model": "llama",
     "ernie4_5_vl_moe_text": "ernie4_5_moe",
-    "refinedweb": "falcon",
     "refinedwebmodel": "falcon",
     "codellama": "llama",
     "yi": "llama",
     "aquila": "llama",
     "deepseek": "deepseek_v2",
     "kimi_k2": "deepseek_v3",
-    "granitemoehybrid": "granitemoeshared",
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "gemma4_unified": "gemma4_unified_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "refinedweb": "falcon",
+    "bailing_moe_v2_5": "bailing_hybrid",
     "phi-msft": "phi",
     "stablelm_epoch": "stablelm",
     "minicpm": "llama",
@@ -66,6 +83,15 @@ TEXT_TYPES: Final[Mapping[str, str]] = {
     "telechat": "llama",
     "hunyuan": "hunyuan_v1_dense",
 }
+
+
+def of(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    """The value of a dimension under the first of its spellings that is given."""
+    for key in NAMES.get(name, (name,)):
+        value = config.get(key)
+        if value is not None:
+            return value
+    return default
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,50 +15,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.memory.dims import Dims, read_dims
+from oomkb.memory.extras import extra_params
 from oomkb.memory.families import Family
+from oomkb.memory.layout import build_layers
+from oomkb.memory.matrix import LayerShape, Linear
 from oomkb.memory.vision import VisionShape
 
 __all__ = ["LayerShape", "Linear", "ModelShape"]
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """One matrix; ``count`` of them in a layer (experts). ``module`` is false for bare parameters, which LoRA skips."""
-
-    name: str
-    inputs: int
-    outputs: int
-    bias: bool = False
-    count: int = 1
-    module: bool = True
-    part: str = "mlp"
-
-    @property
-    def params(self) -> int:
-        """Weight and bias of all ``count``."""
-        return self.count * (self.inputs * self.outputs + (self.outputs if self.bias else 0))
-
-
-@dataclass(frozen=True, slots=True)
-class LayerShape:
-    """One kind of decoder layer, of which the model has ``count``."""
-
-    count: int
-    linears: tuple[Linear, ...]
-    norm_params: int
-    other_params: int = 0
-    window: int | None = None
-    moe: bool = False
-
-    @property
-    def params(self) -> int:
-        """Parameters of one such layer."""
-        return sum(m.params for m in self.linears) + self.norm_params + self.other_params
-
-    @property
-    def expert_params(self) -> int:
-        """Parameters of one layer's routed experts (what expert parallelism shards)."""
-        return sum(m.params for m in self.linears if m.part == "expert")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,10 +111,16 @@ class ModelShape:
         return (0 if d.tied else d.vocab * d.embed_width) + (d.vocab if self.family.head_bias else 0)
 
     @cached_property
+    def extra_params(self) -> int:
+        """Parameters beside layers, embeddings and head (per-layer embeddings, shared blocks, audio towers)."""
+        return extra_params(self.dims, self.config)
+
+    @cached_property
     def text_params(self) -> int:
         """Parameters without the vision tower."""
         layers = sum(layer.params * layer.count for layer in self.layers)
-        return self.embed_params + self.head_params + layers + (self._one_norm() if self.dims.final_norm else 0)
+        final = self._one_norm() if self.dims.final_norm else 0
+        return self.embed_params + self.head_params + layers + final + self.extra_params
 
     @cached_property
     def params(self) -> int:
@@ -268,79 +237,3 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "fc1": ("mlp",),
     "fc2": ("mlp",),
 }
-
-
-def build_layers(d: Dims, family: Family) -> tuple[LayerShape, ...]:
-    """The kinds of layers (dense or MoE, windowed or not) and how many there are of each."""
-    kinds: dict[tuple[bool, int | None], int] = {}
-    for i in range(d.layers):
-        key = (d.is_moe(i), d.window_of(i))
-        kinds[key] = kinds.get(key, 0) + 1
-    return tuple(_layer(d, family, count, moe, window) for (moe, window), count in sorted(kinds.items(), key=str))
-
-
-def _layer(d: Dims, family: Family, count: int, moe: bool, window: int | None) -> LayerShape:
-    linears = (*_attention(d, family), *(_experts(d, family) if moe else _mlp(d, family, d.ffn)))
-    width = {"ln": 2, "ln-plain": 0}.get(family.norm, 1)
-    norms = d.norms * d.hidden * width + d.qk_norm_params + d.latent_norm_params
-    return LayerShape(count, linears, norms, d.sinks + (d.experts if moe and d.router_correction else 0), window, moe)
-
-
-def _attention(d: Dims, family: Family) -> tuple[Linear, ...]:
-    if d.kv_lora_rank:
-        return _latent_attention(d)
-    q, kv, n = d.q_width, d.kv_width, family.names
-    out = Linear(n[3], d.o_width, d.hidden, d.o_bias, part="attention")
-    if family.qkv == "fused":
-        return (Linear(n[0], d.hidden, q + d.k_width + d.v_width, d.qkv_bias, part="attention"), out)
-    return (
-        Linear(n[0], d.hidden, q, d.qkv_bias, part="attention"),
-        Linear(n[1], d.hidden, kv, d.qkv_bias, part="attention"),
-        Linear(n[2], d.hidden, d.v_width, d.qkv_bias, part="attention"),
-        out,
-    )
-
-
-def _latent_attention(d: Dims) -> tuple[Linear, ...]:
-    """DeepSeek's multi-head latent attention (arXiv 2405.04434, section 2.1)."""
-    part = "attention"
-    query: tuple[Linear, ...] = (Linear("q_proj", d.hidden, d.heads * d.qk_head_dim, part=part),)
-    if d.q_lora_rank:
-        query = (
-            Linear("q_a_proj", d.hidden, d.q_lora_rank, d.qkv_bias, part=part),
-            Linear("q_b_proj", d.q_lora_rank, d.heads * d.qk_head_dim, part=part),
-        )
-    return (
-        *query,
-        Linear("kv_a_proj_with_mqa", d.hidden, d.kv_lora_rank + d.qk_rope_dim, d.qkv_bias, part=part),
-        Linear("kv_b_proj", d.kv_lora_rank, d.heads * (d.qk_nope_dim + d.v_head_dim), part=part),
-        Linear("o_proj", d.heads * d.v_head_dim, d.hidden, d.o_bias, part=part),
-    )
-
-
-def _mlp(d: Dims, family: Family, width: int, *, part: str = "mlp", prefix: str = "") -> tuple[Linear, ...]:
-    n = family.names
-    down = Linear(prefix + n[6], width, d.hidden, d.mlp_bias, part=part)
-    if not family.gated:
-        return (Linear(prefix + n[5], d.hidden, width, d.mlp_bias, part=part), down)
-    if family.gate_up == "fused":
-        return (Linear(prefix + n[4], d.hidden, 2 * width, d.mlp_bias, part=part), down)
-    up = Linear(prefix + n[5], d.hidden, width, d.mlp_bias, part=part)
-    return (Linear(prefix + n[4], d.hidden, width, d.mlp_bias, part=part), up, down)
-
-
-def _experts(d: Dims, family: Family) -> tuple[Linear, ...]:
-    # transformers 5 keeps all experts of a layer in one parameter per projection, so LoRA on linear modules skips
-    # them; earlier versions had a module each (config.json does not tell; the job's framework version does).
-    fused = family.experts == "fused"
-    expert: tuple[Linear, ...] = (
-        Linear("gate_up_proj", d.hidden, 2 * d.expert_ffn, family.expert_bias, d.experts, not fused, "expert"),
-        Linear("down_proj", d.expert_ffn, d.hidden, family.expert_bias, d.experts, not fused, "expert"),
-    )
-    router = Linear("gate", d.hidden, d.experts, family.router_bias and family.expert_bias, module=False, part="router")
-    shared: tuple[Linear, ...] = ()
-    if d.shared_ffn:
-        shared = _mlp(d, family, d.shared_ffn, part="shared")
-        if family.shared_gate:
-            shared = (*shared, Linear("shared_expert_gate", d.hidden, 1, part="shared"))
-    return (router, *expert, *shared)

@@ -1,0 +1,102 @@
+"""Count the parameters of every architecture of transformers on the meta device, for the shape tests.
+
+``python bench/family_counts.py OUT.jsonl [WORD ...]`` builds the default configuration of every decoder, encoder-decoder
+and vision-language model type (or of those named) and appends a line ``{"model_type", "config", "params"}``; types that
+cannot be built say why. Types already in the file are skipped. ``--keep FILE.json`` writes the configurations without
+the fields that no shape depends on, as ``tests/kb/memory/data/family_counts.json`` has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SECONDS_PER_TYPE = 120
+_NO_SHAPE = (
+    "token_id", "_token_ids", "dtype", "initializer", "chunk_size_feed_forward", "output_", "return_dict", "id2label",
+    "label2id", "problem_type", "use_cache", "transformers_version", "architectures", "_attn_implementation", "eps",
+    "epsilon", "_name_or_path", "init_std", "router_aux", "rope_theta", "rope_parameters", "task_specific",
+)  # fmt: skip
+
+
+def types() -> Iterator[tuple[str, Any]]:
+    """Model types with the automatic class that builds them."""
+    import transformers as hf
+
+    seen = set()
+    for auto in (
+        hf.AutoModelForImageTextToText,
+        hf.AutoModelForSpeechSeq2Seq,
+        hf.AutoModelForSeq2SeqLM,
+        hf.AutoModelForCausalLM,
+    ):
+        for kind in auto._model_mapping._model_mapping:
+            if kind not in seen:
+                seen.add(kind)
+                yield kind, auto
+    for kind in ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta-v2", "modernbert", "albert"):
+        yield kind, hf.AutoModel
+
+
+def count(kind: str, auto: Any) -> tuple[dict[str, Any], int]:
+    """The default configuration of ``kind`` and the parameters of what ``auto`` builds from it."""
+    import torch
+    from transformers import AutoConfig
+
+    settings = AutoConfig.for_model(kind)
+    with torch.device("meta"):
+        model = auto.from_config(settings)
+    return settings.to_dict(), sum(p.numel() for p in model.parameters())
+
+
+def kept(config: Any) -> Any:
+    """``config`` without the fields that say nothing about sizes."""
+    if not isinstance(config, dict):
+        return config
+    return {
+        k: kept(v)
+        for k, v in config.items()
+        if v is not None and not any(word in k for word in _NO_SHAPE) and not callable(v)
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--keep", type=Path)
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore")
+    lines = [json.loads(line) for line in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
+    done = {line["model_type"] for line in lines}
+    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError()))
+    with chosen.out.open("a") as out:
+        for kind, auto in types():
+            if kind in done or (chosen.words and kind not in chosen.words):
+                continue
+            signal.alarm(SECONDS_PER_TYPE)
+            try:
+                config, params = count(kind, auto)
+                line = {"model_type": kind, "auto": auto.__name__, "params": params, "config": kept(config)}
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                line = {"model_type": kind, "error": f"{type(error).__name__}: {str(error)[:200]}"}
+            signal.alarm(0)
+            lines.append(line)
+            print(json.dumps(line, default=str), file=out, flush=True)
+    if chosen.keep:
+        rows = [line for line in lines if "params" in line]
+        body = ",\n".join(json.dumps(row, sort_keys=True, separators=(",", ":"), default=str) for row in rows)
+        chosen.keep.write_text("[\n" + body + "\n]\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

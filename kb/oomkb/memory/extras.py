@@ -1,0 +1,76 @@
+"""What a model has beside its layers, its embedding and its head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oomkb.memory.dims import Dims
+from oomkb.memory.encdec import pair_extra
+from oomkb.memory.towers import audio_params
+
+__all__ = ["extra_params"]
+
+
+def extra_params(d: Dims, config: Mapping[str, Any]) -> int:
+    """Per-layer embeddings, blocks shared between layers, poolers, relative positions, audio towers."""
+    c, h, kind = d.fields, d.hidden, d.model_type
+    extra = audio_params(_outer(config), h) + _layer_inputs(d) + _shared_blocks(d)
+    if d.encoder_layers:
+        extra += pair_extra(kind, c, h, d.heads)
+    if kind in _BERT:
+        extra += int(c.get("type_vocab_size") or 0) * h + (h * h + h if c.get("add_pooling_layer", True) else 0)
+    if kind == "modernbert-decoder":
+        extra += h * h + d.vocab  # a dense layer and a bias before the tied head; the first layer lacks a norm
+    if kind == "deepseek_v4":
+        streams = int(c.get("hc_mult") or 4)
+        extra += streams * streams * h + streams + 1
+    if kind == "rwkv":
+        extra += 2 * h
+    if kind == "gpt_neox_japanese":
+        extra += h
+    if kind == "mimo":  # multi-token prediction: norms of both inputs, their projection, a layer, a norm
+        extra += int(c.get("num_nextn_predict_layers") or 0) * (2 * h * h + 3 * h + _plain_layer(d))
+    return extra
+
+
+_BERT = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "ernie", "data2vec-text", "electra"})
+
+
+def _outer(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = config.get("thinker_config")
+    return inner if isinstance(inner, Mapping) else config
+
+
+def _plain_layer(d: Dims) -> int:
+    attention = d.hidden * (d.q_width + 2 * d.kv_width + d.o_width) + d.qkv_bias * (d.q_width + 2 * d.kv_width)
+    return attention + 3 * d.hidden * d.ffn + 2 * d.hidden
+
+
+def _layer_inputs(d: Dims) -> int:
+    """Gemma 3n and 4: an embedding per layer, its projection from the hidden states; Gemma 3n's alternating copies."""
+    c, width = d.fields, d.layer_input
+    if not width:
+        return 0
+    vocab = int(c.get("vocab_size_per_layer_input") or d.vocab)
+    copies = int(c.get("altup_num_inputs") or 1) - 1
+    return d.layers * width * (vocab + d.hidden) + width + 2 * copies * d.hidden * d.hidden
+
+
+def _shared_blocks(d: Dims) -> int:
+    """Zamba: one (or a few) attention blocks on the hidden states and the embedding, used again and again."""
+    c, h = d.fields, d.hidden
+    if d.model_type not in ("zamba", "zamba2"):
+        return 0
+    types = c.get("layers_block_type") or ()
+    uses = len(c.get("hybrid_layer_ids") or ()) or sum(str(t) == "hybrid" for t in types)
+    wide, f = int(c.get("attention_hidden_size") or 2 * h), d.ffn
+    inner = d.heads * int(c.get("attention_head_dim") or wide // d.heads)
+    block = 3 * wide * inner + inner * h + 3 * h * f + wide + h
+    extra = int(c.get("num_mem_blocks") or 1) * block + uses * h * h
+    rank = int(c.get("adapter_rank") or 128)
+    if d.model_type == "zamba2":
+        extra += uses * rank * (h + 2 * f)
+        if c.get("use_shared_attention_adapter"):
+            extra += 3 * uses * rank * (wide + inner)
+    return extra

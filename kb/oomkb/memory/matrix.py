@@ -1,0 +1,47 @@
+"""One matrix, and one kind of layer made of matrices: the units in which a model's shape is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LayerShape", "Linear"]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One matrix; ``count`` of them in a layer (experts). ``module`` is false for bare parameters, which LoRA skips."""
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool = False
+    count: int = 1
+    module: bool = True
+    part: str = "mlp"
+
+    @property
+    def params(self) -> int:
+        """Weight and bias of all ``count``."""
+        return self.count * (self.inputs * self.outputs + (self.outputs if self.bias else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """One kind of decoder layer, of which the model has ``count``."""
+
+    count: int
+    linears: tuple[Linear, ...]
+    norm_params: int
+    other_params: int = 0
+    window: int | None = None
+    moe: bool = False
+
+    @property
+    def params(self) -> int:
+        """Parameters of one such layer."""
+        return sum(m.params for m in self.linears) + self.norm_params + self.other_params
+
+    @property
+    def expert_params(self) -> int:
+        """Parameters of one layer's routed experts (what expert parallelism shards)."""
+        return sum(m.params for m in self.linears if m.part == "expert")

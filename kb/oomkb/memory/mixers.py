@@ -1,0 +1,240 @@
+"""What mixes tokens in a layer, where it is not (only) softmax attention: matrices and further parameters.
+
+Read from transformers 5.23: ``mamba``, ``mamba2``, ``jamba``, ``bamba``, ``falcon_h1``, ``nemotron_h``, ``zamba2``,
+``qwen3_next``, ``olmo_hybrid``, ``kimi_linear``, ``minimax``, ``lfm2``, ``recurrent_gemma``, ``rwkv``. Sizes are found
+by what the configuration calls them, so a family that is not named here but uses the same mixer is read as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from oomkb.memory.matrix import Linear
+
+__all__ = ["MIXERS", "linear_kind"]
+
+Config = Mapping[str, Any]
+Mixed = tuple[tuple[Linear, ...], int]
+
+
+def _int(c: Config, *names: str, default: int = 0) -> int:
+    for name in names:
+        value = c.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return int(value)
+    return default
+
+
+def _matrix(name: str, inputs: int, outputs: int, bias: bool = False) -> Linear:
+    return Linear(name, inputs, outputs, bias, part="mixer")
+
+
+def linear_kind(c: Config) -> str:
+    """Which mixer a layer called ``linear_attention``, ``mamba`` or the like is, by the sizes that are given."""
+    if c.get("linear_num_value_heads"):
+        return "delta"
+    if c.get("linear_num_heads") or c.get("linear_attn_config"):
+        return "kda"
+    if c.get("lru_width"):
+        return "rglru"
+    if c.get("conv_L_cache"):
+        return "conv"
+    if _mamba_heads(c):
+        return "zamba-mamba" if c.get("model_type") == "zamba" else "mamba2"
+    if c.get("mamba_d_state") or c.get("state_size"):
+        return "mamba"
+    return "rwkv" if c.get("model_type") == "rwkv" else "lightning"
+
+
+def _mamba_heads(c: Config) -> int:
+    own = "num_heads" if c.get("model_type") == "mamba2" else "mamba_num_heads"
+    return _int(c, "mamba_n_heads", "mamba_num_heads", "n_mamba_heads", own)
+
+
+def _mamba(c: Config, h: int) -> Mixed:
+    """Selective state space, first version (arXiv 2312.00752)."""
+    inner = _int(c, "mamba_expand", "expand", default=2) * h
+    state = _int(c, "mamba_d_state", "state_size", default=16)
+    rank = _int(c, "mamba_dt_rank", "time_step_rank", default=math.ceil(h / 16))
+    kernel = _int(c, "mamba_d_conv", "conv_kernel", default=4)
+    bias = bool(c.get("mamba_proj_bias") or c.get("use_bias"))
+    conv_bias = bool(c.get("mamba_conv_bias", c.get("use_conv_bias", True)))
+    rest = inner * (kernel + conv_bias) + inner * state + inner
+    if c.get("model_type") == "jamba":
+        rest += rank + 2 * state
+    return (
+        _matrix("in_proj", h, 2 * inner, bias),
+        _matrix("x_proj", inner, rank + 2 * state),
+        _matrix("dt_proj", rank, inner, True),
+        _matrix("out_proj", inner, h, bias),
+    ), rest
+
+
+def _mamba2(c: Config, h: int) -> Mixed:
+    """State space duality (arXiv 2405.21060)."""
+    heads = _mamba_heads(c)
+    expanded = _int(c, "mamba_expand", "expand", default=2) * h
+    names = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
+    width = _int(c, *names, *(("head_dim",) if c.get("model_type") == "mamba2" else ()))
+    inner = _int(c, "mamba_d_ssm") or (heads * width if width else expanded)
+    groups = _int(c, "mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
+    state = _int(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
+    kernel = _int(c, "mamba_d_conv", "conv_kernel", default=4)
+    mixed = inner + 2 * groups * state
+    bias = bool(c.get("mamba_proj_bias") or c.get("use_bias") or c.get("add_bias_linear"))
+    conv_bias = bool(c.get("mamba_conv_bias", c.get("use_conv_bias", True)))
+    norm = inner if c.get("mamba_rms_norm", True) else 0
+    linears = (_matrix("in_proj", h, inner + mixed + heads, bias), _matrix("out_proj", inner, h, bias))
+    return linears, mixed * (kernel + conv_bias) + 3 * heads + norm
+
+
+def _delta(c: Config, h: int) -> Mixed:
+    """Gated delta rule (arXiv 2412.06464)."""
+    value_heads = _int(c, "linear_num_value_heads")
+    key_dim = _int(c, "linear_num_key_heads", default=value_heads) * _int(c, "linear_key_head_dim", default=128)
+    width = _int(c, "linear_value_head_dim", default=128)
+    value_dim = value_heads * width
+    mixed = 2 * key_dim + value_dim
+    linears = (
+        _matrix("in_proj_qkvz", h, mixed + value_dim),
+        _matrix("in_proj_ba", h, 2 * value_heads),
+        _matrix("out_proj", value_dim, h),
+    )
+    return linears, mixed * _int(c, "linear_conv_kernel_dim", default=4) + 2 * value_heads + width
+
+
+def _kda(c: Config, h: int) -> Mixed:
+    """Kimi delta attention (arXiv 2510.26692): low-rank gates, or full ones where the configuration is Bailing's."""
+    inner = c.get("linear_attn_config")
+    own = {**c, **inner} if isinstance(inner, Mapping) else c
+    heads = _int(own, "linear_num_heads", "num_heads", "num_attention_heads")
+    width = _int(own, "linear_head_dim", "head_dim", default=128)
+    wide = heads * width
+    full = str(c.get("model_type", "")).startswith("bailing")
+    gates = (
+        (_matrix("f_proj", h, wide), _matrix("g_proj", h, wide))
+        if full
+        else tuple(m for n in "fg" for m in (_matrix(n + "_a_proj", h, width), _matrix(n + "_b_proj", width, wide)))
+    )
+    linears = (
+        *(_matrix(n, h, wide) for n in ("q_proj", "k_proj", "v_proj")),
+        *gates,
+        _matrix("b_proj", h, heads),
+        _matrix("o_proj", wide, h),
+    )
+    kernel = _int(own, "linear_conv_kernel_dim", "short_conv_kernel_size", default=4)
+    return linears, 3 * wide * kernel + heads + wide + width
+
+
+def _lightning(c: Config, h: int) -> Mixed:
+    """Lightning attention of MiniMax-01 (arXiv 2501.08313)."""
+    heads = _int(c, "num_attention_heads", default=1)
+    wide = heads * (_int(c, "head_dim") or h // heads)
+    return (
+        _matrix("qkv_proj", h, 3 * wide),
+        _matrix("out_proj", wide, h),
+        _matrix("output_gate", h, wide),
+    ), wide
+
+
+def _conv(c: Config, h: int) -> Mixed:
+    """Gated short convolution of LFM2."""
+    bias = bool(c.get("conv_bias"))
+    linears = (_matrix("in_proj", h, 3 * h, bias), _matrix("out_proj", h, h, bias))
+    return linears, h * (_int(c, "conv_L_cache", default=3) + bias)
+
+
+def _rglru(c: Config, h: int) -> Mixed:
+    """Real-gated linear recurrence of Griffin (arXiv 2402.19427); gates are block diagonal, a block per head."""
+    wide = _int(c, "lru_width", default=h)
+    heads = _int(c, "num_attention_heads", default=1)
+    gates = 2 * (wide * wide // heads + wide)
+    linears = (
+        _matrix("linear_y", h, wide, True),
+        _matrix("linear_x", h, wide, True),
+        _matrix("linear_out", wide, h, True),
+    )
+    return linears, wide * (_int(c, "conv1d_width", default=4) + 1) + wide + gates
+
+
+def _rwkv(c: Config, h: int) -> Mixed:
+    """RWKV-4: time mixing and channel mixing together (arXiv 2305.13048)."""
+    wide, f = _int(c, "attention_hidden_size", default=h), _int(c, "intermediate_size", default=4 * h)
+    linears = (
+        *(_matrix(n, h, wide) for n in ("key", "value", "receptance")),
+        _matrix("output", wide, h),
+        _matrix("key", h, f),
+        _matrix("receptance", h, h),
+        _matrix("value", f, h),
+    )
+    return linears, 2 * wide + 5 * h
+
+
+def _moa(c: Config, h: int) -> Mixed:
+    """JetMoE's mixture of attention heads: queries and outputs by expert, keys and values shared."""
+    experts = _int(c, "num_local_experts", "num_experts", default=8)
+    wide = _int(c, "kv_channels", default=128) * _int(c, "num_key_value_heads", default=16)
+    linears = (
+        Linear("input_linear", h, wide, count=experts, module=False, part="mixer"),
+        Linear("output_linear", wide, h, count=experts, module=False, part="mixer"),
+        Linear("router", h, experts, module=False, part="router"),
+        _matrix("kv_proj", h, 2 * wide),
+    )
+    return linears, 2 * h
+
+
+def _compressed(c: Config, h: int) -> Mixed:
+    """DeepSeek-V4's attention on one shared key/value head, without what a layer's compressor adds."""
+    heads, width, rank = _int(c, "num_attention_heads"), _int(c, "head_dim"), _int(c, "q_lora_rank")
+    groups, out_rank, streams = _int(c, "o_groups", default=8), _int(c, "o_lora_rank"), _int(c, "hc_mult", default=4)
+    linears = (
+        _matrix("q_a_proj", h, rank),
+        _matrix("q_b_proj", rank, heads * width),
+        _matrix("kv_proj", h, width),
+        Linear("o_a_proj", heads * width // groups, groups * out_rank, module=False, part="mixer"),
+        _matrix("o_b_proj", groups * out_rank, h),
+    )
+    mixes = (2 + streams) * streams
+    return linears, heads + rank + width + 2 * (mixes * streams * h + mixes + 3)
+
+
+def _heavy(c: Config, h: int) -> Mixed:
+    linears, rest = _compressed(c, h)
+    width = _int(c, "head_dim")
+    rate = _int(c.get("compress_rates") or {}, "heavily_compressed_attention", default=128)
+    return (*linears, _matrix("kv_proj", h, width), _matrix("gate_proj", h, width)), rest + width * (1 + rate)
+
+
+def _sparse(c: Config, h: int) -> Mixed:
+    linears, rest = _compressed(c, h)
+    width, small, heads = _int(c, "head_dim"), _int(c, "index_head_dim"), _int(c, "index_n_heads")
+    rate = _int(c.get("compress_rates") or {}, "compressed_sparse_attention", default=4)
+    more = (
+        _matrix("kv_proj", h, 2 * width),
+        _matrix("gate_proj", h, 2 * width),
+        _matrix("indexer.kv_proj", h, 2 * small),
+        _matrix("indexer.gate_proj", h, 2 * small),
+        _matrix("indexer.q_b_proj", _int(c, "q_lora_rank"), heads * small),
+        _matrix("indexer.weights_proj", h, heads),
+    )
+    return (*linears, *more), rest + width + small + 2 * rate * (width + small)
+
+
+MIXERS: Final[Mapping[str, Callable[[Config, int], Mixed]]] = {
+    "conv": _conv,
+    "csa": _sparse,
+    "hca": _heavy,
+    "sca": _compressed,
+    "delta": _delta,
+    "kda": _kda,
+    "lightning": _lightning,
+    "mamba": _mamba,
+    "mamba2": _mamba2,
+    "moa": _moa,
+    "rglru": _rglru,
+    "rwkv": _rwkv,
+    "zamba-mamba": _mamba,
+}
+"""By kind of mixer: its matrices and its other parameters, for a configuration and a hidden size."""

@@ -1,0 +1,205 @@
+"""Layer by layer: which mixer, which feed-forward block, which window, and what differs from the other layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from oomkb.memory.mixers import linear_kind
+
+if TYPE_CHECKING:
+    from oomkb.memory.dims import Dims
+
+__all__ = ["Slot", "mixers_of", "plan"]
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One layer's place in the plan; equal slots are layers of the same kind."""
+
+    mixer: str = "attention"
+    """``attention``, ``none``, a key of :data:`oomkb.memory.mixers.MIXERS`, or ``attention+`` one of them."""
+    feed: str = "dense"
+    """``dense``, ``moe``, ``both`` or ``none``."""
+    window: int | None = None
+    cross: bool = False
+    """A second attention, over an encoder's output."""
+    change: tuple[tuple[str, Any], ...] = ()
+    """Fields of :class:`~oomkb.memory.dims.Dims` that differ in this layer."""
+
+
+_ATTENTION: Final = ("attention", "full", "sliding", "chunked", "*", "global", "local")
+_PATTERN: Final[Mapping[str, str]] = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
+def mixers_of(kind: str, c: Config, layers: int) -> tuple[str, ...]:
+    """The mixer of each layer; empty where all of them are attention."""
+    if kind in ("mamba", "mamba2", "falcon_mamba", "rwkv"):
+        return (linear_kind(c),) * layers
+    if kind == "jetmoe":
+        return ("moa",) * layers
+    if kind == "falcon_h1":
+        return ("attention+mamba2",) * layers
+    if kind == "deepseek_v4":
+        return tuple(_compression(kind) for kind in _compressions(c, layers))
+    names = _names(c, layers)
+    if not names:
+        return ()
+    found = tuple(_mixer(name, c) for name in names)
+    return found if any(m != "attention" for m in found) else ()
+
+
+def _compressions(c: Config, layers: int) -> list[str]:
+    types = c.get("layer_types")
+    if isinstance(types, list | tuple) and len(types) >= layers:
+        return [str(t) for t in types[:layers]]
+    ratios = c.get("compress_ratios")  # the checkpoint's own spelling: one rate per layer
+    if isinstance(ratios, list | tuple) and len(ratios) >= layers:
+        return ["heavily" if r > 16 else "sparse" if r else "sliding" for r in ratios[:layers]]
+    return ["sparse" if i % 2 else "heavily" for i in range(layers)]
+
+
+def _compression(name: str) -> str:
+    return "hca" if name.startswith("heavily") else "csa" if "sparse" in name else "sca"
+
+
+def _names(c: Config, layers: int) -> list[str]:
+    """What the configuration says about each layer, in whichever way it says it."""
+    pattern = c.get("hybrid_override_pattern")
+    if isinstance(pattern, str):
+        return [_PATTERN.get(letter, "attention") for letter in pattern][:layers]
+    for key in ("layer_types", "layers_block_type"):
+        types = c.get(key)
+        if isinstance(types, list | tuple) and len(types) >= layers:
+            return [str(t) for t in types[:layers]]
+    blocks = c.get("block_types") or c.get("_block_types")
+    if isinstance(blocks, list | tuple) and blocks:
+        return [str(blocks[i % len(blocks)]) for i in range(layers)]
+    flags = c.get("attn_type_list")
+    if isinstance(flags, list | tuple) and len(flags) >= layers:
+        return ["full" if flag else "linear" for flag in flags[:layers]]
+    full = _full_layers(c, layers)
+    return [] if full is None else ["full" if i in full else "linear" for i in range(layers)]
+
+
+def _full_layers(c: Config, layers: int) -> frozenset[int] | None:
+    """Numbers of the layers with full attention, where the others have a linear mixer."""
+    inner = c.get("linear_attn_config")
+    if isinstance(inner, Mapping) and isinstance(inner.get("full_attn_layers"), list | tuple):
+        return frozenset(int(i) - 1 for i in inner["full_attn_layers"])
+    for key in ("full_attn_idxs", "attn_layer_indices"):
+        if isinstance(c.get(key), list | tuple):
+            return frozenset(int(i) for i in c[key])
+    if isinstance(c.get("attn_layer_period"), int) and c["attn_layer_period"] > 0:
+        period, offset = c["attn_layer_period"], int(c.get("attn_layer_offset") or 0)
+        return frozenset(i for i in range(layers) if i % period == offset)
+    every = c.get("full_attention_interval") or c.get("layer_group_size")
+    if isinstance(every, int) and every > 1:
+        return frozenset(i for i in range(layers) if (i + 1) % every == 0)
+    if c.get("mamba_n_heads") and c.get("model_type") == "bamba":
+        return frozenset()
+    return None
+
+
+def _mixer(name: str, c: Config) -> str:
+    if name in ("mlp", "moe"):
+        return "none"
+    if name == "conv":
+        return "conv"
+    if name == "hybrid":  # Zamba: the attention before it is shared among such layers and counted once
+        return linear_kind(c)
+    if name in ("recurrent", "mamba") or name.startswith("linear"):
+        return linear_kind(c)
+    return "attention"
+
+
+def plan(d: Dims, c: Config) -> tuple[Slot, ...]:
+    """Every layer of the model, encoder layers first."""
+    shared = _shared_from(c, d.layers)
+    slots = []
+    for i in range(d.layers):
+        mixer = d.mixers[i] if d.mixers else "attention"
+        cross = bool(d.encoder_layers) and i >= d.encoder_layers
+        window = d.window_of(i) if mixer.startswith("attention") else None
+        slots.append(Slot(mixer, _feed(d, c, i, mixer), window, cross, _changes(d, c, i, i >= shared)))
+    return tuple(slots)
+
+
+def _feed(d: Dims, c: Config, layer: int, mixer: str) -> str:
+    blocks = c.get("layers_block_type") or c.get("hybrid_override_pattern") or ()
+    if any(str(b) in ("mlp", "moe", "-", "E") for b in blocks):  # one block a layer
+        return "none" if mixer != "none" else "moe" if d.is_moe(layer) else "dense"
+    if d.model_type in ("mamba", "mamba2", "falcon_mamba", "rwkv", "zamba", "zamba2"):
+        return "none"
+    if not d.is_moe(layer):
+        return "dense"
+    return "both" if d.dense_too else "moe"
+
+
+def _shared_from(c: Config, layers: int) -> int:
+    """First of the layers that take keys and values from an earlier one (Gemma 3n, Gemma 4)."""
+    count = c.get("num_kv_shared_layers")
+    return layers - count if isinstance(count, int) and count > 0 else layers
+
+
+def _changes(d: Dims, c: Config, layer: int, shared: bool) -> tuple[tuple[str, Any], ...]:
+    changes: dict[str, Any] = {}
+    widths = c.get("intermediate_size")
+    if isinstance(widths, list | tuple) and layer < len(widths):
+        changes["ffn"] = int(widths[layer])
+    if shared:
+        changes["kv_shared"] = True
+        if c.get("use_double_wide_mlp"):
+            changes["ffn"] = 2 * d.ffn
+    changes |= _of_global_layers(c, d.window_of(layer) is None)
+    listed = c.get("num_attention_heads_per_layer")
+    if isinstance(listed, list | tuple) and layer < len(listed):
+        changes["heads"] = int(listed[layer])
+    own = c.get("per_layer_config")
+    if isinstance(own, Mapping):
+        changes |= _of_this_layer(own, layer)
+    if d.encoder_layers and layer < d.encoder_layers:
+        changes |= dict(d.encoder_changes)
+    return tuple(sorted((k, v) for k, v in changes.items() if getattr(d, k) != v))
+
+
+_FIELDS: Final = (
+    ("head_dim", "head_dim"),
+    ("num_attention_heads", "heads"),
+    ("num_key_value_heads", "kv_heads"),
+    ("v_head_dim", "v_head_dim"),
+    ("intermediate_size", "ffn"),
+    ("kv_lora_rank", "kv_lora_rank"),
+    ("qk_nope_head_dim", "qk_nope_dim"),
+    ("q_lora_rank", "q_lora_rank"),
+)
+
+
+def _of_this_layer(own: Mapping[str, Any], layer: int) -> dict[str, Any]:
+    for key in (str(layer), f"{layer:02d}", f"{layer:03d}"):
+        found = own.get(key)
+        if isinstance(found, Mapping):
+            return {field: int(found[name]) for name, field in _FIELDS if isinstance(found.get(name), int)}
+    return {}
+
+
+def _of_global_layers(c: Config, full: bool) -> dict[str, Any]:
+    """Gemma 4's wider heads in layers without a window, and MiMo's further heads in those with one."""
+    pairs: Iterable[tuple[str, str]]
+    if full:
+        pairs = (("global_head_dim", "head_dim"), ("num_global_key_value_heads", "kv_heads"))
+    else:
+        pairs = (
+            ("swa_num_key_value_heads", "kv_heads"),
+            ("swa_head_dim", "head_dim"),
+            ("swa_v_head_dim", "v_head_dim"),
+        )
+    changes: dict[str, Any] = {field: int(c[name]) for name, field in pairs if isinstance(c.get(name), int)}
+    if full and c.get("attention_k_eq_v"):
+        changes["k_is_v"] = True
+    if not full and c.get("add_swa_attention_sink_bias"):
+        changes["sinks"] = int(c.get("num_attention_heads") or 0)
+    return changes

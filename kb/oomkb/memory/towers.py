@@ -1,0 +1,36 @@
+"""Parameters of an audio tower and its projector (transformers 5.23 ``qwen2_audio``, ``qwen2_5_omni``, ``voxtral``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["audio_params"]
+
+
+def audio_params(config: Mapping[str, Any], decoder: int) -> int:
+    """A Whisper-like encoder beside a decoder of width ``decoder``; nothing where the model has none."""
+    raw = config.get("audio_config")
+    if not isinstance(raw, Mapping):
+        return 0
+    kind = str(config.get("model_type") or "")
+    hidden = _int(raw, "d_model", "hidden_size")
+    layers = _int(raw, "encoder_layers", "num_hidden_layers")
+    if not hidden or not layers:
+        return 0
+    ffn = _int(raw, "encoder_ffn_dim", "intermediate_size") or 4 * hidden
+    mels = _int(raw, "num_mel_bins") or 128
+    layer = 4 * hidden * hidden + 3 * hidden + 2 * hidden * ffn + ffn + hidden + 4 * hidden
+    total = layers * layer + 3 * hidden * (mels + hidden) + 2 * hidden + 2 * hidden
+    if "omni" in kind:  # sinusoidal positions; two learned tokens around the sound
+        return total + 2 * decoder + hidden * decoder + decoder
+    total += (_int(raw, "max_source_positions") or 1500) * hidden
+    if kind == "voxtral":  # four frames are joined before two layers without biases
+        return total + ffn * decoder + decoder * decoder
+    if "flamingo" in kind:
+        return total + hidden * decoder + decoder * decoder + 2 * decoder
+    return total + hidden * decoder + decoder
+
+
+def _int(config: Mapping[str, Any], *names: str) -> int:
+    return next((int(config[n]) for n in names if isinstance(config.get(n), int | float)), 0)
