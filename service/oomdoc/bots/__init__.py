@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import httpx
@@ -26,12 +26,13 @@ PLATFORMS: Final[tuple[tuple[str, str], ...]] = (
 """Module (also the name in the path) and class of each."""
 
 
-def configured(settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> dict[str, Platform]:
-    """The platforms that are set up, by name."""
-    found: dict[str, Platform] = {}
-    for name, kind in PLATFORMS:
-        build: Callable[..., Any] = getattr(import_module(f"oomdoc.bots.{name}"), kind).from_settings
-        platform = build(settings, transport)
-        if platform is not None:
-            found[name] = platform
-    return found
+def configured(name: str, settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> Platform | None:
+    """A platform, where it is one and is set up.
+
+    :raises InputError: for settings of it that cannot be right, or a package that it needs and is not installed.
+    """
+    kind = dict(PLATFORMS).get(name)
+    if kind is None:
+        return None
+    build: Callable[..., Platform | None] = getattr(import_module(f"oomdoc.bots.{name}"), kind).from_settings
+    return build(settings, transport)

@@ -7,7 +7,9 @@ import hashlib
 import json
 import os
 import struct
+import sys
 import time
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -17,6 +19,7 @@ import pytest
 from oomdoc.bots import aes
 from oomdoc.bots.message import Call, Refused
 from oomdoc.bots.wecom import WeCom, messages, xml_fields
+from oomdoc.settings import Settings
 
 # The platform's sample program (WXBizMsgCrypt) and its check of an address.
 TOKEN, AES_KEY, CORP = (
@@ -223,10 +226,30 @@ def test_ciphertexts_that_are_none(plain: bytes) -> None:
         WeCom(CORP, "1", "s", TOKEN, AES_KEY).receive(Call("POST", {}, query(sealed, 5), body), 5)
 
 
-def test_a_key_that_is_none_is_said(service: Any) -> None:
-    answer = send(service(FakeWeCom(), **(SETTINGS | {"wecom_aes_key": "short"})), app_message("x"))
+def test_a_key_that_is_none_is_said_and_stops_no_other_platform(service: Any) -> None:
+    slack = {"slack_signing_secret": "s", "slack_bot_token": "t"}
+    client = service(FakeWeCom(), **(SETTINGS | slack | {"wecom_aes_key": "short"}))
+    answer = send(client, app_message("x"))
     assert answer.status_code == 400
     assert answer.json()["where"] == "OOMDOC_WECOM_AES_KEY"
+    assert client.post("/integrations/slack/events", content=b"{}").status_code == 401
+
+
+def test_the_registry_is_the_folder(root: Path) -> None:
+    from oomdoc.bots import PLATFORMS, configured
+
+    folder = root / "service" / "oomdoc" / "bots"
+    modules = {p.stem for p in folder.glob("*.py") if "def from_settings" in p.read_text("utf-8")}
+    assert [name for name, _ in PLATFORMS] == sorted(modules)
+    assert all(configured(name, Settings()) is None for name, _ in PLATFORMS)
+
+
+def test_encrypted_platforms_say_what_is_missing(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers", None)
+    client = service(FakeWeCom(), **SETTINGS)
+    answer = client.post("/integrations/wecom/messages", content=b"")
+    assert answer.status_code == 400
+    assert "oomdoc[bots]" in answer.json()["hint"]
 
 
 def test_messages_keep_to_the_limit() -> None:

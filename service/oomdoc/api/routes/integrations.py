@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -38,7 +37,7 @@ async def get(platform: str, action: str, request: Request) -> Response:
 
 
 async def _receive(name: str, request: Request) -> Response:
-    bot = _bots(request).get(name)
+    bot = _bot(request, name)
     if bot is None:
         raise HTTPException(404, "this messenger is not set up")
     body = await request.body()
@@ -55,18 +54,24 @@ async def _receive(name: str, request: Request) -> Response:
     return Response(received.body, received.status, media_type=received.media_type, background=task)
 
 
-def _bots(request: Request) -> Mapping[str, Bot]:
-    """The bots of this application, made at the first call; ``state.bot_transport`` is another way out, for tests."""
-    state = request.app.state
-    bots: Mapping[str, Bot] | None = getattr(state, "bots", None)
-    if bots is None:
-        work: Work = state.work
+def _bot(request: Request, name: str) -> Bot | None:
+    """A platform's bot, made at its first call; ``state.bot_transport`` is another way out, for tests.
 
+    :raises InputError: where its settings cannot be right; the other platforms go on.
+    """
+    state = request.app.state
+    if not hasattr(state, "bots"):
+        state.bots = {}
+    bots: dict[str, Bot] = state.bots
+    if name not in bots:
+        work: Work = state.work
+        platform = configured(name, work.settings, getattr(state, "bot_transport", None))
+        if platform is None:
+            return None
         model = from_settings(work.settings)
 
         def turn(session: str, text: str) -> dict[str, object]:
             return answer(work.store, session, text, new=True, model=model)
 
-        platforms = configured(work.settings, getattr(state, "bot_transport", None))
-        bots = state.bots = {name: Bot(platform, turn, work.store) for name, platform in platforms.items()}
-    return bots
+        bots[name] = Bot(platform, turn, work.store)
+    return bots[name]
