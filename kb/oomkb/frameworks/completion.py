@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from oomkb.errors import JobError
 from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, zero
 from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import Default, in_range
-from oomkb.memory.job import Assumption, Job
+from oomkb.memory.job import Assumption, Job, JobDraft
+from oomkb.memory.job_reading import read_dotted
 
 __all__ = ["complete"]
 
@@ -136,17 +138,55 @@ _TRAINING_ONLY: Final = frozenset(
 )
 
 
-def _apply(job: Job, default: Default, version: str | None) -> Job:
-    if job.get(default.field) is not None or not in_range(default.versions, version) or not default.when(job):
-        return job
-    if job.objective == "inference" and default.field in _TRAINING_ONLY:
-        return job
-    value: Any = default.of(job)
-    source = "" if default.source == _ANY else f" ({default.source})"
-    try:
-        return job.assuming({default.field: Assumption(value, default.why + source)})
-    except JobError:  # a stated field of odd form: leave this one open
-        return job
+class _Step:
+    """One default, ready to be applied: what does not depend on the job is worked out once."""
+
+    __slots__ = ("assumption", "default", "dotted", "field", "read", "training", "when")
+
+    def __init__(self, default: Default) -> None:
+        self.default, self.field, self.when = default, default.field, default.when
+        self.dotted = "." in default.field
+        self.training = default.field in _TRAINING_ONLY
+        self.read: Any = None
+        self.assumption: Assumption | None = None
+        if not callable(default.value):
+            self.assumption = Assumption(default.value, self.why)
+            self.read = read_dotted(default.field, default.value)
+
+    @property
+    def why(self) -> str:
+        source = "" if self.default.source == _ANY else f" ({self.default.source})"
+        return self.default.why + source
+
+    def apply(self, draft: JobDraft) -> None:
+        """Fill the field where it is open and the circumstances hold."""
+        job = draft.job
+        if (job.get(self.field) if self.dotted else getattr(job, self.field)) is not None or not self.when(job):
+            return
+        if self.training and job.objective == "inference":
+            return
+        if self.assumption is not None:
+            draft.assume(self.field, self.read, self.assumption)
+            return
+        value: Any = self.default.of(job)
+        if value is None:
+            return
+        try:
+            draft.assume(self.field, read_dotted(self.field, value), Assumption(value, self.why))
+        except JobError:  # a stated field of odd form: leave this one open
+            return
+
+
+@lru_cache(maxsize=256)
+def _own(framework: str, version: str | None) -> tuple[_Step, ...]:
+    """The steps of one framework's own defaults, those of the release."""
+    (member, *_) = lineage(framework)
+    return tuple(_Step(d) for d in member.defaults if in_range(d.versions, version))
+
+
+@cache
+def _common() -> tuple[tuple[_Step, ...], tuple[_Step, ...]]:
+    return tuple(map(_Step, _FIRST)), tuple(map(_Step, _LAST))
 
 
 def complete(job: Job) -> Job:
@@ -155,15 +195,18 @@ def complete(job: Job) -> Job:
     Stated fields are never changed. A framework that is not known is treated as plain transformers.
     """
     framework = find(job.framework)
-    chain = lineage(framework.name if framework else "transformers")
+    draft = JobDraft(job)
     if job.framework is None:
-        job = job.assuming({"framework": Assumption("transformers", "no framework is stated")})
-    for default in _FIRST:
-        job = _apply(job, default, None)
-    for member in chain:
-        version = job.versions.get(member.package)
-        for default in member.defaults:
-            job = _apply(job, default, version)
-    for default in _LAST:
-        job = _apply(job, default, None)
-    return job
+        draft.assume("framework", "transformers", _PLAIN)
+    first, last = _common()
+    for step in first:
+        step.apply(draft)
+    for member in lineage(framework.name if framework else "transformers"):
+        for step in _own(member.name, job.versions.get(member.package)):
+            step.apply(draft)
+    for step in last:
+        step.apply(draft)
+    return draft.done()
+
+
+_PLAIN: Final = Assumption("transformers", "no framework is stated")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -50,6 +50,7 @@ def canonical(name: str | None) -> str | None:
     return found.name if found is not None else None
 
 
+@lru_cache(maxsize=256)
 def lineage(name: str | None) -> tuple[Framework, ...]:
     """The framework and those it inherits from, nearest first."""
     out: list[Framework] = []

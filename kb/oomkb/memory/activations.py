@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from oomkb.memory.mode import Head, Mode
-from oomkb.memory.program import Form, program
+from oomkb.memory.program import program
+from oomkb.memory.reduction import Form, Triple, Units, add
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
 
 __all__ = ["Instant", "Step", "step_of"]
 
-Triple = tuple[float, float, float]
 Extra = Callable[[str, str, str], Mapping[str, float]]
 """(phase, part, share) -> terms."""
 
@@ -189,31 +189,48 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
 def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str, float], ...], ckpt: bool) -> Step:
     played = program(mode, head, _positions(kinds))
     values = dict(env)
+    units, others = Units(values, "recomputed layer" if ckpt else "activations"), Units(values, "activations")
     counts = {"dense": kinds.count(False), "moe": kinds.count(True)}
     for kind in played.kinds:
         counts[kind] -= 1
     shares = {
         "none": {},
-        "saved": _further(played.saved, counts, values),
-        "kept": _further(played.kept, counts, values),
-        "grads": _further(played.grads, counts, values),
+        "saved": _further(played.saved, counts, others),
+        "kept": _further(played.kept, counts, others),
+        "grads": _further(played.grads, counts, others),
     }
-    phases: dict[str, dict[tuple[str, str], list[Instant]]] = {}
+    wholes = {share: _sum(terms) for share, terms in shares.items()}
+    found: dict[str, dict[tuple[str, str], list[tuple[Triple, Form]]]] = {}
+    totals: dict[int, Triple] = {}  # a form may stand under several shares
     for phase, form, share, part in played.instants:
-        terms = _terms(form, values, "recomputed layer" if ckpt else "activations")
-        for name, triple in shares[share].items():
-            terms[name] = _add(terms.get(name, (0.0, 0.0, 0.0)), triple)
-        total = (0.0, 0.0, 0.0)
-        for triple in terms.values():
-            total = _add(total, triple)
-        phases.setdefault(phase, {}).setdefault((part, share), []).append(Instant(total, terms))
-    after = _total(played.after_forward, values)
-    saved = _total({u: v for u, v in played.after_forward.items() if "V" not in u}, values)
-    for triple in shares["kept"].values():
-        after = _add(after, triple)
-        saved = _add(saved, triple)
-    fronts = {name: {key: _front(found) for key, found in parts.items()} for name, parts in phases.items()}
+        own = totals.get(id(form))
+        if own is None:
+            own = totals[id(form)] = units.total(form)
+        found.setdefault(phase, {}).setdefault((part, share), []).append((add(own, wholes[share]), form))
+    after = others.total(played.after_forward)
+    saved = others.total({u: v for u, v in played.after_forward.items() if "V" not in u})
+    after, saved = add(after, wholes["kept"]), add(saved, wholes["kept"])
+    fronts = {
+        phase: {
+            key: tuple(_instant(t, f, units, shares[key[1]]) for t, f in _front(list_)) for key, list_ in parts.items()
+        }
+        for phase, parts in found.items()
+    }
     return Step(fronts, after, saved)
+
+
+def _instant(total: Triple, form: Form, units: Units, share: Mapping[str, Triple]) -> Instant:
+    terms = units.terms(form)
+    for name, triple in share.items():
+        terms[name] = add(terms.get(name, (0.0, 0.0, 0.0)), triple)
+    return Instant(total, terms)
+
+
+def _sum(terms: Mapping[str, Triple]) -> Triple:
+    total = (0.0, 0.0, 0.0)
+    for triple in terms.values():
+        total = add(total, triple)
+    return total
 
 
 def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:
@@ -222,73 +239,23 @@ def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:
     return (kinds[0], *middle, kinds[-1])
 
 
-def _front(found: list[Instant]) -> tuple[Instant, ...]:
-    kept: list[Instant] = []
-    for instant in sorted(found, key=lambda i: -sum(i.total)):
-        if not any(all(a >= b for a, b in zip(k.total, instant.total, strict=True)) for k in kept):
-            kept.append(instant)
-    return tuple(kept)
+def _front(found: list[tuple[Triple, Form]]) -> list[tuple[Triple, Form]]:
+    """Those that no other one exceeds in all three numbers."""
+    kept: list[tuple[Triple, Form]] = []
+    for total, form in sorted(found, key=lambda i: -(i[0][0] + i[0][1] + i[0][2])):
+        c, t, q = total
+        if not any(k[0] >= c and k[1] >= t and k[2] >= q for k, _ in kept):
+            kept.append((total, form))
+    return kept
 
 
-def _further(forms: Mapping[str, Form], counts: Mapping[str, int], values: Mapping[str, float]) -> dict[str, Triple]:
+def _further(forms: Mapping[str, Form], counts: Mapping[str, int], units: Units) -> dict[str, Triple]:
     out: dict[str, Triple] = {}
     for kind, form in forms.items():
-        for name, (c, t, q) in _terms(form, values, "activations").items():
-            n = counts.get(kind, 0)
-            out[name] = _add(out.get(name, (0.0, 0.0, 0.0)), (c * n, t * n, q * n))
+        n = counts.get(kind, 0)
+        for name, (c, t, q) in units.terms(form).items():
+            out[name] = add(out.get(name, (0.0, 0.0, 0.0)), (c * n, t * n, q * n))
     return out
-
-
-def _terms(form: Form, values: Mapping[str, float], rest: str) -> dict[str, Triple]:
-    out: dict[str, Triple] = {}
-    for unit, size in form.items():
-        name = _term(unit, rest)
-        out[name] = _add(out.get(name, (0.0, 0.0, 0.0)), _reduce(unit, size, values))
-    return out
-
-
-def _term(unit: str, rest: str) -> str:
-    if unit.startswith("g:"):
-        return "gradients"
-    if unit.startswith("w:"):
-        return "cast weights"
-    if "V" in unit:
-        return "logits and loss"
-    return "attention scores" if "S*S" in unit else rest
-
-
-def _total(form: Form, values: Mapping[str, float]) -> Triple:
-    total = (0.0, 0.0, 0.0)
-    for unit, size in form.items():
-        total = _add(total, _reduce(unit, size, values))
-    return total
-
-
-def _add(a: Triple, b: Triple) -> Triple:
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
-
-
-def _reduce(unit: str, size: float, values: Mapping[str, float]) -> Triple:
-    kind = 0
-    if unit == "T*h":
-        size *= values["sh"]
-    body = unit[2:] if unit[1:2] == ":" else unit
-    for factor in body.split("*"):
-        if factor == "T":
-            kind = 1
-        elif factor == "K":
-            kind = 1
-            size *= values["top"]
-        elif factor == "B":
-            kind = 1
-        elif factor == "S":
-            kind = 3 if kind == 2 else 2
-        else:
-            size *= values[factor] if factor[0].isalpha() else float(factor)
-    # B*...*S is tokens; B*...*S*S is tokens times length.
-    if kind == 3:
-        return (0.0, 0.0, size)
-    return (0.0, size, 0.0) if kind else (size, 0.0, 0.0)
 
 
 def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:

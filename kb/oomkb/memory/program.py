@@ -217,20 +217,26 @@ def _minus(a: Form, b: Form) -> dict[str, float]:
 
 def _prune(forms: list[dict[str, float]]) -> list[Form]:
     """Drop forms that another one reaches everywhere."""
-    ranked = sorted(((sum(form.values()), i, form) for i, form in enumerate(forms)), reverse=True)
+    ranked = sorted(forms, key=_weight, reverse=True)
     kept: list[dict[str, float]] = []
-    for _, _, form in ranked:
+    for form in ranked:
         items = [(u, v) for u, v in form.items() if v > 1e-9]
-        for other in kept:
+        for place, other in enumerate(kept):
             get = other.get
             for u, v in items:
                 if get(u, 0.0) < v:
                     break
             else:
+                if place:  # what was reached once is likely to reach the next one
+                    kept.insert(0, kept.pop(place))
                 break
         else:
-            kept.append(dict(items))
+            kept.insert(0, dict(items))
     return list(kept)
+
+
+def _weight(form: dict[str, float]) -> float:
+    return sum(form.values())
 
 
 class _Training(_Step):

@@ -1,0 +1,62 @@
+"""Parts of a job document that are mappings themselves, and what marks a value as assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Assumption", "ExtraModel", "Lora", "Rollout", "Serving"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Low-rank adapters. ``targets`` is ``"all-linear"`` or module names such as ``("q_proj", "v_proj")``."""
+
+    r: int | None = None
+    targets: str | tuple[str, ...] | None = None
+    dropout: float | None = None
+    dtype: str | None = None
+    alpha: float | None = None
+    dora: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """The generation engine of an RL job and how it shares the trainer's GPUs."""
+
+    engine: str | None = None
+    colocated: bool | None = None
+    gpu_memory_utilization: float | None = None
+    tensor_parallel: int | None = None
+    sleep: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Settings of an inference server (vLLM's names)."""
+
+    gpu_memory_utilization: float | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    kv_dtype: str | None = None
+    cuda_graphs: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtraModel:
+    """A model resident beside the trained one."""
+
+    role: str
+    model: str | Mapping[str, Any] | None = None
+    sharding: str | None = None
+    offload: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A value nobody stated: what was taken and why."""
+
+    value: Any
+    why: str
