@@ -12,6 +12,8 @@ from oomkb.errors import InputError, OomdocError
 
 __all__ = ["register", "run"]
 
+_KILLED = 137
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -31,15 +33,19 @@ def run(
 
         oomdoc run -- llamafactory-cli train train.yaml
     """
-    from oomdoc.wrap import run_command, sources_of
+    from oomdoc.wrap import oom_kills, run_command, sources_of
 
     words = command[1:] if command and command[0] == "--" else command
     if not words:
         raise InputError("no command is given", where="oomdoc run", hint="for example oomdoc run -- torchrun train.py")
+    before = oom_kills()
     finished = run_command(words)
     if finished.status != 0:
+        output = finished.output
+        if finished.status == _KILLED and oom_kills() > before:
+            output += "\nKilled: out of memory, ended by the kernel's OOM killer (oom-kill), exit code 137\n"
         try:
-            _explain(sources_of(words, finished.output), lang)
+            _explain(sources_of(words, output), lang)
         except OomdocError as error:
             sys.stderr.write(f"oomdoc: {error}\n")
     raise typer.Exit(finished.status)
@@ -49,7 +55,8 @@ def _explain(sources: list, lang: Language) -> None:  # type: ignore[type-arg]
     from oomdoc.library import diagnose
 
     report = diagnose(sources, language=lang)
-    if report.diagnosis.verdict == "no-failure":
+    # Only what was read as a failure counts: a command may die of anything, and settings alone prove nothing.
+    if report.diagnosis.evidence.root is None or report.diagnosis.verdict in ("no-failure", "not-oom"):
         return
     text = report.text(width=terminal_width(), colour=coloured(sys.stderr))
     sys.stderr.write(f"\n{'─' * 20} oomdoc {'─' * 20}\n\n{text}")

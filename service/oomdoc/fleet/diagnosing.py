@@ -55,11 +55,13 @@ def _summary(document: Mapping[str, Any]) -> dict[str, Any]:
     facts = {name: fact["value"] for name, fact in document["facts"].items() if fact["stated"]}
     failure = document.get("failure") or {}
     causes, plans, job = document["causes"], document["plans"], document.get("job") or {}
-    failed = document["verdict"] not in ("no-failure", "not-oom")
-    cause = causes[0]["cause"] if causes and document["verdict"] != "no-failure" else None
+    # A log in which no failure was read is of a job that ran, whatever its settings make likely.
+    verdict = document["verdict"] if failure else "no-failure"
+    failed = verdict not in ("no-failure", "not-oom")
+    cause = causes[0]["cause"] if causes and failed else None
     capacity = failure.get("capacity_gib") or facts.get("capacity_gib") or job.get("capacity_gib")
-    row = {
-        "verdict": document["verdict"],
+    row: dict[str, Any] = {
+        "verdict": verdict,
         "cause": cause,
         "probability": causes[0]["probability"] if cause else None,
         "framework": job.get("framework"),

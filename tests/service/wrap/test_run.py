@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from oomdoc.wrap import Tail, sources_of
 
@@ -111,3 +112,32 @@ def test_config_files_in_the_command_are_read(tmp_path: Path) -> None:
     file.write_text("{}")
     names = [s.name for s in sources_of(["torchrun", "train.py", f"--deepspeed={file}", "missing.yaml"], "x")]
     assert names == ["output", "command", str(file)]
+
+
+def test_a_kill_by_the_kernel_is_told_by_its_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from oomdoc import wrap
+    from oomdoc.cli.main import app
+
+    counters = tmp_path / "memory.events"
+    counters.write_text("low 0\noom 1\noom_kill 3\n")
+    monkeypatch.setattr(wrap, "_KILL_COUNTERS", (str(counters), str(tmp_path / "missing")))
+    assert wrap.oom_kills() == 3
+
+    def killed(_command: object) -> wrap.Finished:
+        counters.write_text("oom_kill 4\n")
+        return wrap.Finished(137, "step 1\n")
+
+    monkeypatch.setattr(wrap, "run_command", killed)
+    done = CliRunner().invoke(app, ["run", "--", "python", "train.py"])
+    assert done.exit_code == 137
+    assert "host-ram" in done.stderr
+    # Killed by a person: the counters stand still, and nothing is claimed.
+    monkeypatch.setattr(wrap, "run_command", lambda _command: wrap.Finished(137, "step 1\n"))
+    assert CliRunner().invoke(app, ["run", "--", "python", "train.py"]).stderr == ""
+
+
+def test_a_busy_command_is_passed_on_whole() -> None:
+    script = "import sys\nfor i in range(60000): print('line', i, flush=i % 7 == 0)\nprint('end', file=sys.stderr)"
+    done = oomdoc(sys.executable, "-c", script)
+    assert done.stdout == "".join(f"line {i}\n" for i in range(60000))
+    assert done.stderr == "end\n"
