@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,11 +41,22 @@ class Settings(BaseSettings):
     body_timeout_s: float = Field(20.0, gt=0, description="A body must arrive within this time.")
     rate_per_minute: int = Field(6000, ge=1, description="Requests per minute and key or address.")
     max_concurrent: int = Field(64, ge=1, description="Requests worked on at once; more are shed with 503.")
+    max_diagnosing: int = Field(
+        16, ge=1, description="Diagnoses worked out or waiting for it per process; more are shed with 503."
+    )
+    diagnosing_threads: int = Field(2, ge=1, le=64, description="Threads per process that work diagnoses out.")
+    trusted_proxies: str = Field(
+        "", description="Addresses or networks whose X-Forwarded-For is believed, separated by commas; empty: none."
+    )
+    header_timeout_s: float = Field(10.0, gt=0, description="A request's head must arrive within this time.")
     cors_origins: str = Field("", description="Origins allowed to call from a browser, separated by commas.")
     retention_days: int = Field(30, ge=1, description="How long diagnoses and chats are kept.")
     cache_entries: int = Field(4096, ge=0, description="Answers kept in memory for repeated reports.")
     case_refresh_s: float = Field(2.0, gt=0, description="How often a replica looks for cases added elsewhere.")
     drain_s: float = Field(20.0, ge=0, description="How long running requests may finish at shutdown.")
+    drain_notice_s: float = Field(
+        1.0, ge=0, description="How long /readyz says draining before new connections are refused."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Of the structured log.")
     llm_url: str = Field("", description="OpenAI-compatible endpoint that may rephrase chat; empty: none.")
     llm_key: SecretStr = Field(SecretStr(""), description="Its key.")
@@ -63,6 +75,13 @@ class Settings(BaseSettings):
     wecom_secret: SecretStr = Field(SecretStr(""), description="WeCom: app secret.")
     wecom_token: SecretStr = Field(SecretStr(""), description="WeCom: callback token.")
     wecom_aes_key: SecretStr = Field(SecretStr(""), description="WeCom: EncodingAESKey.")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies_are_networks(cls, value: str) -> str:
+        for part in filter(None, (p.strip() for p in value.split(","))):
+            ip_network(part, strict=False)
+        return value
 
     @field_validator("api_keys")
     @classmethod

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import signal
+import threading
 from collections.abc import AsyncIterator
-from typing import Final
+from types import FrameType
+from typing import Any, Final
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -24,7 +26,30 @@ from oomkb.errors import OomdocError
 
 __all__ = ["create_app"]
 
-_LOG: Final = logging.getLogger("oomdoc.service")
+_PROBLEM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "where": {"type": "string"},
+        "hint": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "detail"],
+}
+_PROBLEM_EXAMPLE: Final[dict[str, Any]] = {
+    "type": "about:blank",
+    "title": "Unprocessable Content",
+    "status": 422,
+    "detail": "0 is not a whole number of at least 1",
+    "where": "micro_batch",
+}
+_CONTENT: Final[dict[str, Any]] = {"application/problem+json": {"schema": _PROBLEM, "example": _PROBLEM_EXAMPLE}}
+_PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    422: {"description": "The body says something impossible", "content": _CONTENT},
+    "default": {"description": "What is wrong, as RFC 9457 says it", "content": _CONTENT},
+}
 _PURGE_EVERY_S: Final = 3600.0
 # A diagnosis is arithmetic in Python: more threads than this only make each other wait.
 _THREADS: Final = 8
@@ -42,6 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         summary="Why an LLM job ran out of memory, and what would fit.",
         lifespan=_lifespan,
         docs_url=None,
+        responses=_PROBLEMS,
         redoc_url=None,
     )
     app.state.settings = settings
@@ -52,7 +78,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     if settings.cors_origins:
         origins = [o.strip() for o in settings.cors_origins.split(",") if o.strip()]
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST"], allow_headers=["*"])
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "POST", "DELETE"], allow_headers=["*"]
+        )
     app.add_middleware(Guard, settings=settings)
     return app
 
@@ -61,6 +89,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
     await run_in_threadpool(_warm)
+    app.state.draining = False
+    _notice_termination(app)
     app.state.corpus.start()
     purging = asyncio.create_task(_purge(app.state.work))
     try:
@@ -70,6 +100,29 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         purging.cancel()
         await run_in_threadpool(app.state.corpus.stop)
         app.state.work.close()
+
+
+def _notice_termination(app: FastAPI) -> None:
+    """At SIGTERM /readyz says draining for a moment, so that balancers look elsewhere; then the server stops as usual.
+
+    uvicorn has put its handler in place before this runs; where the server is not the main thread, signals are its
+    caller's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    stop = signal.getsignal(signal.SIGTERM)
+    loop = asyncio.get_running_loop()
+    if not callable(stop):
+        return
+
+    def drain(number: int, frame: FrameType | None) -> None:
+        if app.state.draining:
+            stop(number, frame)  # asked twice: at once
+            return
+        app.state.draining = True
+        loop.call_soon_threadsafe(loop.call_later, app.state.settings.drain_notice_s, stop, number, None)
+
+    signal.signal(signal.SIGTERM, drain)
 
 
 def _warm() -> None:

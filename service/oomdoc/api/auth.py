@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from oomdoc.api.address import Proxies
 from oomdoc.settings import Settings
 
 __all__ = ["Keys", "needed_scope"]
@@ -24,7 +25,7 @@ def needed_scope(method: str, path: str) -> str | None:
         return None
     if path == "/metrics" or path.startswith("/v1/admin"):
         return "admin"
-    if method == "POST" and path in ("/v1/cases", "/v1/feedback"):
+    if method == "DELETE" or (method == "POST" and path in ("/v1/cases", "/v1/feedback")):
         return "write"
     return "read"
 
@@ -34,6 +35,7 @@ class Keys:
 
     def __init__(self, settings: Settings) -> None:
         self._required = settings.keys_required
+        self._proxies = Proxies(settings.trusted_proxies)
         # Only digests are kept and compared, in constant time.
         self._scopes = {hashlib.sha256(key.encode()).digest(): scopes for key, scopes in settings.keys().items()}
 
@@ -42,7 +44,7 @@ class Keys:
 
         :raises HTTPException: 401 without a valid key, 403 without the scope.
         """
-        address = (scope.get("client") or ("unknown", 0))[0]
+        address = self._proxies.caller(scope, headers)
         needed = needed_scope(scope["method"], scope["path"])
         key = _key(headers)
         if key is None:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-__all__ = ["CaseBody", "ChatBody", "DiagnoseBody", "EstimateBody", "FeedbackBody", "PlanBody", "SearchBody"]
+from oomkb.errors import JobError
+
+__all__ = [
+    "DIAGNOSIS",
+    "LOG",
+    "CaseBody",
+    "ChatBody",
+    "DiagnoseBody",
+    "EstimateBody",
+    "FeedbackBody",
+    "PlanBody",
+    "SearchBody",
+    "read_body",
+]
 
 Lang = Literal["auto", "en", "zh"]
-_LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 15.77 GiB"
+LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 15.77 GiB"
 _JOB = {"model": "Qwen/Qwen2.5-7B", "method": "lora", "micro_batch": 1, "seq_len": 4096, "gpu": "RTX 4090"}
+DIAGNOSIS: dict[str, Any] = {
+    "schema": "oomdoc.diagnosis/1",
+    "id": "0123456789abcdef01234567",
+    "verdict": "device-oom",
+    "summary": "The logits of the loss took the last memory.",
+    "causes": [{"cause": "logits", "probability": 0.8, "why": [], "evidence": []}],
+}
 Text = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -18,10 +38,13 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+B = TypeVar("B", bound=_Body)
+
+
 class DiagnoseBody(_Body):
     """What was pasted."""
 
-    text: Text = Field(description="A log, a config, a command or a question, in any mix.", examples=[_LOG])
+    text: Text = Field(description="A log, a config, a command or a question, in any mix.", examples=[LOG])
     configs: dict[str, str] = Field(default_factory=dict, description="Further files by name.")
     set: dict[str, Any] = Field(default_factory=dict, description="Job fields stated outright.", examples=[{"gpus": 8}])
     lang: Lang = "auto"
@@ -66,13 +89,30 @@ class CaseBody(_Body):
     """A case record."""
 
     id: str = Field(pattern=r"^[a-z0-9-]{2,40}/[a-z0-9-]{2,120}$", examples=["logits/my-case"])
-    yaml: str = Field(min_length=1, max_length=64_000, description="The record, as `oomdoc case lint` reads it.")
+    yaml: str = Field(
+        min_length=1,
+        max_length=64_000,
+        description="The record, as `oomdoc case lint` reads it.",
+        examples=["schema: 1\ntitle: {en: A title, zh: 标题}\n"],
+    )
 
 
 class FeedbackBody(_Body):
     """What a person says of a diagnosis."""
 
-    diagnosis: str = Field(max_length=32, pattern=r"^[0-9a-f]{8,32}$")
-    helpful: Literal["yes", "no", "partly"]
+    diagnosis: str = Field(max_length=32, pattern=r"^[0-9a-f]{8,32}$", examples=["0123456789abcdef01234567"])
+    helpful: Literal["yes", "no", "partly"] = Field(examples=["yes"])
     cause: str | None = Field(default=None, max_length=64, description="What it really was.")
     comment: str | None = Field(default=None, max_length=4_000)
+
+
+def read_body(kind: type[B], raw: bytes) -> B:
+    """A JSON body of one of these kinds.
+
+    :raises JobError: naming the first wrong field.
+    """
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise JobError(first["msg"], where=".".join(["body", *map(str, first["loc"])])) from error

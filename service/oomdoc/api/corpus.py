@@ -62,7 +62,7 @@ class Corpus:
                 new += 1
             self._sequence = max(self._sequence, case.sequence)
         if new:
-            self._work.forget_answers()
+            self._work.answers.clear()
         return new
 
     def _follow(self) -> None:

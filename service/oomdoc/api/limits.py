@@ -22,13 +22,13 @@ class Buckets:
         self._clock = clock
         self._callers: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, caller: str) -> float:
-        """Take one token; 0.0 where it was there, else the seconds until it will be."""
+    def take(self, caller: str, cost: float = 1.0) -> float:
+        """Take ``cost`` tokens (at most one); 0.0 where they were there, else the seconds until they will be."""
         now = self._clock()
         tokens, at = self._callers.pop(caller, (self._burst, now))
         tokens = min(self._burst, tokens + (now - at) * self._rate)
-        wait = 0.0 if tokens >= 1.0 else (1.0 - tokens) / self._rate
-        self._callers[caller] = (tokens - 1.0 if wait == 0.0 else tokens, now)
+        wait = 0.0 if tokens >= cost else (cost - tokens) / self._rate
+        self._callers[caller] = (tokens - cost if wait == 0.0 else tokens, now)
         if len(self._callers) > _MOST_CALLERS:
             self._callers.popitem(last=False)
         return wait

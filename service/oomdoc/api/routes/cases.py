@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from fastapi import APIRouter, Query, Request
@@ -11,6 +12,7 @@ from starlette.exceptions import HTTPException
 from oomdoc.api.bodies import CaseBody
 from oomdoc.api.idempotency import once
 from oomdoc.api.work import Work
+from oomdoc.store.store import StoreDown
 from oomkb.errors import RecordError
 
 __all__ = ["router"]
@@ -65,7 +67,9 @@ async def submit(body: CaseBody, request: Request) -> Any:
         if problems:
             raise RecordError("; ".join(str(p) for p in problems[:10]), where=body.id, hint="see oomdoc case lint")
         sequence = work.store().add_case(body.id, body.yaml)
-        request.app.state.corpus.refresh()
+        # The case is kept: a full disk or a store that goes away now only delays its mirror.
+        with contextlib.suppress(StoreDown, OSError):
+            request.app.state.corpus.refresh()
         return {"case": body.id, "sequence": sequence}
 
     return await run_in_threadpool(once, work, request.headers, body.model_dump_json(), 201, add)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from oomdoc.api.bodies import EstimateBody, PlanBody, SearchBody
+from oomdoc.api.answers import digest
+from oomdoc.api.bodies import EstimateBody, PlanBody, SearchBody, read_body
+from oomdoc.api.work import Work
 from oomdoc.report.estimates import estimate_document
 from oomkb.memory.job import Job
 from oomkb.pricing import price
@@ -17,10 +21,27 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1", tags=["arithmetic"])
 
 
-@router.post("/estimate", summary="What each GPU holds, phase by phase")
-async def estimate(body: EstimateBody) -> dict[str, Any]:
+_REQUEST: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": EstimateBody.model_json_schema()}},
+    }
+}
+
+
+@router.post("/estimate", summary="What each GPU holds, phase by phase", openapi_extra=_REQUEST)
+async def estimate(request: Request) -> Response:
     """Price a job document. So quick (well under a millisecond) that a thread would cost more."""
-    return estimate_document(price(Job.from_document(body.job)).estimate)
+    work: Work = request.app.state.work
+    raw = await request.body()
+    key = digest(raw)
+    text: bytes | None = work.prices.get(key)
+    if text is None:
+        body = read_body(EstimateBody, raw)
+        document = estimate_document(price(Job.from_document(body.job)).estimate)
+        text = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
+        work.prices.put(key, text, len(text), generation=work.prices.generation)
+    return Response(text, media_type="application/json")
 
 
 @router.post("/plan", summary="Whether it fits, and what would")

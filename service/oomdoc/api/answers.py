@@ -1,0 +1,125 @@
+"""Answers kept in memory for repeated requests: by the hash of what was sent, each worked out once at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["Answer", "Answers", "digest"]
+
+_MOST_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished diagnosis as it is sent and kept, but for its id."""
+
+    text: str
+    """A JSON object without ``id``."""
+    warnings: tuple[str, ...]
+    language: str
+    input_masked: str
+    verdict: str
+    cause: str
+    keep: bool = True
+
+    def document(self, identifier: str | None) -> str:
+        """The JSON text with the id."""
+        head = "null" if identifier is None else f'"{identifier}"'
+        return f'{{"id": {head}, {self.text[1:]}'
+
+
+def digest(*parts: bytes) -> bytes:
+    """Of parts that may not run into each other."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(b"%d:" % len(part))
+        found.update(part)
+    return found.digest()
+
+
+class Answers:
+    """The most recently used answers, bounded in number and in bytes. Safe to use from several threads."""
+
+    def __init__(self, entries: int, most_bytes: int = _MOST_BYTES) -> None:
+        self._entries = entries
+        self._most_bytes = most_bytes
+        self._kept: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+        self._running: dict[bytes, Future[Any]] = {}
+        self._lock = threading.Lock()
+        self._generation = 0
+
+    def get(self, key: bytes) -> Any:
+        """The answer, or ``None``."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                return None
+            self._kept.move_to_end(key)
+            return found[0]
+
+    @property
+    def generation(self) -> int:
+        """Counts the times everything was forgotten."""
+        return self._generation
+
+    def put(self, key: bytes, answer: Any, size_bytes: int, *, generation: int) -> None:
+        """Keep an answer, unless all were forgotten since ``generation``; the least recently used ones go."""
+        with self._lock:
+            if generation == self._generation:
+                self._put(key, answer, size_bytes)
+
+    def once(self, key: bytes, work: Callable[[], tuple[Any, int]]) -> Any:
+        """The kept answer, or ``work``'s; who asks for the same meanwhile waits for the first.
+
+        :param work: gives the answer and its size in bytes.
+        """
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                return found[0]
+            first = self._running.get(key)
+            generation = self._generation
+            if first is None:
+                mine: Future[Any] = Future()
+                self._running[key] = mine
+        if first is not None:
+            return first.result()
+        try:
+            answer, size_bytes = work()
+        except BaseException as error:
+            with self._lock:
+                del self._running[key]
+            mine.set_exception(error)
+            raise
+        with self._lock:
+            del self._running[key]
+            if generation == self._generation:
+                self._put(key, answer, size_bytes)
+        mine.set_result(answer)
+        return answer
+
+    def clear(self) -> None:
+        """After the known cases have changed, every answer may differ; those being worked out are not kept."""
+        with self._lock:
+            self._generation += 1
+            self._kept.clear()
+            self._bytes = 0
+
+    def _put(self, key: bytes, answer: Any, size_bytes: int) -> None:
+        if self._entries == 0 or size_bytes > self._most_bytes // 4:
+            return
+        if key in self._kept:
+            self._bytes -= self._kept.pop(key)[1]
+        self._kept[key] = (answer, size_bytes)
+        self._bytes += size_bytes
+        while len(self._kept) > self._entries or self._bytes > self._most_bytes:
+            _, (_, gone_bytes) = self._kept.popitem(last=False)
+            self._bytes -= gone_bytes

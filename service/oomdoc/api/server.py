@@ -1,0 +1,101 @@
+"""Running the application under uvicorn: several processes, JSON logs, and heads that must arrive in time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from asyncio import TimerHandle, Transport
+from functools import cache
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from oomdoc.api.logs import log_config
+from oomdoc.settings import Settings, load_settings
+
+__all__ = ["Patient", "run"]
+
+_METRICS = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def run(settings: Settings) -> None:
+    """Serve until told to stop."""
+    folder = _share_metrics(settings)
+    try:
+        uvicorn.run(
+            "oomdoc.api.app:create_app",
+            factory=True,
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            http=Patient,
+            loop="auto",
+            log_config=log_config(settings.log_level),
+            access_log=False,
+            # Whom to believe about the caller's address is decided in oomdoc.api.address.
+            proxy_headers=False,
+            timeout_graceful_shutdown=int(settings.drain_s),
+            timeout_keep_alive=20,
+            server_header=False,
+        )
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _share_metrics(settings: Settings) -> str | None:
+    """Several processes count into files of one folder; whichever is asked adds them up."""
+    if settings.workers == 1 or os.environ.get(_METRICS):
+        return None
+    folder = os.environ[_METRICS] = tempfile.mkdtemp(prefix="oomdoc-metrics-")
+    return folder
+
+
+class Patient(HttpToolsProtocol):
+    """uvicorn's protocol, with a limit on the time that a request's head may take (bodies: :mod:`oomdoc.api.body`)."""
+
+    _head_timer: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """A first request is expected."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing more is expected."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """A further request has begun, or goes on."""
+        cycle: Any = self.cycle
+        if self._head_timer is None and (cycle is None or cycle.response_complete):
+            self._expect_head()
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """The head is here."""
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def _expect_head(self) -> None:
+        self._head_timer = self.loop.call_later(_head_timeout_s(), self._too_slow)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _too_slow(self) -> None:
+        self._head_timer = None
+        transport: Any = self.transport
+        if not transport.is_closing():
+            transport.write(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            transport.close()
+
+
+@cache
+def _head_timeout_s() -> float:
+    return load_settings().header_timeout_s

@@ -1,0 +1,61 @@
+"""``oomdoc data``: what the service keeps, and deleting it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oomdoc.cli.common import print_json
+from oomkb.errors import InputError
+
+if TYPE_CHECKING:
+    from oomdoc.settings import Settings
+    from oomdoc.store.store import Store
+
+__all__ = ["app"]
+
+app = typer.Typer(name="data", no_args_is_help=True, help="What the service keeps, and deleting it.")
+
+
+@app.command()
+def counts() -> None:
+    """Print how many rows each table holds.
+
+    Example: `oomdoc data counts`
+    """
+    store, _ = _opened()
+    print_json(store.counts())
+
+
+@app.command()
+def purge(
+    older_than: Annotated[
+        float | None, typer.Option(min=0, help="Days; 0 deletes all. Default: the days of retention of the settings.")
+    ] = None,
+) -> None:
+    """Delete old diagnoses, chats, event ids and idempotency keys; feedback and submitted cases stay.
+
+    Prints how many rows of each table went.
+
+    Examples:
+
+        oomdoc data purge
+
+        oomdoc data purge --older-than 7
+    """
+    store, settings = _opened()
+    days = float(settings.retention_days) if older_than is None else older_than
+    print_json(store.purge(older_than_days=days))
+
+
+def _opened() -> tuple[Store, Settings]:
+    try:
+        from oomdoc.settings import load_settings
+        from oomdoc.store.store import default_database_url, open_store
+    except ImportError as error:
+        raise InputError(
+            "the store is not installed", where="oomdoc data", hint="pip install 'oomdoc[serve]'"
+        ) from error
+    settings = load_settings()
+    return open_store(settings.database_url or default_database_url()), settings
