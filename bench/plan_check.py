@@ -2,11 +2,12 @@
 
 usage: python bench/plan_check.py [COUNT]
 
-Each job is one that its card cannot hold. The planner may use every remedy that ``bench/trace.py`` can play (it plays
-neither 4-bit weights nor fused losses nor offloading nor DeepSpeed; transformers below 5.23 has no offloaded
-checkpoints). The patched job is traced exactly; the prediction holds where the traced peak of tensor bytes lies in the
-plan's own 90 % interval, and the verdict is right where traced tensors plus the predicted overhead of allocator,
-context and communication stay within the card.
+Each job is one that its card cannot hold. The planner may use every remedy that ``oomdoc.tracing`` can play (it plays
+neither 4-bit weights nor offloading nor DeepSpeed; transformers below 5.23 has no offloaded checkpoints); a fused loss
+is played chunk by chunk (``plan_fused_loss.py``). Every third job runs under FSDP2. The patched job is traced exactly;
+the prediction holds where the traced peak of tensor bytes lies in the plan's own 90 % interval, and the verdict is
+right where traced tensors plus the predicted overhead of allocator, context and communication stay within the card.
+Writes ``results/plan_check.json``.
 """
 
 from __future__ import annotations
@@ -22,23 +23,27 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from trace import trace
-
 from oomdoc.diagnosis.fixes import Context
-from oomdoc.diagnosis.planning import plan
+from oomdoc.diagnosis.planning import plan, whatif
 from oomdoc.diagnosis.result import Plan
+from oomdoc.tracing import stepping
+from oomdoc.tracing.running import trace
 from oomkb.catalog import models
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.units import GIB
+from plan_fused_loss import fused_sft_loss
 
 UNTRACEABLE: Final = frozenset(
     [
-        *("fused-ce", "qlora", "optimizer-8bit", "optimizer-paged", "galore", "zero", "fsdp", "hsdp", "more-gpus"),
+        *("qlora", "optimizer-8bit", "optimizer-paged", "galore", "zero", "fsdp", "hsdp", "more-gpus"),
         *("offload-activations", "reference-precompute", "other-gpu", "offload-optimizer", "offload-param"),
         *("all-processes", "lora-targets"),
     ]
 )
+PLAIN_LOSS: Final = stepping.sft_loss
+WHOLE_ONLY: Final = frozenset({"fused-ce", "lora", "half-weights", "mixed-precision", "freeze"})
+"""What the trace plays on one GPU only: under FSDP2 the layers are whole models in bf16 over fp32 shards."""
 MODELS: Final = (
     *("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-1.5B", "meta-llama/Llama-3.2-1B", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"),
     *("Qwen/Qwen2.5-3B", "mistralai/Mistral-7B-v0.1", "Qwen/Qwen3-1.7B", "google/gemma-2b"),
@@ -79,8 +84,33 @@ def candidate(rng: random.Random) -> dict[str, Any]:
     return job
 
 
+def sharded(rng: random.Random) -> dict[str, Any]:
+    document = candidate(rng)
+    for field in ("lora", "extra_models"):
+        document.pop(field, None)
+    world = rng.choice((2, 4, 8))
+    return document | {
+        "objective": "sft",
+        "method": "full",
+        "param_dtype": "fp32",
+        "autocast": "none",
+        "optimizer_impl": "foreach",
+        "sharding": "fsdp2",
+        "world": world,
+        "gpus": world,
+        "dp": world,
+        "reshard_after_forward": True,
+        "fsdp": {"param_dtype": "bf16", "reduce_dtype": "fp32"},
+    }
+
+
 def top_plan(document: dict[str, Any]) -> Plan | None:
-    found = plan(Job.from_document(document), context=Context(without=UNTRACEABLE))
+    without = UNTRACEABLE
+    if document["sharding"] != "none":
+        without |= WHOLE_ONLY
+    elif document["objective"] != "sft":
+        without |= {"fused-ce"}
+    found = plan(Job.from_document(document), context=Context(without=without))
     fitting = [p for p in found.plans if p.name != "closest"]
     return fitting[0] if fitting else None
 
@@ -88,21 +118,45 @@ def top_plan(document: dict[str, Any]) -> Plan | None:
 def checked(one: Plan, document: dict[str, Any]) -> dict[str, Any]:
     patched = one.job.document()
     patched["model"] = {k: v for k, v in document["model"].items() if k != "name"}
+    if "fsdp" in document:
+        patched["fsdp"] = document["fsdp"]
+    stepping.sft_loss = fused_sft_loss if patched.get("fused_ce") else PLAIN_LOSS
     with contextlib.redirect_stderr(io.StringIO()):
         traced = trace(patched)["allocated_gib"]
-    estimate = one.estimate
+    # One micro-step is traced; with several, gradients wait between them, which is all that then comes on top.
+    estimate = one.estimate if one.job.grad_accum == 1 else whatif(one.job, {"grad_accum": 1})[1]
     span = estimate.intervals["allocated"]
-    overhead = (estimate.process_bytes - estimate.allocated_bytes) / GIB
+    overhead = (one.estimate.process_bytes - estimate.allocated_bytes) / GIB
     return {
         "model": document["model"]["name"],
         "gpu": document["gpu"],
+        "sharding": document["sharding"],
+        "objective": document["objective"],
+        "method": one.job.method,
         "changes": {n: v for c in one.changes for n, v in c.fields.items()},
         "predicted_gib": round(estimate.allocated_bytes / GIB, 2),
         "traced_gib": round(traced, 2),
         "off": round(estimate.allocated_bytes / GIB / traced - 1, 4),
         "holds": span.low_bytes <= traced * GIB <= span.high_bytes,
-        "fits": traced + overhead <= (estimate.capacity_bytes or 0) / GIB,
+        "fits": traced + overhead <= (one.estimate.capacity_bytes or 0) / GIB,
     }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    off = sorted(abs(r["off"]) for r in rows)
+    return {
+        "plans": len(rows),
+        "holds": round(sum(r["holds"] for r in rows) / len(rows), 3),
+        "verdict_right": round(sum(r["fits"] for r in rows) / len(rows), 3),
+        "median_error": off[len(off) // 2],
+        "worst_error": off[-1],
+    }
+
+
+def write(rows: list[dict[str, Any]]) -> None:
+    lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
+    target = Path(__file__).parent / "results" / "plan_check.json"
+    target.write_text(f'{{"summary": {json.dumps(summary(rows))},\n "rows": [\n{lines}\n ]}}\n', encoding="utf-8")
 
 
 def main(count: int) -> int:
@@ -112,7 +166,7 @@ def main(count: int) -> int:
     for _ in range(40 * count):
         if len(rows) >= count:
             break
-        document = candidate(rng)
+        document = sharded(rng) if len(rows) % 3 == 2 else candidate(rng)
         try:
             one = top_plan(document)
         except OomdocError as error:
@@ -122,14 +176,11 @@ def main(count: int) -> int:
             continue
         rows.append(checked(one, document))
         print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
+        write(rows)
     if not rows:
         return 1
-    holds, fits = (sum(r[k] for r in rows) for k in ("holds", "fits"))
-    off = sorted(abs(r["off"]) for r in rows)
-    print(
-        f"{len(rows)} plans: prediction holds {holds / len(rows):.1%}, verdict right {fits / len(rows):.1%}, "
-        f"median error {off[len(off) // 2]:.2%}, worst {off[-1]:.2%} ({time.monotonic() - start:.0f} s)"
-    )
+    found = summary(rows)
+    print(f"{found} ({time.monotonic() - start:.0f} s)")
     return 0
 
 
