@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 from pathlib import Path
 
@@ -33,9 +34,9 @@ def test_equal_placeholders() -> None:
 
 
 def test_chinese_is_chinese() -> None:
-    # A handful of entries are pure symbols or names; everything longer must hold Chinese characters.
-    long = {k: v for k, v in catalogue("zh").items() if len(v) > 40}
-    wrong = [k for k, v in long.items() if not any("一" <= c <= "鿿" for c in v)]
+    # Names, symbols and placeholders stand for themselves, and so does a sample of a log; the rest holds Chinese.
+    said = {k: re.sub(r"\{[^}]*\}", "", v) for k, v in catalogue("zh").items() if not k.endswith(".placeholder")}
+    wrong = [k for k, v in said.items() if len(v) > 40 and not any("一" <= c <= "鿿" for c in v)]
     assert not wrong
 
 

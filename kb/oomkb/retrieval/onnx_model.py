@@ -74,6 +74,7 @@ def _export(files: ModelFiles, sha256: str, folder: Path) -> None:
     """Write the graph, let ONNX Runtime fuse it (portable optimisations only), and keep the result."""
     import onnxruntime
 
+    getattr(onnxruntime, "disable_telemetry_events", lambda: None)()
     from oomkb.retrieval.bert_graph import bert_graph
     from oomkb.retrieval.safetensors import read_tensors
 
@@ -129,6 +130,8 @@ class OnnxEncoder:
 def _session(graph: Path) -> Any:
     import onnxruntime
 
+    # Nothing is to leave the machine: the runtime's own usage events are turned off where it has them.
+    getattr(onnxruntime, "disable_telemetry_events", lambda: None)()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = min(_THREADS, os.cpu_count() or 1)
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # done at export
