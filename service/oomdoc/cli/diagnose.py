@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,9 @@ from oomdoc.cli.common import (
 from oomdoc.evidence import Source
 from oomkb.errors import InputError, OomdocError
 
+if TYPE_CHECKING:
+    from oomdoc.report.report import Report
+
 __all__ = ["diagnose", "register"]
 
 
@@ -40,6 +43,7 @@ def diagnose(
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     plans: Annotated[bool, typer.Option(help="Search for plans that fit.")] = True,
+    chart: Annotated[Path | None, typer.Option(help="Write a stacked chart of the memory here (.svg or .png).")] = None,
 ) -> None:
     """Say why a job ran out of memory, and what would fit.
 
@@ -59,6 +63,8 @@ def diagnose(
     from oomdoc.library import diagnose as run
 
     report = run(sources, options=options, language=lang, plans=plans)
+    if chart is not None:
+        _chart(report, chart)
     if format_ is Format.json:
         show(report.json())
     elif format_ is Format.markdown:
@@ -67,6 +73,17 @@ def diagnose(
         show(report.text(width=terminal_width(), colour=coloured()))
     if report.diagnosis.verdict == "no-failure":
         raise typer.Exit(1)
+
+
+def _chart(report: Report, path: Path) -> None:
+    document = report.document()["estimate"]
+    if document is None:
+        raise InputError(
+            "nothing to draw: the memory could not be estimated", where="--chart", hint="add --set model=..."
+        )
+    from oomdoc.report.chart import write_chart
+
+    write_chart(document, path)
 
 
 def _sources(files: list[Path], configs: list[Path]) -> list[Source]:

@@ -48,6 +48,11 @@ class Report:
     def __str__(self) -> str:
         return self.text()
 
+    def _repr_html_(self) -> str:
+        from oomdoc.report.html import diagnosis_html
+
+        return diagnosis_html(self.document(), self.language)
+
 
 @dataclass(frozen=True)
 class EstimateReport:
@@ -78,3 +83,8 @@ class EstimateReport:
 
     def __str__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        from oomdoc.report.html import estimate_html
+
+        return estimate_html(self.document(), "en")
