@@ -44,6 +44,11 @@ _TRACE_LINE: Final = re.compile(
     r'^[^\n]{0,60}file "[^\n]{0,300}|^\s{2,}\S[^\n]{0,300}|^[^\n]{0,80}\.(?:py|cpp|cu|h):\d[^\n]{0,300}', re.M
 )
 
+_TRAINS: Final = (
+    r"\bgrpo\b|\bppo\b|\brlhf\b|\brollouts?\b|\b(?:during|while|after|when) (?:\w{1,12} )?training\b"
+    r"|训练(?:了|完|过程|时|一|几)"
+)
+
 TERMS: Final[Mapping[str, tuple[str, ...]]] = {
     "logits": ("logit", "loss", "vocab", "log_soft", "logprob"),
     "attention-scores": ("attention_score", "score"),
@@ -192,10 +197,10 @@ class View:
         """``sft``, ``dpo``, ``inference`` ... as far as known."""
         return self.job.objective
 
-    @property
+    @cached_property
     def serving(self) -> bool:
-        """Whether nothing is trained."""
-        return self.job.objective == "inference"
+        """Whether nothing is trained: an engine's traceback may be that of a trainer's rollouts."""
+        return self.job.objective == "inference" and re.search(_TRAINS, self.text) is None
 
     @property
     def training(self) -> bool:

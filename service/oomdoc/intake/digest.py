@@ -35,9 +35,29 @@ _TELLING: Final = (
 )
 
 
+_TOLD: Final = re.compile(
+    r"\boom|out of (?:\w{1,8} )?memory|hang|crash|killed|fail|does ?n[o']t|\berror\b"
+    r"|[一-鿿]{2,}[^\n]{0,200}[一-鿿]{2,}",
+    re.I,
+)
+_OPTION: Final = re.compile(r"(?:^|\s)--?[A-Za-z]")
+_WORDS: Final = re.compile(r"(?:[A-Za-z]{2,20},? ){3}[a-z]{2,20}")
+
+
 def prose_of(lines: Sequence[Line], kinds: Sequence[Kind]) -> str:
-    """What the person wrote in their own words, at most 20,000 characters."""
-    return "\n".join(line.raw.strip() for line, kind in zip(lines, kinds, strict=True) if kind == "prose")[:20000]
+    """What the person wrote in their own words, at most 20,000 characters.
+
+    A sentence that begins with the name of a program ("vllm dies while ...") looks like a command; it counts.
+    """
+    told = (line.raw.strip() for line, kind in zip(lines, kinds, strict=True) if kind == "prose" or _tells(line, kind))
+    return "\n".join(told)[:20000]
+
+
+def _tells(line: Line, kind: Kind) -> bool:
+    text = line.text[:600]
+    if kind != "command" or line.logged or text.lstrip().startswith(("#", "$", ">")):
+        return False
+    return _TOLD.search(text) is not None or (_OPTION.search(text) is None and _WORDS.search(text) is not None)
 
 
 def language_of(prose: str, text: str) -> Literal["en", "zh"]:

@@ -36,7 +36,8 @@ _CLUES: Final = (
     Clue(
         "unchecked",
         STRONG,
-        says=r"checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks)|(?:without|no|turned off|disabled?) "
+        says=r"checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks)|(?:without|no|turned off"
+        r"|disabled?) "
         r"(?:gradient |activation )checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:gradient"
         r"|activation)_?checkpointing[\"' :=]{1,4}false",
     ),
@@ -61,6 +62,7 @@ _CLUES: Final = (
         says=r"\b\d{1,3}k (?:context|sequence|tokens?|seq)|(?:sequence|context|block|prompt).{0,16}(?:long"
         r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)",
     ),
+    Clue("calibration", FAIR, says=r"calibrat|calib_data|校准", unless=r"内存|host memory|\bram\b"),
     Clue("compute-buffer", STRONG, says=r"compute buffers?|ggml_gallocr|activation buffers?|buffermanager"),
     Clue("growth", WEAK, says=r"显存.{0,8}(?:一直|一路|不断).{0,4}(?:涨|增)"),
 )

@@ -36,7 +36,7 @@ _CLUES: Final = (
         "said",
         STRONG,
         says=r"captur\w{1,4} (?:the )?(?:cuda ?|acl ?)?graphs?|cuda ?graphs?\b|graph capture|(?:at|during"
-        r"|in) capture\b|capture cuda graph",
+        r"|in) capture\b|capture cuda graph|graph capturing|捕获.{0,8}(?:graph|图)",
     ),
     Clue("eager", STRONG, says=r"enforce.?eager|eager mode|disable.?cuda.?graph"),
     Clue("compiler", WEAK, says=r"torch\.compile|torchinductor|max-autotune|cudagraph_mode"),

@@ -35,6 +35,15 @@ _CLUES: Final = (
         FAIR,
         says=r"fragment|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)|has the memory and",
     ),
+    Clue(
+        "cache",
+        STRONG,
+        says=r"(?:large|huge|big|massive|bizarre)\w{0,4} (?:\w{1,12} )?cache|(?:reserved|cached)\b.{0,24}(?:is "
+        r"|are |keeps )"
+        r"(?:huge|large|much|far|grow)|allocated (?:memory )?(?:is|stays) (?:small|low|constant)"
+        r"|缓存.{0,8}(?:离谱|很大|过大|越来越)",
+        unless=r"kv.?cache|page cache|sample|activat",
+    ),
     Clue("setting", WEAK, says=r"expandable_segments|max_split_size"),
 )
 

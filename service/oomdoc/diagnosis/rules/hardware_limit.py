@@ -42,6 +42,14 @@ _CLUES: Final = (
         r"|vram|gpus?)|can (?:i|it|we) .{0,24}(?:run|train|fine.?tune) .{0,40}(?:on|with)|够(?:吗|不|用)|能不能"
         r"|跑得动|does not fit",
     ),
+    Clue("little-allowed", FAIR, says=r"max allowed: [12]?\d(?:\.\d{1,2})? gi?b"),
+    Clue(
+        "small-machine",
+        WEAK,
+        says=r"\bmps\b|macbook|mac mini|apple m\d|\bm[1-4] (?:pro|max|air|ultra)\b|jetson|tpu ?v[23]\b|laptop"
+        r"|\bphone\b"
+        r"|raspberry|\bonly have (?:a|one|1|two)\b|我只有|笔记本",
+    ),
 )
 _FLOOR: Final = 0.55
 """Bytes per parameter of the smallest usable weights, 4 bit with scales."""

@@ -57,7 +57,7 @@ _CLUES: Final = (
         r"|memory)"
         r"|\bram (?:oom|usage|is full|runs? out|fills?)|(?:gb|tb) (?:of )?(?:host |system "
         r"|cpu )?ram (?:filled|full|is|was)|out of host memory|host memory.{0,24}(?:killed|full|out)"
-        r"|out of ram"
+        r"|out of ram|ray (?:的 ?)?oom"
         r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆|溢出|不够"
         r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
         unless=r"cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",

@@ -38,7 +38,9 @@ _CLUES: Final = (
         prose=True,
         says=r"\bignor(?:ed|es|ing)\b|no effect|not (?:being )?(?:applied|honou?red|in effect|passed|respected)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
-        r"|all|my))|silently|overrid|overwrit|不生效|没(?:有)?生效|没起作用|无效|without effect",
+        r"|all|my))|silently|overrid|overwrit|不生效|没(?:有)?生效|没起作用|无效|without effect"
+        r"|没有?(?:任何)?(?:效果|作用|变化|区别)"
+        r"|不起作用|没用上|(?:makes?|made) no difference",
     ),
     Clue(
         "reported-other",
@@ -53,6 +55,13 @@ _CLUES: Final = (
         says=r"only (?:uses? )?(?:one|1|a single|the first|gpu ?0|cuda:0)\b|(?:does|do) not use the (?:two|four"
         r"|other|second)|只(?:用|占|跑)了?.{0,4}(?:一|1|单) ?张|只有.{0,6}0 ?号?卡|other gpus? (?:are|is"
         r"|stay)s? (?:idle|empty|free)",
+    ),
+    Clue(
+        "elsewhere-fine",
+        FAIR,
+        prose=True,
+        says=r"(?:llama.?factory|axolotl|unsloth|ms-?swift|trl|torchtune|xtuner)\b[^\n,，。]{0,40}"
+        r"(?:was fine|is fine|works|no problem|没事|没问题|正常)",
     ),
     Clue(
         "still-same",

@@ -35,7 +35,9 @@ _CLUES: Final = (
         says=r"(?:memory|vram|usage|ram).{0,60}(?:grow|increas|creep|climb|ris(?:e|ing)|going up|goes up|leak)"
         r"|(?:grow|increas|climb|creep|rising|rises)\w{0,4}.{0,40}(?:memory|vram|every|each|over time)"
         r"|(?:显存|内存).{0,20}(?:慢慢|逐渐|逐步|不断|越来越|缓慢|持续|一点点|会?一直).{0,8}(?:涨|增|上升"
-        r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)",
+        r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|memory.{0,24}higher (?:after|each|every|with)"
+        r"|显存.{0,8}变高|(?:越来越)(?:多|高|大)"
+        r"|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)",
     ),
     Clue(
         "every-round",
@@ -50,7 +52,12 @@ _CLUES: Final = (
         DECISIVE,
         says=r"\w*loss\w* ?\+= ?\w*loss\b(?!\.item|\.detach)|retain_graph ?= ?true|\.append\(loss\)",
     ),
-    Clue("late", WEAK, says=r"after \d{2,6} (?:steps|iterations|requests|calls)|(?:step|iteration) ?\d{3,6}\b"),
+    Clue(
+        "late",
+        WEAK,
+        says=r"after \d{2,6} (?:steps|iterations|requests|calls)|after a few (?:hundred|thousand) (?:steps"
+        r"|requests)|[几数上]?[百千万]多?步|(?:step|iteration) ?\d{3,6}\b",
+    ),
 )
 
 

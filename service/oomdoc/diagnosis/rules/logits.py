@@ -69,6 +69,28 @@ def weigh(view: View) -> Iterator[Reason]:
             yield Reason(
                 weight, say("cause.logits.copy", copy_bytes=copy, tokens=_tokens(view), vocabulary=_vocabulary(view))
             )
+    tokens = _scored_at_once(view)
+    if tokens >= _MANY_TOKENS:
+        yield Reason(
+            STRONG if tokens >= 4 * _MANY_TOKENS else FAIR,
+            say("cause.logits.scored", tokens=tokens, one_bytes=tokens * _COMMON_VOCABULARY * 2),
+        )
+
+
+_MANY_TOKENS: Final = 16_384
+_COMMON_VOCABULARY: Final = 128_000
+_GLOBAL: Final = ("ppo_micro_batch_size", "log_prob_micro_batch_size", "micro_rollout_batch_size")
+_PER_GPU: Final = ("ppo_micro_batch_size_per_gpu", "log_prob_micro_batch_size_per_gpu")
+
+
+def _scored_at_once(view: View) -> int:
+    """Tokens whose log-probabilities one GPU of an RL trainer computes together; sizes for all GPUs are divided."""
+    sizes = [view.setting(name) for name in _PER_GPU]
+    ranks = view.ranks or 1
+    shared = (view.setting(name) for name in _GLOBAL)
+    sizes += [size / ranks for size in shared if isinstance(size, int | float)]
+    rows = max((float(size) for size in sizes if isinstance(size, int | float)), default=0.0)
+    return int(rows * (view.job.seq_len or 0))
 
 
 def _tokens(view: View) -> int:

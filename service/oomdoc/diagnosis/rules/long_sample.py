@@ -41,7 +41,8 @@ _CLUES: Final = (
         says=r"after (?:training )?(?:for )?~?\d{2,6}\+? (?:steps|iter)|after a while|(?:at|in|around|until|on"
         r"|step|第) ?(?:the )?(?:step|iteration|iter|batch)? ?\d{2,7}(?:(?:th|st|nd"
         r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
-        r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|same (?:point|place|step|sample)"
+        r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|a few (?:hundred|thousand) steps"
+        r"|after (?:a )?few steps|[几数上]?[百千万]多?步|步数不固定|跑(?:了)?几步|same (?:point|place|step|sample)"
         r"|steps before are fine|epoch \d+: +\d{3,}",
     ),
     Clue(

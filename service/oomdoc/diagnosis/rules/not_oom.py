@@ -35,7 +35,8 @@ _CLUES: Final = (
     Clue(
         "kernel",
         2 * DECISIVE,
-        says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory|reducing block sizes",
+        says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory"
+        r"|reducing block sizes|memory space vmem|scoped vmem",
     ),
     Clue("transport", STRONG, says=r"nccl warn cuda failure|transport/shm\.cc|nccl.{0,30}cumem"),
     Clue("size", STRONG, says=r"\b1 ?eb\b|more than 1eb|17179869184"),

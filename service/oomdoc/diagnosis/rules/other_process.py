@@ -41,6 +41,13 @@ _CLUES: Final = (
         r"|显存)|残留|僵尸|师弟|师兄|同学|别人|其他(?:进程|人|程序)|who is that|ollama.{0,10}(?:开|run|占)"
         r"|(?:开|run).{0,10}ollama",
     ),
+    Clue(
+        "shares-card",
+        STRONG,
+        says=r"(?:several|many|multiple|two|three) (?:\w{1,16} )?(?:models?|instances?|servers?|jobs?|scripts?) "
+        r"[^\n]{0,30}(?:one|same|single) (?:gpu|card)|多个?(?:模型|实例|任务|脚本).{0,12}同一"
+        r"|takes? (?:over )?(?:all|the whole|the entire)[^\n]{0,16}(?:gpu|card)",
+    ),
     Clue("named", WEAK, says=r"process \d{2,9} has [1-9]\d?\.?\d* gib"),
 )
 _CONTEXT_BYTES: Final = int(2.5 * GIB)

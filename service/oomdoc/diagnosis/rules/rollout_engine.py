@@ -52,10 +52,12 @@ _CLUES: Final = (
         says=r"(?:without|disabl\w{1,3}|不使用|不用|关掉).{0,4}(?:vllm|sglang).{0,40}(?:works?|fine|trains?|正常|可以)"
         r"|(?:使用|with|using) ?vllm.{0,12}(?:爆|oom|out of)",
     ),
+    Clue("wakes", STRONG, says=r"\bwak(?:e|es|ing)(?: |_)?up|唤醒|vllm_standby|standby mode"),
     Clue(
         "colocated-said",
         FAIR,
-        says=r"refit|waking up|use_vllm ?= ?true|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用",
+        says=r"refit|use_vllm[\"']?(?: ?[=:] ?| )true|(?:fast_inference|enable_sleep)\b(?! ?[=:] ?false)"
+        r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用",
     ),
 )
 

@@ -44,6 +44,8 @@ _CLUES: Final = (
         rf"|{_V} ?(?:升|更新|换)?(?:级)?到 ?{_V}"
         rf"|(?:upgrad|updat|mov|bump)\w{{1,4}} [^\n]{{0,30}}{_V}"
         rf"|{_V} (?:->|→|to) [^\n]{{0,12}}{_V}"
+        rf"|no longer [^\n]{{0,50}}{_V} (?:did|does|could|can)\b|升到 ?{_V}"
+        r"|(?:老|旧|之前的?|上个?)版本?.{0,8}(?:正常|没问题|没事|可以|不会)"
         rf"|did not with [^\n]{{0,30}}{_V}"
         r"|(?:退回|回退|降级)[^\n]{0,10}(?:又?好|可以|正常)"
         rf"|same machine and image with [^\n]{{0,16}}{_V}",
@@ -71,7 +73,8 @@ _CLUES: Final = (
         says=r"(?:used to|previously|before (?:the )?updat\w{0,3}|before that).{0,60}(?:work|fit|run|train"
         r"|fine)|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before\b|previously|weeks? ago|months? ago"
         r"|yesterday)|(?:a few|few|one|a|last|\d) (?:weeks?|months?) ago|last (?:week|month)"
-        r"|no longer (?:works|fits|runs)|does not (?:load|work|fit) any ?more"
+        r"|no longer (?:works|fits|runs|starts|loads|trains|possible)|since (?:the )?(?:first |new "
+        r"|latest )?(?:version|release|update)|does not (?:load|work|fit) any ?more"
         r"|nothing (?:else )?(?:in my config )?(?:was |is |has )?changed|别的.{0,6}没动|之前.{0,12}(?:能跑"
         r"|可以|正常|不会)|升级|更新(?:后|到|之后)|回退|降级|退回",
     ),
@@ -85,7 +88,8 @@ _CLUES: Final = (
         unless=_SAME,
     ),
 )
-_ROOM: Final = 0.7
+_ROOM: Final = (0.7, 0.9)
+"""Predicted part of the card up to which an estimate contradicts a failure in full, and from which not at all."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
@@ -102,10 +106,13 @@ def weigh(view: View) -> Iterator[Reason]:
         span = {"introduced": advisory.introduced or "0", "fixed": advisory.fixed or "?"}
         yield Reason(weight, say("cause.version-regression.range", **found, **span))
     fullness, estimate = view.fullness, view.estimate
-    if fullness is None or fullness >= _ROOM or estimate is None or not view.training:
+    if fullness is None or fullness >= _ROOM[1] or estimate is None or not view.training:
         return
+    sure = view.sureness * min((_ROOM[1] - fullness) / (_ROOM[1] - _ROOM[0]), 1.0)
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": view.bytes_of("capacity") or 0}
-    yield Reason(WEAK * view.sureness, say("cause.version-regression.should-fit", **sizes))
+    yield Reason(WEAK * sure, say("cause.version-regression.should-fit", **sizes))
+    # An estimate that fits contradicts a failure with figures, and says little against a mere "OOM".
+    weight = FAIR if view.bytes_of("requested") or view.bytes_of("allocated") else WEAK
     for suspect in () if view.advisories else view.suspects[:1]:
-        found = {"package": suspect.package, "introduced": suspect.introduced, "fixed": suspect.fixed or "?"}
-        yield Reason(FAIR * view.sureness, say("cause.version-regression.suspect", **found))
+        found = {"package": suspect.package, "introduced": suspect.introduced or "0", "fixed": suspect.fixed or "?"}
+        yield Reason(weight * sure, say("cause.version-regression.suspect", **found))

@@ -52,13 +52,14 @@ _CLUES: Final = (
     Clue(
         "unquantized",
         FAIR,
-        says=r"load_in_(?:4|8)?_?bit|(?:4|8).?bit.{0,40}(?:still|not|oom|whole|full)|量化.{0,16}(?:还是|没|不)"
+        says=r"load_in_(?:4|8)?_?bit(?![\"' ]{0,3}[:=] ?(?:false|none|0))|(?:4|8).?bit.{0,40}(?:still|not|oom"
+        r"|whole|full)|量化.{0,16}(?:还是|没|不)"
         r"|quantiz\w{1,6}.{0,30}(?:not|still|oom|whole)",
     ),
     Clue(
         "unified",
         FAIR,
-        says=r"mps backend out of memory|high_watermark|cudamalloc failed|convert_element_type|arguments\s+\d",
+        says=r"cudamalloc failed|convert_element_type|arguments\s+\d",
     ),
 )
 
