@@ -1,7 +1,21 @@
 """Working with case records: list, show, start, check and add them. The doors translate; nothing here prints."""
 
 from oomdoc.casework.adding import Added, add, check_text
+from oomdoc.casework.asking import QUESTIONS, Question, from_answers
 from oomdoc.casework.listing import found, listed
-from oomdoc.casework.starting import from_diagnosis, scaffold, write_new
+from oomdoc.casework.starting import from_diagnosis, read_diagnosis, scaffold, write_new
 
-__all__ = ["Added", "add", "check_text", "found", "from_diagnosis", "listed", "scaffold", "write_new"]
+__all__ = [
+    "QUESTIONS",
+    "Added",
+    "Question",
+    "add",
+    "check_text",
+    "found",
+    "from_answers",
+    "from_diagnosis",
+    "listed",
+    "read_diagnosis",
+    "scaffold",
+    "write_new",
+]

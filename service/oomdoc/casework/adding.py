@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,19 +44,23 @@ def add(file: Path, folder: Path | None = None, *, cause: str | None = None) -> 
         )
     cause = cause or file.resolve().parent.name
     if cause not in CAUSES:
-        raise RecordError(
-            f"lies in {cause!r}, which is no cause", where=str(file), hint="move it to <cause>/<slug>.yaml"
-        )
+        near = difflib.get_close_matches(cause, CAUSES, n=1)
+        hint = f"did you mean {near[0]}?" if near else "move it to <cause>/<slug>.yaml, or give --cause"
+        raise RecordError(f"lies in {cause!r}, which is no cause", where=str(file), hint=hint)
     identifier = f"{cause}/{file.stem}"
     text = read_text(file)
     problems = lint_text(text, case_id=identifier, file=str(file))
     if problems:
         return Added(problems=tuple(problems))
     path = target.expanduser() / cause / f"{file.stem}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as out:
             out.write(text)
     except FileExistsError as error:
         raise RecordError(f"{case_id(path)} is there already", where=str(path), hint="rename the file") from error
+    except OSError as error:
+        raise RecordError(
+            error.strerror or str(error), where=str(path), hint="give a --folder that can be written"
+        ) from error
     return Added(path=path)

@@ -15,7 +15,7 @@ from oomkb.memory.job import Job
 from oomkb.records.case import SCHEMA
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
 
-__all__ = ["from_diagnosis", "scaffold", "write_new"]
+__all__ = ["from_diagnosis", "read_diagnosis", "scaffold", "write_new"]
 
 _SLUG: Final = re.compile(r"[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){0,15}")
 _JOB_FACTS: Final = {
@@ -130,24 +130,38 @@ def _fix(plan: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def write_new(folder: Path, cause: str, slug: str, diagnosis: Path | None = None) -> Path:
+def write_new(
+    folder: Path, cause: str, slug: str, diagnosis: Path | Mapping[str, Any] | None = None, *, text: str | None = None
+) -> Path:
     """Write a new case file ``folder/cause/slug.yaml`` and give its path.
 
+    :param diagnosis: to prefill it from: a file, or the document itself.
+    :param text: the record, where it is made already.
     :raises RecordError: where it exists, the name is none, or the diagnosis cannot be read.
     """
-    text = scaffold(cause, slug) if diagnosis is None else from_diagnosis(_document(diagnosis))
     _check_name(cause, slug)
+    if text is None:
+        document = read_diagnosis(diagnosis) if isinstance(diagnosis, Path) else diagnosis
+        text = scaffold(cause, slug) if document is None else from_diagnosis(document)
     path = folder / cause / f"{slug}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
         raise RecordError("exists already", where=str(path), hint="choose another slug") from error
+    except OSError as error:
+        raise RecordError(
+            error.strerror or str(error), where=str(path), hint="give a --folder that can be written"
+        ) from error
     return path
 
 
-def _document(path: Path) -> Mapping[str, Any]:
+def read_diagnosis(path: Path) -> Mapping[str, Any]:
+    """The document of a diagnosis in a file.
+
+    :raises RecordError: for a file that cannot be read or holds none.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

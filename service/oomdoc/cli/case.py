@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -97,18 +99,95 @@ def export(
 
 @app.command()
 def new(
-    cause: Annotated[str, typer.Argument(help="A cause of the taxonomy.")],
-    slug: Annotated[str, typer.Argument(help="A short name, words joined by -.")],
+    cause: Annotated[str | None, typer.Argument(help="A cause of the taxonomy; asked for where missing.")] = None,
+    slug: Annotated[
+        str | None, typer.Argument(help="A short name, words joined by -; asked for where missing.")
+    ] = None,
     folder: Annotated[Path, typer.Option(help="Where the case folders are.")] = Path("cases"),
-    from_diagnosis: Annotated[Path | None, typer.Option(help="A diagnosis (JSON) to prefill from.")] = None,
+    from_diagnosis: Annotated[
+        str | None, typer.Option(help="A diagnosis to prefill from: a JSON file, or the id of one that was served.")
+    ] = None,
 ) -> None:
-    """Start a case record from the template, or from a real diagnosis.
+    """Start a case record: an interview in a terminal, the template, or what a real diagnosis knows.
 
-    Example: `oomdoc diagnose log.txt --format json > d.json; oomdoc case new logits my-case --from-diagnosis d.json`
+    Examples:
+
+        oomdoc case new
+
+        oomdoc case new logits my-case
+
+        oomdoc diagnose log.txt --format json > d.json; oomdoc case new logits my-case --from-diagnosis d.json
     """
-    from oomdoc.casework import write_new
+    from oomdoc.casework import from_answers, write_new
 
-    show(f"{write_new(folder, cause, slug, from_diagnosis)} written; fill it in, then run oomdoc case lint")
+    document = _diagnosis(from_diagnosis) if from_diagnosis else None
+    text = None
+    if cause is None or slug is None:
+        if not _interactive():
+            raise RecordError(
+                "no cause and no slug are given",
+                where="oomdoc case new",
+                hint="for example oomdoc case new logits my-case",
+            )
+        known = {k: v for k, v in (("cause", cause or _first_cause(document)), ("slug", slug)) if v}
+        answers = _interview(known, only=("cause", "slug") if document is not None else ())
+        cause, slug = answers["cause"], answers["slug"]
+        text = None if document is not None else from_answers(answers)
+    path = write_new(folder, cause, slug, document, text=text)
+    show(f"{path} written; fill it in, then run oomdoc case lint {path}")
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty()
+
+
+def _first_cause(document: Mapping[str, Any] | None) -> str | None:
+    causes = (document or {}).get("causes") or []
+    return str(causes[0]["cause"]) if causes else None
+
+
+def _interview(known: Mapping[str, str], *, only: tuple[str, ...]) -> dict[str, Any]:
+    """Ask what is not known; an answer that does not hold is asked for again with what would do."""
+    from oomdoc.casework import QUESTIONS
+
+    answers: dict[str, Any] = {}
+    for question in QUESTIONS:
+        if question.key in known:
+            answers[question.key] = question.check(known[question.key])
+            continue
+        while question.key not in answers and (not only or question.key in only):
+            given = typer.prompt(question.text, default=question.default, show_default=bool(question.default))
+            if not given.strip() and question.default == "":
+                break
+            try:
+                answers[question.key] = question.check(given)
+            except RecordError as error:
+                show(f"  {error.message}; {error.hint}")
+    return answers
+
+
+def _diagnosis(name: str) -> Mapping[str, Any]:
+    """A diagnosis in a file, or one that the server keeps."""
+    from oomdoc.casework import read_diagnosis
+
+    path = Path(name)
+    if path.exists() or path.suffix or len(path.parts) > 1:
+        return read_diagnosis(path)
+    from oomdoc.settings import load_settings
+    from oomdoc.store.store import default_database_url, open_store
+
+    store = open_store(load_settings().database_url or default_database_url())
+    try:
+        kept = store.diagnosis(name)
+    finally:
+        store.close()
+    if kept is None:
+        raise RecordError(
+            f"no diagnosis {name!r} is kept, and no such file is there",
+            where="--from-diagnosis",
+            hint="give a file, or the id that the server's answer carries (OOMDOC_DATABASE_URL says which store)",
+        )
+    return kept.result
 
 
 @app.command()
@@ -117,6 +196,7 @@ def add(
     folder: Annotated[
         Path | None, typer.Option(help="Your private case folder; default: first of OOMDOC_CASES.")
     ] = None,
+    cause: Annotated[str | None, typer.Option(help="Its cause, where its folder is not named after it.")] = None,
 ) -> None:
     """Check a case and put it into your private case folder.
 
@@ -124,7 +204,7 @@ def add(
     """
     from oomdoc.casework import add as run
 
-    added = run(file, folder)
+    added = run(file, folder, cause=cause)
     if added.problems:
         for problem in added.problems:
             show(str(problem))

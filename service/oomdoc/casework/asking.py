@@ -1,0 +1,122 @@
+"""The interview that starts a case: what is asked, which answers hold, and the record that they make."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomdoc.casework.starting import _SLUG
+from oomkb.errors import JobError, RecordError
+from oomkb.memory.job import Job
+from oomkb.records.case import SCHEMA
+from oomkb.records.taxonomy import CAUSES, FRAMEWORKS
+
+__all__ = ["QUESTIONS", "Question", "from_answers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question; ``check`` gives the value of an answer or raises with what would do. ``""`` by default: may be left."""
+
+    key: str
+    text: str
+    check: Callable[[str], Any]
+    default: str | None = ""
+
+
+def _one_of(names: Any, what: str) -> Callable[[str], str]:
+    def check(answer: str) -> str:
+        name = answer.strip().lower()
+        if name in names:
+            return name
+        near = difflib.get_close_matches(name, list(names), n=3)
+        raise RecordError(
+            f"{answer!r} is no {what}", hint=f"near it: {', '.join(near)}" if near else "see the taxonomy"
+        )
+
+    return check
+
+
+def _slug(answer: str) -> str:
+    slug = re.sub(r"[\s_]", "-", answer.strip().lower())[:160]
+    if not _SLUG.fullmatch(slug):
+        raise RecordError(f"{answer!r} is no slug", hint="small letters, digits and single hyphens")
+    return slug
+
+
+def _text(answer: str) -> str:
+    return answer.strip()
+
+
+def _field(name: str) -> Callable[[str], Any]:
+    """An answer that a job takes for this field."""
+
+    def check(answer: str) -> Any:
+        value: Any = int(answer) if answer.strip().isdigit() else answer.strip()
+        try:
+            return Job().with_fields({name: value}).get(name)
+        except JobError as error:
+            raise RecordError(str(error.message), hint=error.hint) from error
+
+    return check
+
+
+def _link(answer: str) -> str:
+    if not re.fullmatch(r"https://[^\s]{4,500}", answer.strip()):
+        raise RecordError(f"{answer!r} is no https link", hint="the thread where it was reported, or leave it empty")
+    return answer.strip()
+
+
+QUESTIONS: Final = (
+    Question("cause", "Cause (a name of the taxonomy)", _one_of(CAUSES, "cause"), None),
+    Question("slug", "Short name, words joined by -", _slug, None),
+    Question("title", "What happened and why, in one line", _text, None),
+    Question("symptom", "The log line that somebody would paste", _text, None),
+    Question("framework", "Framework or library", _one_of(FRAMEWORKS, "framework"), "transformers"),
+    Question("model", "Model", _field("model")),
+    Question("method", "Method (full, lora, qlora ...)", _field("method")),
+    Question("gpu", "GPU", _field("gpu")),
+    Question("world", "How many GPUs", _field("world"), "1"),
+    Question("micro_batch", "Samples per GPU and step", _field("micro_batch")),
+    Question("seq_len", "Tokens per sample", _field("seq_len")),
+    Question("fix", "What solved it", _text),
+    Question("url", "Link to the thread", _link),
+)
+_JOB: Final = ("model", "method", "gpu", "world", "micro_batch", "seq_len")
+
+
+def from_answers(answers: Mapping[str, Any]) -> str:
+    """The text of a case from the answers (checked values by key); what was not answered says FILL IN.
+
+    :raises OomdocError: for answers that describe no possible job.
+    """
+    import yaml
+
+    job = Job().with_fields({name: answers[name] for name in _JOB if answers.get(name) not in (None, "")})
+    fix = str(answers.get("fix") or "")
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "title": {"en": answers["title"], "zh": "FILL IN"},
+        "summary": {"en": "FILL IN: who ran what on which hardware, and what came of it", "zh": "FILL IN"},
+        "date": datetime.date.today(),
+        "languages": ["en"],
+        "frameworks": [answers["framework"]],
+        "hardware": {k: v for k, v in (("gpu", job.gpu), ("count", job.world)) if v},
+        "phase": "unknown",
+        "symptoms": [answers["symptom"], "FILL IN: how somebody would ask it"],
+        "before": job.document(),
+        "outcome": {"before": {"fits": False}},
+        "why": {"en": "FILL IN: the mechanism, with its arithmetic", "zh": "FILL IN"},
+        "fixes": [{"text": {"en": fix, "zh": "FILL IN"}, "status": "confirmed-by-reporter", "safety": "not-applicable"}]
+        if fix
+        else [],
+        "references": [{"role": "report", "url": answers.get("url") or "FILL IN"}],
+    }
+    if not record["hardware"]:
+        del record["hardware"]
+    text: str = yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=118)
+    return text
