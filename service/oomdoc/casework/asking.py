@@ -20,7 +20,10 @@ __all__ = ["QUESTIONS", "Question", "from_answers"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; ``check`` gives the value of an answer or raises with what would do. ``""`` by default: may be left."""
+    """One question; ``check`` gives the value of an answer or raises with what would do.
+
+    ``default`` is ``None`` where an answer is needed, and empty where it may be left out.
+    """
 
     key: str
     text: str

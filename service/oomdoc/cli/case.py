@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,7 +18,8 @@ from oomkb.errors import RecordError
 __all__ = ["app"]
 
 app = typer.Typer(name="case", no_args_is_help=True, help="List, check, write and export case records.")
-app.command("search")(search_command.search)
+_HELP = inspect.cleandoc(search_command.search.__doc__ or "").replace("oomdoc search", "oomdoc case search")
+app.command("search", help=_HELP)(search_command.search)
 
 
 class ExportFormat(StrEnum):

@@ -45,10 +45,22 @@ app = typer.Typer(
     "Examples: `oomdoc diagnose log.txt --config train.yaml` · `oomdoc estimate job.yaml` · "
     "`oomdoc plan train.yaml --gpu 'RTX 4090' --gpus 7`",
 )
-for module in (diagnose, estimate, plan, check, fix, chat, search, scan, explain, run, batch, trace, serve, mcp):
-    module.register(app)
-for group in (case, data, index, model, new):
-    app.add_typer(group.app)
+_PANELS = {
+    "After a failure": (diagnose, run, batch, fix, chat),
+    "Before a launch": (estimate, plan, check, scan, trace),
+    "What is known": (search, explain),
+    "Services": (serve, mcp),
+}
+_GROUPS = {"What is known": (case, model, index), "Services": (data,), "For contributors": (new,)}
+for _panel, _modules in _PANELS.items():
+    _known = len(app.registered_commands)
+    for _module in _modules:
+        _module.register(app)
+    for _command in app.registered_commands[_known:]:
+        _command.rich_help_panel = _panel
+for _panel, _groups in _GROUPS.items():
+    for _group in _groups:
+        app.add_typer(_group.app, rich_help_panel=_panel)
 
 
 def _version(wanted: bool) -> None:
