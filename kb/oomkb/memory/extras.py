@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from oomkb.memory.dims import Dims
 from oomkb.memory.encdec import pair_extra
@@ -12,10 +12,26 @@ from oomkb.memory.towers import audio_params
 __all__ = ["extra_params"]
 
 
+GEMMA3N_TOWERS: Final = 983_281_504
+"""MobileNet-V5, the audio encoder and both projections: what gemma-3n-E2B-it and -E4B-it (5,439,438,272 and
+7,849,978,192 parameters) hold beside their text models: the same in both; no configuration gives its sizes."""
+
+
+PHI4MM_TOWERS: Final = 907_966_432
+"""SigLIP, the speech encoder and their projections in Phi-4-multimodal-instruct (5,574,460,384 parameters published),
+without the text model and the adapters that its configuration describes."""
+
+
 def extra_params(d: Dims, config: Mapping[str, Any]) -> int:
     """Per-layer embeddings, blocks shared between layers, poolers, relative positions, audio towers."""
     c, h, kind = d.fields, d.hidden, d.model_type
     extra = audio_params(_outer(config), h) + _layer_inputs(d) + _shared_blocks(d)
+    if config.get("model_type") == "gemma3n":
+        extra += GEMMA3N_TOWERS
+    if config.get("model_type") == "fuyu":  # patches go straight into the decoder
+        extra += (int(config.get("patch_size") or 30) ** 2 * int(config.get("num_channels") or 3) + 1) * h
+    if kind == "phi4mm":
+        extra += PHI4MM_TOWERS + _mounted_adapters(d)
     if d.encoder_layers:
         extra += pair_extra(kind, c, h, d.heads)
     if kind in _BERT:
@@ -40,6 +56,16 @@ _BERT = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "ernie", "data
 def _outer(config: Mapping[str, Any]) -> Mapping[str, Any]:
     inner = config.get("thinker_config")
     return inner if isinstance(inner, Mapping) else config
+
+
+def _mounted_adapters(d: Dims) -> int:
+    """Adapters for vision and speech that are part of the checkpoint, on every projection of every layer."""
+    ranks = 0
+    for name, usual in (("vision_lora", 256), ("speech_lora", 320)):
+        own = d.fields.get(name)
+        ranks += int(own.get("r") or usual) if isinstance(own, Mapping) else usual
+    sides = 2 * d.hidden + 2 * d.q_width + 2 * d.kv_width + 2 * d.hidden + 3 * d.ffn
+    return d.layers * ranks * sides
 
 
 def _plain_layer(d: Dims) -> int:

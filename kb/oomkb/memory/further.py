@@ -81,7 +81,7 @@ _MAMBA: Final = Family(
 )
 _LATENT: Final = replace(_MOE, mlp_bias=False, router_bias=True)
 _LIKE_LLAMA: Final = ("bitnet", "cwm", "helium", "hyperclovax", "iquestcoder", "mellum", "solar_open", "youtu")
-_ENCODERS: Final = ("bert", "roberta", "xlm-roberta", "camembert", "ernie", "data2vec-text", "megatron-bert")
+_ENCODERS: Final = ("bert", "roberta", "xlm-roberta", "camembert", "ernie", "data2vec-text")
 _PAIRS: Final = ("bart", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp")
 
 FURTHER: Final[Mapping[str, Family]] = {
@@ -120,6 +120,7 @@ FURTHER: Final[Mapping[str, Family]] = {
     "deepseek_v4": replace(_LATENT, gated=True),
     "diffllama": _LLAMA,
     "doge": replace(_MOE, qk_norm="head"),
+    "exaone": Family(names=("q_proj", "k_proj", "v_proj", "out_proj", "c_fc_0", "c_fc_1", "c_proj")),
     "falcon_h1": _LLAMA,
     "falcon_mamba": _MAMBA,
     "flex_olmo": replace(_MOE, norms=2, post_norms="only", qk_norm="full"),
@@ -162,6 +163,7 @@ FURTHER: Final[Mapping[str, Family]] = {
     "mamba2": _MAMBA,
     "mimo": Family(qkv_bias=True),
     "mimo_v2_flash": replace(_MOE, router_bias=True),
+    "minicpm3": _LLAMA,
     "minimax_m2": replace(_MOE, qk_norm="full", router_bias=True),
     "modernbert-decoder": replace(
         _LLAMA,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["ACTS", "NAMES", "TEXT_TYPES", "of", "text_config"]
+__all__ = ["ACTS", "NAMES", "TEXT_TYPES", "of", "text_config", "unread_parts"]
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed", "dim_model"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed", "dim_model", "embed_dim", "emb_dim"),
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "layers"),
     "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads", "decoder_attention_heads"),
     "kv_heads": ("num_key_value_heads", "n_head_kv", "multi_query_group_num", "num_kv_heads", "n_kv_heads"),
     "ffn": (
@@ -41,7 +41,15 @@ ACTS: Final[Mapping[str, str]] = {
     "swish": "silu",
     "squared_relu": "relu2",
 }
-_TEXT_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
+_TEXT_KEYS: Final = (
+    "text_config",
+    "llm_config",
+    "language_config",
+    "thinker_config",
+    "decoder",
+    "vlm_config",
+    "decoder_config",
+)
 # Vision-language wrappers and remote-code names, by the decoder inside.
 TEXT_TYPES: Final[Mapping[str, str]] = {
     "qwen2_vl": "qwen2",
@@ -50,6 +58,8 @@ TEXT_TYPES: Final[Mapping[str, str]] = {
     "qwen2_5_vl_text": "qwen2",
     "qwen2_audio": "qwen2",
     "qwen2_5_omni": "qwen2",
+    "qwen2_5_omni_text": "qwen2",
+    "qwen3_omni_moe_text": "qwen3_moe",
     "qwen3_vl": "qwen3",
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe": "qwen3_moe",
@@ -78,6 +88,7 @@ TEXT_TYPES: Final[Mapping[str, str]] = {
     "phi-msft": "phi",
     "stablelm_epoch": "stablelm",
     "minicpm": "llama",
+    "minicpmv": "qwen2",
     "xverse": "llama",
     "orion": "llama",
     "telechat": "llama",
@@ -104,6 +115,22 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
             for shared in ("vocab_size", "tie_word_embeddings"):
                 if shared not in merged and shared in config:
                     merged[shared] = config[shared]
+            if isinstance(config.get("tie_word_embeddings"), bool):  # the head belongs to the whole model
+                merged["tie_word_embeddings"] = config["tie_word_embeddings"]
             merged.setdefault("model_type", config.get("model_type", ""))
             return merged
     return config
+
+
+_READ: Final = ("vision_config", "visual", "vision_tower_config", "vit_config", "audio_config", "perceiver_config")
+
+
+def unread_parts(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of whole sub-models in a composed configuration that are neither its decoder nor a tower that is read."""
+    used = {next((k for k in _TEXT_KEYS if isinstance(config.get(k), Mapping)), ""), *_READ}
+    sizes = (*NAMES["hidden"], "vocab_size")
+    return tuple(
+        sorted(
+            k for k, v in config.items() if isinstance(v, Mapping) and k not in used and any(v.get(s) for s in sizes)
+        )
+    )

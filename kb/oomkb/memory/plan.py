@@ -140,7 +140,12 @@ def _feed(d: Dims, c: Config, layer: int, mixer: str) -> str:
 
 
 def _shared_from(c: Config, layers: int) -> int:
-    """First of the layers that take keys and values from an earlier one (Gemma 3n, Gemma 4)."""
+    """First of the layers that take keys and values from an earlier one (Gemma 4).
+
+    Gemma 3n's checkpoints hold the unused projections all the same.
+    """
+    if c.get("altup_num_inputs"):
+        return layers
     count = c.get("num_kv_shared_layers")
     return layers - count if isinstance(count, int) and count > 0 else layers
 

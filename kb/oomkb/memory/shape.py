@@ -19,6 +19,8 @@ from oomkb.memory.extras import extra_params
 from oomkb.memory.families import Family
 from oomkb.memory.layout import build_layers
 from oomkb.memory.matrix import LayerShape, Linear
+from oomkb.memory.names import unread_parts
+from oomkb.memory.towers import audio_known
 from oomkb.memory.vision import VisionShape
 
 __all__ = ["LayerShape", "Linear", "ModelShape"]
@@ -190,13 +192,20 @@ def _cached(text: str, name: str) -> ModelShape:
 def _read(config: Mapping[str, Any], name: str) -> ModelShape:
     dims, family, known, warnings = read_dims(config)
     label = name or str(config.get("name") or config.get("_name_or_path") or config.get("model_type") or "")
+    vision = VisionShape.from_config(config, dims.hidden)
+    if vision is not None and not vision.known:
+        warnings = (*warnings, f"vision tower of {config.get('model_type')!r} is not known: read as SigLIP's")
+    if not audio_known(config):
+        warnings = (*warnings, f"audio tower of {config.get('model_type')!r} is not known: read as Whisper's encoder")
+    if parts := unread_parts(config):
+        warnings = (*warnings, f"{', '.join(parts)} of the configuration is not counted")
     return ModelShape(
         model_type=dims.model_type,
         name=label,
         dims=dims,
         family=family,
         layers=build_layers(dims, family),
-        vision=VisionShape.from_config(config, dims.hidden),
+        vision=vision,
         known=known,
         warnings=warnings,
         config=MappingProxyType(dict(config)),

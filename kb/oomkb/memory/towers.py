@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["audio_params"]
+__all__ = ["audio_known", "audio_params"]
+
+_KNOWN = ("qwen2_audio", "qwen2_5_omni", "voxtral", "audioflamingo", "musicflamingo")
+
+
+def audio_known(config: Mapping[str, Any]) -> bool:
+    """Whether the model has no audio tower, or one of the known layout."""
+    raw, kind = config.get("audio_config"), str(config.get("model_type") or "")
+    return not isinstance(raw, Mapping) or (kind.startswith(_KNOWN) and not kind.endswith("realtime"))
 
 
 def audio_params(config: Mapping[str, Any], decoder: int) -> int:

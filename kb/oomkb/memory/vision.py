@@ -7,10 +7,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oomkb.memory.vit import projector_params, tower_known, tower_layer, tower_of, tower_rest
+
 __all__ = ["VisionShape"]
 
 _KEYS: Final = ("vision_config", "visual", "vision_tower_config", "vit_config")
-_QWEN: Final = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v", "qwen2_5_omni", "qwen3_5", "qwen3_5_moe")
+_GLM: Final = ("glm4v", "glm46v", "glmga", "glm4v_moe")
+_QWEN: Final = (
+    "qwen2_vl",
+    "qwen2_5_vl",
+    "qwen3_vl",
+    "qwen3_vl_moe",
+    "glm4v",
+    "qwen2_5_omni",
+    "qwen3_5",
+    "qwen3_5_moe",
+    "qwen2_5_omni_thinker",
+    "qwen3_omni_moe",
+    "qwen3_omni_moe_thinker",
+    "glm46v",
+    "glmga",
+    "glm4v_moe",
+)
+
+
+_HEADS: Final = ("num_heads", "num_attention_heads", "attention_heads", "heads")
+_KINDS: Final = {"shieldgemma2": "gemma3", "paligemma2": "paligemma", "glm46v": "glm4v", "glmga": "glm4v"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,51 +52,53 @@ class VisionShape:
     temporal: int
     tokens_per_image: int | None
     """Fixed number of tokens per image; ``None`` where it follows from the pixels."""
+    layer_params: int
+    """Parameters of one layer of the tower."""
     projector_params: int
     other_params: int
+    known: bool = True
+    """Whether the layout of tower and projector was recognised; otherwise it is read as SigLIP's."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], decoder_hidden: int) -> VisionShape | None:
         """The tower of a multimodal ``config.json``; ``None`` for a text model."""
         raw = next((config[k] for k in _KEYS if isinstance(config.get(k), Mapping)), None)
         if raw is None:
-            return None
-        kind = str(config.get("model_type") or "").lower()
-        hidden = int(
-            raw.get("embed_dim") if kind == "qwen2_vl" and raw.get("embed_dim") else raw.get("hidden_size") or 1152
-        )
-        depth = int(raw.get("depth") or raw.get("num_hidden_layers") or 24)
+            return _own_code(config)
+        kind = _KINDS.get(str(config.get("model_type") or "").lower(), str(config.get("model_type") or "").lower())
+        own = raw.get("embed_dim") if kind == "qwen2_vl" else None
+        hidden = _first(own or raw.get("hidden_size") or raw.get("width"), 1152)
+        depth = _first(raw.get("depth") or raw.get("num_hidden_layers") or raw.get("layers"), 24)
         patch = _first(raw.get("patch_size"), 14)
         size = _first(raw.get("image_size"), 448 if kind in _QWEN else 336)
-        ffn = int(raw.get("intermediate_size") or hidden * float(raw.get("mlp_ratio") or 4))
-        merge = int(raw.get("spatial_merge_size") or (2 if kind in _QWEN or kind.startswith("internvl") else 1))
-        gated = kind in {"qwen2_5_vl", "glm4v"} or "pixtral" in str(raw.get("model_type") or "")
+        ffn = _first(raw.get("intermediate_size") or int(hidden * float(raw.get("mlp_ratio") or 4)), 4 * hidden)
+        usual = 2 if kind in _QWEN or kind.startswith("internvl") else 1
+        merge = int(raw.get("spatial_merge_size") or config.get("spatial_merge_size") or usual)
+        tower = tower_of(kind, raw)
+        heads = next((raw[k] for k in _HEADS if isinstance(raw.get(k), int)), max(1, hidden // 64))
+        temporal = int(raw.get("temporal_patch_size") or (2 if kind in _QWEN else 1))
+        if kind in _GLM:
+            ffn = int(raw.get("out_hidden_size") or ffn)
+        if kind == "mllama":
+            depth += int(raw.get("num_global_layers") or 8)
         fixed = None if kind in _QWEN or kind == "mistral3" else _fixed_tokens(config, kind, size, patch, merge)
-        projector = _projector(config, kind, hidden, decoder_hidden, merge, raw)
         return cls(
             kind=kind,
             hidden=hidden,
             depth=depth,
-            heads=int(raw.get("num_heads") or raw.get("num_attention_heads") or max(1, hidden // 64)),
+            heads=heads,
             ffn=ffn,
-            gated=gated,
+            gated=tower.gated,
             patch=patch,
             merge=merge,
             image_size=size,
-            temporal=int(raw.get("temporal_patch_size") or (2 if kind in _QWEN else 1)),
+            temporal=temporal,
             tokens_per_image=fixed,
-            projector_params=projector,
-            other_params=_embeddings(raw, kind, hidden, patch, size),
+            known=tower_known(kind, raw),
+            layer_params=tower_layer(tower, raw, hidden, ffn, heads),
+            projector_params=projector_params(config, kind, raw, hidden, decoder_hidden, merge),
+            other_params=tower_rest(kind, tower, raw, hidden, ffn, (patch, size, temporal)),
         )
-
-    @property
-    def layer_params(self) -> int:
-        """Parameters of one layer of the tower."""
-        h, f = self.hidden, self.ffn
-        attention = 4 * h * h + 4 * h
-        mlp = (3 * h * f + 2 * f + h) if self.gated else (2 * h * f + f + h)
-        norms = 2 * h if self.gated else 4 * h
-        return attention + mlp + norms
 
     @property
     def params(self) -> int:
@@ -101,6 +125,18 @@ class VisionShape:
         return max(1, self.patches(pixels, frames) // self.merge**2)
 
 
+def _own_code(config: Mapping[str, Any]) -> VisionShape | None:
+    """Phi-3-vision, whose configuration names CLIP ViT-L/14 at 336 pixels without its sizes."""
+    layer = config.get("embd_layer")
+    if not isinstance(layer, Mapping) or layer.get("embedding_cls") != "image":
+        return None
+    tower = {"model_type": "clip_vision_model", "hidden_size": 1024, "intermediate_size": 4096, "image_size": 336}
+    full = {**tower, "num_hidden_layers": 24, "num_attention_heads": 16, "patch_size": 14}
+    tokens = int(layer.get("num_img_tokens") or 144)
+    outer = {"model_type": "phi3_v", "vision_config": full, "image_seq_length": tokens}
+    return VisionShape.from_config(outer, int(config.get("hidden_size") or 3072))
+
+
 def _first(value: Any, default: int) -> int:
     if isinstance(value, list | tuple):
         value = value[0] if value else default
@@ -116,31 +152,3 @@ def _fixed_tokens(config: Mapping[str, Any], kind: str, size: int, patch: int, m
         ratio = float(config.get("downsample_ratio") or 0.5)
         return int(side * side * ratio * ratio)
     return max(1, (side // merge) ** 2)
-
-
-def _projector(
-    config: Mapping[str, Any], kind: str, hidden: int, decoder: int, merge: int, raw: Mapping[str, Any]
-) -> int:
-    if kind in _QWEN:
-        wide = hidden * merge * merge
-        one = wide * wide + wide + wide * decoder + decoder
-        deep = len(raw.get("deepstack_visual_indexes") or ())
-        return one + 2 * hidden + deep * (one + 2 * wide)
-    if kind == "gemma3":
-        return hidden * decoder + hidden
-    if kind.startswith("internvl"):
-        wide = hidden * 4
-        return 2 * wide + wide * decoder + decoder + decoder * decoder + decoder
-    if kind.startswith("llava"):
-        return hidden * decoder + decoder * decoder + 2 * decoder
-    return hidden * decoder + decoder * decoder
-
-
-def _embeddings(raw: Mapping[str, Any], kind: str, hidden: int, patch: int, size: int) -> int:
-    channels = _first(raw.get("in_channels") or raw.get("in_chans") or raw.get("num_channels"), 3)
-    temporal = int(raw.get("temporal_patch_size") or (2 if kind in _QWEN else 1))
-    patches = channels * temporal * patch * patch * hidden
-    if kind in ("qwen2_vl", "qwen2_5_vl"):
-        return patches
-    positions = int(raw.get("num_position_embeddings") or (size // patch) ** 2) * hidden
-    return patches + positions + 3 * hidden
