@@ -32,14 +32,16 @@ class Goal:
     hardware: bool = False
     layout: bool = True
     """Whether it may change how the job is spread over the GPUs."""
-    only: str = ""
-    """The one remedy it may use."""
+    only: frozenset[str] = frozenset()
+    """The remedies it may use; empty: all."""
 
 
+_SHARDING: Final = frozenset({"zero", "fsdp", "hsdp", "distributed-optimizer"})
 _ALL: Final = frozenset(_ORDER)
 GOALS: Final = (
     Goal("keep-numerics", frozenset({"same-numbers"}), 4.0, 1.0),
-    Goal("smaller-batch", frozenset({"same-numbers"}), 4.0, 1.0, only="micro-batch"),
+    Goal("smaller-batch", frozenset({"same-numbers"}), 4.0, 1.0, only=frozenset({"micro-batch"})),
+    Goal("sharded", frozenset({"same-numbers"}), 4.0, 1.0, only=_SHARDING),
     Goal("keep-layout", frozenset({"same-numbers"}), 4.0, 1.0, layout=False),
     Goal("keep-hardware", _ALL, 4.0, 1.0),
     Goal("keep-speed", _ALL, 16.0, 0.6),

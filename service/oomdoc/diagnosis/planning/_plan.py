@@ -34,7 +34,15 @@ _LEAST: Final = 64 << 20
 """What saves less is no advice."""
 _FOLKLORE: Final = frozenset({"lora", "lora-rank", "zero", "grad-accum", "optimizer-8bit", "grad-ckpt"})
 """What everybody advises: said even where it saves nothing."""
-_ORDER: Final = ("keep-numerics", "smaller-batch", "keep-layout", "keep-hardware", "keep-speed", "more-hardware")
+_ORDER: Final = (
+    "keep-numerics",
+    "smaller-batch",
+    "sharded",
+    "keep-layout",
+    "keep-hardware",
+    "keep-speed",
+    "more-hardware",
+)
 _SINGLES: Final = 10
 
 

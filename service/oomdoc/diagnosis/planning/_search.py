@@ -119,7 +119,7 @@ class Search:
 
     def _allowed(self, move: Move) -> bool:
         classes = {v.safety or r.safety for r, v in move.all_parts}
-        if self.goal.only and [r.name for r, _ in move.all_parts] != [self.goal.only]:
+        if self.goal.only and not {r.name for r, _ in move.all_parts} <= self.goal.only:
             return False
         if not self.goal.layout and LAYOUT & set(move.fields):
             return False
