@@ -75,6 +75,21 @@ def test_documents_keep_the_contracts_keys(kind: str) -> None:
     compare(f"{kind}-keys", sorted(document))
 
 
+def test_the_case_schema() -> None:
+    from oomkb.records.export import json_schema
+
+    compare("case-schema", json_schema())
+
+
+def test_the_http_paths() -> None:
+    pytest.importorskip("fastapi")
+    from oomdoc.api.app import create_app
+    from oomdoc.settings import Settings
+
+    paths = create_app(Settings(database_url="sqlite://")).openapi()["paths"]
+    compare("http-paths", {path: sorted(methods) for path, methods in paths.items()})
+
+
 def test_every_command_is_in_the_readme(root: Path) -> None:
     readme = (root / "README.md").read_text(encoding="utf-8")
     groups = {name.split()[0] for name in commands(tree())}
