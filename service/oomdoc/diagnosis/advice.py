@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from oomdoc.diagnosis.regressions import one_per_package, range_of
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
@@ -91,12 +92,11 @@ def _weights(view: View) -> float:
 
 def _regression(view: View) -> Iterator[Message]:
     """Known ranges: the stated version's, else those to check."""
-    for found in (view.advisories or view.suspects)[:2]:
-        names = {"package": found.package, "introduced": found.introduced or "0", "fixed": found.fixed or "?"}
+    for found in one_per_package(view.advisories or view.suspects)[:2]:
         if found.version:
-            yield say("advice.regression", version=found.version, **names)
+            yield say("advice.regression", package=found.package, version=found.version, range=range_of(found))
         else:
-            yield say("advice.regression-ask", **names)
+            yield say("advice.regression-ask", package=found.package, range=range_of(found))
         if found.good:
             yield say("advice.last-good", package=found.package, good=found.good)
 

@@ -5,7 +5,7 @@ A stage that cannot work with what there is says so in ``warnings`` and the rest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,8 +17,9 @@ from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranking import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, TensorMatch, Verdict
+from oomdoc.diagnosis.result import Diagnosis, TensorMatch
 from oomdoc.diagnosis.summary import summarise
+from oomdoc.diagnosis.verdict import verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
@@ -31,13 +32,6 @@ from oomkb.records.loader import load_cases
 __all__ = ["diagnose", "verdict_of", "view_of"]
 
 _MATCHES: Final = 5
-_VERDICTS: Final[Mapping[str, Verdict]] = {
-    "host-ram": "host-oom",
-    "shared-memory": "shared-memory",
-    "not-oom": "not-oom",
-}
-_TOLD: Final = 0.35
-"""A description without a word of failure is one all the same where a cause stands out like this."""
 _QUERY_LIMIT: Final = 6_000
 
 
@@ -111,34 +105,6 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     if look is not None:
         view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden))
     return replace(view, tensors=_tensors(view)), job, look, warnings
-
-
-def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
-    """Which memory ran out, if any."""
-    evidence = view.evidence
-    if evidence.root is None and not evidence.signals and not evidence.facts and not evidence.prose.strip():
-        return "no-failure"
-    best = causes[0]
-    told = bool(evidence.prose.strip()) and best.probability >= _TOLD
-    if evidence.root is None and not told and not _reads_like_failure(view):
-        return "no-failure"
-    if best.cause in _VERDICTS:
-        return _VERDICTS[best.cause]
-    if evidence.root is not None and evidence.root.kind == "host":
-        return "host-oom"
-    return "device-oom" if best.probability >= 0.2 or evidence.root is not None else "unclear"
-
-
-_FAILURE_WORDS: Final = (
-    r"\boom\b|oom'?s|out.of.mem|out of (?:v?ram|gpu|cuda|memory)|memory|vram|显存|内存|爆|溢出|炸|killed"
-    r"|bus error|\bshm\b"
-    r"|does ?n[o']t fit|\bfits?\b|allocat|crash|return code|exitcode|outofresources|unable to write|swap|\bgpus?\b|挂"
-    r"|traceback|报错|\berrors?\b|\bfail|\bbug\b|no longer|崩|exception"
-)
-
-
-def _reads_like_failure(view: View) -> bool:
-    return view.says(_FAILURE_WORDS) is not None
 
 
 def _job(evidence: Evidence, warnings: list[Message]) -> Job:

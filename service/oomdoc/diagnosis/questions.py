@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import CauseFinding, Question
+from oomdoc.diagnosis.verdict import predicted
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price
+from oomkb.units import GIB
 
 __all__ = ["questions_for"]
 
@@ -28,8 +30,10 @@ _ALTERNATIVES: Final[Mapping[str, Sequence[Any]]] = {
     "gpus": (1, 8),
     "attention": ("flash2", "eager"),
 }
-_MOVES: Final = 0.25
-"""A peak that moves by a quarter of the smaller one is worth a question though the verdict stays."""
+_MOVES: Final = 1.0
+"""Where the card is not known, a peak that at least doubles is worth a question."""
+_LARGEST_CARD: Final = 192 * GIB
+"""A job that needs more whatever the answer fits no card: the answer decides nothing."""
 
 
 def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question, ...]:
@@ -46,7 +50,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
             found.append((3.0, _ask("model")))
     elif view.bytes_of("capacity") is None:
         found.append((2.5, _ask("gpu")))
-    if view.failure is None or view.failure.requested_bytes is None:
+    if not predicted(view) and (view.failure is None or view.failure.requested_bytes is None):
         found.append((0.6, _ask("log")))
     if view.estimate is not None:
         found += _flips(view)
@@ -81,7 +85,7 @@ def _versions(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Q
 
 
 def _flips(view: View) -> list[tuple[float, Question]]:
-    capacity = view.bytes_of("capacity")
+    capacity, evidence = view.bytes_of("capacity"), view.evidence
     found = []
     for fact, values in _ALTERNATIVES.items():
         if view.job.get(fact) is not None and fact not in view.job.assumed:
@@ -90,13 +94,15 @@ def _flips(view: View) -> list[tuple[float, Question]]:
             continue
         if fact == "sharding" and (view.ranks or 1) < 2:
             continue
+        if fact in ("sharding", "method") and evidence.documents:
+            continue  # a config or command that names neither has neither
         peaks = {value: peak for value in values if (peak := _peak(view.job, fact, value)) is not None}
         if len(peaks) < 2:
             continue
         low, high = min(peaks, key=lambda v: peaks[v]), max(peaks, key=lambda v: peaks[v])
         spread = peaks[high] / max(peaks[low], 1.0) - 1
         flips = capacity is not None and peaks[low] <= capacity < peaks[high]
-        if flips or (capacity is None and spread > _MOVES):
+        if flips or (capacity is None and spread > _MOVES and peaks[low] <= _LARGEST_CARD):
             why = say(
                 "question.flips" if flips else "question.moves",
                 fact=fact,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.messages import say
+from oomdoc.messages import Message, say
 from oomdoc.report.words import render
 from oomkb.memory.job import Job
 from oomkb.records.case import Case, Range
@@ -17,7 +17,9 @@ __all__ = [
     "applies",
     "distinct",
     "installed_versions",
+    "one_per_package",
     "parse_requirements",
+    "range_of",
     "scan",
     "scan_versions",
     "suspects",
@@ -89,6 +91,23 @@ def scan(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> li
             if hit is not None:
                 found.append(_advisory(case, hit.package, hit.version, hit.range, hit.needs))
     return sorted(found, key=lambda a: (a.package, a.case))
+
+
+def range_of(advisory: Advisory) -> Message:
+    """The affected versions in words, whichever of their ends are known."""
+    introduced = None if advisory.introduced in (None, "0") else advisory.introduced
+    ends = {"introduced": introduced, "fixed": advisory.fixed, "last": advisory.last_affected}
+    known = {name: value for name, value in ends.items() if value}
+    form = "-".join(name for name in ("introduced", "fixed" if advisory.fixed else "last") if name in known)
+    return say(f"advisory.range-{form or 'open'}", **known)
+
+
+def one_per_package(found: Iterable[Advisory]) -> list[Advisory]:
+    """The most precise advisory of each package: both ends known before one, one before none."""
+    best: dict[str, Advisory] = {}
+    for item in sorted(found, key=lambda a: (a.introduced in (None, "0"), a.fixed is None, a.good is None)):
+        best.setdefault(item.package, item)
+    return list(best.values())
 
 
 def distinct(found: Iterable[Advisory]) -> list[Advisory]:

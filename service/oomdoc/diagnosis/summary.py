@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.diagnosis.result import CauseFinding, Change, Plan, TensorMatch, Verdict
+from oomdoc.diagnosis.verdict import predicted
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 
@@ -20,16 +21,36 @@ def summarise(
 ) -> tuple[Message, ...]:
     """What it is, and what to do."""
     if verdict == "no-failure":
-        return (say("summary.no-failure"),)
+        return _quiet(view)
     if not causes:
         return (say("summary.unclear"),)
     best = causes[0]
+    if predicted(view):
+        return (*_foreseen(view, best), _action(best, plans))
     title = say(f"cause.{best.cause}.title")
     sure = round(100 * best.probability)
     out = [say("summary.cause" if best.probability >= _SURE else "summary.probable", title=title, percent=sure)]
     out += _numbers(view, best)
     out.append(_action(best, plans))
     return tuple(out)
+
+
+def _quiet(view: View) -> tuple[Message, ...]:
+    """No failure; where a job is described, what it is predicted to need."""
+    capacity = view.bytes_of("capacity")
+    if view.estimate is None or not capacity:
+        return (say("summary.no-failure"),)
+    return (say("summary.fits", peak_bytes=view.estimate.process_bytes, capacity_bytes=capacity),)
+
+
+def _foreseen(view: View, best: CauseFinding) -> list[Message]:
+    estimate, capacity = view.estimate, view.bytes_of("capacity")
+    if estimate is None or not capacity:
+        return []
+    key = "summary.foreseen" if estimate.process_bytes >= capacity else "summary.foreseen-close"
+    sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
+    title = say(f"cause.{best.cause}.title")
+    return [say(key, title=title, phase=estimate.peak_phase, owner=estimate.owner, **sizes)]
 
 
 def _numbers(view: View, best: CauseFinding) -> list[Message]:

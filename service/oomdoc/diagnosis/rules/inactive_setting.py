@@ -80,7 +80,11 @@ def weigh(view: View) -> Iterator[Reason]:
     for item in view.evidence.inactive[:3]:
         yield Reason(
             STRONG,
-            say("cause.inactive-setting.found", setting=item.setting, reason=Message(item.reason, item.values)),
+            say(
+                "cause.inactive-setting.found",
+                setting=item.setting,
+                reason=Message(item.reason, {"setting": item.setting, "line": item.span.line, **item.values}),
+            ),
             (item.span,),
         )
     job, ranks = view.job, view.ranks

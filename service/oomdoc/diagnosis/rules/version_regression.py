@@ -20,7 +20,7 @@ Cost
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.regressions import applies
+from oomdoc.diagnosis.regressions import applies, range_of
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -103,8 +103,7 @@ def weigh(view: View) -> Iterator[Reason]:
         held = advisory.needs and applies(advisory.needs, view.job)
         weight = STRONG if reasons or (held and fits) else FAIR if held or fits else WEAK
         found = {"package": advisory.package, "version": advisory.version}
-        span = {"introduced": advisory.introduced or "0", "fixed": advisory.fixed or "?"}
-        yield Reason(weight, say("cause.version-regression.range", **found, **span))
+        yield Reason(weight, say("cause.version-regression.range", range=range_of(advisory), **found))
     fullness, estimate = view.fullness, view.estimate
     if fullness is None or fullness >= _ROOM[1] or estimate is None or not view.training:
         return
@@ -114,5 +113,6 @@ def weigh(view: View) -> Iterator[Reason]:
     # An estimate that fits contradicts a failure with figures, and says little against a mere "OOM".
     weight = FAIR if view.bytes_of("requested") or view.bytes_of("allocated") else WEAK
     for suspect in () if view.advisories else view.suspects[:1]:
-        found = {"package": suspect.package, "introduced": suspect.introduced or "0", "fixed": suspect.fixed or "?"}
-        yield Reason(weight * sure, say("cause.version-regression.suspect", **found))
+        yield Reason(
+            weight * sure, say("cause.version-regression.suspect", package=suspect.package, range=range_of(suspect))
+        )

@@ -1,0 +1,83 @@
+"""Seen or only predicted: the verdict, the summary and what is asked and warned of then."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoc.diagnosis.engine import diagnose
+from oomdoc.diagnosis.regressions import Advisory, one_per_package, range_of
+from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.intake import read_text
+from oomdoc.report.words import render
+
+_TOO_BIG = "model: Qwen/Qwen2.5-72B-Instruct\nper_device_train_batch_size: 4\nmax_seq_length: 8192\n"
+_FULL = "finetuning_type: full\ngpu: A100-80GB\n"
+
+
+def told(text: str) -> Diagnosis:
+    return diagnose(read_text(text), plans=False)
+
+
+def words(found: Diagnosis, language: str = "en") -> str:
+    return " ".join(render(message, language) for message in found.summary)
+
+
+def test_config_that_cannot_fit_is_foreseen() -> None:
+    found = told(_TOO_BIG + _FULL)
+    assert found.verdict == "device-oom"
+    assert found.causes[0].cause == "model-states"
+    assert "shows no failure" in words(found)
+    assert "没有出现故障" in words(found, "zh")
+    assert "log" not in [q.fact for q in found.questions]
+
+
+def test_config_that_fits_is_no_failure() -> None:
+    found = told("model_name_or_path: Qwen/Qwen2.5-0.5B\nper_device_train_batch_size: 1\ncutoff_len: 512\n" + _FULL)
+    assert found.verdict == "no-failure"
+    assert "predicted to need" in words(found)
+
+
+def test_failure_that_is_seen_is_not_called_predicted() -> None:
+    found = told("CUDA out of memory\n" + _TOO_BIG + _FULL)
+    assert found.verdict == "device-oom"
+    assert "shows no failure" not in words(found)
+
+
+@pytest.mark.parametrize(
+    "text", ["启用 qlora 之后就 oom", "the worker died with SIGKILL", "训练到一半就挂了，显存不够"]
+)
+def test_prose_alone_is_a_failure(text: str) -> None:
+    assert told(text).verdict != "no-failure"
+
+
+def test_commands_that_are_sentences_are_read() -> None:
+    found = told("vllm dies while capturing cuda graphs although the kv cache was fine")
+    assert "cuda-graph" in [c.cause for c in found.causes[:2]]
+
+
+def test_settings_of_a_config_are_not_asked_for() -> None:
+    found = told("CUDA out of memory\n" + _TOO_BIG + _FULL)
+    assert not {"sharding", "method", "grad_ckpt"} & {q.fact for q in found.questions}
+
+
+def _advisory(introduced: str | None, fixed: str | None, last: str | None = None, good: str | None = None) -> Advisory:
+    return Advisory("deepspeed", "", "case", {}, introduced, fixed, last, "zero3", good)
+
+
+@pytest.mark.parametrize("introduced", [None, "0", "0.16.0"])
+@pytest.mark.parametrize("fixed", [None, "0.16.8"])
+@pytest.mark.parametrize("last", [None, "0.16.7"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_ranges_in_words(introduced: str | None, fixed: str | None, last: str | None, language: str) -> None:
+    text = render(range_of(_advisory(introduced, fixed, last)), language)
+    assert "{" not in text
+    assert "?" not in text
+    assert "None" not in text
+    assert "from 0 " not in text
+    for version in (introduced if introduced != "0" else None, fixed):
+        assert version is None or version in text
+
+
+def test_one_advisory_per_package_and_the_precise_one() -> None:
+    found = one_per_package([_advisory("0", "0.15.3"), _advisory("0.16.0", "0.16.8", good="0.15.4")])
+    assert [(a.introduced, a.fixed) for a in found] == [("0.16.0", "0.16.8")]
