@@ -51,7 +51,11 @@ class Layer:
         ops = self.ops
         if self.mode.quant:
             result = ops.quantized(
-                x, f"{inner}*{outer}", f"{rows}*{outer}", compute=self.mode.autocast or self.mode.param
+                x,
+                f"{inner}*{outer}",
+                f"{rows}*{outer}",
+                compute=self.mode.autocast or self.mode.param,
+                keeps=self.mode.quant_keeps,
             )
         else:
             result = ops.linear(x, self.weight(name, f"{inner}*{outer}"), f"{rows}*{outer}")

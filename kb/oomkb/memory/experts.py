@@ -67,7 +67,8 @@ def _sparse(kind: str, c: Config, layers: int) -> tuple[bool, ...]:
         return tuple(bool(flag) for flag in flags[:layers])
     blocks = c.get("layers_block_type") or c.get("hybrid_override_pattern")
     if blocks and any(str(b) in ("moe", "E") for b in blocks):
-        return tuple(str(b) in ("moe", "E") for b in blocks)
+        found = tuple(str(b) in ("moe", "E") for b in blocks)[:layers]
+        return found + (False,) * (layers - len(found))
     first = int(c.get("first_k_dense_replace") or c.get("moe_layer_start_index") or c.get("num_dense_layers") or 0)
     last = c.get("moe_layer_end_index")
     last = layers - 1 if not isinstance(last, int) or last < 0 else last

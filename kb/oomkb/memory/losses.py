@@ -21,9 +21,10 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     """
     d = shape.dims
     width = d.vocab / s.tp
-    if "lit" in s.framework and "llama" not in s.framework:
+    if s.litgpt:  # the list of all chunks stays in the caller's hands, and each chunk's log-softmax for backward
         rows = float(_CHUNK_ROWS)
-        return rows * width * (s.compute_bytes + 8) + tokens * width * s.compute_bytes
+        head = width * d.hidden * 2.0 if s.quant != "none" else 0.0  # dequantized for each chunk
+        return rows * width * (s.compute_bytes + 8) + 2 * tokens * width * s.compute_bytes + head
     if "torchtune" in s.framework:
         return tokens / 8 * width * (s.compute_bytes + 8) + tokens * d.hidden * s.compute_bytes
     wanted = max(1, math.ceil(tokens / max(1, math.ceil(width / d.hidden))))

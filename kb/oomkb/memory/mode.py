@@ -47,6 +47,8 @@ class Mode:
     merged_experts: bool = False
     """Adapters on fused expert parameters: PEFT adds their product to a copy of the weights for each pass."""
     quant: bool = False
+    quant_keeps: bool = False
+    """The quantized product keeps its input on the graph's node, where no checkpoint reaches it, to the step's end."""
     math: bool = False
     """SDPA falls back to the written-out kernel, in fp32."""
     dora: bool = False

@@ -12,7 +12,7 @@ from oomkb.memory.estimate import Estimate, Interval, Phase
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.others import Beside, beside
-from oomkb.memory.overhead import fits_probability, interval, meters
+from oomkb.memory.overhead import SHARE_SIGMA, Meters, fits_probability, interval, meters, needed_sigma
 from oomkb.memory.serving import serving_bytes
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
@@ -60,7 +60,7 @@ def estimate(
     states = states_of(s, shape)
     extra = beside(job, s, shape, device, shapes or {})
     warnings += extra.warnings
-    warnings += _doubts(s)
+    warnings += [*_doubts(s), *s.notes]
     phases = _phases(s, shape, states, extra)
     host = states.host + extra.host + _offloaded_inputs(s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
@@ -195,6 +195,8 @@ def _finish(
     peak = max(phases, key=lambda name: phases[name].total_bytes)
     # The device carries a stated capacity already (see pricing): people round up, drivers do not.
     capacity = float(device.capacity_bytes) if device else job.capacity_gib * GIB if job.capacity_gib else None
+    if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
+        base += phases[peak].terms_bytes.get("activations", 0.0)
     found = meters(s, phases[peak].total_bytes, base, device, capacity=capacity, paged=paged)
     complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
     exact = "exact" if not s.cuda and complete and shape.known else "allocated"
@@ -205,8 +207,9 @@ def _finish(
             found.reserved,
             complete=complete,
             known=shape.known,
+            most=capacity,
         ),
-        "process": interval("process", found.process, complete=complete, known=shape.known),
+        "process": interval("process", found.process, complete=complete, known=shape.known, most=capacity),
     }
     return Estimate(
         allocated_bytes=found.allocated,
@@ -221,13 +224,21 @@ def _finish(
         capacity_bytes=capacity,
         fits_probability=None
         if capacity is None
-        else fits_probability(
-            found.needed, interval("process", found.needed, complete=complete, known=shape.known), capacity
-        ),
+        else _chance(job, s, found, capacity, complete=complete, known=shape.known, warnings=warnings),
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
         sources=SOURCES,
     )
+
+
+def _chance(
+    job: Job, s: Setting, found: Meters, capacity: float, *, complete: bool, known: bool, warnings: list[str]
+) -> float:
+    if s.training or job.serving is None:
+        return fits_probability(
+            found.needed, needed_sigma(complete=complete, known=known, doubted=bool(warnings)), capacity
+        )
+    return fits_probability(found.needed, SHARE_SIGMA, capacity)
 
 
 def _phase(terms: Mapping[str, float]) -> Phase:

@@ -9,8 +9,26 @@ __all__ = ["ACTS", "NAMES", "TEXT_TYPES", "of", "text_config", "unread_parts"]
 
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "hidden": ("hidden_size", "n_embd", "d_model", "dim", "n_embed", "dim_model", "embed_dim", "emb_dim"),
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads", "decoder_attention_heads"),
+    "layers": (
+        "num_hidden_layers",
+        "n_layer",
+        "n_layers",
+        "num_layers",
+        "decoder_layers",
+        "layers",
+        "decoder_num_hidden_layers",
+        "num_decoder_layers",
+    ),
+    "heads": (
+        "num_attention_heads",
+        "n_head",
+        "n_heads",
+        "num_heads",
+        "attention_heads",
+        "decoder_attention_heads",
+        "decoder_num_attention_heads",
+        "num_decoder_attention_heads",
+    ),
     "kv_heads": ("num_key_value_heads", "n_head_kv", "multi_query_group_num", "num_kv_heads", "n_kv_heads"),
     "ffn": (
         "intermediate_size",

@@ -348,9 +348,14 @@ class Ops:
 
     # -- quantized bases -----------------------------------------------------------------------------------------
 
-    def quantized(self, t: Tensor, weight: str, out: str, *, compute: float) -> Tensor:
-        """A 4- or 8-bit matrix product (bitsandbytes ``MatMul4Bit``): dequantizes on the way, forward and backward."""
+    def quantized(self, t: Tensor, weight: str, out: str, *, compute: float, keeps: bool = False) -> Tensor:
+        """A 4- or 8-bit matrix product (bitsandbytes ``MatMul4Bit``): dequantizes on the way, forward and backward.
+
+        ``keeps``: before bitsandbytes 0.43.2 (PR 1270) its input stayed on the node, past what autograd frees.
+        """
         t = self.lower(t)
+        if keeps and not self.tape.replaying and t.node is not None:
+            self.tape.stuck.append(t.detached())
         shape = (t.unit, t.size)
 
         def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:

@@ -69,7 +69,7 @@ def _compression(name: str) -> str:
 def _names(c: Config, layers: int) -> list[str]:
     """What the configuration says about each layer, in whichever way it says it."""
     pattern = c.get("hybrid_override_pattern")
-    if isinstance(pattern, str):
+    if isinstance(pattern, str) and len(pattern) >= layers:
         return [_PATTERN.get(letter, "attention") for letter in pattern][:layers]
     for key in ("layer_types", "layers_block_type"):
         types = c.get(key)

@@ -106,7 +106,9 @@ class _Step:
             again = Tensor(source.store, source.unit, source.size, leaf)
             del source
             tape.packs, tape.pack_limit = 0, packs
+            tape.replaying = True
             result = layer(again)
+            tape.replaying = False
             del again
             tape.resume()
             tape.casts = casts
@@ -260,18 +262,22 @@ class _Training(_Step):
             logits = ops.scale(logits)
         return logits
 
-    def cross_entropy(self, logits: Tensor) -> Tensor:
-        """Upcast, log-softmax, gather: two fp32 copies, of which the second is kept."""
-        tape, ops = self.tape, self.ops
+    def cross_entropy(self, given: list[Tensor]) -> Tensor:
+        """Upcast, log-softmax, gather: two fp32 copies, of which the second is kept; ``given`` loses the logits."""
+        tape, ops, logits = self.tape, self.ops, given.pop()
         if self.head.upcast == "compiled":  # one kernel each way: the logits stay, their gradient is made beside them
             size = logits.size
             node = tape.record((logits,), (logits.detached(),), lambda t, g, s, n: (t.new("T*V", size),))
             return Tensor(None, "T*V", 0.0, node)
         plain = self.head.upcast == "plain" and not self.mode.autocast
         wide = logits if plain else ops.cast(logits, 4.0)
-        if plain or self.head.upcast in ("shift", "plain"):
+        del logits
+        if plain or self.head.upcast in ("shift", "plain", *_IN_PLACE):
             wide = ops.copy(wide)
         size = wide.size
+        if self.head.upcast in _IN_PLACE:  # the gradient is written over the logits
+            node = tape.record((wide,), (wide.detached(),), lambda t, g, s, n: (s[0].view(),))
+            return Tensor(None, "T*V", 0.0, node)
         node = tape.record((wide,), (None,), lambda t, g, s, n: _log_softmax_backward(t, size=size))
         out = tape.new("T*V", size, node)
         if node is not None:
@@ -293,10 +299,13 @@ class _Training(_Step):
             del x
         else:
             logits = self.logits(x)
-            loss = self.cross_entropy(logits)
+            held = [] if self.head.upcast == "in-place" else [logits]
+            given = [logits]
+            del logits
+            loss = self.cross_entropy(given)
             self.note("loss", "saved", "logits")
             root = loss.node
-            del logits, loss, x
+            del held, loss, x
             self.tape.casts.clear()
             after = self.tape.mark()
         grad = grad or self.tape.new("T*V", 0.0)
@@ -378,4 +387,4 @@ def program(mode: Mode, head: Head, kinds: tuple[bool, ...]) -> Program:
     return _Training(mode, head, kinds).play()
 
 
-_PARTS: Final = ("embedding", "layer", "logits")
+_IN_PLACE: Final = ("in-place", "in-place, held")

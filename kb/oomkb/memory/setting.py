@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from oomkb.errors import JobError
+from oomkb.memory.history import (
+    FUSED,
+    LOADED,
+    OWN_MODELS,
+    fast_loss,
+    is_litgpt,
+    loads_in_16_bits,
+    loss_copies,
+    quant_keeps,
+    transformers_of,
+    upcast_adapters,
+)
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.shape import ModelShape
 
@@ -88,6 +98,14 @@ class Setting:
     logits_share: float
     """Share of the positions for which logits are made."""
     sequence_parallel: bool
+    quant_keeps: bool
+    """Inputs of quantized products stay to the step's end (bitsandbytes before 0.43.2)."""
+    litgpt: bool
+    """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
+    upcast_adapters: bool
+    """FSDP1 under accelerate: flat parameters with adapters inside are held in fp32, the frozen part with them."""
+    notes: tuple[str, ...]
+    """What the framework does whatever the job states."""
     buckets: Mapping[str, Any]
     assumed: Mapping[str, Assumption]
 
@@ -131,9 +149,12 @@ def settle(job: Job, shape: ModelShape) -> Setting:
     if quant == "nf4" and "torchtune" in (job.framework or "").lower():
         quant = "nf4-double"  # torchao quantizes the scales as well
     param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
+    notes: tuple[str, ...] = (FUSED,) if fast_loss(job) and not job.fused_ce else ()
     autocast = job.autocast if job.autocast is not None else "none"
     world, dp, tp, pp, cp, sp, ep, per_node = _ranks(job, shape)
     sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
+    if param == "fp32" and loads_in_16_bits(job, sharding):
+        param, notes = "bf16", (*notes, LOADED)
     samples = pick("micro_batch", job.micro_batch, 1)
     seq = pick("seq_len", job.seq_len, _length(job))
     doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm", "kto") else 1
@@ -175,7 +196,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         accum=job.grad_accum or 1,
         offload=frozenset(job.offload or ()),
         framework=(job.framework or "").lower(),
-        transformers=_transformers(job),
+        transformers=transformers_of(job),
         masked=_masked(job, shape, attention) and objective != "inference",
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),
@@ -192,15 +213,17 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         and not any(w in (job.framework or "").lower() for w in _FIXED),
         logits_share=_logits_share(job, objective, seq),
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
+        quant_keeps=quant_keeps(job, quant),
+        litgpt=is_litgpt(job),
+        upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
+        notes=notes,
         buckets=job.buckets,
         grads="layer"
         if sharding in _UNITS
         else "none"
         if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1
         else "all",
-        upcast="compiled"
-        if _compiled_loss(job)
-        else _upcast(_transformers(job), samples * doubled, shape.dims.model_type),
+        upcast=loss_copies(job, samples * doubled, shape.dims.model_type),
         assumed=filled,
     )
 
@@ -209,51 +232,11 @@ _UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
 
 
-_TORCH: Final = re.compile(r"torch[ =]{1,3}v?(\d\.\d{1,2})")
-_YEAR: Final = re.compile(r"\b(20[12]\d)\b")
-
-
-def _compiled_loss(job: Job) -> bool:
-    """Whether the compiler takes the loss in: torchtitan compiles it since early 2025, with torch 2.6 and later."""
-    if not job.compile:
-        return False
-    text = str(job.extra.get("versions_text") or "")
-    torch = job.versions.get("torch") or (found[1] if (found := _TORCH.search(text)) else "")
-    if torch:
-        return version(torch) >= (2, 6)
-    year = _YEAR.search(text)
-    return year is None or int(year[1]) >= 2025
-
-
-_TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
-
-
-def _transformers(job: Job) -> tuple[int, ...]:
-    stated = job.versions.get("transformers")
-    if stated:
-        return version(stated)
-    found = _TRANSFORMERS.search(str(job.extra.get("versions_text") or ""))
-    return version(found[1]) if found else ()
-
-
-def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:
-    """Before 4.49 the shifted logits were a second fp32 copy where there was more than one sequence.
-
-    Before 4.49 the older families computed their own loss, in the model's dtype.
-    """
-    if transformers and transformers < (4, 49) and kind in _PLAIN_LOSS:
-        return "plain"
-    return "shift" if transformers and transformers < (4, 49) and rows > 1 else "once"
-
-
-_PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "opt", "bloom", "falcon", "mpt"})
-
-
 def _expert_adapters(job: Job, shape: ModelShape, adapters: bool) -> str:
     if not adapters:
         return "none"
     targets = (job.lora.targets if job.lora else None) or "all-linear"
-    known = _transformers(job)
+    known = transformers_of(job)
     return shape.expert_adapters(targets, fused=not known or known >= (5,))
 
 
@@ -261,7 +244,7 @@ def _adapter_bytes(job: Job, param: str, autocast: str) -> int:
     """PEFT casts 16-bit adapters to fp32 (``autocast_adapter_dtype``); frameworks with their own LoRA do not."""
     if job.lora is not None and job.lora.dtype:
         return int(BYTES.get(job.lora.dtype, 4))
-    own = any(word in (job.framework or "").lower() for word in (*_OWN_MODELS, "fsdp_qlora"))
+    own = any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "fsdp_qlora"))
     return int(BYTES[param]) if own and autocast == "none" else 4
 
 
@@ -279,12 +262,9 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     if attention == "eager":
         return True
     framework = (job.framework or "").lower()
-    if attention != "sdpa" or job.packing or shape.family.lean_mask or any(word in framework for word in _OWN_MODELS):
+    if attention != "sdpa" or job.packing or shape.family.lean_mask or any(word in framework for word in OWN_MODELS):
         return False
     return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
-
-
-_OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
 
 
 def _fraction(method: str, shape: ModelShape) -> float:
@@ -309,17 +289,6 @@ def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
         if autocast not in ("none", "fp32", "fp8"):
             return int(BYTES[autocast])
     return int(BYTES[param])
-
-
-@lru_cache(maxsize=512)
-def version(text: str) -> tuple[int, ...]:
-    """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""
-    parts: list[int] = []
-    for piece in text.split(".")[:4]:
-        if not piece.isdigit():
-            break
-        parts.append(int(piece))
-    return tuple(parts)
 
 
 def _dtype(name: str) -> str:

@@ -206,7 +206,7 @@ def _read(config: Mapping[str, Any], name: str) -> ModelShape:
         family=family,
         layers=build_layers(dims, family),
         vision=vision,
-        known=known,
+        known=known and not warnings,
         warnings=warnings,
         config=MappingProxyType(dict(config)),
     )

@@ -111,7 +111,8 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
         if part in ("embedding", "logits"):
             weights = root + layer if s.reshard else root + held
         done = shard_grads if phase == "backward" and share == "grads" else persistent
-        reduce = u.layer * float(s.held_bytes) if phase == "backward" and trained and part != "logits" else 0.0
+        flat = trained or s.upcast_adapters  # one flat gradient for frozen and trained parameters alike
+        reduce = u.layer * float(s.held_bytes) if phase == "backward" and flat and part != "logits" else 0.0
         return {"gathered weights": weights, "reduction buffer": reduce, "gradients": done}
 
     return extra

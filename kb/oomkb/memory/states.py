@@ -88,7 +88,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         trainable = int(trainable * min(1.0, s.trained_layers / max(1, shape.layer_count)))
     engine = s.deepspeed
     each = float(s.held_bytes if engine else s.adapter_bytes if s.adapters else s.param_bytes)
-    held = float(s.held_bytes if engine else s.param_bytes)
+    held = 4.0 if s.upcast_adapters else float(s.held_bytes if engine else s.param_bytes)
     shards, kind = s.shards, OPTIMIZERS[s.optimizer]
     split_w = shards if s.sharding in _SHARDED_WEIGHTS else 1
     split_g = shards if s.sharding in _SHARDED_GRADS else 1

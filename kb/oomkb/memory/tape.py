@@ -92,6 +92,10 @@ class Tape:
         self.grads: dict[Leaf, Tensor] = {}
         self.casts: dict[Leaf, Tensor] = {}
         self.packs = 0
+        self.replaying = False
+        """A checkpoint is recomputing."""
+        self.stuck: list[Tensor] = []
+        """Tensors that operations hold outside autograd's saved ones, to the step's end."""
         self.pack_limit: int | None = None
         self.discard = False
         self._seq = 0

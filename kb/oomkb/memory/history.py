@@ -1,0 +1,141 @@
+"""What releases of libraries did that no setting says, read off a job's framework and versions."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from oomkb.memory.job import Job
+
+__all__ = [
+    "FUSED",
+    "LOADED",
+    "OWN_MODELS",
+    "fast_loss",
+    "is_litgpt",
+    "loads_in_16_bits",
+    "loss_copies",
+    "quant_keeps",
+    "transformers_of",
+    "upcast_adapters",
+    "version",
+]
+
+_TORCH: Final = re.compile(r"torch[ =]{1,3}v?(\d\.\d{1,2})")
+
+_YEAR: Final = re.compile(r"\b(20[12]\d)\b")
+
+
+def _compiled_loss(job: Job) -> bool:
+    """Whether the compiler takes the loss in: torchtitan compiles it since early 2025, with torch 2.6 and later."""
+    if not job.compile:
+        return False
+    text = str(job.extra.get("versions_text") or "")
+    torch = job.versions.get("torch") or (found[1] if (found := _TORCH.search(text)) else "")
+    if torch:
+        return version(torch) >= (2, 6)
+    year = _YEAR.search(text)
+    return year is None or int(year[1]) >= 2025
+
+
+_TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
+
+
+def transformers_of(job: Job) -> tuple[int, ...]:
+    """The release of transformers, empty where it is not stated."""
+    stated = job.versions.get("transformers")
+    if stated:
+        return version(stated)
+    found = _TRANSFORMERS.search(str(job.extra.get("versions_text") or ""))
+    return version(found[1]) if found else ()
+
+
+def loss_copies(job: Job, rows: int, kind: str) -> str:
+    """How the loss copies the logits, for ``rows`` sequences of a model of this ``kind``."""
+    if _compiled_loss(job):
+        return "compiled"
+    known = transformers_of(job)
+    found = _upcast(known, rows, kind)
+    if found == "plain" or not fast_loss(job):
+        return found
+    # Since 4.46 the loss function does the upcast, and its caller keeps the 16-bit logits meanwhile.
+    return "in-place" if known and known < (4, 46) else "in-place, held"
+
+
+FUSED: Final = "fms-acceleration's fused loss is taken to be on: without it the logits need about half as much again"
+
+LOADED: Final = (
+    "fms-hf-tuning loads 16-bit weights and only FSDP upcasts them: priced in bf16, though the job states fp32"
+)
+
+
+def loads_in_16_bits(job: Job, sharding: str) -> bool:
+    """fms-hf-tuning loads in ``torch_dtype`` (bfloat16); accelerate upcasts flat parameters of FSDP, nothing else."""
+    framework = (job.framework or "").lower()
+    return "fms-hf-tuning" in framework and sharding in ("none", "ddp") and job.autocast in ("bf16", "fp16")
+
+
+def fast_loss(job: Job) -> bool:
+    """fms-acceleration's fused kernels (``kernels/unsloth/cross_entropy_loss.py``): gradients replace the logits."""
+    framework = (job.framework or "").lower()
+    return "fms-acceleration" in framework or "foak" in framework
+
+
+def is_litgpt(job: Job) -> bool:
+    """Whether lit-gpt runs the job, under either of its names."""
+    framework = (job.framework or "").lower()
+    return "lit-gpt" in framework or "litgpt" in framework
+
+
+_BITSANDBYTES: Final = re.compile(r"(?:bitsandbytes|bnb)[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
+
+_SWIFT_1: Final = re.compile(r"swift[ =]{1,3}v?1\.")
+
+
+def quant_keeps(job: Job, quant: str) -> bool:
+    """Bitsandbytes before 0.43.2 (July 2024, PR 1270) kept the input of every 4-bit product on its node.
+
+    A reentrant checkpoint runs forward without a graph, so that nothing stays; ms-swift 1 made all of them
+    non-reentrant (``swift/llm/utils/model.py``), where only autograd's own saved tensors are recomputed.
+    """
+    if not quant.startswith("nf4") or "torchtune" in (job.framework or "").lower():
+        return False
+    text = str(job.extra.get("versions_text") or "")
+    stated = job.versions.get("bitsandbytes") or (found[1] if (found := _BITSANDBYTES.search(text)) else "")
+    swift = bool(_SWIFT_1.search((job.framework or "").lower()) or job.versions.get("ms-swift", "").startswith("1."))
+    old = version(stated) < (0, 43, 2) if stated else swift
+    return old and (not job.grad_ckpt or swift)
+
+
+def upcast_adapters(job: Job, adapters: bool, quant: str, sharding: str, autocast: str) -> bool:
+    """Accelerate 0.29 and later (``Accelerator.prepare_model``): flat parameters that need gradients go to fp32."""
+    if not adapters or quant != "none" or sharding not in ("fsdp", "hsdp", "shard-grad-op") or autocast == "none":
+        return False
+    return not any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "fsdp_qlora"))
+
+
+def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:
+    """Before 4.49 the shifted logits were a second fp32 copy where there was more than one sequence.
+
+    Before 4.49 the older families computed their own loss, in the model's dtype.
+    """
+    if transformers and transformers < (4, 49) and kind in _PLAIN_LOSS:
+        return "plain"
+    return "shift" if transformers and transformers < (4, 49) and rows > 1 else "once"
+
+
+_PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "opt", "bloom", "falcon", "mpt"})
+
+OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
+
+
+@lru_cache(maxsize=512)
+def version(text: str) -> tuple[int, ...]:
+    """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""
+    parts: list[int] = []
+    for piece in text.split(".")[:4]:
+        if not piece.isdigit():
+            break
+        parts.append(int(piece))
+    return tuple(parts)
