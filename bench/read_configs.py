@@ -5,7 +5,8 @@
 FOLDER holds one checkout (or its example folders) per framework, named after the framework. Nothing of it is kept.
 Counted are the files that configure or launch a run: those in which a memory setting is named. A setting counts as
 memory-relevant by its name alone, judged apart from the tables. Printed per framework: files read without a crash,
-framework recognised, memory-relevant keys understood, jobs priced, and (``--patches``) files in which a patch reads
+framework recognised, memory-relevant keys understood, jobs priced (of all, and of those whose text or name names a
+model at all: templates leave it to whoever fills them in), and (``--patches``) files in which a patch reads
 back and leaves every other line as it was.
 """
 
@@ -55,6 +56,7 @@ class Tally:
     keys: int = 0
     understood: int = 0
     runs: int = 0
+    named: int = 0
     priced: int = 0
     patched: int = 0
     patches: int = 0
@@ -100,7 +102,7 @@ def one(path: Path, name: str, tally: Tally, *, patches: bool) -> None:
         return
     tally.files += 1
     try:
-        reading = read_documents(Source(path.name, text))
+        reading = read_documents(Source(f"{path.parent.name}/{path.name}", text))
     except Exception as error:  # a crash is what is being counted
         tally.crashed += 1
         tally.errors[f"{path}: {error!r}"] += 1
@@ -124,9 +126,26 @@ def one(path: Path, name: str, tally: Tally, *, patches: bool) -> None:
     job = to_job(facts, reading.framework, reading.versions)
     if reading.framework not in AGNOSTIC:
         tally.runs += 1
+        before = tally.priced
         price(job, tally, path)
+        tally.named += tally.priced > before or names_a_model(path, text)
     if patches:
         round_trip(path, text, job, tally)
+
+
+FAMILY = re.compile(
+    r"(?:llama|qwen|mi[sx]tral|gemma|phi|deepseek|glm|internlm|baichuan|falcon|opt|bloom|pythia|gpt|bert|t5|mpt|yi|olmo|"
+    r"granite|smollm|internvl|minicpm|nemotron|mamba|moonlight|aya)"
+    r"[\w.]{0,12}[-_/ ]?[\w.\-]{0,24}?(?<![\w.])?\d{1,3}(?:\.\d)?[bm](?![a-z])",
+    re.I,
+)
+SIZES = re.compile(r"^\s*[\"']?(?:--)?(?:hidden_size|hidden-size)[\"']?\s*[:= ]\s*\d", re.M)
+
+
+def names_a_model(path: Path, text: str) -> bool:
+    """Whether a file names a model by its size, or describes one; judged by the text alone, apart from the readers."""
+    lines = [line.split("#")[0][:400] for line in (path.stem, *text.splitlines()) if not line.lstrip().startswith("#")]
+    return any(FAMILY.search(line) for line in lines) or bool(SIZES.search(text))
 
 
 def container(setting: Any, settings: Any) -> bool:
@@ -192,7 +211,7 @@ def main() -> int:
     total = Tally()
     print(
         f"{'framework':18} {'files':>6} {'read':>12} {'recognised':>16} {'keys understood':>20}"
-        f" {'priced':>16} {'patched':>16}"
+        f" {'priced':>16} {'of those naming one':>20} {'patched':>16}"
     )
     for root in sorted(p for p in arguments.folder.iterdir() if p.is_dir()):
         if arguments.only and root.name != arguments.only:
@@ -209,7 +228,18 @@ def main() -> int:
             ):
                 for what, count in counter.most_common(40):
                     print(f"    {title} x{count}: {what}")
-        for name in ("files", "crashed", "recognised", "keys", "understood", "runs", "priced", "patched", "patches"):
+        for name in (
+            "files",
+            "crashed",
+            "recognised",
+            "keys",
+            "understood",
+            "runs",
+            "named",
+            "priced",
+            "patched",
+            "patches",
+        ):
             setattr(total, name, getattr(total, name) + getattr(tally, name))
     show("all", total)
     return 0
@@ -218,7 +248,8 @@ def main() -> int:
 def show(name: str, t: Tally) -> None:
     print(
         f"{name:18} {t.files:6} {share(t.files - t.crashed, t.files):>12} {share(t.recognised, t.files):>16} "
-        f"{share(t.understood, t.keys):>20} {share(t.priced, t.runs):>16} {share(t.patched, t.patches):>16}"
+        f"{share(t.understood, t.keys):>20} {share(t.priced, t.runs):>16} "
+        f"{share(t.priced, t.named):>20} {share(t.patched, t.patches):>16}"
     )
 
 

@@ -21,7 +21,8 @@ _HOST: Final = re.compile(
     r"|(?:can't|cannot|could not|unable to) allocate (?:host |cpu )?memory|ArrayMemoryError"
     r"|\b(?:gets?|got|getting|is|was|were|being|been|process) killed\b"
     r"|\bkilled (?:around|during|while|at|when|in|after|for)\b"
-    r"|(?<=[\w)] )killed(?=\s{0,3}(?:[,.;，。]|\Z))|[,，] ?killed(?=[,.;，。]|\s{0,3}\Z)|(?:exits?|exited)(?: with)?(?: code)? 137\b"
+    r"|(?<=[\w)] )killed(?=\s{0,3}(?:[,.;，。]|\Z))|[,，] ?killed(?=[,.;，。]|\s{0,3}\Z)"
+    r"|(?:exits?|exited)(?: with)?(?: code)? 137\b"
     r"|被(?:系统)?(?:杀|[kK]ill)|(?:把|将)进程(?:就)?杀|进程(?:就)?(?:挂掉|挂了|没了|死掉)"
     r"|workers? (?:has |have |had )?died\b|abruptly died",
     _I,

@@ -29,7 +29,7 @@ _BUDGET: Final = 200_000
 """Characters of one source that are read as configuration; nobody's configuration is larger."""
 _MAX_DOCS: Final = 400
 _PROGRAM_CHARS: Final = 8_000
-_DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,60}[ \t]*[rR]?(\"{3}|'{3})([^\"']{1,12000})")
+_DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
 _KEY_CLEAN: Final = re.compile(r"\[[0-9]*\]|^\+{1,2}|^~")
 
 
@@ -164,11 +164,14 @@ def _usage(text: str, start: int, end: int) -> list[Fragment]:
     match = _DOCSTRING.match(text, start, min(end, start + 20_000))
     if match is None:
         return []
-    runs = [s for s in segments("", text[: match.end(2)][match.start(2) :]) if s.form == "shell"]
+    close = text.find(match[1], match.end(), min(end, match.end() + 12_000))
+    runs = [s for s in segments("", text[match.end() : close]) if s.form == "shell"] if close > 0 else []
     out: list[Fragment] = []
-    for run in runs[:1]:
-        shifted = Segment("shell", run.start + match.start(2), run.end + match.start(2))
+    for run in runs[:8]:
+        shifted = Segment("shell", run.start + match.end(), run.end + match.end())
         out += [f for f in _shell(text, shifted) if len(f.entries) > 2]
+        if out:
+            break
     return out
 
 

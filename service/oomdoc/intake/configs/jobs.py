@@ -54,6 +54,9 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
             continue
         if (fact.stated or fact.name == "model") and (fact.name in _FIELDS or fact.name.startswith(_NESTED)):
             job = _set(job, fact.name, fact.value)
+    size = facts.get("params_b")
+    if job.model is None and size is not None and not size.stated:
+        job = _fill(job, "params_b", size.value)
     described = facts.get("model_config")
     if described is not None and (job.model is None or "/" not in str(job.model)):
         job = _set(job, "model", described.value)
@@ -63,7 +66,7 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     return _meaning(_contract(job, facts, name))
 
 
-_TO_FILL_IN: Final = re.compile(r"[<$]|\{\{")
+_TO_FILL_IN: Final = re.compile(r"[<$]|\{\{|(?:\w{0,30}_)?args\.")
 """A model that documentation leaves open (``<model>``, ``$MODEL``)."""
 _ENGINE_KEY: Final = re.compile(
     r"(?:vllm|sglang|rollout|infer(?:ence)?|generation)[\w.\-]{0,40}(?:tensor[_-](?:model[_-])?parallel|(?<![a-z])tp(?![a-z]))"

@@ -16,6 +16,7 @@ from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
+from oomdoc.intake.configs.named import hinted_model
 from oomdoc.intake.configs.table import Table, norm
 
 __all__ = ["ConfigReading", "Lines", "read_documents"]
@@ -192,6 +193,9 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     name = main.name if main is not None else None
     if name == "ms-swift":
         _whole_sequence(kept)
+    if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
+        for fact in hinted_model(docs, source, lines):
+            kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
     real = [d for d in docs if d.form != "ini" and (d.table is not None or d.env or len(d.entries) > 2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
@@ -27,6 +27,8 @@ def _patterns(table_name: str) -> tuple[re.Pattern[str], ...]:
 def _score(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
     commands = sum(1 for p in _patterns(table.name) if p.search(programs))
     marks = len(table.marks & keys)
+    if table.own_prefixes:
+        marks += sum(1 for key in keys if key.startswith(table.own_prefixes))
     hints = len(table.hints & keys)
     own = commands * _COMMAND_WEIGHT + marks * _MARK_WEIGHT
     if table.bases and not own:
@@ -34,7 +36,7 @@ def _score(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]
     return own + hints, own
 
 
-def recognise(keys: Iterable[str], programs: str, tables: Iterable[Table], likely: str | None = None) -> Table | None:
+def recognise(keys: Iterable[str], programs: str, tables: Sequence[Table], likely: str | None = None) -> Table | None:
     """The table that fits best, or ``None`` where nothing speaks for any.
 
     :param keys: normalised keys, nested ones both whole and by their last part.
@@ -49,4 +51,14 @@ def recognise(keys: Iterable[str], programs: str, tables: Iterable[Table], likel
             score, own = score + 2, own + 2
         if score >= _ENOUGH and (best is None or (score, own) > best[:2]):
             best = (score, own, table)
-    return best[2] if best is not None else None
+    return _most_derived(best[2], found, programs, tables) if best is not None else None
+
+
+def _most_derived(base: Table, keys: frozenset[str], programs: str, tables: Sequence[Table]) -> Table:
+    """What is run or imported of a framework built on ``base`` outweighs what it takes from the base."""
+    built = [
+        (*_score(t, keys, programs), t)
+        for t in tables
+        if any(b is base for b in t.bases) and any(p.search(programs) for p in _patterns(t.name))
+    ]
+    return max(built, key=lambda entry: entry[:2])[2] if built else base

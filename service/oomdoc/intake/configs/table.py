@@ -156,6 +156,8 @@ class Table:
     """Whether flags are spelt with dashes."""
     prefixes: tuple[str, ...] = ()
     """Leading path parts that may be left out (``actor_rollout_ref.``)."""
+    own_prefixes: tuple[str, ...] = ()
+    """Leading path parts that only this framework's keys have: each such key counts for it."""
     ignores: frozenset[str] = frozenset()
     """Keys of a base that this framework reads nothing from."""
     suffix: bool = False

@@ -251,3 +251,31 @@ def test_bombs_are_bounded():
     read("x = " + "(" * 5_000, "a.py")
     read("".join(f"{' ' * i}k:\n" for i in range(500)), "a.yaml")
     read("per_device_train_batch_size: " + "9" * 10_000, "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fact", "value"),
+    [
+        ("a/run_llama3_8B.sh", "deepspeed train.py --model_name_or_path $1 --zero_stage 3 --per_device_train_batch_size 2", "model", "meta-llama"),
+        ("opt/run_6.7b_lora.sh", "deepspeed main.py --model_name_or_path $1 --zero_stage 3 --per_device_train_batch_size 2", "params_b", 6.7),
+        ("x.sh", "BASE=/data/Qwen2.5-7B-Instruct\ntorchrun train.py --bert_model bert-large-uncased --per_device_train_batch_size 2 --fp16 true", "model", "bert-large-uncased"),
+        (
+            "x.py",
+            "from trl import GRPOConfig\nimport argparse\np = argparse.ArgumentParser()\np.add_argument('--model', type=str, default='Qwen/Qwen3-1.7B')\nc = GRPOConfig(per_device_train_batch_size=1)\n",
+            "model",
+            "Qwen/Qwen3-1.7B",
+        ),
+    ],
+)
+def test_a_model_named_elsewhere_is_a_hint(name, text, fact, value):
+    found = {f.name: f for f in read_documents(Source(name, text)).facts}
+    assert fact in found, sorted(found)
+    assert not found[fact].stated
+    assert str(found[fact].value).startswith(str(value))
+
+
+def test_commands_kept_in_strings_know_the_variables_around_them():
+    text = 'MODEL="meta-llama/Llama-3.1-8B-Instruct"\nOPTS="--gradient_accumulation_steps 4 --bf16 true"\nCMD="deepspeed train.py --model_name_or_path $MODEL --per_device_train_batch_size 2"\neval $CMD $OPTS\n'
+    _, facts = read(text, "run.sh")
+    assert facts["model"] == "meta-llama/Llama-3.1-8B-Instruct"
+    assert (facts["micro_batch"], facts["grad_accum"]) == (2, 4)

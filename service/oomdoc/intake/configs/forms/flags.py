@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -53,6 +54,11 @@ def _base(word: str) -> str:
 
 def _is_flag(word: Word) -> bool:
     return not word.quote and _FLAG.match(word.text) is not None and not word.text.startswith("---")
+
+
+def _holds_flags(word: Word) -> bool:
+    """``$OPTIONS``: the shell would split it into flags, which are read where the variable is set."""
+    return word.shared and " " in word.text and _FLAG.match(word.text.lstrip()) is not None
 
 
 def _value(word: Word) -> Any:
@@ -112,6 +118,8 @@ class _Reader:
 
     def one(self, index: int) -> int:
         word = self.words[index]
+        if _holds_flags(word):
+            return index + 1
         if _is_flag(word):
             return self.flag(index)
         match = _OVERRIDE.match(self.text, word.start, word.end) if not word.quote or "=" in word.text else None
@@ -212,7 +220,7 @@ class _Reader:
         out: list[Word] = []
         while index < len(self.words) and len(out) < 60:
             word = self.words[index]
-            if _is_flag(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
+            if _is_flag(word) or _holds_flags(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
                 break
             out.append(word)
             index += 1
@@ -270,24 +278,28 @@ def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[En
     return reader.entries, reader.env, reader.programs
 
 
-def _commands(text: str, start: int, end: int, depth: int = 0) -> tuple[list[Command], list[Heredoc]]:
-    shell = tokenise(text, start, end)
+def _commands(
+    text: str, start: int, end: int, known: Mapping[str, Variable] | None = None
+) -> tuple[list[Command], list[Heredoc]]:
+    """The commands of a text and of the strings in it that hold flags; ``known`` where it is such a string."""
+    shell = tokenise(text, start, end, known)
+    depth = 0 if known is None else 1
     commands: list[Command] = []
     for command in shell.commands:
         commands.append(command)
         for variable in command.variables:
             low, high = variable.word.value_span
             if depth == 0 and not variable.word.shared and high - low > 8 and _has_flags(text, low, high):
-                commands += _commands(text, low, high, 1)[0]
+                commands += _commands(text, low, high, shell.variables)[0]
         if depth == 0 and len(command.words) > 1:
             for word in command.words[1:]:
                 low, high = word.value_span
                 if word.quote and not word.shared and high - low > 30 and _has_flags(text, low, high):
-                    commands += _commands(text, low, high, 1)[0]
+                    commands += _commands(text, low, high, shell.variables)[0]
     return commands, shell.heredocs
 
 
-_INNER_FLAG: Final = re.compile(r"(?:^|\s)--[A-Za-z]")
+_INNER_FLAG: Final = re.compile(r"(?:^|\s)(?:--[A-Za-z]|\+{0,2}[a-z_]{1,60}(?:\.\w{1,60}){1,8}=)")
 
 
 def _has_flags(text: str, low: int, high: int) -> bool:

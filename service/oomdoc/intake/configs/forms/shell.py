@@ -7,6 +7,7 @@ skipped, a line of flags after a line without a backslash still belongs to the c
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
@@ -380,6 +381,11 @@ _HANDLERS: Final = {
 }
 
 
-def tokenise(text: str, start: int = 0, end: int | None = None) -> Shell:
-    """The commands, variables and here-documents of ``text[start:end]``. Linear in its length."""
-    return _Tokeniser(text, start, len(text) if end is None else end).run()
+def tokenise(text: str, start: int = 0, end: int | None = None, known: Mapping[str, Variable] | None = None) -> Shell:
+    """The commands, variables and here-documents of ``text[start:end]``. Linear in its length.
+
+    :param known: variables that are set around it, for a command kept in a string.
+    """
+    tokeniser = _Tokeniser(text, start, len(text) if end is None else end)
+    tokeniser.out.variables.update(known or {})
+    return tokeniser.run()

@@ -181,7 +181,12 @@ TABLE = Table(
         zero_optimization.offload_optimizer.pipeline_read
         zero_optimization.offload_optimizer.pipeline_write prescale_gradients
         communication_data_type data_types data_types.grad_accum_dtype fp16.consecutive_hysteresis
-        aio flops_profiler autotuning
+        aio flops_profiler autotuning zero_optimization.offload_optimizer.super_offload
+        zero_optimization.offload_optimizer.cpuadam_cores_perc sequence_parallel_size
+        compression_training.weight_quantization.shared_parameters.fp16_mixed_quantize.enabled
+        compression_training.weight_quantization.shared_parameters.fp16_mixed_quantize.quantize_change_ratio
+        bf16.bf16_master_weights_and_grads bf16.bf16_optimizer_states
+        cpu_offload kv_offload disk_offload offload_dir quant_bit quant_bits gen_len prompt_len
         """
     ),
     commands=(r"\bdeepspeed\.initialize", r"\bimport deepspeed\b"),

@@ -183,9 +183,10 @@ TABLE = Table(
     ),
     marks=words(
         """
-        tuner_type train_type sft_type tuner_backend rlhf_type quant_bits split_dataset_ratio
+        tuner_type train_type sft_type tuner_backend rlhf_type split_dataset_ratio
         vit_gradient_checkpointing model_id_or_path truncation_strategy
         """
     ),
-    hints=frozenset(["torch_dtype", "attn_impl", "max_length", "model", "lora_rank"]) | TRANSFORMERS.hints,
+    hints=frozenset(["quant_bits", "torch_dtype", "attn_impl", "max_length", "model", "lora_rank"])
+    | TRANSFORMERS.hints,
 )

@@ -129,8 +129,50 @@ def _write_recompute(view: View, _field: str, value: Any) -> dict[str, Any] | No
     return {_RECOMPUTE: {True: "full", False: None}.get(value, value)}
 
 
+_ROLES: Final = (
+    "actor.",
+    "ref.",
+    "critic.",
+    "critic.model.",
+    "reward_model.",
+    "reward_model.model.",
+    "reward_model.rollout.",
+    "rollout.",
+    "model.",
+    "",
+)
+_ENGINE: Final = words(
+    """
+        fsdp_config.param_offload fsdp_config.optimizer_offload fsdp_config.fsdp_size fsdp_config.model_dtype
+        fsdp_config.offload_policy fsdp_config.reshard_after_forward fsdp_config.forward_prefetch
+        fsdp_config.use_orig_params fsdp_config.wrap_policy.min_num_params fsdp_config.min_num_params
+        fsdp_config.mixed_precision.param_dtype fsdp_config.mixed_precision.reduce_dtype
+        fsdp_config.mixed_precision.buffer_dtype fsdp_config.dtype fsdp_config.strategy fsdp_config.forward_only
+        fsdp_config.entropy_checkpointing fsdp_config.entropy_from_logits_with_chunking fsdp_config.seed
+        fsdp_config.use_torch_compile fsdp_config.full_determinism fsdp_config._target_ fsdp_config.cpu_offload
+        fsdp_config.offload_params megatron.param_offload megatron.grad_offload megatron.optimizer_offload
+        megatron.use_remove_padding megatron.tensor_model_parallel_size megatron.pipeline_model_parallel_size
+        megatron.virtual_pipeline_model_parallel_size megatron.context_parallel_size
+        megatron.expert_model_parallel_size megatron.expert_tensor_parallel_size
+        megatron.use_distributed_optimizer megatron.override_transformer_config.recompute_granularity
+        megatron.override_transformer_config.recompute_modules
+        megatron.override_transformer_config.recompute_method
+        megatron.override_transformer_config.recompute_num_layers lora.target_modules optim.optimizer
+        optim.override_optimizer_config.optimizer_offload_fraction
+        optim.override_optimizer_config.use_precision_aware_optimizer
+        optim.override_optimizer_config.optimizer_cpu_offload entropy_checkpointing
+        sum_pi_squared_checkpointing enable_activation_offload forward_micro_batch_size
+        forward_micro_batch_size_per_gpu log_prob_micro_batch_size log_prob_micro_batch_size_per_gpu
+        micro_batch_size_per_gpu tensor_model_parallel_size pipeline_model_parallel_size data_parallel_size
+        expert_parallel_size max_model_len max_num_seqs ulysses_sequence_parallel_size
+    """
+)
+_OF_ROLES: Final = frozenset(role + name for role in _ROLES for name in _ENGINE)
+"""Each role has an engine of its own with the same settings; what prices the run is the actor's."""
+
 TABLE = Table(
     name="verl",
+    own_prefixes=("actor_rollout_ref.",),
     keys=(
         Key("model", ("model.path", "model.partial_pretrain"), MODEL),
         Key(
@@ -175,7 +217,8 @@ TABLE = Table(
         Group(("grad_ckpt",), (_RECOMPUTE,), _read_recompute, _write_recompute),
     ),
     prefixes=("actor_rollout_ref.", "policy."),
-    neutral=words(
+    neutral=_OF_ROLES
+    | words(
         """
         data.train_batch_size actor.ppo_mini_batch_size actor.use_dynamic_bsz
         actor.ppo_max_token_len_per_gpu rollout.enforce_eager

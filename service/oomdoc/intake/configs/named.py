@@ -1,0 +1,85 @@
+"""A model that no key of the table gives: named by a variable, an option's default, another key or the file's name.
+
+What is found so is a hint, never a stated fact: it lets a job be priced until somebody says better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from oomdoc.evidence import Fact, Source, Span
+from oomdoc.intake.prose.model_names import MODEL_NAME, billions, looks_like_model, tidy_model
+
+if TYPE_CHECKING:
+    from oomdoc.intake.configs.analysis import Doc
+    from oomdoc.intake.configs.reading import Lines
+
+__all__ = ["HINT", "hinted_model"]
+
+HINT: Final = 0.42
+_KEY: Final = re.compile(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I)
+_OTHER_ROLE: Final = re.compile(r"reward|critic|teacher|draft|embed|token|save|output|log|class|type|kwargs", re.I)
+_DEFAULT: Final = re.compile(
+    r"add_argument\(\s{0,40}[\"']-{0,2}(?P<name>[\w\-]{0,40}model[\w\-]{0,40})[\"'][^)]{0,300}?"
+    r"default\s{0,4}=\s{0,4}[\"'](?P<value>[^\"'\n]{3,120})[\"']"
+)
+_SIZE_IN_FILE: Final = re.compile(r"(?<![0-9.])(\d{1,4}(?:[._]\d{1,2})?)[bB](?![A-Za-z0-9])")
+_SEARCHED: Final = 100_000
+
+
+def hinted_model(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[Fact]:
+    """Facts ``model`` or ``params_b`` below the threshold of what is stated; the nearest place first."""
+    for value, at in (*_from_keys(docs), *_from_defaults(source.text)):
+        name = _as_model(value)
+        if name is not None:
+            yield Fact("model", name, lines.span(at), "config", HINT)
+            return
+    yield from _from_file_name(source.name)
+
+
+def _from_keys(docs: Sequence[Doc]) -> Iterator[tuple[str, int]]:
+    for doc in docs:
+        for entry in (*doc.entries[:1000], *doc.env[:300]):
+            last = entry.key.rsplit(".", 1)[-1]
+            named = _KEY.search(entry.key) is not None and _OTHER_ROLE.search(last) is None
+            if named and isinstance(entry.value, str) and 2 < len(entry.value) <= 300:
+                yield entry.value, entry.key_span[0]
+
+
+def _from_defaults(text: str) -> Iterator[tuple[str, int]]:
+    for found in _DEFAULT.finditer(text, 0, _SEARCHED):
+        if _OTHER_ROLE.search(found["name"]) is None:
+            yield found["value"], found.start("value")
+
+
+def _as_model(value: str) -> str | None:
+    """The name, where the value names a model the catalogue knows or one of a known family with its size."""
+    from oomkb.catalog import models
+
+    name = tidy_model(value)
+    if not name or " " in name or name.startswith(("$", "<", "{")):
+        return None
+    found = MODEL_NAME.search(name.replace("/", " "))
+    if found is None or not looks_like_model(found["name"]):
+        return None
+    return name if billions(name) is not None or models.find(name) is not None else None
+
+
+def _from_file_name(name: str) -> Iterator[Fact]:
+    """``run_llama3_8B.sh`` names a model, ``run_6.7b_lora.sh`` a size."""
+    from oomkb.catalog import models
+
+    base = re.sub(r"\.\w{1,5}\Z", "", name.rsplit("/", 1)[-1])
+    place = Span(name, 1, 1, base)
+    for found in MODEL_NAME.finditer(base.replace("_", "-")):
+        words = found["name"].split("-")
+        for end in range(len(words), 0, -1):
+            joined = "-".join(words[:end])
+            if looks_like_model(joined) and (entry := models.find(joined)) is not None:
+                yield Fact("model", entry.name, place, "config", HINT)
+                return
+    size = _SIZE_IN_FILE.search(base.replace("_", "-"))
+    if size is not None and 0 < float(size[1].replace("_", ".")) <= 4000:
+        yield Fact("params_b", float(size[1].replace("_", ".")), place, "config", HINT)
