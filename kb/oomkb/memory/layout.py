@@ -7,7 +7,7 @@ from dataclasses import replace
 from oomkb.memory.dims import Dims
 from oomkb.memory.families import Family
 from oomkb.memory.matrix import LayerShape, Linear
-from oomkb.memory.mixers import MIXERS
+from oomkb.memory.mixers import CACHING, MIXERS
 from oomkb.memory.plan import Slot, plan
 
 __all__ = ["build_layers"]
@@ -45,7 +45,8 @@ def _layer(d: Dims, family: Family, slot: Slot, count: int) -> LayerShape:
         linears += _experts(d, family)
         other += d.experts + d.idle_experts if d.router_correction else 0
     linears += _beside(d)
-    return LayerShape(count, tuple(linears), norms, other, slot.window, moe)
+    caches = (slot.mixer.startswith("attention") or slot.mixer in CACHING) and not d.kv_shared
+    return LayerShape(count, tuple(linears), norms, other, slot.window, moe, caches)
 
 
 def _attention(d: Dims, family: Family) -> tuple[Linear, ...]:

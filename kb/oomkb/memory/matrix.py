@@ -35,6 +35,8 @@ class LayerShape:
     other_params: int = 0
     window: int | None = None
     moe: bool = False
+    caches: bool = True
+    """Whether it keeps keys and values of every token: not a recurrent mixer, nor a layer that borrows them."""
 
     @property
     def params(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from oomkb.memory.matrix import Linear
 
-__all__ = ["MIXERS", "linear_kind"]
+__all__ = ["CACHING", "MIXERS", "linear_kind"]
 
 Config = Mapping[str, Any]
 Mixed = tuple[tuple[Linear, ...], int]
@@ -238,3 +238,5 @@ MIXERS: Final[Mapping[str, Callable[[Config, int], Mixed]]] = {
     "zamba-mamba": _mamba,
 }
 """By kind of mixer: its matrices and its other parameters, for a configuration and a hidden size."""
+CACHING: Final = frozenset({"csa", "hca", "moa", "sca"})
+"""Mixers that are attention all the same, and keep something of every token."""

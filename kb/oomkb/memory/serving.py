@@ -56,9 +56,9 @@ def kv_bytes_per_token(
     per_layer = d.kv_elements_per_token / (1 if d.kv_lora_rank else min(s.tp, d.kv_heads))
     layers = 0.0
     for layer in shape.layers:
-        share = 1.0
+        share = float(layer.caches)
         if layer.window and window_len:
-            share = min(1.0, layer.window / window_len)
+            share *= min(1.0, layer.window / window_len)
         layers += layer.count * share
     return per_layer * each * layers / s.pp
 

@@ -104,6 +104,13 @@ def test_odd_fields_of_unknown_families_do_not_crash(field, value):
     estimate(Job.from_document({"objective": "sft", "method": "full", "seq_len": 128, "micro_batch": 1}), shape)
 
 
+def test_only_attention_layers_of_a_hybrid_keep_keys_and_values():
+    linear = {"linear_num_value_heads": 32, "linear_num_key_heads": 16, "full_attention_interval": 4}
+    shape = ModelShape.from_config({**STRANGE, **linear})
+    assert sum(layer.count for layer in shape.layers if layer.caches) == 6
+    assert all(layer.caches for layer in ModelShape.from_config(STRANGE).layers)
+
+
 def test_llama_4_routes_in_every_second_layer():
     text = {
         "model_type": "llama4_text", "vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192,
