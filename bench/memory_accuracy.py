@@ -48,7 +48,8 @@ def main() -> None:
         inside = [held for _, held, _ in found if held is not None]
         print(
             f"{file.name}: {len(rows)} rows, mean {100 * statistics.mean(errors):.2f} %, median "
-            f"{100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %, interval holds {sum(inside)}/{len(inside)}"
+            f"{100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %, "
+            f"interval holds {sum(inside)}/{len(inside)}"
         )
 
 
