@@ -36,12 +36,21 @@ def diagnose_log(log: Log, team_pattern: str | None = None, *, plans: bool = Tru
 
 
 def _document(log: Log, plans: bool) -> dict[str, Any]:
+    from oomdoc.intake import read
     from oomdoc.intake.stream import load_source
-    from oomdoc.library import diagnose
 
     with tempfile.TemporaryDirectory(prefix="oomdoc-") as folder:
         source = load_source(local_copy(log, Path(folder)))
-    return diagnose([source], plans=plans).document()
+    evidence = read([source])
+    if evidence.root is None:
+        # Most logs of a fleet are of jobs that were fine: what they say is noted, and nothing is looked for.
+        facts = {name: {"value": fact.value, "stated": fact.stated} for name, fact in evidence.facts.items()}
+        job = {"framework": evidence.framework}
+        return {"verdict": "no-failure", "facts": facts, "job": job, "causes": [], "plans": [], "matches": []}
+    from oomdoc.diagnosis.engine import diagnose
+    from oomdoc.report.report import Report
+
+    return Report(diagnose(evidence, plans=plans), evidence.language).document()
 
 
 def _team(name: str, pattern: str | None) -> str | None:
