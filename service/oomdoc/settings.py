@@ -44,7 +44,7 @@ class Settings(BaseSettings):
     max_diagnosing: int = Field(
         16, ge=1, description="Diagnoses worked out or waiting for it per process; more are shed with 503."
     )
-    diagnosing_threads: int = Field(2, ge=1, le=64, description="Threads per process that work diagnoses out.")
+    diagnosing_threads: int = Field(1, ge=1, le=64, description="Threads per process that work diagnoses out.")
     trusted_proxies: str = Field(
         "", description="Addresses or networks whose X-Forwarded-For is believed, separated by commas; empty: none."
     )

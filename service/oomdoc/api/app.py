@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import AsyncIterator
@@ -26,6 +27,7 @@ from oomkb.errors import OomdocError
 
 __all__ = ["create_app"]
 
+_LOG: Final = logging.getLogger("oomdoc.service")
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -129,8 +131,10 @@ def _warm() -> None:
     """Load the index and the catalogues before the first request, not during it."""
     from oomdoc.library import diagnose
 
-    with contextlib.suppress(OomdocError):
+    try:
         diagnose("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.")
+    except Exception:  # the server starts all the same: /readyz says what is wrong
+        _LOG.exception("warm-up failed")
 
 
 async def _purge(work: Work) -> None:
