@@ -106,6 +106,8 @@ TEXT_TYPES: Final[Mapping[str, str]] = {
     "phi-msft": "phi",
     "stablelm_epoch": "stablelm",
     "minicpm": "llama",
+    "minimax_text_01": "minimax",
+    "minimax_m1": "minimax",
     "minicpmv": "qwen2",
     "xverse": "llama",
     "orion": "llama",

@@ -120,3 +120,30 @@ def test_llama_4_routes_in_every_second_layer():
     shape = ModelShape.from_config(text)
     assert sum(layer.count for layer in shape.layers if layer.moe) == 24
     assert shape.params == pytest.approx(400.7e9, rel=2e-3)
+
+
+NEMOTRON_H = {
+    "model_type": "nemotron_h", "vocab_size": 131072, "hidden_size": 4096, "num_hidden_layers": 52,
+    "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", "num_attention_heads": 32,
+    "num_key_value_heads": 8, "attention_head_dim": 128, "intermediate_size": 21504, "mamba_num_heads": 128,
+    "mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128, "conv_kernel": 4, "tie_word_embeddings": False,
+}  # fmt: skip
+BAMBA = {
+    "model_type": "bamba", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "attn_layer_indices": [9, 18, 27],
+    "mamba_n_heads": 128, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_d_conv": 4, "mamba_expand": 2,
+}  # fmt: skip
+MINIMAX = {
+    "model_type": "minimax_text_01", "vocab_size": 200064, "hidden_size": 6144, "intermediate_size": 9216,
+    "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128,
+    "num_local_experts": 32, "num_experts_per_tok": 2, "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1] * 10,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "billions"), [(NEMOTRON_H, 8.10), (BAMBA, 9.78), (MINIMAX, 456.1)], ids=lambda v: str(v)[:30]
+)
+def test_layer_plans_as_checkpoints_spell_them(config, billions):
+    shape = ModelShape.from_config(config)
+    assert shape.params == pytest.approx(billions * 1e9, rel=1e-3)
+    assert shape.known
