@@ -57,7 +57,15 @@ def open_dense(path: Path) -> Any:
 
 def nearest(index: Any, queries: np.ndarray[Any, Any], count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Cosines and row numbers (queries, count), best first; -1 where there are fewer rows."""
+    import faiss
     import numpy as np
 
-    cosines, rows = index.search(np.ascontiguousarray(queries, dtype=np.float32), min(count, max(1, index.ntotal)))
+    threads = faiss.omp_get_max_threads()
+    if index.ntotal <= FLAT_LIMIT:
+        faiss.omp_set_num_threads(1)  # waking a team of threads costs more than so small a search
+    try:
+        wanted = min(count, max(1, index.ntotal))
+        cosines, rows = index.search(np.ascontiguousarray(queries, dtype=np.float32), wanted)
+    finally:
+        faiss.omp_set_num_threads(threads)
     return cosines, rows

@@ -55,12 +55,16 @@ class Views:
     """The probability of the case's cause, where a diagnosis has gone before."""
 
 
-def look(index: Index, text: str, context: Mapping[str, Any] = _NONE) -> Views:
-    """Ask every view."""
+def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginning: bool = False) -> Views:
+    """Ask every view.
+
+    :param beginning: embed the beginning only: a diagnosis puts what tells most first, its end adds only time
+        (the same rates on reports, half of the milliseconds).
+    """
     import numpy as np
 
     words = query_words(text)
-    vectors = np.stack([_vector(encoder().key, chunk) for chunk in _chunks(text)])
+    vectors = np.stack([_vector(encoder().key, chunk) for chunk in _chunks(text)[: 1 if beginning else None]])
     known = query_facets(text, context)
     bm25 = index.case_words.scores(words)
     numbers = {name: number for number, name in enumerate(index.causes)}

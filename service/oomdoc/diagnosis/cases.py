@@ -68,7 +68,7 @@ def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case])
     if not text.strip() or not cases:
         return None
     index = open_index(cases)
-    return Look(index, look(index, text, context or {}))
+    return Look(index, look(index, text, context or {}, beginning=True))
 
 
 def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:
