@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint types cases wheel bench clean
+.PHONY: demo test test-slow lint types cases load wheel bench clean
 
 demo: $(STAMP)  ## Diagnose a real failure
 	$(BIN)/oomdoc diagnose examples/dpo-v100/train.log --config examples/dpo-v100/train.yaml
@@ -24,6 +24,9 @@ types: $(STAMP)
 
 cases: $(STAMP)
 	$(BIN)/oomdoc case lint
+
+load: $(STAMP)  ## The server under load: 60 s of diagnoses, estimates, four times the load, 50,000 requests
+	$(BIN)/python bench/load/run.py
 
 wheel: $(STAMP)  ## Build the wheel, install it elsewhere, run it from there
 	PYTHON=$(PYTHON) bash .ci/wheel
