@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from oomkb.errors import JobError
-from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, zero
+from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, rl, zero
 from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import Default, in_range
 from oomkb.memory.job import Assumption, Job, JobDraft
@@ -76,6 +76,21 @@ _LAST: Final = (
     Default("micro_batch", 1, "no batch size is stated", _ANY),
     Default("grad_accum", 1, "no accumulation is stated", _ANY),
     Default("eval_micro_batch", lambda j: j.micro_batch or 1, "the evaluation batch follows the training batch", _ANY),
+    Default("prompt_len", 512, "no prompt length is stated", _ANY, when=lambda j: rl(j) and j.seq_len is None),
+    Default(
+        "completion_len",
+        512,
+        "no completion length is stated: TRL takes 256, ms-swift 512, OpenRLHF and verl more",
+        _ANY,
+        when=lambda j: rl(j) and j.seq_len is None,
+    ),
+    Default(
+        "completion_len",
+        lambda j: max(1, (j.seq_len or 0) - (j.prompt_len or (j.seq_len or 0) // 2)),
+        "what the prompt leaves of the length; half of it where no prompt length is stated",
+        _ANY,
+        when=lambda j: rl(j) and (j.seq_len or 0) > 1,
+    ),
     Default(
         "seq_len",
         lambda j: (j.prompt_len or 512) + (j.completion_len or 512),

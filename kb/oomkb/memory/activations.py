@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from oomkb.memory.forms import Form
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
-from oomkb.memory.reduction import Form, Triple, Units, add
+from oomkb.memory.reduction import Triple, Units, add
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
 
@@ -112,6 +113,8 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
 def _loss(s: Setting) -> str:
     if s.fused_ce or s.objective in ("rm", "embedding"):
         return "hidden"
+    if s.objective in ("grpo", "ppo"):
+        return "log-probs"
     return "dpo" if s.objective in ("dpo", "orpo", "simpo", "kto", "distill") else "sft"
 
 

@@ -74,7 +74,7 @@ class Head:
     fused: bool
     """The loss never makes the whole logits."""
     loss: str
-    """``sft``, ``dpo``, ``hidden`` (stop at the last hidden state)."""
+    """``sft``, ``dpo``, ``log-probs``, ``hidden`` (stop at the last hidden state)."""
     upcast: str
     """How the loss upcasts: ``once``, ``shift`` (a second copy), ``outputs`` (accelerate's conversion besides)."""
     ckpt: str

@@ -12,13 +12,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from oomkb.memory.blocks import Layer
+from oomkb.memory.forms import Form, minus, plus, prune
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Program", "program"]
-
-Form = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class _Step:
         self.grads: dict[str, Form] = {}
 
     def note(self, phase: str, share: str, part: str) -> None:
-        for form in _prune(self.tape.take_instants()):
+        for form in prune(self.tape.take_instants()):
             self.instants.append((phase, form, share, part))
 
     # -- forward -------------------------------------------------------------------------------------------------
@@ -143,7 +142,7 @@ class _Step:
             last = i == len(self.positions) - 1
             self.note("forward", "saved" if last else "none", "layer")
             if 0 < i < len(self.positions) - 1:
-                self.saved[_kind(moe)] = _minus(self.tape.mark(), before)
+                self.saved[_kind(moe)] = minus(self.tape.mark(), before)
         x = self.boundary(x, len(self.positions) - 1)
         x = Layer(self.tape, self.mode, moe=False).norm(x, "final") if self.head.final_norm else x
         if self.head.ckpt != "none":
@@ -189,11 +188,11 @@ class _Step:
             self.tape.take_instants()
         elif above > 0:
             kind = _kind(self.positions[above])
-            forms = _prune(self.tape.take_instants())
+            forms = prune(self.tape.take_instants())
             self.settle_grads()
             self.tape.take_instants()
-            change = _minus(self.tape.mark(), self.entered)
-            self.grads[kind] = _plus(change, self.kept(kind))
+            change = minus(self.tape.mark(), self.entered)
+            self.grads[kind] = plus(change, self.kept(kind))
             self.instants += [("backward", form, share, "layer") for form in forms for share in ("kept", "grads")]
         else:
             self.note("backward", "grads", "layer")
@@ -203,42 +202,8 @@ class _Step:
         return (grad.view(),)
 
 
-def _plus(a: Form, b: Form) -> dict[str, float]:
-    out = {u: a.get(u, 0.0) + b.get(u, 0.0) for u in {*a, *b}}
-    return {u: v for u, v in out.items() if abs(v) > 1e-9}
-
-
 def _kind(moe: bool) -> str:
     return "moe" if moe else "dense"
-
-
-def _minus(a: Form, b: Form) -> dict[str, float]:
-    out = {u: a.get(u, 0.0) - b.get(u, 0.0) for u in {*a, *b}}
-    return {u: v for u, v in out.items() if abs(v) > 1e-9}
-
-
-def _prune(forms: list[dict[str, float]]) -> list[Form]:
-    """Drop forms that another one reaches everywhere."""
-    ranked = sorted(forms, key=_weight, reverse=True)
-    kept: list[dict[str, float]] = []
-    for form in ranked:
-        items = [(u, v) for u, v in form.items() if v > 1e-9]
-        for place, other in enumerate(kept):
-            get = other.get
-            for u, v in items:
-                if get(u, 0.0) < v:
-                    break
-            else:
-                if place:  # what was reached once is likely to reach the next one
-                    kept.insert(0, kept.pop(place))
-                break
-        else:
-            kept.insert(0, dict(items))
-    return list(kept)
-
-
-def _weight(form: dict[str, float]) -> float:
-    return sum(form.values())
 
 
 class _Training(_Step):
@@ -294,6 +259,14 @@ class _Training(_Step):
             self.tape.casts.clear()
             after: Form = self.tape.mark()
             grad = self.tape.new("T*h", size)
+        elif self.head.loss == "log-probs":
+            given = [self.logits(x)]
+            loss = self.log_probs(given)
+            self.note("loss", "saved", "logits")
+            root = loss.node
+            del loss, x
+            self.tape.casts.clear()
+            after = self.tape.mark()
         elif self.head.loss == "dpo":
             root, after = self.preference(x)
             del x
@@ -315,6 +288,22 @@ class _Training(_Step):
         return Program(
             tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions)
         )
+
+    def log_probs(self, given: list[Tensor]) -> Tensor:
+        """Log-probabilities of the chosen tokens, row by row in the logits' dtype (TRL's ``selective_log_softmax``).
+
+        Under autocast accelerate has upcast the model's outputs. Logits are divided by the temperature in place; the
+        entropy goes in chunks of rows; the passes without gradients (old, reference) hold less than this one.
+        """
+        logits = given.pop()
+        if self.mode.autocast:
+            logits = self.ops.cast(logits, 4.0)
+        size = logits.size
+        node = self.tape.record((logits,), (None,), lambda t, g, s, n: (t.new("T*V", size),))
+        out = self.tape.new("T*V", size, node)
+        if node is not None:
+            node.saved[0] = out.detached()
+        return out
 
     def preference(self, x: Tensor) -> tuple[Any, Form]:
         """DPO as LLaMA-Factory does it: chosen and rejected together, then the reference while the graph is alive."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["Form", "Triple", "Units", "add"]
+from oomkb.memory.forms import Form
 
-Form = Mapping[str, float]
+__all__ = ["Triple", "Units", "add"]
+
 Triple = tuple[float, float, float]
 
 

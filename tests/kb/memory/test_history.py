@@ -1,0 +1,81 @@
+"""What releases of libraries did to memory, and what decides whether a run fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+
+LLAMA: dict[str, Any] = {"model": "meta-llama/Meta-Llama-3-8B", "gpu": "A100-80GB", "gpus": 1, "seq_len": 2048}
+
+
+def estimated(**fields: Any) -> Estimate:
+    return price(Job.from_document({**LLAMA, **fields})).estimate
+
+
+def qlora(version: str) -> Estimate:
+    return estimated(method="qlora", quant="nf4", grad_ckpt=False, versions={"bitsandbytes": version})
+
+
+def test_old_bitsandbytes_keeps_inputs_of_quantized_products() -> None:
+    """PR 1270: norms' outputs, attention's output and the gated product of every layer, two bytes an element."""
+    more = qlora("0.43.0").allocated_bytes - qlora("0.43.2").allocated_bytes
+    inputs = 2048 * 32 * 14336 * 2  # the largest of them is kept by nothing else
+    assert more >= 0.9 * inputs
+
+
+def test_fused_loss_in_place_needs_one_copy_less() -> None:
+    same = {"method": "lora", "grad_ckpt": True, "micro_batch": 4, "versions": {"transformers": "4.45.2"}}
+    plain = estimated(framework="transformers", **same).allocated_bytes
+    fused = estimated(framework="fms-acceleration", **same).allocated_bytes
+    copy = 4 * 2048 * 128256 * 4
+    assert copy <= plain - fused <= 2 * copy
+
+
+def test_log_probabilities_keep_no_fp32_copies() -> None:
+    same = {"method": "lora", "grad_ckpt": True, "micro_batch": 4, "sharding": "none", "autocast": "none"}
+    loss = estimated(objective="sft", **same).phases["loss"].terms_bytes["logits and loss"]
+    rows = estimated(objective="grpo", prompt_len=1024, completion_len=1024, **same)
+    logits = rows.phases["loss"].terms_bytes["logits and loss"]
+    assert logits < loss / 3
+    assert logits == pytest.approx(2 * 4 * 1024 * 128256 * 2, rel=0.01)
+
+
+def test_grpo_on_three_a10_fits() -> None:
+    """A public thread: ms-swift, Qwen2-7B, LoRA rank 8, ZeRO-3 over three A10, a fourth for vLLM, batch 7: it ran."""
+    job = {
+        "model": "Qwen/Qwen2-7B-Instruct",
+        "objective": "grpo",
+        "method": "lora",
+        "lora": {"r": 8},
+        "framework": "ms-swift",
+        "param_dtype": "bf16",
+        "autocast": "bf16",
+        "sharding": "zero3",
+        "world": 3,
+        "gpus": 3,
+        "micro_batch": 7,
+        "grad_ckpt": True,
+        "gpu": "A10",
+        "completion_len": 1024,
+        "rollout": {"engine": "vllm", "colocated": False, "gpu_memory_utilization": 0.9},
+    }
+    found = price(Job.from_document(job)).estimate
+    assert found.fits_probability is not None
+    assert found.fits_probability > 0.9
+
+
+def test_adapters_on_an_8b_fit_a_24_gb_card() -> None:
+    found = estimated(method="lora", micro_batch=1, grad_ckpt=True, autocast="bf16", gpu="RTX 4090")
+    assert found.fits_probability is not None
+    assert found.fits_probability > 0.9
+
+
+def test_no_figure_exceeds_the_card_it_fits() -> None:
+    found = estimated(method="lora", micro_batch=1, grad_ckpt=True, autocast="bf16", gpu="RTX 4090")
+    assert found.capacity_bytes is not None
+    assert found.intervals["process"].high_bytes <= found.capacity_bytes
