@@ -44,6 +44,8 @@ _SIZES: Final = {
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
+_MOST_LINES: Final = 40_000
+"""Lines of one source that are read one by one, likewise."""
 _TOLD_FRAMES: Final = 16
 _TOLD_LINES: Final = 5000
 
@@ -167,7 +169,7 @@ def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[
     for source in sources:
         check_text(source.text, source.name)
         text = source.text.replace("\x00", "")
-        if len(text) > _LARGEST:
+        if len(text) > _LARGEST or text.count("\n") > _MOST_LINES:
             from oomdoc.intake.stream import condense
 
             text = condense(text)

@@ -202,9 +202,21 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     """
     known = dict(table or {})
     used = set(_PLACEHOLDER.findall(text)) | known.keys()
-    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used)
+    worth = _worth_a_look(text)
+    if worth is None:
+        return Masked(text, MappingProxyType(known))
+    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, worth)
     parts = text.split("\n") if "PRIVATE KEY" not in text else [text]
     return Masked("\n".join([masker.line(part) for part in parts]), MappingProxyType(known))
+
+
+def _worth_a_look(text: str) -> re.Pattern[str] | None:
+    """What a line must hold for any rule to be tried on it, of what occurs in the text at all."""
+    low = text.lower()
+    words = sorted({need for needs in _NEEDS for need in needs if len(need) > 1 or need == "@"})
+    found = [re.escape(word) for word in words if word in low]
+    found += [pattern.pattern for pattern in (_DOTTED, _COLONS) if pattern.search(text)]
+    return re.compile("|".join(found), re.IGNORECASE) if found else None
 
 
 @dataclass(slots=True)
@@ -214,10 +226,13 @@ class _Masker:
     known: dict[str, str]
     given: dict[str, str]
     used: set[str]
+    worth: re.Pattern[str]
     counts: dict[str, int] = field(default_factory=dict)
 
     def line(self, text: str) -> str:
         """One line with every rule applied that could match it."""
+        if self.worth.search(text) is None:
+            return text
         low = text.lower()
         for (kind, pattern), needs in zip(_RULES, _NEEDS, strict=True):
             if not any(need in low for need in needs) and (kind != "user" or "@<host-" not in text):
