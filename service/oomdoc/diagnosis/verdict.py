@@ -15,8 +15,8 @@ _VERDICTS: Final[Mapping[str, Verdict]] = {
     "shared-memory": "shared-memory",
     "not-oom": "not-oom",
 }
-_TOLD: Final = 0.35
-"""A description without a word of failure is one all the same where a cause stands out like this."""
+_TOLD: Final = 0.5
+"""A description without a word of failure is one all the same where a cause stands out like this, by its own signs."""
 _NEARLY: Final = 0.95
 """A job predicted to take this part of the card may as well fail."""
 _FAILED: Final = (
@@ -40,7 +40,9 @@ def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
     if predicted(view):
         return "device-oom" if (view.fullness or 0.0) >= 1 else "unclear"
     best = causes[0]
-    told = bool(evidence.prose.strip()) and best.probability >= _TOLD
+    # Sounding like a known question is no sign: any question sounds like some case more than like the others.
+    signs = any(message.key.startswith(f"cause.{best.cause}.") for message in best.why)
+    told = signs and bool(evidence.prose.strip()) and best.probability >= _TOLD
     if evidence.root is None and not told and view.says(f"{_FAILED}|{_MENTIONED}") is None:
         return "no-failure"
     if best.cause in _VERDICTS:
