@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from oomdoc.store import schema
@@ -106,7 +106,8 @@ class Store:
         :raises StoreDown: where it does not.
         """
         with self._transaction() as connection:
-            connection.execute(text("SELECT 1"))
+            # A row of a table, not a constant: SQLite would answer that without its file.
+            connection.execute(select(schema.diagnoses.c.id).limit(1)).all()
 
     def close(self) -> None:
         """Give the connections back."""
