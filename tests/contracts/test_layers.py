@@ -26,7 +26,18 @@ ORDER = [
     ("oomdoc.chat",),
     ("oomdoc.store",),
     ("oomdoc.sessions",),
-    ("oomdoc.api", "oomdoc.bots", "oomdoc.cli", "oomdoc.mcp", "oomdoc.hook", "oomdoc.hub", "oomdoc.scaffold", "oomdoc.settings", "oomdoc.trainer_callback", "oomdoc.wrap"),
+    (
+        "oomdoc.api",
+        "oomdoc.bots",
+        "oomdoc.cli",
+        "oomdoc.mcp",
+        "oomdoc.hook",
+        "oomdoc.hub",
+        "oomdoc.scaffold",
+        "oomdoc.settings",
+        "oomdoc.trainer_callback",
+        "oomdoc.wrap",
+    ),
 ]
 # Patching speaks the words of nobody; the words catalogue is a leaf that every stage above messages may read.
 LEAVES = ("oomdoc.report.words",)

@@ -60,8 +60,9 @@ QUANTILES: Final[Mapping[str, tuple[float, float]]] = {
     "reserved, changing lengths": (-0.25, 0.45),
     "process": (-0.11, 0.30),
 }
-# What decides whether a run fits is not what it caches. Spread of log(measured / estimated) of the tensors' bytes over
-# 38 published runs; of these and of 49 + 4 looser rows that ran or failed, none that is complete is on the wrong side.
+# What decides whether a run fits is not what it caches. The spread of log(measured / estimated) of the tensors' bytes
+# over the 38 published runs that state them: 0.047 for the 13 that nothing is doubted about, 0.081 for all (computed
+# over published peaks, 2026-11). Doubts widen it below.
 NEEDED_SIGMA: Final = 0.06
 SHARE_SIGMA: Final = 0.02
 """How closely a serving process keeps to its share of the card, graphs and context included."""

@@ -41,7 +41,8 @@ class Look:
 
     def votes(self, top: int = 5, hidden: Collection[str] = ()) -> tuple[Vote, ...]:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""
-        from oomkb.retrieval.search import Weights, choose
+        from oomkb.retrieval.fusion import Weights
+        from oomkb.retrieval.search import choose
 
         alone = Weights(cause=0.0, told=0.0, repeat=0.0, dense=1.0, lexical=1.0)
         found = choose(self.index, self.views, top=top + len(hidden), weights=alone)

@@ -98,7 +98,7 @@ def rank(view: View) -> tuple[CauseFinding, ...]:
     """The causes, most probable first, each with its reasons."""
     reasons = weigh(view)
     chances = probabilities(scores(reasons))
-    found = []
+    found: list[CauseFinding] = []
     for cause in sorted(chances, key=lambda c: -chances[c]):
         mine = sorted((r for r in reasons[cause] if r.log_odds > 0), key=lambda r: -r.log_odds)
         if chances[cause] < _LOWEST and len(found) >= 3:

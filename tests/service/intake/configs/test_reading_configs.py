@@ -256,9 +256,24 @@ def test_bombs_are_bounded():
 @pytest.mark.parametrize(
     ("name", "text", "fact", "value"),
     [
-        ("a/run_llama3_8B.sh", "deepspeed train.py --model_name_or_path $1 --zero_stage 3 --per_device_train_batch_size 2", "model", "meta-llama"),
-        ("opt/run_6.7b_lora.sh", "deepspeed main.py --model_name_or_path $1 --zero_stage 3 --per_device_train_batch_size 2", "params_b", 6.7),
-        ("x.sh", "BASE=/data/Qwen2.5-7B-Instruct\ntorchrun train.py --bert_model bert-large-uncased --per_device_train_batch_size 2 --fp16 true", "model", "bert-large-uncased"),
+        (
+            "a/run_llama3_8B.sh",
+            "deepspeed train.py --model_name_or_path $1 --zero_stage 3 --per_device_train_batch_size 2",
+            "model",
+            "meta-llama",
+        ),
+        (
+            "opt/run_6.7b_lora.sh",
+            "deepspeed main.py --model_name_or_path $1 --zero_stage 3 --per_device_train_batch_size 2",
+            "params_b",
+            6.7,
+        ),
+        (
+            "x.sh",
+            "BASE=/data/Qwen2.5-7B-Instruct\ntorchrun train.py --bert_model bert-large-uncased --per_device_train_batch_size 2 --fp16 true",
+            "model",
+            "bert-large-uncased",
+        ),
         (
             "x.py",
             "from trl import GRPOConfig\nimport argparse\np = argparse.ArgumentParser()\np.add_argument('--model', type=str, default='Qwen/Qwen3-1.7B')\nc = GRPOConfig(per_device_train_batch_size=1)\n",
