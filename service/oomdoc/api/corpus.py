@@ -41,8 +41,10 @@ class Corpus:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop following."""
+        """Stop following; the folder leaves ``OOMDOC_CASES`` again."""
         self._stop.set()
+        known = [p for p in os.environ.get("OOMDOC_CASES", "").split(os.pathsep) if p and p != str(self._folder)]
+        os.environ["OOMDOC_CASES"] = os.pathsep.join(known)
         if self._thread.is_alive():
             self._thread.join(timeout=5)
 

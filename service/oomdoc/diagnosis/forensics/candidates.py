@@ -136,8 +136,8 @@ def _shards(shape: ModelShape, job: Job) -> Iterator[Candidate]:
 def _buckets(job: Job) -> Iterator[Candidate]:
     if not (job.sharding or "").startswith("zero"):
         return
-    # A bucket may say "auto", whatever its annotation.
-    sizes = {int(v) for v in job.buckets.values() if not isinstance(v, str) and v >= 1e6} | {500_000_000}
+    values: list[object] = list(job.buckets.values())  # "auto" among them, whatever the annotation says
+    sizes = {int(v) for v in values if isinstance(v, int | float) and v >= 1e6} | {500_000_000}
     for size in sorted(sizes):
         for dtype, width in _WIDTHS:
             yield Candidate("bucket", "zero3-gather", dtype, width * size, (), (1,))
