@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -35,7 +36,8 @@ class Rule:
     """``kind`` is the failure that the line states, ``None`` for a state that only explains one."""
 
     signal: str
-    pattern: re.Pattern[str]
+    pattern: str
+    """Case-insensitive; compiled when a line first needs it, so that a cold start pays for few of them."""
     kind: Kind | None = None
     cascade: bool = False
     phase: str | None = None
@@ -47,8 +49,13 @@ class Rule:
 
 
 def rule(name: str, pattern: str, kind: Kind | None = None, /, **more: Any) -> Rule:
-    """A rule with its expression compiled, case-insensitively."""
-    return Rule(name, re.compile(pattern, re.IGNORECASE), kind, **more)
+    """A rule; its expression is case-insensitive."""
+    return Rule(name, pattern, kind, **more)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def rules_parser(name: str, triggers: Sequence[str], rules: Sequence[Rule], *, priority: int = 50) -> Parser:
@@ -59,7 +66,7 @@ def rules_parser(name: str, triggers: Sequence[str], rules: Sequence[Rule], *, p
             text = window.text
             if one.lines:
                 text = " ".join([text, *(line.text.strip() for line in window.following(one.lines))])[:6000]
-            if (found := one.pattern.search(text)) is not None:
+            if (found := _compiled(one.pattern).search(text)) is not None:
                 return _reading(one, found, window)
         return None
 
