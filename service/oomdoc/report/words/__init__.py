@@ -66,7 +66,10 @@ def _show(name: str, value: Any, language: str) -> Any:
     if isinstance(value, Message):
         return render(value, language)
     if isinstance(value, list | tuple | set | frozenset):
-        return _LIST_COMMA[language].join(str(_show("", v, language)) for v in value)
+        # A sentence inside a list ends where the list goes on.
+        return _LIST_COMMA[language].join(
+            str(_show("", v, language)).removesuffix(".").removesuffix("。") for v in value
+        )
     if name.endswith("_bytes") and isinstance(value, int | float):
         return format_gib(value)
     return value
