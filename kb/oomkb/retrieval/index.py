@@ -180,7 +180,7 @@ def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: 
     name = f"gen-{max(numbers, default=0) + 1}"
     fingerprint = _fingerprint(cases, model)
     opened = encoder(model)
-    known = _known_vectors(root) or _baked_vectors(opened.key)
+    known = _known_vectors(root) or _vectors_beside(root.parent, opened.key)
 
     def fill(place: Path) -> None:
         _fill(place, cases, {"fingerprint": fingerprint, "model": opened.key}, embed)
@@ -207,10 +207,11 @@ class _Known:
 _NOTHING: Final = _Known("", {}, None)
 
 
-def _baked_vectors(key: str) -> _Known | None:
-    """Those that an image was built with: a submitted case makes another index, but most of its texts are known."""
+def _vectors_beside(scopes: Path, key: str) -> _Known | None:
+    """Those of another set of folders, or of an image: a submitted case makes another index of mostly known texts."""
     baked = baked_dir()
-    for scope in sorted((baked / "index").glob("*")) if baked is not None else ():
+    places = (scopes, *(() if baked is None else (baked / "index",)))
+    for scope in (found for place in places for found in sorted(place.glob("*"))):
         known = _known_vectors(scope)
         if known is not None and known.model == key:
             return known

@@ -195,7 +195,7 @@ def test_two_replicas_on_one_postgresql(postgres_url: str, tmp_path: Path, root:
             matches = api.post(f"{two}/v1/search", json={"text": title, "top": 20}).json()["matches"]
             found = any(match["case"] == "leak/zanzibar-replica" for match in matches)
         assert found, [m["case"] for m in matches]
-        assert time.monotonic() - began < 5 or os.getloadavg()[0] > 4
+        assert time.monotonic() - began < 5
         first = api.post(
             f"{one}/v1/chat", json={"text": "LoRA of Qwen2.5-7B on one RTX 4090, seq 4096, batch 1"}
         ).json()
