@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from oomkb.memory.job import Job
+from oomkb.units import GIB
+
 Vendor = Literal["nvidia", "amd", "huawei", "intel", "apple", "google", "other"]
 
-__all__ = ["Device", "Vendor"]
+__all__ = ["Device", "Vendor", "capacity_bytes_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +48,10 @@ class Device:
     def can(self, feature: str) -> bool:
         """Whether the hardware can do ``feature`` (``bf16``, ``flash2``, ``flash3``, ``fp8``)."""
         return feature not in self.lacks
+
+
+def capacity_bytes_of(job: Job, device: Device | None) -> float | None:
+    """What one card holds. The device carries a stated capacity already (see pricing): people round up, drivers not."""
+    if device is not None:
+        return float(device.capacity_bytes)
+    return job.capacity_gib * GIB if job.capacity_gib else None

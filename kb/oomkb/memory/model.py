@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from oomkb.memory.activations import Step, step_of
-from oomkb.memory.device import Device
+from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
@@ -18,7 +18,6 @@ from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import extra_of
 from oomkb.memory.states import States, states_of
-from oomkb.units import GIB
 
 __all__ = ["SOURCES", "estimate"]
 
@@ -193,8 +192,7 @@ def _finish(
     paged: float,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
-    # The device carries a stated capacity already (see pricing): people round up, drivers do not.
-    capacity = float(device.capacity_bytes) if device else job.capacity_gib * GIB if job.capacity_gib else None
+    capacity = capacity_bytes_of(job, device)
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
     found = meters(s, phases[peak].total_bytes, base, device, capacity=capacity, paged=paged)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oomkb.memory.device import Device
+from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
@@ -90,8 +90,7 @@ def _engine(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> t
         or (rollout.colocated is None and not rollout.gpu_memory_utilization)
     ):
         return 0.0, 0.0
-    # The device carries a stated capacity already (see pricing): people round up, drivers do not.
-    capacity = float(device.capacity_bytes) if device else job.capacity_gib * GIB if job.capacity_gib else None
+    capacity = capacity_bytes_of(job, device)
     weights = shape.params * 2.0 / (rollout.tensor_parallel or 1)
     reserved = 1.3 * weights if capacity is None else capacity * (rollout.gpu_memory_utilization or 0.5)
     reserved = max(reserved, weights)

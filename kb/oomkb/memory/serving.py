@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oomkb.memory.activations import step_of
-from oomkb.memory.device import Device
+from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.job import Job
 from oomkb.memory.setting import BYTES, Setting
 from oomkb.memory.shape import ModelShape
@@ -89,8 +89,7 @@ def serving_bytes(job: Job, s: Setting, shape: ModelShape, device: Device | None
         )
     graphs = 0.0 if want and want.cuda_graphs is False else (0.35 + 0.012 * shape.layer_count / s.pp) * GIB
     utilization = (want.gpu_memory_utilization if want else None) or 0.9
-    # The device carries a stated capacity already (see pricing): people round up, drivers do not.
-    capacity = float(device.capacity_bytes) if device else job.capacity_gib * GIB if job.capacity_gib else None
+    capacity = capacity_bytes_of(job, device)
     needed = per_token * length
     if capacity is None:
         return ServingBytes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shutil
 import sys
 from pathlib import Path
@@ -95,21 +94,13 @@ def _plan_changes(file: Path, text: str, log: Path, number: int, lang: Language)
 
 
 def _batch(path: Path) -> None:
-    from oomdoc.intake.configs import patch
+    from oomdoc.intake.configs import patch_batch_row
 
     for number, row in json_lines(path):
         text = str(row.get("text", ""))
-        out: dict[str, Any] = {"id": row.get("id"), "text": text, "diff": "", "error": None}
+        given = {**row, "text": text, "filename": row.get("filename") or f"{path.name}:{number}"}
         try:
-            filename = str(row.get("filename") or f"{path.name}:{number}")
-            patched = patch(text, filename=filename, framework=row.get("framework"), changes=row.get("set") or {})
-            out |= {"text": patched.text, "error": patched.error, "unplaced": dict(patched.unplaced)}
-            out["diff"] = patched.diff or _diff(text, patched.text, filename)
+            out = {"unplaced": {}, **patch_batch_row(given)}
         except OomdocError as error:
-            out["error"] = str(error)
+            out = {"id": row.get("id"), "text": text, "diff": "", "error": str(error)}
         print_json(out, line=True)
-
-
-def _diff(old: str, new: str, name: str) -> str:
-    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
-    return "".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from oomdoc.report.sentences import fits_sentence, plan_sentence
 from oomdoc.report.words import has, word
 
 __all__ = ["diagnosis_markdown"]
@@ -63,10 +64,7 @@ def _memory(estimate: dict[str, Any] | None, language: str) -> list[str]:
         label = f"**{label}**" if name == estimate["peak_phase"] else label
         rows.append(f"| {label} | {phase['total_gib']:.2f} | {detail} |")
     if estimate.get("fits") is not None:
-        key = "report.fits-yes" if estimate["fits"] else "report.fits-no"
-        probability = estimate.get("fits_probability")
-        shown = "?" if probability is None else f"{probability:.0%}"
-        rows += ["", word(key, language, capacity=f"{estimate['capacity_gib']:.2f}", probability=shown)]
+        rows += ["", fits_sentence(estimate, language)]
     return [*rows, ""]
 
 
@@ -77,7 +75,7 @@ def _plans(document: dict[str, Any], language: str) -> list[str]:
     for number, plan in enumerate(document["plans"], 1):
         title = f"plan.{plan['name']}"
         lines.append(
-            f"**{number}. {word(title, language) if has(title) else plan['name']}** — " + _plan(plan, language)
+            f"**{number}. {word(title, language) if has(title) else plan['name']}** — " + plan_sentence(plan, language)
         )
         lines.append("")
         for change in plan["changes"]:
@@ -90,19 +88,6 @@ def _plans(document: dict[str, Any], language: str) -> list[str]:
             lines += ["", f"{fence}diff", plan["patch"].rstrip(), fence]
         lines.append("")
     return lines
-
-
-def _plan(plan: dict[str, Any], language: str) -> str:
-    if plan["peak_gib"] is None:
-        return word(f"safety.{plan['safety']}", language)
-    return word(
-        "report.plan-line",
-        language,
-        peak=f"{plan['peak_gib']:.2f}",
-        probability=f"{plan['fits_probability']:.0%}",
-        speed=f"{plan['relative_speed']:.2f}",
-        safety=word(f"safety.{plan['safety']}", language),
-    )
 
 
 def _key(change: dict[str, Any]) -> str:

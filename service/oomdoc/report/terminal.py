@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from oomdoc.report.bars import largest_terms, stacked_bar
-from oomdoc.report.words import has, word
+from oomdoc.report.sentences import fits_sentence, plan_sentence
+from oomdoc.report.words import has, inner, word
 
 __all__ = [
     "diagnosis_text",
@@ -19,7 +20,6 @@ __all__ = [
     "print_estimate",
     "print_heading",
     "print_plans",
-    "show_step",
     "show_value",
     "text_of",
 ]
@@ -179,12 +179,8 @@ def _term(name: str, language: str) -> str:
 
 
 def _fits_line(document: dict[str, Any], language: str) -> str:
-    if document.get("fits") is None:
-        return word("report.fits-unknown", language)
-    probability = document.get("fits_probability")
-    shown = "?" if probability is None else f"{probability:.0%}"
-    key = "report.fits-yes" if document["fits"] else "report.fits-no"
-    return word(key, language, capacity=f"{document['capacity_gib']:.2f}", probability=shown)
+    known = document.get("fits") is not None
+    return fits_sentence(document, language) if known else word("report.fits-unknown", language)
 
 
 def print_assumed(console: Console, assumed: dict[str, Any], language: str) -> None:
@@ -201,7 +197,7 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
     for number, plan in enumerate(document["plans"], 1):
         title = f"plan.{plan['name']}"
         console.print(Text(f"  {number}  {word(title, language) if has(title) else plan['name']}", style="bold"))
-        console.print(Text(f"     {_plan_line(plan, language)}"))
+        console.print(Text(f"     {plan_sentence(plan, language)}"))
         for change in plan["changes"]:
             console.print(Text(f"     • {_change_line(change, language)}"))
         for note in plan["notes"]:
@@ -215,21 +211,8 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
         for single in singles:
             key = "report.alone-fits" if single["fits"] else "report.alone-short"
             change = single["instruction"] or f"{single['key']} → {show_value(single['to'])}"
-            line = word(key, language, change=show_step(change), peak=f"{single['peak_gib']:.2f}")
+            line = word(key, language, change=inner(change), peak=f"{single['peak_gib']:.2f}")
             console.print(Text(f"  • {line}"))
-
-
-def _plan_line(plan: dict[str, Any], language: str) -> str:
-    if plan["peak_gib"] is None:
-        return word(f"safety.{plan['safety']}", language)
-    return word(
-        "report.plan-line",
-        language,
-        peak=f"{plan['peak_gib']:.2f}",
-        probability=f"{plan['fits_probability']:.0%}",
-        speed=f"{plan['relative_speed']:.2f}",
-        safety=word(f"safety.{plan['safety']}", language),
-    )
 
 
 def _change_line(change: dict[str, Any], language: str) -> str:
@@ -239,11 +222,6 @@ def _change_line(change: dict[str, Any], language: str) -> str:
     if change["file"]:
         parts.append(f"[{change['file']}]")
     return "  ".join(parts)
-
-
-def show_step(sentence: str) -> str:
-    """A sentence as part of another: without its full stop."""
-    return sentence if sentence.endswith("...") else sentence.rstrip(".。")
 
 
 def show_value(value: Any) -> str:

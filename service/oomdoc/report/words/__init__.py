@@ -15,7 +15,7 @@ from typing import Any, Final
 from oomdoc.messages import Message
 from oomkb.units import format_gib
 
-__all__ = ["LANGUAGES", "catalogue", "has", "render", "word"]
+__all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
 
 LANGUAGES: Final = ("en", "zh")
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
@@ -73,3 +73,8 @@ def _show(name: str, value: Any, language: str) -> Any:
     if name.endswith("_bytes") and isinstance(value, int | float):
         return format_gib(value)
     return value
+
+
+def inner(sentence: str) -> str:
+    """A sentence as part of another: without its full stop, with its ellipsis."""
+    return sentence if sentence.endswith("...") else sentence.rstrip(".。")
