@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomkb.records.case import Affected, Case, Fix, Hardware, Outcome, Range, Reference, Signature
+from oomkb.records.files import Listed
 
 __all__ = ["fingerprint", "keep", "kept"]
 
@@ -32,12 +33,11 @@ def _folder() -> Path:
     return (Path(cache) if cache else Path(os.path.expanduser("~")) / ".cache") / "oomdoc"  # noqa: PTH111
 
 
-def fingerprint(files: Sequence[Path]) -> str:
+def fingerprint(files: Sequence[Listed]) -> str:
     """What changes whenever one of the files does."""
     digest = hashlib.sha256(f"oomkb.records {_FORMAT}".encode())
-    for path in files:
-        facts = path.stat()
-        digest.update(f"\0{path}\0{facts.st_size}\0{facts.st_mtime_ns}".encode())
+    for path, size_bytes, changed_ns in files:
+        digest.update(f"\0{path}\0{size_bytes}\0{changed_ns}".encode())
     return digest.hexdigest()
 
 

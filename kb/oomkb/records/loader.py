@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from oomkb.errors import RecordError
 from oomkb.records import compiled
 from oomkb.records.case import Case
-from oomkb.records.files import case_files, case_id, parse, read_text
+from oomkb.records.files import Listed, case_id, listed, parse, read_text
 
 __all__ = ["Loaded", "cases_dir", "load", "load_cases", "parse_case", "private_dirs", "read_case"]
 
@@ -88,25 +88,27 @@ def load(paths: Iterable[Path | str] | None = None) -> Loaded:
         folders = ((cases_dir(), False), *((folder, True) for folder in private_dirs()))
     else:
         folders = tuple((Path(folder), False) for folder in paths)
-    listed = tuple((path, private) for folder, private in folders for path in case_files(folder))
-    mark = compiled.fingerprint([path for path, _ in listed])
-    return _load(hashlib.sha256(repr(folders).encode()).hexdigest(), mark, listed)
+    return _load(folders, tuple(tuple(listed(folder)) for folder, _ in folders))
 
 
 @lru_cache(maxsize=4)
-def _load(folders_key: str, mark: str, listed: Sequence[tuple[Path, bool]]) -> Loaded:
+def _load(folders: tuple[tuple[Path, bool], ...], files: tuple[tuple[Listed, ...], ...]) -> Loaded:
+    """:param files: of each folder, so that any change is another question."""
+    folders_key = hashlib.sha256(repr(folders).encode()).hexdigest()
+    mark = compiled.fingerprint([file for held in files for file in held])
     found = compiled.kept(folders_key, mark)
     if found is not None:
         return Loaded(found[0], tuple(RecordError(**p) for p in found[1]))
     cases: dict[str, Case] = {}
     problems: list[RecordError] = []
-    for path, private in listed:
-        try:
-            case = read_case(path, private=private)
-        except RecordError as error:
-            problems.append(error)
-        else:
-            cases[case.id] = case
+    for (_, private), held in zip(folders, files, strict=True):
+        for path, _, _ in held:
+            try:
+                case = read_case(Path(path), private=private)
+            except RecordError as error:
+                problems.append(error)
+            else:
+                cases[case.id] = case
     ordered = tuple(cases[key] for key in sorted(cases))
     plain = [{"message": e.message, "where": e.where, "hint": e.hint} for e in problems]
     compiled.keep(folders_key, mark, ordered, plain)

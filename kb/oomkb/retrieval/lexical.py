@@ -24,6 +24,18 @@ _B: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
+class _Postings:
+    """Where the words of a query occur."""
+
+    words: list[str]
+    """Those that occur at all."""
+    owners: np.ndarray[Any, Any]
+    """Of each occurrence the number of its word in ``words``."""
+    places: np.ndarray[Any, Any]
+    """Of each occurrence its place in the arrays of the index."""
+
+
+@dataclass(frozen=True, slots=True)
 class LexicalIndex:
     """Word -> the documents that hold it, with what each occurrence is worth."""
 
@@ -37,28 +49,32 @@ class LexicalIndex:
         """float32 per document. A word counts once, however often a log repeats it."""
         import numpy as np
 
-        total = np.zeros(self.size, dtype=np.float32)
-        for word in dict.fromkeys(query):
-            number = self.words.get(word)
-            if number is not None:
-                span = slice(self.starts[number], self.starts[number + 1])
-                total[self.documents[span]] += self.worth[span]
-        return total
+        found = self._postings(query)
+        total = np.bincount(self.documents[found.places], self.worth[found.places], minlength=self.size)
+        return total.astype(np.float32)
 
-    def shared(self, query: Iterable[str], document: int, count: int) -> list[str]:
-        """The words that spoke most for this document, best first: the reason to show."""
+    def shared(self, query: Iterable[str], documents: Iterable[int], count: int) -> list[list[str]]:
+        """For each of the documents the words that spoke most for it, best first: the reason to show."""
         import numpy as np
 
-        found = []
-        for word in dict.fromkeys(query):
-            number = self.words.get(word)
-            if number is None:
-                continue
-            begin, end = int(self.starts[number]), int(self.starts[number + 1])
-            at = begin + int(np.searchsorted(self.documents[begin:end], document))
-            if at < end and self.documents[at] == document:
-                found.append((-float(self.worth[at]), word))
-        return [word for _, word in sorted(found)[:count]]
+        found = self._postings(query)
+        holders = self.documents[found.places]
+        out = []
+        for document in documents:
+            mine = np.flatnonzero(holders == document)
+            spoke = sorted((-float(self.worth[found.places[i]]), found.words[found.owners[i]]) for i in mine)
+            out.append([word for _, word in spoke[:count]])
+        return out
+
+    def _postings(self, query: Iterable[str]) -> _Postings:
+        import numpy as np
+
+        numbered = ((word, self.words.get(word)) for word in dict.fromkeys(query))
+        known = [(word, number) for word, number in numbered if number is not None]
+        spans = [np.arange(self.starts[number], self.starts[number + 1]) for _, number in known]
+        empty = np.zeros(0, dtype=np.int64)
+        owners = np.repeat(np.arange(len(known)), [len(span) for span in spans])
+        return _Postings([word for word, _ in known], owners, np.concatenate([empty, *spans]))
 
     def save(self, folder: Path, name: str) -> None:
         """Write it as ``NAME.json`` and ``NAME.npz``."""

@@ -22,7 +22,7 @@ from oomkb.retrieval.fusion import Weights, fused, spread, squashed
 from oomkb.retrieval.index import Index, open_index
 from oomkb.retrieval.views import Views, look
 
-__all__ = ["Match", "choose", "search", "search_index"]
+__all__ = ["Match", "choose", "scored", "search", "search_index"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -86,23 +86,29 @@ def search_index(
 
 def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[Match]:
     """The best cases of views that were asked before: a diagnosis looks once, ranks causes, and then chooses."""
+    found = scored(index, views, top=top, weights=weights)
+    words = index.case_words.shared(views.words, [number for number, _ in found], 12)
+    return [
+        Match(index.cases[number], score, _why(views, number, spoke))
+        for (number, score), spoke in zip(found, words, strict=True)
+    ]
+
+
+def scored(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[tuple[int, float]]:
+    """As :func:`choose`, but only (the number of the case, its score): the reasons are half of the work."""
     weights = weights or Weights()
-    found = []
-    for number, value in spread(fused(views, weights), index.cases, top, weights.repeat):
-        found.append(Match(index.cases[number], squashed(value), _why(index, views, number)))
-    return found
+    return [(n, squashed(value)) for n, value in spread(fused(views, weights), index.cases, top, weights.repeat)]
 
 
-def _why(index: Index, views: Views, number: int) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """The reasons, strongest first."""
+def _why(views: Views, number: int, words: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """The reasons, strongest first; ``words`` spoke for the case, best first."""
     reasons: list[tuple[str, Mapping[str, Any]]] = []
     if number in views.signed:
         reasons.append(("search.signature", {"text": views.signed[number][1]}))
     for item in sorted(views.agreed[number], key=lambda a: -a.weight):
         if item.weight > 0:
             reasons.append((f"search.{item.key}", {"value": item.value}))
-    found = index.case_words.shared(views.words, number, 12)
-    shared = list(dict.fromkeys(views.shown.get(word, word if "_" in word or "." in word else "") for word in found))
+    shared = list(dict.fromkeys(views.shown.get(word, word if "_" in word or "." in word else "") for word in words))
     shared = [word for word in shared if word][:4]
     if shared:
         reasons.append(("search.words", {"words": ", ".join(shared)}))

@@ -42,11 +42,13 @@ class Look:
     def votes(self, top: int = 5, hidden: Collection[str] = ()) -> tuple[Vote, ...]:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""
         from oomkb.retrieval.fusion import Weights
-        from oomkb.retrieval.search import choose
+        from oomkb.retrieval.search import scored
 
         alone = Weights(cause=0.0, told=0.0, repeat=0.0, dense=1.0, lexical=1.0)
-        found = choose(self.index, self.views, top=top + len(hidden), weights=alone)
-        return tuple(Vote(m.cause, m.id, m.score) for m in found if m.id not in hidden)[:top]
+        cases = self.index.cases
+        found = scored(self.index, self.views, top=top + len(hidden), weights=alone)
+        votes = (Vote(cases[number].cause, cases[number].id, score) for number, score in found)
+        return tuple(vote for vote in votes if vote.case not in hidden)[:top]
 
     def chosen(self, told: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""

@@ -70,8 +70,8 @@ def test_bm25_prefers_rare_words_and_survives_saving(tmp_path):
     assert scores.argmax() == 0
     index.save(tmp_path, "words")
     assert open_lexical(tmp_path, "words").scores(["memory", "rare"]).tolist() == scores.tolist()
-    assert index.shared(["memory", "rare"], 0, 1) == ["rare"]
-    assert index.shared(["rare"], 1, 3) == []
+    assert index.shared(["memory", "rare"], [0], 1) == [["rare"]]
+    assert index.shared(["rare"], [1], 3) == [[]]
 
 
 @pytest.mark.parametrize("text", ["", "。，！", "\ud7ff", "__", "-9-9", "a.b.c.d"])
