@@ -95,6 +95,8 @@ class Setting:
     """The allocator's expandable segments are on."""
     dynamic: bool
     """Batches are padded to their own longest sample, so that sizes change from step to step."""
+    reference: bool
+    """A reference model is asked in every step: not where its log-probabilities were computed beforehand."""
     logits_share: float
     """Share of the positions for which logits are made."""
     sequence_parallel: bool
@@ -211,6 +213,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         dynamic=job.packing is False
         and "packing" not in job.assumed
         and not any(w in (job.framework or "").lower() for w in _FIXED),
+        reference=_asks_reference(job, objective, adapters),
         logits_share=_logits_share(job, objective, seq),
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         quant_keeps=quant_keeps(job, quant),
@@ -238,6 +241,14 @@ def _expert_adapters(job: Job, shape: ModelShape, adapters: bool) -> str:
     targets = (job.lora.targets if job.lora else None) or "all-linear"
     known = transformers_of(job)
     return shape.expert_adapters(targets, fused=not known or known >= (5,))
+
+
+def _asks_reference(job: Job, objective: str, adapters: bool) -> bool:
+    if objective not in ("dpo", "kto", "distill"):
+        return False
+    # With adapters the base model itself is the reference, whatever models stand beside it.
+    others = job.extra_models
+    return adapters or others is None or any(m.role in ("reference", "teacher") for m in others)
 
 
 def _adapter_bytes(job: Job, param: str, autocast: str) -> int:
@@ -304,8 +315,8 @@ def _length(job: Job) -> int:
 def _checkpointing(value: bool | str, job: Job) -> str:
     if value == "selective" and any(word in (job.framework or "").lower() for word in ("megatron", "nemo")):
         return "none"  # recomputes the core attention only, which a fused kernel does not keep anyway
-    if value is True and "activations" in (job.offload or ()):
-        return "offload"
+    if isinstance(value, bool) and "activations" in (job.offload or ()):
+        return "offload"  # one layer at a time is on the GPU in either case, computed again or brought back
     if isinstance(value, bool):
         return "full" if value else "none"
     return value
