@@ -144,7 +144,8 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         ckpt=s.ckpt,
         masks=len({bool(layer.window) for layer in shape.layers}) if s.masked else 0,
         final_norm=d.final_norm,
-        reference=s.objective in ("dpo", "kto", "distill"),
+        reference=s.reference,
+        sliced=s.objective == "grpo" and any(w in s.framework for w in ("trl", "swift")),
     )
 
 
@@ -308,6 +309,8 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
     """The step's instants for this job on this shape; kept for every other batch size and length."""
     key = (
         s.objective,
+        s.reference,
+        "trl" in s.framework or "swift" in s.framework,
         s.adapters,
         s.method,
         s.rank,

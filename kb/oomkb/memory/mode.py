@@ -83,3 +83,5 @@ class Head:
     final_norm: bool
     reference: bool
     """DPO: the reference pass runs on the same weights with adapters switched off, under no_grad."""
+    sliced: bool = False
+    """Online RL: a slice of the logits is divided in place, which backward pays with copies of all of them."""

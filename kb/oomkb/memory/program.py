@@ -255,10 +255,14 @@ class _Training(_Step):
         grad = None
         if self.head.loss == "hidden":
             root, size = x.node, x.size
+            # Under a sharding wrapper the root's gradients are counted with its gathered weights.
+            at_hand = self.head.fused and self.head.trained and self.mode.grads != "layer"
+            if at_hand:
+                root = self.fused_loss(x)
             del x
             self.tape.casts.clear()
             after: Form = self.tape.mark()
-            grad = self.tape.new("T*h", size)
+            grad = self.tape.new("T*h", 0.0 if at_hand else size)
         elif self.head.loss == "log-probs":
             given = [self.logits(x)]
             loss = self.log_probs(given)
@@ -289,6 +293,13 @@ class _Training(_Step):
             tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions)
         )
 
+    def fused_loss(self, x: Tensor) -> Any:
+        """A fused loss has its gradients at hand after forward: of the hidden states and of a trained head."""
+        size, tape = self.mode.param, self.tape
+        weight = self.table if self.head.tied else Tensor(None, "g:V*e", size, Leaf("g:V*e", size))
+        grads = (tape.new("T*h", x.size), tape.new("g:V*e", size))
+        return tape.record((x, weight), grads, lambda t, g, s, n: (s[0].view(), s[1].view()))
+
     def log_probs(self, given: list[Tensor]) -> Tensor:
         """Log-probabilities of the chosen tokens, row by row in the logits' dtype (TRL's ``selective_log_softmax``).
 
@@ -299,6 +310,8 @@ class _Training(_Step):
         if self.mode.autocast:
             logits = self.ops.cast(logits, 4.0)
         size = logits.size
+        if self.head.sliced:
+            logits = logits.view(self.tape.record((logits,), (), _sliced_backward))
         node = self.tape.record((logits,), (None,), lambda t, g, s, n: (t.new("T*V", size),))
         out = self.tape.new("T*V", size, node)
         if node is not None:
@@ -359,6 +372,15 @@ class _Training(_Step):
         if root is not None and grad is not None:
             self.tape.backward(root, grad)
         self.note("backward", "grads", "embedding")
+
+
+def _sliced_backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> tuple[Tensor]:
+    """``CopySlices`` (torch ``csrc/autograd/functions/tensor.cpp``): the whole gradient, the slice's, its quotient."""
+    whole = tape.new("T*V", grad.size)
+    part = tape.new("T*V", grad.size)
+    quotient = tape.new("T*V", grad.size)
+    del part, quotient
+    return (whole,)
 
 
 def _log_softmax_backward(tape: Tape, *, extra: bool = False, size: float = 4.0) -> tuple[Tensor]:

@@ -24,6 +24,8 @@ QUANT_BYTES: Final[Mapping[str, float]] = {
     "awq-int4": 0.5 + 2.5 / 128,
     "mxfp4": 0.5 + 1 / 32,
 }
+_TWO_MOMENTS: Final = 1.5
+"""Bytes an element of block-wise states: one moment takes little more than one byte, two little more than two."""
 _SHARDED_WEIGHTS: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _SHARDED_GRADS: Final = frozenset({*_SHARDED_WEIGHTS, "zero2"})
 _SHARDED_STATES: Final = frozenset({*_SHARDED_GRADS, "zero1", "distributed-optimizer"})
@@ -98,9 +100,8 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     stated = trained * s.state_fraction
     master_each = 4.0 if engine or s.megatron else 0.0
     state_each = 4.0 if master_each else each
-    optimizer = (
-        _moments(kind.moments * state_each + kind.fixed, kind.factored, kind.low_rank, stated, shape, s) / split_o
-    )
+    optimizer = _moments(kind.moments * state_each + kind.fixed, kind.factored, kind.low_rank, stated, shape, s)
+    optimizer = (optimizer + _wide_embedding(s, shape, stated, kind.fixed)) / split_o
     masters = stated * master_each / split_o
     grad_each = 4.0 if s.megatron else each
     gradients = (trained * grad_each if kind.keeps_grads else 0.0) * s.state_fraction
@@ -150,6 +151,21 @@ def _moments(each: float, factored: bool, low_rank: bool, trained: float, shape:
         inside = shape.linear_params / s.tp / s.pp
         return each * (max(0.0, trained - inside) + inside * share) + 2 * inside * share
     return each * trained
+
+
+_NO_TRAINER: Final = ("torchtune", "titan", "litgpt", "lit-gpt", "megatron", "nemo", "xtuner", "accelerate", "fsdp")
+
+
+def _wide_embedding(s: Setting, shape: ModelShape, stated: float, fixed: float) -> float:
+    """The Hugging Face Trainer keeps the embeddings' states of bitsandbytes' 8-bit optimizers in 32 bits.
+
+    ``create_optimizer`` of ``trainer.py``, 4.19 to 5.23 (``register_module_override``).
+    """
+    trainer = not any(word in s.framework for word in _NO_TRAINER)
+    if not s.optimizer.endswith("_8bit") or s.adapters or not trainer or s.method not in ("full", "pretrain"):
+        return 0.0
+    moments = 2 if fixed > _TWO_MOMENTS else 1
+    return min(stated, shape.embed_params / s.tp) * (4 * moments - fixed) if fixed else 0.0
 
 
 def _deepspeed_step(s: Setting, partition: float) -> float:

@@ -1,0 +1,19 @@
+"""The tape against steps that libraries for GPUs take, played tensor by tensor (``bench/plan_play.py``, torch 2.13)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oomkb.memory.job import Job
+from oomkb.memory.model import estimate
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
+
+ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "plays.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_a_played_step_is_met(row):
+    said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"])).allocated_bytes / GIB
+    assert said == pytest.approx(row["allocated_gib"], rel=0.03)
