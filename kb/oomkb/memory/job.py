@@ -155,7 +155,11 @@ class Job:
         }
         stated = {n.partition(".")[0] for n in changes} | set(changes)
         assumed = {k: v for k, v in self.assumed.items() if k not in stated}
-        return replace(self, **known, assumed=MappingProxyType(assumed))
+        changed = _copied(self)
+        for field_name, value in known.items():
+            _SLOTS[field_name](changed, value)
+        _SLOTS["assumed"](changed, MappingProxyType(assumed))
+        return changed
 
     def get(self, name: str) -> Any:
         """The value of a (dotted) field, or ``None``."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -139,11 +140,17 @@ def _spelled(doc: Doc, view: View, key: Key) -> str:
     return plain[0] if plain else key.names[0]
 
 
+@lru_cache(maxsize=64)
+def _analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...]:
+    """As :func:`analyse`: the fields of a plan, and the plans of a diagnosis, go into the same few texts."""
+    return tuple(analyse(filename, text, framework))
+
+
 def _call(entry: Entry) -> str:
     return entry.key.rsplit(".", 1)[-1] if entry.style == "call" else ""
 
 
-def _candidates(docs: list[Doc]) -> list[tuple[int, Doc]]:
+def _candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
     """The documents a change may go into, the run itself before launchers' files and scattered keys."""
 
     def rank(item: tuple[int, Doc]) -> tuple[int, int]:
@@ -156,7 +163,7 @@ def _candidates(docs: list[Doc]) -> list[tuple[int, Doc]]:
 
 def _one(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
     """The text with one change made, or ``None`` where no key says it."""
-    docs = analyse(filename, text, framework)
+    docs = _analysed(filename, text, framework)
     options = []
     for index, doc in _candidates(docs):
         found = _writes(doc, doc.view(), name, value)
@@ -173,7 +180,7 @@ def _one(text: str, filename: str, framework: str | None, name: str, value: Any)
 
 def _write_all(text: str, filename: str, framework: str | None, index: int, writes: Mapping[str, Any]) -> str | None:
     for key, value in writes.items():
-        docs = analyse(filename, text, framework)
+        docs = _analysed(filename, text, framework)
         if index >= len(docs):
             return None
         done = apply_write(text, docs[index], key, value)
@@ -185,7 +192,7 @@ def _write_all(text: str, filename: str, framework: str | None, index: int, writ
 
 def _launch(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
     """Numbers of processes and machines, where a launcher's flag or variable states them."""
-    for doc in analyse(filename, text, framework):
+    for doc in _analysed(filename, text, framework):
         for found, _, entry in launch_facts(doc.entries, doc.env):
             if found == name:
                 if entry.key.endswith("VISIBLE_DEVICES"):
@@ -198,7 +205,7 @@ def _launch(text: str, filename: str, framework: str | None, name: str, value: A
 def _values(text: str, filename: str, framework: str | None) -> dict[str, Any]:
     """What the text says, field by field; the document read first wins, as the patch went there first."""
     out: dict[str, Any] = {}
-    docs = analyse(filename, text, framework)
+    docs = _analysed(filename, text, framework)
     for _, doc in _candidates(docs):
         if doc.table is not None:
             out.setdefault("framework", doc.table.name)
@@ -238,7 +245,7 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
             continue
         done = _change(text, filename, framework, name, value)
         if done is None:
-            unplaced[name] = "no-key" if analyse(filename, text, framework) else "no-document"
+            unplaced[name] = "no-key" if _analysed(filename, text, framework) else "no-document"
             continue
         text, wanted[name] = done, value
     said = _values(text, filename, framework) if wanted else {}
@@ -253,7 +260,7 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
 
 def _change(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
     if name.startswith("env."):
-        return set_variable(text, analyse(filename, text, framework), name[4:], value, filename)
+        return set_variable(text, _analysed(filename, text, framework), name[4:], value, filename)
     said = _values(text, filename, framework)
     if value is not None and (name in said or _is_off(value)) and _says(said, name, value):
         return text

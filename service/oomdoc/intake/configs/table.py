@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
@@ -183,11 +184,19 @@ class Table:
 
     def names(self) -> frozenset[str]:
         """Every key the table reads."""
+        return self._names
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
         own = {n for k in self.all_keys() for n in k.names} | {n for g in self.all_groups() for n in g.names}
         return frozenset(norm(n) for n in own)
 
     def neutrals(self) -> frozenset[str]:
         """Every key that is known and neutral."""
+        return self._neutrals
+
+    @cached_property
+    def _neutrals(self) -> frozenset[str]:
         out = set(self.neutral)
         for base in self.bases:
             out |= base.neutrals()
