@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    ("oomkb.units", "oomkb.errors"),
+    ("oomkb.units", "oomkb.errors", "oomkb.notes"),
     ("oomkb.memory",),
     ("oomkb.catalog",),
     ("oomkb.frameworks",),
@@ -108,7 +108,7 @@ def test_the_memory_model_is_standard_library_only(root: Path) -> None:
             top = target.split(".")[0]
             if (
                 top not in sys.stdlib_module_names
-                and not target.startswith(("oomkb.memory", "oomkb.units", "oomkb.errors"))
+                and not target.startswith(("oomkb.memory", "oomkb.units", "oomkb.errors", "oomkb.notes"))
                 and target != "oomkb"
             ):
                 wrong.append(f"{path.relative_to(root)}:{line} imports {target}")

@@ -14,6 +14,7 @@ from oomkb.memory.families import FAMILIES, UNKNOWN, Family
 from oomkb.memory.names import ACTS, NAMES, TEXT_TYPES, of, text_config
 from oomkb.memory.plan import mixers_of
 from oomkb.memory.residue import ATTENTION_FREE, gate_of, layer_extra
+from oomkb.notes import Note, note
 
 __all__ = ["Dims", "read_dims"]
 
@@ -145,7 +146,7 @@ class Dims:
         return self.windows[layer] if self.windows else None
 
 
-def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str, ...]]:
+def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[Note, ...]]:
     """Dimensions and family of a configuration, whether the family is known, and warnings.
 
     :raises JobError: where hidden size, layer count or heads cannot be found or are impossible.
@@ -159,11 +160,7 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[str,
         family, kind = FAMILIES["chatglm1"], "chatglm1"
     if kind == "phi3" and of(text, "experts"):
         family, kind = FAMILIES["phimoe"], "phimoe"
-    warnings = (
-        ()
-        if known
-        else (f"model_type {kind or 'missing'!r} is not known: dimensions are read as a Llama-like decoder's",)
-    )
+    warnings = () if known else (note("estimate.kind-unknown", kind=kind or "?"),)
     merged = {**(family.defaults or {}), **{k: v for k, v in text.items() if v is not None}}
     return _dims(kind, family, merged), family, known, warnings
 

@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Final
 
 from oomkb.memory.job import Assumption
+from oomkb.notes import Note
 
-__all__ = ["METERS", "PHASES", "Estimate", "Interval", "Phase"]
+__all__ = ["METERS", "PHASES", "Estimate", "Interval", "Phase", "Served"]
 
 METERS: Final = ("allocated", "reserved", "process")
 PHASES: Final = (
@@ -49,6 +50,30 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What an inference engine makes of its share of the card, per GPU."""
+
+    cache_bytes: float
+    """The pool of keys and values."""
+    needed_bytes: float
+    """What one request of ``length`` tokens keeps in it."""
+    length: int
+    """``max_model_len``, stated or taken."""
+    largest_length: int | None
+    """The longest ``max_model_len`` with which the engine starts; ``None`` where the card is not known."""
+
+    @property
+    def requests(self) -> float:
+        """Requests of the full length that the pool holds at once (vLLM's ``Maximum concurrency``)."""
+        return self.cache_bytes / self.needed_bytes if self.needed_bytes else 0.0
+
+    @property
+    def starts(self) -> bool:
+        """Whether one request finds its cache."""
+        return self.largest_length is None or self.length <= self.largest_length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """What one GPU holds; sizes in bytes."""
 
@@ -67,14 +92,18 @@ class Estimate:
     capacity_bytes: float | None = None
     fits_probability: float | None = None
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
+    served: Served | None = None
+    """For an inference engine."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Term name -> formula and source."""
 
     @property
     def fits(self) -> bool | None:
-        """Whether ``process`` stays within the capacity; ``None`` where the capacity is not known."""
-        return None if self.capacity_bytes is None else self.process_bytes <= self.capacity_bytes
+        """Whether ``process`` stays within the card and an engine starts; ``None`` where the card is not known."""
+        if self.capacity_bytes is None:
+            return None
+        return self.process_bytes <= self.capacity_bytes and (self.served is None or self.served.starts)
 
     @property
     def owner(self) -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from oomkb.memory.job import Job
+from oomkb.notes import note
 
 __all__ = [
     "FUSED",
@@ -63,11 +64,9 @@ def loss_copies(job: Job, rows: int, kind: str) -> str:
     return "in-place" if known and known < (4, 46) else "in-place, held"
 
 
-FUSED: Final = "fms-acceleration's fused loss is taken to be on: without it the logits need about half as much again"
+FUSED: Final = note("estimate.fused-loss-taken")
 
-LOADED: Final = (
-    "fms-hf-tuning loads 16-bit weights and only FSDP upcasts them: priced in bf16, though the job states fp32"
-)
+LOADED: Final = note("estimate.loaded-in-16-bits")
 
 
 def loads_in_16_bits(job: Job, sharding: str) -> bool:

@@ -8,16 +8,17 @@ from typing import Final
 
 from oomkb.memory.activations import Step, step_of
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.estimate import Estimate, Interval, Phase
+from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.others import Beside, beside
-from oomkb.memory.overhead import SHARE_SIGMA, Meters, fits_probability, interval, meters, needed_sigma
-from oomkb.memory.serving import serving_bytes
+from oomkb.memory.overhead import fits_probability, interval, meters, needed_sigma
+from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import extra_of
 from oomkb.memory.states import States, states_of
+from oomkb.notes import Note, note
 
 __all__ = ["SOURCES", "estimate"]
 
@@ -39,6 +40,8 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",
         "kv cache": "2 x layers x kv heads x head dim x bytes per token, or an engine's whole pool",
         "rollout engine": "capacity x gpu_memory_utilization of a colocated engine",
+        "draft model": "the draft's own weights, or one layer for a head on the target (arXiv 2401.15077)",
+        "CUDA graphs": "oomkb.memory.engines.graph_bytes",
     }
 )
 _STEP_PHASES: Final = ("forward", "loss", "backward")
@@ -55,7 +58,7 @@ def estimate(
     s = settle(job, shape)
     warnings = list(shape.warnings)
     if not s.training:
-        return _serving(job, s, shape, device, warnings)
+        return _serving(job, s, shape, device, shapes or {}, warnings)
     states = states_of(s, shape)
     extra = beside(job, s, shape, device, shapes or {})
     warnings += extra.warnings
@@ -68,15 +71,13 @@ def estimate(
     )
 
 
-def _doubts(s: Setting) -> list[str]:
+def _doubts(s: Setting) -> list[Note]:
     """Settings under which published runs needed more than 20 % above the estimate."""
     found = []
     if s.dynamic:
-        found.append("batches are padded to changing lengths: the allocator may hold up to twice what the tensors need")
+        found.append(note("estimate.padded"))
     if s.adapters and s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
-        found.append(
-            "adapters under FSDP1: wrappers that upcast or cannot shard frozen weights need about a quarter more"
-        )
+        found.append(note("estimate.fsdp1-adapters"))
     return found
 
 
@@ -159,22 +160,64 @@ def _largest(shape: ModelShape) -> float:
     return float(max(shape.dims.vocab * shape.dims.embed_width, *(layer.params for layer in shape.layers)))
 
 
-def _serving(job: Job, s: Setting, shape: ModelShape, device: Device | None, warnings: list[str]) -> Estimate:
-    found = serving_bytes(job, s, shape, device)
+def _serving(
+    job: Job,
+    s: Setting,
+    shape: ModelShape,
+    device: Device | None,
+    shapes: Mapping[str, ModelShape],
+    warnings: list[Note],
+) -> Estimate:
+    found = serving_bytes(job, s, shape, device, shapes)
     warnings += found.warnings
-    phases = {
-        "load": _phase({"weights": found.weights}),
-        "serving": _phase(
-            {
-                "weights": found.weights,
-                "kv cache": found.kv_pool,
-                "activations": found.activations,
-                "CUDA graphs": found.graphs,
-            }
+    static = {"weights": found.weights, "draft model": found.drafts}
+    running = {"kv cache": found.kv_pool, "activations": found.activations, "CUDA graphs": found.graphs}
+    phases = {"load": _phase(static), "serving": _phase({**static, **running})}
+    if found.served:
+        return _served(job, s, shape, device, phases, warnings, found)
+    base = found.weights + found.kv_pool
+    return _finish(job, s, shape, device, phases, warnings, host=0.0, base=base, trainable=0, paged=0.0)
+
+
+def _served(
+    job: Job,
+    s: Setting,
+    shape: ModelShape,
+    device: Device | None,
+    phases: Mapping[str, Phase],
+    warnings: list[Note],
+    found: ServingBytes,
+) -> Estimate:
+    """An engine allocates its pool once: nothing comes and goes that the allocator would keep beside it."""
+    capacity = capacity_bytes_of(job, device)
+    process = found.process
+    return Estimate(
+        allocated_bytes=found.allocated,
+        reserved_bytes=found.allocated,
+        process_bytes=process,
+        intervals={
+            name: interval(meter, value, complete=True, known=shape.known, most=capacity)
+            for name, meter, value in (
+                ("allocated", "serving", found.allocated),
+                ("reserved", "serving", found.allocated),
+                ("process", "serving", process),
+            )
+        },
+        phases=phases,
+        peak_phase="serving",
+        params=shape.params,
+        trainable=0,
+        capacity_bytes=capacity,
+        fits_probability=None if capacity is None else start_probability(found, process, capacity),
+        assumed=s.assumed,
+        warnings=tuple(dict.fromkeys(warnings)),
+        served=Served(
+            cache_bytes=found.kv_pool,
+            needed_bytes=found.kv_needed,
+            length=found.length,
+            largest_length=found.largest_len,
         ),
-    }
-    return _finish(
-        job, s, shape, device, phases, warnings, host=0.0, base=found.weights + found.kv_pool, trainable=0, paged=0.0
+        sources=SOURCES,
     )
 
 
@@ -184,7 +227,7 @@ def _finish(
     shape: ModelShape,
     device: Device | None,
     phases: Mapping[str, Phase],
-    warnings: list[str],
+    warnings: list[Note],
     *,
     host: float,
     base: float,
@@ -222,21 +265,13 @@ def _finish(
         capacity_bytes=capacity,
         fits_probability=None
         if capacity is None
-        else _chance(job, s, found, capacity, complete=complete, known=shape.known, warnings=warnings),
+        else fits_probability(
+            found.needed, needed_sigma(complete=complete, known=shape.known, doubted=bool(warnings)), capacity
+        ),
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
         sources=SOURCES,
     )
-
-
-def _chance(
-    job: Job, s: Setting, found: Meters, capacity: float, *, complete: bool, known: bool, warnings: list[str]
-) -> float:
-    if s.training or job.serving is None:
-        return fits_probability(
-            found.needed, needed_sigma(complete=complete, known=known, doubted=bool(warnings)), capacity
-        )
-    return fits_probability(found.needed, SHARE_SIGMA, capacity)
 
 
 def _phase(terms: Mapping[str, float]) -> Phase:

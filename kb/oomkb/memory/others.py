@@ -12,6 +12,7 @@ from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import rank_params
+from oomkb.notes import Note, note
 from oomkb.units import GIB
 
 __all__ = ["Beside", "beside"]
@@ -30,13 +31,13 @@ class Beside:
     engine_in_training: float
     """What it keeps while the trainer runs."""
     host: float
-    warnings: tuple[str, ...]
+    warnings: tuple[Note, ...]
 
 
 def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]) -> Beside:
     """Extra models and the rollout engine."""
     models: dict[str, float] = {}
-    warnings: list[str] = []
+    warnings: list[Note] = []
     host = 0.0
     stated = job.extra_models
     if stated is None and not s.adapters and s.objective in ("dpo", "kto"):
@@ -50,15 +51,15 @@ def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shape
         else:
             models[f"{extra.role} model"] = models.get(f"{extra.role} model", 0.0) + size
     if s.objective == "ppo" and stated is None:
-        warnings.append("reward, critic and reference models are not stated: taken to be on other GPUs")
+        warnings.append(note("estimate.models-elsewhere"))
     engine, resting = _engine(job, s, shape, device)
     return Beside(models=models, engine=engine, engine_in_training=resting, host=host, warnings=tuple(warnings))
 
 
 def _extra_bytes(
     extra: ExtraModel, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape]
-) -> tuple[float, str]:
-    other, warning = shape, ""
+) -> tuple[float, Note | None]:
+    other, warning = shape, None  # type: ModelShape, Note | None
     if isinstance(extra.model, Mapping):
         other = ModelShape.from_config(extra.model)
     elif isinstance(extra.model, str):
@@ -69,7 +70,7 @@ def _extra_bytes(
         elif size:
             other = ModelShape.from_params_b(float(size[1]))
         elif extra.model != shape.name:
-            warning = f"the {extra.role} model {extra.model!r} is not known: taken to be as large as the trained one"
+            warning = note("estimate.model-unknown", role=extra.role, model=extra.model)
     params = sum(rank_params(s, other))
     each = 2.0 if s.held_bytes == 2 or s.param_bytes == 2 else float(s.param_bytes)
     sharding = extra.sharding or (s.sharding if s.sharding in ("zero3", "fsdp", "fsdp2") else "none")

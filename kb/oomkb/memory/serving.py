@@ -1,25 +1,39 @@
 """Inference: weights, key/value cache, the largest batch's activations, CUDA graphs, and what engines reserve.
 
-vLLM (0.33 ``v1/worker/gpu_worker.py``): the pool is ``total x gpu_memory_utilization`` less everything else.
-SGLang: ``mem_fraction_static`` covers weights and pool; activations and graphs come on top.
+What an engine does with its share is in :mod:`oomkb.memory.engines`, what a sequence keeps in
+:mod:`oomkb.memory.cache`. An engine takes the share of the card it was given whatever it serves, so what decides
+whether it starts is not the size of the process but whether one request of ``max_model_len`` finds its cache.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from oomkb.memory.activations import step_of
+from oomkb.memory.cache import cache_bytes, longest
 from oomkb.memory.device import Device, capacity_bytes_of
+from oomkb.memory.drafts import draft_bytes
+from oomkb.memory.engines import Engine, engine_of, graph_bytes, outside_bytes, profile_bytes, static_share
 from oomkb.memory.job import Job
-from oomkb.memory.setting import BYTES, Setting
+from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import weight_bytes
-from oomkb.units import GIB, MIB
+from oomkb.notes import Note, note
+from oomkb.units import GIB
 
-__all__ = ["ServingBytes", "kv_bytes_per_token", "largest_max_model_len", "serving_bytes"]
+__all__ = ["ServingBytes", "kv_bytes_per_token", "largest_max_model_len", "serving_bytes", "start_probability"]
 
-_ENGINES: Final = ("vllm", "sglang", "lmdeploy", "tgi", "tensorrt", "trtllm")
+_STEP: Final = 16
+"""Tokens of a block of the cache: lengths are given in whole blocks."""
+# How closely the parts are known, relative to themselves (published start-up figures, tests/kb/memory/data).
+_WEIGHTS_SIGMA: Final = 0.02
+_ACTIVATIONS_SIGMA: Final = 0.2
+_OUTSIDE_SIGMA_BYTES: Final = 0.25 * GIB
+_CARD_SIGMA: Final = 0.02
+"""How closely a process keeps to its share of the card, graphs and context included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,97 +45,195 @@ class ServingBytes:
     graphs: float
     kv_pool: float
     kv_needed: float
-    """For one sequence of ``max_model_len`` tokens."""
-    largest_len: int | None
+    """For one sequence of ``length`` tokens."""
+    length: int
+    """``max_model_len``, stated or taken."""
+    outside: float = 0.0
+    """Outside of torch: context, communication."""
+    budget: float = 0.0
+    """What the engine's rule leaves to the cache; below zero where weights and activations exceed its share."""
+    drafts: float = 0.0
+    """Weights of a draft model."""
+    largest_len: int | None = None
     """Longest sequence the pool holds; ``None`` where the capacity is not known."""
-    warnings: tuple[str, ...] = ()
+    served: bool = True
+    warnings: tuple[Note, ...] = ()
 
+    @property
+    def allocated(self) -> float:
+        """All of it but what lies outside of torch."""
+        return self.weights + self.drafts + self.kv_pool + self.activations + self.graphs
 
-def kv_element_bytes(s: Setting, kv_dtype: str | None) -> float:
-    """Bytes of one element of the cache."""
-    word = (kv_dtype or "auto").lower()
-    if word.startswith(("fp8", "int8", "e4m3", "e5m2")):
-        return 1.0
-    if word.startswith(("int4", "nvfp4", "fp4", "q4")):
-        return 0.5
-    return BYTES.get(word, 2.0) if word != "auto" else min(2.0, float(s.param_bytes))
+    @property
+    def process(self) -> float:
+        """What the process takes of the card."""
+        return self.allocated + self.outside
+
+    @property
+    def shortfall(self) -> float:
+        """What one request's cache lacks; zero where it fits or the card is not known."""
+        return 0.0 if self.largest_len is None else max(0.0, self.kv_needed - self.budget)
+
+    @property
+    def tokens(self) -> float:
+        """Tokens the pool holds at the request's length."""
+        return self.kv_pool / self.kv_needed * self.length if self.kv_needed else 0.0
 
 
 def kv_bytes_per_token(
     s: Setting, shape: ModelShape, kv_dtype: str | None = None, *, window_len: int | None = None
 ) -> float:
     """Cache of one token on one GPU, over all layers; ``window_len``: sequence length, to cap windowed layers."""
-    d = shape.dims
-    each = kv_element_bytes(s, kv_dtype)
-    per_layer = d.kv_elements_per_token / (1 if d.kv_lora_rank else min(s.tp, d.kv_heads))
-    layers = 0.0
-    for layer in shape.layers:
-        share = float(layer.caches)
-        if layer.window and window_len:
-            share *= min(1.0, layer.window / window_len)
-        layers += layer.count * share
-    return per_layer * each * layers / s.pp
+    tokens = float(window_len or 1)
+    return cache_bytes(s, shape, kv_dtype, tokens) / tokens
 
 
-def serving_bytes(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> ServingBytes:
-    """Weights, pool and activations of an engine, or of a plain ``generate`` call."""
+def serving_bytes(
+    job: Job,
+    s: Setting,
+    shape: ModelShape,
+    device: Device | None,
+    shapes: Mapping[str, ModelShape] | None = None,
+    *,
+    length: int | None = None,
+) -> ServingBytes:
+    """Weights, pool and activations of an engine, or of a plain ``generate`` call.
+
+    :param length: price this ``max_model_len`` instead of the job's.
+    """
+    engine = engine_of(job, s)
+    if engine is None:
+        return _generate(job, s, shape)
     want = job.serving
-    engine = s.framework.split()[0] if s.framework else ""
-    weights = weight_bytes(s, shape, float(min(s.param_bytes, 2) if engine in _ENGINES else s.param_bytes))
-    length = (want.max_model_len if want else None) or job.seq_len or min(shape.dims.max_positions or 8192, 32768)
-    seqs = (want.max_num_seqs if want else None) or (job.micro_batch or 1)
+    length = length or (want.max_model_len if want else None) or job.seq_len or min(shape.dims.max_positions, 32768)
+    length = length or 8192
     kv_dtype = want.kv_dtype if want else None
-    per_token = kv_bytes_per_token(s, shape, kv_dtype, window_len=length)
-    served = want is not None or any(e in s.framework for e in _ENGINES)
-    tokens = (want.max_num_batched_tokens if want else None) or (
-        max(2048, min(length, 8192)) if served else s.batch * length
-    )
-    activations = step_of(s, shape).peak("forward", float(tokens), 0.0)[0]
-    activations += (min(seqs, 256) if served else s.batch) * shape.dims.vocab / s.tp * 10
-    if not served:
-        return ServingBytes(
-            weights=weights,
-            activations=activations,
-            graphs=0.0,
-            kv_pool=per_token * length * s.batch,
-            kv_needed=per_token * length,
-            largest_len=None,
-        )
-    graphs = 0.0 if want and want.cuda_graphs is False else (0.35 + 0.012 * shape.layer_count / s.pp) * GIB
-    utilization = (want.gpu_memory_utilization if want else None) or 0.9
-    capacity = capacity_bytes_of(job, device)
-    needed = per_token * length
-    if capacity is None:
-        return ServingBytes(
-            weights=weights,
-            activations=activations,
-            graphs=graphs,
-            kv_pool=needed * seqs,
-            kv_needed=needed,
-            largest_len=None,
-        )
-    outside = (450 + (400 if s.tp > 1 else 0)) * MIB
-    budget = capacity * utilization - weights - (0.0 if "sglang" in s.framework else activations + outside)
-    pool = max(0.0, budget)
-    largest = int(pool / per_token) if per_token else None
-    warnings: tuple[str, ...] = ()
-    if budget < needed:
-        warnings = (
-            f"one sequence of {length} tokens needs {needed / GIB:.2f} GiB of cache, {pool / GIB:.2f} GiB are left: "
-            f"the largest max_model_len that fits is {max(0, (largest or 0) // 16 * 16)}",
-        )
-    return ServingBytes(
-        weights=weights,
-        activations=activations,
-        graphs=graphs,
-        kv_pool=pool,
+    tokens, requests = _batch(job, engine, length, device)
+    ahead = 0.0 if engine.first else float(tokens)
+    draft = draft_bytes(job, s, shape, shapes or {}, kv_dtype, length)
+    needed = cache_bytes(s, shape, kv_dtype, length, ahead=ahead) + draft.cache
+    measured, context = outside_bytes(engine, s, device)
+    held = ServingBytes(
+        weights=weight_bytes(s, shape, float(min(s.param_bytes, 4))),
+        drafts=draft.weights,
+        activations=profile_bytes(engine, s, shape, tokens=tokens, requests=requests),
+        graphs=graph_bytes(job, s, shape, requests=requests),
+        kv_pool=needed,
         kv_needed=needed,
-        largest_len=largest,
-        warnings=warnings,
+        length=length,
+        outside=measured + context,
+    )
+    capacity = capacity_bytes_of(job, device)
+    if capacity is None:
+        return held
+    budget = _budget(job, engine, s, held, capacity, measured=measured, context=context, tokens=tokens)
+    share = needed / (needed - draft.cache) if needed > draft.cache else 1.0
+    largest = longest(s, shape, kv_dtype, max(0.0, budget) / share, ahead=ahead)
+    held = replace(held, budget=budget, kv_pool=max(0.0, budget), largest_len=largest)
+    return replace(held, warnings=_short(held)) if budget < needed else held
+
+
+def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
+    """A ``generate`` call: a cache as long as the sequences are, all of them at once."""
+    length = job.seq_len or min(shape.dims.max_positions or 8192, 32768)
+    needed = cache_bytes(s, shape, None, length)
+    activations = step_of(s, shape).peak("forward", float(s.batch * length), 0.0)[0]
+    return ServingBytes(
+        weights=weight_bytes(s, shape, float(s.param_bytes)),
+        activations=activations + s.batch * shape.dims.vocab / s.tp * 10,
+        graphs=0.0,
+        kv_pool=needed * s.batch,
+        kv_needed=needed,
+        length=length,
+        served=False,
     )
 
 
-def largest_max_model_len(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> int | None:
-    """The longest ``max_model_len`` the engine's pool can hold, ``None`` where no capacity is known."""
-    found = serving_bytes(job, s, shape, device).largest_len
-    return None if found is None else found // 16 * 16
+def _batch(job: Job, engine: Engine, length: int, device: Device | None) -> tuple[int, int]:
+    """(tokens, requests) of the largest batch."""
+    want, capacity = job.serving, capacity_bytes_of(job, device)
+    large = capacity is not None and capacity >= 70 * GIB
+    requests = (want.max_num_seqs if want else None) or (1024 if large and not engine.first else 256)
+    stated = want.max_num_batched_tokens if want and "serving.max_num_batched_tokens" not in job.assumed else None
+    if stated:
+        return stated, requests
+    if engine.first:  # the whole prompt at once, up to 32k; longer ones in chunks
+        return (max(length, 2048) if length <= 32768 else 2048), requests
+    return (want.max_num_batched_tokens if want else None) or (8192 if large else 2048), requests
+
+
+def _budget(
+    job: Job,
+    engine: Engine,
+    s: Setting,
+    held: ServingBytes,
+    capacity: float,
+    *,
+    measured: float,
+    context: float,
+    tokens: float,
+) -> float:
+    """What the engine's rule leaves to the cache."""
+    want = job.serving
+    stated = want.gpu_memory_utilization if want else None
+    weights = held.weights + held.drafts
+    if engine.rule == "static":
+        share = stated
+        if share is None or "serving.gpu_memory_utilization" in job.assumed:
+            share = static_share(s, capacity, tokens, graphs=held.graphs > 0)
+        return (capacity - context) * share - weights - measured
+    if engine.rule == "free":
+        return (capacity - context - measured - weights) * (stated or 0.9)
+    graphs = held.graphs if engine.name == "vllm" and engine.version >= (0, 21) else 0.0
+    return capacity * (stated or 0.9) - weights - held.activations - measured - graphs
+
+
+def _short(held: ServingBytes) -> tuple[Note, ...]:
+    most = max(0, (held.largest_len or 0) // _STEP * _STEP)
+    if not most:
+        weights = held.weights + held.drafts
+        return (note("estimate.no-cache", weights_bytes=weights, needed_bytes=held.kv_needed, length=held.length),)
+    needs = note(
+        "estimate.short-cache", length=held.length, needed_bytes=held.kv_needed, left_bytes=held.kv_pool, most=most
+    )
+    return (needs,)
+
+
+def largest_max_model_len(
+    job: Job,
+    s: Setting,
+    shape: ModelShape,
+    device: Device | None,
+    shapes: Mapping[str, ModelShape] | None = None,
+) -> int | None:
+    """The longest ``max_model_len`` with which the engine starts, in whole blocks; ``None`` where no card is known.
+
+    Where the profiling batch grows with the length (vLLM before 0.8), pool and need are weighed anew at each length.
+    """
+    found = serving_bytes(job, s, shape, device, shapes)
+    if found.largest_len is None:
+        return None
+    engine = engine_of(job, s)
+    if engine is None or not engine.first:
+        return found.largest_len // _STEP * _STEP
+    low, high = 0, max(1, (shape.dims.max_positions or 32768) // _STEP)
+    while low < high:
+        middle = (low + high + 1) // 2
+        at = serving_bytes(job, s, shape, device, shapes, length=middle * _STEP)
+        low, high = (middle, high) if at.kv_needed <= at.budget else (low, middle - 1)
+    return low * _STEP
+
+
+def start_probability(found: ServingBytes, process: float, room: float) -> float:
+    """The probability that one request of the longest length finds its cache, and that the process fits ``room``.
+
+    What is uncertain is how much loading and profiling leave to the cache, not how much of the card the engine takes.
+    """
+    sigma = _WEIGHTS_SIGMA * found.weights + _ACTIVATIONS_SIGMA * found.activations + _OUTSIDE_SIGMA_BYTES
+    cache = _normal((found.budget - found.kv_needed) / sigma) if found.kv_pool > 0 else 0.0
+    card = _normal(math.log(room / max(process, 1.0)) / _CARD_SIGMA)
+    return round(min(cache, card), 4)
+
+
+def _normal(z: float) -> float:
+    return 0.5 * (1 + math.erf(z / math.sqrt(2)))

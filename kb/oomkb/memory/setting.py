@@ -21,6 +21,7 @@ from oomkb.memory.history import (
 )
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.shape import ModelShape
+from oomkb.notes import Note
 
 __all__ = ["BYTES", "Setting", "settle"]
 
@@ -106,7 +107,7 @@ class Setting:
     """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
     upcast_adapters: bool
     """FSDP1 under accelerate: flat parameters with adapters inside are held in fp32, the frozen part with them."""
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     """What the framework does whatever the job states."""
     buckets: Mapping[str, Any]
     assumed: Mapping[str, Assumption]
@@ -151,7 +152,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
     if quant == "nf4" and "torchtune" in (job.framework or "").lower():
         quant = "nf4-double"  # torchao quantizes the scales as well
     param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
-    notes: tuple[str, ...] = (FUSED,) if fast_loss(job) and not job.fused_ce else ()
+    notes: tuple[Note, ...] = (FUSED,) if fast_loss(job) and not job.fused_ce else ()
     autocast = job.autocast if job.autocast is not None else "none"
     world, dp, tp, pp, cp, sp, ep, per_node = _ranks(job, shape)
     sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")

@@ -22,6 +22,7 @@ from oomkb.memory.matrix import LayerShape, Linear
 from oomkb.memory.names import unread_parts
 from oomkb.memory.towers import audio_known
 from oomkb.memory.vision import VisionShape
+from oomkb.notes import Note, note
 
 __all__ = ["LayerShape", "Linear", "ModelShape"]
 
@@ -42,7 +43,7 @@ class ModelShape:
     vision: VisionShape | None = None
     known: bool = True
     """Whether the family was recognised; otherwise dimensions were taken as those of a Llama-like decoder."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
     steps: dict[Any, Any] = field(default_factory=dict, repr=False, init=False)
     """Steps played for this shape, by mode: a cache of :func:`oomkb.memory.activations.step_of`."""
     config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False, compare=False)
@@ -87,7 +88,7 @@ class ModelShape:
             if cls.from_config(config).params >= target:
                 break
         shape = cls.from_config(config, name=f"about {params_b:g}B parameters")
-        warning = f"only the parameter count ({params_b:g}B) is known: usual proportions were taken"
+        warning = note("estimate.only-size-known", billions=f"{params_b:g}")
         return replace(shape, warnings=(warning,), known=False)
 
     # -- counts ------------------------------------------------------------------------------------------------
@@ -194,11 +195,11 @@ def _read(config: Mapping[str, Any], name: str) -> ModelShape:
     label = name or str(config.get("name") or config.get("_name_or_path") or config.get("model_type") or "")
     vision = VisionShape.from_config(config, dims.hidden)
     if vision is not None and not vision.known:
-        warnings = (*warnings, f"vision tower of {config.get('model_type')!r} is not known: read as SigLIP's")
+        warnings = (*warnings, note("estimate.vision-unknown", kind=str(config.get("model_type"))))
     if not audio_known(config):
-        warnings = (*warnings, f"audio tower of {config.get('model_type')!r} is not known: read as Whisper's encoder")
+        warnings = (*warnings, note("estimate.audio-unknown", kind=str(config.get("model_type"))))
     if parts := unread_parts(config):
-        warnings = (*warnings, f"{', '.join(parts)} of the configuration is not counted")
+        warnings = (*warnings, note("estimate.parts-not-counted", parts=tuple(parts)))
     return ModelShape(
         model_type=dims.model_type,
         name=label,

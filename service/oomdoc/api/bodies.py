@@ -56,6 +56,7 @@ class EstimateBody(_Body):
     """A job document."""
 
     job: dict[str, Any] = Field(examples=[_JOB])
+    lang: Lang = "auto"
 
 
 class PlanBody(_Body):

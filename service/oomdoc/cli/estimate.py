@@ -48,8 +48,9 @@ def estimate(
 
         oomdoc estimate --batch jobs.jsonl --format json
     """
+    language = "en" if lang is Language.auto else lang.value
     if batch is not None:
-        _batch(batch)
+        _batch(batch, language)
         return
     document = load_document(job) if job is not None else {}
     if isinstance(document.get("job"), dict):
@@ -71,13 +72,12 @@ def estimate(
 
         write_chart(report.document(), chart)
     if format_ is Format.json:
-        print_json(report.document())
+        print_json(report.document(language=language))
         return
-    language = "en" if lang is Language.auto else lang.value
     show(report.text(language=language, width=terminal_width(), colour=coloured()))
 
 
-def _batch(path: Path) -> None:
+def _batch(path: Path, language: str) -> None:
     from oomdoc.report.estimates import SCHEMA, estimate_document, refused_document
     from oomkb.memory.job import Job
     from oomkb.pricing import price
@@ -89,7 +89,8 @@ def _batch(path: Path) -> None:
         try:
             if not isinstance(row.get("job"), dict):
                 raise JobError("no job", where=f"{path}:{number}", hint='each line is {"id": ..., "job": {...}}')
-            document = estimate_document(price(Job.from_document(row["job"])).estimate, identifier=identifier)
+            priced = price(Job.from_document(row["job"]))
+            document = estimate_document(priced.estimate, identifier=identifier, language=language)
         except OomdocError as error:
             document = refused_document(SCHEMA, identifier, error)
         write(json.dumps(document, ensure_ascii=False) + "\n")

@@ -45,7 +45,7 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         ],
         "facts": {name: _fact(fact) for name, fact in found.evidence.facts.items()},
         "failure": _failure(found.evidence.root, found.tensors),
-        "estimate": estimate_document(found.estimate) if found.estimate else None,
+        "estimate": estimate_document(found.estimate, language=language) if found.estimate else None,
         "job": found.job.document(),
         "matches": [match_document(m, language) for m in found.matches],
         "plans": [plan_document(p, language) for p in found.plans],

@@ -25,7 +25,7 @@ def table_document(table: Table, language: str) -> dict[str, Any]:
     """The document of ``oomdoc plan`` without its job."""
     planning = table.planning
     return {
-        "estimate": estimate_document(table.estimate),
+        "estimate": estimate_document(table.estimate, language=language),
         "fits": table.fits,
         "fits_probability": None if table.fits_probability is None else round(table.fits_probability, 4),
         "largest": dict(planning.largest),

@@ -71,15 +71,15 @@ class EstimateReport:
         peaks: dict[str, float] = self.document()["peak_gib"]
         return peaks
 
-    def document(self, *, identifier: str | None = None) -> dict[str, Any]:
+    def document(self, *, identifier: str | None = None, language: str = "en") -> dict[str, Any]:
         """The contract's JSON document."""
-        return estimate_document(self.estimate, identifier=identifier)
+        return estimate_document(self.estimate, identifier=identifier, language=language)
 
     def text(self, *, language: str = "en", width: int = 100, colour: bool = False) -> str:
         """For a terminal: a bar per phase."""
         from oomdoc.report.terminal import estimate_text
 
-        return estimate_text(self.document(), language, width=width, colour=colour)
+        return estimate_text(self.document(language=language), language, width=width, colour=colour)
 
     def __str__(self) -> str:
         return self.text()

@@ -66,7 +66,8 @@ STRANGE = {
 def test_an_unknown_architecture_is_estimated_with_a_warning_and_a_wider_interval():
     unknown, known = ModelShape.from_config(STRANGE), ModelShape.from_config({**STRANGE, "model_type": "llama"})
     assert not unknown.known
-    assert "nothing_known" in unknown.warnings[0]
+    assert unknown.warnings[0].key == "estimate.kind-unknown"
+    assert dict(unknown.warnings[0].values) == {"kind": "nothing_known"}
     assert unknown.params == known.params
     job = Job.from_document({"objective": "sft", "method": "full", "micro_batch": 1, "seq_len": 512})
     wide, narrow = (estimate(job, shape).intervals["process"] for shape in (unknown, known))

@@ -38,7 +38,8 @@ async def estimate(request: Request) -> Response:
     text: bytes | None = work.prices.get(key)
     if text is None:
         body = read_body(EstimateBody, raw)
-        document = estimate_document(price(Job.from_document(body.job)).estimate)
+        language = "en" if body.lang == "auto" else body.lang
+        document = estimate_document(price(Job.from_document(body.job)).estimate, language=language)
         text = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
         work.prices.put(key, text, len(text), generation=work.prices.generation)
     return Response(text, media_type="application/json")

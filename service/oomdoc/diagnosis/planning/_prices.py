@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning._moves import derive
-from oomdoc.diagnosis.planning._serving import starts
 from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
 from oomkb.errors import OomdocError
 from oomkb.memory.device import Device
@@ -124,8 +122,6 @@ class Prices:
             return None
         self.count += 1
         probability = found.fits_probability if found.fits_probability is not None else 1.0
-        if usable is not None and is_serving(job) and job.serving is not None:
-            probability = starts(asked, self.shape, device, found, usable)
         speed = relative_speed(self._speed, throughput(job, self.shape, device))
         return Price(job, replace(found, capacity_bytes=capacity), probability, speed)
 

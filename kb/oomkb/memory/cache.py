@@ -1,0 +1,106 @@
+"""The key/value cache: what one sequence of a given length keeps on one GPU.
+
+Grouped heads are split over tensor parallelism until one is left per GPU; the latent of MLA is on every GPU
+(arXiv 2405.04434, section 2.1.2); a windowed layer keeps its window and what one step computes ahead of it (vLLM 0.33
+``v1/kv_cache_interface.py``, ``SlidingWindowSpec``); a recurrent layer keeps one state, however long the sequence is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomkb.memory.setting import BYTES, Setting
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["cache_bytes", "element_bytes", "longest"]
+
+_LONGEST: Final = 1 << 24
+
+
+def element_bytes(s: Setting, kv_dtype: str | None) -> float:
+    """Bytes of one element of the cache; ``auto`` is the model's dtype, at most 16 bits."""
+    word = (kv_dtype or "auto").lower()
+    if word.startswith(("fp8", "int8", "e4m3", "e5m2", "q8")):
+        return 1.0
+    if word.startswith(("nvfp4", "mxfp4", "fp4")):
+        return 0.5 + 1 / 16  # one fp8 scale for 16 elements
+    if word.startswith(("int4", "q4")):
+        return 0.5
+    return BYTES.get(word, 2.0) if word != "auto" else min(4.0, float(s.param_bytes))
+
+
+def cache_bytes(s: Setting, shape: ModelShape, kv_dtype: str | None, tokens: float, *, ahead: float = 0.0) -> float:
+    """What one sequence of ``tokens`` keeps on one GPU, over the layers of its stage.
+
+    :param ahead: tokens that one step computes at once, which a windowed layer holds beside its window.
+    """
+    d = shape.dims
+    each = element_bytes(s, kv_dtype)
+    share = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
+    per_layer = (d.kv_elements_per_token / share + d.index_dim) * each
+    held = 0.0
+    for layer in shape.layers:
+        if layer.caches:
+            kept = tokens if not layer.window else min(tokens, layer.window + ahead)
+            held += layer.count * kept * per_layer
+    return (held + _states(s, shape)) / s.pp
+
+
+def _states(s: Setting, shape: ModelShape) -> float:
+    """States of recurrent mixers for one sequence."""
+    d = shape.dims
+    total = 0.0
+    for mixer in d.mixers:
+        count = _STATES.get(mixer.removeprefix("attention+"))
+        total += count(d.fields, d.hidden) if count else 0.0
+    wide = str(d.fields.get("mamba_ssm_dtype") or "").endswith("32")
+    return total * (4.0 if wide else 2.0) / s.tp
+
+
+def _of(c: Mapping[str, Any], *names: str, default: int = 0) -> int:
+    return next((int(c[n]) for n in names if isinstance(c.get(n), int | float) and c[n]), default)
+
+
+def _delta(c: Mapping[str, Any], h: int) -> float:
+    """Gated delta rule (Qwen3-Next): a key x value matrix per value head, and the last inputs of the convolution."""
+    heads, keys = _of(c, "linear_num_value_heads"), _of(c, "linear_num_key_heads")
+    k, v = _of(c, "linear_key_head_dim"), _of(c, "linear_value_head_dim")
+    return heads * k * v + (2 * keys * k + heads * v) * (_of(c, "linear_conv_kernel_dim", default=4) - 1)
+
+
+def _mamba2(c: Mapping[str, Any], h: int) -> float:
+    """Mamba-2: heads x head size x state, and the convolution's inputs."""
+    heads = _of(c, "mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
+    size = _of(c, "mamba_d_head", "mamba_head_dim", "mamba_headdim", "head_dim", default=64)
+    state = _of(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
+    groups = _of(c, "mamba_n_groups", "n_groups", "mamba_ngroups", default=1)
+    kernel = _of(c, "mamba_d_conv", "conv_kernel", default=4)
+    return heads * size * state + (heads * size + 2 * groups * state) * (kernel - 1)
+
+
+def _mamba(c: Mapping[str, Any], h: int) -> float:
+    """Mamba: inner width x state, and the convolution's inputs."""
+    inner = _of(c, "mamba_expand", "expand", default=2) * h
+    return inner * (_of(c, "mamba_d_state", "state_size", default=16) + _of(c, "mamba_d_conv", default=4) - 1)
+
+
+def _lightning(c: Mapping[str, Any], h: int) -> float:
+    """Linear attention: a square matrix per head."""
+    size = _of(c, "head_dim", default=128)
+    return _of(c, "num_attention_heads", default=h // size) * size * size
+
+
+_STATES: Final = {"delta": _delta, "kda": _lightning, "lightning": _lightning, "mamba2": _mamba2, "mamba": _mamba}
+
+
+def longest(s: Setting, shape: ModelShape, kv_dtype: str | None, pool: float, *, ahead: float = 0.0) -> int:
+    """The longest sequence whose cache ``pool`` bytes hold; the model's own limit does not count here."""
+    low, high = 0, _LONGEST
+    while low < high:
+        middle = (low + high + 1) // 2
+        if cache_bytes(s, shape, kv_dtype, middle, ahead=ahead) <= pool:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,66 @@
+"""Speculative decoding: the draft model's weights and cache beside the target's.
+
+vLLM and SGLang load the draft on the same GPUs; its layers cache every token as well. A head of the EAGLE or
+multi-token kind is one decoder layer of the target's sizes with a projection of two hidden states (arXiv 2401.15077);
+embedding and output head are the target's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.cache import cache_bytes, element_bytes
+from oomkb.memory.job import ExtraModel, Job
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape
+
+__all__ = ["Draft", "draft_bytes"]
+
+_SIZE: Final = re.compile(r"(?<![\d.])(\d{1,4}(?:\.\d{1,3})?)\s?[bB](?![a-zA-Z0-9])")
+_HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Bytes on one GPU."""
+
+    weights: float = 0.0
+    cache: float = 0.0
+    """Of one sequence."""
+
+
+def draft_bytes(
+    job: Job, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape], kv_dtype: str | None, tokens: float
+) -> Draft:
+    """All models of the role ``draft``."""
+    weights = cache = 0.0
+    for extra in job.extra_models or ():
+        if extra.role != "draft" or extra.offload:
+            continue
+        other = _shape(extra, shapes)
+        if other is None:
+            layer = max(shape.layers, key=lambda found: found.params)
+            d = shape.dims
+            weights += (layer.params + 2 * d.hidden * d.hidden) * 2.0 / s.tp
+            split = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
+            cache += d.kv_elements_per_token / split * element_bytes(s, kv_dtype) * tokens
+        else:
+            weights += other.params * 2.0 / s.tp
+            cache += cache_bytes(s, other, kv_dtype, tokens)
+    return Draft(weights, cache)
+
+
+def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | None:
+    """The draft's own shape; ``None`` for a head on the target."""
+    if isinstance(extra.model, Mapping):
+        return ModelShape.from_config(extra.model)
+    name = extra.model or ""
+    if not name or any(word in name.lower() for word in _HEADS):
+        return None
+    if name in shapes:
+        return shapes[name]
+    size = _SIZE.search(name)
+    return ModelShape.from_params_b(float(size[1])) if size else None

@@ -1,0 +1,163 @@
+"""What inference engines hold beside weights and cache, and how they size the cache.
+
+Formulas were derived from what engines do and checked against published start-up figures (``tests/kb/memory/data/
+serving_starts.jsonl``); rules and defaults: vLLM ``v1/worker/gpu_worker.py`` and ``engine/arg_utils.py`` (0.8 to 0.33),
+SGLang 0.5.23 ``arg_groups/memory_hook.py`` and ``model_executor/model_runner_components``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from oomkb.memory.device import Device
+from oomkb.memory.job import Job
+from oomkb.memory.overhead import CONTEXT_MIB
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB, MIB
+
+__all__ = ["Engine", "engine_of", "graph_bytes", "outside_bytes", "profile_bytes", "static_share"]
+
+_VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_SETUP: Final = 0.055 * GIB
+"""cuBLAS workspace, rotary tables and inputs of the profiling run: what is left of small models' peaks (0.04-0.06)."""
+_GRAPH_SIZES: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine's rule for the cache, and the release it is."""
+
+    name: str
+    rule: str
+    """``total``: a share of the card less everything else; ``static``: a share of the free memory before loading, for
+    weights and cache alone; ``free``: a share of what is free after loading."""
+    version: tuple[int, int] = (999, 0)
+
+    @property
+    def first(self) -> bool:
+        """VLLM's first engine (before 0.8): whole prompts at once, all buffers given back between layers."""
+        return self.name == "vllm" and self.version < (0, 8)
+
+
+_RULES: Final = {
+    "vllm": "total",
+    "tgi": "total",
+    "sglang": "static",
+    "lmdeploy": "free",
+    "tensorrt": "free",
+    "trtllm": "free",
+}
+
+
+def engine_of(job: Job, s: Setting) -> Engine | None:
+    """The engine that serves; ``None`` for a plain ``generate`` call."""
+    name = next((n for n in _RULES if n in s.framework), None)
+    if name is None:
+        return Engine("vllm", "total") if job.serving is not None else None
+    return Engine(name, _RULES[name], _version(job.versions.get(name)))
+
+
+@lru_cache(maxsize=256)
+def _version(text: str | None) -> tuple[int, int]:
+    found = _VERSION.search(text or "")
+    return (int(found[1]), int(found[2])) if found else (999, 0)
+
+
+def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: float, requests: float) -> float:
+    """Peak beside the weights while the largest batch runs: one layer's buffers, or the sampler over all requests.
+
+    vLLM samples ``max_num_seqs`` dummy requests over the whole vocabulary on every rank: sorting for top-p and top-k
+    took 38 bytes an entry through 0.16, 14.5 since (logits in 16 and 32 bits, probabilities, noise). Workspaces of
+    routed experts stay from 0.13 on; before, they went with the layer.
+    """
+    d, each = shape.dims, float(min(4, s.compute_bytes))
+    hidden = tokens * d.hidden * each
+    experts = _expert_bytes(s, shape, tokens, each)
+    layer = 3 * hidden + tokens * each * max(_feed_width(shape) / s.tp, _attention_width(s, shape))
+    stays = 0.0 if engine.first else experts
+    if engine.first:
+        layer += experts
+    if s.pp > 1:
+        stays += 2 * hidden  # what a stage receives and sends
+    if shape.vision is not None and not engine.first:
+        stays += hidden + 0.2 * GIB  # the encoder's outputs for a full budget, and its own small buffers
+    if engine.rule == "total":
+        entry = 38.0 if engine.version < (0, 17) else 14.5
+        sampler = hidden + min(requests, tokens) * _padded(d.vocab) * entry
+    else:
+        sampler = hidden + min(requests, 256) * _padded(d.vocab) * 6.0
+    return max(layer, sampler) + stays + _SETUP
+
+
+def _padded(vocab: int) -> int:
+    return -(-vocab // 64) * 64
+
+
+def _feed_width(shape: ModelShape) -> float:
+    d = shape.dims
+    if d.experts and all(layer.moe for layer in shape.layers):
+        return 3.0 * d.shared_ffn
+    return (3.0 if shape.family.gated and not d.plain_mlp else 2.0) * d.ffn
+
+
+def _attention_width(s: Setting, shape: ModelShape) -> float:
+    """Queries, keys, values and the output, per token on one GPU."""
+    d = shape.dims
+    if d.kv_lora_rank:
+        return (2 * d.heads * d.qk_head_dim + 2 * d.heads * (d.v_head_dim or d.head_dim)) / s.tp
+    return (2 * d.q_width) / s.tp + 2 * max(d.k_width / s.tp, d.head_dim)
+
+
+def _expert_bytes(s: Setting, shape: ModelShape, tokens: float, each: float) -> float:
+    """Two workspaces of every routed token: gate and up or the model's width, one half or the model's width."""
+    d = shape.dims
+    if not d.experts or s.quant == "mxfp4":
+        return 0.0  # the kernels for mxfp4 route inside
+    split = s.tp if s.ep == 1 else 1
+    up, down = 2 * d.expert_ffn / split, d.expert_ffn / split
+    routed = min(tokens, 32768.0) * d.top_k / (1 if s.ep == 1 else s.ep / s.tp if s.ep > s.tp else 1)
+    return routed * each * (max(up, d.hidden) + max(down, d.hidden))
+
+
+def outside_bytes(engine: Engine, s: Setting, device: Device | None) -> tuple[float, float]:
+    """(what the engine measures outside of torch, the CUDA context it does not see).
+
+    vLLM 0.19 on H100: 0.25 GiB on one GPU (0.13 before 0.18), 0.07 between pipeline stages, 2.1 under tensor
+    parallelism over NVLink (all-reduce buffers of several libraries). Cards without NVLink reported 0.25 to 0.33.
+    """
+    generation = device.generation if device else ""
+    context = CONTEXT_MIB.get(generation, 450.0) * MIB
+    if s.tp == 1:
+        return (0.25 if engine.version >= (0, 18) and s.pp == 1 else 0.13) * GIB, context
+    linked = device is not None and (device.link or "").startswith("nvlink") and engine.version >= (0, 8)
+    return (2.1 if linked and generation in ("hopper", "blackwell") else 0.3) * GIB, context
+
+
+def graph_bytes(job: Job, s: Setting, shape: ModelShape, *, requests: float) -> float:
+    """Captured CUDA graphs: 0.5 to 1.9 GiB, 1.0 in the mean over the models of vLLM 0.19 on H100 (Llama 3.1 8B 0.84);
+    engines capture fewer sizes for fewer requests.
+    """
+    if job.serving is not None and job.serving.cuda_graphs is False:
+        return 0.0
+    share = min(1.0, max(0.2, requests / _GRAPH_SIZES))
+    return (0.3 + 0.017 * shape.layer_count / s.pp * share) * GIB
+
+
+def static_share(s: Setting, capacity: float, tokens: float, *, graphs: bool) -> float:
+    """SGLang's ``mem_fraction_static`` where nobody states one: the card less 512 MiB, 1.5 MiB for each token of a
+    prefill chunk, 2 MiB for each request of the largest graph, and 128 MiB for each rank; at least 10 GiB of a card
+    above 60 GiB (0.5.23).
+    """
+    size = capacity / MIB
+    few = s.tp < 4
+    requests = 8 if size < 20 * 1024 else (48 if few else 160) if size < 35 * 1024 else (32 if few else 160)
+    if size >= 60 * 1024:
+        requests = 256 if few else 512
+    reserved = 512 + 1.5 * max(tokens, 2048) + s.tp * s.pp * 128 + (2 * requests if graphs else 0)
+    if size > 60 * 1024:
+        reserved = max(reserved, 10 * 1024)
+    return round(max(0.1, (size - reserved) / size), 3)
