@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.intake.lines import Line
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 from oomkb.errors import InputError
 
 __all__ = ["check_text", "framework_of"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 # (canonical name, what only it writes, what merely names it). The first kind weighs more.
-_MARKS: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
-    (name, re.compile(sure, _I), re.compile(named, _I))
+_MARKS: Final[tuple[tuple[str, Expression, Expression], ...]] = tuple(
+    (name, Expression(sure, _I), Expression(named, _I))
     for name, sure, named in (
         (
             "llama-factory",
@@ -84,17 +85,21 @@ _MARKS: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
         ("jax", r"jaxlib|XlaRuntimeError|xla/hlo|XLA_PYTHON_CLIENT", r"\bjax\b|\bflax\b"),
     )
 )
+_SIEVE: Final = Sieve(((sure, named), (name, sure, named)) for name, sure, named in _MARKS)
 _BASES: Final = {"transformers": 0.4, "deepspeed": 0.4, "trl": 0.8, "vllm": 0.9}
 """Libraries that others are built on: their frames show in everybody's tracebacks."""
 
 
-def framework_of(lines: Sequence[Line]) -> str | None:
-    """The framework that the lines show, by the names of :mod:`oomkb.frameworks`; ``None`` where none does."""
+def framework_of(lines: Sequence[Line], words: Vocabulary) -> str | None:
+    """The framework that the lines show, by the names of :mod:`oomkb.frameworks`; ``None`` where none does.
+
+    :param words: the vocabulary of the lines, or of more than them.
+    """
     score: Counter[str] = Counter()
-    for line in lines[:20000]:
+    for line, marks in _SIEVE.over(lines[:20000], words):
         if "not installed" in line.raw:
             continue
-        for name, sure, named in _MARKS:
+        for name, sure, named in marks:
             weight = 3.0 if sure.search(line.raw) else 1.0 if named.search(line.raw) else 0.0
             if weight:
                 score[name] = max(score[name], weight * _BASES.get(name, 1.0)) + 0.01  # type: ignore[assignment]

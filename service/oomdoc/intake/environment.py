@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from oomdoc.intake.lines import Line
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["read_versions"]
 
@@ -101,14 +102,14 @@ _NUMBER: Final = (
     r"|\d{1,3}(?=\s{0,2}(?:$|[,;，。)）])))"
 )
 _WORDS: Final = "|".join(re.escape(name) for name in sorted(_NAMES, key=len, reverse=True))
-_PAIR: Final = re.compile(
+_PAIR: Final = Expression(
     rf"(?<![\w./-])(?P<name>{_WORDS})[`\"'*]{{0,3}}(?:[ -]?(?:version"
     rf"|v\.|版本))?(?: \((?:GPU|CPU|TPU|/|\?){{1,6}}\))?(?:\s{{0,3}}(?:==?=?"
     rf"|:|：|>=|~=)\s{{0,3}}|\s{{1,40}}|-|@)[*`\"']{{0,3}}{_NUMBER}",
     re.IGNORECASE | re.ASCII,
 )
 _BARE_MAJOR: Final = frozenset({"transformers", "trl", "vllm"})
-_TAGGED: Final = re.compile(
+_TAGGED: Final = Expression(
     r"/(?P<name>vllm-ascend|vllm-openai|vllm|sglang|text-generation-inference"
     r"|lmdeploy|ollama):v?(?P<version>\d{1,3}\.\d{1,3}[\w.]{0,30})"
 )
@@ -119,13 +120,16 @@ _WORKS: Final = re.compile(
 )
 
 
-def read_versions(lines: Iterable[Line]) -> dict[str, tuple[str, Line]]:
+_SIEVE: Final = Sieve(((one,), one) for one in (_PAIR, _TAGGED))
+
+
+def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[str, Line]]:
     """Library -> (version, line). The first mention counts, unless a later one says that it is the failing one."""
     out: dict[str, tuple[str, Line]] = {}
     doubtful: set[str] = set()
-    for line in lines:
+    for line, tried in _SIEVE.over(lines, words):
         text = line.text if len(line.text) < 2000 else line.text[:2000]
-        for found in _PAIR.finditer(text):
+        for found in _PAIR.finditer(text) if _PAIR in tried else ():
             name = _NAMES[found["name"].lower()]
             version = found["version"]
             if "." not in version and name not in _BARE_MAJOR:
@@ -136,7 +140,7 @@ def read_versions(lines: Iterable[Line]) -> dict[str, tuple[str, Line]]:
             if name not in out or (name in doubtful and not doubt):
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
-        for found in _TAGGED.finditer(text):
+        for found in _TAGGED.finditer(text) if _TAGGED in tried else ():
             name = _NAMES.get(found["name"].lower(), "vllm")
             out.setdefault(name, (found["version"], line))
     return out

@@ -10,11 +10,12 @@ from typing import Final
 
 from oomdoc.evidence import Signal
 from oomdoc.intake.lines import Line
+from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 __all__ = ["growth_signals"]
 
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
-_SAYS: Final = re.compile(
+_SAYS: Final = Expression(
     r"(?:memory|vram|usage|ram|it)\b[^.\n]{0,60}\b(?:keeps? (?:on )?(?:growing"
     r"|rising|increasing|going up)|grows?\b|growing|(?:slowly|steadily"
     r"|gradually|constantly|continuously|continually) (?:increas|grow"
@@ -27,7 +28,7 @@ _SAYS: Final = re.compile(
 )
 
 
-def growth_signals(signals: Sequence[Signal], prose: Sequence[Line]) -> list[Signal]:
+def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Vocabulary) -> list[Signal]:
     """``growth-over-steps`` where at least three figures of one writer rise, ``growth-told`` where people say so."""
     out: list[Signal] = []
     series: dict[tuple[str, str, int | None], list[tuple[int, Signal]]] = {}
@@ -46,7 +47,7 @@ def growth_signals(signals: Sequence[Signal], prose: Sequence[Line]) -> list[Sig
         if len(values) >= 3 and rises >= 0.8 * (len(values) - 1) and values[-1] > 1.15 * values[0] > 0:
             data = {"first_bytes": values[0], "last_bytes": values[-1], "points": len(values), "figure": figure}
             out.append(Signal("growth-over-steps", points[-1][1].span, MappingProxyType(data), rank))
-    for line in prose:
+    for line in candidates(_SAYS, prose, words):
         if (found := _SAYS.search(line.text)) is not None:
             out.append(Signal("growth-told", line.span(found.start() + 1)))
             break

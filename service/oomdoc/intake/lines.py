@@ -7,15 +7,14 @@ one traceback can be put together again after several of them were interleaved.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from oomdoc.evidence import Source, Span
 
 __all__ = ["Line", "distinct", "read_lines"]
 
-_NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _LONGEST: Final = 4000
 """Characters of a line that are looked at: longer ones are dumps (base64, token ids), not messages."""
@@ -47,6 +46,11 @@ class Line:
     rank: int | None = None
     logged: bool = False
     """Whether a launcher's or logger's prefix stood before the text: such a line is not prose."""
+    low: str = field(init=False, repr=False, compare=False)
+    """``raw`` in lower case."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", self.raw.lower())
 
     def span(self, column: int = 1) -> Span:
         """The place of this line."""
@@ -58,10 +62,11 @@ def distinct(lines: Iterable[Line], *, repeats: int = 3, characters: int = 100_0
 
     At most so many characters: what is said about a job is said early, and work on untrusted text is bounded.
     """
+    given = lines if isinstance(lines, Sequence) else list(lines)
     seen: dict[str, int] = {}
     out: list[Line] = []
-    for line in lines:
-        shape = line.text.translate(_NO_DIGITS)[:120]
+    for line, whole in zip(given, _without_digits(given), strict=True):
+        shape = whole[:120]
         count = seen.get(shape, 0)
         if count < repeats:
             seen[shape] = count + 1
@@ -70,6 +75,12 @@ def distinct(lines: Iterable[Line], *, repeats: int = 3, characters: int = 100_0
             if characters < 0:
                 break
     return out
+
+
+def _without_digits(lines: Sequence[Line]) -> list[str]:
+    """The texts without their digits; all at once, because that is what bytes are quick at."""
+    joined = "\n".join([line.text for line in lines]).encode("utf-8", "surrogatepass")
+    return joined.translate(None, b"0123456789").decode("utf-8", "surrogatepass").split("\n") if lines else []
 
 
 def read_lines(source: Source) -> Iterator[Line]:
@@ -86,7 +97,7 @@ def read_lines(source: Source) -> Iterator[Line]:
 def _line(source: str, number: int, raw: str) -> Line:
     """Peel prefixes in the order in which launchers, engines and loggers put them on."""
     text, tag, rank, logged = raw, "", None, False
-    for _ in range(6):
+    for _ in range(6 if _PREFIX.match(raw) is not None else 0):
         before = text
         if (found := _WORKER.match(text)) is not None:
             tag += found[0].strip()
@@ -107,4 +118,6 @@ def _line(source: str, number: int, raw: str) -> Line:
     return Line(source, number, text, raw, tag, rank, logged)
 
 
+_PREFIX: Final = re.compile(r"\s{0,8}(?:[(\[]|\d|default|rank|Rank|RANK|INFO|ERROR|WARNING|DEBUG)")
+"""How any of the prefixes begins."""
 _LEVEL_STARTS: Final = re.compile(r"\[?(?:INFO|ERROR|WARNING|DEBUG)\]? ")

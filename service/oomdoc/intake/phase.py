@@ -10,6 +10,7 @@ from oomdoc.evidence import Fact, Failure, Frame, Signal, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.phases import phase_of_frames, phase_of_log, phase_of_prose
+from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
 from oomkb.units import GIB
 
@@ -18,12 +19,12 @@ __all__ = ["frames_of", "phase_fact"]
 _REACH = 150
 """Lines between a frame and the message that ends its traceback."""
 _CODE: Final = re.compile(r"\s{1,24}\S|[\w.\[\]\"', ]{1,60} ?= ?[\w.]{1,80}\(|(?:return|raise|self\.)\b|[\w.]{1,60}\(")
-_ENGINE: Final = re.compile(
+_ENGINE: Final = Expression(
     r"vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b|text.generation.(?:inference"
     r"|launcher)|EngineCore|\bLLM\(|llama runner|turbomind",
     re.IGNORECASE,
 )
-_SERVED: Final = re.compile(
+_SERVED: Final = Expression(
     r"(?:in the )?middle of serving|after (?:some|several|a few|many"
     r"|\d{1,6}) (?:requests|calls|hours|minutes)|concurrent|at inference"
     r"|many requests|under load|压测|并发|多次(?:请求|调用)|请求|调用次数|时间长|运行一段"
@@ -31,7 +32,7 @@ _SERVED: Final = re.compile(
     r"|when (?:i )?(?:send|call|request|chat)",
     re.IGNORECASE,
 )
-_INIT: Final = re.compile(r"initiali[sz]|start(?:s|ed|ing|up)?\b|启动|初始化|部署|serve|launch|deploy", re.IGNORECASE)
+_INIT: Final = Expression(r"initiali[sz]|start(?:s|ed|ing|up)?\b|启动|初始化|部署|serve|launch|deploy", re.IGNORECASE)
 
 
 def frames_of(index: int, lines: Sequence[Line], placed: Sequence[Placed]) -> tuple[Frame, ...]:
@@ -70,9 +71,8 @@ def phase_fact(
     """The fact ``phase``; ``unknown`` where nothing tells."""
     failure = root[1] if root is not None else None
     span = failure.signal.span if failure is not None else (lines[0].span() if lines else Span("input", 1))
-    text = "\n".join(line.text for line in lines[:4000])[:60_000]
+    engine = objective == "inference" and _engine(lines)
     said = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "log"))[:20_000]
-    engine = objective == "inference" and _ENGINE.search(text) is not None
     if failure is not None and failure.phase != "unknown":
         return Fact("phase", failure.phase, span, "log", 0.95)
     frames = failure.frames if failure is not None and failure.frames else tuple(p.frame for p in placed)
@@ -89,6 +89,10 @@ def phase_fact(
     if told is not None:
         return Fact("phase", told, span, "prose", 0.75)
     return _guess(lines, kinds, root, span, objective)
+
+
+def _engine(lines: Sequence[Line]) -> bool:
+    return _ENGINE.search("\n".join(line.text for line in lines[:4000])[:60_000]) is not None
 
 
 def _of_engine(text: str, told: str | None, signals: Sequence[Signal]) -> str:

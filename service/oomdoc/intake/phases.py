@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.evidence import Frame
+from oomdoc.intake.sieve import Expression
 
 __all__ = ["phase_of_frames", "phase_of_log", "phase_of_prose"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 # Contexts: once inside, what is called from there belongs to them. The first that matches wins.
-_CONTEXTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
-    (phase, re.compile(text, _I))
+_CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
+    (phase, Expression(text, _I))
     for phase, text in (
         (
             "save",
@@ -90,7 +91,7 @@ _CONTEXTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ),
     )
 )
-_LOSS: Final = re.compile(
+_LOSS: Final = Expression(
     r"cross_entropy|ForCausalLMLoss|loss_function|fixed_cross|log_softmax"
     r"|logsumexp|entropy_from_logits|log_?probs?\b|logprobs|_loss_step"
     r"|compute_loss|loss_fct|get_batch_logps|selective_log|dpo_loss"
@@ -98,7 +99,7 @@ _LOSS: Final = re.compile(
     r"gits|_get_per_token_logps|DistributedLogprob|vocab_parallel",
     _I,
 )
-_FORWARD: Final = re.compile(
+_FORWARD: Final = Expression(
     r"\bforward\b|_call_impl|modeling_\w{1,40}\.py|scaled_dot_product"
     r"|softmax|matmul|\bmodel\(|_prepare_decoder_attention|attn|mlp"
     r"|training_step|train_step|pre_forward|all_?gather|linear\.py"
@@ -106,7 +107,7 @@ _FORWARD: Final = re.compile(
     r"|compute_ref_log_prob",
     _I,
 )
-_REMOTE: Final = re.compile(r"compute_(?:ref_)?log_probs?\b|forward_micro_batch", _I)
+_REMOTE: Final = Expression(r"compute_(?:ref_)?log_probs?\b|forward_micro_batch", _I)
 """Passes of RL trainers that only name the loss's input: whether it is the loss is for the frames inside to say."""
 _FIRST_STATE: Final = re.compile(
     r"exp_avg(?:_sq)?['\"]?\] ?= ?torch\.zeros|zeros_like.{0,40}(?:exp_avg"
@@ -118,20 +119,22 @@ _FIRST_STATE: Final = re.compile(
 def phase_of_frames(frames: Sequence[Frame]) -> str | None:
     """The phase that a traceback (outermost frame first) shows; ``None`` where no frame tells."""
     texts = [f"{frame.file} {frame.function} {frame.code}" for frame in frames]
-    seen = [phase for phase, pattern in _CONTEXTS if any(pattern.search(text) for text in texts)]
+    lows = [text.lower() for text in texts]
+    whole = "\n".join(lows)
+    seen = [phase for phase, pattern in _CONTEXTS if pattern.may_match(whole) and _any(pattern, texts, lows)]
     inner = None
-    for text in texts:
-        if _REMOTE.search(text):
+    for text, low in zip(texts, lows, strict=True):
+        if _REMOTE.may_match(low) and _REMOTE.search(text):
             inner = "forward"
-        elif _LOSS.search(text):
+        elif _LOSS.may_match(low) and _LOSS.search(text):
             inner = "loss"
-        elif _FORWARD.search(text):
+        elif _FORWARD.may_match(low) and _FORWARD.search(text):
             inner = "forward" if inner is None or not _generic(text) else inner
     last_load = bool(texts) and "load" in seen and inner is None
     for phase in seen:
         if phase == "load" and inner is not None and not last_load and not _ends_in_load(texts):
             continue
-        if phase == "backward" and not any(_BACKWARD.search(text) for text in texts):
+        if phase == "backward" and not _any(_BACKWARD, texts, lows):
             continue
         if (
             phase == "generate"
@@ -143,11 +146,15 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
     return inner
 
 
-_BACKWARD: Final = re.compile(
+_BACKWARD: Final = Expression(
     r"\.backward\(|run_backward|autograd/__init__\.py|accelerator\.backward"
     r"|backward_step| backward\b",
     _I,
 )
+
+
+def _any(pattern: Expression, texts: Sequence[str], lows: Sequence[str]) -> bool:
+    return any(pattern.may_match(low) and pattern.search(text) for text, low in zip(texts, lows, strict=True))
 
 
 def _generic(text: str) -> bool:
@@ -160,8 +167,8 @@ def _ends_in_load(texts: Sequence[str]) -> bool:
     return any(pattern.search(text) for text in texts[-4:])
 
 
-_LOG: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
-    (phase, re.compile(text, _I))
+_LOG: Final[tuple[tuple[str, Expression], ...]] = tuple(
+    (phase, Expression(text, _I))
     for phase, text in (
         (
             "optimizer-init",
@@ -203,9 +210,13 @@ _LOG: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
 
 def phase_of_log(lines: Sequence[str]) -> str | None:
     """The phase of the last log line before the failure that names one."""
-    for text in reversed(lines[-60:]):
-        for phase, pattern in _LOG:
-            if pattern.search(text):
+    last = lines[-60:]
+    whole = "\n".join(last).lower()
+    patterns = [(phase, pattern) for phase, pattern in _LOG if pattern.may_match(whole)]
+    for text in reversed(last) if patterns else ():
+        low = text.lower()
+        for phase, pattern in patterns:
+            if pattern.may_match(low) and pattern.search(text):
                 return phase
     return None
 
@@ -214,8 +225,8 @@ _FAILS: Final = (
     r"(?:oom|out of (?:cuda |gpu )?memory|爆(?:显存|内存|掉|了)?|显存(?:溢出"
     r"|不足|不够|爆)|内存(?:溢出|不足)|溢出|crash|fail|killed|runs? out|挤爆)"
 )
-_PROSE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
-    (phase, re.compile(text, _I))
+_PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
+    (phase, Expression(text, _I))
     for phase, text in (
         (
             "save",
@@ -288,4 +299,5 @@ _PROSE: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
 def phase_of_prose(text: str) -> str | None:
     """The phase that people name as the one that fails."""
     text = text[:10_000]
-    return next((phase for phase, pattern in _PROSE if pattern.search(text) is not None), None)
+    low = text.lower()
+    return next((phase for phase, pattern in _PROSE if pattern.may_match(low) and pattern.search(text)), None)

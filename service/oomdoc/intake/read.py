@@ -20,6 +20,7 @@ from oomdoc.intake.merge import merge
 from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
+from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.told import told_failures
 from oomdoc.intake.tracebacks import Placed, read_frames
 from oomdoc.intake.wording import text_facts
@@ -63,8 +64,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     warnings: list[Message | str] = []
     masked = _prepared(sources, warnings)
     lines = [line for source in masked for line in read_lines(source)]
+    varied, words = distinct(lines), Vocabulary(line.low for line in lines)
     kinds = kinds_of(lines)
-    found = list(scan(lines))
+    found = list(scan(lines, words))
     signals = [s for _, _, reading in found for s in reading.signals]
     placed = read_frames(lines)
     prose_lines = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind == "prose"]
@@ -73,13 +75,13 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
         failures = promoted([*failures, *_told(lines, kinds, placed)])
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
-    signals += growth_signals(signals, [line for _, line in prose_lines])
+    signals += growth_signals(signals, [line for _, line in prose_lines], words)
     configs = [reading for source in masked if (reading := _configs(source, warnings)) is not None]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
-    facts += text_facts(lines, kinds)
+    facts += text_facts(lines, kinds, varied, words)
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, _value(kept, "objective"))
@@ -88,7 +90,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     ]
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
-    return _evidence(_Parts(lines, kinds, failures, signals, configs, kept, conflicts, warnings))
+    return _evidence(_Parts(lines, varied, words, kinds, failures, signals, configs, kept, conflicts, warnings))
 
 
 def _told(lines: Sequence[Line], kinds: Sequence[Kind], placed: Sequence[Placed]) -> list[Indexed]:
@@ -113,6 +115,8 @@ def _framed(failure: Failure, placed: Sequence[Placed]) -> Failure:
 @dataclass(frozen=True, slots=True)
 class _Parts:
     lines: Sequence[Line]
+    varied: Sequence[Line]
+    words: Vocabulary
     kinds: Sequence[Kind]
     failures: Sequence[Indexed]
     signals: Sequence[Signal]
@@ -124,8 +128,8 @@ class _Parts:
 
 def _evidence(parts: _Parts) -> Evidence:
     """Put it together; adds versions, framework, language, digest."""
-    varied = distinct(parts.lines)
-    read_versions = {name: version for name, (version, _) in environment.read_versions(varied).items()}
+    found = environment.read_versions(parts.varied, parts.words)
+    read_versions = {name: version for name, (version, _) in found.items()}
     versions = {**{k: v for c in parts.configs for k, v in c.versions.items()}, **read_versions}
     framework = _framework(parts)
     prose = prose_of(parts.lines, parts.kinds)
@@ -156,7 +160,7 @@ def _framework(parts: _Parts) -> str | None:
     if stated is not None and stated.origin == "option":
         return str(stated.value)
     named = [reading.framework for reading in parts.configs if reading.framework]
-    shown = framework_of(distinct(parts.lines))
+    shown = framework_of(parts.varied, parts.words)
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:
         return shown
     return named[0] if named else shown

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 
 from oomdoc.evidence import Failure
 from oomdoc.intake.lines import Line
 from oomdoc.intake.logs import PARSERS
 from oomdoc.intake.logs.base import Parser, Reading, Window
+from oomdoc.intake.sieve import Vocabulary
 
 __all__ = ["Found", "failures_of", "scan"]
 
@@ -30,29 +30,22 @@ def _by_trigger() -> dict[str, tuple[Parser, ...]]:
     return table
 
 
-@lru_cache(maxsize=64)
-def _any_of(words: frozenset[str]) -> re.Pattern[str]:
-    """One expression for several literals, longest first."""
-    return re.compile("|".join(re.escape(word) for word in sorted(words, key=lambda w: (-len(w), w))))
-
-
-def scan(lines: Sequence[Line]) -> Iterator[Found]:
+def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
     """What every parser reads, in order of lines; at one line, one failure: of the family that goes first.
 
-    One literal search over the whole text tells which triggers occur at all; only those are looked for in lines.
+    :param words: the vocabulary of the lines: only triggers that it holds are looked for.
     """
     table = _by_trigger()
-    lowered = [line.text.lower() for line in lines]
-    whole = "\n".join(lowered)
-    present = frozenset(word for word in table if word in whole)
+    present = [word for word in table if words.may_hold(word)]
     if not present:
         return
     tried: dict[str, int] = {}
-    pattern = _any_of(present)
-    for index, low in enumerate(lowered):
-        if not pattern.search(low):
+    for index, line in enumerate(lines):
+        low = line.low if line.text is line.raw else line.text.lower()
+        held = [word for word in present if word in low]
+        if not held:
             continue
-        chosen = {parser.name: parser for word in present if word in low for parser in table[word]}
+        chosen = {parser.name: parser for word in held for parser in table[word]}
         window, failed = Window(lines, index), False
         for parser in sorted(chosen.values(), key=lambda p: (p.priority, p.name)):
             if tried.get(parser.name, 0) >= _MOST_TRIES:

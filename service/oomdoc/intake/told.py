@@ -8,11 +8,12 @@ from typing import Final, Literal
 
 from oomdoc.evidence import Failure, Signal
 from oomdoc.intake.lines import Line
+from oomdoc.intake.sieve import Expression
 
 __all__ = ["told_failures"]
 
 _I: Final = re.IGNORECASE | re.ASCII
-_HOST: Final = re.compile(
+_HOST: Final = Expression(
     r"(?:host|cpu|system|node)[ -]?(?:ram|memory)[^.\n]{0,40}(?:oom"
     r"|out of|exhaust|full|runs? out|explod)|\bRAM OOM|\bCPU OOM|cpu oom"
     r"|(?:runs?|ran|running) out of (?:system |host |cpu )?RAM|oom[- ]?killer"
@@ -27,12 +28,12 @@ _HOST: Final = re.compile(
     r"|workers? (?:has |have |had )?died\b|abruptly died",
     _I,
 )
-_SHM: Final = re.compile(
+_SHM: Final = Expression(
     r"/dev/shm[^.\n]{0,60}(?:too small|full|not enough|不足|满)|共享内存[^。\n]{0,12}(?:不足"
     r"|不够|太小)|shm-size",
     _I,
 )
-_DEVICE: Final = re.compile(
+_DEVICE: Final = Expression(
     r"\bOOM(?:s|ed|ing)?\b|OutOfMemoryError|out[- ]of[- ]mem(?:ory)?\b"
     r"|爆(?:显存|掉)|显存[^。\n]{0,16}(?:不足|不够|溢出|爆|挤爆|占满|吃满|快满|OOM)|炸显存"
     r"|(?:会|就|直接|一直|还是|也)爆了?(?=[，。,.！\s]|$)|oom|溢出",
@@ -51,7 +52,7 @@ def told_failures(prose: Sequence[Line], *, plain: bool = True) -> Iterator[tupl
 
     :param plain: whether the lines are prose; in commands and logs a word inside a name or a path tells nothing.
     """
-    kinds: tuple[tuple[Literal["device", "host", "shared-memory"], str, re.Pattern[str]], ...] = (
+    kinds: tuple[tuple[Literal["device", "host", "shared-memory"], str, Expression], ...] = (
         ("shared-memory", "told-shm", _SHM),
         ("host", "told-host-oom", _HOST),
         ("device", "told-oom", _DEVICE),
@@ -59,7 +60,7 @@ def told_failures(prose: Sequence[Line], *, plain: bool = True) -> Iterator[tupl
     taken: set[int] = set()
     for kind, name, pattern in kinds:
         for index, line in enumerate(prose):
-            found = pattern.search(line.text)
+            found = pattern.search(line.text) if pattern.may_match(line.low) else None
             if found is not None and not plain and _inside_a_name(line.text, found):
                 continue
             if found is None or index in taken or _DENIED.search(line.text[: found.start()]):

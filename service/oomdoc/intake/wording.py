@@ -17,24 +17,29 @@ from oomdoc.intake.prose.memory import read_memory
 from oomdoc.intake.prose.models import read_models
 from oomdoc.intake.prose.objective import read_objective
 from oomdoc.intake.prose.training import read_traces, read_training
+from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 __all__ = ["text_facts"]
 
-_SEVERAL: Final = re.compile(
+_SEVERAL: Final = Expression(
     r"multi-?gpu|distributed|多卡|多机|nproc|num_processes|\[?rank ?[1-9]"
     r"|(?:GPU|NPU|cuda:) ?[1-9]\b|tensor.parallel|\bgpus\b|\bcards\b"
     r"|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
     re.IGNORECASE,
 )
-_FIRST: Final = re.compile(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
+_FIRST: Final = Expression(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
 
 
-def text_facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Fact]:
-    """Every fact that the lines state in passing, surest kinds of lines first."""
-    return _with_nodes(list(_facts(lines, kinds)), lines)
+def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line], words: Vocabulary) -> list[Fact]:
+    """Every fact that the lines state in passing, surest kinds of lines first.
+
+    :param varied: the lines without repetitions.
+    :param words: the vocabulary of all of them.
+    """
+    return _with_nodes(list(_facts(lines, kinds, varied, words)), lines, varied, words)
 
 
-def _facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[Fact]:
+def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line], words: Vocabulary) -> Iterator[Fact]:
     parts: dict[str, list[Line]] = {"prose": [], "settings": [], "log": [], "other": []}
     for line, kind, other in zip(lines, kinds, other_runs(lines, kinds), strict=True):
         if kind in ("command", "config", "code"):
@@ -44,16 +49,16 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[Fact]:
         elif kind != "blank":
             parts[kind].append(line)
     parts = {name: distinct(part, repeats=8, characters=60_000) for name, part in parts.items()}
-    prose, settings, everything = parts["prose"], parts["settings"], distinct(lines)
-    yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], anywhere=everything)
-    yield from read_models(prose, prose=True)
-    yield from read_models(settings, prose=False)
-    yield from read_training(prose)
-    yield from read_traces(parts["log"] + settings)
-    yield from read_memory(prose)
-    yield from read_objective(everything)
+    prose, settings = parts["prose"], parts["settings"]
+    yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], words, anywhere=everything)
+    yield from read_models(prose, words, prose=True)
+    yield from read_models(settings, words, prose=False)
+    yield from read_training(prose, words)
+    yield from read_traces(parts["log"] + settings, words)
+    yield from read_memory(prose, words)
+    yield from read_objective(everything, words)
     yield from read_keys(settings, confidence=0.95)
-    yield from read_positional(settings + prose, confidence=0.85)
+    yield from read_positional(settings + prose, words, confidence=0.85)
     yield from read_keys(prose, confidence=0.85, prose=True)
     yield from read_keys(parts["log"], confidence=0.7)
     yield from read_keys(parts["other"], confidence=0.65)
@@ -67,7 +72,7 @@ def _told_before(line: Line) -> Line | None:
     return replace(line, text=line.text[: start.start()])
 
 
-_STARTS: Final = re.compile(
+_STARTS: Final = Expression(
     r"(?<![\w/])(?:torchrun|deepspeed|accelerate launch|python3?|CUDA_VISIBLE_DEVICES="
     r"|swift|vllm serve|llamafactory-cli|bash|sh|nohup|export|srun) "
     r"|(?<!\S)--?[A-Za-z]",
@@ -75,7 +80,7 @@ _STARTS: Final = re.compile(
 )
 
 
-def _with_nodes(facts: list[Fact], lines: Sequence[Line]) -> list[Fact]:
+def _with_nodes(facts: list[Fact], lines: Sequence[Line], varied: list[Line], words: Vocabulary) -> list[Fact]:
     """GPUs per machine times machines, where a launcher names both; one GPU where only number 0 ever shows."""
     nodes = next((f.value for f in facts if f.name == "_nodes" and isinstance(f.value, int) and f.value > 1), 1)
     out = [
@@ -86,7 +91,8 @@ def _with_nodes(facts: list[Fact], lines: Sequence[Line]) -> list[Fact]:
         if not f.name.startswith("_")
     ]
     if not any(f.name == "gpu_count" for f in out):
-        first = next((line for line in lines if _FIRST.search(line.raw)), None)
-        if first is not None and not any(_SEVERAL.search(line.raw) for line in distinct(lines)):
+        first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)
+        several = candidates(_SEVERAL, varied, words)
+        if first is not None and not any(_SEVERAL.search(line.raw) for line in several):
             out.append(Fact("gpu_count", 1, first.span(), "log", 0.5))
     return out

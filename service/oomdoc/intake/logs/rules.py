@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from oomdoc.evidence import Failure
 from oomdoc.intake.logs.base import Parser, Reading, Window, fact, failure, only, signal
+from oomdoc.intake.sieve import Expression
 from oomdoc.intake.sizes import to_bytes
 from oomkb.units import GIB
 
@@ -54,19 +55,23 @@ def rule(name: str, pattern: str, kind: Kind | None = None, /, **more: Any) -> R
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+def _expression(pattern: str) -> Expression:
+    return Expression(pattern, re.IGNORECASE)
 
 
 def rules_parser(name: str, triggers: Sequence[str], rules: Sequence[Rule], *, priority: int = 50) -> Parser:
     """A parser that answers with the first rule that matches the line."""
+    expressions = tuple((one, _expression(one.pattern)) for one in rules)
 
     def parse(window: Window) -> Reading | None:
-        for one in rules:
-            text = window.text
+        line = window.line
+        for one, expression in expressions:
+            text = line.text
             if one.lines:
                 text = " ".join([text, *(line.text.strip() for line in window.following(one.lines))])[:6000]
-            if (found := _compiled(one.pattern).search(text)) is not None:
+            elif not expression.may_match(line.low):
+                continue
+            if (found := expression.search(text)) is not None:
                 return _reading(one, found, window)
         return None
 

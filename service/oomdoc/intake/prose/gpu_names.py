@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomdoc.intake.sieve import Expression
+
 __all__ = ["GPU_NAME", "is_consumer"]
 
 _NVIDIA: Final = (
@@ -32,7 +34,7 @@ _OTHERS: Final = (
     r"|(?:Mac[Bb]ook(?: ?[Pp]ro| ?[Aa]ir)?|Mac ?[Ss]tudio|Mac ?[Mm]ini|Apple|苹果|芯片) ?M[1-5](?: ?(?:Pro|Max|Ultra))?"
     r"|MTT ?S\d{2,4}0?|MLU\d{3}|DCU ?[A-Z]?\d{0,4}|(?:海光)?K100(?:[_ ]AI)?|沐曦 ?C500|天数[^\s]{0,6})"
 )
-GPU_NAME: Final = re.compile(
+GPU_NAME: Final = Expression(
     r"(?:(?<![A-Za-z0-9_.])|(?<=\d[xX]))(?:(?:NVIDIA|Nvidia|nvidia"
     rf"|英伟达|AMD|Tesla|tesla|Intel)[ -]{{0,2}}){{0,2}}(?:{_GEFORCE}"
     rf"|{_NVIDIA}|{_OTHERS})(?![A-Za-z0-9]{{3,}}|_[A-Za-z])",

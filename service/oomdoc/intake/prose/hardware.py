@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoc.evidence import Fact
@@ -11,6 +11,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.gpu_names import GPU_NAME, is_consumer
 from oomdoc.intake.prose.numbers import COUNT, to_count
 from oomdoc.intake.prose.stance import worked
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 
 __all__ = ["read_hardware"]
 
@@ -42,7 +43,7 @@ _SIZE_BEFORE: Final = re.compile(
     r"|geforce |英伟达)?\Z",
     re.IGNORECASE | re.ASCII,
 )
-_CARDS: Final = re.compile(
+_CARDS: Final = Expression(
     rf"(?<![A-Za-z0-9_.\-/=])(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?P<n>{COUNT}) {{0,2}}(?:[x×*]"
     rf" {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
     r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible) )?(?:gpus?\b(?!-)"
@@ -50,17 +51,17 @@ _CARDS: Final = re.compile(
     r"|gpu|npu|\d{1,3} ?g))|(?:h\d00|a\d00)-class gpus)",
     re.IGNORECASE | re.ASCII,
 )
-_EACH_SIZE: Final = re.compile(
+_EACH_SIZE: Final = Expression(
     r"(?<![\d.])(?P<n>\d{1,3}) ?[*x×] ?(?P<gib>\d{2,3}) ?(?:g(?:i?b)?(?![A-Za-z\d])"
     r"|= ?\d{2,5} ?g)",
     re.IGNORECASE | re.ASCII,
 )
-_OF_SIZE: Final = re.compile(
+_OF_SIZE: Final = Expression(
     r"gpus?,? {0,2}(?:with|of|having|each with|[(（])? {0,2}(?:about "
     r"|around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])",
     re.IGNORECASE | re.ASCII,
 )
-_LOOSE_SIZE: Final = re.compile(
+_LOOSE_SIZE: Final = Expression(
     r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?: 的)? {0,2}(?:的 ?)?(?:vram"
     r"|显存|显卡|video memory|gpus?\b|graphics card|card\b)"
     r"|(?:显存|vram|video memory|gpu memory)(?:是|为|有|只有|大小|总共|of|is"
@@ -84,7 +85,7 @@ _EACH_NODE: Final = re.compile(
     r"|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])",
     re.IGNORECASE | re.ASCII,
 )
-_LISTED: Final = re.compile(
+_LISTED: Final = Expression(
     r"(?<![\w.])(?:(?:gpu|npu|xpu|cuda device|device)s? ?(?:number|count|num)"
     r"|(?:number|num|count) of (?:gpus?|npus?|cuda devices?|devices?)|num_gpus|n_gpus|gpu_count"
     r"|distributed world size|world[ _]size|num_processes|(?:gpu|显卡|npu) ?(?:数量?|个数|卡数))"
@@ -97,7 +98,7 @@ _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
 _PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", re.IGNORECASE | re.ASCII)
 """The product's full name, as drivers print it: more telling than what people call it."""
-_MANY: Final = re.compile(
+_MANY: Final = Expression(
     r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]"
     r"|GPU [1-9] has|\(GPU [1-9];|tensor.parallel|gpus\b|--tp\b|几张卡"
     r"|NVLink",
@@ -105,18 +106,24 @@ _MANY: Final = re.compile(
 )
 
 
-def read_hardware(lines: list[Line], *, anywhere: list[Line]) -> Iterator[Fact]:
+_SIEVE: Final = Sieve(((one,), one) for one in (GPU_NAME, _CARDS, _LISTED, _EACH_SIZE, _OF_SIZE, _LOOSE_SIZE))
+
+
+def read_hardware(lines: list[Line], words: Vocabulary, *, anywhere: list[Line]) -> Iterator[Fact]:
     """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` from the lines that may name hardware.
 
     :param anywhere: every line: logs list how many GPUs there are, and show whether several are at work.
     """
     named = {id(line) for line in lines}
-    yield from (f for line in anywhere if id(line) not in named for f in _listed(line))
-    several = any(_MANY.search(line.raw) for line in anywhere)
+    yield from (f for line in candidates(_LISTED, anywhere, words) if id(line) not in named for f in _listed(line))
+    several = any(_MANY.search(line.raw) for line in candidates(_MANY, anywhere, words))
+    tried = {id(line): expressions for line, expressions in _SIEVE.over(lines, words)}
     for line in lines:
-        facts = [f for found in GPU_NAME.finditer(line.text) for f in _around(line, found, several)]
+        here = tried.get(id(line), [])
+        names = GPU_NAME.finditer(line.text) if GPU_NAME in here else ()
+        facts = [f for found in names for f in _around(line, found, several)]
         yield from facts or _in_catalogue(line)
-        yield from _unnamed(line)
+        yield from _unnamed(line, here)
 
 
 def _in_catalogue(line: Line) -> Iterator[Fact]:
@@ -183,10 +190,10 @@ def _not_hardware(name: str, before: str, after: str) -> bool:
     )
 
 
-def _unnamed(line: Line) -> Iterator[Fact]:
+def _unnamed(line: Line, tried: Sequence[Expression]) -> Iterator[Fact]:
     """Counts and sizes of cards that are not named: ``8 GPUs with 24G each``, ``两张 24G 的显卡``, ``单卡``."""
     text = line.text
-    for found in _CARDS.finditer(text):
+    for found in _CARDS.finditer(text) if _CARDS in tried else ():
         minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
         word = found["n"].lower()
         if word in ("a", "an", "one", "一") and re.match(
@@ -203,12 +210,13 @@ def _unnamed(line: Line) -> Iterator[Fact]:
             yield Fact(
                 "capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", max(0.5, 0.8 - minus)
             )
-    yield from _listed(line)
-    for found in _EACH_SIZE.finditer(text):
+    if _LISTED in tried:
+        yield from _listed(line)
+    for found in _EACH_SIZE.finditer(text) if _EACH_SIZE in tried else ():
         yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
         yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)
     for pattern, sure in ((_OF_SIZE, 0.8), (_LOOSE_SIZE, 0.7)):
-        for found in pattern.finditer(text):
+        for found in pattern.finditer(text) if pattern in tried else ():
             gib = next((float(g) for g in found.groups() if g), 0.0)
             if 2 <= gib <= 300 and not _USED.search(text[max(0, found.start() - 16) : found.start()]):
                 yield Fact("capacity_gib", gib, line.span(found.start() + 1), "prose", sure)

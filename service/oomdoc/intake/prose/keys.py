@@ -15,6 +15,7 @@ from oomdoc.intake.prose.key_names import FLAGS, KEYS, TEXT_KEYS
 from oomdoc.intake.prose.model_names import billions, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens
 from oomdoc.intake.prose.stance import worked
+from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 __all__ = ["Mention", "mentions", "read_keys", "read_positional"]
 
@@ -24,6 +25,8 @@ _KEY: Final = re.compile(
     r"';，。；`)}\]]{1,200})?)",
     re.ASCII,
 )
+_WORD: Final = re.compile(r"[a-z0-9_]+", re.ASCII)
+_KNOWN: Final = frozenset(key.lstrip("_") for key in KEYS)
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
 _STAGE: Final = re.compile(
@@ -49,6 +52,8 @@ def mentions(lines: list[Line], *, prose: bool = False) -> Iterator[Mention]:
     """Every ``key value`` pair whose key is one of the known ones; commented lines are marked."""
     for line in lines:
         text = line.text
+        if _KNOWN.isdisjoint([word.lstrip("_") for word in _WORD.findall(line.low.replace("-", "_"))]):
+            continue
         commented = text.lstrip().startswith(("#", "//"))
         for found in _KEY.finditer(text):
             full = found["key"].rstrip(".").replace("-", "_").lower()
@@ -134,7 +139,7 @@ def _lengths(found: list[Mention], sure: float) -> Iterator[Fact]:
         yield Fact("seq_len", prompt[0] + completion[0], prompt[1], "command", min(1.0, sure + 0.05))
 
 
-_POSITIONAL: Final = re.compile(
+_POSITIONAL: Final = Expression(
     r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?"
     r"|SentenceTransformer\()\s{0,8}(?:model ?= ?|pretrained_model_name_or_path ?= ?)?[\"']("
     r"?P<quoted>[\w./\-]{3,200})[\"']"
@@ -143,9 +148,9 @@ _POSITIONAL: Final = re.compile(
 )
 
 
-def read_positional(lines: list[Line], *, confidence: float) -> Iterator[Fact]:
+def read_positional(lines: list[Line], words: Vocabulary, *, confidence: float) -> Iterator[Fact]:
     """The model that stands without a key: ``from_pretrained("x")``, ``vllm serve x``."""
-    for line in lines:
+    for line in candidates(_POSITIONAL, lines, words):
         for found in _POSITIONAL.finditer(line.text):
             name = tidy_model(found["quoted"] or found["bare"])
             if (

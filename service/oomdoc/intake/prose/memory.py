@@ -8,12 +8,13 @@ from typing import Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["read_memory"]
 
 _G: Final = r"(?P<{}>\d{{1,3}}(?:\.\d{{1,3}})?) ?(?:GiB|GB|G)(?![A-Za-z])"
-_SENTENCES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
-    (name, re.compile(text, re.IGNORECASE | re.ASCII), sure)
+_SENTENCES: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
+    (name, Expression(text, re.IGNORECASE | re.ASCII), sure)
     for name, text, sure in (
         (
             "process_gib",
@@ -52,9 +53,12 @@ _SENTENCES: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
 )
 
 
-def read_memory(lines: list[Line]) -> Iterator[Fact]:
+_SIEVE: Final = Sieve(((row[1],), row) for row in _SENTENCES)
+
+
+def read_memory(lines: list[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts in GiB; an allocator's own message in a log is surer."""
-    for line in lines:
-        for name, pattern, sure in _SENTENCES:
+    for line, rows in _SIEVE.over(lines, words):
+        for name, pattern, sure in rows:
             for found in pattern.finditer(line.text):
                 yield Fact(name, float(found["v"]), line.span(found.start() + 1), "prose", sure)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomdoc.intake.sieve import Expression
+
 __all__ = ["FAMILY", "MODEL_NAME", "SIZE_B", "billions", "looks_like_model", "tidy_model"]
 
 _FAMILIES: Final = (
@@ -37,7 +39,7 @@ _FAMILIES: Final = (
 FAMILY: Final = re.compile(rf"(?:{_FAMILIES})", re.IGNORECASE | re.ASCII)
 SIZE_B: Final = r"(?<![\w.])\d{1,4}(?:[._]\d{1,3})?[bB](?![A-Za-z0-9])"
 
-MODEL_NAME: Final = re.compile(
+MODEL_NAME: Final = Expression(
     rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_])"
     rf"{{0,3}}(?:{_FAMILIES})[A-Za-z0-9_.\-:]{{0,80}})"
     rf"(?P<more>(?: {{1,2}}(?:v?\d(?:\.\d)?|chat|code(?=\s)|coder|instruct"

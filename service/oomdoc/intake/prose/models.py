@@ -10,10 +10,11 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.model_names import MODEL_NAME, billions, looks_like_model
 from oomdoc.intake.prose.stance import worked
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["read_models"]
 
-_SIZE_NOUN: Final = re.compile(
+_SIZE_NOUN: Final = Expression(
     r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?[bB](?![A-Za-z0-9/])(?: {0,2}(?:of )?(?:size"
     r"|params?|parameters?|models?|参数|模型|的模型|的)|(?= (?:gpt|llama|opt"
     r"|dense)))"
@@ -23,14 +24,18 @@ _SIZE_NOUN: Final = re.compile(
 _LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/])", re.ASCII)
 
 
-def read_models(lines: list[Line], *, prose: bool) -> Iterator[Fact]:
+_SIEVE: Final = Sieve(((expression,), expression) for expression in (MODEL_NAME, _SIZE_NOUN))
+
+
+def read_models(lines: list[Line], words: Vocabulary, *, prose: bool) -> Iterator[Fact]:
     """Facts ``model`` and ``params_b``; what stands inside paths and logs is only a hint."""
     base = 0.8 if prose else 0.55
+    tried = {id(line): expressions for line, expressions in _SIEVE.over(lines, words)}
     for line in lines:
-        text = line.text
-        for found in MODEL_NAME.finditer(text):
+        text, here = line.text, tried.get(id(line), ())
+        for found in MODEL_NAME.finditer(text) if MODEL_NAME in here else ():
             yield from _named(line, found, base)
-        for found in _SIZE_NOUN.finditer(text):
+        for found in _SIZE_NOUN.finditer(text) if _SIZE_NOUN in here else ():
             value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3])
             sure = base - 0.1 + (0.15 if "param" in found[0] else 0.0)
             sure = max(0.5, sure - (0.2 if worked(text, found.start(), found.end()) else 0.0))

@@ -9,12 +9,13 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.stance import negated
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 
 __all__ = ["read_objective"]
 
 _I: Final = re.IGNORECASE | re.ASCII
-_EVIDENCE: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = tuple(
-    (objective, sure, re.compile(text, _I))
+_EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
+    (objective, sure, Expression(text, _I))
     for objective, sure, text in (
         ("grpo", 0.82, r"GRPOTrainer|GRPOConfig|(?<![a-z])grpo(?![a-z])|adv_estimator=grpo"),
         ("rloo", 0.84, r"RLOOTrainer|(?<![a-z])rloo(?![a-z])"),
@@ -73,28 +74,29 @@ _EVIDENCE: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = tuple(
         ("inference", 0.515, r"from_pretrained\("),
     )
 )
-_TRAINS: Final = re.compile(
+_SIEVE: Final = Sieve(((row[2],), row) for row in _EVIDENCE)
+_TRAINS: Final = Expression(
     r"(?<![a-z])(?:train(?!ed)|trainer|training|optimizer|backward"
     r"|lora|gradient|微调|训练|epoch|finetun|rollout|deepspeed|fsdp)",
     _I,
 )
-_ADAPTS: Final = re.compile(r"(?<![a-z])q?lora(?![a-z])|peft", _I)
+_ADAPTS: Final = Expression(r"(?<![a-z])q?lora(?![a-z])|peft", _I)
 
 
-def read_objective(lines: Sequence[Line]) -> Iterator[Fact]:
+def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts ``objective``, of every line that tells; serving engines count for little where training is spoken of."""
-    trains = any(_TRAINS.search(line.raw) for line in lines)
+    trains = any(_TRAINS.search(line.raw) for line in candidates(_TRAINS, lines, words))
     found: dict[str, float] = {}
-    for line in lines:
-        for objective, sure, pattern in _EVIDENCE:
-            hit = pattern.search(line.raw)
-            if hit is None or negated(line.raw, hit.start()):
-                continue
+    for line, rows in _SIEVE.over(lines, words):
+        for objective, sure, pattern in rows:
             weight = sure - 0.08 if objective == "inference" and trains else sure
-            if weight > found.get(objective, 0.0):
+            if weight <= found.get(objective, 0.0):
+                continue
+            hit = pattern.search(line.raw)
+            if hit is not None and not negated(line.raw, hit.start()):
                 found[objective] = weight
                 yield Fact("objective", objective, line.span(hit.start() + 1), "prose", weight)
     if not found.keys() - {"inference"}:
-        adapted = next((line for line in lines if _ADAPTS.search(line.raw)), None)
+        adapted = next((line for line in candidates(_ADAPTS, lines, words) if _ADAPTS.search(line.raw)), None)
         if adapted is not None:
             yield Fact("objective", "sft", adapted.span(), "prose", 0.53)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.numbers import to_tokens
 from oomdoc.intake.prose.stance import negated, worked
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["read_traces", "read_training"]
 
@@ -22,8 +24,8 @@ _IS: Final = (
     r"|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|改成|只有|已经|最小"
     r"|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
 )
-_NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
-    (name, re.compile(text, re.IGNORECASE | re.ASCII), sure)
+_NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
+    (name, Expression(text, re.IGNORECASE | re.ASCII), sure)
     for name, text, sure in (
         (
             "micro_batch",
@@ -94,8 +96,8 @@ _NUMBERS: Final[tuple[tuple[str, re.Pattern[str], float], ...]] = tuple(
         ),
     )
 )
-_WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
-    (name, value, re.compile(text, re.IGNORECASE | re.ASCII), sure)
+_WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
+    (name, value, Expression(text, re.IGNORECASE | re.ASCII), sure)
     for name, value, text, sure in (
         (
             "method",
@@ -150,30 +152,45 @@ _WORDS: Final[tuple[tuple[str, Any, re.Pattern[str], float], ...]] = tuple(
 )
 
 
-def read_traces(lines: list[Line]) -> Iterator[Fact]:
+_TRACES: Final = Sieve(((row[2],), row) for row in _WORDS if row[0] in ("fsdp", "attention"))
+
+
+def read_traces(lines: list[Line], words: Vocabulary) -> Iterator[Fact]:
     """What logs and tracebacks show of attention and sharding: a frame inside ``_composable/fsdp`` is FSDP at work."""
-    for line in lines:
-        for name, word, pattern, sure in _WORDS:
-            if name in ("fsdp", "attention") and (found := pattern.search(line.text)) is not None:
+    for line, rows in _TRACES.over(lines, words):
+        for name, word, pattern, sure in rows:
+            if (found := pattern.search(line.text)) is not None:
                 yield Fact(name, word, line.span(found.start() + 1), "log", sure - 0.1)
 
 
-def read_training(lines: list[Line]) -> Iterator[Fact]:
+def read_training(lines: list[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts from prose lines; a value that was denied is not a fact, one of another run is half of one."""
-    for line in lines:
-        for name, pattern, sure in _NUMBERS:
-            for found in pattern.finditer(line.text):
-                value = _number(next((g for g in found.groups() if g), ""))
-                if value is None or not _plausible(name, value):
-                    continue
-                yield _fact(line, name, value, found, sure)
-        for name, word, pattern, sure in _WORDS:
-            for found in pattern.finditer(line.text):
-                if negated(line.text, found.start()):
-                    if name == "method" and word in ("lora", "qlora"):
-                        yield _fact(line, "method", "full", found, 0.66)
-                    continue
-                yield _fact(line, name, word, found, sure)
+    for line, rows in _SIEVE.over(lines, words):
+        for read in rows:
+            yield from read(line)
+
+
+def _of_number(name: str, pattern: Expression, sure: float, line: Line) -> Iterator[Fact]:
+    for found in pattern.finditer(line.text):
+        value = _number(next((g for g in found.groups() if g), ""))
+        if value is not None and _plausible(name, value):
+            yield _fact(line, name, value, found, sure)
+
+
+def _of_word(name: str, word: Any, pattern: Expression, sure: float, line: Line) -> Iterator[Fact]:
+    for found in pattern.finditer(line.text):
+        if not negated(line.text, found.start()):
+            yield _fact(line, name, word, found, sure)
+        elif name == "method" and word in ("lora", "qlora"):
+            yield _fact(line, "method", "full", found, 0.66)
+
+
+_SIEVE: Final = Sieve(
+    [
+        *(((row[1],), partial(_of_number, *row)) for row in _NUMBERS),
+        *(((row[2],), partial(_of_word, *row)) for row in _WORDS),
+    ]
+)
 
 
 def _fact(line: Line, name: str, value: Any, found: re.Match[str], sure: float) -> Fact:

@@ -11,6 +11,7 @@ from oomdoc.evidence import Source
 from oomdoc.intake.lines import read_lines
 from oomdoc.intake.logs import PARSERS
 from oomdoc.intake.scanning import scan
+from oomdoc.intake.sieve import Vocabulary
 
 GIB = 1 << 30
 
@@ -89,7 +90,8 @@ MUST_NOT = [
 
 
 def _found(text: str):
-    return list(scan(list(read_lines(Source("x", text)))))
+    lines = list(read_lines(Source("x", text)))
+    return list(scan(lines, Vocabulary(line.low for line in lines)))
 
 
 @pytest.mark.parametrize(("family", "text", "name", "kind", "data"), MUST)

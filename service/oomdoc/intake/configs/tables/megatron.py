@@ -22,6 +22,11 @@ _ATTENTION: Final = {
 }
 
 
+_DETAILS: Final = ("recompute_method", "recompute_num_layers")
+_ON_BY_DEFAULT: Final[dict[str, Any]] = {"ms-swift": "none", "llama-factory": None}
+"""Frameworks that drive Megatron and recompute where nothing is said, and the word that says no."""
+
+
 def _read_recompute(view: View) -> Iterator[Reading]:
     entry = view.get("recompute_granularity") or view.get("activations_checkpoint_granularity")
     if entry is not None:
@@ -54,6 +59,9 @@ def _write_recompute(view: View, _field: str, value: Any) -> dict[str, Any] | No
             | {n: DROP for n in ("recompute_method", "recompute_num_layers") if n in view}
             | drops
         )
+    stated = view.first("recompute_granularity", "activations_checkpoint_granularity")
+    if value is False and stated is not None and view.framework in _ON_BY_DEFAULT:
+        return {stated: _ON_BY_DEFAULT[view.framework]} | {n: DROP for n in _DETAILS if n in view} | drops
     if value is False:
         return {
             n: DROP for n in ("recompute_granularity", "recompute_method", "recompute_num_layers", *drops) if n in view

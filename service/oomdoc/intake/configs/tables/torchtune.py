@@ -133,8 +133,8 @@ def _write_offload(view: View, _field: str, value: Any) -> dict[str, Any] | None
 
 def _read_ckpt(view: View) -> Iterator[Reading]:
     entry, mode = view.get("enable_activation_checkpointing"), view.get("ac_mode")
-    if mode is not None and str(mode.value) == "selective":
-        yield "grad_ckpt", "selective", mode
+    if mode is not None and str(mode.value) in ("selective", "full"):
+        yield "grad_ckpt", "selective" if mode.value == "selective" else True, mode
     elif entry is not None and flag(entry.value) is not None:
         yield "grad_ckpt", flag(entry.value), entry
 
@@ -142,7 +142,12 @@ def _read_ckpt(view: View) -> Iterator[Reading]:
 def _write_ckpt(view: View, _field: str, value: Any) -> dict[str, Any] | None:
     if value == "selective":
         return {"ac_mode": "selective", "ac_option": 2}
-    return {"enable_activation_checkpointing": bool(value)} if isinstance(value, bool) else None
+    if not isinstance(value, bool):
+        return None
+    # Where a mode is given, it decides: the switch counts only without one.
+    mode = {"ac_mode": "full"} if value else {"ac_mode": DROP, "ac_option": DROP}
+    named = {n: v for n, v in mode.items() if n in view}
+    return named if value and named else {"enable_activation_checkpointing": value} | named
 
 
 def _read_objective(view: View) -> Iterator[Reading]:

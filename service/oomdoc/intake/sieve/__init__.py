@@ -1,0 +1,16 @@
+"""Which expressions can match a text at all: told by the literals that each of them needs, before any of them runs.
+
+Most expressions of this package look for something that most texts do not hold. An :class:`Expression` knows literals
+of which every match contains one; a :class:`Vocabulary` knows quickly which literals a text holds; a :class:`Sieve`
+tries on each line only those of its expressions that could match there. Nothing is found that was not found before,
+and nothing less: a sieve only leaves out searches that must fail. An expression is compiled when it is first tried, so
+that a cold start pays for few of them.
+"""
+
+from __future__ import annotations
+
+from oomdoc.intake.sieve.expression import Expression
+from oomdoc.intake.sieve.sieve import Sieve, candidates
+from oomdoc.intake.sieve.vocabulary import Vocabulary
+
+__all__ = ["Expression", "Sieve", "Vocabulary", "candidates"]

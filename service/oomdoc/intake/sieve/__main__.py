@@ -1,0 +1,60 @@
+"""Write the table of literals anew: ``python -m oomdoc.intake.sieve``. ``--check`` only tells whether that is due."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+from typing import Final
+
+from oomdoc.intake.sieve.derive import literals_of
+from oomdoc.intake.sieve.expression import Expression, key_of
+
+__all__ = ["expressions", "table_text"]
+
+_HEAD: Final = '''"""Expression -> literals, one of which each match holds (``python -m oomdoc.intake.sieve``)."""
+
+# ruff: noqa: E501
+# fmt: off
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LITERALS"]
+
+'''
+
+
+def expressions() -> list[Expression]:
+    """Every expression of the package; importing a module makes its expressions."""
+    package = import_module("oomdoc.intake")
+    for module in walk_packages(package.__path__, "oomdoc.intake."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    return [thing for thing in gc.get_objects() if type(thing) is Expression]
+
+
+def table_text() -> str:
+    """The text of ``table.py`` as it should be."""
+    rows = {key_of(e.pattern, e.flags): literals_of(e.pattern, e.flags) for e in expressions()}
+    out = [_HEAD, "LITERALS: Final[dict[str, tuple[str, ...]]] = {\n"]
+    for key, literals in sorted(rows.items()):
+        quoted = "".join(json.dumps(literal, ensure_ascii=False) + ", " for literal in literals).removesuffix(" ")
+        out.append(f'    "{key}": ({quoted}),\n')
+    return "".join((*out, "}\n"))
+
+
+def main(arguments: list[str]) -> int:
+    """Write it, or with ``--check`` tell by the exit status whether it is current."""
+    path = Path(__file__).with_name("table.py")
+    if arguments == ["--check"]:
+        return int(path.read_text(encoding="utf-8") != table_text())
+    path.write_text(table_text(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""A regular expression that knows which literals its matches hold, and is compiled when it is first tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+from oomdoc.intake.sieve.derive import literals_of
+from oomdoc.intake.sieve.table import LITERALS
+
+__all__ = ["Expression", "key_of"]
+
+_END: Final = 1 << 62
+
+
+def key_of(pattern: str, flags: int) -> str:
+    """The name of an expression in the table of literals."""
+    return blake2b(f"{flags}:{pattern}".encode(), digest_size=8).hexdigest()
+
+
+class Expression:
+    """Stands for ``re.compile(pattern, flags)``.
+
+    ``literals`` (lower case) are such that whatever matches holds one of them in lower case; empty where nothing is
+    known. They stand in a table that ``python -m oomdoc.intake.sieve`` writes; what is not in it is worked out.
+    """
+
+    __slots__ = ("_compiled", "flags", "literals", "pattern")
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self.pattern = pattern
+        self.flags = int(flags)
+        known = LITERALS.get(key_of(pattern, self.flags))
+        self.literals: tuple[str, ...] = literals_of(pattern, self.flags) if known is None else known
+        self._compiled: re.Pattern[str] | None = None
+
+    def compiled(self) -> re.Pattern[str]:
+        """The compiled expression."""
+        if self._compiled is None:
+            self._compiled = re.compile(self.pattern, self.flags)
+        return self._compiled
+
+    def may_match(self, lowered: str) -> bool:
+        """Whether a text (given in lower case) holds one of the literals."""
+        if not self.literals:
+            return True
+        return any(literal in lowered for literal in self.literals)
+
+    def search(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
+        """As of a compiled expression."""
+        return (self._compiled or self.compiled()).search(text, start, min(end, len(text)))
+
+    def match(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
+        """As of a compiled expression."""
+        return (self._compiled or self.compiled()).match(text, start, min(end, len(text)))
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """As of a compiled expression."""
+        return (self._compiled or self.compiled()).finditer(text)
