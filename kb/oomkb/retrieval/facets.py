@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import FRAMEWORKS
 from oomkb.records.versions import affects
 
-__all__ = ["Agreement", "Facets", "agreements", "case_facets", "query_facets"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Agreement", "Columns", "Facets", "agreements", "case_facets", "query_facets"]
 
 _TOKEN: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 _SPELLINGS: Final[Mapping[str, str]] = {
@@ -39,6 +42,9 @@ _OBJECTIVE_SPELLINGS: Final[Mapping[str, str]] = {
     "serving": "inference",
     "inference": "inference",
 }
+_FRAMEWORK: Final = 1.0
+_WEIGHTS: Final = (("phase", 1.0), ("objective", 0.6), ("method", 0.4), ("generation", 0.3))
+"""What agreeing in a fact counts; contradicting each other counts half of it, the other way."""
 _FULL: Final = re.compile(r"full(?:[- ]parameter)?[- ]?(?:fine[- ]?tun|ft\b|parameter)|全参|全量微调")
 
 
@@ -107,11 +113,15 @@ def agreements(question: Facets, known: Facets, case: Case) -> Iterator[Agreemen
     """Where a question and a case agree or contradict each other."""
     shared = sorted(set(question.frameworks) & set(known.frameworks))
     if shared:
-        yield Agreement("framework", 1.0, ", ".join(shared))
-    for key, weight in (("phase", 1.0), ("objective", 0.6), ("method", 0.4), ("generation", 0.3)):
+        yield Agreement("framework", _FRAMEWORK, ", ".join(shared))
+    for key, weight in _WEIGHTS:
         asked, has = getattr(question, key), getattr(known, key)
         if asked and has:
             yield Agreement(key, weight if asked == has else -weight / 2, has)
+    yield from _versions(question, case)
+
+
+def _versions(question: Facets, case: Case) -> Iterator[Agreement]:
     if question.versions and case.affected:
         hit = affects(case.affected, question.versions)
         installed = {name.lower() for name in question.versions}
@@ -119,6 +129,49 @@ def agreements(question: Facets, known: Facets, case: Case) -> Iterator[Agreemen
             yield Agreement("version", 2.0, f"{hit.package} {hit.version}")
         elif any(item.package.lower() in installed for item in case.affected):
             yield Agreement("version", -1.0, case.affected[0].package)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The facets of all cases by fact, so that a question is compared with hundreds of cases at once."""
+
+    cases: Sequence[Case]
+    facts: Mapping[str, np.ndarray[Any, Any]]
+    frameworks: Mapping[str, np.ndarray[Any, Any]]
+    """Framework -> the numbers of its cases."""
+    affected: tuple[int, ...]
+    """The numbers of the cases with version ranges."""
+
+    @classmethod
+    def of(cls, known: Sequence[Facets], cases: Sequence[Case]) -> Columns:
+        """From the facets of each case."""
+        import numpy as np
+
+        names = sorted({name for facets in known for name in facets.frameworks})
+        return cls(
+            cases,
+            {key: np.asarray([getattr(facets, key) for facets in known], dtype=str) for key, _ in _WEIGHTS},
+            {n: np.asarray([i for i, f in enumerate(known) if n in f.frameworks], dtype=np.int64) for n in names},
+            tuple(number for number, case in enumerate(cases) if case.affected),
+        )
+
+    def weights(self, question: Facets) -> np.ndarray[Any, Any]:
+        """float32 per case: the sum of :func:`agreements`."""
+        import numpy as np
+
+        total = np.zeros(len(self.cases), dtype=np.float32)
+        shared = [self.frameworks[name] for name in question.frameworks if name in self.frameworks]
+        if shared:
+            total[np.concatenate(shared)] = _FRAMEWORK
+        for key, weight in _WEIGHTS:
+            asked = getattr(question, key)
+            if asked:
+                column = self.facts[key]
+                total += np.where(column == asked, weight, np.where(column == "", 0.0, -weight / 2)).astype(np.float32)
+        if question.versions:
+            for number in self.affected:
+                total[number] += sum(a.weight for a in _versions(question, self.cases[number]))
+        return total
 
 
 def _framework(name: str) -> str:

@@ -45,7 +45,7 @@ def fused(views: Views, weights: Weights) -> np.ndarray[Any, Any]:
     import numpy as np
 
     total = weights.dense * standardised(views.cosines) + weights.lexical * standardised(views.bm25)
-    total += weights.facts * np.asarray([sum(a.weight for a in each) for each in views.agreed], dtype=np.float32)
+    total += weights.facts * views.facts
     sounds = weights.cause_vectors * views.sounds.vectors + weights.cause_words * views.sounds.words
     sounds = sounds + weights.cause_cases * views.sounds.cases
     total += weights.cause * np.append(sounds, 0.0)[views.owners] + weights.told * views.told
@@ -59,13 +59,15 @@ def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat:
 
     Five cases of one cause tell a reader less than three causes to check.
     """
-    order = sorted(range(len(cases)), key=lambda i: (-round(float(total[i]), 6), cases[i].id))
+    values = total.round(6).tolist()
+    order = sorted(range(len(cases)), key=lambda i: (-values[i], cases[i].id))
     taken: Counter[str] = Counter()
     reachable = []  # no list of `top` can hold more than the first `top` of a cause
     for number in order:
-        taken[cases[number].cause] += 1
-        if taken[cases[number].cause] <= top:
-            reachable.append((number, float(total[number]) - repeat * (taken[cases[number].cause] - 1)))
+        cause = cases[number].cause
+        if taken[cause] < top:
+            reachable.append((number, values[number] - repeat * taken[cause]))
+        taken[cause] += 1
     return sorted(reachable, key=lambda pair: -round(pair[1], 6))[:top]
 
 

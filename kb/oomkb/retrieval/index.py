@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.errors import IndexDamaged
 from oomkb.records.case import Case
-from oomkb.retrieval import dense, documents, facets
+from oomkb.retrieval import dense, documents
 from oomkb.retrieval.embed import Encoder, encoder, model_stamp
+from oomkb.retrieval.facets import Columns, Facets, case_facets
 from oomkb.retrieval.lexical import LexicalIndex, build_lexical, open_lexical
 from oomkb.retrieval.state import baked_dir, publish_folder, state_dir, write_atomically, writers_lock
 
@@ -50,7 +51,8 @@ class Index:
     """An open index. Row ``i`` of :attr:`case_vectors` belongs to case number ``case_owners[i]``."""
 
     cases: tuple[Case, ...]
-    facets: tuple[facets.Facets, ...]
+    facets: tuple[Facets, ...]
+    columns: Columns
     causes: tuple[str, ...]
     case_vectors: Any
     case_owners: np.ndarray[Any, Any]
@@ -73,8 +75,7 @@ def build_index(cases: Sequence[Case], progress: Progress | None = None, *, mode
 
 def open_index(cases: Sequence[Case], *, model: str | None = None) -> Index:
     """The index of exactly these cases; built first where it is missing, stale or damaged."""
-    root = _scope(cases, model)
-    wanted = _fingerprint(cases, model)
+    root, wanted = _place(_Same(tuple(cases)), model, model_stamp(model), state_dir())
     held = _held(root, wanted)
     if not held:
         found = _in_force(root, cases, wanted) or _baked(root.name, cases, wanted)
@@ -90,6 +91,28 @@ def open_index(cases: Sequence[Case], *, model: str | None = None) -> Index:
 def _held(_root: Path, _fingerprint: str) -> list[Index]:
     """Room for the open index of one state of the cases, so that a service opens it once."""
     return []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """The cases of one state, equal to nothing but the very same: asking a hundred times hashes them once.
+
+    A tuple of a tuple is the tuple itself, so what the loader keeps is recognised.
+    """
+
+    cases: tuple[Case, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.cases is self.cases
+
+    def __hash__(self) -> int:
+        return id(self.cases)
+
+
+@lru_cache(maxsize=4)
+def _place(same: _Same, model: str | None, _stamp: str, _state: Path) -> tuple[Path, str]:
+    """Where the index of these cases lies, and its fingerprint."""
+    return _scope(same.cases, model), _fingerprint(same.cases, model)
 
 
 def _scope(cases: Sequence[Case], model: str | None) -> Path:
@@ -160,10 +183,11 @@ def _facts(path: Path) -> dict[str, Any]:
 def _open(folder: Path, cases: Sequence[Case], manifest: dict[str, Any]) -> Index:
     import numpy as np
 
-    known = json.loads((folder / "facets.json").read_bytes())
+    known = tuple(Facets.from_document(item) for item in json.loads((folder / "facets.json").read_bytes()))
     return Index(
         cases=tuple(cases),
-        facets=tuple(facets.Facets.from_document(item) for item in known),
+        facets=known,
+        columns=Columns.of(known, cases),
         causes=tuple(documents.causes()),
         case_vectors=dense.open_dense(folder / "cases.faiss"),
         case_owners=np.asarray(manifest["case_owners"], dtype=np.int32),
@@ -250,7 +274,7 @@ def _fill(
     dense.save_dense(dense.build_dense(vectors[len(of_cases) :]), folder / "causes.faiss")
     build_lexical([documents.case_words(case) for case in cases]).save(folder, "case-words")
     build_lexical([documents.cause_words(name) for name in names]).save(folder, "cause-words")
-    compared = [facets.case_facets(case).document() for case in cases]
+    compared = [case_facets(case).document() for case in cases]
     (folder / "facets.json").write_text(json.dumps(compared), encoding="utf-8")
     manifest = {
         "schema": SCHEMA,

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.records.case import Case
+from oomkb.retrieval.facets import agreements
 from oomkb.retrieval.fusion import Weights, fused, spread, squashed
 from oomkb.retrieval.index import Index, open_index
 from oomkb.retrieval.views import Views, look
@@ -89,7 +90,7 @@ def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None 
     found = scored(index, views, top=top, weights=weights)
     words = index.case_words.shared(views.words, [number for number, _ in found], 12)
     return [
-        Match(index.cases[number], score, _why(views, number, spoke))
+        Match(index.cases[number], score, _why(index, views, number, spoke))
         for (number, score), spoke in zip(found, words, strict=True)
     ]
 
@@ -100,12 +101,13 @@ def scored(index: Index, views: Views, *, top: int = 5, weights: Weights | None 
     return [(n, squashed(value)) for n, value in spread(fused(views, weights), index.cases, top, weights.repeat)]
 
 
-def _why(views: Views, number: int, words: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+def _why(index: Index, views: Views, number: int, words: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     """The reasons, strongest first; ``words`` spoke for the case, best first."""
     reasons: list[tuple[str, Mapping[str, Any]]] = []
     if number in views.signed:
         reasons.append(("search.signature", {"text": views.signed[number][1]}))
-    for item in sorted(views.agreed[number], key=lambda a: -a.weight):
+    agreed = agreements(views.asked, index.facets[number], index.cases[number])
+    for item in sorted(agreed, key=lambda a: -a.weight):
         if item.weight > 0:
             reasons.append((f"search.{item.key}", {"value": item.value}))
     shared = list(dict.fromkeys(views.shown.get(word, word if "_" in word or "." in word else "") for word in words))

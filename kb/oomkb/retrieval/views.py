@@ -13,7 +13,7 @@ from oomkb.retrieval import dense
 from oomkb.retrieval.boilerplate import telling
 from oomkb.retrieval.documents import query_words, shown_words
 from oomkb.retrieval.embed import encoder
-from oomkb.retrieval.facets import Agreement, Facets, agreements, query_facets
+from oomkb.retrieval.facets import Facets, query_facets
 from oomkb.retrieval.gloss import gloss
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.signatures import matched
@@ -55,7 +55,10 @@ class Views:
     """Search word -> what to show a person for it."""
     cosines: np.ndarray[Any, Any]
     bm25: np.ndarray[Any, Any]
-    agreed: tuple[tuple[Agreement, ...], ...]
+    asked: Facets
+    """The comparable facts of the question."""
+    facts: np.ndarray[Any, Any]
+    """How much of them each case shares."""
     signed: Mapping[int, tuple[float, str]]
     sounds: CauseVotes
     owners: np.ndarray[Any, Any]
@@ -75,7 +78,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
     vectors = np.stack(
         [_vector(encoder().key, chunk) for chunk in ([_beginning(text)] if beginning else _chunks(text))]
     )
-    known = query_facets(text, context)
+    asked = query_facets(text, context)
     bm25 = index.case_words.scores(words)
     numbers = {name: number for number, name in enumerate(index.causes)}
     owners = np.asarray([numbers.get(case.cause, -1) for case in index.cases], dtype=np.int32)
@@ -85,26 +88,13 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
         shown=shown_words(text),
         cosines=_case_cosines(index, vectors),
         bm25=bm25,
-        agreed=_agreed(index, known),
+        asked=asked,
+        facts=index.columns.weights(asked),
         signed=matched(text, index.cases),
         sounds=_votes(index, vectors, words, (bm25, owners)),
         owners=owners,
         told=np.asarray([float(told.get(case.cause, 0.0)) for case in index.cases], dtype=np.float32),
     )
-
-
-def _agreed(index: Index, asked: Facets) -> tuple[tuple[Agreement, ...], ...]:
-    """What each case has in common with the question; most cases share their facts with others."""
-    seen: dict[Facets, tuple[Agreement, ...]] = {}
-    out = []
-    for facets, case in zip(index.facets, index.cases, strict=True):
-        if asked.versions and case.affected:
-            out.append(tuple(agreements(asked, facets, case)))
-            continue
-        if facets not in seen:
-            seen[facets] = tuple(agreements(asked, facets, case))
-        out.append(seen[facets])
-    return tuple(out)
 
 
 def _votes(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_serving
@@ -94,11 +94,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A partial set: which candidates, their joint effect and fields, the pain so far, the room there is."""
+    """A partial set: which candidates, their joint effect, the pain so far, the room there is."""
 
     chosen: tuple[int, ...]
     effect: Effect
-    fields: Mapping[str, Any]
     pain: float
     room_bytes: float
 
@@ -116,6 +115,7 @@ class Search:
         self._margin = space.surrogate.margin
         self._heap: list[tuple[float, int, tuple[int, ...]]] = []
         self._nodes = 0
+        self._pairs: dict[tuple[int, int], bool] = {}
 
     def _allowed(self, move: Move) -> bool:
         classes = {v.safety or r.safety for r, v in move.all_parts}
@@ -175,9 +175,7 @@ class Search:
         everything = range(len(self.candidates))
         if not self.goal.hardware:
             order = list(everything)
-            self._descend(
-                _State((), self.space.surrogate.start(), {}, 0.0, self.room_bytes), order, self._floors(order)
-            )
+            self._descend(_State((), self.space.surrogate.start(), 0.0, self.room_bytes), order, self._floors(order))
             return
         order = [i for i in everything if not self.candidates[i].move.remedy.hardware]
         floors = self._floors(order)
@@ -187,7 +185,7 @@ class Search:
                 capacity = single.price.estimate.capacity_bytes
                 # Another card brings its own capacity.
                 room = capacity / self.space.prices.scale if capacity is not None else self.room_bytes
-                self._descend(_State((i,), single.effect, single.move.fields, self._pains[i], room), order, floors)
+                self._descend(_State((i,), single.effect, self._pains[i], room), order, floors)
 
     def _floors(self, order: list[int]) -> list[Effect]:
         """For every position the lowest that all moves from there on could bring, if they simply multiplied."""
@@ -216,13 +214,21 @@ class Search:
             pain = state.pain + self._pains[i]
             if len(self._heap) >= _KEEP and pain >= -self._heap[0][0]:
                 break  # candidates come in order of pain
-            single = self.candidates[i]
-            fields = merge(state.fields, single.move.fields)
-            others = [self.candidates[j].move for j in state.chosen]
-            if fields is None or not all(self.space.compatible(single.move, other) for other in others):
+            if not self._joins(i, state.chosen):
                 continue
-            effect = surrogate.join(state.effect, single.effect)
-            self._descend(_State((*state.chosen, i), effect, fields, pain, state.room_bytes), order, floors, n + 1)
+            effect = surrogate.join(state.effect, self.candidates[i].effect)
+            self._descend(_State((*state.chosen, i), effect, pain, state.room_bytes), order, floors, n + 1)
+
+    def _joins(self, new: int, chosen: tuple[int, ...]) -> bool:
+        """Whether a candidate gets on with each of those chosen; fields contradict each other in pairs or never."""
+        for i in chosen:
+            known = self._pairs.get((i, new))
+            if known is None:
+                known = self.space.compatible(self.candidates[i].move, self.candidates[new].move)
+                self._pairs[i, new] = known
+            if not known:
+                return False
+        return True
 
     def _offer(self, pain: float, chosen: tuple[int, ...]) -> None:
         heapq.heappush(self._heap, (-pain, -self._nodes, chosen))
