@@ -16,7 +16,7 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-__all__ = ["Priced", "check_device", "device_of", "price", "shape_of"]
+__all__ = ["Priced", "check_device", "device_of", "further_shapes", "price", "shape_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,15 @@ def price(job: Job) -> Priced:
     completed = complete(job)
     shape = shape_of(completed)
     device = device_of(completed)
-    return Priced(completed, shape, device, memory.estimate(completed, shape, device))
+    estimate = memory.estimate(completed, shape, device, shapes=further_shapes(completed))
+    return Priced(completed, shape, device, estimate)
+
+
+def further_shapes(job: Job) -> dict[str, ModelShape]:
+    """Shapes of the models beside the main one that the catalogue knows, by the names the job uses."""
+    names = {extra.model for extra in job.extra_models or () if isinstance(extra.model, str)}
+    found = {name: models.find(name) for name in names}
+    return {name: _named_shape(entry.name) for name, entry in found.items() if entry is not None}
 
 
 def check_device(job: Job) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from oomkb.frameworks.model import Default, Framework, has, one_of
-from oomkb.frameworks.serving import COMMON
+from oomkb.frameworks.serving import COMMON, card_gib
 from oomkb.memory.job import Job
 
 _ARGS = "vLLM engine arguments"
 
 
 def _large(job: Job) -> bool:
-    return (job.capacity_gib or 0) >= 70
+    """Cards of 70 GiB or more that are no A100: the larger defaults of ``EngineArgs.get_batch_defaults``."""
+    return (card_gib(job) or 0) >= 70 and "a100" not in (job.gpu or "").lower()
+
+
+def _prompt(job: Job) -> int:
+    """Before 0.8 a prompt was run at once, up to 32k tokens; longer ones in chunks of 2048."""
+    length = job.get("serving.max_model_len") or job.seq_len or 4096
+    return max(length, 2048) if length <= 32768 else 2048
 
 
 FRAMEWORK = Framework(
@@ -28,6 +35,7 @@ FRAMEWORK = Framework(
             "serving.max_num_seqs", 1024, "max_num_seqs is 1024 on GPUs of 70 GiB or more", _ARGS, ">=0.8", when=_large
         ),
         Default("serving.max_num_seqs", 256, "max_num_seqs is 256 on smaller GPUs", _ARGS, ">=0.8"),
+        Default("serving.max_num_batched_tokens", _prompt, "a whole prompt at once, up to 32k", _ARGS, "<0.8"),
         Default(
             "serving.max_num_batched_tokens",
             8192,

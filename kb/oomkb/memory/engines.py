@@ -78,15 +78,16 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
     hidden = tokens * d.hidden * each
     experts = _expert_bytes(s, shape, tokens, each)
     layer = 3 * hidden + tokens * each * max(_feed_width(shape) / s.tp, _attention_width(s, shape))
-    stays = 0.0 if engine.first else experts
-    if engine.first:
+    transient = engine.name == "vllm" and engine.version < (0, 13)
+    stays = 0.0 if transient else experts
+    if transient:
         layer += experts
     if s.pp > 1:
         stays += 2 * hidden  # what a stage receives and sends
     if shape.vision is not None and not engine.first:
-        stays += hidden + 0.2 * GIB  # the encoder's outputs for a full budget, and its own small buffers
+        stays += hidden + 0.1 * GIB  # the encoder's outputs for a full budget, and its own small buffers
     if engine.rule == "total":
-        entry = 38.0 if engine.version < (0, 17) else 14.5
+        entry = 38.0 if engine.version < (0, 17) else 12.5 + each
         sampler = hidden + min(requests, tokens) * _padded(d.vocab) * entry
     else:
         sampler = hidden + min(requests, 256) * _padded(d.vocab) * 6.0
@@ -131,9 +132,10 @@ def outside_bytes(engine: Engine, s: Setting, device: Device | None) -> tuple[fl
     """
     generation = device.generation if device else ""
     context = CONTEXT_MIB.get(generation, 450.0) * MIB
+    new = engine.version >= (0, 18) or engine.name != "vllm"
     if s.tp == 1:
-        return (0.25 if engine.version >= (0, 18) and s.pp == 1 else 0.13) * GIB, context
-    linked = device is not None and (device.link or "").startswith("nvlink") and engine.version >= (0, 8)
+        return (0.3 if s.pp > 1 and not new else 0.07 if s.pp > 1 else 0.25 if new else 0.13) * GIB, context
+    linked = device is not None and (device.link or "").startswith("nvlink") and not engine.first
     return (2.1 if linked and generation in ("hopper", "blackwell") else 0.3) * GIB, context
 
 
@@ -147,17 +149,17 @@ def graph_bytes(job: Job, s: Setting, shape: ModelShape, *, requests: float) -> 
     return (0.3 + 0.017 * shape.layer_count / s.pp * share) * GIB
 
 
-def static_share(s: Setting, capacity: float, tokens: float, *, graphs: bool) -> float:
+def static_share(capacity: float, tokens: float, *, tp: int = 1, pp: int = 1, graphs: bool = True) -> float:
     """SGLang's ``mem_fraction_static`` where nobody states one: the card less 512 MiB, 1.5 MiB for each token of a
     prefill chunk, 2 MiB for each request of the largest graph, and 128 MiB for each rank; at least 10 GiB of a card
     above 60 GiB (0.5.23).
     """
     size = capacity / MIB
-    few = s.tp < 4
+    few = tp < 4
     requests = 8 if size < 20 * 1024 else (48 if few else 160) if size < 35 * 1024 else (32 if few else 160)
     if size >= 60 * 1024:
         requests = 256 if few else 512
-    reserved = 512 + 1.5 * max(tokens, 2048) + s.tp * s.pp * 128 + (2 * requests if graphs else 0)
+    reserved = 512 + 1.5 * max(tokens, 2048) + tp * pp * 128 + (2 * requests if graphs else 0)
     if size > 60 * 1024:
         reserved = max(reserved, 10 * 1024)
     return round(max(0.1, (size - reserved) / size), 3)

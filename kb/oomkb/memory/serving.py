@@ -154,12 +154,11 @@ def _batch(job: Job, engine: Engine, length: int, device: Device | None) -> tupl
     want, capacity = job.serving, capacity_bytes_of(job, device)
     large = capacity is not None and capacity >= 70 * GIB
     requests = (want.max_num_seqs if want else None) or (1024 if large and not engine.first else 256)
-    stated = want.max_num_batched_tokens if want and "serving.max_num_batched_tokens" not in job.assumed else None
-    if stated:
-        return stated, requests
+    if want and want.max_num_batched_tokens:
+        return want.max_num_batched_tokens, requests
     if engine.first:  # the whole prompt at once, up to 32k; longer ones in chunks
         return (max(length, 2048) if length <= 32768 else 2048), requests
-    return (want.max_num_batched_tokens if want else None) or (8192 if large else 2048), requests
+    return (8192 if large else 2048), requests
 
 
 def _budget(
@@ -178,10 +177,8 @@ def _budget(
     stated = want.gpu_memory_utilization if want else None
     weights = held.weights + held.drafts
     if engine.rule == "static":
-        share = stated
-        if share is None or "serving.gpu_memory_utilization" in job.assumed:
-            share = static_share(s, capacity, tokens, graphs=held.graphs > 0)
-        return (capacity - context) * share - weights - measured
+        share = stated or static_share(capacity, tokens, tp=s.tp, pp=s.pp, graphs=held.graphs > 0)
+        return (capacity - context - measured) * share - weights
     if engine.rule == "free":
         return (capacity - context - measured - weights) * (stated or 0.9)
     graphs = held.graphs if engine.name == "vllm" and engine.version >= (0, 21) else 0.0

@@ -50,11 +50,13 @@ class Prices:
     _memory: dict[str, Price | None] = field(init=False, default_factory=dict)
     _jobs: dict[str, Job | None] = field(init=False, default_factory=dict)
     _speed: Throughput = field(init=False)
+    _others: Mapping[str, ModelShape] = field(init=False)
 
     def __post_init__(self) -> None:
-        from oomkb.pricing import price
+        from oomkb.pricing import further_shapes, price
 
         priced = price(self.stated)
+        self._others = further_shapes(priced.job)
         self.job, self.shape, self.device = priced.job, priced.shape, priced.device
         if self.capacity_bytes is None:
             self.capacity_bytes = priced.estimate.capacity_bytes
@@ -117,7 +119,7 @@ class Prices:
         usable = capacity / self.scale if capacity is not None else None
         asked = job.with_fields({"capacity_gib": usable / GIB}) if usable is not None else job
         try:
-            found = estimate(asked, self.shape, device)
+            found = estimate(asked, self.shape, device, shapes=self._others)
         except OomdocError:
             return None
         self.count += 1
