@@ -29,6 +29,8 @@ _BUDGET: Final = 200_000
 """Characters of one source that are read as configuration; nobody's configuration is larger."""
 _MAX_DOCS: Final = 400
 _PROGRAM_CHARS: Final = 8_000
+_LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
+"""What starts other frameworks' scripts: to be given as one says nothing against what a script is recognised as."""
 _DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
 _KEY_CLEAN: Final = re.compile(r"\[[0-9]*\]|^\+{1,2}|^~")
 
@@ -313,7 +315,8 @@ def _believe(docs: list[Doc], known: Table) -> None:
         base = doc.table is not None and any(doc.table is b for b in known.bases)
         if own and (doc.table is None or base):
             doc.table = known
-    if docs and not any(d.table is known for d in docs):
+    spoken_for = known.name in _LAUNCHERS and any(d.table is not None for d in docs)
+    if docs and not spoken_for and not any(d.table is known for d in docs):
         best = max(docs, key=lambda d: sum(1 for k in _keys(d.entries) if k in names))
         if any(k in names for k in _keys(best.entries)) or len(docs) == 1:
             best.table = known
