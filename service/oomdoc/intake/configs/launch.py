@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import Reading, norm
-from oomdoc.intake.configs.values import whole
+from oomdoc.intake.configs.values import number, whole
 
-__all__ = ["LAUNCH_KEYS", "launch_facts", "visible_gpus"]
+__all__ = ["ENVIRONMENT", "LAUNCH_KEYS", "launch_facts", "visible_gpus"]
 
 _PER_NODE: Final = frozenset({"nproc_per_node", "num_gpus", "n_gpus_per_node", "gpus_per_node", "num_gpus_per_node"})
 _NODES: Final = frozenset({"nnodes", "num_nodes", "num_machines"})
@@ -36,6 +36,18 @@ _VISIBLE: Final = (
     "ROCR_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
 )
+ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "MAX_PIXELS": ("max_pixels", whole),
+    "MAX_TOTAL_TOKENS": ("serving.max_model_len", whole),
+    "MAX_BATCH_PREFILL_TOKENS": ("serving.max_num_batched_tokens", whole),
+    "MAX_CONCURRENT_REQUESTS": ("serving.max_num_seqs", whole),
+    "CUDA_MEMORY_FRACTION": ("serving.gpu_memory_utilization", number),
+    "NUM_SHARD": ("tp", whole),
+}
+"""Settings that are environment variables: the job field, and how the value is read.
+
+ms-swift 3 (command-line parameters); text-generation-inference 2 and 3 (``env`` in ``launcher/src/main.rs``).
+"""
 _DEVICE_LIST: Final = re.compile(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
 
 
@@ -77,12 +89,22 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
             if entry.key in _VISIBLE and (count := visible_gpus(str(entry.value))):
                 found["gpus"] = ("gpus", count, entry)
     yield from found.values()
+    yield from _settings(env)
     if "gpus" in found and "nodes" not in found:
         for entry in env:
             count = visible_gpus(str(entry.value)) if entry.key in _VISIBLE else None
             if count is not None and count > found["gpus"][1]:
                 yield "gpu_count", count, entry
                 return
+
+
+def _settings(env: list[Entry]) -> Iterator[Reading]:
+    """What some programs take from the environment: TGI every one of its flags, ms-swift the sizes of images."""
+    for entry in env:
+        field, read = ENVIRONMENT.get(entry.key, ("", None))
+        value = read(entry.value) if read is not None else None
+        if isinstance(value, int | float) and value > 0:
+            yield field, value, entry
 
 
 def _included(value: str) -> int | None:

@@ -17,6 +17,8 @@ _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "scrip
 _ENV_PATH: Final = re.compile(r"\.(?:environment|envs?)\.")
 _FROM: Final = re.compile(r"^[ \t]*FROM[ \t]+(\S{1,200})", re.M | re.I)
 _EXEC: Final = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])", re.M | re.I)
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "ash", "dash"})
+_WHOLE_COMMAND: Final = re.compile(r"\S\s{1,200}--[A-Za-z]")
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
 
 
@@ -28,7 +30,7 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
     for entry in entries:
         last = entry.key.rsplit(".", 1)[-1]
         if last in _COMMAND_KEYS and isinstance(entry.value, list):
-            out.append(_argument_list(text, entry, image))
+            out += _argument_list(text, entry, image)
         elif last in _COMMAND_KEYS and isinstance(entry.value, str) and " " in entry.value:
             out += _command_text(text, *entry.value_span, image)
         elif last in _ENV_KEYS and entry.items:
@@ -41,7 +43,8 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
             out += _command_text(text, block.start, block.end, image)
     if env:
         start = min(e.key_span[0] for e in env)
-        out.append(Fragment(form="env", start=start, end=max(e.value_span[1] for e in env), entries=(), env=tuple(env)))
+        stop = max(e.value_span[1] for e in env)
+        out.append(Fragment(form="env", start=start, end=stop, entries=(), env=tuple(env), programs=(image,)))
     return [f for f in out if f.entries or f.env]
 
 
@@ -64,7 +67,7 @@ def dockerfile(text: str, start: int, end: int) -> list[Fragment]:
     return [f for f in out if f.entries]
 
 
-def _argument_list(text: str, entry: Entry, image: str) -> Fragment:
+def _argument_list(text: str, entry: Entry, image: str) -> list[Fragment]:
     words: list[Word] = []
     if entry.items:
         for item in entry.items:
@@ -73,8 +76,13 @@ def _argument_list(text: str, entry: Entry, image: str) -> Fragment:
             words.append(Word(text[slice(*inner)], *inner, value_span=inner, quote=""))
     else:
         words = _flow_words(text, *entry.value_span)
+    lines = [w for w in words if _WHOLE_COMMAND.search(w.text)]
+    if lines:  # ["sh", "-c", "vllm serve ... --max-model-len 4096"]
+        return [f for w in lines for f in _command_text(text, *w.value_span, image)]
+    if words and words[0].text.rsplit("/", 1)[-1] in _SHELLS:
+        return []  # the line it runs stands elsewhere
     found, env, programs = entries_of_words(text, words)
-    return Fragment(
+    whole = Fragment(
         form="yaml",
         start=entry.key_span[0],
         end=entry.value_span[1],
@@ -82,6 +90,7 @@ def _argument_list(text: str, entry: Entry, image: str) -> Fragment:
         programs=(image, *programs),
         env=tuple(env),
     )
+    return [whole]
 
 
 def _flow_words(text: str, low: int, high: int) -> list[Word]:

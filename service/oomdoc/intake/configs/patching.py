@@ -28,6 +28,7 @@ from oomkb.memory.vocabulary import VOCABULARY, normalise
 __all__ = ["Patched", "patch", "patch_batch_row"]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_FSDP: Final = ("fsdp", "fsdp2", "hsdp", "shard-grad-op")
 _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 
 
@@ -264,19 +265,43 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
     said = _values(text, filename, framework)
     if value is not None and (name in said or _is_off(value)) and _says(said, name, value):
         return text
+    name, value = _as_counted(said, name, value)
+    if any(found == name and entry.style == "env" for found, entry in _stated_outside(text, filename, framework)):
+        return _launch(text, filename, framework, name, value)
     done = _one(text, filename, framework, name, value)
     if done is None and name in ("gpus", "nodes", "world"):
         done = _launch(text, filename, framework, name, value)
     return done
 
 
+def _as_counted(said: Mapping[str, Any], name: str, value: Any) -> tuple[str, Any]:
+    """GPUs of a machine as processes in all, or the other way round, where the file counts the other."""
+    nodes = said.get("nodes") or 1
+    if value is None or name in said or not isinstance(nodes, int):
+        return name, value
+    if name == "gpus" and "world" in said:
+        return "world", value * nodes
+    if name == "world" and "gpus" in said and value % nodes == 0:
+        return "gpus", value // nodes
+    return name, value
+
+
+def _stated_outside(text: str, filename: str, framework: str | None) -> list[tuple[str, Entry]]:
+    """The fields that launchers' flags and the environment state."""
+    docs = _analysed(filename, text, framework)
+    return [(name, entry) for doc in docs for name, _, entry in launch_facts(doc.entries, doc.env)]
+
+
 def _says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     """Whether the text says the value, or (for what is off by being absent) says nothing against it."""
+    name, value = _as_counted(said, name, value)
     found = said.get(name)
     if value is None:
         return found is None
     if found is None:
         return name == "model" or (_is_off(value) and _same(_by_default(said, name), value))
+    if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:
+        return set(value) <= set(found)  # FSDP has one switch for both
     if name == "method" and {found, value} <= {"lora", "qlora"}:
         quantised = found == "qlora" or said.get("quant") in ("nf4", "nf4-double", "int8")
         return bool(quantised == (value == "qlora"))

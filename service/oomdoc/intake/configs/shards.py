@@ -49,7 +49,7 @@ def name_for(old: str | None, stage: int, offload: tuple[str, ...], framework: s
         head, slash, name = old.rpartition("/")
         match = _STAGE.search(name)
         if framework == "axolotl":
-            return f"{head}{slash}{_axolotl(stage, offload)}"
+            return f"{head}{slash}{_axolotl(stage, offload, bf16='bf16' in name)}"
         if match is None:
             return None
         start, end = match.span(1)
@@ -65,14 +65,16 @@ def name_for(old: str | None, stage: int, offload: tuple[str, ...], framework: s
     if template is None:
         return None
     if framework == "axolotl":
-        return f"deepspeed_configs/{_axolotl(stage, offload)}"
+        return f"deepspeed_configs/{_axolotl(stage, offload, bf16=True)}"
     word = "offload" if offload and stage >= 2 else ""
     return template.format(stage=stage, offload=word + "_" if word else "", _offload="_" + word if word else "")
 
 
-def _axolotl(stage: int, offload: tuple[str, ...]) -> str:
+def _axolotl(stage: int, offload: tuple[str, ...], *, bf16: bool) -> str:
     if stage < 3:
         return f"zero{stage}.json"
     if "param" in offload and "optimizer" in offload:
         return "zero3_bf16_cpuoffload_all.json"
-    return "zero3_bf16_cpuoffload_params.json" if offload else "zero3_bf16.json"
+    if offload:
+        return "zero3_bf16_cpuoffload_params.json"
+    return "zero3_bf16.json" if bf16 else "zero3.json"

@@ -290,7 +290,10 @@ def _commands(
         for variable in command.variables:
             low, high = variable.word.value_span
             if depth == 0 and not variable.word.shared and high - low > 8 and _has_flags(text, low, high):
-                commands += _commands(text, low, high, shell.variables)[0]
+                inner = _commands(text, low, high, shell.variables)[0]
+                for line in inner:  # in a variable a line break is a blank like any other
+                    line.orphan = "" if line.orphan == "missing-continuation" else line.orphan
+                commands += inner
         if depth == 0 and len(command.words) > 1:
             for word in command.words[1:]:
                 low, high = word.value_span

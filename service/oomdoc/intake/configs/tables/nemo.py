@@ -129,6 +129,7 @@ TABLE = Table(
             (
                 "model.restore_from_path",
                 "policy.model_name",
+                "model.pretrained_model_name_or_path",
                 "base_model_path",
                 "pretrained_checkpoint.restore_from_path",
             ),
@@ -140,6 +141,7 @@ TABLE = Table(
                 "model.micro_batch_size",
                 "micro_batch_size",
                 "policy.train_micro_batch_size",
+                "step_scheduler.local_batch_size",
                 "data.micro_batch_size",
                 "mbs",
                 "model.data.micro_batch_size",
@@ -250,7 +252,8 @@ TABLE = Table(
         """
         exp_manager trainer.precision model.megatron_amp_O2 model.tensor_model_parallel_size
         model.micro_batch_size megatron_amp_O2 model.encoder_seq_length trainer.devices
-        policy.model_name exp_manager.exp_dir restore_from_path
+        policy.model_name exp_manager.exp_dir restore_from_path step_scheduler.local_batch_size
+        step_scheduler.global_batch_size
         """
     ),
     hints=words(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import DTYPE, FLAG, INT, NUMBER, OPTIMIZER, TARGETS
-from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, words
+from oomdoc.intake.configs.table import DROP, Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.values import flag
 
 __all__ = ["TABLE"]
