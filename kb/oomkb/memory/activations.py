@@ -83,6 +83,8 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         single=d.kv_heads == 1 and d.heads > 1,
         qk_norm="head" if d.qk_norm == "heads" else d.qk_norm,
         rotary=_rotary(shape),
+        wide_rotary=family.wide_rotary,
+        by_heads=bool(d.kv_lora_rank) or d.model_type == "phi3" or _rotary(shape) == "partial",
         latent=("q-kv" if d.q_lora_rank else "kv") if d.kv_lora_rank else "",
         trained=trained,
         adapters=_adapted_slots(s, shape),
@@ -104,7 +106,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         merged_experts=s.expert_adapters == "fused",
         quant=s.quant != "none",
         quant_keeps=s.quant_keeps,
-        math=s.attention == "sdpa" and (_broadcast(shape) or (d.attention_dropout > 0 and not s.cuda)),
+        math=s.attention == "sdpa" and (_broadcast(shape) or (not s.cuda and _unfused(shape))),
         dora=s.dora,
         grads=s.grads,
     )
@@ -122,6 +124,12 @@ def _broadcast(shape: ModelShape) -> bool:
     """One key/value head that is broadcast, not expanded: no fused kernel takes that."""
     d = shape.dims
     return d.model_type == "falcon" and d.kv_heads == 1 and d.heads > 1
+
+
+def _unfused(shape: ModelShape) -> bool:
+    """What the fused kernel of the CPU, which the traces see, does not take and those of CUDA do."""
+    d = shape.dims
+    return d.attention_dropout > 0 or bool(d.kv_lora_rank and d.qk_head_dim != d.v_head_dim)
 
 
 def head_of(s: Setting, shape: ModelShape) -> Head:
@@ -188,6 +196,8 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
     for slot, name in (("gate", gate), ("up", up), ("down", down)):
         if name and by_name.get(name):
             slots |= {slot, "shared." + slot}
+    if by_name.get("shared_expert_gate"):
+        slots.add("shared_expert_gate")
     return frozenset(slots)
 
 

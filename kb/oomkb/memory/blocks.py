@@ -88,6 +88,8 @@ class Layer:
         if kind == "rms-gemma":
             x = ops.mul(x, ops.shift(ops.cast(self.weight(name, width), 4.0)))
             return ops.cast(x, size)
+        if kind == "rms-wide":
+            return ops.cast(ops.mul(x, self.weight(name, width)), size)
         return ops.mul(ops.cast(x, size), self.weight(name, width))
 
     def _layer_norm(self, x: Tensor, name: str, width: str, kind: str, stat: str) -> Tensor:
@@ -157,7 +159,7 @@ class Layer:
         if self.mode.shared:
             shared = self.mlp(x, "fs", prefix="shared.")
             if self.mode.shared == "gated":
-                gate = ops.unary(ops.linear(x, self.weight("shared.gate", "h"), "T"), keeps="output")
+                gate = ops.unary(self.project(x, "shared_expert_gate", "h", "1"), keeps="output")
                 shared = ops.mul(shared, gate)
             routed = ops.add(routed, shared)
         return routed
@@ -182,20 +184,17 @@ class Layer:
         unit = f"X*{inner}*{outer}"
         if not self.mode.merged_experts:
             return self.weight(name, unit)
-        tape, size = self.tape, self.mode.param
+        # peft 0.21 folds both factors, in the weights' dtype, into one ``baddbmm`` (``_LoraFactorsProxy``).
+        ops, tape, size = self.ops, self.tape, self.mode.param
         down, up = self.adapter(name + ".A", f"{rank}X*r*{inner}"), self.adapter(name + ".B", f"{rank}X*r*{outer}")
+        down, up = ops.cast(down, size), ops.cast(up, size)
+        shapes = ((down.unit, down.size), (up.unit, up.size))
 
         def backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> list[Tensor | None]:
-            wide = tape.new("w:" + unit, 4.0)
-            outs: list[Tensor | None] = [tape.new(down.unit, down.size), tape.new(up.unit, up.size)]
-            del wide
-            return outs
+            return [tape.new(*shape) for shape in shapes]
 
-        node = tape.record((down, up), (None, None), backward)
-        product = tape.new("w:" + unit, 4.0)
-        merged = tape.new("w:" + unit, size, node)
-        del product
-        return merged
+        node = tape.record((down, up), (down.detached(), up.detached()), backward)
+        return tape.new("w:" + unit, size, node)
 
     def feed(self, x: Tensor) -> Tensor:
         """Whatever follows attention."""
@@ -208,9 +207,9 @@ class Layer:
         ops, kind = self.ops, self.mode.rotary
         if kind == "none":
             return x
-        table = self.table
+        table, size = self.table, x.size
         if kind == "full":
-            return ops.rotate(x, f".5*{x.unit}", table)
+            return ops.cast(ops.rotate(x, f".5*{x.unit}", table), size)
         turned, rest = ops.part(x, f"p*{x.unit}"), ops.part(x, f"u*{x.unit}")
         turned = ops.rotate(turned, f".5*{turned.unit}", table)
         return ops.cat(turned, rest, x.unit)
@@ -242,12 +241,14 @@ class Layer:
             out = ops.matmul(weights, v, f"T*{value}", clone=(False, m.single or not m.grouped))
             return ops.copy(out)
         if m.math and m.attention == "sdpa":
-            return self._math(q, k, v)
+            return self._math(q, k, v, value)
         if m.attention == "sdpa" and m.grouped and m.mask:
             k, v = self.repeated(k, "T*q"), self.repeated(v, f"T*{value}")
-        return ops.sdpa(q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" else None)
+        out = ops.sdpa(q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" else None)
+        # The kernel's output lies in memory as the queries do; token by token is what the projection reads.
+        return ops.copy(out) if m.by_heads else out
 
-    def _math(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def _math(self, q: Tensor, k: Tensor, v: Tensor, value: str) -> Tensor:
         """``_scaled_dot_product_attention_math``: everything in fp32, scores written out."""
         m, size = self.mode, self.ops.lower(q).size
         bias = self.tape.new("B*S*S", size) if m.mask else None
@@ -258,7 +259,7 @@ class Layer:
         del scores
         weights = ops.dropout(weights, m.attention_dropout)
         low = self.tape.new("B*n*S*S", size) if size != 4.0 else None
-        out = ops.cast(ops.matmul(weights, ops.widened(v, "T*q"), "T*q", clone=(False, True)), size)
+        out = ops.cast(ops.matmul(weights, ops.widened(v, f"T*{value}"), f"T*{value}", clone=(False, True)), size)
         del low, bias, weights
         return ops.copy(out)
 
@@ -273,8 +274,8 @@ class Layer:
             del fused
             q, k, v = ops.heads(q), ops.heads(k), ops.heads(v)
         elif m.qk_norm == "full":
-            q = self.norm(self.project(x, "q", "h", "q"), "q_norm", "q", kind="rms")
-            k = self.norm(self.project(x, "k", "h", "k"), "k_norm", "k", kind="rms")
+            q = self.norm(self.project(x, "q", "h", "q"), "q_norm", "q")
+            k = self.norm(self.project(x, "k", "h", "k"), "k_norm", "k")
             v = ops.heads(self.project(x, "v", "h", "k"))
             q, k = ops.heads(q), ops.heads(k)
         else:
@@ -293,7 +294,7 @@ class Layer:
     def _head_norm(self, x: Tensor, name: str, stat: str) -> Tensor:
         if self.mode.qk_norm != "head":
             return x
-        kind = "rms-gemma" if self.mode.norm == "rms-gemma" else "ln-fp32" if self.mode.norm == "ln-fp32" else "rms"
+        kind = self.mode.norm if self.mode.norm in ("rms-gemma", "rms-wide", "ln-fp32") else "rms"
         return self.norm(x, name, "d", kind=kind, stat=stat)
 
     def latent_attention(self, x: Tensor) -> Tensor:
@@ -323,7 +324,7 @@ class Layer:
 
     def __call__(self, x: Tensor) -> Tensor:
         """One layer from hidden states to hidden states."""
-        self.table = x.size
+        self.table = 4.0 if self.mode.wide_rotary else x.size
         play: Callable[[Tensor], Tensor] = getattr(self, "_" + self.mode.order)
         return play(x)
 

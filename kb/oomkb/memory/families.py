@@ -78,7 +78,14 @@ _NEOX: Final = Family(
     o_bias=True,
     mlp_bias=True,
 )
-_OLMO2: Final = Family(post_norms="only", qk_norm="full", qkv_bias="attention_bias", o_bias="attention_bias")
+_OLMO2: Final = Family(
+    norm="rms-wide",
+    post_norms="only",
+    qk_norm="full",
+    qkv_bias="attention_bias",
+    o_bias="attention_bias",
+    wide_rotary=True,
+)
 _COHERE: Final = Family(
     norm="ln-fp32",
     norms=1,
@@ -217,7 +224,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         tied=True,
     ),
     "nemotron": replace(_LLAMA, norm="ln", gated=False, act="relu2", rotary_fraction=0.5),
-    "olmo": replace(_LLAMA, norm="ln-plain", mlp_bias=False),
+    "olmo": replace(_LLAMA, norm="ln-plain", mlp_bias=False, wide_rotary=True),
     "olmo2": _OLMO2,
     "olmo3": replace(_OLMO2, defaults={"sliding_window": 4096, "sliding_window_pattern": 4}),
     "olmoe": replace(_LLAMA, qk_norm="full", experts="fused", mlp_bias=False),

@@ -14,8 +14,8 @@ class Family:
     """How a decoder layer of this family is put together."""
 
     norm: str = "rms"
-    """``rms``, ``rms-gemma`` (multiplies in fp32), ``ln``, ``ln-nobias``, ``ln-plain``
-    (no parameters), ``ln-fp32`` (Cohere's, written out in fp32)."""
+    """``rms``, ``rms-wide`` and ``rms-gemma`` (multiply in fp32, the latter by one more), ``ln``, ``ln-nobias``,
+    ``ln-plain`` (no parameters), ``ln-fp32`` (Cohere's, written out in fp32)."""
     norms: int = 2
     """Norms of width ``hidden`` in one layer."""
     gated: bool = True
@@ -39,6 +39,8 @@ class Family:
     positions: str = "rope"
     """``rope``, ``learned``, ``alibi``, ``none``."""
     rotary_fraction: float = 1.0
+    wide_rotary: bool = False
+    """Its tables of sines stay in fp32."""
     tied: bool = False
     dropout: float = 0.0
     """Default residual dropout."""

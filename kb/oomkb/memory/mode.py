@@ -24,6 +24,10 @@ class Mode:
     qk_norm: str
     rotary: str
     """``full``, ``partial``, ``interleaved`` or ``none``."""
+    wide_rotary: bool
+    """Tables of sines in fp32, so that the rotation runs in fp32 and is cast back (OLMo)."""
+    by_heads: bool
+    """Queries are joined of parts, so that they lie head by head in memory, and attention's output with them."""
     latent: str
     """``""``, ``kv`` or ``q-kv`` (MLA with a compressed query)."""
     trained: bool

@@ -16,7 +16,7 @@ from oomkb.memory.overhead import fits_probability, interval, meters, needed_sig
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.sharding import extra_of
+from oomkb.memory.sharding import extra_of, moments_of
 from oomkb.memory.states import States, states_of
 from oomkb.notes import Note, note
 
@@ -104,6 +104,11 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
                 loss = _merged({**kept, "activations": waiting}, _at_logits(step, tokens, square, wrapped))
                 phases["loss"] = _phase(_merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)}))
             phases[name] = _phase(terms)
+    c, t, q = step.saved
+    for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():
+        for moment in moments:
+            found = _phase(_merged({**kept, "activations": waiting}, moment))
+            phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
     gradients = {"gradients": states.gradients}
     phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
     if s.eval_batch:

@@ -195,7 +195,7 @@ class _Step:
             self.grads[kind] = plus(change, self.kept(kind))
             self.instants += [("backward", form, share, "layer") for form in forms for share in ("kept", "grads")]
         else:
-            self.note("backward", "grads", "layer")
+            self.note("backward", "grads", "first")
             self.settle_grads()
             self.tape.take_instants()
         self.entered = self.tape.mark()
@@ -350,7 +350,7 @@ class _Training(_Step):
     def reference_pass(self) -> None:
         """A forward pass without gradients on the base weights (or a second model of the same kind)."""
         tape = self.tape
-        frozen = replace(self.mode, trained=False, adapters=frozenset())
+        frozen = replace(self.mode, trained=False, adapters=frozenset(), merged_experts=False)
         x = tape.new("T*h", self.mode.param)
         mask = tape.new("B*S*S", 1.0) if self.mode.mask and self.mode.attention == "sdpa" else None
         x = Layer(tape, frozen, moe=self.positions[-1])(x)

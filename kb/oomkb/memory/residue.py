@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.memory.families import Family
 
-__all__ = ["ATTENTION_FREE", "gate_of", "layer_extra"]
+if TYPE_CHECKING:
+    from oomkb.memory.dims import Dims
+
+__all__ = ["ATTENTION_FREE", "buffer_bytes", "gate_of", "layer_extra"]
 
 ATTENTION_FREE: Final = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "deepseek_v4"})
 
@@ -37,3 +40,13 @@ def layer_extra(kind: str, c: Mapping[str, Any], hidden: int, heads: int, head_d
         kv = int(c.get("num_key_value_heads") or heads)
         extra += 2 * hidden + kv + kv * kv * head_dim
     return extra
+
+
+def buffer_bytes(d: Dims) -> int:
+    """Causal masks that old families keep as buffers, for all positions (transformers 5.23)."""
+    square = d.position_rows**2
+    if d.model_type == "gpt_bigcode":
+        return square
+    if d.model_type == "gpt_neo":
+        return square * d.layers
+    return 4 * square * d.layers if d.model_type == "openai-gpt" else 0

@@ -8,12 +8,14 @@ from typing import Final
 
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.states import QUANT_BYTES
+from oomkb.memory.states import QUANT_BYTES, padded
 
-__all__ = ["Extra", "Units", "extra_of", "units_of"]
+__all__ = ["Extra", "Units", "extra_of", "moments_of", "units_of"]
 
 _NOTHING: Final[Mapping[str, float]] = {}
 Extra = Callable[[str, str, str], Mapping[str, float]]
+Moments = Mapping[str, list[dict[str, float]]]
+"""By phase: terms of the instants at which the wrapper works between two operations of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,11 @@ class Units:
 
 def units_of(s: Setting, shape: ModelShape) -> Units:
     """Units of a transformer-based wrapping."""
-    split = float(s.tp)
-    largest = max((layer.params for layer in shape.layers), default=0)
-    total = sum(layer.params * layer.count for layer in shape.layers)
-    root = shape.text_params - total
+    split, more = float(s.tp), padded(s, shape) - 1.0
+    sizes = [(layer.params + more * layer.expert_params, layer.count) for layer in shape.layers]
+    largest = max((size for size, _ in sizes), default=0.0)
+    total = sum(size * count for size, count in sizes)
+    root = shape.text_params - sum(layer.params * layer.count for layer in shape.layers)
     matrix = max((m.params for layer in shape.layers for m in layer.linears), default=0)
     return Units(
         largest / split,
@@ -50,47 +53,83 @@ def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
 
     Followed event by event in traces of torch 2.13: a gather writes one flat buffer, copies out of it, and the buffer
     lives until the next unit's copies are made; backward prefetches one unit; a unit's gradients are copied into one
-    flat buffer of the reduction dtype, which lives until the next unit's is made. The root stays gathered in backward.
+    flat buffer of the reduction dtype, which lives until the next unit's is made. The root stays gathered from forward
+    to backward.
     """
     u = units_of(s, shape)
     c = float(s.held_bytes)
     trained = not s.adapters
-    shards = s.shards
-    shard_grads = u.layers * reduce_bytes / shards if trained else 0.0
     layer, root = u.layer * c, u.root * c
     held = 0.0 if s.reshard else u.layers * c
-    persistent = shard_grads if s.accum > 1 else 0.0
     reduce = u.layer * reduce_bytes if trained else 0.0
+    shards = u.layers * reduce_bytes / s.shards if trained else 0.0
+    one = min(shards, reduce / s.shards)
+    persistent = s.accum > 1
+
+    def done(size: float) -> float:
+        return shards if persistent else max(0.0, size)
 
     def forward(part: str, share: str) -> Mapping[str, float]:
+        kept = done(0.0)
         if part == "embedding":
-            return {"gathered weights": 2 * root}
+            return {"gathered weights": 2 * root, "gradients": kept}
         copies = layer if s.reshard else (held if share == "saved" else layer)
         # Own copies, own flat buffer; the buffer of the unit before overlaps only while copies are made.
-        return {"gathered weights": root + copies + layer, "gradients": persistent}
+        return {"gathered weights": root + copies + layer, "gradients": kept}
 
     def backward(part: str, share: str) -> Mapping[str, float]:
         if part == "logits":
-            return {"gathered weights": root + (layer if s.reshard else held), "gradients": persistent}
+            return {"gathered weights": root + (layer if s.reshard else held), "gradients": done(0.0)}
+        if part == "top":
+            return {"gathered weights": root + (2 * layer if s.reshard else held), "gradients": done(0.0)}
         if part == "embedding":
-            gathered = {"gathered weights": root, "reduction buffer": reduce, "gradients": shard_grads}
-            final = {"reduction buffer": u.root * reduce_bytes if trained else 0.0, "gradients": shard_grads}
-            # A tied table's two gradients meet while the root is still gathered, before anything is reduced.
-            return gathered if shape.dims.tied or sum(gathered.values()) > sum(final.values()) else final
-        left = held - (0.0 if part == "top" else layer) if share == "kept" else layer
-        weights = root + (2 * layer if s.reshard else left)
-        before = 0.0 if part == "top" else reduce
-        done = shard_grads if share == "grads" else persistent
-        return {"gathered weights": weights, "reduction buffer": before, "gradients": done}
+            return {"gathered weights": root, "reduction buffer": reduce, "gradients": shards}
+        if part == "first":
+            return {"gathered weights": root + layer, "reduction buffer": reduce, "gradients": done(shards - one)}
+        gathered = 2 * layer if s.reshard or share == "grads" else held - layer
+        finished = shards - 2 * one if share == "grads" else one
+        return {"gathered weights": root + gathered, "reduction buffer": reduce, "gradients": done(finished)}
 
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
         if phase == "forward":
             return forward(part, share)
         if phase == "loss":
-            return {"gathered weights": root + (layer if s.reshard else held + layer), "gradients": persistent}
+            return {"gathered weights": root + (layer if s.reshard else held + layer), "gradients": done(0.0)}
         return backward(part, share)
 
     return extra
+
+
+def fsdp_moments(s: Setting, shape: ModelShape, *, reduce_bytes: float, saved: float) -> Moments:
+    """FSDP2's own peaks, at which no operation of the model runs: while one unit takes another's place, and at the end.
+
+    :param saved: activations alive after forward. The events are those of :func:`fsdp_extra`.
+    """
+    u = units_of(s, shape)
+    c, n = float(s.held_bytes), max(1.0, round(u.layers / u.layer) if u.layer else 1.0)
+    layer, root = u.layer * c, u.root * c
+    fetched = layer + max(layer, layer / s.shards if s.param_bytes != c else 0.0)  # shards are cast before the gather
+    passed = saved * (n - 1) / n
+    entered = {"gathered weights": 2 * root + fetched, "activations": saved / n}
+    between = {"gathered weights": root + layer + fetched, "activations": passed}
+    if not s.reshard:
+        between["gathered weights"] += (n - 1) * layer
+    if s.adapters:
+        return {"forward": [entered, between]}
+    head = shape.dims.vocab * shape.dims.embed_width * c / s.tp
+    top = {
+        "gathered weights": root + (layer if s.reshard else (n - 1) * layer),
+        "reduction buffer": u.layer * reduce_bytes,
+        "gradients": layer + head,
+        "activations": passed,
+    }
+    shards, last = u.layers * reduce_bytes / s.shards, u.root * reduce_bytes / s.shards
+    # The head's gradient is the last one copied in: the loop that does it still names it.
+    final = {
+        "reduction buffer": u.root * reduce_bytes,
+        "gradients": shards + max(root, last + (0.0 if shape.dims.tied else head)),
+    }
+    return {"forward": [entered, between], "backward": [top, final]}
 
 
 def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
@@ -154,3 +193,10 @@ def extra_of(s: Setting, shape: ModelShape, fixed_grads: float) -> Extra:
     if s.accum > 1:
         return lambda phase, part, share: {"gradients": fixed_grads}
     return lambda phase, part, share: _NOTHING
+
+
+def moments_of(s: Setting, shape: ModelShape, saved: float) -> Moments:
+    """By phase: terms at the sharding wrapper's own peaks, between the model's operations."""
+    if s.sharding == "fsdp2":
+        return fsdp_moments(s, shape, reduce_bytes=4.0 if not s.adapters else 0.0, saved=saved)
+    return {}

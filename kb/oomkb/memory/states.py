@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from oomkb.memory.optimizers import OPTIMIZERS, step_temporary_bytes
+from oomkb.memory.residue import buffer_bytes
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["QUANT_BYTES", "States", "states_of", "weight_bytes"]
+__all__ = ["QUANT_BYTES", "States", "padded", "states_of", "weight_bytes"]
 
 # Bytes per quantized element. bitsandbytes: 4 bits and one fp32 scale per 64; double quantization: one byte per 64 and
 # one fp32 per 64 x 256 (arXiv 2305.14314, section 3). GPTQ and AWQ at group size 128: fp16 scale and 4-bit zero.
@@ -55,13 +57,24 @@ class States:
 def rank_params(s: Setting, shape: ModelShape) -> tuple[float, float]:
     """(linear, other) elements on the fullest GPU after tensor, pipeline and expert parallelism."""
     experts = shape.expert_params
-    linear = (shape.linear_params - experts) / s.tp + experts / (s.ep * (s.tp if s.ep == 1 else 1))
+    linear = (shape.linear_params - experts) / s.tp + padded(s, shape) * experts / (s.ep * (s.tp if s.ep == 1 else 1))
     inner = sum(layer.params * layer.count for layer in shape.layers) - shape.linear_params
     ends = shape.text_params - shape.linear_params - inner
     if s.pp > 1:
         ends = max(shape.embed_params, shape.head_params or shape.embed_params)
     vision = shape.vision.params if shape.vision else 0
     return linear / s.pp, inner / s.pp + ends / s.tp + vision
+
+
+def padded(s: Setting, shape: ModelShape) -> float:
+    """How much larger shards of fused experts are for being cut along the experts (FSDP2 cuts the first dimension).
+
+    64 ranks hold one of 60 experts each, or none: the fullest one holds 64/60 of its share, of 8 experts eight times.
+    """
+    experts = shape.dims.experts / s.ep
+    if s.sharding != "fsdp2" or experts < 2 or shape.family.experts != "fused":
+        return 1.0
+    return math.ceil(experts / s.shards) * s.shards / experts
 
 
 def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
@@ -95,7 +108,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     split_w = shards if s.sharding in _SHARDED_WEIGHTS else 1
     split_g = shards if s.sharding in _SHARDED_GRADS else 1
     split_o = shards if s.sharding in _SHARDED_STATES else 1
-    weights = weight_bytes(s, shape, held) / split_w
+    weights = weight_bytes(s, shape, held) / split_w + buffer_bytes(shape.dims)
     adapters = trained * each / split_w if s.adapters else 0.0
     stated = trained * s.state_fraction
     master_each = 4.0 if engine or s.megatron else 0.0
@@ -105,11 +118,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     masters = stated * master_each / split_o
     grad_each = 4.0 if s.megatron else each
     gradients = (trained * grad_each if kind.keeps_grads else 0.0) * s.state_fraction
-    largest = (
-        shape.dims.vocab * shape.dims.embed_width / s.tp
-        if not s.adapters
-        else s.rank * max(shape.dims.ffn, shape.dims.hidden)
-    )
+    largest = _largest(s, shape)
     step = step_temporary_bytes(
         s.optimizer, s.optimizer_impl, each=each, trained=stated / split_o, largest=largest / split_o
     )
@@ -135,6 +144,20 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         paged=optimizer if kind.paged else 0.0,
         trainable=trainable,
     )
+
+
+def _largest(s: Setting, shape: ModelShape) -> float:
+    """Elements of the largest trained parameter; all experts of a layer are one where they are kept in one."""
+    if s.adapters:
+        widest = s.rank * max(shape.dims.ffn, shape.dims.hidden)
+        return widest * (shape.dims.experts if s.expert_adapters == "fused" else 1)
+    table = shape.dims.vocab * shape.dims.embed_width / s.tp
+    matrices = (
+        m.inputs * m.outputs * (m.count / s.ep if m.part == "expert" and not m.module else 1) / s.tp
+        for layer in shape.layers
+        for m in layer.linears
+    )
+    return max(table, *matrices)
 
 
 def _moments(each: float, factored: bool, low_rank: bool, trained: float, shape: ModelShape, s: Setting) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -23,7 +24,7 @@ def start(world: int, device: str) -> Any:
 
 
 def shard(model: Any, job: dict[str, Any], mesh: Any) -> Any:
-    """Shard every decoder layer, then the root."""
+    """Shard every decoder layer, then the root; by FSDP2's own rule the root stays gathered until backward."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     wanted = job.get("fsdp") or {}
@@ -31,6 +32,13 @@ def shard(model: Any, job: dict[str, Any], mesh: Any) -> Any:
         param_dtype=DTYPES[wanted.get("param_dtype", "bf16")], reduce_dtype=DTYPES[wanted.get("reduce_dtype", "fp32")]
     )
     keep = job.get("reshard_after_forward") is not False
-    for layer in model.model.layers:
+    for layer in _layers(model):
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=keep)
-    return fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=keep)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def _layers(model: Any) -> Any:
+    """The decoder layers, whatever the family calls the list that holds them."""
+    inner = getattr(model, model.base_model_prefix, model)
+    found = [child for child in inner.children() if isinstance(child, torch.nn.ModuleList)]
+    return max(found, key=len) if found else []
