@@ -27,6 +27,7 @@ _WEIGHTS: Final = "model.bin"
 _MANIFEST: Final = "manifest.json"
 _SCHEMA: Final = 1
 _THREADS: Final = 2
+"""For one embedding where nothing else runs; ``OMP_NUM_THREADS=1`` says that other processes need the cores."""
 _BATCH: Final = 4
 """Larger ones leave the cache and are slower on a CPU."""
 
@@ -133,7 +134,7 @@ def _session(graph: Path) -> Any:
     # Nothing is to leave the machine: the runtime's own usage events are turned off where it has them.
     getattr(onnxruntime, "disable_telemetry_events", lambda: None)()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = min(_THREADS, os.cpu_count() or 1)
+    options.intra_op_num_threads = min(_THREADS, os.cpu_count() or 1, _allowed_threads())
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # done at export
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_prepacking", "1")  # it would copy all weights
@@ -144,6 +145,11 @@ def _session(graph: Path) -> Any:
         raise OomdocError(
             f"the exported model does not open: {error}", where=str(graph), hint="delete its folder"
         ) from error
+
+
+def _allowed_threads() -> int:
+    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(said) if said.isdigit() and int(said) > 0 else _THREADS
 
 
 def _tokenizer(files: ModelFiles) -> Any:

@@ -23,6 +23,8 @@ _METRICS = "PROMETHEUS_MULTIPROC_DIR"
 def run(settings: Settings) -> None:
     """Serve until told to stop."""
     folder = _share_metrics(settings)
+    # Diagnoses run side by side: a second thread for one of them would be taken from another.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         uvicorn.run(
             "oomdoc.api.app:create_app",

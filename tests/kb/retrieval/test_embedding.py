@@ -86,3 +86,11 @@ def test_equal_to_sentence_transformers():
     reference = sentence_transformers.SentenceTransformer(str(find_model().folder), device="cpu")
     expected = reference.encode(TEXTS, normalize_embeddings=True)
     np.testing.assert_allclose(encoder().encode(TEXTS), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("said", "threads"), [("1", 1), ("1,2", 1), ("many", 2), ("", 2)])
+def test_threads_follow_the_environment(monkeypatch, said, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    monkeypatch.setattr(onnx_model.os, "cpu_count", lambda: 8)
+    opened = onnx_model.OnnxEncoder(find_model())
+    assert opened._session.get_session_options().intra_op_num_threads == threads
