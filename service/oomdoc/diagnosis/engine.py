@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for
 from oomdoc.diagnosis.cases import Look, look_at
-from oomdoc.diagnosis.forensics import tensors_for
+from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.questions import questions_for
@@ -129,9 +129,17 @@ def _priced(job: Job, warnings: list[Message]) -> Priced | None:
 
 def _tensors(view: View) -> tuple[TensorMatch, ...]:
     failure = view.failure
-    if view.shape is None or failure is None or failure.kind != "device" or not failure.requested_bytes:
+    if failure is None or failure.kind != "device" or not failure.requested_bytes:
         return ()
-    scene = Scene(phase=view.phase, trace=view.trace, allocated_bytes=failure.allocated_bytes)
+    if view.shape is None:
+        unknown = failure.requested_bytes
+        return tuple(tensors_of_unknown_model(unknown, rounding_of(unknown), view.job))
+    scene = Scene(
+        phase=view.phase,
+        trace=view.trace,
+        allocated_bytes=failure.allocated_bytes,
+        made_up=view.job.model is None,
+    )
     requested = failure.requested_bytes
     return tuple(tensors_for(requested, rounding_of(requested), view.shape, view.job, scene))
 

@@ -152,7 +152,7 @@ def _place(view: View, cause: str) -> list[Reason]:
     quiet = Message("cause.out-of-place")
     phase, places = view.phase, _PLACES.get(cause)
     if places is not None and phase != "unknown" and phase not in places:
-        against.append(Reason(-FAIR, quiet))
+        against.append(Reason(-FAIR if view.phase_shown else -WEAK, quiet))
     if view.serving and cause in _TRAINING_ONLY:
         against.append(Reason(-STRONG, quiet))
     if view.training and cause in _SERVING_ONLY and view.job.rollout is None:

@@ -32,12 +32,17 @@ DECISIVE: Final = 4.0
 
 _NAMED: Final = 2.0
 """The most that a function named in passing says."""
+_SHOWN: Final = 0.9
+_HEARD: Final = 0.55
+"""What a phase says that was only told: the words that told it speak for the cause already."""
 _TEXT_LIMIT: Final = 8_000
 _QUOTE_LIMIT: Final = 90
 _INNER_FRAMES: Final = 10
 # The allocator's standing advice is in every message and says nothing about this failure.
 _ADVICE: Final = re.compile(
     r"if reserved[^\n]{0,160}?fragmentation\.?|see documentation for memory management[^\n]{0,160}"
+    r"|if reserved but unallocated memory is large[^\n]{0,120}"
+    r"|and [\d.]{1,12} [gmk]?i?b is reserved by pytorch but unallocated"
     r"|\(e\.g\., cuda graphs\)"
 )
 _TRACE_LINE: Final = re.compile(
@@ -118,6 +123,12 @@ class View:
         if stated and stated != "unknown":
             return str(stated)
         return self.failure.phase if self.failure is not None else "unknown"
+
+    @property
+    def phase_shown(self) -> bool:
+        """Whether frames or messages show the phase; else it was told or guessed, by words that rules read as well."""
+        fact = self.evidence.facts.get("phase")
+        return fact is None or fact.confidence >= _SHOWN
 
     @cached_property
     def text(self) -> str:
@@ -309,6 +320,8 @@ def weigh_clues(view: View, cause: str, clues: Iterable[Clue]) -> Iterator[Reaso
     """A reason for each clue that the view holds."""
     for clue in clues:
         span, weight = _holds(view, clue), clue.weight
+        if clue.phases and not (clue.says or clue.frames or clue.signals) and not view.phase_shown:
+            weight *= _HEARD
         if span is None and clue.frames and not (view.failure and view.failure.frames):
             # A function that is merely named, without a traceback, may be a call that went well.
             span, weight = view.says(clue.frames), min(clue.weight, _NAMED)

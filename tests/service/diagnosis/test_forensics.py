@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoc.diagnosis.forensics import tensors_for
+from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomkb.memory.job import Job
@@ -89,3 +89,41 @@ def test_chance_is_priced() -> None:
 def test_rounding_follows_the_message() -> None:
     assert rounding_of(GIB) == pytest.approx(0.005 * GIB)
     assert rounding_of(GIB - 1) == pytest.approx(0.005 * MIB)
+
+
+def test_a_power_of_two_names_no_tensor_by_itself() -> None:
+    # 256 MiB is the mask of 8192 tokens, and of thousands of other tensors with round dimensions.
+    assert not [m for m in match(0.25, shape(), Job(), Scene(phase="forward")) if m.cause == "attention-scores"]
+
+
+def test_a_made_up_shape_speaks_of_its_parameter_count_only() -> None:
+    model = ModelShape.from_params_b(1.3)
+    assert not match(1.17, model, Job(), Scene(phase="forward", made_up=True))
+    whole = match(4 * model.params / GIB, model, Job(), Scene(phase="optimizer-init", made_up=True))
+    assert whole[0].cause == "optimizer-init"
+
+
+def test_the_cache_of_the_stated_length_in_one_buffer() -> None:
+    # ggml-org/llama.cpp#8101: n_ctx = 1048576 with Llama-3-8B asks for 137438953504 bytes of keys and values.
+    model = shape(
+        vocab_size=128_256, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8
+    )
+    job = Job(objective="inference", seq_len=1_048_576)
+    best = tensors_for(137_438_953_504, rounding_of(137_438_953_504), model, job, Scene(phase="load"))[0]
+    assert (best.cause, best.dtype) == ("kv-cache", "float16")
+
+
+def test_plain_data_parallelism_keeps_gradients_twice() -> None:
+    # hiyouga/LlamaFactory#916: 51.77 GiB asked for in DistributedDataParallel's reducer, 13.9B parameters in fp32.
+    model = ModelShape.from_params_b(13.897)
+    scene = Scene(phase="unknown", trace="_ddp_init_helper self.reducer = dist.reducer(", made_up=True)
+    best = match(51.77, model, Job(gpus=8), scene)[0]
+    assert (best.name, best.cause) == ("gradient-buckets", "model-states")
+
+
+def test_the_vocabulary_of_an_unknown_model_is_found_in_the_catalogue() -> None:
+    requested = round(4.64 * GIB)
+    best = tensors_of_unknown_model(requested, rounding_of(requested), Job(micro_batch=1, seq_len=8192))[0]
+    assert best.cause == "logits"
+    assert 150_000 < best.shape[1] < 153_000
+    assert not tensors_of_unknown_model(requested, rounding_of(requested), Job(objective="sft"))

@@ -10,7 +10,7 @@ import pytest
 from oomdoc.diagnosis import rules
 from oomdoc.diagnosis.rules import CAUSES, RULES, page
 from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Evidence, Failure, Frame, Signal, Span
+from oomdoc.evidence import Evidence, Fact, Failure, Frame, Signal, Span
 from oomdoc.report.words import catalogue, render
 from oomkb.errors import InputError
 from oomkb.memory.job import Job
@@ -157,3 +157,60 @@ def test_one_rank_shards_nothing() -> None:
 
 def test_on_chip_shared_memory_is_not_dev_shm() -> None:
     assert support("shared-memory", view(SAID["not-oom"])) <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        ("host-ram", "the task was killed while it processed data, the machine has 250G memory in all"),
+        ("host-ram", "tokenizer.train_from_iterator on a small machine: OOM"),
+        ("attention-scores", "Operator: layers_3/attention/bqhd,bkhd->bhqk/dot_general Shape: f32[32,4096,4096]"),
+        ("attention-scores", "Running with UnfusedDotProductAttention backend"),
+        ("kv-cache", "llama_kv_cache_init: failed to allocate buffer for kv cache"),
+        ("leak", "running_loss = running_loss + loss, memory is gone after an epoch"),
+        ("other-process", "vLLM won't let go of memory even after its shutdown"),
+        ("optimizer-init", "first run goes smoothly, resuming training from a checkpoint fails"),
+        ("version-regression", "New OOM bug introduced in 0.38?"),
+        ("extra-models", "the teacher and student policies share these GPUs"),
+    ],
+)
+def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:
+    assert support(cause, view(text)) >= 1.4
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        ("weights-load", "Downloading model to: /models/CogVideo"),
+        ("weights-load", "offload is off, I would not expect an oom"),
+        ("host-ram", "train_ppo_ray OOM"),
+        ("kv-cache", "Available KV cache memory: 2.97 GiB"),
+        ("fragmentation", "5.17 GiB is allocated by PyTorch, and 259.56 MiB is reserved by PyTorch but unallocated."),
+    ],
+)
+def test_is_not_taken_in_by_words_that_only_look_alike(cause: str, text: str) -> None:
+    assert support(cause, view(text)) < 2.0
+
+
+def test_metal_buffers_that_no_tensor_owns_are_a_leak() -> None:
+    data = {"other_bytes": round(14.76 * GIB), "capacity_bytes": round(20.4 * GIB)}
+    failure = Failure(kind="device", signal=Signal("mps-oom", HERE, data), capacity_bytes=data["capacity_bytes"])
+    assert support("leak", view(failure=failure)) >= 2.5
+
+
+def test_a_program_of_three_times_the_chip_is_beyond_settings() -> None:
+    data = {"needed_bytes": round(21.9 * GIB), "capacity_bytes": round(7.48 * GIB)}
+    failure = Failure(kind="device", signal=Signal("xla-hbm-exhausted", HERE, data))
+    assert support("hardware-limit", view(failure=failure)) >= 1.4
+
+
+def test_a_phase_that_was_only_told_says_less() -> None:
+    def told(confidence: float) -> float:
+        facts = {"phase": Fact("phase", "save", HERE, "log", confidence)}
+        return sum(
+            r.log_odds
+            for r in BY_CAUSE["checkpoint-save"].weigh(View(evidence=Evidence(facts=facts), job=Job()))
+            if r.message.key == "cause.checkpoint-save.phase"
+        )
+
+    assert told(0.95) > 1.5 * told(0.7) > 0

@@ -7,14 +7,14 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Candidate", "Scene", "candidates"]
+__all__ = ["Candidate", "Scene", "candidates", "vocabulary_candidates"]
 
 _PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 _WIDTHS: Final = (("float32", 4), ("bfloat16", 2))
@@ -47,19 +47,31 @@ class Scene:
     phase: str = "unknown"
     trace: str = ""
     allocated_bytes: int | None = None
+    made_up: bool = False
+    """Whether the shape was made up for a number of parameters."""
 
 
 def candidates(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
-    """What could have been asked for in this phase."""
+    """What could have been asked for in this phase.
+
+    Of a shape that was made up for a number of parameters only that number is evidence.
+    """
     serving = job.objective == "inference"
     phase = scene.phase
+    if scene.made_up:
+        if not serving and phase not in ("load", "eval", "generate"):
+            yield from _shards(shape, job, scene)
+            yield from _buckets(job)
+        return
+    if serving:
+        yield from _cache(shape, job)
     if phase not in ("load", "optimizer-init", "optimizer-step", "save"):
         yield from _logits(shape, job)
         yield from _attention(shape, job)
         yield from _layers(shape, job)
         yield from _vision(shape)
     if phase not in ("load", "eval") and not serving and phase != "generate":
-        yield from _shards(shape, job)
+        yield from _shards(shape, job, scene)
         yield from _buckets(job)
     yield from _matrices(shape, job, phase)
 
@@ -116,7 +128,37 @@ def _vision(shape: ModelShape) -> Iterator[Candidate]:
             yield Candidate(name, "vision-tokens", dtype, width * units, (units,), images, 8192)
 
 
-def _shards(shape: ModelShape, job: Job) -> Iterator[Candidate]:
+def _cache(shape: ModelShape, job: Job) -> Iterator[Candidate]:
+    """Keys and values of one sequence of the stated length: all layers in one buffer (llama.cpp), or one layer's."""
+    length = (job.serving.max_model_len if job.serving is not None else None) or job.seq_len
+    if not length or ("seq_len" in job.assumed and job.serving is None):
+        return
+    d, tp = shape.dims, job.tp or 1
+    rows = max(d.kv_heads // tp, 1) * d.head_dim
+    for dtype, width in (("float16", 2), ("int8", 1)):
+        for layers in sorted({1, d.layers}):
+            for both in (1, 2):
+                unit = width * rows * layers * both
+                yield Candidate("kv-cache", "kv-cache", dtype, unit, (layers * both, rows), (length,))
+
+
+def vocabulary_candidates(job: Job, vocabularies: Iterable[int]) -> Iterator[Candidate]:
+    """Logits of the stated tokens over every vocabulary that is in use, where the model is not known."""
+    counts = _token_counts(job)
+    if not counts:
+        return
+    for size in vocabularies:
+        for dtype, width in _WIDTHS:
+            name = "fp32-logits" if width == 4 else "logits"
+            yield Candidate(name, "logits", dtype, size * width, (size,), counts)
+
+
+def _shards(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
+    plain = "reducer" in scene.trace or "distributeddataparallel" in scene.trace
+    if plain:  # DistributedDataParallel keeps every gradient a second time, in its buckets
+        for dtype, width in _WIDTHS:
+            yield Candidate("gradient-buckets", "model-states", dtype, width * shape.params, (), (1,), slack=0.006)
+        return
     world = job.dp or job.world or ((job.gpus or 0) * (job.nodes or 1)) or 0
     ranks = {1, world} if world else {1, 2, 4, 8}
     cause = "optimizer-init"

@@ -3,8 +3,10 @@
 The message prints two decimals of MiB or GiB, and PyTorch's allocator asks for blocks of 2 MiB from 10 MiB on
 (``kRoundLarge`` in ``c10/cuda/CUDACachingAllocator.cpp``), so a request is a window of sizes, not a number. Any other
 size falls into the window of a candidate of known size with chance window / size over the six e-foldings that sizes
-spread over; where a count is solved for, with chance window / grid. By Bayes' rule, with even odds that the tensor is
-among the n candidates at all, candidate i is it with odds 1 / (n x chance).
+spread over; where a count is solved for, with chance window / grid. Dimensions are round, so requests pile up at
+powers of two: there a candidate of round dimensions matches by chance one time in five, and a solved count always. By
+Bayes' rule, with even odds that the tensor is among the n candidates at all, candidate i is it with odds
+1 / (n x chance).
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from oomdoc.diagnosis.forensics.candidates import Candidate, Scene, candidates
+from oomdoc.diagnosis.forensics.candidates import Candidate, Scene, candidates, vocabulary_candidates
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.messages import say
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-__all__ = ["rounding_of", "tensors_for"]
+__all__ = ["rounding_of", "tensors_for", "tensors_of_unknown_model"]
 
 _LARGE_BLOCK: Final = 2 * MIB
 _SMALLEST: Final = 20 * MIB
@@ -29,6 +31,9 @@ _SPREAD: Final = 6.0
 _MOST: Final = 3
 _LOWEST: Final = 0.2
 _MOST_TOKENS: Final = 4_000_000
+_ROUND_CHANCE: Final = 0.2
+_ROUND: Final = 3
+"""A size is round where nothing but factors of two and at most this is left of it."""
 _RATIO_CHANCE: Final = 0.15
 """Chance that a ratio lies within 0.02 of a multiple of a half, as shards of weights, master and moments do."""
 
@@ -60,13 +65,29 @@ def tensors_for(
     if requested_bytes <= _SMALLEST:
         return []
     scene = scene or Scene()
+    return _priced(requested_bytes, rounding, tuple(candidates(shape, job, scene)), scene, shape.name)
+
+
+def tensors_of_unknown_model(requested_bytes: int, rounding: float, job: Job) -> list[TensorMatch]:
+    """Logits whose vocabulary is one of the catalogue's, for a model that is not known but whose tokens are stated."""
+    from oomkb.catalog.models import all_models
+
+    if requested_bytes <= _SMALLEST or job.objective == "inference":
+        return []
+    sizes = {entry.config.get("vocab_size") for entry in all_models()}
+    tried = tuple(vocabulary_candidates(job, sorted(v for v in sizes if isinstance(v, int) and v > 0)))
+    return _priced(requested_bytes, rounding, tried, Scene(), "")
+
+
+def _priced(
+    requested_bytes: int, rounding: float, tried: tuple[Candidate, ...], scene: Scene, model: str
+) -> list[TensorMatch]:
     low, high = requested_bytes - _LARGE_BLOCK - rounding, requested_bytes + rounding
-    tried = tuple(candidates(shape, job, scene))
     hits = [hit for candidate in tried if (hit := _try(candidate, low, high, scene, requested_bytes)) is not None]
     weights = {id(hit): 1 / (len(tried) * max(hit.chance, 1e-6)) for hit in hits}
     total = sum(weights.values()) + 1.0
     best = sorted(hits, key=lambda hit: hit.chance)[:_MOST]
-    return [_match(hit, weights[id(hit)] / total, shape) for hit in best if weights[id(hit)] / total >= _LOWEST]
+    return [_match(hit, weights[id(hit)] / total, model) for hit in best if weights[id(hit)] / total >= _LOWEST]
 
 
 def _try(candidate: Candidate, low: float, high: float, scene: Scene, requested_bytes: int) -> _Hit | None:
@@ -78,8 +99,24 @@ def _try(candidate: Candidate, low: float, high: float, scene: Scene, requested_
     for count in candidate.counts:
         size = candidate.unit_bytes * count**candidate.power
         if low <= size <= high:
-            return _Hit(candidate, count, size, chance)
-    return _solved(candidate, low, high) if candidate.grid else None
+            both = _is_round(requested_bytes, high - requested_bytes) and _odd_part(round(size)) <= _ROUND
+            return _Hit(candidate, count, size, max(chance, _ROUND_CHANCE) if both else chance)
+    if not candidate.grid:
+        return None
+    if _is_round(requested_bytes, high - requested_bytes) and _odd_part(round(candidate.unit_bytes)) <= _ROUND:
+        return None
+    return _solved(candidate, low, high)
+
+
+def _odd_part(size: int) -> int:
+    """What is left of a size without its factors of two."""
+    return size // (size & -size) if size > 0 else 0
+
+
+def _is_round(requested_bytes: int, rounding: float) -> bool:
+    """Whether a request, as far as its digits tell, is a power of two or three times one."""
+    exponent = math.floor(math.log2(max(requested_bytes, 1)))
+    return any(abs(part * 2**e - requested_bytes) <= rounding for e in (exponent - 1, exponent) for part in (1, 2, 3))
 
 
 def _solved(candidate: Candidate, low: float, high: float) -> _Hit | None:
@@ -102,7 +139,7 @@ def _shards_ratio(scene: Scene, requested_bytes: int) -> bool:
     return 2.5 <= ratio <= 17 and abs(ratio - round(ratio)) <= 0.04
 
 
-def _match(hit: _Hit, match: float, shape: ModelShape) -> TensorMatch:
+def _match(hit: _Hit, match: float, model: str) -> TensorMatch:
     c = hit.candidate
     dims = (hit.count,) * c.power if c.power == 2 else (hit.count,)
     full = (*c.rest, *dims) if c.power == 2 else c.rest if c.counts == (1,) else (*dims, *c.rest)
@@ -116,5 +153,5 @@ def _match(hit: _Hit, match: float, shape: ModelShape) -> TensorMatch:
         size_bytes=round(hit.size_bytes),
         match=round(match, 3),
         cause=c.cause,
-        note=say(f"tensor.{name}", part=part or shape.name),
+        note=say(f"tensor.{name}", part=part or model or "?"),
     )

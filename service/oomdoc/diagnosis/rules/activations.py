@@ -62,9 +62,17 @@ _CLUES: Final = (
         says=r"\b\d{1,3}k (?:context|sequence|tokens?|seq)|(?:sequence|context|block|prompt).{0,16}(?:long"
         r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)",
     ),
-    Clue("calibration", FAIR, says=r"calibrat|calib_data|校准", unless=r"内存|host memory|\bram\b"),
+    Clue(
+        "calibration",
+        FAIR,
+        says=r"calibrat|calib_data|校准|awq/quantize|autoawq|llm-?compressor|gptqmodel|auto-?gptq|quantize/quantizer"
+        r"|(?:when|while|during) quantizing|量化(?:时|过程|模型时)",
+        unless=r"内存|host memory|\bram\b",
+    ),
+    Clue("program", FAIR, says=r"\bprogram\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b|hlo temp\s+[1-9]"),
+    Clue("prefill", FAIR, says=r"unable to warm ?up|(?:prefill|warm-?up).{0,40}(?:oom|out of memory|exceed)"),
     Clue("compute-buffer", STRONG, says=r"compute buffers?|ggml_gallocr|activation buffers?|buffermanager"),
-    Clue("growth", WEAK, says=r"显存.{0,8}(?:一直|一路|不断).{0,4}(?:涨|增)"),
+    Clue("growth", WEAK, says=r"显存.{0,8}(?:一直|一路|不断|越来越).{0,6}(?:涨|增|大|多)"),
 )
 
 
@@ -76,5 +84,7 @@ def weigh(view: View) -> Iterator[Reason]:
     if view.training and view.stated("grad_ckpt") is False:
         yield Reason(FAIR, say("cause.activations.not-on"))
     allocated, states = view.bytes_of("allocated"), view.state_bytes
-    if allocated and states and view.training and allocated - states > 0.5 * allocated:
+    frozen = view.job.method in ("lora", "qlora")
+    left = 0.2 if frozen else 0.5
+    if allocated and states and view.training and allocated - states > left * allocated:
         yield Reason(FAIR, say("cause.activations.rest", rest_bytes=allocated - states, states_bytes=states))

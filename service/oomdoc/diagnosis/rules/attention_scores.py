@@ -35,10 +35,30 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"scaled_dot_product|apply_sdpa|eager_attention|attn_weights|attention_scores|attention_probs|matmul\(q"
-        r"|baddbmm|(?:causal|sliding_window|attention|decoder)\w{0,12}_mask|_make_causal|torch\.tril|repeat_kv",
+        frames=r"scaled_dot_product|apply_sdpa|eager_attention|attn_weights|attention_scores|attention_probs"
+        r"|matmul\(q"
+        r"|baddbmm|(?:causal|sliding_window|attention|decoder|full)\w{0,12}_mask|_make_causal|torch\.tril|repeat_kv"
+        r"|create_block_mask",
     ),
     Clue("softmax", STRONG, frames=r"(?<!log_)(?<!log)softmax\b"),
+    Clue(
+        "einsum",
+        DECISIVE,
+        says=r"->\W{0,6}[a-z]{0,3}h(?:qk|ts|ij|lm|st)\b|\b(?:bhqk|bhts|bhij|bnts|bhlm)\b",
+    ),
+    Clue(
+        "unfused",
+        STRONG,
+        says=r"unfused ?(?:dot ?product)? ?attention|flashattention ?= ?false|falls? back to (?:the )?(?:math|eager"
+        r"|unfused"
+        r"|naive)|flex_attention|block_?mask",
+    ),
+    Clue(
+        "square",
+        STRONG,
+        says=r"(?:doubl\w{1,3}|2x|twice)[^\n]{0,24}(?:length|seq|context|tokens)[^\n]{0,40}(?:4x|four|quadrupl)"
+        r"|翻倍.{0,16}(?:四|4) ?倍|\bo\((?:n|s|l|heads\*l)\^?2\)|(?:seq\w{0,8}|length|s|n)\^2\b|平方",
+    ),
     Clue(
         "eager",
         STRONG,

@@ -38,6 +38,12 @@ _CLUES: Final = (
         says=r"captur\w{1,4} (?:the )?(?:cuda ?|acl ?)?graphs?|cuda ?graphs?\b|graph capture|(?:at|during"
         r"|in) capture\b|capture cuda graph|graph capturing|捕获.{0,8}(?:graph|图)",
     ),
+    Clue(
+        "workspace",
+        FAIR,
+        says=r"cublas_status_alloc_failed|cudnn_status_alloc_failed|cublas(?:lt)? workspace|cublascreate",
+        unless=r"not_initialized",
+    ),
     Clue("eager", STRONG, says=r"enforce.?eager|eager mode|disable.?cuda.?graph"),
     Clue("compiler", WEAK, says=r"torch\.compile|torchinductor|max-autotune|cudagraph_mode"),
 )

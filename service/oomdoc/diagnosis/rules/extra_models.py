@@ -39,10 +39,26 @@ _CLUES: Final = (
     Clue(
         "two-copies",
         FAIR,
-        says=r"(?:second|two|2|another) cop(?:y|ies) of the model|(?:sft|lora).{0,30}(?:fits|fine"
-        r"|works).{0,60}(?:dpo|ppo|grpo|kto)",
+        says=r"(?:second|two|2|another) cop(?:y|ies) of the (?:\w{1,10} )?(?:model|weights)|(?:sft"
+        r"|lora).{0,30}(?:fits|fine"
+        r"|works).{0,60}(?:dpo|ppo|grpo|kto)|(?:loaded?|resident|held|hold\w{0,3}) (?:\w{1,12} ){0,3}(?:twice"
+        r"|two models)"
+        r"|(?:both|two) (?:\w{1,10} )?models? (?:are )?(?:loaded|resident|share)|two models\b|(?:policy|student) and "
+        r"(?:the )?(?:base|policy|teacher|student|ref\w{0,6})|teacher and (?:the )?student|两(?:份|个)模型",
     ),
 )
+
+_KEYS: Final = (
+    "teacher_model",
+    "reward_model",
+    "reward_model_path",
+    "reward_pretrain",
+    "ref_model",
+    "critic_pretrain",
+    "speculative_model",
+    "draft_model",
+)
+"""Settings that bring a model beside the trained or served one."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
@@ -55,3 +71,6 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(weight, say("cause.extra-models.resident", roles=[m.role for m in models]))
     elif view.job.objective == "ppo":
         yield Reason(FAIR, say("cause.extra-models.ppo"))
+    key = next((name for name in _KEYS if view.setting(name) not in (None, False, "")), None)
+    if key is not None and not models:
+        yield Reason(FAIR, say("cause.extra-models.given", key=key))

@@ -33,7 +33,8 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"fragment|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)|has the memory and",
+        says=r"fragment|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)|has the memory and"
+        r"|contiguous (?:region|block|memory|space)|at the bottom of memory",
     ),
     Clue(
         "cache",

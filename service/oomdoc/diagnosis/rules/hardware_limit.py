@@ -51,6 +51,8 @@ _CLUES: Final = (
         r"|raspberry|\bonly have (?:a|one|1|two)\b|我只有|笔记本",
     ),
 )
+_FAR_OVER: Final = 2.0
+"""A compiled program this many times the memory of one chip is not a matter of a setting."""
 _FLOOR: Final = 0.55
 """Bytes per parameter of the smallest usable weights, 4 bit with scales."""
 
@@ -58,6 +60,12 @@ _FLOOR: Final = 0.55
 def weigh(view: View) -> Iterator[Reason]:
     """What is asked, and the smallest form against all cards together."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    failure = view.failure
+    if failure is not None and failure.signal.name == "xla-hbm-exhausted":
+        needed, there = failure.signal.data.get("needed_bytes"), failure.signal.data.get("capacity_bytes")
+        if needed and there and needed >= _FAR_OVER * there:
+            message = say("cause.hardware-limit.hbm", needed_bytes=needed, capacity_bytes=there)
+            yield Reason(FAIR, message, (failure.signal.span,))
     capacity = view.bytes_of("capacity")
     params = view.estimate.params if view.estimate is not None else (view.job.params_b or 0) * 1e9
     if not capacity or not params:

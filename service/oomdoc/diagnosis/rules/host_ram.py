@@ -42,6 +42,24 @@ _CLUES: Final = (
         r"|直接被 ?kill|\bkilled$",
     ),
     Clue(
+        "ended",
+        STRONG,
+        says=r"\b(?:was|been|being|gets?|got|is|are) (?:just |been |suddenly |always )?killed\b|被 ?(?:系统"
+        r"|操作系统)? ?(?:kill|杀)"
+        r"|\bkilled by (?:the )?(?:system|os|kernel|oom)|(?:无故|突然).{0,4}kill",
+    ),
+    Clue(
+        "data",
+        STRONG,
+        says=r"(?:tokeniz(?:e|ing|er training)|preprocess\w{0,5}|pre-?process\w{0,5}|process(?:ing)? (?:the )?data"
+        r"|map \(num_proc"
+        r"|train_from_iterator|train_new_from_iterator|load_dataset|datasets?\.map|分词|数据(?:预)?处理)"
+        r".{0,80}(?:\boom\b|out(?:ing)? of memory|内存|killed|\bram\b)"
+        r"|(?:\boom\b|out(?:ing)? of memory|内存|killed|\bram\b).{0,60}(?:tokeniz(?:e|ing)|preprocess|pre-process"
+        r"|process(?:ing)? (?:the )?data|处理数据|数据(?:预)?处理|分词)|tokenizer oom",
+        unless=r"cuda out of memory|显存|tried to allocate",
+    ),
+    Clue(
         "allocator",
         DECISIVE,
         says=r"arraymemoryerror|\bmemoryerror\b|memory pressure \(oom\)|abruptly died|defaultcpuallocator"
@@ -57,7 +75,7 @@ _CLUES: Final = (
         r"|memory)"
         r"|\bram (?:oom|usage|is full|runs? out|fills?)|(?:gb|tb) (?:of )?(?:host |system "
         r"|cpu )?ram (?:filled|full|is|was)|out of host memory|host memory.{0,24}(?:killed|full|out)"
-        r"|out of ram|ray (?:的 ?)?oom"
+        r"|out of ram|(?<![\w-])ray (?:的 ?)?oom"
         r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆|溢出|不够"
         r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
         unless=r"cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",

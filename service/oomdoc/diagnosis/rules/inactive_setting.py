@@ -38,7 +38,7 @@ _CLUES: Final = (
         prose=True,
         says=r"\bignor(?:ed|es|ing)\b|no effect|not (?:being )?(?:applied|honou?red|in effect|passed|respected)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
-        r"|all|my))|silently|overrid|overwrit|不生效|没(?:有)?生效|没起作用|无效|without effect"
+        r"|all|my))|silently|overrid|overwrit|不生效|未生效|没(?:有)?生效|没起作用|无效|without effect"
         r"|没有?(?:任何)?(?:效果|作用|变化|区别)"
         r"|不起作用|没用上|(?:makes?|made) no difference",
     ),
@@ -54,7 +54,9 @@ _CLUES: Final = (
         STRONG,
         says=r"only (?:uses? )?(?:one|1|a single|the first|gpu ?0|cuda:0)\b|(?:does|do) not use the (?:two|four"
         r"|other|second)|只(?:用|占|跑)了?.{0,4}(?:一|1|单) ?张|只有.{0,6}0 ?号?卡|other gpus? (?:are|is"
-        r"|stay)s? (?:idle|empty|free)",
+        r"|stay)s? (?:idle|empty|free)|(?:second|other|remaining) gpus?\b.{0,24}(?:hardly|not|barely|never) (?:used"
+        r"|utili)"
+        r"|另一张.{0,4}(?:空|没)|其他(?:几张)?(?:卡|gpu).{0,6}(?:没|空)",
     ),
     Clue(
         "elsewhere-fine",
@@ -69,9 +71,14 @@ _CLUES: Final = (
         prose=True,
         says=r"(?:is |was |have |has |am )?already (?:set|enabled|on|using|turned)|(?:set|enabled?|passe?d?"
         r"|variable is set|turned on).{0,50}(?:still|and (?:i )?still|but)|加上.{0,14}还是|(?:开|设|加"
-        r"|用)了.{0,30}(?:还是|仍|依然|也)|exactly the same oom|whatever (?:i|parameter)|全开了",
+        r"|用)了.{0,30}(?:还是|仍|依然|也)|exactly the same oom|whatever (?:i|parameter|the)|全开了|all the same\b"
+        r"|(?:调小|减小"
+        r"|降低)(?:之后|后)?(?:还是|仍|也)",
     ),
 )
+
+_PLAIN: Final = r"_ddp_init_helper|dist\.reducer|parallel\.distributeddataparallel\("
+"""Frames of plain data parallelism, where every rank holds everything."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
@@ -88,6 +95,9 @@ def weigh(view: View) -> Iterator[Reason]:
             (item.span,),
         )
     job, ranks = view.job, view.ranks
+    plain = view.traces(_PLAIN)
+    if plain is not None and view.training and (view.fullness or 0.0) > 1 and (ranks or 1) > 1:
+        yield Reason(STRONG, say("cause.inactive-setting.replicated", quote=plain.text.strip()[:90]), (plain,))
     visible = view.evidence.value("gpu_count")
     if ranks == 1 and isinstance(visible, int) and visible > 1 and view.training:
         yield Reason(STRONG, say("cause.inactive-setting.one-process", visible=visible))

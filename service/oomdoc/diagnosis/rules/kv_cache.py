@@ -37,14 +37,17 @@ _CLUES: Final = (
         signals=("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "sglang-kv-full"),
         says=r"no available memory for the cache blocks|max(?:imum)? (?:model"
         r"|seq)\w{0,3} len\w{0,3} \(?\d[^\n]{0,60}(?:larger|kv)|stored in kv cache"
-        r"|kv cache (?:memory|is needed|pool is full)|reserved for kv cache is -|mem.fraction.static"
+        r"|(?<!available )kv cache (?:memory|is needed|pool is full)|reserved for kv cache is -"
+        r"|available kv cache memory: ?-|allocate buffer for kv cache|kv_cache_init(?:\(\))?:? failed"
         r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size|enough memory to handle \d{1,7} prefill",
     ),
     Clue(
         "named",
         FAIR,
         says=r"kv.?cache|max.batch.prefill|max.batch.total|n_ctx\b|cache.max.entry|max.model.len|session.len"
-        r"|max.num.seqs|past_key_values|max.total.tokens",
+        r"|max.num.seqs|past_key_values|max.total.tokens|mem.fraction.static|context_length ?[=:] ?\d|num_ctx"
+        r"|--?ctx.size"
+        r"|max_new_tokens\W{1,4}\d{4}",
     ),
     Clue(
         "trace",
@@ -63,7 +66,7 @@ def weigh(view: View) -> Iterator[Reason]:
         return
     share = view.stated("serving.gpu_memory_utilization")
     if share is not None and share >= 0.85:
-        yield Reason(FAIR, say("cause.kv-cache.utilisation", share=share))
+        yield Reason(FAIR if share >= 0.9 else WEAK, say("cause.kv-cache.utilisation", share=share))
     if view.phase in ("generate", "serving"):
         yield Reason(WEAK, say("cause.kv-cache.phase"))
     if view.phase in ("engine-init", "unknown"):

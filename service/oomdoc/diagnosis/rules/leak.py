@@ -22,6 +22,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import DECISIVE, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
 
@@ -37,7 +38,8 @@ _CLUES: Final = (
         r"|(?:显存|内存).{0,20}(?:慢慢|逐渐|逐步|不断|越来越|缓慢|持续|一点点|会?一直).{0,8}(?:涨|增|上升"
         r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|memory.{0,24}higher (?:after|each|every|with)"
         r"|显存.{0,8}变高|(?:越来越)(?:多|高|大)"
-        r"|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)",
+        r"|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)"
+        r"|(?:memory|vram)[^\n]{0,24}(?:increments|adds up|accumulat|piles? up|keeps? going)",
     ),
     Clue(
         "every-round",
@@ -50,17 +52,29 @@ _CLUES: Final = (
     Clue(
         "graph-kept",
         DECISIVE,
-        says=r"\w*loss\w* ?\+= ?\w*loss\b(?!\.item|\.detach)|retain_graph ?= ?true|\.append\(loss\)",
+        says=r"loss\w{0,12} ?\+= ?\w{0,16}(?:\.|_)?loss\b(?!\.item|\.detach)|retain_graph ?= ?true|\.append\(loss\)"
+        r"|loss\w{0,12} ?= ?\w{0,16}loss ?\+ ?\w{0,16}loss\b(?!\.item|\.detach)",
     ),
     Clue(
         "late",
         WEAK,
         says=r"after \d{2,6} (?:steps|iterations|requests|calls)|after a few (?:hundred|thousand) (?:steps"
-        r"|requests)|[几数上]?[百千万]多?步|(?:step|iteration) ?\d{3,6}\b",
+        r"|requests)|[几数上]?[百千万]多?步|(?:step|iteration) ?\d{3,6}\b|after (?:a few|several|some"
+        r"|\d{1,3}) (?:epochs"
+        r"|days|hours)"
+        r"|几轮(?:之)?后",
     ),
 )
+_OTHERS: Final = 0.4
+"""Part of what Metal allows that "other allocations" take: buffers that no tensor owns."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """Growth that is stated, measured, or written in the loop."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    failure = view.failure
+    if failure is not None and failure.signal.name == "mps-oom":
+        other, allowed = failure.signal.data.get("other_bytes"), failure.signal.data.get("capacity_bytes")
+        if other and allowed and other >= _OTHERS * allowed:
+            message = say("cause.leak.other-allocations", other_bytes=other, allowed_bytes=allowed)
+            yield Reason(STRONG, message, (failure.signal.span,))

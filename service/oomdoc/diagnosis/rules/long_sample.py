@@ -43,7 +43,7 @@ _CLUES: Final = (
         r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
         r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|a few (?:hundred|thousand) steps"
         r"|after (?:a )?few steps|[几数上]?[百千万]多?步|步数不固定|跑(?:了)?几步|same (?:point|place|step|sample)"
-        r"|steps before are fine|epoch \d+: +\d{3,}",
+        r"|steps before are fine|epoch \d+: +\d{3,}|(?:second|2nd|third|next) (?:batch|step|iteration)",
     ),
     Clue(
         "said",
@@ -54,6 +54,15 @@ _CLUES: Final = (
         r"|(?:not|without|no) truncat|no max.{0,3}length"
         r"|(?:var(?:y|ying|iable)|different|uneven).{0,10}lengths?|长(?:样本|文本|数据|序列)|超长"
         r"|平均.{0,6}\d+ ?tokens?",
+    ),
+    Clue(
+        "growth",
+        FAIR,
+        says=r"(?:显存|memory|vram)[^\n]{0,40}(?:越来越|一直|不断|逐渐|持续|keeps? (?:on )?(?:increas|grow|ris)"
+        r"|increas\w{0,3}"
+        r"|grow)"
+        r"[^\n]{0,60}(?:训|step|train|epoch|iter|batch|oom|out of)",
+        unless=r"request|serving|rollout|generate|each call|推理|部署|服务|leak|泄",
     ),
     Clue("one-rank", FAIR, says=r"rank ?\d (?:dies|fails|goes|先)|only (?:one|a single) rank|其他rank没事"),
     Clue(

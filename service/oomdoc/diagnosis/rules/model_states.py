@@ -68,7 +68,12 @@ def weigh(view: View) -> Iterator[Reason]:
     if states and capacity and not view.serving:
         share = states / capacity
         if share >= 0.45:
-            weight = DECISIVE if share >= _FULL else STRONG if share >= 0.62 else WEAK
+            # Frozen weights leave the rest of the card to activations: they must nearly fill it to be the cause.
+            large = _FULL if view.job.method in ("lora", "qlora") else 0.62
+            weight = DECISIVE if share >= _FULL else STRONG if share >= large else WEAK
+            # What is divided by a number of ranks that nobody states is a guess.
+            guessed = view.job.sharding in ("zero1", "zero2", "zero3", "fsdp", "fsdp2") and view.ranks is None
+            weight *= 0.5 if guessed or not view.training else 1.0
             yield Reason(
                 weight * view.sureness, say("cause.model-states.share", states_bytes=states, capacity_bytes=capacity)
             )

@@ -24,7 +24,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules.host_ram import refused_with_room
-from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -46,6 +46,7 @@ _CLUES: Final = (
         says=r"no space left on device(?![^\n]{0,200}shm)|disk quota|磁盘.{0,4}满",
         unless=r"/dev/shm|posix_fallocate|nccl-shm",
     ),
+    Clue("library", FAIR, says=r"cublas_status_alloc_failed|cublascreate", unless=r"tried to allocate|out of memory"),
     Clue(
         "crash",
         STRONG,

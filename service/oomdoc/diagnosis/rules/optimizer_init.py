@@ -45,9 +45,16 @@ _CLUES: Final = (
         "said",
         FAIR,
         says=r"optimizer\.step|first step|optimizer (?:init|state)|initialize_optimizer_states|optimizer\.pt"
-        r"|优化器(?:状态|初始化)|exp_avg",
+        r"|优化器(?:状态|初始化)|exp_avg|(?:second|2nd) (?:training )?(?:step|batch|iteration|backprop|backward)"
+        r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))",
     ),
-    Clue("resume", FAIR, says=r"resum\w{1,3} (?:training )?(?:from )?(?:a )?(?:checkpoint|training)|断点续训|恢复训练"),
+    Clue(
+        "resume",
+        STRONG,
+        says=r"resum\w{1,3} (?:the )?(?:training )?(?:from )?(?:a |the )?(?:checkpoint|training|run)|断点续训"
+        r"|恢复训练"
+        r"|resume_from_checkpoint ?[=:] ?(?!none|null|false)\S",
+    ),
 )
 
 

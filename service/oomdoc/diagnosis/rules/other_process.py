@@ -39,7 +39,17 @@ _CLUES: Final = (
         r"|nvidia-smi.{0,40}(?:no process|nothing|一个python都没有|没有.{0,6}进程|without)"
         r"|kill.{0,24}(?:重跑|still|还占"
         r"|显存)|残留|僵尸|师弟|师兄|同学|别人|其他(?:进程|人|程序)|who is that|ollama.{0,10}(?:开|run|占)"
-        r"|(?:开|run).{0,10}ollama",
+        r"|(?:开|run).{0,10}ollama|在(?:跑|运行)的(?:代码|程序|任务|进程)",
+    ),
+    Clue(
+        "left-behind",
+        STRONG,
+        says=r"(?:won'?t|does(?:n'?t| not)|not|never) (?:let go of|give back|return|free"
+        r"|release)[^\n]{0,24}(?:memory|vram)"
+        r"[^\n]{0,40}(?:after|even|when|shut|exit|kill|stop)?|hold(?:s|ing)? on ?to (?:\w{1,10} )?memory"
+        r"|(?:after|even after) (?:its |the |i |it )?(?:shut ?down|exit|kill|quit|ctrl)[^\n]{0,40}(?:memory|vram|gpu)"
+        r"|orphan|进程(?:结束|退出|杀掉)(?:之)?后.{0,16}(?:显存|占)",
+        unless=r"colocat|rollout|sleep|\bppo\b|\bgrpo\b",
     ),
     Clue(
         "shares-card",

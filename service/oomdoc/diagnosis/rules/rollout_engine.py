@@ -36,7 +36,7 @@ _CLUES: Final = (
         "trace",
         DECISIVE,
         frames=r"wake_?up|sharding_manager|resume_memory_occupation|update_weights_from|cumem|sleep_level"
-        r"|move_model_to_vllm|init_vllm|_init_rollout|build_rollout",
+        r"|move_model_to_vllm|init_vllm|_init_rollout|build_rollout|self\.llm = llm\(|prepare_vllm|vllmengine\b",
     ),
     Clue(
         "not-released",
@@ -49,7 +49,8 @@ _CLUES: Final = (
     Clue(
         "with-without",
         STRONG,
-        says=r"(?:without|disabl\w{1,3}|不使用|不用|关掉).{0,4}(?:vllm|sglang).{0,40}(?:works?|fine|trains?|正常|可以)"
+        says=r"(?:without|disabl\w{1,3}|不使用|不用|关掉).{0,4}(?:vllm|sglang).{0,40}(?:works?|fine|trains?|正常"
+        r"|可以)"
         r"|(?:使用|with|using) ?vllm.{0,12}(?:爆|oom|out of)",
     ),
     Clue("wakes", STRONG, says=r"\bwak(?:e|es|ing)(?: |_)?up|唤醒|vllm_standby|standby mode"),

@@ -36,7 +36,15 @@ _CLUES: Final = (
         r"|out of shared memory|posix_fallocate|</torch_\d|exitcode:? ?-7|共享内存",
         unless=_ON_CHIP,
     ),
-    Clue("size", STRONG, says=r"shm.?size|--ipc", unless=_ON_CHIP),
+    Clue(
+        "size", STRONG, says=r"shm.?size|--ipc|insufficient shared mem|shm[^\n]{0,8}\b64 ?m\b|\(shm\)", unless=_ON_CHIP
+    ),
+    Clue(
+        "no-space",
+        DECISIVE,
+        says=r"docker run(?![^\n]{0,300}(?:shm|ipc))",
+        unless=r"^(?![\s\S]{0,8000}(?:no space left|errno 28|bus error|nccl))",
+    ),
 )
 
 

@@ -57,7 +57,9 @@ _CLUES: Final = (
         prose=True,
         says=r"\bbisect|traced it to|last (?:successful|good) (?:run|version|commit)|(?:commit"
         r"|version) before.{0,24}(?:fine|works|good)"
-        r"|(?:pr|pull request) #?\d+[^\n]{0,24}removed|regress(?:ion|ed)",
+        r"|(?:pr|pull request) #?\d+[^\n]{0,24}removed|regress(?:ion|ed)"
+        r"|(?:oom|error|memory|bug|issue)[^\n]{0,24}(?:after|since) (?:the )?(?:pr|pull request|commit|merge)\b"
+        r"|(?:bug|oom|issue|problem|leak)[^\n]{0,16}introduced (?:in|by|with|since)",
     ),
     Clue(
         "commit",
@@ -70,7 +72,8 @@ _CLUES: Final = (
         "before-after",
         STRONG,
         prose=True,
-        says=r"(?:used to|previously|before (?:the )?updat\w{0,3}|before that).{0,60}(?:work|fit|run|train"
+        says=r"(?:used to (?:be able|run|work|fit|train|load)|previously|before (?:the )?updat\w{0,3}"
+        r"|before that).{0,60}(?:work|fit|run|train"
         r"|fine)|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before\b|previously|weeks? ago|months? ago"
         r"|yesterday)|(?:a few|few|one|a|last|\d) (?:weeks?|months?) ago|last (?:week|month)"
         r"|no longer (?:works|fits|runs|starts|loads|trains|possible)|since (?:the )?(?:first |new "
@@ -88,6 +91,7 @@ _CLUES: Final = (
         unless=_SAME,
     ),
 )
+_FEW: Final = 2
 _ROOM: Final = (0.7, 0.9)
 """Predicted part of the card up to which an estimate contradicts a failure in full, and from which not at all."""
 
@@ -101,7 +105,12 @@ def weigh(view: View) -> Iterator[Reason]:
             continue
         fits = view.fullness is not None and view.fullness < 1.0
         held = advisory.needs and applies(advisory.needs, view.job)
-        weight = STRONG if reasons or (held and fits) else FAIR if held or fits else WEAK
+        # Who names one or two versions suspects them; a list of the whole environment suspects nothing.
+        named = len(view.evidence.versions) <= _FEW and bool(view.evidence.prose)
+        weight = STRONG if reasons or (held and (fits or named)) else FAIR if held or fits or named else WEAK
+        if held and fits and view.fullness is not None and view.fullness < sum(_ROOM) / 2:
+            # All that the range asks for is in use, and by arithmetic the card would be far from full.
+            weight = DECISIVE
         found = {"package": advisory.package, "version": advisory.version}
         yield Reason(weight, say("cause.version-regression.range", range=range_of(advisory), **found))
     fullness, estimate = view.fullness, view.estimate

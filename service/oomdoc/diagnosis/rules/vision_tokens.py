@@ -39,9 +39,15 @@ _CLUES: Final = (
         r"|get_image_features|multimodal",
     ),
     Clue(
+        "largest",
+        STRONG,
+        says=r"max_pixels\W{1,4}1\d{7}\b|16384 ?\* ?28|(?:very|too) high pixel|pixel count",
+    ),
+    Clue(
         "said",
         FAIR,
-        says=r"(?:max|min)_pixels|image (?:size|resolution|token)|resolution|high.?res|video|(?:large|big|many"
+        says=r"(?:max|min)_pixels|image (?:size|resolution|token)|resolution|high.?res|(?<![a-z])videos?\b|(?:large"
+        r"|big|many"
         r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b",
     ),
 )
@@ -71,11 +77,7 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from peak_share(view, CAUSE)
     if is_vision_model(view):
         yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model)))
-        if (
-            view.training
-            and view.stated("max_pixels") is None
-            and view.setting("max_pixels", "max_dynamic_patch") is None
-        ):
+        if view.stated("max_pixels") is None and view.setting("max_pixels", "max_dynamic_patch") is None:
             yield Reason(WEAK, say("cause.vision-tokens.unset"))
         requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
         if requested and capacity and requested > 0.1 * capacity:

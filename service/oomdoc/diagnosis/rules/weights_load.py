@@ -44,10 +44,11 @@ _CLUES: Final = (
     Clue(
         "loading",
         STRONG,
-        says=r"loading checkpoint shards|(?:while|when|during|at|before).{0,24}(?<!-)\b(?:load|initiali[sz])(?:ed|ing"
+        says=r"loading checkpoint shards|(?:while|when|during|at|before)\b.{0,24}(?<!-)\b(?:load|initiali[sz])(?:ed"
+        r"|ing"
         r"|s)?\b|(?:no longer|does not|fails? to|can't|cannot) load"
-        r"|loading (?:the )?(?:model|weights)|failed to load|(?:model|weights) (?:is|are) (?:being )?loaded"
-        r"|加载(?:模型|权重|参数|时|阶段)|模型加载|load.{0,20}(?:爆|炸|oom)",
+        r"|(?<![a-z])loading (?:the )?(?:model|weights)|failed to load|(?:model|weights) (?:is|are) (?:being )?loaded"
+        r"|加载(?:模型|权重|参数|时|阶段)|模型加载|(?<![a-z])load.{0,20}(?:爆|炸|oom)",
     ),
     Clue(
         "unquantized",
@@ -59,7 +60,8 @@ _CLUES: Final = (
     Clue(
         "unified",
         FAIR,
-        says=r"cudamalloc failed|convert_element_type|arguments\s+\d",
+        says=r"cudamalloc failed|convert_element_type|arguments\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b",
+        unless=r"compute buffers?|gallocr|kv.?cache_init|allocate buffer for kv",
     ),
 )
 
@@ -75,6 +77,9 @@ def weigh(view: View) -> Iterator[Reason]:
             STRONG, say("cause.weights-load.quantized-sharded", quant=job.quant or "4-bit", sharding=job.sharding)
         )
     weights, capacity = _weights(view), view.bytes_of("capacity")
+    cards = view.evidence.value("gpu_count")
+    if weights and view.serving and view.stated("tp") is None and isinstance(cards, int) and cards > 1:
+        weights /= cards  # several cards are there, and nothing says that the engine uses one
     if weights and capacity and weights > 0.8 * capacity:
         yield Reason(
             (STRONG if job.method != "full" else FAIR) * view.sureness,
