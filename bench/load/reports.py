@@ -5,7 +5,6 @@ A fresh one differs from all others in what makes reports differ: model, card, s
 
 from __future__ import annotations
 
-import json
 import random
 
 _MODELS = (
@@ -83,11 +82,3 @@ def mixed(number: int, *, fresh: float, seed: int = 0, known: int = 40) -> bytes
     if pick.random() < fresh:
         return report(1_000_000 * (seed + 1) + number).encode()
     return report(pick.randrange(known)).encode()
-
-
-def job(number: int, *, fresh: float, seed: int = 0) -> bytes:
-    """A job document; of those not fresh there are 200."""
-    pick = random.Random(number * 104729 + seed)
-    length = 1000 + 2 * number if pick.random() < fresh else 128 * pick.randrange(1, 41)
-    body = {"model": _MODELS[number % 5], "method": "lora", "micro_batch": 1, "seq_len": length, "gpu": "RTX 4090"}
-    return json.dumps({"job": body}).encode()

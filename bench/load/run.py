@@ -3,7 +3,8 @@
     python bench/load/run.py [--seconds 60] [--rate 60] [--fresh 0.05] [--requests 50000] [--out FILE]
 
 Client and server share the machine's cores. Because it may be busy with other things, processor seconds per request
-are written beside the times, and how much of two cores was left to the run.
+are written beside the times, and how much of two cores was left to the run. Estimates are asked for by wrk (Debian's
+package): a client in Python would take more of the processor than the server.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
+import subprocess
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from client import Seen, closed_loop, open_loop
-from reports import job, mixed
+from client import HOST, Seen, closed_loop, open_loop
+from reports import mixed
 from server import Server, serving
 
-TEXT, JSON = "text/plain", "application/json"
+TEXT = "text/plain"
 
 
 def _figures(seen: Seen, server: Server, cpu_s: float, wall_s: float) -> dict[str, Any]:
@@ -57,9 +60,33 @@ def diagnoses(server: Server, rate: float, seconds: float, fresh: float, seed: i
 
 
 def estimates(server: Server, seconds: float, fresh: float) -> dict[str, Any]:
-    body = partial(job, fresh=fresh)
-    run = closed_loop(server.port, "/v1/estimate", JSON, body, connections=16, seconds=seconds, most=10_000_000)
-    return {"seconds": seconds, "fresh": fresh, **_measured(server, run)}
+    if shutil.which("wrk") is None:
+        raise SystemExit("wrk is not installed: apt-get install wrk")
+    script = Path(__file__).with_name("estimate.lua")
+    command = ["wrk", "-t1", "-c16", f"-d{seconds:.0f}s", "-s", str(script), f"http://{HOST}:{server.port}", "--"]
+    cpu_s = server.cpu_s()
+    done = subprocess.run([*command, str(fresh)], check=True, capture_output=True, text=True)
+    seen = json.loads(done.stdout.splitlines()[-1])
+    used_s = server.cpu_s() - cpu_s
+    return {
+        "client": "wrk -t1 -c16",
+        "fresh": fresh,
+        **seen,
+        "answered_per_s": round((seen["requests"] - seen["not_2xx"]) / seen["seconds"], 1),
+        "server_cpu_ms_per_request": round(1000 * used_s / max(seen["requests"], 1), 2),
+        "server_cores_used": round(used_s / seen["seconds"], 2),
+        "machine_load_1min": round(os.getloadavg()[0], 1),
+    }
+
+
+def limited(seconds: float) -> dict[str, Any]:
+    """Four times what one caller may ask, of a server that answers it all: 429 with the time to wait."""
+    with serving(workers=1, rate_per_minute="1200") as server:
+        _warm(server)
+        time.sleep(15)
+        body = partial(mixed, fresh=0.0)
+        run = open_loop(server.port, "/v1/diagnose", TEXT, body, per_second=80, seconds=seconds)
+        return {"allowed_per_s": 20, "asked_per_s": 80, "seconds": seconds, **_measured(server, run)}
 
 
 def memory(server: Server, requests: int) -> dict[str, Any]:
@@ -100,6 +127,7 @@ def main() -> None:
         time.sleep(3)
         out["afterwards"] = diagnoses(server, asked.rate / 2, 10, 0.0, 30)
         out["memory"] = memory(server, asked.requests)
+    out["limited"] = limited(asked.seconds / 3)
     text = json.dumps(out, indent=1)
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     asked.out.write_text(text + "\n", encoding="utf-8")
