@@ -176,14 +176,33 @@ def round_trip(path: Path, text: str, job: Any, tally: Tally) -> None:
         "serving.max_model_len": lambda v: v // 2 or 1,
         "grad_accum": lambda v: v + 1,
         "tp": lambda v: v * 2,
+        "pp": lambda v: v * 2,
+        "cp": lambda v: v * 2,
+        "ep": lambda v: v * 2,
+        "generations": lambda v: v // 2 or 1,
+        "completion_len": lambda v: v // 2 or 1,
+        "prompt_len": lambda v: v // 2 or 1,
+        "max_pixels": lambda v: v // 2,
+        "eval_micro_batch": lambda v: v + 1,
+        "packing": lambda v: not v,
+        "lora.targets": lambda v: ["q_proj", "v_proj"] if v == "all-linear" else "all-linear",
+        "lora.dropout": lambda v: v + 0.05,
+        "sharding": lambda v: {"zero1": "zero2", "zero2": "zero3", "zero3": "zero2"}.get(v),
+        "quant": lambda v: {"nf4": "nf4-double", "nf4-double": "nf4"}.get(v),
         "rollout.gpu_memory_utilization": lambda v: round(v / 2, 3),
+        "rollout.tensor_parallel": lambda v: v * 2,
+        "serving.gpu_memory_utilization": lambda v: round(v / 2, 3),
+        "serving.max_num_seqs": lambda v: v // 2 or 1,
     }
     for name, change in wanted.items():
         old = job.get(name)
         if old is None:
             continue
-        tally.patches += 1
         value = change(old)
+        one_kind = name == "quant" and job.framework == "torchtune"  # torchao has a single 4-bit format
+        if value is None or value == old or one_kind:
+            continue
+        tally.patches += 1
         try:
             done = patch(text, filename=path.name, changes={name: value})
         except Exception as error:  # a crash is what is being counted
@@ -191,7 +210,8 @@ def round_trip(path: Path, text: str, job: Any, tally: Tally) -> None:
             continue
         before, after = (collections.Counter(t.splitlines(keepends=True)) for t in (text, done.text))
         lost = sum((before - after).values())
-        if not done.unplaced and lost <= 3 and done.text != text:
+        most = 3 + (len(old) if isinstance(old, tuple) else 0)  # a list may take a line for each of its items
+        if not done.unplaced and lost <= most and done.text != text:
             tally.patched += 1
         else:
             tally.errors[f"patch {name}={value} {dict(done.unplaced)} lost {lost} {path}"] += 1

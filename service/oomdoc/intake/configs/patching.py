@@ -28,6 +28,7 @@ from oomkb.memory.vocabulary import VOCABULARY, normalise
 __all__ = ["Patched", "patch", "patch_batch_row"]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
 _FSDP: Final = ("fsdp", "fsdp2", "hsdp", "shard-grad-op")
 _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 
@@ -275,8 +276,10 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
 
 
 def _as_counted(said: Mapping[str, Any], name: str, value: Any) -> tuple[str, Any]:
-    """GPUs of a machine as processes in all, or the other way round, where the file counts the other."""
+    """The field under which the file says it: GPUs of a machine or processes in all, whichever it counts."""
     nodes = said.get("nodes") or 1
+    if name not in said and _ENGINE.get(name) in said:
+        return _ENGINE[name], value  # the engine's own settings, where a trainer runs it
     if value is None or name in said or not isinstance(nodes, int):
         return name, value
     if name == "gpus" and "world" in said:
@@ -300,6 +303,8 @@ def _says(said: Mapping[str, Any], name: str, value: Any) -> bool:
         return found is None
     if found is None:
         return name == "model" or (_is_off(value) and _same(_by_default(said, name), value))
+    if name == "quant" and said.get("framework") == "torchtune" and {found, value} <= {"nf4", "nf4-double"}:
+        return True  # torchao knows one kind, whose scales are quantized as well
     if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:
         return set(value) <= set(found)  # FSDP has one switch for both
     if name == "method" and {found, value} <= {"lora", "qlora"}:
