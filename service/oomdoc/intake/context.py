@@ -30,7 +30,7 @@ def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:
     fine = False
     for line, kind in zip(lines, kinds, strict=True):
         text = line.text.strip()
-        if kind in ("prose", "config", "log") and len(text) < 120 and _ENDS.search(text):
+        if kind in ("prose", "config", "log") and len(text) < 120 and _ENDS.search(text[-12:]):
             fine = bool(_WELL.search(text)) and not _ILL.search(text)
         elif kind == "prose" and len(text) > 120:
             fine = False

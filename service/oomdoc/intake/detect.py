@@ -109,13 +109,17 @@ def framework_of(lines: Sequence[Line], words: Vocabulary) -> str | None:
     return name if best >= 0.9 else None
 
 
+_ODD: Final = re.compile("[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
+"""What text does not hold: control characters beside those of terminals, and what could not be decoded."""
+
+
 def check_text(text: str, name: str) -> None:
     """Refuse what is not text.
 
     :raises InputError: for binary content, naming the source.
     """
     head = text[:65536]
-    odd = sum(1 for c in head if c in "\x00\ufffd" or (c < " " and c not in "\t\n\r\x1b\x0c\x08"))
+    odd = len(_ODD.findall(head))
     if head and (odd > 0.1 * len(head) or (head.count("\x00") > 8 and odd > 0.02 * len(head))):
         raise InputError(
             "this is not text",

@@ -42,6 +42,8 @@ _CODE: Final = re.compile(
 )
 _SEEN: Final = 800
 """Characters of a line that tell its kind."""
+_CHINESE_SENTENCE: Final = re.compile(r"[一-鿿].{0,40}[，。？]")
+_SAID: Final = re.compile(r"[A-Z一-鿿].{20,}[.?。？]\s*\Z")
 _CHINESE: Final = re.compile(r"[一-鿿]{2,}")
 _SENTENCE: Final = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [A-Za-z]{2,}|[一-鿿]{2,}")
 
@@ -70,16 +72,12 @@ def _kind(line: Line) -> Kind:
         return "blank"
     if line.logged or _LOG.match(text):
         return "log"
-    if (_COMMAND.match(text) and not _told_of(text)) or len(_FLAG.findall(text[:600])) >= 3:
+    if (_COMMAND.match(text) and not _told_of(text)) or (text.count("-") >= 3 and len(_FLAG.findall(text[:600])) >= 3):
         return "command"
-    if _CONFIG.match(text) and not re.search(r"[一-鿿].{0,40}[，。？]", text):
+    if (":" in text or "=" in text) and _CONFIG.match(text) and not _CHINESE_SENTENCE.search(text):
         return "config"
     if _CODE.match(text):
         return "code"
     if _LOG_ANYWHERE.search(text) or len(line.text) > 3000:
-        return (
-            "log"
-            if not (_SENTENCE.search(text) and len(text) < 300 and re.match(r"[A-Z一-鿿].{20,}[.?。？]\s*\Z", text))
-            else "prose"
-        )
+        return "log" if not (_SENTENCE.search(text) and len(text) < 300 and _SAID.match(text)) else "prose"
     return "prose"

@@ -98,6 +98,8 @@ def _line(source: str, number: int, raw: str) -> Line:
     """Peel prefixes in the order in which launchers, engines and loggers put them on."""
     text, tag, rank, logged = raw, "", None, False
     for _ in range(6 if _PREFIX.match(raw) is not None else 0):
+        if logged and _LATER.match(text) is None and ".py:" not in text:
+            break
         before = text
         if (found := _WORKER.match(text)) is not None:
             tag += found[0].strip()
@@ -120,4 +122,6 @@ def _line(source: str, number: int, raw: str) -> Line:
 
 _PREFIX: Final = re.compile(r"\s{0,8}(?:[(\[]|\d|default|rank|Rank|RANK|INFO|ERROR|WARNING|DEBUG)")
 """How any of the prefixes begins."""
+_LATER: Final = re.compile(r"\s{0,8}(?:[(\[]|\d|default|rank|Rank|RANK|INFO|ERR|WARN|DEBUG|CRITICAL|FATAL|- )")
+"""How one begins that follows another, unless it is the place in a script."""
 _LEVEL_STARTS: Final = re.compile(r"\[?(?:INFO|ERROR|WARNING|DEBUG)\]? ")

@@ -8,7 +8,8 @@ are kept (no line is added or removed). Sizes and version numbers are never take
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -171,6 +172,8 @@ _NEEDS: Final[tuple[tuple[str, ...], ...]] = (
     ("home/", "users"),
     ("@<host-",),
 )
+_WORDS: Final = tuple(sorted({need for needs in _NEEDS for need in needs if len(need) > 1 or need == "@"}))
+_NEWLINE: Final = re.compile("\n")
 _HARMLESS: Final = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "git", "ghcr.io", "github.com", "localhost"})
 _PLACEHOLDER: Final = re.compile(
     r"<(?:token|webhook|authorization|secret|url-login|email|host"
@@ -202,21 +205,41 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     """
     known = dict(table or {})
     used = set(_PLACEHOLDER.findall(text)) | known.keys()
-    worth = _worth_a_look(text)
-    if worth is None:
-        return Masked(text, MappingProxyType(known))
-    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, worth)
-    parts = text.split("\n") if "PRIVATE KEY" not in text else [text]
-    return Masked("\n".join([masker.line(part) for part in parts]), MappingProxyType(known))
-
-
-def _worth_a_look(text: str) -> re.Pattern[str] | None:
-    """What a line must hold for any rule to be tried on it, of what occurs in the text at all."""
     low = text.lower()
-    words = sorted({need for needs in _NEEDS for need in needs if len(need) > 1 or need == "@"})
-    found = [re.escape(word) for word in words if word in low]
-    found += [pattern.pattern for pattern in (_DOTTED, _COLONS) if pattern.search(text)]
-    return re.compile("|".join(found), re.IGNORECASE) if found else None
+    worth = _worth_a_look(text, low)
+    if not worth:
+        return Masked(text, MappingProxyType(known))
+    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used)
+    if "PRIVATE KEY" in text:
+        return Masked(masker.line(text, low), MappingProxyType(known))
+    parts, lows = text.split("\n"), low.split("\n")
+    for at in sorted(worth):
+        parts[at] = masker.line(parts[at], lows[at])
+    return Masked("\n".join(parts), MappingProxyType(known))
+
+
+def _worth_a_look(text: str, low: str) -> set[int]:
+    """The lines (from 0) which any rule could match: that hold one of the words that rules need, or dots or colons."""
+    unique = " ".join(set(low.split()))
+    found = {n for word in _WORDS if word.split()[0] in unique for n in _lines_with(word, low)}
+    starts = [0]
+    for pattern in (_DOTTED, _COLONS):
+        for hit in pattern.finditer(text):
+            if len(starts) == 1:
+                starts += [end.end() for end in _NEWLINE.finditer(text)]
+            found.add(bisect_right(starts, hit.start()) - 1)
+    return found
+
+
+def _lines_with(word: str, text: str) -> Iterator[int]:
+    """The lines (from 0) that hold a word, each once."""
+    line, at = 0, text.find(word)
+    counted = 0
+    while at >= 0:
+        line, counted = line + text.count("\n", counted, at), at
+        yield line
+        end = text.find("\n", at)
+        at = text.find(word, end) if end >= 0 else -1
 
 
 @dataclass(slots=True)
@@ -226,14 +249,10 @@ class _Masker:
     known: dict[str, str]
     given: dict[str, str]
     used: set[str]
-    worth: re.Pattern[str]
     counts: dict[str, int] = field(default_factory=dict)
 
-    def line(self, text: str) -> str:
-        """One line with every rule applied that could match it."""
-        if self.worth.search(text) is None:
-            return text
-        low = text.lower()
+    def line(self, text: str, low: str) -> str:
+        """One line (and the same in lower case) with every rule applied that could match it."""
         for (kind, pattern), needs in zip(_RULES, _NEEDS, strict=True):
             if not any(need in low for need in needs) and (kind != "user" or "@<host-" not in text):
                 continue

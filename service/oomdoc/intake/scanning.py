@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 from oomdoc.evidence import Failure
 from oomdoc.intake.lines import Line
@@ -16,6 +18,10 @@ __all__ = ["Found", "failures_of", "scan"]
 
 _MOST_TRIES = 600
 """Lines per family that are read: the first ones say what happened; growth needs some, not thousands."""
+
+_FIRST_OF_MANY = 2
+_REACH = 50
+"""Lines that are tried for the last reading of a family that repeats."""
 
 Found = tuple[int, Parser, Reading]
 """Line index, parser, what it read there."""
@@ -30,6 +36,10 @@ def _by_trigger() -> dict[str, tuple[Parser, ...]]:
     return table
 
 
+def _rank(parser: Parser) -> tuple[int, str]:
+    return parser.priority, parser.name
+
+
 def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
     """What every parser reads, in order of lines; at one line, one failure: of the family that goes first.
 
@@ -39,24 +49,59 @@ def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
     present = [word for word in table if words.may_hold(word)]
     if not present:
         return
-    tried: dict[str, int] = {}
+    scanner = _Scanner(lines)
     for index, line in enumerate(lines):
         low = line.low if line.text is line.raw else line.text.lower()
         held = [word for word in present if word in low]
-        if not held:
-            continue
-        chosen = {parser.name: parser for word in held for parser in table[word]}
-        window, failed = Window(lines, index), False
-        for parser in sorted(chosen.values(), key=lambda p: (p.priority, p.name)):
-            if tried.get(parser.name, 0) >= _MOST_TRIES:
+        if held:
+            yield from scanner.at(index, {parser.name: parser for word in held for parser in table[word]})
+    yield from scanner.repeated()
+
+
+class _Scanner:
+    """Parses lines; what only repeats is put off until a failure (or the end) asks for the last of it."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        self.tried: dict[str, int] = {}
+        self.read: dict[str, int] = {}
+        self.put_off: dict[str, tuple[Parser, deque[int]]] = {}
+
+    def at(self, index: int, chosen: Mapping[str, Parser]) -> Iterator[Found]:
+        """What the chosen parsers read at a line."""
+        if len(chosen) == 1:
+            (parser,) = chosen.values()
+            if parser.repeats and self.read.get(parser.name, 0) >= _FIRST_OF_MANY:
+                self.put_off.setdefault(parser.name, (parser, deque(maxlen=_REACH)))[1].append(index)
+                return
+        found = list(self._parsed(index, chosen))
+        if any(reading.failures for _, _, reading in found):
+            yield from self.repeated()
+        yield from found
+
+    def _parsed(self, index: int, chosen: Mapping[str, Parser]) -> Iterator[Found]:
+        window, failed = Window(self.lines, index), False
+        for parser in sorted(chosen.values(), key=_rank):
+            if self.tried.get(parser.name, 0) >= _MOST_TRIES:
                 continue
-            tried[parser.name] = tried.get(parser.name, 0) + 1
+            self.tried[parser.name] = self.tried.get(parser.name, 0) + 1
             if (reading := parser.parse(window)) is None:
                 continue
+            self.read[parser.name] = self.read.get(parser.name, 0) + 1
+            self.put_off.pop(parser.name, None)
             if failed and reading.failures:
                 reading = replace(reading, failures=())
             failed = failed or bool(reading.failures)
             yield index, parser, reading
+
+    def repeated(self) -> Iterator[Found]:
+        """The last reading of each family that was put off."""
+        last: list[Found] = []
+        for parser, indexes in self.put_off.values():
+            readings = ((i, parser.parse(Window(self.lines, i))) for i in reversed(indexes))
+            last += [(i, parser, r) for i, r in islice(((i, r) for i, r in readings if r is not None), 1)]
+        self.put_off.clear()
+        yield from sorted(last, key=lambda found: found[0])
 
 
 def failures_of(found: Sequence[Found]) -> list[tuple[int, Failure]]:

@@ -113,7 +113,7 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
     if owner is None:
         yield from entries
         return
-    names = owner.names() | owner.neutrals()
+    names = owner.known()
     for entry in entries:
         key = norm(_KEY_CLEAN.sub("", entry.key))
         if key in names or entry.style in ("kwarg", "call"):

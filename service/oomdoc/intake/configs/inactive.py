@@ -150,8 +150,8 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
     """Keys the framework does not know that are nearly one it does."""
     if doc.table is None or doc.table.name not in _STRICT or doc.form not in ("yaml", "shell"):
         return
-    known = doc.table.names() | doc.table.neutrals() | doc.table.marks | doc.table.hints | LAUNCH_KEYS
-    likely = sorted(n for n in known if len(n) > 5 and ":" not in n and not n.startswith("@"))
+    known = doc.table.known() | doc.table.marks | doc.table.hints | LAUNCH_KEYS
+    likely: list[str] = []
     for entry in doc.entries[:300]:
         key = norm(entry.key)
         if (
@@ -164,6 +164,8 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
             continue
         if key in known or entry.value is None:
             continue
+        if not likely:
+            likely = sorted(n for n in known if len(n) > 5 and ":" not in n and not n.startswith("@"))
         near = difflib.get_close_matches(key, likely, 1, _CLOSE)
         if near and near[0] not in {norm(e.key) for e in doc.entries}:
             yield entry, "unknown-key", {"nearest": near[0]}

@@ -139,7 +139,7 @@ def _whole_sequence(kept: dict[str, Fact]) -> None:
 
 
 def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
-    known = (doc.table.names() | doc.table.neutrals() | LAUNCH_KEYS) if doc.table else frozenset()
+    known = (doc.table.known() | LAUNCH_KEYS) if doc.table else frozenset()
     out = []
     listed = doc.entries[:2000]
     for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):

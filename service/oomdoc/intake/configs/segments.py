@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from oomdoc.intake.sieve import Expression
+
 __all__ = ["Segment", "segments"]
 
 _FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
@@ -62,11 +64,11 @@ _PROGRAM: Final = (
     r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry"
     r"|litgpt)"
 )
-_COMMAND: Final = re.compile(
+_COMMAND: Final = Expression(
     r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}"
     r"(?:nohup[ \t]+|sudo[ \t]+|exec[ \t]+|time[ \t]+|uv run[ \t]+)?" + _PROGRAM + r"[ \t]+\S"
 )
-_INLINE: Final = re.compile(
+_INLINE: Final = Expression(
     r"(?<![\w./-])(?:torchrun|deepspeed|accelerate launch|llamafactory-cli|swift (?:sft|pt|rlhf|infer|deploy|rollout)|"
     r"megatron (?:sft|pt|rlhf)|"
     r"vllm serve|tune run|xtuner train|trl (?:sft|dpo|grpo|kto|vllm-serve)|axolotl train|lmdeploy serve|"
@@ -80,13 +82,14 @@ _PAIR: Final = re.compile(
     r"[ \t]{0,40}(?:-[ \t]{1,4})?[A-Za-z_\"'][\w.\-\"']{0,80}[ \t]{0,6}:(?:[ \t]{1,20}\S|[ \t]{0,20}$)"
 )
 _LIST: Final = re.compile(r"[ \t]{0,40}-[ \t]{1,4}[\w\"'./-]")
-_CALL: Final = re.compile(
+_CALL: Final = Expression(
     r"[ \t]{0,40}(?:[\w.\[\]\"', ]{1,80}=[ \t]{0,4})?[\w.]{0,80}"
     r"(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|"
     r"Trainer|dict|Accelerator|Plugin|pipeline|recipe)\((?!\))"
 )
 _IMPORT: Final = re.compile(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
 _SECTION: Final = re.compile(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
+_ANY_DIGIT: Final = bytes.maketrans(b"123456789", b"000000000")
 _MAX_RUN: Final = 3000
 _MAX_LINES: Final = 30_000
 _LOOKAHEAD: Final = 60_000
@@ -176,14 +179,22 @@ class _Lines:
     def __init__(self, text: str, start: int, end: int) -> None:
         self.text, self.end = text, end
         self.looked = 0
+        low = text[start:end].lower()
+        self.words = {e: [lit for lit in e.literals if lit in low] for e in (_COMMAND, _INLINE, _CALL)}
+        """Of what each of the dearer expressions needs, what there is at all."""
         self.starts: list[int] = []
+        self.lines = text[start:end].split("\n", _MAX_LINES)[:_MAX_LINES]
+        if self.lines[-1] == "" and len(self.lines) < _MAX_LINES:
+            self.lines.pop()
+        plain = "\n".join(self.lines).encode("utf-8", "surrogatepass").translate(_ANY_DIGIT)
+        self.shapes = plain.decode("utf-8", "surrogatepass").split("\n")
+        """The lines with every digit made a zero: which digits they are is all the same to every expression here."""
+        self.nothing: set[str] = set()
+        """Shapes of lines in which no run begins."""
         at = start
-        while at < end and len(self.starts) < _MAX_LINES:
+        for line in self.lines:
             self.starts.append(at)
-            stop = text.find("\n", at, end)
-            if stop < 0:
-                break
-            at = stop + 1
+            at += len(line) + 1
 
     def span(self, index: int) -> tuple[int, int]:
         start = self.starts[index]
@@ -193,8 +204,11 @@ class _Lines:
         return start, self.end if stop < 0 else stop + 1
 
     def line(self, index: int) -> str:
-        start, stop = self.span(index)
-        return self.text[start : min(stop, start + 4000)].rstrip("\r\n")
+        return self.lines[index][:4000].rstrip("\r\n")
+
+    def may_match(self, expression: Expression, lowered: str) -> bool:
+        """Whether it is worth while to try the expression on a line, given in lower case."""
+        return any(word in lowered for word in self.words[expression])
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -224,27 +238,31 @@ def _runs(text: str, start: int, end: int) -> list[Segment]:
 
 def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
     """A run that begins in this line: form, first and last line, offset."""
-    line = lines.line(index)
-    if not line.strip():
+    if lines.shapes[index] in lines.nothing:
         return None
-    start = lines.span(index)[0]
-    if _COMMAND.match(line) or _ENV.match(line):
-        return "shell", index, _shell_end(lines, index), start
-    if _FLAGS.match(line) and not line.lstrip().startswith("---"):
-        return "shell", index, _shell_end(lines, index), start
-    if _CALL.match(line):
-        return "python", index, _balanced_end(lines, index, "(", ")"), start
+    line = lines.line(index)
     stripped = line.lstrip()
+    if not stripped:
+        return None
+    start, low = lines.span(index)[0], line.lower()
+    if (lines.may_match(_COMMAND, low) and _COMMAND.match(line)) or ("=" in line and _ENV.match(line)):
+        return "shell", index, _shell_end(lines, index), start
+    if stripped[0] == "-" and _FLAGS.match(line) and not stripped.startswith("---"):
+        return "shell", index, _shell_end(lines, index), start
+    if lines.may_match(_CALL, low) and _CALL.match(line):
+        return "python", index, _balanced_end(lines, index, "(", ")"), start
     if stripped[:1] == "{" and (stripped.rstrip() == "{" or '"' in stripped or "'" in stripped):
         last = _balanced_end(lines, index, "{", "}")
         return "json", index, last, start
-    if _PAIR.match(line) and _pair_count(lines, index) >= 2:
+    if ":" in line and _PAIR.match(line) and _pair_count(lines, index) >= 2:
         return "yaml", index, _pair_end(lines, index), start
-    inline = _INLINE.search(line)
+    inline = _INLINE.search(line) if lines.may_match(_INLINE, low) else None
     if inline and (" --" in line[inline.start() :] or "=" in line[inline.start() :]):
         return "shell", index, _shell_end(lines, index), start + inline.start()
-    if _OVERRIDE.match(line):
+    if "=" in line and _OVERRIDE.match(line):
         return "shell", index, _shell_end(lines, index), start
+    if ":" not in line or not _PAIR.match(line):
+        lines.nothing.add(lines.shapes[index])
     return None
 
 

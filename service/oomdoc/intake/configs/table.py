@@ -197,7 +197,12 @@ class Table:
 
     @cached_property
     def _neutrals(self) -> frozenset[str]:
-        out = set(self.neutral)
-        for base in self.bases:
-            out |= base.neutrals()
-        return frozenset(out)
+        return self.neutral.union(*(base.neutrals() for base in self.bases))
+
+    def known(self) -> frozenset[str]:
+        """Every key that the table reads or knows as neutral."""
+        return self._known
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return self._names | self._neutrals

@@ -89,6 +89,9 @@ class Parser:
     triggers: tuple[str, ...]
     parse: Callable[[Window], Reading | None]
     priority: int = 50
+    repeats: bool = False
+    """Whether its lines say the same of one moment after the other. Read are the first two of them, those that another
+    family reads too, and the last before each failure and before the end."""
 
 
 def signal(name: str, window: Window, /, **data: Any) -> Signal:

@@ -26,4 +26,5 @@ PARSER: Final[Parser] = rules_parser(
         ),
     ),
     priority=90,
+    repeats=True,
 )

@@ -59,28 +59,33 @@ def _expression(pattern: str) -> Expression:
     return Expression(pattern, re.IGNORECASE)
 
 
-def rules_parser(name: str, triggers: Sequence[str], rules: Sequence[Rule], *, priority: int = 50) -> Parser:
+def rules_parser(
+    name: str, triggers: Sequence[str], rules: Sequence[Rule], *, priority: int = 50, repeats: bool = False
+) -> Parser:
     """A parser that answers with the first rule that matches the line."""
-    expressions = tuple((one, _expression(one.pattern)) for one in rules)
+    expressions = tuple((one, one.lines, _expression(one.pattern)) for one in rules)
 
     def parse(window: Window) -> Reading | None:
         line = window.line
-        for one, expression in expressions:
+        low = line.low
+        for one, more, expression in expressions:
             text = line.text
-            if one.lines:
-                text = " ".join([text, *(line.text.strip() for line in window.following(one.lines))])[:6000]
-            elif not expression.may_match(line.low):
+            if more:
+                text = " ".join([text, *(line.text.strip() for line in window.following(more))])[:6000]
+            elif not expression.may_match(low):
                 continue
             if (found := expression.search(text)) is not None:
                 return _reading(one, found, window)
         return None
 
-    return Parser(name, tuple(triggers), parse, priority)
+    return Parser(name, tuple(triggers), parse, priority, repeats)
 
 
 def _reading(one: Rule, found: re.Match[str], window: Window) -> Reading:
     data = _data(found)
     hit = signal(one.signal, window, **data)
+    if one.kind is None and not one.facts:
+        return Reading((hit,))
     facts = tuple(
         fact(name, round(data[key] / GIB, 5) if key.endswith("_bytes") else data[key], window.line, one.confidence)
         for key, name in one.facts.items()
@@ -95,12 +100,19 @@ def _reading(one: Rule, found: re.Match[str], window: Window) -> Reading:
     return Reading(reading.signals, reading.failures, facts)
 
 
+@cache
+def _groups(pattern: re.Pattern[str]) -> tuple[tuple[str, str, str], ...]:
+    """Group, name and kind of what a rule reads."""
+    parts = ((group, *group.partition("__")[::2]) for group in pattern.groupindex)
+    return tuple((group, name, kind) for group, name, kind in parts if kind != "u")
+
+
 def _data(found: re.Match[str]) -> dict[str, Any]:
     groups = found.groupdict()
     out: dict[str, Any] = {}
-    for group, text in groups.items():
-        name, _, kind = group.partition("__")
-        if text is None or kind == "u":
+    for group, name, kind in _groups(found.re):
+        text = groups[group]
+        if text is None:
             continue
         if kind == "n":
             out[f"{name}_bytes"] = to_bytes(text.replace(",", ""), groups.get(f"{name}__u") or "")

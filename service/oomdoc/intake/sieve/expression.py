@@ -44,9 +44,10 @@ class Expression:
 
     def may_match(self, lowered: str) -> bool:
         """Whether a text (given in lower case) holds one of the literals."""
-        if not self.literals:
-            return True
-        return any(literal in lowered for literal in self.literals)
+        for literal in self.literals:
+            if literal in lowered:
+                return True
+        return not self.literals
 
     def search(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
         """As of a compiled expression."""

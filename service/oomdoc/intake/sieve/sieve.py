@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from oomdoc.intake.sieve.expression import Expression
-from oomdoc.intake.sieve.vocabulary import GRAM, Vocabulary, probe_of
+from oomdoc.intake.sieve.vocabulary import GRAM, Vocabulary, probes_of
 
 __all__ = ["Sieve", "candidates"]
 
 Row = TypeVar("Row")
-_Hit = tuple[int, str, str]
+_Hit = tuple[int, str, tuple[str, ...]]
 """Number of a row, one of its literals, what is looked for in the vocabulary."""
 
 
@@ -51,9 +51,10 @@ class Sieve(Generic[Row]):
         short: list[_Hit] = []
         for number, (literals, _) in enumerate(self._rows):
             for literal in literals:
-                probe = probe_of(literal)
-                where = by_gram.setdefault(probe[:GRAM], []) if len(probe) >= GRAM else short
-                where.append((number, literal, probe))
+                probes = probes_of(literal)
+                first = probes[0] if probes else ""
+                where = by_gram.setdefault(first[:GRAM], []) if len(first) >= GRAM else short
+                where.append((number, literal, probes))
         return by_gram, short
 
     def alive(self, words: Vocabulary) -> list[tuple[tuple[str, ...], Row]]:
@@ -66,8 +67,11 @@ class Sieve(Generic[Row]):
         by_gram, short = self._index
         held: dict[int, list[str]] = {}
         tried = [hit for gram in by_gram.keys() & words.grams for hit in by_gram[gram]]
-        for number, literal, probe in (*tried, *short):
-            if probe in words.text:
+        for number, literal, probes in (*tried, *short):
+            for probe in probes:
+                if probe not in words.text:
+                    break
+            else:
                 held.setdefault(number, []).append(literal)
         return [
             (tuple(held.get(number, ())), row)

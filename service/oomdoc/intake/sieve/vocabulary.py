@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
-__all__ = ["GRAM", "Vocabulary", "probe_of"]
+__all__ = ["GRAM", "Vocabulary", "probes_of"]
 
 _DIGITS: Final = str.maketrans("", "", "0123456789")
 GRAM: Final = 3
@@ -16,9 +16,9 @@ _MOST: Final = 200_000
 
 
 @cache
-def probe_of(literal: str) -> str:
-    """The longest word of a literal, without digits: what is looked for."""
-    return max(literal.translate(_DIGITS).split(), key=len, default="")
+def probes_of(literal: str) -> tuple[str, ...]:
+    """The words of a literal without digits, the longest first: what is looked for."""
+    return tuple(sorted(literal.translate(_DIGITS).split(), key=len, reverse=True))
 
 
 class Vocabulary:
@@ -36,8 +36,9 @@ class Vocabulary:
 
     def may_hold(self, literal: str) -> bool:
         """False only where the literal (in lower case) is in none of the lines."""
-        return self.all or self.holds_probe(probe_of(literal))
-
-    def holds_probe(self, probe: str) -> bool:
-        """The same, given what is looked for."""
-        return (len(probe) < GRAM or probe[:GRAM] in self.grams) and probe in self.text
+        if self.all:
+            return True
+        for probe in probes_of(literal):
+            if (len(probe) >= GRAM and probe[:GRAM] not in self.grams) or probe not in self.text:
+                return False
+        return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.intake.configs.entry import Entry
@@ -26,6 +27,10 @@ _COMMON: Final = words(
 )
 
 
+_WORD: Final = re.compile(r"\.?[A-Za-z0-9_\-]+")
+"""Last parts of keys, with the dot before them."""
+
+
 def _knowable(dashes: str, name: str, known: frozenset[str]) -> bool:
     key = norm(name)
     if key not in known and key.rsplit(".", 1)[-1] not in known:
@@ -33,10 +38,29 @@ def _knowable(dashes: str, name: str, known: frozenset[str]) -> bool:
     return bool(dashes) or (key not in _COMMON and ("_" in key or "." in key or len(key) > 6))
 
 
+def _possible(word: str, known: frozenset[str]) -> bool:
+    """Whether a word can be (the last part of) a key that is knowable."""
+    bare = word.lstrip(".-")
+    return norm(bare) in known and (bare != word or _knowable("", bare, known))
+
+
+def _worth(text: str, start: int, end: int, known: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """The lines in which one of the keys stands: most lines of a log hold none, and most keys are in no line."""
+    here = [word for word in set(_WORD.findall(text, start, end)) if _possible(word, known)]
+    at = start if here else end
+    while at < end:
+        stop = text.find("\n", at, end)
+        stop = end if stop < 0 else stop
+        line = text[at:stop]
+        if any(word in line for word in here):
+            yield at, stop
+        at = stop + 1
+
+
 def parse_loose(text: str, start: int, end: int, known: frozenset[str]) -> list[Entry]:
     """The scattered settings whose keys are in ``known``; common words need a flag's dashes."""
     out: list[Entry] = []
-    for match in _PAIR.finditer(text, start, end):
+    for match in (m for low, high in _worth(text, start, end, known) for m in _PAIR.finditer(text, low, high)):
         dashes, name, quote, raw = match[1], match[2], match[3], match[4].rstrip(".:!?")
         if not _knowable(dashes, name, known):
             continue
