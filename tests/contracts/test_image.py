@@ -36,6 +36,15 @@ def stages(root: Path) -> dict[str, Stage]:
     return found
 
 
+def test_the_dockerfile_passes_the_linter(root: Path, tmp_path: Path) -> None:
+    linter = Path(sys.executable).with_name("hadolint")
+    found = subprocess.run([linter, root / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+    # The linter looks: a file with a known fault is refused.
+    (tmp_path / "Dockerfile").write_text("FROM debian\nRUN cd /tmp && sudo ls\n")
+    assert subprocess.run([linter, tmp_path / "Dockerfile"], capture_output=True, check=False).returncode == 1
+
+
 def of(stage: Stage, name: str) -> list[str]:
     return [rest for instruction, rest in stage if instruction == name]
 
