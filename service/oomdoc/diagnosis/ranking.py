@@ -13,16 +13,18 @@ from typing import Final
 
 from oomdoc.diagnosis.result import CauseFinding, Reason
 from oomdoc.diagnosis.rules import RULES
+from oomdoc.diagnosis.usual import expected
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, View
 from oomdoc.messages import Message, say
 
 __all__ = ["PRIORS", "TEMPERATURE", "probabilities", "rank", "scores"]
 
-TEMPERATURE: Final = 0.6
+TEMPERATURE: Final = 0.45
 _NEXT_RULE: Final = 0.7
 _NEXT_CASE: Final = 0.5
 """What each further reason of a witness counts, relative to the one before it."""
 _HEARSAY: Final = frozenset({"cause.case", "cause.sounds"})
+_USUAL: Final = "cause.usual."
 _MOST_REASONS: Final = 5
 _LOWEST: Final = 0.005
 _DOUBT: Final = 0.03
@@ -112,7 +114,7 @@ def rank(view: View) -> tuple[CauseFinding, ...]:
 def weigh(view: View) -> dict[str, list[Reason]]:
     """Every rule's reasons, those of the matched cases, and what place and kind of the failure rule out."""
     reasons = {rule.CAUSE: [*rule.weigh(view), *_place(view, rule.CAUSE)] for rule in RULES}
-    for cause, reason in (*_votes(view), *_sounds(view)):
+    for cause, reason in (*_votes(view), *_sounds(view), *expected(view)):
         if cause in reasons:
             reasons[cause].append(reason)
     return reasons
@@ -122,15 +124,17 @@ def scores(reasons: Mapping[str, Sequence[Reason]]) -> dict[str, float]:
     """Log-odds per cause up to a constant: the prior, what speaks for it, and all that speaks against.
 
     What rules read and what known cases say are two witnesses; within each, a further reason counts less than the last.
+    What is usual for the kind of job is added to the prior.
     """
     total = sum(PRIORS.values())
     out = {}
     for cause, mine in reasons.items():
         cases = [r for r in mine if r.message.key in _HEARSAY]
-        rules = [r for r in mine if r.message.key not in _HEARSAY]
+        usual = sum(r.log_odds for r in mine if r.message.key.startswith(_USUAL))
+        rules = [r for r in mine if r.message.key not in _HEARSAY and not r.message.key.startswith(_USUAL)]
         against = sum(r.log_odds for r in mine if r.log_odds < 0)
         support = _summed(rules, _NEXT_RULE) + _summed(cases, _NEXT_CASE)
-        out[cause] = math.log(PRIORS[cause] / total) + against + support
+        out[cause] = math.log(PRIORS[cause] / total) + usual + against + support
     return out
 
 

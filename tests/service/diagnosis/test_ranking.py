@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from oomdoc.diagnosis import ranking
+from oomdoc.diagnosis import ranking, usual
 from oomdoc.diagnosis.cases import Vote
 from oomdoc.diagnosis.ranking import PRIORS, probabilities, rank, scores, weigh
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules import CAUSES
-from oomdoc.diagnosis.view import View
+from oomdoc.diagnosis.view import WEAK, View
 from oomdoc.evidence import Evidence, Failure, Signal, Span
 from oomdoc.messages import say
 from oomkb.memory.job import Job
@@ -89,3 +89,23 @@ def test_wording_counts_more_where_nothing_was_read() -> None:
     beside = View(evidence=Evidence(prose="it failed", failures=(failure,)), job=Job(), sounds={"eval": 2.0})
     by_sound = [sum(r.log_odds for c, r in ranking._sounds(v) if c == "eval") for v in (alone, beside)]
     assert by_sound[0] > by_sound[1] > 0
+
+
+def test_what_is_usual_weighs_less_than_any_sign() -> None:
+    largest = max(share for shares in usual.KINDS.values() for share in shares.values())
+    assert largest * WEAK / 2 < WEAK
+    assert {cause for shares in usual.KINDS.values() for cause in shares} <= set(CAUSES)
+
+
+def test_a_job_without_a_sign_is_ranked_by_what_is_usual_for_it() -> None:
+    failure = Failure(kind="device", signal=Signal("torch-cuda-oom", Span("log.txt", 1)))
+    evidence = Evidence(failures=(failure,))
+
+    def order(job: Job) -> list[str]:
+        scored = scores(weigh(View(evidence=evidence, job=job)))
+        return sorted(scored, key=lambda cause: -scored[cause])
+
+    assert order(Job(objective="inference")).index("kv-cache") < order(Job(method="full")).index("kv-cache")
+    assert order(Job(method="lora")).index("activations") < 3
+    rollouts = order(Job(objective="grpo", method="full"))
+    assert rollouts.index("rollout-engine") < order(Job(objective="sft", method="full")).index("rollout-engine")

@@ -47,7 +47,7 @@ _CLUES: Final = (
         FAIR,
         frames=r"\bmlp\b|down_proj|up_proj|gate_proj|act_fn|silu|gelu|swiglu|layer_?norm|rms_?norm|feed_?forward"
         r"|dropout"
-        r"|rotary|residual|lora_[ab]\b",
+        r"|rotary|residual|lora_[ab]\b|activations?\.py|self\.act\(",
     ),
     Clue(
         "batch",
@@ -60,7 +60,8 @@ _CLUES: Final = (
         "context",
         FAIR,
         says=r"\b\d{1,3}k (?:context|sequence|tokens?|seq)|(?:sequence|context|block|prompt).{0,16}(?:long"
-        r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)",
+        r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)|(?:data|text|input|output) lengths?|long data"
+        r"|(?:output|input|response|回答|输出|输入).{0,4}(?:过长|很长|太长)",
     ),
     Clue(
         "calibration",

@@ -81,6 +81,13 @@ _CLUES: Final = (
         unless=r"cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
     ),
     Clue("mentioned", WEAK, says=r"(?:cpu|system|host|main|node) (?:ram|memory)"),
+    Clue(
+        "short",
+        FAIR,
+        says=r"(?<![显存卡a-z])(?<!gpu )(?<!cuda )内存.{0,4}(?:不足|耗尽|打满|爆满|跑满|超)|超(?:出)?内存"
+        r"|(?:insufficient|enough|more) (?:cpu|system|host) mem|每个进程.{0,12}内存",
+        unless=r"mps|统一内存",
+    ),
     Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/[c-f]/|desktop-[a-z0-9]{5,}|windows"),
     Clue("stand", FAIR, says=r"mem\(gb\) command|\bon node with \d.{0,12}memory|and \d{2,4} ?g(?:b)? memory"),
 )

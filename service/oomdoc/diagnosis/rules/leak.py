@@ -50,6 +50,13 @@ _CLUES: Final = (
         unless=r"^(?!.{0,20000}(?:grow|increas|leak|rises?|rising|涨|增长|上升|泄))",
     ),
     Clue(
+        "again",
+        STRONG,
+        says=r"(?:initiali[sz]\w{0,4}|(?:re)?load\w{0,3}|creat\w{1,3}|instantiat\w{1,3})[^\n]{0,24}(?:with|for|on"
+        r"|at|in) (?:every|each) "
+        r"(?:request|call|time|iteration|loop|round)|每次(?:请求|调用|推理)[^\n]{0,8}(?:加载|初始化|创建)",
+    ),
+    Clue(
         "graph-kept",
         DECISIVE,
         says=r"loss\w{0,12} ?\+= ?\w{0,16}(?:\.|_)?loss\b(?!\.item|\.detach)|retain_graph ?= ?true|\.append\(loss\)"

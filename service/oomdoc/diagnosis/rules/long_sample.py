@@ -43,7 +43,12 @@ _CLUES: Final = (
         r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
         r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|a few (?:hundred|thousand) steps"
         r"|after (?:a )?few steps|[几数上]?[百千万]多?步|步数不固定|跑(?:了)?几步|same (?:point|place|step|sample)"
-        r"|steps before are fine|epoch \d+: +\d{3,}|(?:second|2nd|third|next) (?:batch|step|iteration)",
+        r"|steps before are fine|epoch \d+: +\d{3,}|(?:second|2nd|third|next) (?:batch|step|iteration)"
+        r"|(?:约|大约|大概|在) ?\d{2,6} ?个?(?:steps?|步|iter)|\d{2,6} ?(?:steps?|步|iter\w{0,7}) ?(?:左右|附近"
+        r"|之后|后|时)"
+        r"|(?:in the )?middle of (?:the )?(?:training|epoch|run)|训练(?:到)?(?:一半|中途)|中途|(?:跑|训练)了?(?:几"
+        r"|\d{1,3}) ?个?(?:小时|天)"
+        r"|after (?:a few|several|\d{1,3}) hours|epoch 0?\.\d",
     ),
     Clue(
         "said",
@@ -53,7 +58,7 @@ _CLUES: Final = (
         r"|document|chain)|(?:samples?|examples?|sequences?).{0,24}(?:longer than|too long|not truncated)"
         r"|(?:not|without|no) truncat|no max.{0,3}length"
         r"|(?:var(?:y|ying|iable)|different|uneven).{0,10}lengths?|长(?:样本|文本|数据|序列)|超长"
-        r"|平均.{0,6}\d+ ?tokens?",
+        r"|平均.{0,6}\d+ ?tokens?|(?:data|input|sample|text) lengths?|long data|数据.{0,4}(?:太|过|较)长",
     ),
     Clue(
         "growth",

@@ -29,7 +29,7 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "version-regression"
 
-_V: Final = r"v?\d{1,3}\.\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b)"
+_V: Final = r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b))"
 _SAME: Final = (
     r"(?:every|all|any|each) versions?|other versions? (?:too|as well)|same (?:error|problem|oom) (?:with|in|on)"
 )
@@ -41,7 +41,8 @@ _CLUES: Final = (
         prose=True,
         says=rf"(?:with|on|in|using|under|and) [^\n.]{{0,24}}{_V}[^\n]{{0,60}}{_WELL}"
         rf"|(?:{_WELL}|successfully)[^\n]{{0,40}} (?:with|on|in|under|using|and) [^\n.]{{0,24}}{_V}"
-        rf"|{_V} ?(?:升|更新|换)?(?:级)?到 ?{_V}"
+        rf"|{_V} ?(?:升|更新|换)?(?:级)?到 ?{_V}|{_V} ?(?:的?(?:环境|版本|代码))?(?:之?后)?,?(?:训练)?"
+        r"(?:是|就|都)?(?:正常|没问题|没事|可以)"
         rf"|(?:upgrad|updat|mov|bump)\w{{1,4}} [^\n]{{0,30}}{_V}"
         rf"|{_V} (?:->|→|to) [^\n]{{0,12}}{_V}"
         rf"|no longer [^\n]{{0,50}}{_V} (?:did|does|could|can)\b|升到 ?{_V}"

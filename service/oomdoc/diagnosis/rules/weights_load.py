@@ -39,7 +39,8 @@ _CLUES: Final = (
         STRONG,
         frames=r"from_pretrained|load_checkpoint|load_state_dict|load_model|load_weights|load_pretrained"
         r"|dispatch_model|safetensors"
-        r"|set_module_tensor|full_state_dict|allocator_warmup|create_weights|module\.py.{0,40}(?:convert|_apply)\b",
+        r"|prepare_model_for_(?:kbit|int8)|param\.data\.to\(torch\.float32|set_module_tensor|full_state_dict"
+        r"|allocator_warmup|create_weights|module\.py.{0,40}(?:convert|_apply)\b",
     ),
     Clue(
         "loading",
@@ -47,8 +48,13 @@ _CLUES: Final = (
         says=r"loading checkpoint shards|(?:while|when|during|at|before)\b.{0,24}(?<!-)\b(?:load|initiali[sz])(?:ed"
         r"|ing"
         r"|s)?\b|(?:no longer|does not|fails? to|can't|cannot) load"
-        r"|(?<![a-z])loading (?:the )?(?:model|weights)|failed to load|(?:model|weights) (?:is|are) (?:being )?loaded"
-        r"|加载(?:模型|权重|参数|时|阶段)|模型加载|(?<![a-z])load.{0,20}(?:爆|炸|oom)",
+        r"|(?<![a-z])loading (?:the )?(?:model|weights)(?! ?(?:weights )?took)|failed to load|(?:model"
+        r"|weights) (?:is|are) (?:being )?loaded"
+        r"|(?:加|装|载入?)载(?:模型|权重|参数|时|阶段)|载入(?:模型|权重)|模型(?:加载|载入)|加载到.{0,8}(?:显存|gpu"
+        r"|卡)"
+        r"|(?:every|each) (?:gpu|card|rank|process) (?:loads?|holds?) (?:the |a )?(?:full|whole|entire|complete)"
+        r"|(?:每张卡|每个进程|每个卡|各卡)[^\n]{0,8}(?:加载|都有)[^\n]{0,6}(?:一份|一遍|完整|全部|整个)"
+        r"|(?<![a-z])load.{0,20}(?:爆|炸|oom)",
     ),
     Clue(
         "unquantized",

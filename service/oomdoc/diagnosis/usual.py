@@ -1,0 +1,54 @@
+"""What usually runs out in a kind of job, before anything else is known.
+
+Many reports hold a command and "OOM", and no sign of a cause. The mechanisms still rank the candidates: frozen weights
+leave activations and logits, reinforcement learning has an engine beside the trainer, a server has its cache and its
+weights. Each of these expectations is worth half a weak sign, so that any sign outweighs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import WEAK, View
+from oomdoc.messages import say
+
+__all__ = ["KINDS", "expected"]
+
+_HALF: Final = WEAK / 2
+
+KINDS: Final[Mapping[str, Mapping[str, float]]] = {
+    "frozen": {"activations": 1.0, "logits": 1.0, "long-sample": 1.0},
+    "rollouts": {"rollout-engine": 1.0, "logits": 0.5, "activations": 0.5, "extra-models": 0.5},
+    "server": {"kv-cache": 1.0, "weights-load": 1.0, "cuda-graph": 0.5, "hardware-limit": 0.5},
+    "untold": {"weights-load": 1.0, "model-states": 1.0, "activations": 1.0},
+    "brim": {"model-states": 1.0, "activations": 1.0, "weights-load": 1.0},
+}
+"""Kind of job -> cause -> share of half a weak sign. ``untold``: neither training nor serving is said; ``brim``: a
+full card refused a tiny request, so it is what fills the card that counts, not the tensor that failed."""
+_BRIM: Final = 0.85
+_TINY: Final = 0.01
+
+
+def expected(view: View) -> Iterator[tuple[str, Reason]]:
+    """(cause, reason) for each kind of job that this is; nothing where no device ran out."""
+    if view.failure is None or view.failure.kind != "device":
+        return
+    for kind in _kinds(view):
+        for cause, share in KINDS[kind].items():
+            yield cause, Reason(_HALF * share, say(f"cause.usual.{kind}"))
+
+
+def _kinds(view: View) -> Iterator[str]:
+    if view.training and view.job.method in ("lora", "qlora"):
+        yield "frozen"
+    elif view.training and view.job.objective in ("grpo", "ppo"):
+        yield "rollouts"
+    if view.serving:
+        yield "server"
+    elif not view.training:
+        yield "untold"
+    requested, allocated, capacity = (view.bytes_of(name) for name in ("requested", "allocated", "capacity"))
+    if requested and allocated and capacity and requested < _TINY * capacity and allocated >= _BRIM * capacity:
+        yield "brim"
