@@ -75,7 +75,7 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"|load_in_\dbit|dataloader\.py|safetensors|torch\.load|restore_checkpoint"
             r"|init_empty|_materialize|create_weights|convert_and_load|fsdp2_load_full"
             r"|run_sft\(model_args|quantize_\dbit|init_model\b|build_model\b"
-            r"|load_base_model|_init_model",
+            r"|load_base_model|_init_model|prepare_model_for_(?:kbit|int8)",
         ),
         (
             "generate",
@@ -103,7 +103,8 @@ _FORWARD: Final = Expression(
     r"\bforward\b|_call_impl|modeling_\w{1,40}\.py|scaled_dot_product"
     r"|softmax|matmul|\bmodel\(|_prepare_decoder_attention|attn|mlp"
     r"|training_step|train_step|pre_forward|all_?gather|linear\.py"
-    r"|activation\.py|rotary|self_attention|apply_sdpa|_pre_forward"
+    r"|activations?\.py|rotary|self_attention|dot_product_attention|apply_sdpa|_pre_forward|_forward\("
+    r"|\w{1,60}_forward\b"
     r"|compute_ref_log_prob",
     _I,
 )
@@ -195,7 +196,7 @@ _LOG: Final[tuple[tuple[str, Expression], ...]] = tuple(
         ("eval", r"\*{3,} ?Running Evaluation|Running (?:Evaluation|Prediction)|\bEvaluating\b|eval(?:uation)? step"),
         (
             "save",
-            r"Saving model checkpoint|Saving checkpoint|config saved in|Special tokens file saved"
+            r"Saving model checkpoint|Saving checkpoint|returning from state_dict\(\)|config saved in|Special tokens file saved"
             r"|saved in \S{1,200}special_tokens|save_checkpoint|Saving (?:the )?(?:model"
             r"|state|sharded)",
         ),
@@ -264,19 +265,22 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
         (
             "load",
             r"(?:when|while|during|before|on|at)[^.。\n]{0,30}\b(?:loading"
-            r"|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|loading (?:the )?(?:model"
+            r"|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|(?<!down)loading (?:the )?(?:model"
             r"|weights|checkpoint)[^.。\n]{0,40}|(?:oom|out of memory|crash\w{0,3}"
             r"|dies|fails)[^.。\n]{0,50}\b(?:while|when|before|during|half ?way through)[^.。\n]{0,"
             r"24}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型"
             r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
-            r"|启动失败|couldn'?t load|cannot load",
+            r"|启动失败|couldn'?t load|cannot load"
+            r"|tokenizer oom|(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b[^.。\n]{0,60}(?:oom|out of mem|killed)"
+            r"|(?:oom|out of mem\w{0,3}|killed)[^.。\n]{0,24}(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b",
         ),
         (
             "generate",
             r"(?:when|while|during|at|on)[^.。\n]{0,24}\b(?:generat\w{1,5}"
             r"|inference|rollout|sampling|decoding|serving)\b|rollout step"
             r"|(?:oom|out of memory|crash)[^.。\n]{0,40}(?:generat\w{1,5}"
-            r"|rollout)|(?:生成|推理|调用|rollout)[^。\n]{0,20}(?:爆|oom|溢出|时|次数)"
+            r"|rollout)|(?:生成|推理|调用|rollout)[^。\n]{0,20}(?:爆|oom|溢出|时|次数|报 ?cuda|out of mem)"
+            r"|\bprefill\b[^.。\n]{0,40}(?:oom|out of mem)|(?:oom|out of mem)[^.。\n]{0,40}\bprefill\b"
             r"|rollout worker|at inference|many requests|after (?:some|several"
             r"|a few|many) (?:requests|calls)|unwrap_model_for_generation"
             r"|generat\w{1,5}_sequences|middle of serving",

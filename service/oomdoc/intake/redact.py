@@ -172,7 +172,9 @@ _NEEDS: Final[tuple[tuple[str, ...], ...]] = (
     ("home/", "users"),
     ("@<host-",),
 )
-_WORDS: Final = tuple(sorted({need for needs in _NEEDS for need in needs if len(need) > 1 or need == "@"}))
+_WORDS: Final = tuple(
+    (need.split()[0], need) for need in sorted({n for needs in _NEEDS for n in needs if len(n) > 1 or n == "@"})
+)
 _NEWLINE: Final = re.compile("\n")
 _HARMLESS: Final = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "git", "ghcr.io", "github.com", "localhost"})
 _PLACEHOLDER: Final = re.compile(
@@ -221,7 +223,7 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
 def _worth_a_look(text: str, low: str) -> set[int]:
     """The lines (from 0) which any rule could match: that hold one of the words that rules need, or dots or colons."""
     unique = " ".join(set(low.split()))
-    found = {n for word in _WORDS if word.split()[0] in unique for n in _lines_with(word, low)}
+    found = {n for first, word in _WORDS if first in unique for n in _lines_with(word, low)}
     starts = [0]
     for pattern in (_DOTTED, _COLONS):
         for hit in pattern.finditer(text):

@@ -12,7 +12,7 @@ from oomdoc.evidence import Failure
 from oomdoc.intake.lines import Line
 from oomdoc.intake.logs import PARSERS
 from oomdoc.intake.logs.base import Parser, Reading, Window
-from oomdoc.intake.sieve import Vocabulary
+from oomdoc.intake.sieve import Literals, Vocabulary
 
 __all__ = ["Found", "failures_of", "scan"]
 
@@ -36,6 +36,11 @@ def _by_trigger() -> dict[str, tuple[Parser, ...]]:
     return table
 
 
+@cache
+def _triggers() -> Literals:
+    return Literals([(word,) for word in _by_trigger()])
+
+
 def _rank(parser: Parser) -> tuple[int, str]:
     return parser.priority, parser.name
 
@@ -46,7 +51,8 @@ def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
     :param words: the vocabulary of the lines: only triggers that it holds are looked for.
     """
     table = _by_trigger()
-    present = [word for word in table if words.may_hold(word)]
+    triggers = list(table)
+    present = triggers if words.all else [triggers[n] for n in sorted(_triggers().held(words))]
     if not present:
         return
     scanner = _Scanner(lines)

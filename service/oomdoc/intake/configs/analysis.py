@@ -108,6 +108,11 @@ def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) ->
     seen.update(r[0] for r in new)
 
 
+def _clean(key: str) -> str:
+    """A key without positions in lists and the marks of Hydra's overrides."""
+    return norm(_KEY_CLEAN.sub("", key) if "[" in key or key[:1] in ("+", "~") else key)
+
+
 def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
     """Entries under the keys the table lists: without leading path parts it lets one leave out."""
     if owner is None:
@@ -115,7 +120,7 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
         return
     names = owner.known()
     for entry in entries:
-        key = norm(_KEY_CLEAN.sub("", entry.key))
+        key = _clean(entry.key)
         if key in names or entry.style in ("kwarg", "call"):
             yield entry if key == entry.key else replace(entry, key=key)
             continue
@@ -208,7 +213,7 @@ def _keys(entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         if entry.off or entry.style == "call":
             continue
-        key = norm(_KEY_CLEAN.sub("", entry.key))
+        key = _clean(entry.key)
         yield key
         if "." in key:
             yield key.rsplit(".", 1)[-1]

@@ -166,7 +166,9 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
             continue
         if not likely:
             likely = sorted(n for n in known if len(n) > 5 and ":" not in n and not n.startswith("@"))
-        near = difflib.get_close_matches(key, likely, 1, _CLOSE)
+        room = len(key) * (2 / _CLOSE - 1)
+        alike = [n for n in likely if len(n) <= room and len(key) <= len(n) * (2 / _CLOSE - 1)]
+        near = difflib.get_close_matches(key, alike, 1, _CLOSE)
         if near and near[0] not in {norm(e.key) for e in doc.entries}:
             yield entry, "unknown-key", {"nearest": near[0]}
 

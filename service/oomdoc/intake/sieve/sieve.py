@@ -7,13 +7,11 @@ from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from oomdoc.intake.sieve.expression import Expression
-from oomdoc.intake.sieve.vocabulary import GRAM, Vocabulary, probes_of
+from oomdoc.intake.sieve.vocabulary import Literals, Vocabulary
 
 __all__ = ["Sieve", "candidates"]
 
 Row = TypeVar("Row")
-_Hit = tuple[int, str, tuple[str, ...]]
-"""Number of a row, one of its literals, what is looked for in the vocabulary."""
 
 
 class _Lowered(Protocol):
@@ -45,17 +43,8 @@ class Sieve(Generic[Row]):
             self._rows.append((tuple(dict.fromkeys(lit for part in parts for lit in part)) if all(parts) else (), row))
 
     @cached_property
-    def _index(self) -> tuple[dict[str, list[_Hit]], list[_Hit]]:
-        """Literals by the first piece of what is looked for, and those too short for that."""
-        by_gram: dict[str, list[_Hit]] = {}
-        short: list[_Hit] = []
-        for number, (literals, _) in enumerate(self._rows):
-            for literal in literals:
-                probes = probes_of(literal)
-                first = probes[0] if probes else ""
-                where = by_gram.setdefault(first[:GRAM], []) if len(first) >= GRAM else short
-                where.append((number, literal, probes))
-        return by_gram, short
+    def _literals(self) -> Literals:
+        return Literals([literals for literals, _ in self._rows])
 
     def alive(self, words: Vocabulary) -> list[tuple[tuple[str, ...], Row]]:
         """The rows that can match somewhere in the text, each with those of its literals that can be in it.
@@ -64,20 +53,9 @@ class Sieve(Generic[Row]):
         """
         if words.all:
             return self._rows
-        by_gram, short = self._index
-        held: dict[int, list[str]] = {}
-        tried = [hit for gram in by_gram.keys() & words.grams for hit in by_gram[gram]]
-        for number, literal, probes in (*tried, *short):
-            for probe in probes:
-                if probe not in words.text:
-                    break
-            else:
-                held.setdefault(number, []).append(literal)
-        return [
-            (tuple(held.get(number, ())), row)
-            for number, (literals, row) in enumerate(self._rows)
-            if not literals or number in held
-        ]
+        held = self._literals.held(words)
+        numbers = sorted(held.keys() | self._literals.without) if self._literals.without else sorted(held)
+        return [(tuple(held.get(number, ())), self._rows[number][1]) for number in numbers]
 
     def over(self, lines: Iterable[Item], words: Vocabulary) -> Iterator[tuple[Item, list[Row]]]:
         """Every line that a row could match, with those rows."""

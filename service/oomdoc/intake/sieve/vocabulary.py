@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
-__all__ = ["GRAM", "Vocabulary", "probes_of"]
+__all__ = ["Literals", "Vocabulary"]
 
 _DIGITS: Final = str.maketrans("", "", "0123456789")
-GRAM: Final = 3
+_GRAM: Final = 3
 """Characters of the pieces by which most literals are ruled out."""
 _MOST: Final = 200_000
 """Characters of different words beyond which nothing is ruled out: that is no text that anybody wrote."""
 
 
 @cache
-def probes_of(literal: str) -> tuple[str, ...]:
+def _probes_of(literal: str) -> tuple[str, ...]:
     """The words of a literal without digits, the longest first: what is looked for."""
     return tuple(sorted(literal.translate(_DIGITS).split(), key=len, reverse=True))
 
@@ -38,7 +38,38 @@ class Vocabulary:
         """False only where the literal (in lower case) is in none of the lines."""
         if self.all:
             return True
-        for probe in probes_of(literal):
-            if (len(probe) >= GRAM and probe[:GRAM] not in self.grams) or probe not in self.text:
+        for probe in _probes_of(literal):
+            if (len(probe) >= _GRAM and probe[:_GRAM] not in self.grams) or probe not in self.text:
                 return False
         return True
+
+
+class Literals:
+    """Many literals, looked for at once: one look at the pieces that text and literals have in common rules most out."""
+
+    def __init__(self, rows: Sequence[Sequence[str]]) -> None:
+        self.without = frozenset(number for number, literals in enumerate(rows) if not literals)
+        """Rows that have no literals."""
+        self._by_gram: dict[str, list[tuple[int, str, tuple[str, ...]]]] = {}
+        self._short: list[tuple[int, str, tuple[str, ...]]] = []
+        for number, literals in enumerate(rows):
+            for literal in literals:
+                probes = _probes_of(literal)
+                first = probes[0] if probes else ""
+                long = len(first) >= _GRAM
+                where = self._by_gram.setdefault(first[:_GRAM], []) if long else self._short
+                where.append((number, literal, probes))
+        self._grams = frozenset(self._by_gram)
+
+    def held(self, words: Vocabulary) -> dict[int, list[str]]:
+        """Number of a row -> those of its literals that can be in the text, for a vocabulary that rules some out."""
+        out: dict[int, list[str]] = {}
+        text = words.text
+        tried = [hit for gram in self._grams & words.grams for hit in self._by_gram[gram]]
+        for number, literal, probes in (*tried, *self._short):
+            for probe in probes:
+                if probe not in text:
+                    break
+            else:
+                out.setdefault(number, []).append(literal)
+        return out
