@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint types cases load wheel bench clean
+.PHONY: demo test test-slow lint types cases load image wheel bench clean
 
 demo: $(STAMP)  ## Diagnose a real failure
 	$(BIN)/oomdoc diagnose examples/dpo-v100/train.log --config examples/dpo-v100/train.yaml
@@ -27,6 +27,9 @@ cases: $(STAMP)
 
 load: $(STAMP)  ## The server under load: 60 s of diagnoses, estimates, four times the load, 50,000 requests
 	$(BIN)/python bench/load/run.py
+
+image:  ## Build the container image with the engine that is here: docker, podman or buildah
+	"$$(command -v docker || command -v podman || command -v buildah)" build -t oomdoc .
 
 wheel: $(STAMP)  ## Build the wheel, install it elsewhere, run it from there
 	PYTHON=$(PYTHON) bash .ci/wheel
