@@ -196,8 +196,8 @@ _LOG: Final[tuple[tuple[str, Expression], ...]] = tuple(
         ("eval", r"\*{3,} ?Running Evaluation|Running (?:Evaluation|Prediction)|\bEvaluating\b|eval(?:uation)? step"),
         (
             "save",
-            r"Saving model checkpoint|Saving checkpoint|returning from state_dict\(\)|config saved in|Special tokens file saved"
-            r"|saved in \S{1,200}special_tokens|save_checkpoint|Saving (?:the )?(?:model"
+            r"Saving model checkpoint|Saving checkpoint|returning from state_dict\(\)|config saved in"
+            r"|Special tokens file saved|saved in \S{1,200}special_tokens|save_checkpoint|Saving (?:the )?(?:model"
             r"|state|sharded)",
         ),
         (
