@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 from oomdoc.tracing.building import DTYPES, prepare
+from oomdoc.tracing.optimizing import make_optimizer
 from oomdoc.tracing.running import trace
-from oomdoc.tracing.stepping import make_optimizer
 from oomkb.units import GIB
 
 __all__ = ["DTYPES", "make_optimizer", "prepare", "trace"]

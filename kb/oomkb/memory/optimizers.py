@@ -1,7 +1,8 @@
 """Bytes of optimizer states and of the step's temporaries, per trained parameter.
 
-Sources: torch 2.13 ``torch/optim``, bitsandbytes 0.50 ``optim`` (block-wise: one byte, 4 bytes per 256),
-transformers 5.23 Adafactor, and traces of their steps (``bench/trace.py``).
+Sources: torch 2.13 ``torch/optim``, bitsandbytes 0.50 ``optim`` (block-wise: one byte, 4 bytes per 256; its 32-bit
+states are fp32 whatever the parameters are), transformers 5.23 Adafactor, galore-torch 1.0, apollo-torch 1.0,
+lion-pytorch 0.2.5, and traces of their steps (``bench/trace.py``; ``tests/kb/memory/data/optimizers.jsonl``).
 """
 
 from __future__ import annotations
@@ -25,11 +26,18 @@ class Optimizer:
     """Parameter-sized temporaries of the foreach implementation's step."""
     single: float = 2.0
     """Temporaries of the largest parameter's size in a step that goes parameter by parameter."""
+    wide: float = 0.0
+    """Instead: bytes an element of the largest parameter in fp32, and as much again where it is of 16 bits."""
     paged: bool = False
     """States live in unified memory, outside the caching allocator, and move to the host under pressure."""
     keeps_grads: bool = True
-    factored: bool = False
+    factored: float = 0.0
+    """Bytes of a row's and a column's factor, which are all the state a matrix has; 0 without, -1: the parameters'."""
     low_rank: bool = False
+    decomposes: bool = False
+    """Takes a singular value decomposition of every matrix's gradient now and then."""
+    matrices_only: bool = False
+    """Serves the layers' matrices only; AdamW (foreach) has the rest."""
 
 
 OPTIMIZERS: Final[Mapping[str, Optimizer]] = {
@@ -39,21 +47,22 @@ OPTIMIZERS: Final[Mapping[str, Optimizer]] = {
     "adamw_4bit": Optimizer(fixed=2 * (0.5 + 4 / 128), single=4.0),
     "paged_adamw": Optimizer(fixed=8, single=0.0, paged=True),
     "paged_adamw_8bit": Optimizer(fixed=2 * _BLOCKWISE, single=0.0, paged=True),
-    "adafactor": Optimizer(factored=True, single=2.0),
-    "sgd": Optimizer(),
-    "sgd_momentum": Optimizer(moments=1),
-    "lion": Optimizer(moments=1, foreach=1),
+    "adafactor": Optimizer(factored=4.0, wide=8.0),
+    "adafactor_torch": Optimizer(factored=-1.0, foreach=1, single=1.0),
+    "sgd": Optimizer(single=0.0),
+    "sgd_momentum": Optimizer(moments=1, single=0.0),
+    "lion": Optimizer(fixed=4, single=0.0),
+    "lion_pytorch": Optimizer(moments=1),
     "lion_8bit": Optimizer(fixed=_BLOCKWISE, single=0.0),
     "paged_lion_8bit": Optimizer(fixed=_BLOCKWISE, single=0.0, paged=True),
-    "muon": Optimizer(moments=1, single=4.0),
-    "adagrad": Optimizer(moments=1, foreach=1),
-    "rmsprop": Optimizer(moments=1, foreach=1),
+    "muon": Optimizer(moments=1, matrices_only=True),
+    "adagrad": Optimizer(moments=1, foreach=2, single=1.0),
+    "rmsprop": Optimizer(moments=1, foreach=1, single=1.0),
     "lomo": Optimizer(keeps_grads=False),
-    "galore_adamw": Optimizer(moments=2, low_rank=True, single=3.0),
-    "galore_adamw_8bit": Optimizer(fixed=2 * _BLOCKWISE, low_rank=True, single=3.0),
-    "apollo_adamw": Optimizer(moments=2, low_rank=True, single=3.0),
+    "galore_adamw": Optimizer(moments=2, low_rank=True, decomposes=True),
+    "galore_adamw_8bit": Optimizer(fixed=2 * _BLOCKWISE, low_rank=True, decomposes=True),
+    "apollo_adamw": Optimizer(moments=2, low_rank=True),
 }
-_NO_TEMPORARIES: Final = frozenset({"sgd", "sgd_momentum"})
 
 
 def step_temporary_bytes(name: str, impl: str, *, each: float, trained: float, largest: float) -> float:
@@ -62,10 +71,14 @@ def step_temporary_bytes(name: str, impl: str, *, each: float, trained: float, l
     :param each: bytes of one element. :param trained: trained elements on this GPU. :param largest: of one parameter.
     """
     kind = OPTIMIZERS[name]
-    if impl == "fused":
+    if impl == "fused" and name in _FUSED:
         return 0.0
     if impl == "foreach" and kind.foreach:
         return kind.foreach * trained * each
-    if impl == "foreach" and name in _NO_TEMPORARIES:
-        return 0.0
+    if kind.wide:
+        return min(kind.wide * largest * (2 if each < 4 else 1), 4 * kind.wide * trained)
     return min(kind.single * largest, 2 * trained) * each
+
+
+_FUSED: Final = frozenset({"adamw", "sgd", "sgd_momentum", "adagrad"})
+"""Those that torch has a fused kernel for."""

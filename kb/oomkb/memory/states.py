@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oomkb.memory.optimizers import OPTIMIZERS, step_temporary_bytes
+from oomkb.memory.moments import moment_bytes, step_bytes
+from oomkb.memory.optimizers import OPTIMIZERS
 from oomkb.memory.residue import buffer_bytes
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
@@ -113,15 +114,12 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     stated = trained * s.state_fraction
     master_each = 4.0 if engine or s.megatron else 0.0
     state_each = 4.0 if master_each else each
-    optimizer = _moments(kind.moments * state_each + kind.fixed, kind.factored, kind.low_rank, stated, shape, s)
+    optimizer = moment_bytes(s, shape, kind, state_each, stated)
     optimizer = (optimizer + _wide_embedding(s, shape, stated, kind.fixed)) / split_o
     masters = stated * master_each / split_o
     grad_each = 4.0 if s.megatron else each
     gradients = (trained * grad_each if kind.keeps_grads else 0.0) * s.state_fraction
-    largest = _largest(s, shape)
-    step = step_temporary_bytes(
-        s.optimizer, s.optimizer_impl, each=each, trained=stated / split_o, largest=largest / split_o
-    )
+    step = step_bytes(s, shape, kind, each=each, trained=stated / split_o, largest=_largest(s, shape) / split_o)
     if engine:
         step = _deepspeed_step(s, trained / split_o)
     host = 0.0
@@ -158,22 +156,6 @@ def _largest(s: Setting, shape: ModelShape) -> float:
         for m in layer.linears
     )
     return max(table, *matrices)
-
-
-def _moments(each: float, factored: bool, low_rank: bool, trained: float, shape: ModelShape, s: Setting) -> float:
-    if factored:  # Adafactor keeps a row and a column per matrix
-        rows = sum(m.count * (m.inputs + m.outputs) * layer.count for layer in shape.layers for m in layer.linears)
-        return (
-            4.0 * (rows + 2 * (shape.dims.vocab + shape.dims.hidden)) / s.tp / s.pp
-            if not s.adapters
-            else 0.05 * trained
-        )
-    if low_rank:  # GaLore, APOLLO: moments of a projection of rank r of every matrix, and the projection
-        rank = s.rank or 128
-        share = min(1.0, rank / max(1, min(shape.dims.hidden, shape.dims.ffn)))
-        inside = shape.linear_params / s.tp / s.pp
-        return each * (max(0.0, trained - inside) + inside * share) + 2 * inside * share
-    return each * trained
 
 
 _NO_TRAINER: Final = ("torchtune", "titan", "litgpt", "lit-gpt", "megatron", "nemo", "xtuner", "accelerate", "fsdp")

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils import _python_dispatch
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["Meter"]
+__all__ = ["Meter", "scalars"]
 
 _ROUND_BYTES: Final = 512
 
 
 _Mode: Any = _python_dispatch.TorchDispatchMode
+
+
+@contextmanager
+def scalars() -> Iterator[None]:
+    """Numbers that a step reads off tensors without values (norms in Adafactor, say) are 1."""
+    tensor: Any = torch.Tensor
+    plain = {name: getattr(tensor, name) for name in ("item", "__bool__", "__float__")}
+
+    def reading(name: str) -> Any:
+        def read(self: Any) -> Any:
+            try:
+                return plain[name](self)
+            except DataDependentOutputException:
+                return True if name == "__bool__" else 1.0 if self.is_floating_point() else 1
+
+        return read
+
+    for name in plain:
+        setattr(tensor, name, reading(name))
+    try:
+        yield
+    finally:
+        for name, method in plain.items():
+            setattr(tensor, name, method)
 
 
 class Meter(_Mode):  # type: ignore[misc, unused-ignore]

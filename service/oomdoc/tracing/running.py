@@ -18,8 +18,9 @@ from typing import Any
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from oomdoc.tracing.building import build_model, materialise, prepare
-from oomdoc.tracing.meter import Meter
-from oomdoc.tracing.stepping import make_optimizer, one_step
+from oomdoc.tracing.meter import Meter, scalars
+from oomdoc.tracing.optimizing import make_optimizer
+from oomdoc.tracing.stepping import one_step
 from oomkb.units import GIB
 
 __all__ = ["trace"]
@@ -54,6 +55,7 @@ def trace(job: dict[str, Any], *, device: str = "cpu", events: bool = False) -> 
             for tensor in (*network.parameters(), *network.buffers()):
                 meter.add(tensor)
         static = meter.live
+        stack.enter_context(scalars())
         optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad], job)
         row: dict[str, Any] = {}
         for _ in range(2):

@@ -4,49 +4,14 @@ from __future__ import annotations
 
 import gc
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from oomdoc.tracing.building import DTYPES
-from oomkb.errors import JobError
+from oomdoc.tracing.optimizing import OPTIMIZERS, make_optimizer
 
 __all__ = ["OPTIMIZERS", "autocast", "dpo_loss", "make_optimizer", "one_step", "sft_loss"]
-
-OPTIMIZERS: Final = ("adamw", "sgd", "sgd_momentum", "adagrad", "rmsprop", "adafactor")
-"""Those whose step runs on a CPU as it does on a GPU."""
-
-
-def make_optimizer(params: Any, job: dict[str, Any]) -> Any:
-    """The job's optimizer.
-
-    :raises JobError: for one that runs on GPUs only.
-    """
-    impl = job.get("optimizer_impl") or "foreach"
-    flags = (
-        {"foreach": impl == "foreach", "fused": impl == "fused"}
-        if impl != "single"
-        else {"foreach": False, "fused": False}
-    )
-    name = job.get("optimizer") or "adamw"
-    if name == "adamw":
-        return torch.optim.AdamW(params, lr=1e-5, **flags)
-    if name == "sgd":
-        return torch.optim.SGD(params, lr=1e-5, **flags)
-    if name == "sgd_momentum":
-        return torch.optim.SGD(params, lr=1e-5, momentum=0.9, **flags)
-    if name == "adagrad":
-        return torch.optim.Adagrad(params, lr=1e-5, foreach=impl == "foreach")
-    if name == "rmsprop":
-        return torch.optim.RMSprop(params, lr=1e-5, foreach=impl == "foreach")
-    if name == "adafactor":
-        from transformers.optimization import Adafactor
-
-        make: Any = Adafactor
-        return make(params, lr=1e-5, relative_step=False, scale_parameter=False)
-    raise JobError(
-        f"{name!r} cannot be traced without a GPU", where="optimizer", hint=f"one of {', '.join(OPTIMIZERS)}"
-    )
 
 
 def autocast(job: dict[str, Any]) -> Any:

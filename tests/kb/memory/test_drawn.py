@@ -1,8 +1,10 @@
-"""Steps drawn at random over the catalogue's models, few layers each, traced with ``bench/trace.py``, phase by phase.
+"""Traces of single mechanisms, and of steps drawn at random, few layers each, phase by phase (``bench/trace.py``).
 
-Versions: transformers 5.23, peft 0.21.2, torch 2.13. Drawn: family, precision, optimizer's implementation, attention,
-batch, length (not only powers of two), checkpointing, adapters, DPO, FSDP2 over 2 to 64 ranks. The peak of every phase is
-compared, not only the step's: what another phase hides in one job decides the next one.
+``drawn``: family, precision, optimizer's implementation, attention, batch, length (not only powers of two),
+checkpointing, adapters, DPO, FSDP2 over 2 to 64 ranks, drawn over the catalogue's models.
+``optimizers``: a step of torch's, transformers', bitsandbytes' and other packages' optimizers.
+Versions: transformers 5.23, peft 0.21.2, torch 2.13, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3 and
+lion-pytorch 0.2.5. The peak of every phase is compared, not only the step's: what another phase hides in one job decides the next one.
 """
 
 import json
@@ -16,7 +18,11 @@ from oomkb.memory.model import estimate
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "drawn.jsonl").read_text().splitlines()]
+DATA = Path(__file__).parent / "data"
+FILES = ("drawn", "optimizers")
+ROWS = [
+    {**json.loads(line), "file": name} for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()
+]
 PHASES = {"forward": ("forward", "loss"), "backward": ("backward",), "step": ("optimizer-step",)}
 
 
@@ -29,12 +35,21 @@ def errors(row):
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['file']}/{row['id']}" for row in ROWS])
 def test_every_phase_of_a_drawn_step(row):
     found = errors(row)
     worst = max(found, key=lambda name: abs(found[name]))
     assert abs(found[worst]) < 0.02, f"{worst}: {found[worst]:+.2%}"
 
 
-def test_mean_over_the_drawn_steps():
-    assert statistics.mean(abs(errors(row)["peak"]) for row in ROWS) < 0.002
+@pytest.mark.parametrize("name", FILES)
+def test_mean_over_the_steps_of(name):
+    assert statistics.mean(abs(errors(row)["peak"]) for row in ROWS if row["file"] == name) < 0.002
+
+
+def test_optimizer_states_are_those_traced():
+    for row in (r for r in ROWS if r["file"] == "optimizers"):
+        said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"]))
+        states = said.phases["optimizer-step"].terms_bytes.get("optimizer states", 0.0) / GIB
+        traced = row["measured"]["after_step"] - row["measured"]["static_gib"]
+        assert states == pytest.approx(traced, rel=0.01, abs=0.002), row["id"]
