@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from oomdoc.intake.configs.registry import all_names
+from oomdoc.intake.configs.table import norm
 from oomdoc.intake.sieve import Expression
 
 __all__ = ["Segment", "segments"]
 
+_NAME: Final = re.compile(r"[A-Za-z_][\w.-]{0,100}")
 _FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
 _EXTENSIONS: Final = {
     ".yaml": "yaml",
@@ -253,6 +256,10 @@ def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
         return "python", index, _balanced_end(lines, index, "(", ")"), start
     if stripped[:1] == "{" and (stripped.rstrip() == "{" or '"' in stripped or "'" in stripped):
         last = _balanced_end(lines, index, "{", "}")
+        if last == index and not _settings_in(line):
+            # What a trainer prints at every step: there are thousands of them.
+            lines.nothing.add(lines.shapes[index])
+            return None
         return "json", index, last, start
     if ":" in line and _PAIR.match(line) and _pair_count(lines, index) >= 2:
         return "yaml", index, _pair_end(lines, index), start
@@ -264,6 +271,11 @@ def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
     if ":" not in line or not _PAIR.match(line):
         lines.nothing.add(lines.shapes[index])
     return None
+
+
+def _settings_in(line: str) -> bool:
+    """Whether a line of JSON has a key that any framework reads."""
+    return not all_names().isdisjoint(norm(name) for name in _NAME.findall(line))
 
 
 def _shell_end(lines: _Lines, index: int) -> int:
