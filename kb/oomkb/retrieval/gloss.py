@@ -17,7 +17,6 @@ from oomkb.retrieval.text import MAX_CHARS, cjk_runs
 __all__ = ["bilingual", "gloss", "widened"]
 
 _WORD: Final = re.compile(r"[a-z0-9][a-z0-9'\-_]*")
-_LONGEST_PHRASE: Final = 3
 
 
 def _table(name: str) -> dict[str, str]:
@@ -35,6 +34,15 @@ def bilingual() -> dict[str, str]:
 @cache
 def _synonyms() -> dict[str, str]:
     return _table("synonyms.tsv")
+
+
+@cache
+def _longest_phrases() -> dict[str, int]:
+    """First word -> words of the longest phrase that begins with it: few words of a log begin any."""
+    longest: dict[str, int] = {}
+    for phrase in map(str.split, _synonyms()):
+        longest[phrase[0]] = max(longest.get(phrase[0], 0), len(phrase))
+    return longest
 
 
 @cache
@@ -70,14 +78,14 @@ def _translated(run: str) -> list[str]:
 def widened(text: str) -> str:
     """The usual words for the slang and abbreviations in the text: ``bs`` -> batch size. Empty where there is none."""
     words = _WORD.findall(text[:MAX_CHARS].lower())
-    found, at = [], 0
+    found, at, phrases, longest = [], 0, _synonyms(), _longest_phrases()
     while at < len(words):
-        for length in range(min(_LONGEST_PHRASE, len(words) - at), 0, -1):
-            usual = _synonyms().get(" ".join(words[at : at + length]))
+        step = 1
+        for length in range(longest.get(words[at], 0), 0, -1):
+            usual = phrases.get(" ".join(words[at : at + length]))
             if usual is not None:
                 found.append(usual)
-                at += length
+                step = length
                 break
-        else:
-            at += 1
+        at += step
     return " ".join(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["MAX_CHARS", "cjk_runs", "is_cjk", "search_words", "spellings", "stem"]
@@ -34,6 +35,7 @@ def cjk_runs(text: str) -> Iterator[re.Match[str]]:
     return _RUN.finditer(text)
 
 
+@lru_cache(maxsize=8192)
 def stem(word: str) -> str:
     """A word without its English ending, so that save, saved, saves and saving are one."""
     for ending, keep in (("ies", 4), ("ing", 4), ("ed", 4), ("es", 4), ("s", 3)):
@@ -53,13 +55,7 @@ def search_words(text: str) -> list[str]:
     """
     words: list[str] = []
     for match in _PIECE.finditer(text[:MAX_CHARS]):
-        piece = match.group()
-        if is_cjk(piece[0]):
-            words += [piece[i : i + 2] for i in range(len(piece) - 1)] or [piece]
-        elif piece in _EXIT_CODES:
-            words.append(piece)
-        elif not _NUMBER.fullmatch(piece):
-            words += _latin(piece)
+        words += _words_of(match.group())
     return words
 
 
@@ -73,6 +69,16 @@ def spellings(text: str) -> dict[str, str]:
             for part in _PART.findall(piece):
                 found.setdefault(stem(part.lower()), part.lower())
     return found
+
+
+@lru_cache(maxsize=8192)
+def _words_of(piece: str) -> tuple[str, ...]:
+    """The search words of one piece; the words of logs repeat."""
+    if is_cjk(piece[0]):
+        return tuple(piece[i : i + 2] for i in range(len(piece) - 1)) or (piece,)
+    if piece in _EXIT_CODES:
+        return (piece,)
+    return () if _NUMBER.fullmatch(piece) else tuple(_latin(piece))
 
 
 def _latin(piece: str) -> list[str]:
