@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.fleet.finding import Log, local_copy
@@ -39,8 +37,8 @@ def _document(log: Log, plans: bool) -> dict[str, Any]:
     from oomdoc.intake import read
     from oomdoc.intake.stream import load_source
 
-    with tempfile.TemporaryDirectory(prefix="oomdoc-") as folder:
-        source = load_source(local_copy(log, Path(folder)))
+    with local_copy(log) as path:
+        source = load_source(path)
     evidence = read([source])
     if evidence.root is None:
         # Most logs of a fleet are of jobs that were fine: what they say is noted, and nothing is looked for.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -80,13 +82,16 @@ def _system(place: str) -> tuple[Any, str]:
     return system, path
 
 
-def local_copy(log: Log, folder: Path) -> Path:
-    """A remote log streamed into ``folder``; a local one where it is."""
+@contextmanager
+def local_copy(log: Log) -> Iterator[Path]:
+    """A local log where it is; a remote one streamed into a file that lives as long as the block."""
     if not log.remote:
-        return Path(log.name)
+        yield Path(log.name)
+        return
     system, path = _system(log.name)
-    target = folder / ("log" + "".join(Path(path).suffixes[-2:]))
-    with system.open(path, "rb") as source, target.open("wb") as file:
-        while chunk := source.read(1 << 20):
-            file.write(chunk)
-    return target
+    with tempfile.TemporaryDirectory(prefix="oomdoc-") as folder:
+        target = Path(folder) / ("log" + "".join(Path(path).suffixes[-2:]))
+        with system.open(path, "rb") as source, target.open("wb") as file:
+            while chunk := source.read(1 << 20):
+                file.write(chunk)
+        yield target
