@@ -13,10 +13,10 @@ __all__ = ["REMEDY"]
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     # Names only where the family is known to use them: fused projections (phi3, chatglm, gpt2) have others.
-    family = getattr(context.shape, "family", None) or getattr(context.shape, "model_type", None)
+    family = context.shape.dims.model_type if context.shape is not None else ""
     if not is_lora(job) or job.get("lora.targets") != "all-linear" or not context.has("lora"):
         return
-    if str(family).startswith(("llama", "qwen2", "qwen3", "mistral", "gemma", "mixtral")):
+    if family.startswith(("llama", "qwen2", "qwen3", "mistral", "gemma", "mixtral")):
         yield Variant(fields={"lora.targets": ["q_proj", "v_proj"]}, effort=0.5)
 
 

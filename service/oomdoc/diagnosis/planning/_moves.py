@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
+from oomdoc.diagnosis.fixes._hardware import suits
 from oomdoc.diagnosis.fixes._job import (
     data_parallel,
     global_batch,
@@ -86,6 +87,8 @@ def variants_on(remedy: Remedy, job: Job, context: Context) -> list[Variant]:
     for variant in remedy.variants(job, context):
         changes = any(_differs(job, name, value) for name, value in variant.fields.items())
         if variant.instruction is None and not changes:
+            continue
+        if not suits(context.device, job.framework, variant.fields):
             continue
         if settable(job.framework, variant.fields, context.versions):
             found.append(variant)

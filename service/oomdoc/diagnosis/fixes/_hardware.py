@@ -1,0 +1,49 @@
+"""What the card rules out, whichever remedy asks for it: one place for what kernels and libraries need.
+
+bitsandbytes 0.50 has CUDA kernels for its optimizers and its 4- and 8-bit layers. Liger's and cut cross-entropy's
+kernels are written in Triton 3, which needs compute capability 7.0 or ROCm; torchtune's chunked loss is plain PyTorch.
+DeepSpeed and FSDP need a collective library, which Apple's GPUs have none of; on TPUs XLA shards by its own means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomkb.memory.device import Device
+
+__all__ = ["suits"]
+
+_BITSANDBYTES: Final = frozenset(
+    [
+        *("adamw_8bit", "paged_adamw", "paged_adamw_8bit", "lion_8bit", "paged_lion_8bit", "galore_adamw_8bit"),
+        *("nf4", "nf4-double", "int8"),
+    ]
+)
+_TRITON: Final = (7, 0)
+_PLAIN_CHUNKS: Final = frozenset({"torchtune"})
+_ALONE: Final = frozenset({"none", "ddp", "device-map", None})
+
+
+def suits(device: Device | None, framework: str | None, fields: Mapping[str, Any]) -> bool:
+    """Whether the card can do what the fields ask for; a card that is not known is taken to be a current one."""
+    return device is None or all(_one(device, framework, name, value) for name, value in fields.items())
+
+
+def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
+    units = name in ("attention", "param_dtype", "autocast", "quant", "serving.kv_dtype")
+    if units and value in ("flash2", "flash3", "bf16", "fp8"):
+        return device.can(str(value))
+    if name in ("optimizer", "quant") and value in _BITSANDBYTES:
+        return device.vendor == "nvidia"
+    if name == "fused_ce" and value:
+        return framework in _PLAIN_CHUNKS or _has_triton(device)
+    if name == "sharding" and value not in _ALONE:
+        return device.vendor not in ("apple", "google")
+    return True
+
+
+def _has_triton(device: Device) -> bool:
+    if device.vendor == "nvidia":
+        return device.compute_capability is None or device.compute_capability >= _TRITON
+    return device.vendor == "amd"
