@@ -64,7 +64,7 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
     "attention-scores": frozenset({"forward", "backward", "engine-init", "generate", "eval", "serving", "loss"}),
     "checkpoint-save": frozenset({"save"}),
     "cuda-graph": frozenset({"engine-init", "generate", "serving", "forward", "backward", "rollout"}),
-    "eval": frozenset({"eval", "evaluation"}),
+    "eval": frozenset({"eval", "evaluation", "forward", "loss", "generate"}),
     "kv-cache": frozenset({"engine-init", "generate", "serving", "eval", "rollout", "load"}),
     "logits": frozenset({"loss", "forward", "backward", "generate", "engine-init", "eval", "serving"}),
     "long-sample": frozenset({"forward", "backward", "loss", "generate", "serving"}),

@@ -169,7 +169,7 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("kv-cache", "llama_kv_cache_init: failed to allocate buffer for kv cache"),
         ("leak", "running_loss = running_loss + loss, memory is gone after an epoch"),
         ("other-process", "vLLM won't let go of memory even after its shutdown"),
-        ("optimizer-init", "first run goes smoothly, resuming training from a checkpoint fails"),
+        ("optimizer-init", "first run goes smoothly, when I resume from a checkpoint it is out of memory"),
         ("version-regression", "New OOM bug introduced in 0.38?"),
         ("extra-models", "the teacher and student policies share these GPUs"),
     ],

@@ -45,7 +45,8 @@ _CLUES: Final = (
         r"|runs)|save_pretrained|save_steps.{0,8}(?:时|那|步|step)|每到.{0,4}save|保存.{0,12}(?:时|模型|权重"
         r"|checkpoint"
         r"|检查点|参数|又|就|oom)"
-        r"|\bcli export|export_(?:size|dir|device)|写盘|合并(?:模型|权重|lora|时)|merg(?:e"
+        r"|(?:get|gets|getting|gather\w{0,3}|call\w{0,3}) (?:the )?(?:full )?state.?dict|\bcli export"
+        r"|export_(?:size|dir|device)|写盘|合并(?:模型|权重|lora|时)|merg(?:e"
         r"|ing).{0,24}(?:adapter|lora|weights)"
         r"|export\w{0,3} (?:the )?(?:model|checkpoint)",
     ),

@@ -45,6 +45,13 @@ _CLUES: Final = (
         unless=r"not_initialized",
     ),
     Clue("eager", STRONG, says=r"enforce.?eager|eager mode|disable.?cuda.?graph"),
+    Clue(
+        "capturing",
+        STRONG,
+        signals=("vllm-graph-capture", "sglang-graph-capture"),
+        phases=("engine-init", "unknown"),
+        unless=r"graph capturing finished",
+    ),
     Clue("compiler", WEAK, says=r"torch\.compile|torchinductor|max-autotune|cudagraph_mode"),
 )
 

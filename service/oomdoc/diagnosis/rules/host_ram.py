@@ -86,7 +86,7 @@ _CLUES: Final = (
         FAIR,
         says=r"(?<![显存卡a-z])(?<!gpu )(?<!cuda )内存.{0,4}(?:不足|耗尽|打满|爆满|跑满|超)|超(?:出)?内存"
         r"|(?:insufficient|enough|more) (?:cpu|system|host) mem|每个进程.{0,12}内存",
-        unless=r"mps|统一内存",
+        unless=r"mps|统一内存|tried to allocate",
     ),
     Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/[c-f]/|desktop-[a-z0-9]{5,}|windows"),
     Clue("stand", FAIR, says=r"mem\(gb\) command|\bon node with \d.{0,12}memory|and \d{2,4} ?g(?:b)? memory"),

@@ -84,6 +84,13 @@ _PLAIN: Final = r"_ddp_init_helper|dist\.reducer|parallel\.distributeddataparall
 """Frames of plain data parallelism, where every rank holds everything."""
 
 
+def _served_by_command(view: View) -> bool:
+    """Whether an engine's own command or call is there and spreads the model over no cards: they use one then."""
+    engines = {"vllm", "lmdeploy", "sglang"}
+    named = any(document.framework in engines for document in view.evidence.documents)
+    return named and view.stated("tp") is None and view.stated("pp") is None
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """Settings that intake found without effect, and what the person or the log says."""
     yield from weigh_clues(view, CAUSE, _CLUES)
@@ -98,10 +105,12 @@ def weigh(view: View) -> Iterator[Reason]:
             (item.span,),
         )
     job, ranks = view.job, view.ranks
+    visible = view.evidence.value("gpu_count")
+    if view.serving and isinstance(visible, int) and visible > 1 and _served_by_command(view):
+        yield Reason(FAIR, say("cause.inactive-setting.one-card", visible=visible))
     plain = view.traces(_PLAIN)
     if plain is not None and view.training and (view.fullness or 0.0) > 1 and (ranks or 1) > 1:
         yield Reason(STRONG, say("cause.inactive-setting.replicated", quote=plain.text.strip()[:90]), (plain,))
-    visible = view.evidence.value("gpu_count")
     if ranks == 1 and isinstance(visible, int) and visible > 1 and view.training:
         yield Reason(STRONG, say("cause.inactive-setting.one-process", visible=visible))
     if (

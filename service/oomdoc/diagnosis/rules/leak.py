@@ -33,7 +33,7 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"(?:memory|vram|usage|ram).{0,60}(?:grow|increas|creep|climb|ris(?:e|ing)|going up|goes up|leak)"
+        says=r"(?:memory|vram|usage|ram).{0,60}(?:grow|grew|increas|creep|climb|ris(?:e|ing)|going up|goes up|leak)"
         r"|(?:grow|increas|climb|creep|rising|rises)\w{0,4}.{0,40}(?:memory|vram|every|each|over time)"
         r"|(?:显存|内存).{0,20}(?:慢慢|逐渐|逐步|不断|越来越|缓慢|持续|一点点|会?一直).{0,8}(?:涨|增|上升"
         r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|memory.{0,24}higher (?:after|each|every|with)"
@@ -44,10 +44,11 @@ _CLUES: Final = (
     Clue(
         "every-round",
         STRONG,
-        says=r"(?:each|every|per|after each) (?:step|iteration|iter|rollout|request|call|round|epoch|batch)"
+        says=r"(?:each|every|per|after each) (?:step|iteration|iter|rollout|request|call|round|epoch"
+        r"|(?:micro-?)?batch)"
         r"|每(?:一)?(?:步|轮|次)(?!.{0,6}(?:save|eval))|随着(?:调用|训练|请求|步数)"
         r"|iter: ?\d+ memory_allocated",
-        unless=r"^(?!.{0,20000}(?:grow|increas|leak|rises?|rising|涨|增长|上升|泄))",
+        unless=r"^(?!.{0,20000}(?:grow|grew|increas|leak|rises?|rising|涨|增长|上升|泄))",
     ),
     Clue(
         "again",

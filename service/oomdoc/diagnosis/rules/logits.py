@@ -90,6 +90,8 @@ def _scored_at_once(view: View) -> int:
     shared = (view.setting(name) for name in _GLOBAL)
     sizes += [size / ranks for size in shared if isinstance(size, int | float)]
     rows = max((float(size) for size in sizes if isinstance(size, int | float)), default=0.0)
+    if not rows and view.job.objective in ("grpo", "ppo", "rloo"):
+        rows = 0.5 * float(view.stated("micro_batch") or 0)  # a length is prompt and completion: only this is scored
     return int(rows * (view.job.seq_len or 0))
 
 

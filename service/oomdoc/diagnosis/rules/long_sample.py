@@ -63,7 +63,8 @@ _CLUES: Final = (
     Clue(
         "growth",
         FAIR,
-        says=r"(?:显存|memory|vram)[^\n]{0,40}(?:越来越|一直|不断|逐渐|持续|keeps? (?:on )?(?:increas|grow|ris)"
+        says=r"(?:显存|memory|vram|\bmem\b)[^\n]{0,40}(?:越来越|一直|不断|逐渐|持续|keeps? (?:on )?(?:increas|grow"
+        r"|ris)"
         r"|increas\w{0,3}"
         r"|grow)"
         r"[^\n]{0,60}(?:训|step|train|epoch|iter|batch|oom|out of)",

@@ -78,7 +78,9 @@ def weigh(view: View) -> Iterator[Reason]:
                 weight * view.sureness, say("cause.model-states.share", states_bytes=states, capacity_bytes=capacity)
             )
         elif share <= 0.25:
-            yield Reason(-STRONG, say("cause.model-states.small", states_bytes=states, capacity_bytes=capacity))
+            yield Reason(
+                -STRONG * view.sureness, say("cause.model-states.small", states_bytes=states, capacity_bytes=capacity)
+            )
     if view.training and view.job.sharding not in (None, "none", "ddp", "device-map") and view.ranks == 1:
         yield Reason(STRONG, say("cause.model-states.one-rank", sharding=view.job.sharding))
     elif view.training and view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1:

@@ -51,8 +51,11 @@ _CLUES: Final = (
     Clue(
         "resume",
         STRONG,
-        says=r"resum\w{1,3} (?:the )?(?:training )?(?:from )?(?:a |the )?(?:checkpoint|training|run)|断点续训"
-        r"|恢复训练"
+        says=r"(?:when(?:ever)?|while|after|on|upon|if) [^\n.]{0,24}resum\w{1,3}[^\n.]{0,60}(?:oom|out of mem"
+        r"|memory err|fail"
+        r"|crash)|(?:oom|out of mem\w{0,3}|fail\w{0,3}|crash\w{0,3})[^\n.]{0,60}(?:when|while|after|on"
+        r"|upon) [^\n.]{0,16}resum"
+        r"|resum\w{1,3}[^\n.]{0,40}(?:get|got|run|goes?|throws?)[^\n.]{0,24}(?:oom|out of mem)|断点续训|恢复训练"
         r"|resume_from_checkpoint ?[=:] ?(?!none|null|false)\S",
     ),
 )

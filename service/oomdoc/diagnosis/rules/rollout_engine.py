@@ -53,6 +53,11 @@ _CLUES: Final = (
         r"|可以)"
         r"|(?:使用|with|using) ?vllm.{0,12}(?:爆|oom|out of)",
     ),
+    Clue(
+        "share-named",
+        STRONG,
+        says=r"rollout\.gpu_memory_utilization|vllm_gpu_memory_utilization|rollout_gpu_memory|vllm_gpu_mem",
+    ),
     Clue("wakes", STRONG, says=r"\bwak(?:e|es|ing)(?: |_)?up|唤醒|vllm_standby|standby mode"),
     Clue(
         "colocated-said",

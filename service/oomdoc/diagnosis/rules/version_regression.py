@@ -47,7 +47,9 @@ _CLUES: Final = (
         rf"|{_V} (?:->|→|to) [^\n]{{0,12}}{_V}"
         rf"|no longer [^\n]{{0,50}}{_V} (?:did|does|could|can)\b|升到 ?{_V}"
         r"|(?:老|旧|之前的?|上个?)版本?.{0,8}(?:正常|没问题|没事|可以|不会)"
-        rf"|did not with [^\n]{{0,30}}{_V}"
+        rf"|did not with [^\n]{{0,30}}{_V}|switch\w{{0,3}} (?:back )?to {_V}|works? (?:fine )?(?:on|with"
+        rf"|in) (?:the )?v\d\b"
+        rf"|(?:using|with) {_V}[^\n]{{0,100}}(?:quadrupl|doubl|tripl|\d ?x more|more memory)"
         r"|(?:退回|回退|降级)[^\n]{0,10}(?:又?好|可以|正常)"
         rf"|same machine and image with [^\n]{{0,16}}{_V}",
         unless=_SAME,

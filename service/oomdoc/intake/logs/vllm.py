@@ -34,6 +34,7 @@ PARSER: Final[Parser] = rules_parser(
         "sleep mode freed",
         "capturing cudagraphs",
         "capturing cuda graph",
+        "capturing the model",
         "not enough gpu memory",
         "graph capturing finished",
         "model loading took",
