@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    ("oomkb.units", "oomkb.errors", "oomkb.notes"),
+    ("oomkb.units", "oomkb.errors", "oomkb.notes", "oomkb.state"),
     ("oomkb.memory",),
     ("oomkb.catalog",),
     ("oomkb.frameworks",),

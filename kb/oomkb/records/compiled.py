@@ -10,27 +10,18 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
+from oomkb.errors import OomdocError
 from oomkb.records.case import Affected, Case, Fix, Hardware, Outcome, Range, Reference, Signature
 from oomkb.records.files import Listed
+from oomkb.state import baked_dir, state_dir, write_atomically
 
 __all__ = ["fingerprint", "keep", "kept"]
 
 _FORMAT: Final = 1
 """Raise it when :class:`Case` changes its fields."""
-
-
-def _folder() -> Path:
-    asked = os.environ.get("OOMDOC_STATE")
-    if asked:
-        return Path(asked).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path(os.path.expanduser("~")) / ".cache") / "oomdoc"  # noqa: PTH111
 
 
 def fingerprint(files: Sequence[Listed]) -> str:
@@ -41,35 +32,29 @@ def fingerprint(files: Sequence[Listed]) -> str:
     return digest.hexdigest()
 
 
-def _path(folders_key: str) -> Path:
-    return _folder() / f"cases-{folders_key[:12]}.json"
+def _name(folders_key: str) -> str:
+    return f"cases-{folders_key[:12]}.json"
 
 
 def keep(folders_key: str, mark: str, cases: Sequence[Case], problems: Sequence[Mapping[str, str]]) -> None:
     """Write the compiled form; silently nothing where that is not possible."""
     body = {"mark": mark, "cases": [dataclasses.asdict(c) for c in cases], "problems": list(problems)}
-    with contextlib.suppress(OSError):
-        path = _path(folders_key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".cases-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(body, file, ensure_ascii=False, separators=(",", ":"))
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    with contextlib.suppress(OSError, OomdocError):
+        write_atomically(state_dir() / _name(folders_key), text.encode())
 
 
 def kept(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, str]]] | None:
     """The compiled cases and the problems found with the others; ``None`` where there are none for this mark."""
-    try:
-        body = json.loads(_path(folders_key).read_bytes())
-        if body["mark"] != mark:
-            return None
-        return tuple(_case(c) for c in body["cases"]), body["problems"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    for folder in (state_dir, baked_dir):
+        with contextlib.suppress(OSError, OomdocError, ValueError, KeyError, TypeError):
+            place = folder()
+            if place is None:
+                continue
+            body = json.loads((place / _name(folders_key)).read_bytes())
+            if body["mark"] == mark:
+                return tuple(_case(c) for c in body["cases"]), body["problems"]
+    return None
 
 
 def _case(plain: dict[str, Any]) -> Case:

@@ -29,7 +29,7 @@ from oomkb.retrieval import dense, documents
 from oomkb.retrieval.embed import Encoder, encoder, model_stamp
 from oomkb.retrieval.facets import Columns, Facets, case_facets
 from oomkb.retrieval.lexical import LexicalIndex, build_lexical, open_lexical
-from oomkb.retrieval.state import baked_dir, publish_folder, state_dir, write_atomically, writers_lock
+from oomkb.state import baked_dir, publish_folder, state_dir, write_atomically, writers_lock
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.errors import OomdocError
 from oomkb.retrieval.model_files import ModelFiles
-from oomkb.retrieval.state import baked_dir, publish_folder, state_dir, writers_lock
+from oomkb.state import baked_dir, publish_folder, state_dir, writers_lock
 
 if TYPE_CHECKING:
     import numpy as np

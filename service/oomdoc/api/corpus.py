@@ -14,7 +14,7 @@ from typing import Final
 
 from oomdoc.api.work import Work
 from oomdoc.store.store import StoreDown
-from oomkb.retrieval.state import state_dir
+from oomkb.state import state_dir
 
 __all__ = ["Corpus"]
 

@@ -19,7 +19,7 @@ def build() -> None:
     """
     from oomkb.records.loader import load_cases
     from oomkb.retrieval.index import build_index
-    from oomkb.retrieval.state import state_dir
+    from oomkb.state import state_dir
 
     with progress() as bar:
         task = bar.add_task("embedding", total=None)

@@ -328,7 +328,7 @@ def _storable(value: str) -> str:
 
 def default_database_url() -> str:
     """An SQLite file in the state folder."""
-    from oomkb.retrieval.state import state_dir
+    from oomkb.state import state_dir
 
     return f"sqlite:///{state_dir() / 'oomdoc.db'}"
 

@@ -98,7 +98,8 @@ import sys, time
 sys.path.insert(0, {here!r})
 from dataclasses import replace
 from standins import HashedWords, some_cases
-from oomkb.retrieval import index, state
+from oomkb import state
+from oomkb.retrieval import index
 index.encoder = lambda *_: HashedWords()
 def hang(*_, **__):
     print("here", flush=True); time.sleep(60)
@@ -165,7 +166,7 @@ def test_readers_never_see_half_an_index(model, cases):
 
 def test_state_that_cannot_be_written_says_so(cases, monkeypatch, tmp_path):
     from oomkb.errors import OomdocError
-    from oomkb.retrieval.state import state_dir
+    from oomkb.state import state_dir
 
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "file" / "below"))
@@ -175,7 +176,7 @@ def test_state_that_cannot_be_written_says_so(cases, monkeypatch, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write anywhere")
 def test_a_home_that_cannot_be_written_falls_back_to_a_private_folder(monkeypatch, tmp_path):
-    from oomkb.retrieval.state import state_dir
+    from oomkb.state import state_dir
 
     tmp_path.chmod(0o500)
     monkeypatch.delenv("OOMDOC_STATE", raising=False)
