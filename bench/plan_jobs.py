@@ -9,7 +9,7 @@ FRAMEWORKS: Final = (
     *("transformers", "trl", "llama-factory", "ms-swift", "axolotl", "openrlhf", "verl", "torchtune", "megatron"),
     *("nemo", "unsloth", "xtuner", "deepspeed", "accelerate", "fsdp"),
 )
-SERVERS: Final = ("vllm", "sglang")
+SERVERS: Final = ("vllm", "sglang", "lmdeploy", "tgi")
 MODELS: Final = (
     *("Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-14B", "Qwen/Qwen2.5-72B"),
     *(
@@ -18,8 +18,9 @@ MODELS: Final = (
         "mistralai/Mistral-7B-v0.1",
         "mistralai/Mixtral-8x7B-v0.1",
     ),
-    *("meta-llama/Llama-2-13b-hf", "google/gemma-2-9b"),
+    *("meta-llama/Llama-2-13b-hf", "google/gemma-2-9b", "Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-V2-Lite"),
 )
+VISION: Final = ("Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen2-VL-2B-Instruct")
 GPUS: Final = (
     "V100-PCIE-16GB",
     "V100 32GB",
@@ -31,7 +32,10 @@ GPUS: Final = (
     "A100-80GB",
     "H100",
     "L40S",
+    "MI300X",
+    "Ascend 910B",
 )
+_PAIRED: Final = ("dpo", "dpo", "kto", "orpo", "rm")
 _SHARDINGS: Final = {
     "megatron": ("none", "distributed-optimizer"),
     "nemo": ("none", "distributed-optimizer"),
@@ -52,7 +56,7 @@ def training_job(rng: random.Random) -> dict[str, Any]:
     job: dict[str, Any] = {
         "framework": framework,
         "model": rng.choice(MODELS),
-        "objective": "grpo" if rl else "dpo" if preference else "sft",
+        "objective": rng.choice(("grpo", "grpo", "ppo")) if rl else rng.choice(_PAIRED) if preference else "sft",
         "method": rng.choice(("full", "lora", "qlora") if framework not in ("megatron",) else ("full",)),
         "micro_batch": rng.choice((1, 2, 3, 4, 8, 16)),
         "grad_accum": rng.choice((1, 2, 4, 8)),
@@ -80,6 +84,13 @@ def training_job(rng: random.Random) -> dict[str, Any]:
         job["rollout"] = {"engine": "vllm", "colocated": True, "gpu_memory_utilization": rng.choice((0.3, 0.5, 0.8))}
         job["completion_len"], job["prompt_len"] = rng.choice((512, 1024)), 512
         job.pop("seq_len")
+    if job["objective"] == "dpo" and job["method"] == "full" and rng.random() < 0.5:
+        job["extra_models"] = [{"role": "reference"}]
+    if framework in ("ms-swift", "llama-factory") and not rl and rng.random() < 0.3:
+        job |= {"model": rng.choice(VISION), "images": rng.choice((1, 4)), "max_pixels": rng.choice((401408, 1003520))}
+    if gpus == 8 and rng.random() < 0.3:
+        nodes = rng.choice((2, 4))
+        job |= {"nodes": nodes, "world": 8 * nodes}
     if rng.random() < 0.15:
         job["host_gib"] = float(rng.choice((64, 256, 1024)))
     return job
