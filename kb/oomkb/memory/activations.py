@@ -1,67 +1,17 @@
-"""From a job to the tape's mode, and from the tape's forms to bytes.
-
-A form's units reduce to three numbers for given dimensions: bytes, bytes per token, bytes per token and length.
-That reduction is cached per shape and mode, so that another batch size or length costs microseconds.
-"""
+"""From a job to the tape's mode: which operations happen, and the dimensions they have on one GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
-from oomkb.memory.forms import Form
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
-from oomkb.memory.reduction import Triple, Units, add
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
+from oomkb.memory.step import Step
 
-__all__ = ["Instant", "Step", "step_of"]
-
-Extra = Callable[[str, str, str], Mapping[str, float]]
-"""(phase, part, share) -> terms."""
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """One instant reduced: own and further layers' bytes by term, each (bytes, per token, per token and length)."""
-
-    total: Triple
-    terms: Mapping[str, Triple]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """All instants of one step for one shape and mode: by phase, then by part and share of other layers."""
-
-    phases: Mapping[str, Mapping[tuple[str, str], tuple[Instant, ...]]]
-    after_forward: Triple
-    saved: Triple
-    """What the layers keep for one micro-batch, the loss left out."""
-
-    def peak(
-        self, phase: str, tokens: float, square: float, extra: Extra | None = None
-    ) -> tuple[float, Mapping[str, float]]:
-        """Bytes and terms at the fullest instant of ``phase`` for ``tokens`` and the sum of squared lengths.
-
-        ``extra`` gives what a sharding wrapper holds while a part of the model runs.
-        """
-        best: tuple[float, Instant | None, Mapping[str, float]] = (float("-inf"), None, {})
-        for key, found in self.phases[phase].items():
-            more = extra(phase, *key) if extra else {}
-            base = sum(more.values())
-            for instant in found:
-                c, t, q = instant.total
-                size = c + t * tokens + q * square + base
-                if size > best[0]:
-                    best = (size, instant, more)
-        size, chosen, more = best
-        terms = dict(more)
-        for name, (c, t, q) in chosen.terms.items() if chosen else ():
-            terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
-        return size, terms
-
+__all__ = ["step_of"]
 
 _ORDERS: Final[Mapping[str, str]] = {"none": "pre", "sandwich": "sandwich", "only": "post"}
 
@@ -201,76 +151,10 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
     return frozenset(slots)
 
 
-def _step(mode: Mode, head: Head, kinds: tuple[bool, ...], env: tuple[tuple[str, float], ...], ckpt: bool) -> Step:
-    played = program(mode, head, _positions(kinds))
-    values = dict(env)
-    units, others = Units(values, "recomputed layer" if ckpt else "activations"), Units(values, "activations")
-    counts = {"dense": kinds.count(False), "moe": kinds.count(True)}
-    for kind in played.kinds:
-        counts[kind] -= 1
-    shares = {
-        "none": {},
-        "saved": _further(played.saved, counts, others),
-        "kept": _further(played.kept, counts, others),
-        "grads": _further(played.grads, counts, others),
-    }
-    wholes = {share: _sum(terms) for share, terms in shares.items()}
-    found: dict[str, dict[tuple[str, str], list[tuple[Triple, Form]]]] = {}
-    totals: dict[int, Triple] = {}  # a form may stand under several shares
-    for phase, form, share, part in played.instants:
-        own = totals.get(id(form))
-        if own is None:
-            own = totals[id(form)] = units.total(form)
-        found.setdefault(phase, {}).setdefault((part, share), []).append((add(own, wholes[share]), form))
-    after = others.total(played.after_forward)
-    saved = others.total({u: v for u, v in played.after_forward.items() if "V" not in u})
-    after, saved = add(after, wholes["kept"]), add(saved, wholes["kept"])
-    fronts = {
-        phase: {
-            key: tuple(_instant(t, f, units, shares[key[1]]) for t, f in _front(list_)) for key, list_ in parts.items()
-        }
-        for phase, parts in found.items()
-    }
-    return Step(fronts, after, saved)
-
-
-def _instant(total: Triple, form: Form, units: Units, share: Mapping[str, Triple]) -> Instant:
-    terms = units.terms(form)
-    for name, triple in share.items():
-        terms[name] = add(terms.get(name, (0.0, 0.0, 0.0)), triple)
-    return Instant(total, terms)
-
-
-def _sum(terms: Mapping[str, Triple]) -> Triple:
-    total = (0.0, 0.0, 0.0)
-    for triple in terms.values():
-        total = add(total, triple)
-    return total
-
-
 def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:
     """The kinds that decide the program: first, those in between, last."""
     middle = tuple(k for k in (False, True) if k in kinds[1:-1] or k in kinds)
     return (kinds[0], *middle, kinds[-1])
-
-
-def _front(found: list[tuple[Triple, Form]]) -> list[tuple[Triple, Form]]:
-    """Those that no other one exceeds in all three numbers."""
-    kept: list[tuple[Triple, Form]] = []
-    for total, form in sorted(found, key=lambda i: -(i[0][0] + i[0][1] + i[0][2])):
-        c, t, q = total
-        if not any(k[0] >= c and k[1] >= t and k[2] >= q for k, _ in kept):
-            kept.append((total, form))
-    return kept
-
-
-def _further(forms: Mapping[str, Form], counts: Mapping[str, int], units: Units) -> dict[str, Triple]:
-    out: dict[str, Triple] = {}
-    for kind, form in forms.items():
-        n = counts.get(kind, 0)
-        for name, (c, t, q) in units.terms(form).items():
-            out[name] = add(out.get(name, (0.0, 0.0, 0.0)), (c * n, t * n, q * n))
-    return out
 
 
 def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
@@ -364,4 +248,5 @@ def _built(s: Setting, shape: ModelShape) -> Step:
     kinds = tuple(shape.dims.is_moe(i) for i in range(shape.dims.layers))
     stage = max(1, round(len(kinds) / s.pp))
     played = kinds[:stage] if s.pp > 1 else kinds
-    return _step(mode_of(s, shape), head_of(s, shape), played, env_of(s, shape), s.ckpt != "none")
+    found = program(mode_of(s, shape), head_of(s, shape), _positions(played))
+    return Step(found, played, dict(env_of(s, shape)), ckpt=s.ckpt != "none")

@@ -8,12 +8,13 @@ Grouped heads are split over tensor parallelism until one is left per GPU; the l
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from oomkb.memory.setting import BYTES, Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["cache_bytes", "element_bytes", "longest"]
+__all__ = ["Cache", "cache_bytes", "cache_of", "element_bytes"]
 
 _LONGEST: Final = 1 << 24
 
@@ -30,30 +31,62 @@ def element_bytes(s: Setting, kv_dtype: str | None) -> float:
     return BYTES.get(word, 2.0) if word != "auto" else min(4.0, float(s.param_bytes))
 
 
-def cache_bytes(s: Setting, shape: ModelShape, kv_dtype: str | None, tokens: float, *, ahead: float = 0.0) -> float:
-    """What one sequence of ``tokens`` keeps on one GPU, over the layers of its stage.
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """Bytes that one sequence keeps on one GPU, as a function of its length."""
+
+    token: float
+    """For every token."""
+    windowed: tuple[tuple[float, float], ...]
+    """(bytes a token, tokens at most) of layers that do not see everything."""
+    fixed: float
+    """States of recurrent mixers."""
+
+    def bytes_at(self, tokens: float) -> float:
+        """For a sequence of so many tokens."""
+        kept = self.token * tokens + self.fixed
+        for each, most in self.windowed:
+            kept += each * min(tokens, most)
+        return kept
+
+    def longest(self, pool: float) -> int:
+        """The longest sequence that ``pool`` bytes hold; the model's own limit does not count here."""
+        low, high = 0, _LONGEST
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.bytes_at(middle) <= pool else (low, middle - 1)
+        return low
+
+
+def cache_of(s: Setting, shape: ModelShape, kv_dtype: str | None, *, ahead: float = 0.0) -> Cache:
+    """The cache of one sequence over the layers of its stage.
 
     :param ahead: tokens that one step computes at once, which a windowed layer holds beside its window.
     """
     d = shape.dims
-    each = element_bytes(s, kv_dtype)
     share = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
-    per_layer = (d.kv_elements_per_token / share + d.index_dim) * each
-    held = 0.0
-    for layer in shape.layers:
-        if layer.caches:
-            kept = tokens if not layer.window else min(tokens, layer.window + ahead)
-            held += layer.count * kept * per_layer
-    return (held + _states(s, shape)) / s.pp
+    per_layer = (d.kv_elements_per_token / share + d.index_dim) * element_bytes(s, kv_dtype) / s.pp
+    token = sum(layer.count * per_layer for layer in shape.layers if layer.caches and not layer.window)
+    windowed = tuple(
+        (layer.count * per_layer, layer.window + ahead) for layer in shape.layers if layer.caches and layer.window
+    )
+    return Cache(token, windowed, _states(s, shape) / s.pp)
+
+
+def cache_bytes(s: Setting, shape: ModelShape, kv_dtype: str | None, tokens: float, *, ahead: float = 0.0) -> float:
+    """What one sequence of ``tokens`` keeps on one GPU."""
+    return cache_of(s, shape, kv_dtype, ahead=ahead).bytes_at(tokens)
 
 
 def _states(s: Setting, shape: ModelShape) -> float:
     """States of recurrent mixers for one sequence."""
     d = shape.dims
+    if not d.mixers:
+        return 0.0
     total = 0.0
-    for mixer in d.mixers:
+    for mixer in set(d.mixers):
         count = _STATES.get(mixer.removeprefix("attention+"))
-        total += count(d.fields, d.hidden) if count else 0.0
+        total += d.mixers.count(mixer) * count(d.fields, d.hidden) if count else 0.0
     wide = str(d.fields.get("mamba_ssm_dtype") or "").endswith("32")
     return total * (4.0 if wide else 2.0) / s.tp
 
@@ -92,15 +125,3 @@ def _lightning(c: Mapping[str, Any], h: int) -> float:
 
 
 _STATES: Final = {"delta": _delta, "kda": _lightning, "lightning": _lightning, "mamba2": _mamba2, "mamba": _mamba}
-
-
-def longest(s: Setting, shape: ModelShape, kv_dtype: str | None, pool: float, *, ahead: float = 0.0) -> int:
-    """The longest sequence whose cache ``pool`` bytes hold; the model's own limit does not count here."""
-    low, high = 0, _LONGEST
-    while low < high:
-        middle = (low + high + 1) // 2
-        if cache_bytes(s, shape, kv_dtype, middle, ahead=ahead) <= pool:
-            low = middle
-        else:
-            high = middle - 1
-    return low

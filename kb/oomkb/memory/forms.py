@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from operator import le
 
-__all__ = ["Form", "minus", "plus", "prune"]
+__all__ = ["Form", "Vector", "minus", "plus", "prune"]
 
 Form = Mapping[str, float]
+Vector = tuple[float, ...]
 
 
 def plus(a: Form, b: Form) -> dict[str, float]:
@@ -21,25 +23,18 @@ def minus(a: Form, b: Form) -> dict[str, float]:
     return {u: v for u, v in out.items() if abs(v) > 1e-9}
 
 
-def prune(forms: list[dict[str, float]]) -> list[Form]:
-    """Drop forms that another one reaches everywhere."""
-    ranked = sorted(forms, key=_weight, reverse=True)
-    kept: list[dict[str, float]] = []
-    for form in ranked:
-        items = [(u, v) for u, v in form.items() if v > 1e-9]
+def prune(vectors: Iterable[Vector], units: Sequence[str]) -> list[Form]:
+    """Forms of those vectors that no other one reaches everywhere.
+
+    A vector holds the bytes of each unit in the order of ``units``; units that came later are zero in it.
+    """
+    kept: list[Vector] = []
+    for vector in sorted(set(vectors), key=sum, reverse=True):
         for place, other in enumerate(kept):
-            get = other.get
-            for u, v in items:
-                if get(u, 0.0) < v:
-                    break
-            else:
+            if all(map(le, vector, other)) and (len(vector) <= len(other) or not any(vector[len(other) :])):
                 if place:  # what was reached once is likely to reach the next one
                     kept.insert(0, kept.pop(place))
                 break
         else:
-            kept.insert(0, dict(items))
-    return list(kept)
-
-
-def _weight(form: dict[str, float]) -> float:
-    return sum(form.values())
+            kept.insert(0, vector)
+    return [{u: v for u, v in zip(units, vector, strict=False) if v > 1e-9} for vector in kept]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from oomkb.memory.activations import Step, step_of
+from oomkb.memory.activations import step_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.job import Job
@@ -18,6 +18,7 @@ from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import extra_of, moments_of
 from oomkb.memory.states import States, states_of
+from oomkb.memory.step import Step
 from oomkb.notes import Note, note
 
 __all__ = ["SOURCES", "estimate"]
@@ -101,7 +102,8 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
             terms = _merged({**kept, "activations": waiting}, step.peak(name, tokens, square, wrapped)[1])
             if s.fused_ce and name == "backward":
                 # The fused loss runs before anything else of backward, at the fullest point of the saved activations.
-                loss = _merged({**kept, "activations": waiting}, _at_logits(step, tokens, square, wrapped))
+                full = step.at_part("backward", "logits", "kept", tokens, square, wrapped)
+                loss = _merged({**kept, "activations": waiting}, full)
                 phases["loss"] = _phase(_merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)}))
             phases[name] = _phase(terms)
     c, t, q = step.saved
@@ -125,17 +127,6 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
             }
         )
     return phases
-
-
-def _at_logits(step: Step, tokens: float, square: float, wrapped: object) -> Mapping[str, float]:
-    found = step.phases["backward"].get(("logits", "kept"), ())
-    if not found:
-        return {}
-    terms: dict[str, float] = dict(wrapped("backward", "logits", "kept"))  # type: ignore[operator]
-    chosen = max(found, key=lambda i: i.total[0] + i.total[1] * tokens + i.total[2] * square)
-    for name, (c, t, q) in chosen.terms.items():
-        terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
-    return terms
 
 
 def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:

@@ -12,15 +12,17 @@ from functools import lru_cache
 from typing import Any, Final
 
 from oomkb.memory.blocks import Layer
-from oomkb.memory.forms import Form, minus, plus, prune
+from oomkb.memory.forms import Form, minus, plus
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Program", "program"]
 
+_IN_PLACE: Final = ("in-place", "in-place, held")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """Instants of one step: for each phase, forms to be added to ``count``-times forms of further layers."""
 
@@ -49,7 +51,7 @@ class _Step:
         self.grads: dict[str, Form] = {}
 
     def note(self, phase: str, share: str, part: str) -> None:
-        for form in prune(self.tape.take_instants()):
+        for form in self.tape.take_instants():
             self.instants.append((phase, form, share, part))
 
     # -- forward -------------------------------------------------------------------------------------------------
@@ -185,19 +187,19 @@ class _Step:
         elif above == last:
             self.note("backward", "kept", "top")
             self.settle_grads()
-            self.tape.take_instants()
+            self.tape.drop_instants()
         elif above > 0:
             kind = _kind(self.positions[above])
-            forms = prune(self.tape.take_instants())
+            forms = self.tape.take_instants()
             self.settle_grads()
-            self.tape.take_instants()
+            self.tape.drop_instants()
             change = minus(self.tape.mark(), self.entered)
             self.grads[kind] = plus(change, self.kept(kind))
             self.instants += [("backward", form, share, "layer") for form in forms for share in ("kept", "grads")]
         else:
             self.note("backward", "grads", "first")
             self.settle_grads()
-            self.tape.take_instants()
+            self.tape.drop_instants()
         self.entered = self.tape.mark()
         return (grad.view(),)
 
@@ -286,7 +288,7 @@ class _Training(_Step):
             self.tape.casts.clear()
             after = self.tape.mark()
         grad = grad or self.tape.new("T*V", 0.0)
-        self.tape.take_instants()
+        self.tape.drop_instants()
         self.backward(root, grad)
         kept = {kind: self.kept(kind) for kind in self.saved}
         return Program(
@@ -396,6 +398,3 @@ def _log_softmax_backward(tape: Tape, *, extra: bool = False, size: float = 4.0)
 def program(mode: Mode, head: Head, kinds: tuple[bool, ...]) -> Program:
     """The compiled step."""
     return _Training(mode, head, kinds).play()
-
-
-_IN_PLACE: Final = ("in-place", "in-place, held")

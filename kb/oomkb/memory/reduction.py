@@ -25,6 +25,10 @@ class Units:
         found = self._known[unit] = (_term(unit, self._rest), *_factor(unit, self._values))
         return found
 
+    def factor(self, unit: str) -> tuple[int, float]:
+        """(which of the triple's numbers, factor)."""
+        return (self._known.get(unit) or self.read(unit))[1:]
+
     def total(self, form: Form) -> Triple:
         """The form's sum."""
         sums, known = [0.0, 0.0, 0.0], self._known

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oomkb.memory.activations import step_of
-from oomkb.memory.cache import cache_bytes, longest
+from oomkb.memory.cache import cache_bytes, cache_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.drafts import draft_bytes
 from oomkb.memory.engines import Engine, engine_of, graph_bytes, outside_bytes, profile_bytes, static_share
@@ -111,7 +111,8 @@ def serving_bytes(
     tokens, requests = _batch(job, engine, length, device)
     ahead = 0.0 if engine.first else float(tokens)
     draft = draft_bytes(job, s, shape, shapes or {}, kv_dtype, length)
-    needed = cache_bytes(s, shape, kv_dtype, length, ahead=ahead) + draft.cache
+    cache = cache_of(s, shape, kv_dtype, ahead=ahead)
+    needed = cache.bytes_at(length) + draft.cache
     measured, context = outside_bytes(engine, s, device)
     held = ServingBytes(
         weights=weight_bytes(s, shape, float(min(s.param_bytes, 4))),
@@ -128,7 +129,7 @@ def serving_bytes(
         return held
     budget = _budget(job, engine, s, held, capacity, measured=measured, context=context, tokens=tokens)
     share = needed / (needed - draft.cache) if needed > draft.cache else 1.0
-    largest = longest(s, shape, kv_dtype, max(0.0, budget) / share, ahead=ahead)
+    largest = cache.longest(max(0.0, budget) / share)
     held = replace(held, budget=budget, kv_pool=max(0.0, budget), largest_len=largest)
     return replace(held, warnings=_short(held)) if budget < needed else held
 

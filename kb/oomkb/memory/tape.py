@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from oomkb.memory.forms import Form, Vector, prune
+
 __all__ = ["Leaf", "Node", "Tape", "Tensor"]
 
 Backward = Callable[["Tape", "Tensor", Sequence[Any], Sequence[bool]], Sequence["Tensor | None"]]
@@ -31,7 +33,13 @@ class Store:
         self.tape, self.unit, self.size = tape, unit, size
 
     def __del__(self) -> None:
-        self.tape.released(self.unit, self.size)
+        size = self.size
+        if size:
+            tape = self.tape
+            if tape.rising:
+                tape.instants.append(tuple(tape.live.values()))
+                tape.rising = False
+            tape.live[self.unit] -= size
 
 
 class Tensor:
@@ -88,7 +96,7 @@ class Tape:
         self.keep_grads = keep_grads
         """Whether parameters' gradients stay; not where they are reduced, sharded or added to older ones at once."""
         self.live: dict[str, float] = {}
-        self.instants: list[dict[str, float]] = []
+        self.instants: list[Vector] = []
         self.grads: dict[Leaf, Tensor] = {}
         self.casts: dict[Leaf, Tensor] = {}
         self.packs = 0
@@ -99,7 +107,8 @@ class Tape:
         self.pack_limit: int | None = None
         self.discard = False
         self._seq = 0
-        self._rising = False
+        self.rising = False
+        """Whether something was allocated since the last instant."""
         self._ghost = False
 
     # -- storages ------------------------------------------------------------------------------------------------
@@ -111,34 +120,32 @@ class Tape:
         else:
             size_counted = size
             self.live[unit] = self.live.get(unit, 0.0) + size
-            self._rising = True
+            self.rising = True
         return Tensor(Store(self, unit, size_counted), unit, size, node)
-
-    def released(self, unit: str, size: float) -> None:
-        """Called by a storage that dies."""
-        if not size:
-            return
-        if self._rising:
-            self.instants.append(dict(self.live))
-            self._rising = False
-        self.live[unit] -= size
 
     def mark(self) -> dict[str, float]:
         """What is alive now."""
         return {unit: size for unit, size in self.live.items() if abs(size) > 1e-9}
 
-    def take_instants(self) -> list[dict[str, float]]:
-        """The local maxima since the last call."""
-        found = [*self.instants, dict(self.live)]
-        self.instants, self._rising = [], False
-        return found
+    def drop_instants(self) -> None:
+        """Forget the local maxima since the last call."""
+        self.instants, self.rising = [], False
+
+    def take_instants(self) -> list[Form]:
+        """The local maxima since the last call, without those that another one reaches everywhere."""
+        found = [*self.instants, tuple(self.live.values())]
+        self.drop_instants()
+        return prune(found, tuple(self.live))
 
     # -- graph ---------------------------------------------------------------------------------------------------
 
     def record(self, inputs: Sequence[Tensor], saved: Sequence[Any], backward: Backward) -> Node | None:
         """Remember an operation, unless nothing that it reads needs a gradient."""
-        nodes = tuple(x.node for x in inputs)
-        if not any(n is not None for n in nodes):
+        nodes = tuple([x.node for x in inputs])
+        for node in nodes:
+            if node is not None:
+                break
+        else:
             return None
         self._seq += 1
         self.packs += len(saved)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,7 +19,7 @@ from oomdoc.cli.common import (
     show,
     terminal_width,
 )
-from oomkb.errors import JobError, OomdocError
+from oomkb.errors import JobError
 
 __all__ = ["estimate", "register"]
 
@@ -78,19 +77,6 @@ def estimate(
 
 
 def _batch(path: Path, language: str) -> None:
-    from oomdoc.report.estimates import SCHEMA, estimate_document, refused_document
-    from oomkb.memory.job import Job
-    from oomkb.pricing import price
+    from oomdoc.cli.pricing import run
 
-    write = sys.stdout.write
-    for number, row in json_lines(path):
-        identifier = row.get("id")
-        document: dict[str, Any]
-        try:
-            if not isinstance(row.get("job"), dict):
-                raise JobError("no job", where=f"{path}:{number}", hint='each line is {"id": ..., "job": {...}}')
-            priced = price(Job.from_document(row["job"]))
-            document = estimate_document(priced.estimate, identifier=identifier, language=language)
-        except OomdocError as error:
-            document = refused_document(SCHEMA, identifier, error)
-        write(json.dumps(document, ensure_ascii=False) + "\n")
+    run(json_lines(path), path, language, sys.stdout.write)

@@ -1,0 +1,213 @@
+"""A played step in bytes: the fullest instant of each phase, for any batch size and length.
+
+A form's units reduce to three numbers for given dimensions: bytes, bytes per token, bytes per token and length. The
+first prices of a shape and mode are read straight off the forms, one number a unit; only a step that is priced again
+and again has its instants reduced to those that can be the fullest, so that each further price costs microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from operator import itemgetter, mul
+from typing import Any, Final
+
+from oomkb.memory.forms import Form
+from oomkb.memory.program import Program
+from oomkb.memory.reduction import Triple, Units, add
+
+__all__ = ["Instant", "Step"]
+
+Extra = Callable[[str, str, str], Mapping[str, float]]
+"""(phase, part, share) -> terms."""
+Key = tuple[str, str]
+_NONE: Final[Mapping[str, float]] = {}
+_FEW: Final = 2
+"""Prices of a step after which reducing its instants pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One instant reduced: own and further layers' bytes by term, each (bytes, per token, per token and length)."""
+
+    total: Triple
+    terms: Mapping[str, Triple]
+
+    def at(self, tokens: float, square: float) -> float:
+        """Bytes for so many tokens and so large a sum of squared lengths."""
+        c, t, q = self.total
+        return c + t * tokens + q * square
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A program's instants as indices into a list of its units: by phase, then by part and share of other layers."""
+
+    units: tuple[str, ...]
+    groups: Mapping[str, Mapping[Key, tuple[tuple[Any, tuple[float, ...], Form], ...]]]
+    shares: Mapping[str, Mapping[str, tuple[Any, tuple[float, ...]]]]
+
+
+@lru_cache(maxsize=4096)
+def _planned(played: Program) -> _Plan:
+    places: dict[str, int] = {"": 0, " ": 1}  # two that are always zero: a getter of two items gives a tuple
+    known: dict[int, tuple[Any, tuple[float, ...], Form]] = {}
+
+    def indexed(form: Form) -> tuple[Any, tuple[float, ...], Form]:
+        found = known.get(id(form))
+        if found is None:
+            at = [places.setdefault(unit, len(places)) for unit in form]
+            getter = itemgetter(*at) if len(at) > 1 else itemgetter(*at, 0, 1)
+            found = known[id(form)] = (getter, tuple(form.values()), form)
+        return found
+
+    groups: dict[str, dict[Key, list[tuple[Any, tuple[float, ...], Form]]]] = {}
+    for phase, form, share, part in played.instants:
+        groups.setdefault(phase, {}).setdefault((part, share), []).append(indexed(form))
+    shares = {
+        name: {kind: indexed(form)[:2] for kind, form in forms.items()}
+        for name, forms in (("saved", played.saved), ("kept", played.kept), ("grads", played.grads))
+    }
+    frozen = {phase: {key: tuple(found) for key, found in parts.items()} for phase, parts in groups.items()}
+    return _Plan(tuple(places), frozen, {"none": {}, **shares})
+
+
+class Step:
+    """All instants of one step for one shape and mode."""
+
+    def __init__(self, played: Program, kinds: tuple[bool, ...], values: Mapping[str, float], *, ckpt: bool) -> None:
+        self._played, self._plan = played, _planned(played)
+        self._own = Units(values, "recomputed layer" if ckpt else "activations")
+        self._others = Units(values, "activations")
+        self._counts = {"dense": kinds.count(False), "moe": kinds.count(True)}
+        for kind in played.kinds:
+            self._counts[kind] -= 1
+        self._prices = 0
+        self._at: tuple[float, float] = (-1.0, -1.0)
+        self._numbers: list[float] = []
+        self._sums: dict[str, float] = {}
+
+    @property
+    def phases(self) -> Mapping[str, object]:
+        """The phases that have instants."""
+        return self._plan.groups
+
+    @cached_property
+    def saved(self) -> Triple:
+        """What the layers keep for one micro-batch, the loss left out."""
+        own = self._others.total({u: v for u, v in self._played.after_forward.items() if "V" not in u})
+        return add(own, _sum(self._further["kept"]))
+
+    def peak(
+        self, phase: str, tokens: float, square: float, extra: Extra | None = None
+    ) -> tuple[float, Mapping[str, float]]:
+        """Bytes and terms at the fullest instant of ``phase`` for ``tokens`` and the sum of squared lengths.
+
+        ``extra`` gives what a sharding wrapper holds while a part of the model runs.
+        """
+        first = self._first(tokens, square)
+        best: tuple[float, Any, Key, Mapping[str, float]] = (float("-inf"), None, ("", ""), _NONE)
+        for key in self._plan.groups[phase]:
+            more = extra(phase, *key) if extra else _NONE
+            size, chosen = (self._fullest if first else self._kept)(phase, key, tokens, square)
+            size += sum(more.values())
+            if size > best[0]:
+                best = (size, chosen, key, more)
+        size, chosen, key, more = best
+        return size, self._terms(chosen, key, tokens, square, more)
+
+    def at_part(
+        self, phase: str, part: str, share: str, tokens: float, square: float, extra: Extra
+    ) -> Mapping[str, float]:
+        """Terms at the fullest instant while one part of the model runs; none where it has no instants."""
+        key = (part, share)
+        if key not in self._plan.groups[phase]:
+            return {}
+        first = self._first(tokens, square)
+        chosen = (self._fullest if first else self._kept)(phase, key, tokens, square)[1]
+        return self._terms(chosen, key, tokens, square, extra(phase, part, share))
+
+    # -- the first prices ----------------------------------------------------------------------------------------
+
+    def _first(self, tokens: float, square: float) -> bool:
+        """Whether this is still one of the first batches that are priced; reads its units."""
+        if self._at == (tokens, square):
+            return True
+        if self._prices >= _FEW:
+            return False
+        self._prices, self._at = self._prices + 1, (tokens, square)
+        scale, read = (1.0, tokens, square), self._own.factor
+        self._numbers = [0.0, 0.0, *(f * scale[kind] for kind, f in map(read, self._plan.units[2:]))]
+        for name, kinds in self._plan.shares.items():
+            sums = {kind: sum(map(mul, get(self._numbers), sizes)) for kind, (get, sizes) in kinds.items()}
+            self._sums[name] = sum(self._counts.get(kind, 0) * size for kind, size in sums.items())
+        return True
+
+    def _fullest(self, phase: str, key: Key, tokens: float, square: float) -> tuple[float, Form]:
+        numbers, best, chosen = self._numbers, float("-inf"), _NONE
+        for get, sizes, form in self._plan.groups[phase][key]:
+            size = sum(map(mul, get(numbers), sizes))
+            if size > best:
+                best, chosen = size, form
+        return best + self._sums[key[1]], chosen
+
+    # -- further prices ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _further(self) -> Mapping[str, Mapping[str, Triple]]:
+        """By share: what all further layers hold, by term."""
+        out: dict[str, dict[str, Triple]] = {"none": {}}
+        shares = (("saved", self._played.saved), ("kept", self._played.kept), ("grads", self._played.grads))
+        for share, forms in shares:
+            terms = out[share] = {}
+            for kind, form in forms.items():
+                n = self._counts.get(kind, 0)
+                for name, (c, t, q) in self._others.terms(form).items():
+                    terms[name] = add(terms.get(name, (0.0, 0.0, 0.0)), (c * n, t * n, q * n))
+        return out
+
+    @cached_property
+    def _fronts(self) -> dict[tuple[str, Key], tuple[Instant, ...]]:
+        return {}
+
+    def _kept(self, phase: str, key: Key, tokens: float, square: float) -> tuple[float, Instant]:
+        found = self._fronts.get((phase, key))
+        if found is None:
+            found = self._fronts[phase, key] = self._front(phase, key)
+        best = max(found, key=lambda instant: instant.at(tokens, square))
+        return best.at(tokens, square), best
+
+    def _front(self, phase: str, key: Key) -> tuple[Instant, ...]:
+        """Those instants that no other one exceeds in all three numbers."""
+        share = self._further[key[1]]
+        whole, total = _sum(share), self._own.total
+        found = [(add(total(form), whole), form) for _, _, form in self._plan.groups[phase][key]]
+        kept: list[tuple[Triple, Form]] = []
+        for triple, form in sorted(found, key=lambda i: -(i[0][0] + i[0][1] + i[0][2])):
+            c, t, q = triple
+            if not any(k[0] >= c and k[1] >= t and k[2] >= q for k, _ in kept):
+                kept.append((triple, form))
+        return tuple(Instant(triple, self._with(form, share)) for triple, form in kept)
+
+    def _with(self, form: Form, share: Mapping[str, Triple]) -> dict[str, Triple]:
+        terms = self._own.terms(form)
+        for name, triple in share.items():
+            terms[name] = add(terms.get(name, (0.0, 0.0, 0.0)), triple)
+        return terms
+
+    def _terms(
+        self, chosen: Form | Instant, key: Key, tokens: float, square: float, more: Mapping[str, float]
+    ) -> dict[str, float]:
+        terms = dict(more)
+        found = chosen.terms if isinstance(chosen, Instant) else self._with(chosen, self._further[key[1]])
+        for name, (c, t, q) in found.items():
+            terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
+        return terms
+
+
+def _sum(terms: Mapping[str, Triple]) -> Triple:
+    total = (0.0, 0.0, 0.0)
+    for triple in terms.values():
+        total = add(total, triple)
+    return total
