@@ -9,6 +9,7 @@ import pytest
 from oomdoc.diagnosis.planning import Planning, fits_table, plan, whatif
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
+from oomkb.pricing import price
 
 LORA_4090 = {
     "framework": "llama-factory",
@@ -134,3 +135,22 @@ def test_the_table_before_a_run() -> None:
     assert bought["micro-batch"].saves_bytes > 0
     assert all(k.peak_bytes <= table.estimate.process_bytes for k in table.knobs if k.saves_bytes > 0)
     assert fits_table(Job.from_document(LORA_4090), "H200", 8).fits is True
+
+
+@pytest.mark.parametrize("framework", ["megatron", "nemo", "deepspeed", "llama-factory", "torchtune"])
+def test_where_nothing_fits_the_named_hardware_does(framework: str) -> None:
+    job = Job.from_document(
+        {
+            **{"framework": framework, "model": "meta-llama/Llama-3.1-70B", "objective": "pretrain", "method": "full"},
+            **{"micro_batch": 4, "grad_accum": 1, "seq_len": 8192, "gpu": "RTX 4090", "gpus": 2, "world": 2},
+        }
+    )
+    found = plan(job)
+    assert found.nothing_fits is not None
+    assert found.hardware is not None
+    place = found.hardware
+    layout = {"gpu": place.gpu, "gpus": place.gpus, "nodes": place.nodes, "world": place.gpus * place.nodes, "dp": None}
+    there = job.with_fields({**layout, "sharding": place.sharding, **place.changes})
+    fits = price(there).estimate.fits_probability
+    assert fits is not None
+    assert fits >= 0.9

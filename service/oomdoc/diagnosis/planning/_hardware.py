@@ -58,7 +58,8 @@ def _first(
             if price is not None and price.probability >= wanted:
                 nodes = max(1, count // 8)
                 sharding = fields.get("sharding")
-                return size, Hardware(name, count // nodes, nodes, price.probability, sharding, changes)
+                split = {n: fields[n] for n in ("tp", "pp") if fields.get(n, 1) > 1 and not is_serving(prices.job)}
+                return size, Hardware(name, count // nodes, nodes, price.probability, sharding, {**split, **changes})
     return None
 
 
@@ -71,6 +72,15 @@ def _milder(prices: Prices, context: Context) -> dict[str, Any]:
     return fields
 
 
+def _megatron(prices: Prices, count: int) -> Iterator[tuple[int, int]]:
+    """Tensor parallelism as wide as a machine and the heads allow, then as few pipeline stages as do."""
+    d, layers = prices.shape.dims, prices.shape.layer_count
+    tp = max(n for n in (1, 2, 4, 8) if n <= count and d.heads % n == 0 and (not d.kv_heads or d.kv_heads % n == 0))
+    for pp in (1, 2, 4, 8, 16):
+        if tp * pp <= count and count % (tp * pp) == 0 and layers % pp == 0:
+            yield tp, pp
+
+
 def _layouts(prices: Prices, context: Context, count: int) -> Iterator[dict[str, Any]]:
     nodes = max(1, count // 8)
     fields: dict[str, Any] = {"world": count, "gpus": count // nodes, "nodes": nodes, "dp": None}
@@ -78,6 +88,9 @@ def _layouts(prices: Prices, context: Context, count: int) -> Iterator[dict[str,
         heads = prices.shape.dims.heads
         if count <= 8 and heads % count == 0:
             yield {**fields, "tp": count}
+    elif context.has("distributed_optimizer"):
+        for tp, pp in _megatron(prices, count):
+            yield {**fields, "tp": tp, "pp": pp, "sharding": "distributed-optimizer" if count > tp * pp else "none"}
     elif count == 1:
         if prices.job.sharding in (None, "none", "ddp", *_SHARDED) and (prices.job.tp or 1) == 1:
             yield {**fields, "sharding": "none"}
