@@ -21,6 +21,7 @@ from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
+from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.told import told_failures
 from oomdoc.intake.tracebacks import Placed, read_frames
 from oomdoc.intake.wording import text_facts
@@ -45,8 +46,6 @@ _SIZES: Final = {
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
-_MOST_LINES: Final = 40_000
-"""Lines of one source that are read one by one, likewise."""
 _TOLD_FRAMES: Final = 16
 _TOLD_LINES: Final = 5000
 
@@ -173,10 +172,10 @@ def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[
     for source in sources:
         check_text(source.text, source.name)
         text = source.text.replace("\x00", "")
-        if len(text) > _LARGEST or text.count("\n") > _MOST_LINES:
+        if len(text) > _LARGEST or is_long(text):
             from oomdoc.intake.stream import condense
 
-            text = condense(text)
+            text = thinned(condense(text))
             warnings.append(say("intake.condensed", source=source.name))
         masked = mask(text, table)
         table = masked.table

@@ -224,11 +224,10 @@ def _worth_a_look(text: str, low: str) -> set[int]:
     """The lines (from 0) which any rule could match: that hold one of the words that rules need, or dots or colons."""
     unique = " ".join(set(low.split()))
     found = {n for first, word in _WORDS if first in unique for n in _lines_with(word, low)}
-    starts = [0]
+    starts: list[int] = []
     for pattern in (_DOTTED, _COLONS):
         for hit in pattern.finditer(text):
-            if len(starts) == 1:
-                starts += [end.end() for end in _NEWLINE.finditer(text)]
+            starts = starts or [0, *(end.end() for end in _NEWLINE.finditer(text))]
             found.add(bisect_right(starts, hit.start()) - 1)
     return found
 

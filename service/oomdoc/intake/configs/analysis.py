@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from oomdoc.intake.configs.architecture import described_model
@@ -24,9 +25,10 @@ from oomdoc.intake.configs.table import Reading, Table, View, norm
 __all__ = ["MAX_CHARS", "Doc", "analyse"]
 
 MAX_CHARS: Final = 1_500_000
-_MAX_SEGMENT: Final = 150_000
-_BUDGET: Final = 200_000
+_BUDGET: Final = 150_000
 """Characters of one source that are read as configuration; nobody's configuration is larger."""
+_MOST_ENTRIES: Final = 8_000
+"""Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
 _PROGRAM_CHARS: Final = 8_000
 _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
@@ -141,8 +143,6 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
 
 def _parse(text: str, segment: Segment) -> list[Fragment]:
     start, end, form = segment.start, segment.end, segment.form
-    if end - start > _MAX_SEGMENT:
-        return []
     if form == "yaml":
         entries, blocks = parse_yaml(text, start, end)
         out = [Fragment(form="yaml", start=start, end=end, entries=tuple(entries))]
@@ -172,9 +172,9 @@ def _usage(text: str, start: int, end: int) -> list[Fragment]:
     if match is None:
         return []
     close = text.find(match[1], match.end(), min(end, match.end() + 12_000))
-    runs = [s for s in segments("", text[match.end() : close]) if s.form == "shell"] if close > 0 else []
+    runs = (s for s in segments("", text[match.end() : close]) if s.form == "shell") if close > 0 else iter(())
     out: list[Fragment] = []
-    for run in runs[:8]:
+    for run in islice(runs, 8):
         shifted = Segment("shell", run.start + match.end(), run.end + match.end())
         out += [f for f in _shell(text, shifted) if len(f.entries) > 2]
         if out:
@@ -277,22 +277,43 @@ def _joined(docs: list[Doc]) -> Doc:
     )
 
 
-def analyse(name: str, text: str, framework: str | None = None) -> list[Doc]:
+def _within_budget(name: str, text: str, cut: list[int]) -> Iterator[tuple[Segment, list[Fragment]]]:
+    """The pieces of a text with what stands in them, as far as the bounds go; ``cut`` gets the offset of the rest."""
+    characters, entries, documents, last = _BUDGET, _MOST_ENTRIES, _MAX_DOCS, False
+    for found in segments(name, text):
+        segment = found
+        if characters <= 0 or entries <= 0 or documents <= 0:
+            cut.append(segment.start)
+            return
+        if segment.end - segment.start > characters and segment.form != "loose":
+            end = text.rfind("\n", segment.start, segment.start + characters) + 1 or segment.start + characters
+            segment = replace(segment, end=max(end, segment.start + 1))
+            cut.append(segment.end)
+            last = True
+        characters -= segment.end - segment.start if segment.form != "loose" else 0
+        fragments = _fragments(text, segment)[:documents]
+        documents -= max(1, len(fragments))
+        entries -= sum(len(fragment.entries) for fragment in fragments)
+        yield segment, fragments
+        if last:
+            return
+
+
+def analyse(name: str, text: str, framework: str | None = None, cut: list[int] | None = None) -> list[Doc]:
     """The documents of a text, in order; scattered keys last. Never raises for what a person may paste.
 
     :param framework: what it is known to be (a canonical or common name), where it is.
+    :param cut: gets the offset from which nothing was read as configuration, where the text is too large for it.
     """
+    cut = [] if cut is None else cut
+    if len(text) > MAX_CHARS:
+        cut.append(MAX_CHARS)
     text = text[:MAX_CHARS]
     known = table(framework)
     docs: list[Doc] = []
     loose: list[Doc] = []
-    spent = 0
-    for segment in segments(name, text)[:_MAX_DOCS]:
-        if segment.form != "loose":
-            spent += segment.end - segment.start
-            if spent > _BUDGET:
-                break
-        found = [_doc(f, segment) for f in _fragments(text, segment)]
+    for segment, fragments in _within_budget(name, text, cut):
+        found = [_doc(f, segment) for f in fragments]
         for doc in found:
             doc.table = recognise(
                 _keys(doc.entries), doc.programs, tables(), known.name if known else None

@@ -18,6 +18,7 @@ from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.named import hinted_model
 from oomdoc.intake.configs.table import Table, norm
+from oomdoc.messages import Message, say
 
 __all__ = ["ConfigReading", "Lines", "read_documents"]
 
@@ -45,7 +46,7 @@ class ConfigReading:
     framework: str | None = None
     env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Message | str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
 
 
@@ -181,7 +182,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     :param others: further sources in which files that this one names (a DeepSpeed JSON) are looked up.
     :param framework: the framework, where it is known.
     """
-    docs = analyse(source.name, source.text, framework)
+    cut: list[int] = []
+    docs = analyse(source.name, source.text, framework, cut)
     lines = Lines(source)
     facts: list[Fact] = []
     main = main_table(docs)
@@ -206,6 +208,9 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         framework=name,
         env=MappingProxyType(env),
         conflicts=tuple(conflicts),
+        warnings=tuple(
+            say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]
+        ),
     )
 
 

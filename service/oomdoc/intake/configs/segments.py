@@ -11,7 +11,7 @@ from oomdoc.intake.configs.registry import all_names
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.sieve import Expression
 
-__all__ = ["Segment", "segments"]
+__all__ = ["Segment", "form_of", "segments"]
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.-]{0,100}")
 _FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
@@ -110,7 +110,8 @@ class Segment:
     fenced: bool = False
 
 
-def _by_name(name: str) -> str | None:
+def form_of(name: str) -> str | None:
+    """The form that a file's name promises."""
     base = name.rsplit("/", 1)[-1].lower()
     if base.startswith("dockerfile"):
         return "dockerfile"
@@ -118,23 +119,22 @@ def _by_name(name: str) -> str | None:
     return _EXTENSIONS.get(base[dot:]) if dot >= 0 else None
 
 
-def segments(name: str, text: str) -> list[Segment]:
+def segments(name: str, text: str) -> Iterator[Segment]:
     """The pieces of configuration in a text, in order; what is between them is ``loose``."""
-    form = _by_name(name)
+    form = form_of(name)
     if form is not None:
-        return [Segment(form, 0, len(text), whole_file=True)]
-    out: list[Segment] = []
+        yield Segment(form, 0, len(text), whole_file=True)
+        return
     at = 0
     for start, end, language in _fences(text):
-        out += _runs(text, at, start)
+        yield from _runs(text, at, start)
         inner = _LANGUAGES.get(language.lower()) or _classify(text, start, end)
         if inner is None:
-            out += _runs(text, start, end)
+            yield from _runs(text, start, end)
         else:
-            out.append(Segment(inner, start, end, fenced=True))
+            yield Segment(inner, start, end, fenced=True)
         at = end
-    out += _runs(text, at, len(text))
-    return out
+    yield from _runs(text, at, len(text))
 
 
 def _fences(text: str) -> Iterator[tuple[int, int, str]]:
@@ -217,9 +217,12 @@ class _Lines:
         return len(self.starts)
 
 
-def _runs(text: str, start: int, end: int) -> list[Segment]:
+def _runs(text: str, start: int, end: int) -> Iterator[Segment]:
+    if end <= start or text[start:end].isspace():
+        if end > start:
+            yield Segment("loose", start, end)
+        return
     lines = _Lines(text, start, end)
-    out: list[Segment] = []
     loose_from = start
     index = 0
     while index < len(lines):
@@ -229,14 +232,13 @@ def _runs(text: str, start: int, end: int) -> list[Segment]:
             continue
         form, _first, last, begin = found
         if begin > loose_from:
-            out.append(Segment("loose", loose_from, begin))
+            yield Segment("loose", loose_from, begin)
         stop = lines.span(last)[1]
-        out.append(Segment(form, begin, stop))
+        yield Segment(form, begin, stop)
         loose_from = stop
         index = last + 1
     if end > loose_from:
-        out.append(Segment("loose", loose_from, end))
-    return out
+        yield Segment("loose", loose_from, end)
 
 
 def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:

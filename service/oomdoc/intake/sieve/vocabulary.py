@@ -45,7 +45,7 @@ class Vocabulary:
 
 
 class Literals:
-    """Many literals, looked for at once: one look at the pieces that text and literals have in common rules most out."""
+    """Many literals, looked for at once: the pieces that text and literals have in common rule most of them out."""
 
     def __init__(self, rows: Sequence[Sequence[str]]) -> None:
         self.without = frozenset(number for number, literals in enumerate(rows) if not literals)

@@ -21,6 +21,9 @@ _VARIABLE: Final = re.compile(
 )
 
 
+_PAREN: Final = re.compile(r"[()]")
+
+
 def braces(text: str, at: int, end: int) -> int:
     """After the brace that closes the one at ``at``; defaults may hold braces of their own."""
     depth = 0
@@ -37,13 +40,10 @@ def braces(text: str, at: int, end: int) -> int:
 def balanced(text: str, at: int, end: int) -> int:
     """After the parenthesis that closes the one at ``at``."""
     depth = 0
-    for index in range(at, min(end, at + 2000)):
-        if text[index] == "(":
-            depth += 1
-        elif text[index] == ")":
-            depth -= 1
-            if depth == 0:
-                return index + 1
+    for match in _PAREN.finditer(text, at, min(end, at + 2000)):
+        depth += 1 if match[0] == "(" else -1
+        if depth == 0:
+            return match.end()
     return at + 1
 
 

@@ -302,6 +302,8 @@ def _commands(
     return commands, shell.heredocs
 
 
+_DEPTH: Final = 3
+"""Here-documents inside one another."""
 _INNER_FLAG: Final = re.compile(r"(?:^|\s)(?:--[A-Za-z]|\+{0,2}[a-z_]{1,60}(?:\.\w{1,60}){1,8}=)")
 
 
@@ -309,7 +311,9 @@ def _has_flags(text: str, low: int, high: int) -> bool:
     return len(_INNER_FLAG.findall(text[low:high])) >= 2
 
 
-def parse_shell(text: str, start: int = 0, end: int | None = None, *, lenient: bool = True) -> ShellReading:
+def parse_shell(
+    text: str, start: int = 0, end: int | None = None, *, lenient: bool = True, depth: int = 0
+) -> ShellReading:
     """The settings of shell text.
 
     :param lenient: whether a line of flags after a line without a backslash still counts as in effect (pasted text
@@ -353,8 +357,8 @@ def parse_shell(text: str, start: int = 0, end: int | None = None, *, lenient: b
             )
         )
     for body in heredocs:
-        if _has_flags(text, body.start, body.end):
-            inner = parse_shell(text, body.start, body.end, lenient=lenient)
+        if depth < _DEPTH and _has_flags(text, body.start, body.end):
+            inner = parse_shell(text, body.start, body.end, lenient=lenient, depth=depth + 1)
             reading.fragments += inner.fragments
             env += [e for f in inner.fragments for e in f.env]
         else:

@@ -28,6 +28,9 @@ _SKIPPED: Final = frozenset(
     {"$", "!", "%%bash", "%%sh", "then", "do", "else", "nohup", "sudo", "exec", "time", "{", "}", "fi", "done"}
 )
 
+_MOST_UNCLOSED: Final = 50
+"""Substitutions without an end that are looked for in one piece of text."""
+
 
 class Shell:
     """Everything found in one piece of shell text."""
@@ -50,6 +53,7 @@ class _Tokeniser:
         self.in_array = False
         self.redirect = False
         self.pending: list[tuple[str, str]] = []
+        self.unclosed = 0
 
     def run(self) -> Shell:
         while self.at < self.end:
@@ -91,7 +95,7 @@ class _Tokeniser:
         if not command.words and not command.variables:
             command.start = word.start
             self.mark_orphan(word)
-        if not command.words or [w.text for w in command.words] in (["export"], ["env"], ["set"]):
+        if not command.words or (len(command.words) == 1 and command.words[0].text in ("export", "env", "set")):
             match = _ASSIGN.match(self.text, word.start, word.end)
             if match:
                 self.assign(word, match)
@@ -248,7 +252,8 @@ class _Tokeniser:
     def dollar(self) -> None:
         text, at = self.text, self.at
         if text.startswith("$(", at):
-            stop = balanced(text, at + 1, self.end)
+            stop = balanced(text, at + 1, self.end) if self.unclosed < _MOST_UNCLOSED else at + 2
+            self.unclosed += stop == at + 2
             word = self.open(at)
             number = arithmetic(text[at + 3 : stop - 2], self.out.variables) if text.startswith("$((", at) else None
             word.resolved = word.resolved and number is not None
