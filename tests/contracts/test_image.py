@@ -149,6 +149,17 @@ def test_the_settings_named_in_the_manifests_exist(root: Path) -> None:
         assert {n for n in named - {"OOMDOC_DB_PASSWORD"} if not n.endswith("_")} <= known, path
 
 
+def test_the_kubernetes_manifest_follows_the_schemas(root: Path) -> None:
+    import kubernetes_validate
+
+    documents = list(yaml.safe_load_all((root / "service/deploy/kubernetes.yaml").read_text("utf-8")))
+    for document in documents:
+        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+    documents[0]["spec"]["replica"] = 2
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(documents[0], kubernetes_validate.latest_version(), strict=True)
+
+
 def test_the_kubernetes_manifest(root: Path, stages: dict[str, Stage]) -> None:
     documents = list(yaml.safe_load_all((root / "service/deploy/kubernetes.yaml").read_text("utf-8")))
     deployment, service, budget = documents
