@@ -142,7 +142,15 @@ def test_where_nothing_fits_the_named_hardware_does(framework: str) -> None:
     job = Job.from_document(
         {
             **{"framework": framework, "model": "meta-llama/Llama-3.1-70B", "objective": "pretrain", "method": "full"},
-            **{"micro_batch": 4, "grad_accum": 1, "seq_len": 8192, "gpu": "RTX 4090", "gpus": 2, "world": 2},
+            **{
+                "micro_batch": 4,
+                "grad_accum": 1,
+                "seq_len": 8192,
+                "gpu": "RTX 4090",
+                "gpus": 2,
+                "world": 2,
+                "host_gib": 64.0,
+            },
         }
     )
     found = plan(job)

@@ -122,3 +122,35 @@ def test_a_diagnosis_is_completed() -> None:
     assert done.plans
     assert done.singles
     assert done.causes == diagnosis.causes
+
+
+def said(planning: Planning) -> str:
+    return "\n".join(render(note, "en") for plan in planning.plans for note in plan.notes)
+
+
+def test_evaluation_says_how_many_batches_of_logits_have_room() -> None:
+    found = planned("eval", seq_len=2048, micro_batch=4, method="full", optimizer="adafactor")
+    # 8 rows x 2,048 tokens x 152,064 words x 4 bytes
+    assert "leaves 9.28 GiB of logits" in said(found)
+    assert found.plans[0].changes[0].saves_bytes > 0
+
+
+def test_over_long_samples_are_cut_to_what_fits() -> None:
+    found = planned("long-sample", seq_len=65536, grad_ckpt=False, gpu="RTX 4090")
+    text = lines(found)
+    assert "samples of up to" in said(found)
+    longest = int(said(found).split("samples of up to ")[1].split(" ")[0].replace(",", ""))
+    assert str(longest) in text
+    assert price(Job.from_document({**JOB, "seq_len": longest, "grad_ckpt": False, "gpu": "RTX 4090"})).estimate.fits
+    assert "2048" not in text or longest == 2048
+
+
+def test_saving_in_parts_says_what_is_gathered() -> None:
+    found = planned("checkpoint-save", sharding="zero3", gpus=8, world=8, method="full")
+    assert "The gathered model is 14.19 GiB at once, a rank's own part 1.77 GiB" in said(found)
+
+
+def test_memory_of_others_is_what_ending_them_saves() -> None:
+    evidence = Evidence(failures=(failure(requested=1, process=40, capacity=79.2, other_process=30),))
+    found = planned("other-process", evidence)
+    assert found.plans[0].changes[0].saves_bytes == 30 * GIB

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from oomdoc.diagnosis.planning._moves import variants_on
 from oomdoc.diagnosis.planning._patching import patched
 from oomdoc.diagnosis.planning._plan import context_for, plan_with
 from oomdoc.diagnosis.planning._prices import Prices
+from oomdoc.diagnosis.planning._quantities import Quantity, quantity
 from oomdoc.diagnosis.planning._regressions import regressions_for
 from oomdoc.diagnosis.planning._result import Planning
 from oomdoc.diagnosis.planning._unpriced import settings_for
@@ -80,21 +81,42 @@ def planning_for(
         advice = [*settings_for(job, context), *advice] if first in _ARITHMETIC else advice
         return Planning(plans=_cause_plans(advice, job, None, notes), notes=notes)
     found = Planning(before=prices.base.estimate)
+    weigh = _Weigh(prices, context, wanted)
     if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
         found = _arithmetic(evidence, prices, context, wanted)
     plans = found.plans
     if first in _ARITHMETIC and plans:
         # Advice without a saving to promise goes along with the first plan.
-        hints = tuple(v.instruction for cause, _, v in advice if cause == first and v.instruction is not None)
-        plans = (replace(plans[0], notes=(*plans[0].notes, *hints[:2])), *plans[1:])
+        hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None][:2]
+        plans = (replace(plans[0], notes=(*plans[0].notes, *_hinted(hints, weigh))), *plans[1:])
         advice = [a for a in advice if a[0] not in _ARITHMETIC]
     fits = prices.base.probability >= wanted
     said = (say("fixes.note.look-first"),) if fits and not plans else ()
-    own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability)
+    own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
     own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MOST - len(own)], *own)
     return replace(found, plans=tuple(patched(p, evidence) for p in plans[:_MOST]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Weigh:
+    """Figures for instructions, where the job can be priced."""
+
+    prices: Prices
+    context: Context
+    wanted: float
+
+    def __call__(self, name: str, variant: Variant) -> Quantity:
+        return quantity(name, variant, self.prices, self.context, self.wanted)
+
+
+def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Message]:
+    """Each hint, and its figures after it."""
+    for name, variant in hints:
+        found = weigh(name, variant)
+        said = found.instruction or variant.instruction
+        yield from (m for m in (said, found.note) if m is not None)
 
 
 def _if_not_enough(plan: Plan, found: Planning, prices: Prices) -> Plan:
@@ -178,26 +200,34 @@ def _cause_plans(
     estimate: Estimate | None,
     notes: tuple[Message, ...],
     probability: float = 0.0,
+    weigh: Callable[[str, Variant], Quantity] | None = None,
 ) -> tuple[Plan, ...]:
     """One plan of instructions, for the most probable cause that has any."""
     if not advice:
         return ()
     cause = advice[0][0]
+    steps = [(remedy, variant) for other, remedy, variant in advice if other == cause][:5]
+    weighed = [weigh(remedy, variant) if weigh is not None else Quantity() for remedy, variant in steps]
     changes = tuple(
-        Change(remedy=remedy, key=remedy, instruction=variant.instruction)
-        for other, remedy, variant in advice
-        if other == cause
+        Change(
+            remedy=remedy,
+            key=remedy,
+            instruction=found.instruction or variant.instruction,
+            saves_bytes=found.saves_bytes,
+        )
+        for (remedy, variant), found in zip(steps, weighed, strict=True)
     )
+    figures = {repr(found.note): found.note for found in weighed if found.note is not None}
     return (
         Plan(
             name="cause",
-            changes=changes[:5],
+            changes=changes,
             job=job,
             estimate=estimate or _UNPRICED,
             fits_probability=probability,
             relative_speed=1.0,
             safety="same-numbers",
-            notes=notes,
+            notes=(*notes, *figures.values()),
         ),
     )
 

@@ -1,0 +1,141 @@
+"""Figures for advice: what a step saves that no setting of the job says, and on what that depends.
+
+What cannot be said: a leak's size per step, what another version needs, host memory that a container lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from oomdoc.diagnosis.fixes import Context, Variant
+from oomdoc.diagnosis.fixes._job import world_size
+from oomdoc.diagnosis.planning._largest import largest
+from oomdoc.diagnosis.planning._prices import Prices
+from oomdoc.messages import Message, say
+from oomkb.memory.estimate import Estimate
+
+__all__ = ["Quantity", "quantity"]
+
+_EVAL_BATCH: Final = 8
+"""``per_device_eval_batch_size`` where nothing is stated (transformers 4.28-5.23)."""
+_FP32: Final = 4
+_LOSS_BYTES: Final = 10
+"""Bytes per word and token while a batch's loss is computed: 16-bit logits, an fp32 copy, its log-softmax."""
+_WRITTEN: Final = "2048"
+"""The length that lines to type carry where nothing better is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What one step saves on the job as it is, and a sentence with figures; the step itself, where they change it."""
+
+    saves_bytes: int = 0
+    note: Message | None = None
+    instruction: Message | None = None
+
+
+def quantity(name: str, variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    """The figures of a remedy without job fields; none where arithmetic has nothing to say."""
+    found = _FIGURES.get(name)
+    return found(variant, prices, context, wanted) if found is not None else Quantity()
+
+
+def _packing(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    length = prices.job.seq_len
+    half = prices.of({"seq_len": length // 2}) if length else None
+    if half is None:
+        return Quantity()
+    now, then = prices.base.estimate.process_bytes, half.estimate.process_bytes
+    return Quantity(
+        note=say("fixes.figure.packing", batch=prices.job.micro_batch or 1, now_bytes=now, half_bytes=then)
+        if then < now
+        else None
+    )
+
+
+def _logits(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    saved = [_without(prices.base.estimate, "logits", share) for share in (0.5, 0.9)]
+    if saved[0] <= 0:
+        return Quantity()
+    return Quantity(note=say("fixes.figure.logits-to-keep", half_bytes=saved[0], most_bytes=saved[1]))
+
+
+def _without(estimate: Estimate, prefix: str, share: float) -> float:
+    """How much lower the peak is when a share of the terms of this name is gone."""
+    totals = [
+        phase.total_bytes - share * sum(v for n, v in phase.terms_bytes.items() if n.startswith(prefix))
+        for phase in estimate.phases.values()
+    ]
+    return estimate.allocated_bytes - max(totals, default=estimate.allocated_bytes)
+
+
+def _worst_batch(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    length, longest = prices.job.seq_len, largest(prices, wanted).get("seq_len", 0)
+    if not length or not longest or longest >= length or variant.instruction is None:
+        return Quantity()
+    short = prices.of({"seq_len": longest})
+    if short is None:
+        return Quantity()
+    values = variant.instruction.values
+    line = str(values.get("line", "")).replace(_WRITTEN, str(longest))
+    need = prices.base.estimate.process_bytes
+    return Quantity(
+        note=say("fixes.figure.longest", longest=f"{longest:,}", length=f"{length:,}", now_bytes=need),
+        saves_bytes=round(need - short.estimate.process_bytes) if _WRITTEN in str(values.get("line", "")) else 0,
+        instruction=replace(variant.instruction, values={**values, "line": line}),
+    )
+
+
+def _evaluation(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    job, words = prices.job, prices.shape.dims.vocab / (prices.job.tp or 1)
+    batch = _EVAL_BATCH if job.eval_micro_batch is None else job.eval_micro_batch
+    if not job.seq_len or prices.capacity_bytes is None or "save" not in prices.base.estimate.phases:
+        return Quantity()
+    each = batch * job.seq_len * words * _FP32
+    room = prices.room_bytes - prices.base.estimate.phases["save"].total_bytes
+    if variant.instruction is not None and variant.instruction.key == "fixes.evaluation.how":
+        working = (batch - 1) * job.seq_len * words * _LOSS_BYTES
+        note = say("fixes.figure.evaluation", batch=batch, each_bytes=each, count=max(0, int(room // each)))
+        return Quantity(saves_bytes=round(working), note=note)
+    return Quantity(saves_bytes=round(each))
+
+
+def _saving(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    job, estimate = prices.job, prices.base.estimate
+    ranks = world_size(job)
+    if ranks < 2 or variant.instruction is None or not variant.instruction.key.endswith(".how"):
+        return Quantity()
+    whole = prices.shape.params * (4.0 if job.param_dtype == "fp32" else 2.0)
+    free = max(0.0, prices.room_bytes - estimate.phases["save"].total_bytes) if "save" in estimate.phases else 0.0
+    note = say("fixes.figure.save", whole_bytes=whole, part_bytes=whole / ranks, free_bytes=free)
+    return Quantity(saves_bytes=round(whole * (1 - 1 / ranks)), note=note)
+
+
+def _others(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    return Quantity(saves_bytes=round(context.other_process_bytes or 0))
+
+
+def _fragments(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    return Quantity(saves_bytes=round(context.reserved_unallocated_bytes or 0))
+
+
+def _frozen(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    price = prices.of({"method": "freeze"})
+    if price is None:
+        return Quantity()
+    return Quantity(saves_bytes=max(0, round(prices.base.estimate.process_bytes - price.estimate.process_bytes)))
+
+
+_Figure = Callable[[Variant, Prices, Context, float], Quantity]
+_FIGURES: Final[Mapping[str, _Figure]] = {
+    "allocator": _fragments,
+    "evaluation": _evaluation,
+    "freeze": _frozen,
+    "kill-processes": _others,
+    "logits-to-keep": _logits,
+    "packing": _packing,
+    "save-settings": _saving,
+    "worst-batch-first": _worst_batch,
+}
