@@ -14,8 +14,9 @@ from oomkb.records.loader import load_cases
 
 CASES = load_cases()
 AMONG = 3
-FIRST_CAUSE_AT_LEAST = 0.70
-AMONG_THREE_AT_LEAST = 0.80
+FIRST_CAUSE_AT_LEAST = 0.83
+IN_THREE_AT_LEAST = 0.90
+UNSEEN_IN_THREE_AT_LEAST = 0.86
 MATCHED_AT_LEAST = 0.98
 
 OUTCOMES = [
@@ -71,21 +72,37 @@ def test_the_diagnosis_names_the_cause() -> None:
     from oomdoc.evidence import Source
     from oomdoc.intake import read
 
-    first = among = matched = 0
+    first = three = matched = 0
     missed = []
     for case in CASES:
         diagnosis = diagnose(read([Source("input", "\n".join(case.symptoms))]), plans=False)
         causes = [finding.cause for finding in diagnosis.causes]
         right = causes[:1] and causes[0] in (case.cause, *case.also)
         first += bool(right)
-        among += bool(right) or case.cause in causes[:AMONG]
+        three += case.cause in causes[:AMONG]
         matched += case.id in [match.case for match in diagnosis.matches[:AMONG]]
         if case.cause not in causes[:AMONG]:
             missed.append(f"{case.id} <- {diagnosis.verdict} {causes[:AMONG]}")
     total = len(CASES)
-    report = f"first {first / total:.3f}, among three {among / total:.3f}, matched {matched / total:.3f}\n" + "\n".join(
+    report = f"first {first / total:.3f}, in three {three / total:.3f}, matched {matched / total:.3f}\n" + "\n".join(
         missed
     )
     assert first >= total * FIRST_CAUSE_AT_LEAST, report
-    assert among >= total * AMONG_THREE_AT_LEAST, report
+    assert three >= total * IN_THREE_AT_LEAST, report
     assert matched >= total * MATCHED_AT_LEAST, report
+
+
+@pytest.mark.slow
+def test_the_other_cases_and_the_rules_name_the_cause() -> None:
+    """What a report of a thread that nobody has read meets: the case itself has no vote."""
+    from oomdoc.diagnosis.engine import view_of
+    from oomdoc.diagnosis.ranking import rank
+    from oomdoc.intake import read_text
+
+    missed = []
+    for case in CASES:
+        view, *_ = view_of(read_text("\n".join(case.symptoms)), hidden={case.id})
+        causes = [finding.cause for finding in rank(view)][:AMONG]
+        if case.cause not in causes:
+            missed.append(f"{case.id} <- {causes}")
+    assert len(missed) <= len(CASES) * (1 - UNSEEN_IN_THREE_AT_LEAST), "\n".join(missed)

@@ -172,6 +172,13 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("optimizer-init", "first run goes smoothly, when I resume from a checkpoint it is out of memory"),
         ("version-regression", "New OOM bug introduced in 0.38?"),
         ("extra-models", "the teacher and student policies share these GPUs"),
+        ("long-sample", "训到400+samples就OOM了"),
+        ("inactive-setting", "the model gets replicated on all the GPUs, instead of being sharded"),
+        ("logits", "OOM when setting return_logprob=True"),
+        ("checkpoint-save", "when model get state dict, gpu is OOM"),
+        ("version-regression", "OOM on the V1 engine, works on V0"),
+        ("leak", "memory grew 164 MiB per microbatch"),
+        ("rollout-engine", "actor_rollout_ref.rollout.gpu_memory_utilization of 0.7 fails"),
     ],
 )
 def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:
@@ -185,6 +192,7 @@ def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:
         ("weights-load", "offload is off, I would not expect an oom"),
         ("host-ram", "train_ppo_ray OOM"),
         ("kv-cache", "Available KV cache memory: 2.97 GiB"),
+        ("version-regression", "I reduced mem-fraction-static from 0.9 to 0.3 and it works"),
         ("fragmentation", "5.17 GiB is allocated by PyTorch, and 259.56 MiB is reserved by PyTorch but unallocated."),
     ],
 )

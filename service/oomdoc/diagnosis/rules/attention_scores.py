@@ -51,7 +51,7 @@ _CLUES: Final = (
         STRONG,
         says=r"unfused ?(?:dot ?product)? ?attention|flashattention ?= ?false|falls? back to (?:the )?(?:math|eager"
         r"|unfused"
-        r"|naive)|flex_attention|block_?mask",
+        r"|naive)|flex_attention|block_?mask|head_?dim\w{0,4} ?(?:>|=|of|over|above)",
     ),
     Clue(
         "square",

@@ -39,6 +39,7 @@ _CLUES: Final = (
         says=r"\bignor(?:ed|es|ing)\b|no effect|not (?:being )?(?:applied|honou?red|in effect|passed|respected)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
         r"|all|my))|silently|overrid|overwrit|不生效|未生效|没(?:有)?生效|没起作用|无效|without effect"
+        r"|not (?:being |able to )?shard|instead of (?:being )?shard|gets? replicated|没有?(?:被)?(?:切分|分片)"
         r"|没有?(?:任何)?(?:效果|作用|变化|区别)|显存.{0,10}(?:没有?|不|未)(?:.{0,4})(?:减少|下降|变化|降低|变)"
         r"|(?:和|跟|与)不(?:开|用|加).{0,8}(?:一样|相同|一致)|same (?:memory|vram)(?: usage| consumption)? (?:as"
         r"|with|whether)"

@@ -47,6 +47,8 @@ _CLUES: Final = (
         says=r"kv.?cache|max.batch.prefill|max.batch.total|n_ctx\b|cache.max.entry|max.model.len|session.len"
         r"|max.num.seqs|past_key_values|max.total.tokens|mem.fraction.static|context_length ?[=:] ?\d|num_ctx"
         r"|--?ctx.size"
+        r"|(?:huge|large|long|longer|\d{1,4}[km]) (?:token )?context|(?:extend|increas)\w{0,3} (?:the )?context"
+        r"|\bctx\b"
         r"|max_new_tokens\W{1,4}\d{4}",
     ),
     Clue(

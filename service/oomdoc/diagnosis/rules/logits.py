@@ -46,7 +46,8 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"cross.?entropy|\blogits\b|log.?softmax|log.?prob\w{0,12} (?:tensor|matrix)|prompt.?logprobs",
+        says=r"cross.?entropy|\blogits\b|log.?softmax|log.?prob\w{0,12} (?:tensor|matrix)|prompt.?logprobs"
+        r"|return_?log_?probs?\b|\b(?:top_)?logprobs ?[=:]",
     ),
     Clue("vocabulary", FAIR, says=r"vocab(?:ulary)?[ _-]?(?:size)?\b|词表|128k words"),
     Clue("unfused", STRONG, says=r"no liger kernels? supported|(?:liger|fused).{0,40}(?:not|unsupported|silently)"),

@@ -43,7 +43,9 @@ _CLUES: Final = (
         r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
         r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|a few (?:hundred|thousand) steps"
         r"|after (?:a )?few steps|[几数上]?[百千万]多?步|步数不固定|跑(?:了)?几步|same (?:point|place|step|sample)"
-        r"|steps before are fine|epoch \d+: +\d{3,}|(?:second|2nd|third|next) (?:batch|step|iteration)"
+        r"|训(?:练)?(?:到|了)?.{0,4}(?:几十|几百|上百|上千|\d{1,6}\+?) ?个?(?:steps?|步|samples?|条|样本)|训着训着"
+        r"|(?:不到|几十|几百) ?\d{0,4} ?个?(?:steps?|步)|steps before are fine|epoch \d+: +\d{3,}|(?:second|2nd"
+        r"|third|next) (?:batch|step|iteration)"
         r"|(?:约|大约|大概|在) ?\d{2,6} ?个?(?:steps?|步|iter)|\d{2,6} ?(?:steps?|步|iter\w{0,7}) ?(?:左右|附近"
         r"|之后|后|时)"
         r"|(?:in the )?middle of (?:the )?(?:training|epoch|run)|训练(?:到)?(?:一半|中途)|中途|(?:跑|训练)了?(?:几"
@@ -70,7 +72,12 @@ _CLUES: Final = (
         r"[^\n]{0,60}(?:训|step|train|epoch|iter|batch|oom|out of)",
         unless=r"request|serving|rollout|generate|each call|推理|部署|服务|leak|泄",
     ),
-    Clue("one-rank", FAIR, says=r"rank ?\d (?:dies|fails|goes|先)|only (?:one|a single) rank|其他rank没事"),
+    Clue(
+        "one-rank",
+        FAIR,
+        says=r"rank ?\d (?:dies|fails|goes|先)|only (?:one|a single) rank|其他rank没事"
+        r"|部分(?:单)?卡|其他卡.{0,16}波动|(?:some|other) (?:gpus|ranks|cards) (?:stay|are|use|fluctuat)",
+    ),
     Clue(
         "below",
         FAIR,

@@ -32,6 +32,7 @@ CAUSE: Final = "version-regression"
 _V: Final = r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b))"
 _SAME: Final = (
     r"(?:every|all|any|each) versions?|other versions? (?:too|as well)|same (?:error|problem|oom) (?:with|in|on)"
+    r"|(?:fraction|utili[sz]|static)[\w -]{0,16} from 0?\.\d"
 )
 _WELL: Final = r"(?:works?\b|worked|fine|runs\b|ran\b|as expected|\bfits|loads in|it is about|can train|trained)"
 _CLUES: Final = (
