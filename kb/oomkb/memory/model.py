@@ -13,12 +13,12 @@ from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.others import Beside, beside
 from oomkb.memory.overhead import fits_probability, interval, meters, needed_sigma
+from oomkb.memory.pipeline import fullest
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import extra_of, moments_of
 from oomkb.memory.states import States, states_of
-from oomkb.memory.step import Step
 from oomkb.notes import Note, note
 
 __all__ = ["SOURCES", "estimate"]
@@ -94,12 +94,12 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
     step = step_of(s, shape)
     tokens = s.batch * s.seq / (s.cp * s.sp)
     square = tokens * s.seq / (s.cp * s.sp)
-    waiting = _in_flight(s, step, tokens, square)
     wrapped = extra_of(s, shape, states.gradients)
     phases = {"load": _phase(static)}
     for name in _STEP_PHASES:
         if name in step.phases:
-            terms = _merged({**kept, "activations": waiting}, step.peak(name, tokens, square, wrapped)[1])
+            waiting, running = fullest(s, step, name, tokens, square, wrapped)
+            terms = _merged({**kept, "activations": waiting}, running)
             if s.fused_ce and name == "backward":
                 # The fused loss runs before anything else of backward, at the fullest point of the saved activations.
                 full = step.at_part("backward", "logits", "kept", tokens, square, wrapped)
@@ -109,7 +109,7 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
     c, t, q = step.saved
     for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():
         for moment in moments:
-            found = _phase(_merged({**kept, "activations": waiting}, moment))
+            found = _phase(_merged(kept, moment))
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
     gradients = {"gradients": states.gradients}
     phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
@@ -127,14 +127,6 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
             }
         )
     return phases
-
-
-def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:
-    """Saved activations of further micro-batches in a pipeline: the first stage of 1F1B holds one per stage."""
-    if s.pp <= 1:
-        return 0.0
-    c, t, q = step.saved
-    return (min(s.pp, s.accum) - 1) * (c + t * tokens + q * square)
 
 
 def _evaluation(s: Setting, shape: ModelShape) -> dict[str, float]:

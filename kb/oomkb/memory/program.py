@@ -19,7 +19,7 @@ from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Program", "program"]
 
-_IN_PLACE: Final = ("in-place", "in-place, held")
+_IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,7 +239,7 @@ class _Training(_Step):
         plain = self.head.upcast == "plain" and not self.mode.autocast
         wide = logits if plain else ops.cast(logits, 4.0)
         del logits
-        if plain or self.head.upcast in ("shift", "plain", *_IN_PLACE):
+        if plain or self.head.upcast in ("shift", "plain", *_IN_PLACE[:2]):
             wide = ops.copy(wide)
         size = wide.size
         if self.head.upcast in _IN_PLACE:  # the gradient is written over the logits

@@ -70,6 +70,10 @@ class Setting:
     cp: int
     sp: int
     ep: int
+    etp: int
+    """Tensor parallelism of routed experts."""
+    chunks: int
+    """Virtual pipeline stages on each rank (interleaved schedule)."""
     gpus_per_node: int
     accum: int
     offload: frozenset[str]
@@ -162,7 +166,10 @@ def settle(job: Job, shape: ModelShape) -> Setting:
     seq = pick("seq_len", job.seq_len, _length(job))
     doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm", "kto") else 1
     packed = bool(job.packing)
+    megatron = _is_megatron(job, sharding)
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
+    if megatron and job.grad_ckpt == "selective" and attention == "eager":
+        attention = "flash2"  # scores are computed again, so that none is kept (arXiv 2205.05198, section 5)
     return Setting(
         objective=objective,
         adapters=adapters,
@@ -195,6 +202,8 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         cp=cp,
         sp=1 if tp > 1 and sp in (tp, 1) else sp,
         ep=ep,
+        etp=_expert_split(job, tp, ep, megatron=megatron),
+        chunks=_chunks(job, shape, pp),
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,
         offload=frozenset(job.offload or ()),
@@ -204,8 +213,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),
         deepspeed=sharding.startswith("zero") or "deepspeed" in (job.framework or "").lower(),
-        megatron=any(word in (job.framework or "").lower() for word in ("megatron", "nemo"))
-        or sharding == "distributed-optimizer",
+        megatron=megatron,
         trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
         state_fraction=_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
@@ -225,15 +233,43 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         grads="layer"
         if sharding in _UNITS
         else "none"
-        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1
+        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 or megatron
         else "all",
-        upcast=loss_copies(job, samples * doubled, shape.dims.model_type),
+        upcast="vocab-parallel" if megatron else loss_copies(job, samples * doubled, shape.dims.model_type),
         assumed=filled,
     )
 
 
 _UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
+
+
+def _is_megatron(job: Job, sharding: str) -> bool:
+    framework = (job.framework or "").lower()
+    return sharding == "distributed-optimizer" or any(word in framework for word in ("megatron", "nemo"))
+
+
+def _stated(job: Job, *names: str) -> int | None:
+    """A size among the keys a job document does not name, under any of its spellings."""
+    for name in names:
+        value = job.extra.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _expert_split(job: Job, tp: int, ep: int, *, megatron: bool) -> int:
+    """Megatron cuts experts over tensor parallelism too, unless told otherwise; others keep them whole under ep."""
+    stated = _stated(job, "etp", "expert_tensor_parallel_size", "expert_tensor_parallel")
+    return stated or (tp if megatron or ep == 1 else 1)
+
+
+def _chunks(job: Job, shape: ModelShape, pp: int) -> int:
+    if pp == 1:
+        return 1
+    stated = _stated(job, "vpp", "virtual_stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages")
+    each = _stated(job, "num_layers_per_virtual_pipeline_stage")
+    return stated or (max(1, shape.layer_count // (pp * each)) if each else 1)
 
 
 def _expert_adapters(job: Job, shape: ModelShape, adapters: bool) -> str:
@@ -315,7 +351,7 @@ def _length(job: Job) -> int:
 
 def _checkpointing(value: bool | str, job: Job) -> str:
     if value == "selective" and any(word in (job.framework or "").lower() for word in ("megatron", "nemo")):
-        return "none"  # recomputes the core attention only, which a fused kernel does not keep anyway
+        return "none"  # recomputes the core attention only: what is kept is as with a fused kernel
     if isinstance(value, bool) and "activations" in (job.offload or ()):
         return "offload"  # one layer at a time is on the GPU in either case, computed again or brought back
     if isinstance(value, bool):

@@ -190,7 +190,7 @@ def extra_of(s: Setting, shape: ModelShape, fixed_grads: float) -> Extra:
         return zero_extra(s, shape)
     if s.sharding == "zero2":
         return lambda phase, part, share: {"gradients": fixed_grads} if phase == "backward" or s.accum > 1 else _NOTHING
-    if s.accum > 1:
+    if s.accum > 1 or s.megatron:
         return lambda phase, part, share: {"gradients": fixed_grads}
     return lambda phase, part, share: _NOTHING
 

@@ -58,7 +58,7 @@ class States:
 def rank_params(s: Setting, shape: ModelShape) -> tuple[float, float]:
     """(linear, other) elements on the fullest GPU after tensor, pipeline and expert parallelism."""
     experts = shape.expert_params
-    linear = (shape.linear_params - experts) / s.tp + padded(s, shape) * experts / (s.ep * (s.tp if s.ep == 1 else 1))
+    linear = (shape.linear_params - experts) / s.tp + padded(s, shape) * experts / (s.ep * s.etp)
     inner = sum(layer.params * layer.count for layer in shape.layers) - shape.linear_params
     ends = shape.text_params - shape.linear_params - inner
     if s.pp > 1:
@@ -105,7 +105,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     engine = s.deepspeed
     each = float(s.held_bytes if engine else s.adapter_bytes if s.adapters else s.param_bytes)
     held = 4.0 if s.upcast_adapters else float(s.held_bytes if engine else s.param_bytes)
-    shards, kind = s.shards, OPTIMIZERS[s.optimizer]
+    shards, kind = _shards(s, shape, total), OPTIMIZERS[s.optimizer]
     split_w = shards if s.sharding in _SHARDED_WEIGHTS else 1
     split_g = shards if s.sharding in _SHARDED_GRADS else 1
     split_o = shards if s.sharding in _SHARDED_STATES else 1
@@ -142,6 +142,20 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         paged=optimizer if kind.paged else 0.0,
         trainable=trainable,
     )
+
+
+def _shards(s: Setting, shape: ModelShape, total: float) -> float:
+    """Ranks over which what this GPU holds is sharded, in the mean over its elements.
+
+    Under expert parallelism fewer ranks hold the same experts than hold the same dense weights: ``dp x cp x tp`` over
+    ``ep x etp`` (Megatron-LM ``core/parallel_state.py``, expert data parallelism).
+    """
+    shards = float(s.shards)
+    if shards <= 1 or s.ep == 1 or s.adapters:
+        return shards
+    experts = shape.expert_params / (s.ep * s.etp * s.pp)
+    alike = max(1.0, shards * s.tp / (s.ep * s.etp))
+    return total / ((total - experts) / shards + experts / alike)
 
 
 def _largest(s: Setting, shape: ModelShape) -> float:

@@ -23,6 +23,7 @@ Extra = Callable[[str, str, str], Mapping[str, float]]
 """(phase, part, share) -> terms."""
 Key = tuple[str, str]
 _NONE: Final[Mapping[str, float]] = {}
+_ALL: Final[frozenset[str]] = frozenset()
 _FEW: Final = 2
 """Prices of a step after which reducing its instants pays."""
 
@@ -100,22 +101,30 @@ class Step:
         return add(own, _sum(self._further["kept"]))
 
     def peak(
-        self, phase: str, tokens: float, square: float, extra: Extra | None = None
+        self,
+        phase: str,
+        tokens: float,
+        square: float,
+        extra: Extra | None = None,
+        without: frozenset[str] = _ALL,
     ) -> tuple[float, Mapping[str, float]]:
         """Bytes and terms at the fullest instant of ``phase`` for ``tokens`` and the sum of squared lengths.
 
-        ``extra`` gives what a sharding wrapper holds while a part of the model runs.
+        :param extra: what a sharding wrapper holds while a part of the model runs.
+        :param without: parts of the model that this GPU does not have.
         """
         first = self._first(tokens, square)
         best: tuple[float, Any, Key, Mapping[str, float]] = (float("-inf"), None, ("", ""), _NONE)
         for key in self._plan.groups[phase]:
+            if key[0] in without:
+                continue
             more = extra(phase, *key) if extra else _NONE
             size, chosen = (self._fullest if first else self._kept)(phase, key, tokens, square)
             size += sum(more.values())
             if size > best[0]:
                 best = (size, chosen, key, more)
         size, chosen, key, more = best
-        return size, self._terms(chosen, key, tokens, square, more)
+        return size, ({} if chosen is None else self._terms(chosen, key, tokens, square, more))
 
     def at_part(
         self, phase: str, part: str, share: str, tokens: float, square: float, extra: Extra
