@@ -171,7 +171,7 @@ def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[
     table: Mapping[str, str] = {}
     for source in sources:
         check_text(source.text, source.name)
-        text = source.text.replace("\x00", "")
+        text = _encodable(source.text.replace("\x00", ""))
         if len(text) > _LARGEST or is_long(text):
             from oomdoc.intake.stream import condense
 
@@ -181,6 +181,15 @@ def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[
         table = masked.table
         out.append(Source(source.name, masked.text))
     return out
+
+
+def _encodable(text: str) -> str:
+    """Without halves of characters (what a broken decoder leaves): nothing can be written that holds one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
 
 
 def _configs(source: Source, warnings: list[Message | str]) -> ConfigReading | None:

@@ -16,6 +16,7 @@ from typing import IO, Final, cast
 
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake.snapshot import is_snapshot, snapshot_text
+from oomdoc.intake.thinning import telling
 from oomkb.errors import InputError
 
 __all__ = ["condense", "load_source", "read_stream"]
@@ -34,21 +35,7 @@ _AFTER: Final = 6 << 10
 _BUDGET: Final = 2 << 20
 """Bytes kept around hits in all; the first ones, then (in half as much again) the latest."""
 
-# Longer literals are found faster (the search skips further), so each is as long as every wording allows; together
-# they cover the message or the traceback of every family that states a failure.
-_LITERALS: Final[tuple[bytes, ...]] = (
-    b"Traceback (most recent call last)",
-    b"ut of memory",
-    b" allocate memory",
-    b"RESOURCE_EXHAUSTED",
-    b"signal: Bus error",
-    b"(exitcode: ",
-    b"return code = ",
-    b"Signal 9 (SIGKILL)",
-    b"Killed process ",
-    b"low on memory",
-    b"oom_kill event",
-)
+_LITERALS: Final = telling()
 
 
 class _Kept:

@@ -20,19 +20,20 @@ _UPDATES: Final = 64
 _BEFORE: Final = 150
 _AFTER: Final = 60
 
-# Together they cover the message or the traceback of every family that states a failure.
+# Together they cover the message or the traceback of every family that states a failure. Each costs a pass over a
+# large log, and longer ones are found faster (the search skips further), so each is as long as every wording allows,
+# and what never comes without another of them is left out: the kernel's "Out of memory: Killed process", the exit
+# codes above torchrun's own traceback.
 _TELLING: Final[tuple[str, ...]] = (
     "Traceback (most recent call last)",
     "ut of memory",
     " allocate memory",
     "RESOURCE_EXHAUSTED",
     "signal: Bus error",
-    "(exitcode: ",
-    "return code = ",
+    "exits with return code = ",
     "Signal 9 (SIGKILL)",
-    "Killed process ",
-    "low on memory",
-    "oom_kill event",
+    "running low on memory",
+    " oom_kill event",
 )
 _HIT: Final = re.compile("|".join(re.escape(literal) for literal in _TELLING))
 

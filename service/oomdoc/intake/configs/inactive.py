@@ -38,6 +38,15 @@ _LAUNCHED: Final = (
     "llamafactory-cli",
     "ray ",
 )
+_ENGINE: Final = (
+    "vllm_mode",
+    "vllm_gpu_memory_utilization",
+    "sleep_level",
+    "vllm_enable_sleep_mode",
+    "offload_model",
+    "offload_optimizer",
+)
+"""Settings of a rollout engine: without one the trainer does not look at them."""
 _CLOSE: Final = 0.86
 _MOST: Final = 40
 
@@ -93,6 +102,9 @@ def _contradicted(doc: Doc) -> Iterator[_Found]:
             for k in ("lora_r", "lora_target_modules", "lora_target_linear")
             if k in view
         )
+    engine = view.get("use_vllm") if name in ("trl", "ms-swift") else None
+    if engine is not None and flag(engine.value) is False:
+        yield from ((view[k], "engine-off", {}) for k in _ENGINE if k in view)
     if name == "llama-factory":
         for entry in doc.entries:
             if norm(entry.key) == "gradient_checkpointing" and flag(entry.value) is False and not entry.off:

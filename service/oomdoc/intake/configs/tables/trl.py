@@ -62,7 +62,11 @@ def _read_vllm(view: View) -> Iterator[Reading]:
     use, mode = view.get("use_vllm"), view.get("vllm_mode")
     if use is not None and flag(use.value):
         yield "rollout.engine", "vllm", use
-    if mode is not None:
+    elif use is not None and flag(use.value) is False:
+        yield "rollout.colocated", False, use  # no engine at all, whatever its mode is set to
+    elif mode is not None:
+        yield "rollout.colocated", str(mode.value).lower() == "colocate", mode
+    if use is not None and flag(use.value) and mode is not None:
         yield "rollout.colocated", str(mode.value).lower() == "colocate", mode
 
 
