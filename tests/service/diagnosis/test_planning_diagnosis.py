@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oomdoc.diagnosis.planning import Planning, plan_for, planning_for
+from oomdoc.diagnosis.planning import Planning, plan, plan_for, planning_for
 from oomdoc.diagnosis.planning._calibrate import calibrate
+from oomdoc.diagnosis.planning._prices import Prices
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis
 from oomdoc.evidence import Evidence, Failure, Signal, Span
 from oomdoc.report.words import render
@@ -100,7 +101,7 @@ def test_calibration_raises_what_reality_showed_to_be_more() -> None:
     found = calibrate(evidence, estimate, 0.9)
     assert found.scale * estimate.process_bytes >= (used + 1.0) * GIB * 0.999
     planning = planning_for(evidence, document, (CauseFinding("activations", 0.8),))
-    assert any(n.key == "fixes.note.calibrated" for n in planning.notes)
+    assert any(n.key == "fixes.note.calibrated" for n in planning.plans[0].notes)
     for one in planning.plans:
         if one.name in ("keep-numerics", "keep-layout", "keep-hardware"):
             assert one.estimate.process_bytes <= 23.7 * GIB
@@ -110,7 +111,7 @@ def test_a_failure_that_should_not_have_been_gets_a_plan_and_a_word_about_it() -
     evidence = Evidence(failures=(failure(),))
     found = planned("activations", evidence, gpu="A100-40GB")
     assert found.plans
-    assert any(n.key == "fixes.note.calibrated-unknown" for n in found.notes)
+    assert any(n.key == "fixes.note.calibrated-unknown" for n in found.plans[0].notes)
 
 
 def test_a_diagnosis_is_completed() -> None:
@@ -154,3 +155,39 @@ def test_memory_of_others_is_what_ending_them_saves() -> None:
     evidence = Evidence(failures=(failure(requested=1, process=40, capacity=79.2, other_process=30),))
     found = planned("other-process", evidence)
     assert found.plans[0].changes[0].saves_bytes == 30 * GIB
+
+
+def test_what_reality_took_is_room_that_no_plan_has() -> None:
+    prices = Prices(Job.from_document({**JOB, "gpu": "A100-40GB"}))
+    assert prices.base.probability > 0.9
+    assert prices.capacity_bytes is not None
+    tight = prices.recalibrated(prices.capacity_bytes, 1.04 * prices.capacity_bytes / prices.needed_bytes)
+    assert tight.base.probability < 0.5
+    evidence = Evidence(failures=(failure(),))
+    found = planned("activations", evidence, gpu="A100-40GB")
+    assert all(p.estimate.process_bytes <= 1.05 * prices.capacity_bytes for p in found.plans)
+    assert not all(fix.fits for fix in found.singles)
+
+
+def test_images_without_a_limit_get_one_first() -> None:
+    job = {"framework": "trl", "model": "Qwen/Qwen2.5-VL-3B-Instruct", "images": 1, "seq_len": 2048}
+    found = planned("vision-tokens", Evidence(failures=(failure(),)), **job)
+    assert "max_pixels=401408" in lines(found)
+    limited = planned("vision-tokens", Evidence(failures=(failure(),)), **job, max_pixels=401408)
+    assert "max_pixels=401408" not in lines(limited)
+
+
+def test_a_server_is_spoken_of_in_its_own_keys() -> None:
+    server = {
+        "framework": "vllm",
+        "objective": "inference",
+        "method": None,
+        "micro_batch": None,
+        "model": "Qwen/Qwen2.5-14B",
+    }
+    found = plan(
+        Job.from_document({**{k: v for k, v in {**JOB, **server}.items() if v is not None}, "gpu": "RTX 4090"})
+    )
+    keys = {f.change.key for f in found.singles} | {c.key for p in found.plans for c in p.changes}
+    assert "tensor-parallel-size" in keys
+    assert not keys & {"world", "serving.cuda_graphs"}

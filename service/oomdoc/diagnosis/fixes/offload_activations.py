@@ -16,7 +16,7 @@ __all__ = ["REMEDY"]
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     offload = job.offload or ()
     if "activations" not in offload and job.grad_ckpt != "offload" and context.has("offload.activations"):
-        yield Variant(fields={"offload": [*offload, "activations"]}, effort=0.5)
+        yield Variant(fields={"offload": [*offload, "activations"]}, effort=1.0)
 
 
 REMEDY = Remedy(

@@ -30,8 +30,12 @@ class Calibration:
     notes: tuple[Message, ...] = ()
 
 
-def calibrate(evidence: Evidence, estimate: Estimate, wanted: float) -> Calibration:
-    """Capacity without what others hold; a scale where the estimate fits though the run is known to have failed."""
+def calibrate(evidence: Evidence, estimate: Estimate, wanted: float, needed_bytes: float | None = None) -> Calibration:
+    """Capacity without what others hold; a scale where the estimate fits though the run is known to have failed.
+
+    :param needed_bytes: what the estimate holds the process cannot do without (what it caches comes on top).
+    """
+    needed_bytes = needed_bytes or estimate.process_bytes
     failure = evidence.root
     capacity = estimate.capacity_bytes
     if failure is not None and failure.kind == "device" and failure.capacity_bytes:
@@ -52,8 +56,8 @@ def calibrate(evidence: Evidence, estimate: Estimate, wanted: float) -> Calibrat
             scale = needed / estimate.process_bytes
             notes.append(say("fixes.note.calibrated", percent=round(100 * (scale - 1))))
             return Calibration(capacity, scale, tuple(notes))
-    elif estimate.process_bytes < _BARELY * capacity and _fits(estimate, wanted):
-        scale = _BARELY * capacity / estimate.process_bytes
+    elif needed_bytes < _BARELY * capacity and _fits(estimate, wanted):
+        scale = _BARELY * capacity / needed_bytes
         notes.append(say("fixes.note.calibrated-unknown", percent=round(100 * (scale - 1))))
         return Calibration(capacity, scale, tuple(notes))
     return Calibration(capacity, notes=tuple(notes))

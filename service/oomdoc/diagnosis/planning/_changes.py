@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
+from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning._keys import key_of
 from oomdoc.diagnosis.planning._moves import Move, _differs
 from oomdoc.diagnosis.planning._prices import Price, Prices
@@ -36,8 +37,32 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _leading(fields: Mapping[str, Any]) -> str:
-    return next((n for n in _FIRST if n in fields), next(iter(fields)))
+def _leading(fields: Mapping[str, Any], job: Job) -> str:
+    first = ("tp", *_FIRST) if is_serving(job) else _FIRST
+    return next((n for n in first if n in fields), next(iter(fields)))
+
+
+_NO_GRAPHS: Final = {"vllm": "enforce-eager", "sglang": "disable-cuda-graph", "vllm-ascend": "enforce-eager"}
+
+
+_ACTIVATIONS: Final = {
+    "trl": "activation_offloading",
+    "axolotl": "activation_offloading",
+    "torchtune": "enable_activation_offloading",
+    "verl": "actor_rollout_ref.model.enable_activation_offload",
+}
+"""Switches of their own: TRL 0.18, axolotl 0.9, torchtune 0.4, verl 0.4."""
+
+
+def _worded(job: Job, name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+    """Key, old and new value as the framework has them: a server's switch says what is off."""
+    key = _NO_GRAPHS.get(job.framework or "")
+    if name == "serving.cuda_graphs" and key is not None and isinstance(new, bool):
+        return key, False if old is None else not old, not new
+    more = set(new or ()) - set(old or ()) if name == "offload" else set()
+    if more == {"activations"} and job.framework in _ACTIVATIONS:
+        return _ACTIVATIONS[job.framework], False, True
+    return key_of(job.framework, name), plain(old), plain(new)
 
 
 def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices) -> tuple[Change, ...]:
@@ -75,12 +100,13 @@ def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
 
 
 def _change(before: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, Any], saves: int) -> Change:
-    name = _leading(fields)
+    name = _leading(fields, before)
+    key, old, new = _worded(before, name, before.get(name), fields[name])
     return Change(
         remedy=remedy.name,
-        key=key_of(before.framework, name),
-        old=plain(before.get(name)),
-        new=fields[name],
+        key=key,
+        old=old,
+        new=new,
         saves_bytes=saves,
         instruction=_instruction(variant),
         fields=dict(fields),
@@ -102,12 +128,13 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
         and price.job.grad_accum != before.grad_accum
     ):
         fields["grad_accum"] = price.job.grad_accum
-    name = _leading(fields or move.fields)
+    name = _leading(fields or move.fields, before)
+    key, old, new = _worded(before, name, before.get(name), price.job.get(name))
     change = Change(
         remedy=move.remedy.name,
-        key=key_of(before.framework, name),
-        old=plain(before.get(name)),
-        new=plain(price.job.get(name)),
+        key=key,
+        old=old,
+        new=new,
         saves_bytes=_saved(prices, move.remedy, price),
         instruction=_instruction(move.variant),
         fields=fields,

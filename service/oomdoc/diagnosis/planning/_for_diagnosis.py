@@ -79,19 +79,22 @@ def planning_for(
     if prices is None:
         notes = (say("fixes.note.unpriced"),)
         advice = [*settings_for(job, context), *advice] if first in _ARITHMETIC else advice
-        return Planning(plans=_cause_plans(advice, job, None, notes), notes=notes)
+        plans = _cause_plans(advice, job, None, notes)
+        return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
     weigh = _Weigh(prices, context, wanted)
     if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
         found = _arithmetic(evidence, prices, context, wanted)
     plans = found.plans
-    if first in _ARITHMETIC and plans:
+    unset = any(name == "image-size" for _, name, _ in advice)
+    if first in _ARITHMETIC and plans and not unset:
         # Advice without a saving to promise goes along with the first plan.
         hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None][:2]
         plans = (replace(plans[0], notes=(*plans[0].notes, *_hinted(hints, weigh))), *plans[1:])
         advice = [a for a in advice if a[0] not in _ARITHMETIC]
     fits = prices.base.probability >= wanted
-    said = (say("fixes.note.look-first"),) if fits and not plans else ()
+    known = prices.capacity_bytes is not None
+    said = (say("fixes.note.look-first"),) if fits and known and not plans else ()
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
     own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
@@ -138,13 +141,20 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
 
 
 def _arithmetic(evidence: Evidence, prices: Prices, context: Context, wanted: float) -> Planning:
-    calibration = calibrate(evidence, prices.base.estimate, wanted)
+    serving = is_serving(prices.job)
+    needed = None if serving else prices.needed_bytes
+    calibration = calibrate(evidence, prices.base.estimate, wanted, needed)
     fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
     failed = evidence.root is not None and evidence.root.kind == "device"
     found = plan_with(fitted, context, wanted=wanted, force=failed)
     if calibration.scale != 1.0:
-        found = replace(found, plans=tuple(_raised(p, calibration.scale) for p in found.plans))
-    return replace(found, notes=calibration.notes)
+        scale = calibration.scale
+        singles = tuple(replace(f, peak_bytes=round(f.peak_bytes * scale)) for f in found.singles)
+        found = replace(found, plans=tuple(_raised(p, scale) for p in found.plans), singles=singles)
+    if not found.plans:
+        return replace(found, notes=calibration.notes)
+    first = found.plans[0]
+    return replace(found, plans=(replace(first, notes=(*calibration.notes, *first.notes)), *found.plans[1:]))
 
 
 def _raised(plan: Plan, scale: float) -> Plan:

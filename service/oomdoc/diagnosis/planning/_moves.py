@@ -74,8 +74,10 @@ def _supported(framework: str | None, name: str, value: Any, versions: Mapping[s
     for member in lineage(framework) or lineage("transformers"):
         own = [s for s in member.settings if s.field == name]
         version = versions.get(member.package)
-        if own:
-            return any(in_range(s.versions, version) and (s.values is None or value in s.values) for s in own)
+        if any(in_range(s.versions, version) and (s.values is None or value in s.values) for s in own):
+            return True
+        if own and name != _UNION:  # what is offloaded is said by switches of their own, some of them a base's
+            return False
     return False
 
 

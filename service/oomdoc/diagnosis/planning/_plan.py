@@ -151,7 +151,9 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
             continue
         fix = single_fix(prices.job, single.move, single.price, prices, wanted)
         name = single.move.remedy.name
-        rank = (not fix.fits, single.move.variant.effort if fix.fits else -fix.change.saves_bytes, single.move.key)
+        # A server's settings move room about rather than save it: what brings it nearest to a start.
+        gain = single.price.probability if is_serving(prices.job) else fix.change.saves_bytes
+        rank = (not fix.fits, single.move.variant.effort if fix.fits else -gain, single.move.key)
         if name not in best or rank < best[name][0]:
             best[name] = (rank, fix)
     rows = [f for _, f in best.values()]
@@ -258,7 +260,8 @@ def _nothing_fits(how: Search) -> tuple[Message, Hardware | None, Plan | None]:
         "capacity_bytes": prices.capacity_bytes or 0.0,
         "gpus": world_size(prices.job),
     }
-    message = say("fixes.nothing-fits.none", **values)
+    kind = "nothing-fits-server" if is_serving(prices.job) else "nothing-fits"
+    message = say(f"fixes.{kind}.none", **values)
     if place is not None:
         values |= {"gpu": place.gpu, "count": place.gpus * place.nodes, "sharding": place.sharding or "none"}
         message = say("fixes.nothing-fits.hardware", **values)

@@ -17,6 +17,14 @@ from oomkb.units import GIB
 
 __all__ = ["Price", "Prices"]
 
+
+def _with_capacity(device: Device | None, capacity_bytes: float | None) -> Device | None:
+    """The card with the room that is left on it, which decides before what the job or the catalogue states."""
+    if device is None or capacity_bytes is None or abs(device.capacity_bytes - capacity_bytes) < 1:
+        return device
+    return replace(device, capacity_bytes=round(capacity_bytes))
+
+
 # Fields on which a framework's own defaults hang: with one of them changed the job is completed anew.
 _STRUCTURAL: Final = frozenset({"sharding", "method", "quant", "autocast", "world", "gpu"})
 
@@ -66,6 +74,19 @@ class Prices:
     def room_bytes(self) -> float:
         """The capacity in the estimate's own bytes; infinite where it is not known."""
         return self.capacity_bytes / self.scale if self.capacity_bytes is not None else float("inf")
+
+    @property
+    def needed_bytes(self) -> float:
+        """The capacity at which the job as it is fits as likely as not; cached blocks are no need."""
+        from oomkb.memory.model import estimate
+
+        low, high = 0.5 * self.base.estimate.allocated_bytes, 1.5 * self.base.estimate.process_bytes
+        for _ in range(16):
+            middle = (low + high) / 2
+            asked = self.job.with_fields({"capacity_gib": middle / GIB})
+            found = estimate(asked, self.shape, _with_capacity(self.device, middle), shapes=self._others)
+            low, high = (middle, high) if (found.fits_probability or 0.0) < 0.5 else (low, middle)
+        return high
 
     def recalibrated(self, capacity_bytes: float | None, scale: float) -> Prices:
         """Fresh prices for the same job with another capacity and scale; these, where nothing differs."""
@@ -119,7 +140,7 @@ class Prices:
         usable = capacity / self.scale if capacity is not None else None
         asked = job.with_fields({"capacity_gib": usable / GIB}) if usable is not None else job
         try:
-            found = estimate(asked, self.shape, device, shapes=self._others)
+            found = estimate(asked, self.shape, _with_capacity(device, usable), shapes=self._others)
         except OomdocError:
             return None
         self.count += 1

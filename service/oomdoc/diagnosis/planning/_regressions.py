@@ -47,9 +47,19 @@ def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) ->
             continue
         hit = affects((item,), versions)
         stated = item.package in versions
-        if hit is None and (stated or not ask):
+        if hit is None and (stated or not ask or not _plausible(item.package, job)):
             continue
         yield {"package": item.package, "used": hit.version if hit else None, **_ways_out(case, item)}
+
+
+def _plausible(package: str, job: Job) -> bool:
+    """Whether a library whose version nobody states is part of this run at all."""
+    sharding = str(job.sharding or "")
+    if package == "deepspeed":
+        return job.framework in ("deepspeed", "openrlhf") or sharding.startswith("zero")
+    if package in ("vllm", "sglang"):
+        return job.framework == package or (job.rollout is not None and job.rollout.engine in (None, package))
+    return True
 
 
 def _ways_out(case: Case, item: Affected) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
+from oomdoc.diagnosis.fixes._job import is_lora
 from oomdoc.diagnosis.planning._changes import plain
 from oomdoc.diagnosis.planning._keys import key_of
 from oomdoc.diagnosis.planning._moves import variants_on
@@ -45,9 +46,11 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         options = [
             v for v in options if not (name in ("micro-batch", "seq-len") and set(v.fields) & set(filled.assumed))
         ]
-        if not options or said >= _MOST:
-            continue
+        if not options or said >= _MOST or (name == "optimizer-8bit" and is_lora(filled)):
+            continue  # adapters have next to no optimizer states
         said += 1
         field, value = next(iter(options[-1 if name == "micro-batch" else 0].fields.items()))
-        line = f"{key_of(job.framework, field)}: {plain(filled.get(field))} → {plain(value)}"
+        line = f"{key_of(job.framework, field)}: {plain(value)}"
+        if field not in filled.assumed:
+            line = f"{key_of(job.framework, field)}: {plain(filled.get(field))} → {plain(value)}"
         yield cause, name, Variant(instruction=say("fixes.unpriced.set", title=say(f"fixes.{name}.title"), line=line))
