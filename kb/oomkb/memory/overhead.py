@@ -51,11 +51,12 @@ DYNAMIC_RANGE: Final = (1.2, 2.8)
 _DEFAULT_CONTEXT_MIB: Final = 450.0
 _NCCL_MIB: Final = 420.0
 _CUBLAS_MIB: Final = 8.1
-# (low, high) of log(measured / estimated): 5 % and 95 % quantiles over 103 published figures of 76 runs; the few rows
-# whose plugins are not stated (fused losses) are beyond them.
+# (low, high) of log(measured / estimated): 5 % and 95 % quantiles over 134 published figures: 103 of the 76 runs that
+# the model was developed on, and 31 of runs gathered afterwards (bench/measured/unseen.jsonl), which widened the lower
+# side of "allocated" (compiled steps keep less than they play). "serving": tests/kb/memory/data/serving_starts.jsonl.
 QUANTILES: Final[Mapping[str, tuple[float, float]]] = {
     "exact": (-0.04, 0.05),
-    "allocated": (-0.10, 0.17),
+    "allocated": (-0.225, 0.17),
     "reserved": (-0.145, 0.15),
     "reserved, changing lengths": (-0.25, 0.45),
     "process": (-0.11, 0.30),

@@ -221,6 +221,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
         dynamic=job.packing is False
         and "packing" not in job.assumed
+        and not job.extra.get("torch_empty_cache_steps")  # what a step leaves behind is given back
         and not any(w in (job.framework or "").lower() for w in _FIXED),
         reference=_asks_reference(job, objective, adapters),
         logits_share=_logits_share(job, objective, seq),

@@ -81,3 +81,18 @@ SFT = {
 )
 def test_situations_from_threads(job, gib):
     assert price(Job.from_document(job)).estimate.allocated_bytes / GIB == pytest.approx(gib, rel=0.01)
+
+
+def test_published_peaks_that_the_model_was_not_developed_on(root):
+    """bench/measured/unseen.jsonl: 29 runs from documentation and threads; its README says how they came out at first."""
+    errors, inside = [], []
+    for row in rows(root / "bench" / "measured" / "unseen.jsonl"):
+        said = price(Job.from_document(row["job"])).estimate
+        meter, real = figure(row["measured"])
+        errors.append(abs(getattr(said, f"{meter}_bytes") / GIB / real - 1))
+        span = said.intervals[meter]
+        inside.append(span.low_bytes / GIB <= real <= span.high_bytes / GIB)
+    assert len(errors) >= 25
+    assert statistics.mean(errors) <= 0.12
+    assert statistics.median(errors) <= 0.10
+    assert 0.85 <= statistics.mean(inside) <= 0.95
