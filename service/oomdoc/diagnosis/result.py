@@ -119,7 +119,8 @@ class SingleFix:
 
     change: Change
     peak_bytes: int
-    fits: bool
+    fits: bool | None
+    """``None`` where the card is not known."""
 
 
 @dataclass(frozen=True, slots=True)

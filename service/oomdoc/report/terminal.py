@@ -209,7 +209,8 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
     if singles:
         print_heading(console, "report.alone", language)
         for single in singles:
-            key = "report.alone-fits" if single["fits"] else "report.alone-short"
+            verdicts = {True: "report.alone-fits", False: "report.alone-short", None: "report.alone-peak"}
+            key = verdicts[single["fits"]]
             change = single["instruction"] or f"{single['key']} → {show_value(single['to'])}"
             line = word(key, language, change=inner(change), peak=f"{single['peak_gib']:.2f}")
             console.print(Text(f"  • {line}"))

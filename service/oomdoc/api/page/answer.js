@@ -51,7 +51,7 @@ function plans(found) {
     ...plan.notes.map((note) => el("p", { class: "soft" }, note)),
     plan.patch ? patch(plan.patch, i) : null));
   const alone = (found.single_fixes ?? []).map((single) => el("li", {}, single.instruction ?? `${single.key} → ${value(single.to)}`, ": ", `${gib(single.peak_gib)} GiB `,
-    el("span", { class: single.fits ? "good" : "bad" }, single.fits ? "✓" : "✗")));
+    el("span", { class: single.fits ? "good" : "bad" }, single.fits === null ? "" : single.fits ? "✓" : "✗")));
   fill("plans", shown.length ? el("h2", {}, word("page.plans")) : null, ...shown,
     alone.length ? el("details", {}, el("summary", {}, word("page.alone")), el("ul", {}, ...alone)) : null);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoc.diagnosis.fixes._job import world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
@@ -12,13 +13,27 @@ from oomkb.memory.job import Job
 __all__ = ["REMEDY"]
 
 
+_STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)  # with FSDP"
+_FSDP: Final = {
+    "llama-factory": "accelerate launch --config_file examples/accelerate/fsdp_config.yaml src/train.py ...",
+    "axolotl": "fsdp: [full_shard, auto_wrap]  # in place of deepspeed; adapter: qlora stays",
+    "ms-swift": "--fsdp fsdp2  # in place of --deepspeed",
+}
+"""FSDP shards packed 4-bit weights since bitsandbytes 0.43; DeepSpeed's engine leaves them whole on every GPU."""
+
+
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "weights-load" not in context.causes[:2] or context.serving:
         return
+    four_bit = job.quant in ("nf4", "nf4-double", "int8")
+    if four_bit and job.sharding == "zero3":
+        line = _FSDP.get(context.framework or "", _STORAGE)
+        yield Variant(instruction=say("fixes.load-sharded.four-bit", line=line), effort=1.0)
+        return
     dtype = "bfloat16" if context.device is None or context.can("bf16") else "float16"
-    yield Variant(
-        instruction=say("fixes.load-sharded.dtype", line=f"from_pretrained(..., dtype=torch.{dtype})"), effort=0.4
-    )
+    if not four_bit:
+        line = f"from_pretrained(..., dtype=torch.{dtype})"
+        yield Variant(instruction=say("fixes.load-sharded.dtype", line=line), effort=0.4)
     if job.sharding == "zero3":
         line = "training_args = TrainingArguments(..., deepspeed='ds_z3.json')  # before from_pretrained(...)"
         yield Variant(instruction=say("fixes.load-sharded.zero3", line=line), effort=0.6)

@@ -139,7 +139,11 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
         instruction=_instruction(move.variant),
         fields=fields,
     )
-    return SingleFix(change, round(price.estimate.process_bytes), price.probability >= wanted)
+    return SingleFix(change, round(price.estimate.process_bytes), _verdict(prices, price, wanted))
+
+
+def _verdict(prices: Prices, price: Price, wanted: float) -> bool | None:
+    return None if prices.capacity_bytes is None else price.probability >= wanted
 
 
 def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
@@ -161,4 +165,4 @@ def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
         saves_bytes=max(0, round(prices.base.estimate.process_bytes - price.estimate.process_bytes)),
         fields={"grad_accum": 1},
     )
-    return SingleFix(change, round(price.estimate.process_bytes), price.probability >= wanted)
+    return SingleFix(change, round(price.estimate.process_bytes), _verdict(prices, price, wanted))

@@ -83,10 +83,12 @@ def planning_for(
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
     weigh = _Weigh(prices, context, wanted)
+    if prices.capacity_bytes is None and first in _ARITHMETIC:
+        advice = [*settings_for(prices.job, context), *advice]
     if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
         found = _arithmetic(evidence, prices, context, wanted)
     plans = found.plans
-    unset = any(name == "image-size" for _, name, _ in advice)
+    unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
         # Advice without a saving to promise goes along with the first plan.
         hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None][:2]
@@ -100,6 +102,11 @@ def planning_for(
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MOST - len(own)], *own)
     return replace(found, plans=tuple(patched(p, evidence) for p in plans[:_MOST]))
+
+
+def _instead(variant: Variant) -> bool:
+    """Whether a step takes the place of a setting that does not work here: smaller sizes are no answer before it."""
+    return variant.instruction is not None and variant.instruction.key == "fixes.load-sharded.four-bit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from oomkb.errors import OomdocError
+from oomkb.frameworks import canonical, lineage
 from oomkb.memory.job import Job
 from oomkb.records.case import Affected, Case
 
@@ -36,7 +37,20 @@ def regressions_for(job: Job, versions: Mapping[str, str], matched: Iterable[str
         # Several records may tell of one regression: each may know another way out.
         for way in ("fixed", "last_good"):
             known[way] = known[way] or entry[way]
+    for entry in out.values():
+        entry["last_good"] = entry["last_good"] or _told_elsewhere(entry, cases.values())
     return list(out.values())[:3]
+
+
+def _told_elsewhere(entry: Mapping[str, Any], cases: Iterable[Case]) -> str | None:
+    """The last good release as another record of the same regression (the same package and fix) has it."""
+    found = (
+        _ways_out(case, item)
+        for case in cases
+        for item in case.affected
+        if item.package == entry["package"] and any(r.fixed and r.fixed == entry["fixed"] for r in item.ranges)
+    )
+    return next((ways["last_good"] for ways in found if ways["last_good"]), None)
 
 
 def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) -> Iterator[dict[str, Any]]:
@@ -59,7 +73,10 @@ def _plausible(package: str, job: Job) -> bool:
         return job.framework in ("deepspeed", "openrlhf") or sharding.startswith("zero")
     if package in ("vllm", "sglang"):
         return job.framework == package or (job.rollout is not None and job.rollout.engine in (None, package))
-    return True
+    owner = canonical(package)
+    if owner is None or job.framework is None:
+        return True
+    return any(member.name == owner for member in lineage(job.framework))
 
 
 def _ways_out(case: Case, item: Affected) -> dict[str, Any]:
