@@ -119,6 +119,8 @@ class Layer:
             inner = ops.scale(ops.add(x, ops.scale(cube)))
             del cube
             return ops.mul(ops.scale(x), ops.shift(ops.unary(inner, keeps="output")))
+        if act == "quick_gelu":
+            return ops.mul(x, ops.unary(ops.scale(x), keeps="output"))
         if act == "relu2":
             return ops.power(ops.unary(x, keeps="output"))
         if act == "relu":

@@ -111,10 +111,45 @@ _GLM: Final = Family(
 )
 _DEEPSEEK: Final = Family(experts="fused", qkv_bias="attention_bias", o_bias="attention_bias")
 
+_VIT: Final = Family(
+    norm="ln",
+    gated=False,
+    act="gelu_tanh",
+    names=("q_proj", "k_proj", "v_proj", "out_proj", "", "fc1", "fc2"),
+    qkv_bias=True,
+    o_bias=True,
+    mlp_bias=True,
+    positions="none",
+    tied=True,
+)
+_VIT_FUSED: Final = replace(
+    _VIT,
+    qkv="fused",
+    names=("qkv", "qkv", "qkv", "proj", "", "linear_fc1", "linear_fc2"),
+    positions="rope",
+    wide_rotary=True,
+)
+_TOWERS: Final[Mapping[str, Family]] = {
+    "vit-clip": replace(_VIT, act="quick_gelu"),
+    "vit-intern": replace(_VIT, act="gelu"),
+    "vit-qwen2": replace(_VIT_FUSED, act="quick_gelu", names=("qkv", "qkv", "qkv", "proj", "", "fc1", "fc2")),
+    "vit-qwen2.5": replace(
+        _VIT_FUSED,
+        norm="rms",
+        gated=True,
+        act="silu",
+        names=("qkv", "qkv", "qkv", "proj", "gate_proj", "up_proj", "down_proj"),
+    ),
+    "vit-qwen3": _VIT_FUSED,
+    "vit-siglip": _VIT,
+}
+"""Layers of vision towers (:mod:`oomkb.memory.images`)."""
+
 UNKNOWN: Final = _LLAMA
 
 FAMILIES: Final[Mapping[str, Family]] = {
     **FURTHER,
+    **_TOWERS,
     "apertus": replace(_LLAMA, gated=False, act="xielu", qk_norm="head", mlp_bias=False),
     "arcee": replace(_LLAMA, gated=False, act="relu2"),
     "baichuan": _BAICHUAN,

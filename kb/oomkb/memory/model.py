@@ -9,16 +9,17 @@ from typing import Final
 from oomkb.memory.activations import step_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
+from oomkb.memory.images import seen
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.others import Beside, beside
 from oomkb.memory.overhead import fits_probability, interval, meters, needed_sigma
-from oomkb.memory.pipeline import fullest
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import extra_of, moments_of
 from oomkb.memory.states import States, states_of
+from oomkb.memory.step import Step
 from oomkb.notes import Note, note
 
 __all__ = ["SOURCES", "estimate"]
@@ -32,6 +33,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "gradients": "one element per trained element while it is whole; sharded under ZeRO-2/3 and FSDP",
         "activations": "what autograd keeps per operation, played on oomkb.memory.tape as transformers 5.23 writes it",
         "recomputed layer": "one layer's saved tensors and temporaries during recomputation (torch.utils.checkpoint)",
+        "vision tower": "what the tower's layers keep, played as the decoder's are (oomkb.memory.images)",
         "attention scores": "B x heads x S x S of eager attention, masks B x S x S of SDPA",
         "logits and loss": "T x V copies alive around the cross-entropy: compute dtype, fp32, log-softmax, gradients",
         "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
@@ -94,12 +96,14 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
     step = step_of(s, shape)
     tokens = s.batch * s.seq / (s.cp * s.sp)
     square = tokens * s.seq / (s.cp * s.sp)
+    waiting = _in_flight(s, step, tokens, square)
+    sight = seen(s, shape)
+    kept["vision tower"] = sight.kept + sight.pixels
     wrapped = extra_of(s, shape, states.gradients)
     phases = {"load": _phase(static)}
     for name in _STEP_PHASES:
         if name in step.phases:
-            waiting, running = fullest(s, step, name, tokens, square, wrapped)
-            terms = _merged({**kept, "activations": waiting}, running)
+            terms = _merged({**kept, "activations": waiting}, step.peak(name, tokens, square, wrapped)[1])
             if s.fused_ce and name == "backward":
                 # The fused loss runs before anything else of backward, at the fullest point of the saved activations.
                 full = step.at_part("backward", "logits", "kept", tokens, square, wrapped)
@@ -109,9 +113,15 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
     c, t, q = step.saved
     for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():
         for moment in moments:
-            found = _phase(_merged(kept, moment))
+            found = _phase(_merged({**kept, "activations": waiting}, moment))
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
     gradients = {"gradients": states.gradients}
+    if sight.forward:
+        late = {"gradients": states.gradients * (1 - shape.vision.params / shape.params if shape.vision else 1)}
+        for name, size, more in (("forward", sight.forward, {}), ("backward", sight.backward, late)):
+            found = _phase({**kept, **more, "vision tower": size + sight.pixels})
+            phases[name] = max(phases[name], found, key=lambda p: p.total_bytes) if size else phases[name]
+    kept["vision tower"] = sight.pixels
     phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
     if s.eval_batch:
         phases["evaluation"] = _phase(_merged(kept, _evaluation(s, shape)))
@@ -127,6 +137,14 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
             }
         )
     return phases
+
+
+def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:
+    """Saved activations of further micro-batches in a pipeline: the first stage of 1F1B holds one per stage."""
+    if s.pp <= 1:
+        return 0.0
+    c, t, q = step.saved
+    return (min(s.pp, s.accum) - 1) * (c + t * tokens + q * square)
 
 
 def _evaluation(s: Setting, shape: ModelShape) -> dict[str, float]:

@@ -19,6 +19,7 @@ from oomkb.memory.history import (
     transformers_of,
     upcast_adapters,
 )
+from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import Note
@@ -56,6 +57,8 @@ class Setting:
     """Samples (pairs for preference objectives) per GPU, as the job states them."""
     seq: int
     """Tokens of one sequence, image tokens included."""
+    images: Images
+    """The images of one sample."""
     packed: bool
     ckpt: str
     """``none``, ``full``, ``selective``, ``offload``."""
@@ -77,6 +80,8 @@ class Setting:
     gpus_per_node: int
     accum: int
     offload: frozenset[str]
+    nvme: bool
+    """What is offloaded lies on NVMe drives."""
     framework: str
     transformers: tuple[int, ...]
     masked: bool
@@ -163,7 +168,12 @@ def settle(job: Job, shape: ModelShape) -> Setting:
     if param == "fp32" and loads_in_16_bits(job, sharding):
         param, notes = "bf16", (*notes, LOADED)
     samples = pick("micro_batch", job.micro_batch, 1)
+    images = images_of(job, shape) if objective != "inference" else NO_IMAGES
     seq = pick("seq_len", job.seq_len, _length(job))
+    if images.tokens:
+        if not job.max_pixels and images.patches:
+            pick("max_pixels", None, USUAL_PIXELS, "not stated; 1,280 tokens an image are usual")
+        seq = max(seq, images.tokens) if counted(job) else seq + images.tokens
     doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm", "kto") else 1
     packed = bool(job.packing)
     megatron = _is_megatron(job, sharding)
@@ -189,6 +199,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         batch=samples * doubled,
         samples=samples,
         seq=seq,
+        images=images,
         packed=packed,
         ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if objective != "inference" else False, job),
         attention=attention,
@@ -207,6 +218,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,
         offload=frozenset(job.offload or ()),
+        nvme=bool(job.nvme_offload),
         framework=(job.framework or "").lower(),
         transformers=transformers_of(job),
         masked=_masked(job, shape, attention) and objective != "inference",

@@ -135,26 +135,63 @@ def fsdp_moments(s: Setting, shape: ModelShape, *, reduce_bytes: float, saved: f
 def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
     """FSDP1 (``FullyShardedDataParallel``): flat parameters; a gathered unit is used in place, one more is prefetched.
 
-    The reduction runs in the gathered dtype; shards and their gradients are in the parameters' own dtype.
+    The reduction runs in the gathered dtype; shards and their gradients are in the parameters' own dtype. Followed in
+    traces of torch 2.13; what a GPU's streams add to them is the unit gathered ahead in forward (the rate limiter lets
+    two be under way) and the flat gradient that is still being reduced while the next unit runs.
     """
     u = units_of(s, shape)
     c = QUANT_BYTES.get(s.quant, float(s.held_bytes))
     layer, root = u.layer * c, u.root * float(s.held_bytes)
     trained = not s.adapters
-    shard_grads = u.layers * s.param_bytes / s.shards if trained else 0.0
+    shards = u.layers * s.param_bytes / s.shards if trained else 0.0
+    one = min(shards, u.layer * s.param_bytes / s.shards)
     held = 0.0 if s.reshard else u.layers * c
-    persistent = shard_grads if s.accum > 1 else 0.0
+    flat = trained or s.upcast_adapters  # one flat gradient for frozen and trained parameters alike
+    reducing = u.layer * float(s.held_bytes) if flat and s.cuda else 0.0
+
+    def backward(part: str, share: str) -> Mapping[str, float]:
+        finished = {"first": shards - one, "embedding": shards, "layer": shards - 2 * one if share == "grads" else one}
+        done = shards if s.accum > 1 else max(0.0, finished.get(part, 0.0))
+        gathered = 0.0 if part in ("logits", "embedding") else layer if part == "first" else 2 * layer
+        if part == "logits" and s.reshard:
+            gathered = layer
+        if not s.reshard and part in ("logits", "top", "layer"):
+            gathered = held if part != "layer" else held - layer if share == "kept" else 2 * layer
+        reduce = 0.0 if part in ("logits", "top") else reducing
+        return {"gathered weights": root + gathered, "reduction buffer": reduce, "gradients": done}
 
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
-        weights = root + (2 * layer if s.reshard else held)
-        if part in ("embedding", "logits"):
-            weights = root + layer if s.reshard else root + held
-        done = shard_grads if phase == "backward" and share == "grads" else persistent
-        flat = trained or s.upcast_adapters  # one flat gradient for frozen and trained parameters alike
-        reduce = u.layer * float(s.held_bytes) if phase == "backward" and flat and part != "logits" else 0.0
-        return {"gathered weights": weights, "reduction buffer": reduce, "gradients": done}
+        if phase == "backward":
+            return backward(part, share)
+        ahead = layer if s.cuda else 0.0
+        units = 0.0 if part in ("embedding", "logits") else layer
+        if part == "logits":
+            ahead = 0.0
+        weights = root + (units + ahead if s.reshard else max(units + ahead, held))
+        return {"gathered weights": weights, "gradients": shards if s.accum > 1 else 0.0}
 
     return extra
+
+
+def fsdp1_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
+    """A unit's gradients joined to a flat one while they still stand, and the same of the root at the end."""
+    if s.adapters:
+        return {}
+    u = units_of(s, shape)
+    c, n = float(s.held_bytes), max(1.0, round(u.layers / u.layer) if u.layer else 1.0)
+    layer, root = u.layer * c, u.root * c
+    shards = u.layers * s.param_bytes / s.shards
+    head = shape.dims.vocab * shape.dims.embed_width * c / s.tp
+    held = 2 * layer if s.reshard else n * layer
+    top = {"gathered weights": root + held, "gradients": 2 * layer + head, "activations": saved * (n - 1) / n}
+    one = u.layer * s.param_bytes / s.shards
+    late = {
+        "gathered weights": root + 2 * layer,
+        "gradients": 2 * layer + head + max(0.0, shards - 2 * one),
+        "activations": saved / n,
+    }
+    final = {"gathered weights": root, "gradients": 2 * root + shards}
+    return {"backward": [top, late, final]}
 
 
 def zero_extra(s: Setting, shape: ModelShape) -> Extra:
@@ -199,4 +236,6 @@ def moments_of(s: Setting, shape: ModelShape, saved: float) -> Moments:
     """By phase: terms at the sharding wrapper's own peaks, between the model's operations."""
     if s.sharding == "fsdp2":
         return fsdp_moments(s, shape, reduce_bytes=4.0 if not s.adapters else 0.0, saved=saved)
+    if s.sharding in ("fsdp", "hsdp", "shard-grad-op") and s.quant == "none":
+        return fsdp1_moments(s, shape, saved=saved)
     return {}

@@ -99,6 +99,11 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         shape.lora_params(s.targets, s.rank, dora=s.dora, experts=s.expert_adapters) if s.adapters else shape.params
     )
     trained = trainable / s.tp / s.pp if s.adapters else total
+    if s.images.frozen and shape.vision:  # the tower gets neither gradients nor adapters
+        still = shape.vision.params
+        if s.adapters:
+            still = shape.vision.lora_params(s.rank) if s.targets == "all-linear" else 0
+        trained, trainable = trained - still, trainable - still
     if s.method == "freeze":
         trained = trained * min(1.0, s.trained_layers / max(1, shape.layer_count))
         trainable = int(trainable * min(1.0, s.trained_layers / max(1, shape.layer_count)))
@@ -122,13 +127,15 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     step = step_bytes(s, shape, kind, each=each, trained=stated / split_o, largest=_largest(s, shape) / split_o)
     if engine:
         step = _deepspeed_step(s, trained / split_o)
-    host = 0.0
     on_gpu = "optimizer" not in s.offload
+    host = _host_bytes(
+        s,
+        states=0.0 if on_gpu else optimizer + masters + 4 * trained / split_o,
+        weights=weights if "param" in s.offload else 0.0,
+        partition=trained / split_o,
+    )
     if not on_gpu:
-        host += (optimizer + masters + 4 * trained / split_o) * s.gpus_per_node
         optimizer = masters = step = 0.0
-    if "param" in s.offload:
-        host += weights * s.gpus_per_node
     return States(
         weights=0.0 if "param" in s.offload else weights,
         adapters=adapters,
@@ -142,6 +149,21 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         paged=optimizer if kind.paged else 0.0,
         trainable=trainable,
     )
+
+
+_PINNED: Final = 1.5
+"""DeepSpeed's ``additional_buffer_factor``: pinned buffers beside what they hold (0.19, ``zero/stage3.py``)."""
+_SWAP_BUFFERS: Final = (5, 1e8, 4)
+"""Buffers for parameters, elements of one, and buffers for the optimizer, each of a sub-group (DeepSpeed's docs)."""
+
+
+def _host_bytes(s: Setting, *, states: float, weights: float, partition: float) -> float:
+    """Host memory of one machine for what is offloaded; with NVMe only the buffers that it is swapped through."""
+    if s.nvme:
+        buffers, elements, swaps = _SWAP_BUFFERS
+        moved = 4.0 * swaps * min(partition, s.bucket("sub_group_size", 1e9)) if states else 0.0
+        return (moved + (2.0 * buffers * elements if weights else 0.0)) * s.gpus_per_node
+    return (states + weights) * s.gpus_per_node * (_PINNED if s.deepspeed else 1.0)
 
 
 def _shards(s: Setting, shape: ModelShape, total: float) -> float:

@@ -50,12 +50,18 @@ class VisionShape:
     """Patches per side that are merged into one token of the decoder."""
     image_size: int
     temporal: int
+    unused: int
+    """Layers at the end whose output nobody reads (LLaVA takes the last but one's)."""
     tokens_per_image: int | None
     """Fixed number of tokens per image; ``None`` where it follows from the pixels."""
     layer_params: int
     """Parameters of one layer of the tower."""
     projector_params: int
     other_params: int
+    most_tiles: int = 0
+    """Largest number of tiles of one image; 0 where an image is resized to one."""
+    projector_out: int = 0
+    """Width of what the projector hands to the decoder."""
     known: bool = True
     """Whether the layout of tower and projector was recognised; otherwise it is read as SigLIP's."""
 
@@ -93,7 +99,10 @@ class VisionShape:
             merge=merge,
             image_size=size,
             temporal=temporal,
+            unused=_unused(config, kind),
             tokens_per_image=fixed,
+            projector_out=_first(raw.get("out_hidden_size"), decoder_hidden),
+            most_tiles=_most_tiles(config, kind),
             known=tower_known(kind, raw),
             layer_params=tower_layer(tower, raw, hidden, ffn, heads),
             projector_params=projector_params(config, kind, raw, hidden, decoder_hidden, merge),
@@ -108,20 +117,34 @@ class VisionShape:
     def lora_params(self, rank: int) -> int:
         """Adapters on every linear of the tower."""
         h, f = self.hidden, self.ffn
-        return self.depth * rank * ((h + 3 * h) + 2 * h + (3 if self.gated else 2) * (h + f))
+        wide = h * self.merge**2 if self.kind in _QWEN else 0
+        joined = rank * (2 * wide + wide + self.projector_out) if wide else 0
+        qkv = 4 * h if self.kind in _QWEN or self.kind == "internvl_chat" else 6 * h  # one matrix or three
+        return joined + self.depth * rank * (qkv + 2 * h + (3 if self.gated else 2) * (h + f))
 
     def patches(self, pixels: int, frames: int = 1) -> int:
         """Patches that ``pixels`` (and, for video, ``frames``) become inside the tower."""
         if self.tokens_per_image is not None:
-            return max(1, (self.image_size // self.patch) ** 2) * frames
+            return max(1, (self.image_size // self.patch) ** 2) * frames * (self.tiles(pixels) if frames == 1 else 1)
         cell = self.patch * self.merge
         merged = max(1, pixels // (cell * cell))
         return merged * self.merge**2 * math.ceil(frames / self.temporal if frames > 1 else 1)
 
+    def tiles(self, pixels: int) -> int:
+        """Pieces of ``image_size`` squared that an image is cut into, with the thumbnail that goes along.
+
+        InternVL (``dynamic_preprocess``): up to ``max_dynamic_patch`` tiles, and the thumbnail where there are several.
+        LLaVA-NeXT's grids reach 672 x 672 or 336 x 1008: four tiles and the whole image.
+        """
+        if not self.most_tiles:
+            return 1
+        tiles = min(self.most_tiles, max(1, round(pixels / self.image_size**2)))
+        return tiles + 1 if tiles > 1 or self.kind.startswith("llava_next") else 1
+
     def tokens(self, pixels: int, frames: int = 1) -> int:
         """Tokens of the decoder for one image of ``pixels``, or a video of ``frames`` of them."""
         if self.tokens_per_image is not None:
-            return self.tokens_per_image * frames
+            return self.tokens_per_image * frames * (self.tiles(pixels) if frames == 1 else 1)
         return max(1, self.patches(pixels, frames) // self.merge**2)
 
 
@@ -141,6 +164,17 @@ def _first(value: Any, default: int) -> int:
     if isinstance(value, list | tuple):
         value = value[0] if value else default
     return int(value or default)
+
+
+def _unused(config: Mapping[str, Any], kind: str) -> int:
+    chosen = config.get("vision_feature_layer", -2 if kind in ("llava", "llava_next") else -1)
+    return -1 - chosen if isinstance(chosen, int) and chosen < 0 else 0
+
+
+def _most_tiles(config: Mapping[str, Any], kind: str) -> int:
+    if kind.startswith("internvl"):
+        return int(config.get("max_dynamic_patch") or 12)
+    return 4 if kind in ("llava_next", "llava_onevision") else 0
 
 
 def _fixed_tokens(config: Mapping[str, Any], kind: str, size: int, patch: int, merge: int) -> int:

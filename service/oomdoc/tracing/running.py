@@ -41,7 +41,7 @@ def trace(job: dict[str, Any], *, device: str = "cpu", events: bool = False) -> 
         model, reference = prepare(job), None
         if job.get("objective") == "dpo" and not job.get("lora"):
             reference = build_model(job).eval().requires_grad_(False)
-        if job.get("sharding") == "fsdp2":
+        if job.get("sharding") in ("fsdp2", "fsdp", "shard-grad-op"):
             from oomdoc.tracing import sharding
 
             mesh = sharding.start(job["world"], device)
@@ -50,6 +50,8 @@ def trace(job: dict[str, Any], *, device: str = "cpu", events: bool = False) -> 
             materialise(network, device)
         if job.get("sharding") == "fsdp2":
             model = sharding.shard(model, job, mesh)
+        elif job.get("sharding") in ("fsdp", "shard-grad-op"):
+            model = sharding.shard_flat(model, job)
         meter = stack.enter_context(Meter(events=events))
         for network in filter(None, (model, reference)):
             for tensor in (*network.parameters(), *network.buffers()):

@@ -37,6 +37,29 @@ def shard(model: Any, job: dict[str, Any], mesh: Any) -> Any:
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
+def shard_flat(model: Any, job: dict[str, Any]) -> Any:
+    """FSDP1 around every decoder layer and the whole, with flat parameters, as accelerate wraps a transformer."""
+    from functools import partial
+
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+    wanted = job.get("fsdp") or {}
+    kept = DTYPES[wanted.get("param_dtype", "bf16")]
+    strategy = ShardingStrategy.FULL_SHARD
+    if job["sharding"] == "shard-grad-op" or job.get("reshard_after_forward") is False:
+        strategy = ShardingStrategy.SHARD_GRAD_OP
+    return FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls={type(_layers(model)[0])}),
+        sharding_strategy=strategy,
+        mixed_precision=MixedPrecision(param_dtype=kept, reduce_dtype=DTYPES[wanted.get("reduce_dtype", "bf16")]),
+        use_orig_params=bool(wanted.get("use_orig_params", True)),
+        limit_all_gathers=True,
+        device_id=torch.device("cpu"),
+    )
+
+
 def _layers(model: Any) -> Any:
     """The decoder layers, whatever the family calls the list that holds them."""
     inner = getattr(model, model.base_model_prefix, model)

@@ -1,0 +1,62 @@
+"""Sharding wrappers: traces of FSDP1, the ZeRO paper's figures, DeepSpeed's own table of host memory."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oomkb.memory.job import Job
+from oomkb.memory.model import estimate
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
+
+ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "sharded.jsonl").read_text().splitlines()]
+STATES = ("weights", "gradients", "optimizer states", "fp32 masters")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_a_step_under_fsdp1(row):
+    """torch 2.13, every decoder layer and the root a unit; the forward peak still holds the last step's gradients."""
+    said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"]))
+    measured = row["measured"]
+    assert said.phases["backward"].total_bytes / GIB == pytest.approx(measured["peak_backward"], rel=0.005)
+    assert said.phases["optimizer-step"].total_bytes / GIB == pytest.approx(measured["peak_step"], rel=0.005)
+    assert said.allocated_bytes / GIB == pytest.approx(measured["allocated_gib"], rel=0.005)
+
+
+def states_gb(**fields):
+    shape = ModelShape.from_params_b(7.5)
+    job = {"params_b": 7.5, "method": "full", "param_dtype": "fp16", "optimizer": "adamw", "seq_len": 1, **fields}
+    terms = estimate(Job.from_document({**job, "micro_batch": 1}), shape).phases["optimizer-step"].terms_bytes
+    return sum(terms.get(name, 0.0) for name in STATES) / 1e9 * 7.5e9 / shape.params
+
+
+@pytest.mark.parametrize(("stage", "gb"), [("zero1", 31.4), ("zero2", 16.6), ("zero3", 1.88)])
+def test_model_states_of_the_zero_paper(stage, gb):
+    """arXiv 1910.02054, figure 1: 7.5 billion parameters over 64 GPUs in mixed precision."""
+    assert states_gb(sharding=stage, world=64) == pytest.approx(gb, rel=0.01)
+
+
+def test_without_sharding_the_paper_counts_sixteen_bytes():
+    assert states_gb(sharding="zero1", world=1) == pytest.approx(120, rel=0.01)
+
+
+T0_3B = {"params_b": 2.783, "method": "full", "param_dtype": "bf16", "sharding": "zero3", "world": 1, "micro_batch": 1}
+
+
+@pytest.mark.parametrize(("offload", "gb"), [(["optimizer"], 62.23), (["optimizer", "param"], 70.0)])
+def test_host_memory_of_deepspeeds_table(offload, gb):
+    """``estimate_zero3_model_states_mem_needs`` for 2,783 M parameters (the table in DeepSpeed's memory docs)."""
+    shape = ModelShape.from_params_b(2.783)
+    said = estimate(Job.from_document({**T0_3B, "seq_len": 1, "offload": offload}), shape)
+    assert said.host_bytes / GIB * 2.783e9 / shape.params == pytest.approx(gb, rel=0.01)
+
+
+def test_nvme_needs_only_the_buffers_of_the_host():
+    """Five buffers of 1e8 elements for parameters and four of a sub-group's size: DeepSpeed's defaults."""
+    shape = ModelShape.from_params_b(70)
+    job = {"params_b": 70, "method": "full", "sharding": "zero3", "gpus": 8, "seq_len": 1, "micro_batch": 1}
+    both = {**job, "offload": ["optimizer", "param"]}
+    said = estimate(Job.from_document({**both, "nvme_offload": True}), shape).host_bytes
+    assert said == pytest.approx(8 * (5 * 1e8 * 2 + 4 * 4 * 1e9), rel=0.01)
+    assert said < estimate(Job.from_document(both), shape).host_bytes / 10
