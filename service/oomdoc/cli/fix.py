@@ -87,10 +87,9 @@ def _plan_changes(file: Path, text: str, log: Path, number: int, lang: Language)
             where="--plan",
             hint=f"see oomdoc diagnose {log} --config {file}",
         )
-    changes: dict[str, Any] = {}
-    for change in plans[number - 1].changes:
-        changes.update(change.fields)
-    return changes
+    from oomdoc.diagnosis.planning import fields_to_write
+
+    return fields_to_write(plans[number - 1], report.diagnosis.evidence)
 
 
 def _batch(path: Path) -> None:

@@ -186,3 +186,36 @@ def test_a_log_is_never_patched() -> None:
     plans = planning_for(evidence, job_of(evidence)).plans
     assert plans
     assert all(not p.patch for p in plans)
+
+
+PPO = """python3 -m openrlhf.cli.train_ppo_ray \\
+   --ref_num_nodes 1 --ref_num_gpus_per_node 1 \\
+   --reward_num_nodes 1 --reward_num_gpus_per_node 1 \\
+   --critic_num_nodes 1 --critic_num_gpus_per_node 1 \\
+   --actor_num_nodes 1 --actor_num_gpus_per_node 1 \\
+   --pretrain meta-llama/Llama-2-7b-chat-hf \\
+   --micro_train_batch_size 8 \\
+   --train_batch_size 64 \\
+   --prompt_max_len 1024 \\
+   --generate_max_len 1024 \\
+   --zero_stage 2 \\
+   --bf16
+"""
+
+
+def test_roles_on_gpus_of_their_own_are_not_beside_the_actor() -> None:
+    job = job_of(read([Source("run.sh", PPO)]))
+    assert job.extra_models == ()
+    both = job_of(read([Source("run.sh", PPO.replace("--bf16", "--bf16 --colocate_actor_ref"))]))
+    assert [m.role for m in both.extra_models or ()] == ["reference"]
+
+
+def test_what_follows_from_a_change_is_not_written_and_adapters_keep_their_rank() -> None:
+    evidence = read([Source("run.sh", PPO), Source("log.txt", LOG.format(gpus=1))])
+    found = planning_for(evidence, job_of(evidence).with_fields({"gpu": "RTX 4090"}))
+    patches = [p.patch for p in found.plans]
+    assert any("--generate_max_len 512" in text or "--gradient_checkpointing" in text for text in patches)
+    for one in found.plans:
+        assert "--max_len" not in one.patch
+        if one.job.method == "lora":
+            assert f"--lora_rank {one.job.get('lora.r')}" in one.patch

@@ -23,6 +23,10 @@ _FSDP: Final = {
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
+    if "optimizer-init" in context.causes[:1] and context.phase == "load":
+        line = "torch.load('optimizer.pt', map_location='cpu')"
+        yield Variant(instruction=say("fixes.load-sharded.states", line=line), effort=0.5)
+        return
     if "weights-load" not in context.causes[:2] or context.serving:
         return
     four_bit = job.quant in ("nf4", "nf4-double", "int8")
@@ -47,6 +51,6 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    causes=frozenset({"weights-load"}),
+    causes=frozenset({"optimizer-init", "weights-load"}),
     advice=True,
 )

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoc.diagnosis.fixes._extra import find, without
 from oomdoc.diagnosis.fixes._job import is_lora
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
+
+
+_LINE: Final = "ref_model=None, peft_config=peft_config"
+_LINES: Final = {
+    "llama-factory": "ref_model:   # empty: taken from the base model",
+    "ms-swift": "without --ref_model",
+    "openrlhf": "without --ref_pretrain, with --lora_rank",
+    "axolotl": "rl_adapter_ref_model: false",
+}
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     reference = find(job, "reference")
     own = any(m.model is not None and m.model != job.model for m in reference)
     if is_lora(job) and reference and not own and (context.has("lora")):
-        yield Variant(fields={"extra_models": without(job, "reference")}, effort=0.5)
+        note = say("fixes.reference-adapter.how", line=_LINES.get(context.framework or "", _LINE))
+        yield Variant(fields={"extra_models": without(job, "reference")}, effort=0.5, notes=(note,))
 
 
 REMEDY = Remedy(

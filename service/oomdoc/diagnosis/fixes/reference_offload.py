@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._extra import find, rewritten
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -15,7 +16,8 @@ _ROLES = ("reference", "reward", "teacher")
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if any(not m.offload for m in find(job, *_ROLES)) and context.has("ref.offload"):
-        yield Variant(fields={"extra_models": rewritten(job, _ROLES, offload=True)}, effort=0.5)
+        note = say("fixes.reference-offload.how", line="--ref_reward_offload")
+        yield Variant(fields={"extra_models": rewritten(job, _ROLES, offload=True)}, effort=0.5, notes=(note,))
 
 
 REMEDY = Remedy(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.fixes._extra import find, rewritten
 from oomdoc.diagnosis.fixes._job import world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -19,7 +20,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     # Only where the helper is said to be unsharded: by default it follows the trained model's engine.
     if any(m.sharding in ("none", "ddp") for m in find(job, *_ROLES)) and (context.has("zero") or context.has("fsdp")):
-        yield Variant(fields={"extra_models": rewritten(job, _ROLES, sharding=job.sharding)}, effort=0.8)
+        note = say("fixes.reference-sharding.how", sharding=job.sharding)
+        fields = {"extra_models": rewritten(job, _ROLES, sharding=job.sharding)}
+        yield Variant(fields=fields, effort=0.8, notes=(note,))
 
 
 REMEDY = Remedy(

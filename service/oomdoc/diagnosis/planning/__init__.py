@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from oomdoc.diagnosis.planning._for_diagnosis import plan_for, planning_for
+from oomdoc.diagnosis.planning._patching import fields_to_write
 from oomdoc.diagnosis.planning._plan import plan, whatif
 from oomdoc.diagnosis.planning._result import Hardware, Knob, Planning, Table
 from oomdoc.diagnosis.planning._table import fits_table
 
-__all__ = ["Hardware", "Knob", "Planning", "Table", "fits_table", "plan", "plan_for", "planning_for", "whatif"]
+__all__ = [
+    "Hardware",
+    "Knob",
+    "Planning",
+    "Table",
+    "fields_to_write",
+    "fits_table",
+    "plan",
+    "plan_for",
+    "planning_for",
+    "whatif",
+]

@@ -19,7 +19,7 @@ __all__ = ["changes_of", "fewer_steps", "plain", "single_fix"]
 
 # The field that names a change when it sets several.
 _FIRST: Final = (
-    *("micro_batch", "seq_len", "completion_len", "sharding", "method", "offload"),
+    *("micro_batch", "completion_len", "seq_len", "sharding", "method", "offload"),
     *("world", "tp", "gpu", "rollout.colocated"),
 )
 _CLEARED: Final = frozenset({"dp", "capacity_gib"})

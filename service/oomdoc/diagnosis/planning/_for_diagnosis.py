@@ -84,7 +84,7 @@ def planning_for(
     found = Planning(before=prices.base.estimate)
     weigh = _Weigh(prices, context, wanted)
     if prices.capacity_bytes is None and first in _ARITHMETIC:
-        advice = [*settings_for(prices.job, context), *advice]
+        advice = [*advice, *settings_for(prices.job, context)]
     if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
         found = _arithmetic(evidence, prices, context, wanted)
     plans = found.plans

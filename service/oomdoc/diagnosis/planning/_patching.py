@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.evidence import Document, Evidence
 from oomkb.errors import OomdocError
 
-__all__ = ["patched"]
+__all__ = ["fields_to_write", "patched"]
 
 _ENGINES: Final = frozenset({"deepspeed", "accelerate"})
 _LOGS: Final = (".log", ".out", ".err")
@@ -23,9 +23,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
     A field goes where its key stands already, else into the fullest file of the framework. Fields that find no place
     in any document stay as changes without a file.
     """
-    wanted: dict[str, Any] = {}
-    for change in plan.changes:
-        wanted.update(change.fields)
+    wanted = fields_to_write(plan, evidence)
     if not wanted or not evidence.documents:
         return plan
     diffs: list[str] = []
@@ -42,6 +40,30 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
             diffs.append(diff.rstrip("\n"))
     changed = tuple(_placed(change, placed) for change in plan.changes)
     return replace(plan, patch="\n".join(diffs) + "\n" if diffs else "", changes=changed)
+
+
+def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:
+    """The job fields that a file has to say for the plan, those of a group one by one."""
+    wanted: dict[str, Any] = {}
+    for change in plan.changes:
+        wanted.update(_dotted(change.fields))
+    if "completion_len" in wanted and not any(spelt_in(d, "seq_len") for d in evidence.documents):
+        wanted.pop("seq_len", None)  # the sum of prompt and completion is no setting of its own
+    return wanted
+
+
+_NESTED: Final = ("lora", "rollout", "serving", "buckets")
+_FOLLOWS: Final = frozenset({"lora.dtype"})
+"""What the library settles by itself."""
+
+
+def _dotted(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Fields as a file may say them: those of a group one by one."""
+    for name, value in fields.items():
+        if name in _NESTED and isinstance(value, Mapping):
+            yield from ((f"{name}.{n}", v) for n, v in value.items() if f"{name}.{n}" not in _FOLLOWS)
+        else:
+            yield name, value
 
 
 def _ranked(evidence: Evidence) -> Sequence[Document]:

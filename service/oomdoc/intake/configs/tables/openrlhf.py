@@ -141,8 +141,20 @@ def _read_gpus(view: View) -> Iterator[Reading]:
         yield "gpus", whole(view[per_node].value), view[per_node]
     if per_node:
         yield "gpu_count", _all_gpus(view), view[per_node]
+    beside = _beside_actor(view)
+    if per_node and beside is not None:
+        yield "extra_models", beside, view[per_node]
     if nodes and whole(view[nodes].value):
         yield "nodes", whole(view[nodes].value), view[nodes]
+
+
+def _beside_actor(view: View) -> list[dict[str, Any]] | None:
+    """The helper models on the actor's GPUs; ``None`` where all are, or nothing places them."""
+    placed = any(_role_gpus(view, role) for role in ("ref", "reward", "critic"))
+    if not placed or flag(view.value("colocate_all_models", "train.colocate_all") or False):
+        return None
+    both = flag(view.value("colocate_actor_ref", "train.colocate_actor_ref") or False)
+    return [{"role": "reference"}] if both else []
 
 
 def _role_gpus(view: View, role: str) -> int:
@@ -208,7 +220,7 @@ TABLE = Table(
         bnb(("load_in_4bit", "ds.load_in_4bit"), ("load_in_8bit",)),
         Group(("method",), ("lora_rank", "ds.lora.rank"), _read_lora, _write_lora),
         Group(
-            ("gpus", "nodes", "rollout.colocated", "rollout.engine"),
+            ("gpus", "nodes", "rollout.colocated", "rollout.engine", "extra_models"),
             (
                 "actor_num_gpus_per_node",
                 "actor_num_nodes",
