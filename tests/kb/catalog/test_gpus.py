@@ -44,7 +44,7 @@ NAMES = {
     "Radeon RX 7900 XTX": ("Radeon RX 7900 XTX", 23.98),
     "gaudi2": ("Gaudi 2", 94.56),
     "Apple M1 Max 64GB": ("Apple M1 Max (64 GB)", 48.0),
-    "DGX Spark": ("GB10 (DGX Spark)", 119.70),
+    "DGX Spark": ("GB10 (DGX Spark)", 121.69),
     "TPU v4-8": ("TPU v4", 31.52),
 }
 
