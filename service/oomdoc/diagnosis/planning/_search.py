@@ -138,7 +138,7 @@ class Search:
             self._explore()
             best = self._verify()
             if best is not None:
-                return self._trimmed(best)
+                return self._relaxed(self._trimmed(best))
             if not self._heap:
                 break
         if self.goal.hardware:
