@@ -22,6 +22,7 @@ from typing import Any
 
 from oomdoc.evidence import Source
 from oomdoc.intake.configs import patch, read_documents, to_job
+from oomdoc.intake.configs.hydra import files_named
 from oomkb.frameworks import canonical
 
 SUFFIXES = {".yaml", ".yml", ".json", ".sh", ".toml"}
@@ -75,6 +76,12 @@ def candidates(root: Path, name: str) -> list[Path]:
     )
 
 
+def beside(path: Path) -> list[Source]:
+    """The files that a ``defaults:`` list of this one names: who runs it has them too."""
+    names = files_named(path) if path.suffix in (".yaml", ".yml") else []
+    return [Source(f"{path.parent.name}/{n.relative_to(path.parent)}", n.read_text("utf-8", "replace")) for n in names]
+
+
 def is_configuration(path: Path, text: str) -> bool:
     """Whether a file names memory settings: two lines, or one beside a launch."""
     if path.suffix == ".py" and not re.search(r"(?:Config|Arguments|from_pretrained|dict)\(", text):
@@ -102,7 +109,7 @@ def one(path: Path, name: str, tally: Tally, *, patches: bool) -> None:
         return
     tally.files += 1
     try:
-        reading = read_documents(Source(f"{path.parent.name}/{path.name}", text))
+        reading = read_documents(Source(f"{path.parent.name}/{path.name}", text), beside(path))
     except Exception as error:  # a crash is what is being counted
         tally.crashed += 1
         tally.errors[f"{path}: {error!r}"] += 1

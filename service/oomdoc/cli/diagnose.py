@@ -89,8 +89,11 @@ def _chart(report: Report, path: Path) -> None:
 def _sources(files: list[Path], configs: list[Path]) -> list[Source]:
     if files == [Path("-")] and sys.stdin.isatty():
         sys.stderr.write("Paste the log, config or question, then press Ctrl-D.\n")
+    from oomdoc.intake.configs.hydra import files_named
+
     found = [_log(path) for path in files]
-    return found + [Source(str(path), read_text(path)) for path in configs]
+    beside = [named for path in configs if path.suffix in (".yaml", ".yml") for named in files_named(path)]
+    return found + [Source(str(path), read_text(path)) for path in dict.fromkeys((*configs, *beside))]
 
 
 def _log(path: Path) -> Source:

@@ -17,6 +17,7 @@ from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.merge import merge
+from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
@@ -43,6 +44,7 @@ _SIZES: Final = {
     "process_gib": "process_bytes",
     "other_process_gib": "other_process_bytes",
 }
+_YAML: Final = (".yaml", ".yml")
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
@@ -62,7 +64,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     """
     warnings: list[Message | str] = []
     masked = _prepared(sources, warnings)
-    lines = [line for source in masked for line in read_lines(source)]
+    taken_in = _taken_in(masked)
+    own = [source for source in masked if source.name not in taken_in]
+    lines = [line for source in own for line in read_lines(source)]
     varied, words = distinct(lines), Vocabulary(line.low for line in lines)
     kinds = kinds_of(lines)
     found = list(scan(lines, words))
@@ -75,7 +79,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines], words)
-    configs = [reading for source in masked if (reading := _configs(source, warnings)) is not None]
+    configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
@@ -172,6 +176,8 @@ def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[
     for source in sources:
         check_text(source.text, source.name)
         text = _encodable(source.text.replace("\x00", ""))
+        if is_notebook(source.name, text):
+            text = notebook_text(text) or text
         if len(text) > _LARGEST or is_long(text):
             from oomdoc.intake.stream import condense
 
@@ -192,12 +198,22 @@ def _encodable(text: str) -> str:
     return text
 
 
-def _configs(source: Source, warnings: list[Message | str]) -> ConfigReading | None:
+def _taken_in(sources: Sequence[Source]) -> frozenset[str]:
+    """Sources that another one takes in by its ``defaults:`` list: they speak through it, under its keys."""
+    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text] if len(sources) > 1 else []
+    if not mains:
+        return frozenset()
+    from oomdoc.intake.configs.hydra import included
+
+    return frozenset(one.source.name for main in mains for one in included(main, sources)) - {mains[0].name}
+
+
+def _configs(source: Source, given: Sequence[Source], warnings: list[Message | str]) -> ConfigReading | None:
     """What the config tables read; a table that fails must not cost the log's diagnosis."""
     from oomdoc.intake.configs import read_documents
 
     try:
-        return read_documents(source)
+        return read_documents(source, [s for s in given if s is not source and s.name.endswith(_YAML)])
     except Exception as error:
         warnings.append(
             say("intake.config-unread", source=source.name, reason=f"{type(error).__name__}: {error}"[:200])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from oomdoc.intake.configs.architecture import described_model
+from oomdoc.intake.configs.architecture import described_model, described_pair
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment
 from oomdoc.intake.configs.forms.flags import parse_shell
 from oomdoc.intake.configs.forms.flow import parse_flow
@@ -80,7 +80,7 @@ class Doc:
         for level in self.table.levels():
             _read_level(level, view, out, seen)
         if "model" not in seen:
-            described = described_model(view)
+            described = described_pair(self.entries, view) or described_model(view)
             if described is not None:
                 out.append(described)
         return out

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import Reading, View
 from oomdoc.intake.configs.values import flag, whole
 
-__all__ = ["ARCHITECTURE_KEYS", "described_model"]
+__all__ = ["ARCHITECTURE_KEYS", "described_model", "described_pair"]
 
 _SIZES: Final[Mapping[str, str]] = {
     "num_layers": "num_hidden_layers",
@@ -69,6 +71,43 @@ def described_model(view: View) -> Reading | None:
         config["model_type"] = "mixtral"
         config.setdefault("num_experts_per_tok", 2)
     return "model_config", config, entry("hidden_size")
+
+
+_HALF: Final = re.compile(r"(?:model\.)?(?:encoder|decoder)\.\w{1,60}\Z")
+_PAIR_SIZES: Final[Mapping[str, str]] = {
+    "num_layers": "num_layers",
+    "hidden_size": "d_model",
+    "num_attention_heads": "num_heads",
+    "ffn_hidden_size": "d_ff",
+    "kv_channels": "d_kv",
+}
+
+
+def described_pair(entries: Iterable[Entry], view: View) -> Reading | None:
+    """An encoder and a decoder, each with sizes of its own (T5, BART and UL2 in Megatron and NeMo).
+
+    :param entries: the settings under their own keys, of which those of the two halves differ in the middle only.
+    """
+    halves = {e.key.removeprefix("model."): e for e in entries if _HALF.match(e.key) and e.resolved}
+    config: dict[str, Any] = {"model_type": "t5"}
+    for name, target in _PAIR_SIZES.items():
+        found = halves.get(f"encoder.{name}")
+        value = whole(found.value) if found is not None else None
+        if value is not None and value > 0:
+            config[target] = value
+    decoder = whole(halves["decoder.num_layers"].value) if "decoder.num_layers" in halves else None
+    if not {"num_layers", "d_model", "num_heads"} <= config.keys() or decoder is None or decoder <= 0:
+        return None
+    config.setdefault("d_kv", config["d_model"] // config["num_heads"])
+    config.setdefault("d_ff", 4 * config["d_model"])
+    activation = halves.get("encoder.activation")
+    config |= {
+        "num_decoder_layers": decoder,
+        "vocab_size": _vocabulary(view),
+        "feed_forward_proj": "gated-gelu" if activation is not None and "glu" in str(activation.value) else "gelu",
+        "tie_word_embeddings": flag(view.value("model.share_decoder_tokens_head_embeddings")) is not False,
+    }
+    return "model_config", config, halves["encoder.hidden_size"]
 
 
 def _gated(view: View) -> bool:

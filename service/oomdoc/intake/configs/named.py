@@ -36,7 +36,46 @@ def hinted_model(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[
         if name is not None:
             yield Fact("model", name, lines.span(at), "config", HINT)
             return
+    found = next(_from_classes(source.text), None)
+    if found is not None:
+        field, value, at = found
+        yield Fact(field, value, lines.span(at), "code", _BY_CLASS)
+        return
     yield from _from_file_name(source.name)
+
+
+_SIZE: Final = r"(?P<size>\d{1,4}(?:[xX_pP]\d{1,4}){0,1}[bBmM](?:_[aA]\d{1,3}[bB])?)"
+_CLASS: Final = re.compile(
+    rf"\b(?P<family>[A-Z][A-Za-z]{{1,20}}?)(?P<version>\d{{0,2}})(?P<kind>VL)?Config{_SIZE}(?![A-Za-z0-9])"
+)
+"""NeMo's configurations of models: ``Llama3Config8B``, ``Qwen3Config30B_A3B``, ``MixtralConfig8x7B``."""
+_RECIPE: Final = re.compile(
+    rf"\b(?:llm|vlm|recipes)\.(?P<family>[a-z]{{2,20}}?)(?P<version>\d{{0,2}})(?P<kind>vl)?_{_SIZE}(?![A-Za-z0-9])"
+)
+"""NeMo's recipes: ``llm.llama31_70b.pretrain_recipe``, ``recipes.qwen3_30b_a3b``, ``llm.mixtral_8x7b_16k``."""
+_BY_CLASS: Final = 0.9
+
+
+def _from_classes(text: str) -> Iterator[tuple[str, str | float, int]]:
+    """What a class or a recipe stands for: the catalogue's name of the model, else its billions of parameters."""
+    from oomkb.catalog import models
+
+    for pattern in (_CLASS, _RECIPE):
+        for found in pattern.finditer(text, 0, _SEARCHED):
+            family, version = found["family"], ".".join(found["version"])
+            size = (
+                re.sub(r"(?<=\d)[pP](?=\d)", ".", found["size"])
+                .replace("_A", "-A")
+                .replace("_a", "-a")
+                .replace("_", ".")
+            )
+            kind = f"-{found['kind']}" if found["kind"] else ""
+            spelt = (f"{family}{version}{kind}-{size}", f"{family}-{version}{kind}-{size}")
+            entry = next((e for name in spelt if (e := models.find(name)) is not None), None)
+            if entry is not None:
+                yield "model", entry.name, found.start()
+            elif (billion := billions(size)) is not None:
+                yield "params_b", billion, found.start()
 
 
 def _from_keys(docs: Sequence[Doc]) -> Iterator[tuple[str, int]]:

@@ -14,10 +14,12 @@ from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.named import hinted_model
 from oomdoc.intake.configs.table import Table, norm
+from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.messages import Message, say
 
 __all__ = ["ConfigReading", "Lines", "read_documents"]
@@ -55,6 +57,7 @@ class Lines:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.further: list[tuple[int, Lines]] = []
         self.starts = [0]
         at = source.text.find("\n")
         while at >= 0:
@@ -63,11 +66,22 @@ class Lines:
 
     def span(self, offset: int) -> Span:
         """The place of an offset, with its line's text."""
+        if self.further and offset >= self.further[0][0]:
+            base, lines = next((b, found) for b, found in reversed(self.further) if offset >= b)
+            return lines.span(offset - base)
         line = bisect_right(self.starts, offset) - 1
         start = self.starts[line]
         stop = self.starts[line + 1] if line + 1 < len(self.starts) else len(self.source.text)
         text = self.source.text[start : min(stop, start + 300)].rstrip("\r\n")
         return Span(self.source.name, line + 1, offset - start + 1, text)
+
+    def extend(self, source: Source) -> int:
+        """Count a further source's offsets from the number that is returned."""
+        base = (
+            self.further[-1][0] + len(self.further[-1][1].source.text) if self.further else len(self.source.text)
+        ) + 1
+        self.further.append((base, Lines(source)))
+        return base
 
 
 def _rank(doc: Doc) -> int:
@@ -142,7 +156,7 @@ def _whole_sequence(kept: dict[str, Fact]) -> None:
 def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
     known = (doc.table.known() | LAUNCH_KEYS) if doc.table else frozenset()
     out = []
-    listed = doc.entries[:2000]
+    listed = [entry for entry in doc.entries if entry.key_span[0] <= len(lines.source.text)][:2000]
     for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):
         if entry.style == "call" or entry.key.startswith("@"):
             continue
@@ -182,9 +196,11 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     :param others: further sources in which files that this one names (a DeepSpeed JSON) are looked up.
     :param framework: the framework, where it is known.
     """
+    source, read_as = _as_text(source)
     cut: list[int] = []
-    docs = analyse(source.name, source.text, framework, cut)
+    docs = analyse(read_as, source.text, framework, cut)
     lines = Lines(source)
+    _take_in(docs, source, others, lines)
     facts: list[Fact] = []
     main = main_table(docs)
     for doc in sorted(docs, key=_rank):
@@ -212,6 +228,22 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
             say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]
         ),
     )
+
+
+def _as_text(source: Source) -> tuple[Source, str]:
+    """A notebook as text; and the name by which its form is told."""
+    if not is_notebook(source.name, source.text):
+        return source, source.name
+    return Source(source.name, notebook_text(source.text) or source.text), "notebook"
+
+
+def _take_in(docs: Sequence[Doc], source: Source, others: Sequence[Source], lines: Lines) -> None:
+    """Put the settings of the files that a ``defaults:`` list names before the document's own, which win."""
+    for doc in docs:
+        if doc.form == "yaml" and doc.whole_file:
+            taken = [entry for one in included(source, others) for entry in entries_of(one, lines.extend(one.source))]
+            doc.entries = taken + doc.entries
+            return
 
 
 def _linked(docs: Sequence[Doc], others: Sequence[Source]) -> list[Fact]:
