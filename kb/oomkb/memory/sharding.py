@@ -207,7 +207,8 @@ def zero_extra(s: Setting, shape: ModelShape) -> Extra:
     gathered = max(live, u.layer / 2, u.largest) * c
     prefetch = min(s.bucket("prefetch_bucket_size", 5e7), every) * c
     bucket = min(s.bucket("reduce_bucket_size", 5e8), u.layers) * c if not s.adapters else 0.0
-    owned = 0.0 if "optimizer" in s.offload and s.accum == 1 else (u.layers + u.root) * c / s.shards
+    # ``stage3.py``: the flat buffer of gradient partitions lives where the optimizer does, whatever is accumulated.
+    owned = 0.0 if "optimizer" in s.offload else (u.layers + u.root) * c / s.shards
     grads = owned if not s.adapters else 0.0
 
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
