@@ -39,6 +39,8 @@ _NEVER: Final = frozenset({"not-oom", "shared-memory"})
 """Causes to which no size of the job is an answer."""
 _LIKELY: Final = 0.25
 _MOST: Final = 3
+_OF_THE_CAUSE: Final = frozenset({"image-size", "load-sharded"})
+"""Instructions that come before any smaller setting."""
 
 
 def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
@@ -84,7 +86,8 @@ def planning_for(
     found = Planning(before=prices.base.estimate)
     weigh = _Weigh(prices, context, wanted)
     if prices.capacity_bytes is None and first in _ARITHMETIC:
-        advice = [*advice, *settings_for(prices.job, context)]
+        own = [a for a in advice if a[1] in _OF_THE_CAUSE]
+        advice = [*own, *settings_for(prices.job, context), *(a for a in advice if a not in own)]
     if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
         found = _arithmetic(evidence, prices, context, wanted)
     plans = found.plans
