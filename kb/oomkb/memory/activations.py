@@ -153,7 +153,7 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
 
 def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:
     """The kinds that decide the program: first, those in between, last."""
-    middle = tuple(k for k in (False, True) if k in kinds[1:-1] or k in kinds)
+    middle = tuple(k for k in (False, True) if k in kinds[1:-1]) or (kinds[0],)
     return (kinds[0], *middle, kinds[-1])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from oomkb.memory.functions import activate
 from oomkb.memory.mode import Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Leaf, Tape, Tensor
@@ -113,21 +114,7 @@ class Layer:
 
     def activation(self, x: Tensor) -> Tensor:
         """The activation function."""
-        ops, act = self.ops, self.mode.act
-        if act == "gelu_new":
-            cube = ops.power(x)
-            inner = ops.scale(ops.add(x, ops.scale(cube)))
-            del cube
-            return ops.mul(ops.scale(x), ops.shift(ops.unary(inner, keeps="output")))
-        if act == "quick_gelu":
-            return ops.mul(x, ops.unary(ops.scale(x), keeps="output"))
-        if act == "relu2":
-            return ops.power(ops.unary(x, keeps="output"))
-        if act == "relu":
-            return ops.unary(x, keeps="output")
-        if act == "gelu_bloom":
-            return ops.unary(x, temporaries=4)
-        return ops.unary(x)
+        return activate(self.ops, self.mode.act, x, self.weight("alpha", "1") if self.mode.act == "xielu" else None)
 
     def mlp(self, x: Tensor, width: str = "f", *, prefix: str = "") -> Tensor:
         """The dense feed-forward block."""
@@ -224,6 +211,8 @@ class Layer:
         """Scores, softmax and weighted sum, eager or in one kernel."""
         ops, m = self.ops, self.mode
         if m.attention == "eager":
+            if m.softmax == "scores":
+                q, k = ops.cast(q, 4.0), ops.cast(k, 4.0)
             if m.grouped:
                 k, v = self.repeated(k, "T*q"), self.repeated(v, f"T*{value}")
             weights = ops.scale(ops.matmul(q, k, "B*n*S*S", clone=(True, m.single or not m.grouped)))
@@ -235,8 +224,8 @@ class Layer:
                 weights = ops.promote(weights, m.param if not m.quant else 2.0)
             if m.softmax == "sinks":
                 weights = ops.shift(ops.shift(weights))  # with the sink's column, then less the row's maximum
-            weights = ops.softmax(weights, 4.0 if m.softmax == "fp32" else weights.size)
-            weights = ops.cast(weights, m.autocast or q.size)
+            weights = ops.softmax(weights, 4.0 if m.softmax in ("fp32", "scores") else weights.size)
+            weights = ops.cast(weights, m.autocast or v.size)
             if m.softmax == "sinks":
                 weights = ops.copy(ops.part(weights, weights.unit))
             weights = ops.dropout(weights, m.attention_dropout)
@@ -296,8 +285,7 @@ class Layer:
     def _head_norm(self, x: Tensor, name: str, stat: str) -> Tensor:
         if self.mode.qk_norm != "head":
             return x
-        kind = self.mode.norm if self.mode.norm in ("rms-gemma", "rms-wide", "ln-fp32") else "rms"
-        return self.norm(x, name, "d", kind=kind, stat=stat)
+        return self.norm(x, name, "d", kind="rms" if self.mode.norm == "ln-plain" else self.mode.norm, stat=stat)
 
     def latent_attention(self, x: Tensor) -> Tensor:
         """Multi-head latent attention of DeepSeek-V2 and V3."""

@@ -221,7 +221,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         defaults={"head_dim": 64, "sliding_window": 128, "sliding_window_pattern": 2, "num_key_value_heads": 8},
     ),
     "gptj": Family(
-        softmax="input",
+        softmax="scores",
         norm="ln",
         norms=1,
         gated=False,

@@ -51,7 +51,8 @@ class Family:
     scaled_embed: bool = False
     embed_norm: bool = False
     softmax: str = "fp32"
-    """How eager attention takes its softmax: ``fp32``, ``input`` (the scores' dtype), ``sinks`` (a column more)."""
+    """How eager attention takes its softmax: ``fp32``, ``input`` (the scores' dtype), ``sinks`` (a column more),
+    ``scores`` (queries and keys in fp32 before)."""
     lean_mask: bool = False
     """Its SDPA path relies on causality alone, so that no mask is made for an unpadded batch."""
     experts: str = "none"

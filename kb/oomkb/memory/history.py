@@ -13,6 +13,7 @@ __all__ = [
     "FUSED",
     "LOADED",
     "OWN_MODELS",
+    "SHARDS_WIDE",
     "fast_loss",
     "is_litgpt",
     "loads_in_16_bits",
@@ -20,6 +21,7 @@ __all__ = [
     "quant_keeps",
     "transformers_of",
     "upcast_adapters",
+    "upcast_trained",
     "version",
 ]
 
@@ -108,10 +110,36 @@ def quant_keeps(job: Job, quant: str) -> bool:
 
 
 def upcast_adapters(job: Job, adapters: bool, quant: str, sharding: str, autocast: str) -> bool:
-    """Accelerate 0.29 and later (``Accelerator.prepare_model``): flat parameters that need gradients go to fp32."""
-    if not adapters or quant != "none" or sharding not in ("fsdp", "hsdp", "shard-grad-op") or autocast == "none":
+    """Accelerate 0.30.0 (PR 2674, ``Accelerator.prepare_model``): flat parameters that need gradients go to fp32.
+
+    A flat parameter needs them as soon as an adapter is in it. Under FSDP2 the whole model went to fp32 from 1.6.0 on
+    (``fsdp2_prepare_model``), from 1.14.0 (PR 3985) only what is trained.
+    """
+    if not adapters or quant != "none" or not _accelerated(job, sharding, autocast):
         return False
-    return not any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "fsdp_qlora"))
+    if sharding == "fsdp2":
+        known = version(job.versions.get("accelerate", ""))
+        return bool(known) and known < (1, 14)
+    return True
+
+
+def upcast_trained(job: Job, adapters: bool, sharding: str, autocast: str) -> bool:
+    """The same of a model that is trained as a whole: 16-bit weights become fp32 shards under mixed precision."""
+    return not adapters and _accelerated(job, sharding, autocast)
+
+
+def _accelerated(job: Job, sharding: str, autocast: str) -> bool:
+    """Whether accelerate wraps the model for mixed precision in a release that upcasts."""
+    if sharding not in ("fsdp", "fsdp2", "hsdp", "shard-grad-op") or autocast not in ("bf16", "fp16"):
+        return False
+    framework = (job.framework or "").lower()
+    if not framework or any(word in framework for word in (*OWN_MODELS, "fsdp_qlora", "pytorch", "xtuner", "verl")):
+        return False
+    known = version(job.versions.get("accelerate", ""))
+    return not known or known >= ((1, 6) if sharding == "fsdp2" else (0, 30))
+
+
+SHARDS_WIDE: Final = note("estimate.shards-wide")
 
 
 def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:

@@ -17,7 +17,9 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
 
     Liger (``ops/fused_linear_cross_entropy.py``): rows per chunk are ``next_pow2(ceil(N / ceil(V / H)))``; a chunk
     of logits in the compute dtype and its fp32 copy, the gradient of all hidden states, and of a trained head.
-    lit-gpt and torchtune work in chunks of 128 rows and of an eighth of the batch.
+    lit-gpt computes head and loss in a list of chunks of 128 positions (``lm_head_chunk_size=128`` in
+    ``litgpt/finetune/lora.py``, ``litgpt/model.py`` and ``chunked_cross_entropy`` of ``litgpt/utils.py``); torchtune in
+    eighths of the batch.
     """
     d = shape.dims
     width = d.vocab / s.tp

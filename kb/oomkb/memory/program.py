@@ -43,8 +43,7 @@ class _Step:
         self.mode, self.head = mode, head
         self.tape = Tape(keep_grads=mode.grads != "none")
         self.ops = Ops(self.tape, autocast=mode.autocast, cuda=mode.cuda)
-        middles = [moe for moe in (False, True) if moe in kinds[1:-1] or moe in kinds]
-        self.positions = [kinds[0], *middles, kinds[-1]]
+        self.positions = list(kinds)
         self.instants: list[tuple[str, Form, str, str]] = []
         self.entered: Form = {}
         self.saved: dict[str, Form] = {}

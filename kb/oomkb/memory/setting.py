@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomkb.errors import JobError
 from oomkb.memory.history import (
     FUSED,
     LOADED,
     OWN_MODELS,
+    SHARDS_WIDE,
     fast_loss,
     is_litgpt,
     loads_in_16_bits,
@@ -18,9 +18,11 @@ from oomkb.memory.history import (
     quant_keeps,
     transformers_of,
     upcast_adapters,
+    upcast_trained,
 )
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.ranks import ranks
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import Note
 
@@ -163,10 +165,12 @@ def settle(job: Job, shape: ModelShape) -> Setting:
     param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
     notes: tuple[Note, ...] = (FUSED,) if fast_loss(job) and not job.fused_ce else ()
     autocast = job.autocast if job.autocast is not None else "none"
-    world, dp, tp, pp, cp, sp, ep, per_node = _ranks(job, shape)
+    world, dp, tp, pp, cp, sp, ep, per_node = ranks(job, shape)
     sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
     if param == "fp32" and loads_in_16_bits(job, sharding):
         param, notes = "bf16", (*notes, LOADED)
+    if param in ("bf16", "fp16") and upcast_trained(job, adapters, sharding, autocast):
+        param, notes = "fp32", (*notes, SHARDS_WIDE)
     samples = pick("micro_batch", job.micro_batch, 1)
     images = images_of(job, shape) if objective != "inference" else NO_IMAGES
     seq = pick("seq_len", job.seq_len, _length(job))
@@ -370,31 +374,3 @@ def _checkpointing(value: bool | str, job: Job) -> str:
     if isinstance(value, bool):
         return "full" if value else "none"
     return value
-
-
-def _ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, int, int]:
-    tp, pp, cp, sp, ep = (job.tp or 1), (job.pp or 1), (job.cp or 1), (job.sp or 1), (job.ep or 1)
-    d = shape.dims
-    if d.heads % tp:
-        valid = ", ".join(str(n) for n in range(1, min(d.heads, 64) + 1) if d.heads % n == 0)
-        raise JobError(
-            f"{tp} does not divide the model's {d.heads} attention heads", where="tp", hint=f"one of {valid}"
-        )
-    if pp > d.layers:
-        raise JobError(f"{pp} stages for {d.layers} layers", where="pp", hint=f"at most {d.layers}")
-    if ep > 1 and d.experts and d.experts % ep:
-        raise JobError(
-            f"{ep} does not divide the model's {d.experts} experts", where="ep", hint="a divisor of the expert count"
-        )
-    gpus = (job.gpus or 0) * (job.nodes or 1)
-    model_parallel = tp * pp * cp
-    world = job.world or gpus or (job.dp or 1) * model_parallel
-    if world % model_parallel:
-        raise JobError(
-            f"tp x pp x cp = {model_parallel} does not divide {world} ranks",
-            where="world",
-            hint=f"a multiple of {model_parallel}",
-        )
-    dp = job.dp or world // model_parallel
-    per_node = job.gpus or (min(world, 8) if not job.nodes else max(1, world // job.nodes))
-    return world, dp, tp, pp, cp, sp, ep, per_node

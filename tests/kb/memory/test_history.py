@@ -79,3 +79,35 @@ def test_no_figure_exceeds_the_card_it_fits() -> None:
     found = estimated(method="lora", micro_batch=1, grad_ckpt=True, autocast="bf16", gpu="RTX 4090")
     assert found.capacity_bytes is not None
     assert found.intervals["process"].high_bytes <= found.capacity_bytes
+
+
+FSDP: dict[str, Any] = {
+    "framework": "trl",
+    "method": "full",
+    "param_dtype": "bf16",
+    "autocast": "bf16",
+    "gpus": 8,
+    "micro_batch": 1,
+    "grad_ckpt": True,
+}
+
+
+def shards(**fields: Any) -> float:
+    found = estimated(**{**FSDP, **fields})
+    return found.phases["load"].terms_bytes["weights"] / found.params * 8
+
+
+def test_accelerate_keeps_shards_in_fp32_under_mixed_precision() -> None:
+    """Accelerate v0.30.0 ``Accelerator.prepare_model`` (PR 2674), v1.6.0 ``fsdp2_prepare_model``; 0.29.3 did not."""
+    assert shards(sharding="fsdp") == pytest.approx(4, rel=0.01)
+    assert shards(sharding="fsdp2") == pytest.approx(4, rel=0.01)
+    assert shards(sharding="fsdp", versions={"accelerate": "0.29.3"}) == pytest.approx(2, rel=0.01)
+    assert shards(sharding="fsdp", autocast="none") == pytest.approx(2, rel=0.01)
+    assert shards(sharding="fsdp", framework="torchtitan") == pytest.approx(2, rel=0.01)
+
+
+def test_accelerate_upcast_whole_models_under_fsdp2_before_1_14() -> None:
+    """PR 3985 (v1.14.0) upcasts what is trained only; until then a frozen base went to fp32 with its adapters."""
+    lora = {"method": "lora", "lora": {"r": 8}, "sharding": "fsdp2"}
+    assert shards(**lora, versions={"accelerate": "1.13.0"}) == pytest.approx(4, rel=0.01)
+    assert shards(**lora, versions={"accelerate": "1.14.0"}) == pytest.approx(2, rel=0.01)

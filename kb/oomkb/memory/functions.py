@@ -1,0 +1,44 @@
+"""Activation functions on the tape, as transformers 5.23 writes them (``activations.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oomkb.memory.ops import Ops
+from oomkb.memory.tape import Tape, Tensor
+
+__all__ = ["activate"]
+
+
+def activate(ops: Ops, act: str, x: Tensor, alpha: Tensor | None = None) -> Tensor:
+    """``act`` of ``x``; ``alpha`` is a trained scalar of xIELU."""
+    if act == "gelu_new":
+        cube = ops.power(x)
+        inner = ops.scale(ops.add(x, ops.scale(cube)))
+        del cube
+        return ops.mul(ops.scale(x), ops.shift(ops.unary(inner, keeps="output")))
+    if act == "quick_gelu":
+        return ops.mul(x, ops.unary(ops.scale(x), keeps="output"))
+    if act == "relu2":
+        return ops.power(ops.unary(x, keeps="output"))
+    if act == "relu":
+        return ops.unary(x, keeps="output")
+    if act == "gelu_bloom":
+        return ops.unary(x, temporaries=4)
+    return ops.unary(x) if act != "xielu" or alpha is None else _xielu(ops, x, alpha)
+
+
+def _xielu(ops: Ops, x: Tensor, alpha: Tensor) -> Tensor:
+    """Both branches are computed for every element, and where they join a mask is kept."""
+    mask = ops.tape.new(x.unit, 1.0)
+    above = ops.add(ops.mul(ops.mul(x, alpha), x), ops.scale(x))
+    low = ops.add(ops.unary(ops.unary(x), keeps="output"), x)
+    below = ops.add(ops.mul(low, alpha), ops.scale(x))
+    del low
+
+    def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> list[Tensor | None]:
+        return [tape.new(grad.unit, grad.size), tape.new(grad.unit, grad.size)]
+
+    node = ops.tape.record((above, below), (mask,), backward)
+    return ops.tape.new(x.unit, max(above.size, below.size), node)
