@@ -75,9 +75,9 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
     import numpy as np
 
     words = query_words(text)
-    vectors = np.stack(
-        [_vector(encoder().key, chunk) for chunk in ([_beginning(text)] if beginning else _chunks(text))]
-    )
+    key = encoder().key
+    parts = [_quick_vector(key, _beginning(text))] if beginning else [_vector(key, chunk) for chunk in _chunks(text)]
+    vectors = np.stack(parts)
     asked = query_facets(text, context)
     bm25 = index.case_words.scores(words)
     numbers = {name: number for number, name in enumerate(index.causes)}
@@ -151,6 +151,12 @@ def _vector(_key: str, chunk: str) -> np.ndarray[Any, Any]:
     :param _key: the encoder's.
     """
     vector: np.ndarray[Any, Any] = encoder().encode([chunk])[0]
+    return vector
+
+
+@lru_cache(maxsize=2048)
+def _quick_vector(_key: str, chunk: str) -> np.ndarray[Any, Any]:
+    vector: np.ndarray[Any, Any] = encoder().encode_quickly([chunk])[0]
     return vector
 
 

@@ -93,4 +93,14 @@ def test_threads_follow_the_environment(monkeypatch, said, threads):
     monkeypatch.setenv("OMP_NUM_THREADS", said)
     monkeypatch.setattr(onnx_model.os, "cpu_count", lambda: 8)
     opened = onnx_model.OnnxEncoder(find_model())
-    assert opened._session.get_session_options().intra_op_num_threads == threads
+    assert opened._quick.get_session_options().intra_op_num_threads == threads
+
+
+def test_quick_vectors_are_close_to_the_exact_ones_and_tell_texts_apart():
+    texts = [text for text in TEXTS if text]
+    exact, quick = encoder().encode(texts), encoder().encode_quickly(texts)
+    assert np.allclose(np.linalg.norm(quick, axis=1), 1, atol=1e-5)
+    assert (exact * quick).sum(axis=1).min() > 0.97
+    # Each is nearest to itself, by more than the difference between the two ways.
+    assert (quick @ exact.T).argmax(axis=1).tolist() == list(range(len(texts)))
+    assert not np.array_equal(exact, quick)
