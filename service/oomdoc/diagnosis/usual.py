@@ -22,6 +22,7 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
     "frozen": {"activations": 1.0, "logits": 1.0, "long-sample": 1.0},
     "rollouts": {"rollout-engine": 1.0, "logits": 0.5, "activations": 0.5, "extra-models": 0.5},
     "server": {"kv-cache": 1.0, "weights-load": 1.0, "cuda-graph": 0.5, "hardware-limit": 0.5},
+    "metal": {"hardware-limit": 1.0, "leak": 1.0, "weights-load": 0.5},
     "untold": {"weights-load": 1.0, "model-states": 1.0, "activations": 1.0},
     "brim": {"model-states": 1.0, "activations": 1.0, "weights-load": 1.0},
 }
@@ -45,6 +46,8 @@ def _kinds(view: View) -> Iterator[str]:
         yield "frozen"
     elif view.training and view.job.objective in ("grpo", "ppo"):
         yield "rollouts"
+    if view.failure is not None and view.failure.signal.name == "mps-oom":
+        yield "metal"
     if view.serving:
         yield "server"
     elif not view.training:

@@ -155,6 +155,14 @@ def test_one_rank_shards_nothing() -> None:
     assert support("model-states", view(job=job)) >= 2.5
 
 
+@pytest.mark.parametrize("cause", ["model-states", "weights-load"])
+@pytest.mark.parametrize("text", ["OOM after 400 steps of training", "训练几十步后报 OOM"])
+def test_what_the_first_step_held_is_not_what_a_later_one_lacks(cause: str, text: str) -> None:
+    job = Job(objective="dpo", method="full")
+    assert support(cause, view(text, job=job)) < 0 <= support(cause, view("OOM", job=job))
+    assert support("long-sample", view(text, job=job)) > 0
+
+
 def test_on_chip_shared_memory_is_not_dev_shm() -> None:
     assert support("shared-memory", view(SAID["not-oom"])) <= 0.0
 
@@ -179,6 +187,8 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("version-regression", "OOM on the V1 engine, works on V0"),
         ("leak", "memory grew 164 MiB per microbatch"),
         ("rollout-engine", "actor_rollout_ref.rollout.gpu_memory_utilization of 0.7 fails"),
+        ("activations", "the advice to use gradient checkpointing throws an AttributeError"),
+        ("kv-cache", "Setting maximum total tokens (input + output) to 512"),
     ],
 )
 def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:

@@ -36,7 +36,8 @@ _CLUES: Final = (
     Clue(
         "unchecked",
         STRONG,
-        says=r"checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks)|(?:without|no|turned off"
+        says=r"checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks"
+        r"|throws|raises|attributeerror)|(?:without|no|turned off"
         r"|disabled?) "
         r"(?:gradient |activation )checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:gradient"
         r"|activation)_?checkpointing[\"' :=]{1,4}false",

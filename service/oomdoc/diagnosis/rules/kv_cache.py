@@ -51,6 +51,7 @@ _CLUES: Final = (
         r"|\bctx\b"
         r"|max_new_tokens\W{1,4}\d{4}",
     ),
+    Clue("workspace", FAIR, says=r"setting maximum total tokens \(|requested memory: ?[\d.]{1,9} \(gigabytes\)"),
     Clue(
         "trace",
         STRONG,

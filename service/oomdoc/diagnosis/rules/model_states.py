@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -62,6 +63,7 @@ _FULL: Final = 0.85
 def weigh(view: View) -> Iterator[Reason]:
     """What the states need on one GPU against what it has."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from ran_first(view)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     states, capacity = view.state_bytes, view.bytes_of("capacity")

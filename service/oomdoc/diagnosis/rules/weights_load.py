@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -75,6 +76,7 @@ _CLUES: Final = (
 def weigh(view: View) -> Iterator[Reason]:
     """Phase, trace, quantization against sharding, and the weights' size against the card."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from ran_first(view)
     yield from tensor_reasons(view, CAUSE)
     job = view.job
     quantized = job.quant not in (None, "none") or job.method == "qlora"

@@ -38,15 +38,8 @@ _LAUNCHED: Final = (
     "llamafactory-cli",
     "ray ",
 )
-_ENGINE: Final = (
-    "vllm_mode",
-    "vllm_gpu_memory_utilization",
-    "sleep_level",
-    "vllm_enable_sleep_mode",
-    "offload_model",
-    "offload_optimizer",
-)
-"""Settings of a rollout engine: without one the trainer does not look at them."""
+_ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_enable_sleep_mode")
+"""What saves memory while a rollout engine works: without an engine the trainer does not look at it."""
 _CLOSE: Final = 0.86
 _MOST: Final = 40
 
@@ -104,7 +97,7 @@ def _contradicted(doc: Doc) -> Iterator[_Found]:
         )
     engine = view.get("use_vllm") if name in ("trl", "ms-swift") else None
     if engine is not None and flag(engine.value) is False:
-        yield from ((view[k], "engine-off", {}) for k in _ENGINE if k in view)
+        yield from [(view[k], "engine-off", {}) for k in _ENGINE if k in view][:1]
     if name == "llama-factory":
         for entry in doc.entries:
             if norm(entry.key) == "gradient_checkpointing" and flag(entry.value) is False and not entry.off:

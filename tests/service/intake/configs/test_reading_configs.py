@@ -54,6 +54,12 @@ def test_swift_command_with_environment_prefix():
     assert facts["offload"] == ["optimizer", "param"]
 
 
+@pytest.mark.parametrize(("use", "shared"), [("true", True), ("false", False)])
+def test_no_engine_is_switched_on_by_its_mode_alone(use, shared):
+    _, facts = read(f"swift rlhf --rlhf_type grpo --model a/b-7b --use_vllm {use} --vllm_mode colocate", "run.sh")
+    assert facts["rollout.colocated"] is shared
+
+
 def test_shell_variables_arithmetic_and_defaults():
     text = 'HOME_DIR=${HOME_DIR:-"${HOME}/m"}\nMODEL=$HOME_DIR/Qwen3-30B-A3B\nP=$((1024 * 2))\npython3 -m verl.trainer.main_ppo \\\n  actor_rollout_ref.model.path=$MODEL \\\n  data.max_prompt_length=$P data.max_response_length=$((P * 4)) \\\n  trainer.nnodes=${NODES:-2} trainer.n_gpus_per_node=8 algorithm.adv_estimator=grpo\n'
     _, facts = read(text, "run.sh")
@@ -80,6 +86,13 @@ def test_a_comment_inside_a_command_cuts_it_off():
             "NPROC_PER_NODE=1 swift sft --model a/b-7b --train_type full --deepspeed zero3 --max_length 9",
             "one-process",
             "deepspeed",
+        ),
+        (
+            "run.sh",
+            "NPROC_PER_NODE=8 swift rlhf --rlhf_type grpo --model a/b-7b --use_vllm false --vllm_mode colocate"
+            " --offload_optimizer true",
+            "engine-off",
+            "offload_optimizer",
         ),
         (
             "a.yaml",

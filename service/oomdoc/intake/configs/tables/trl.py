@@ -60,13 +60,12 @@ def _write_loss(view: View, _field: str, value: Any) -> dict[str, Any] | None:
 
 def _read_vllm(view: View) -> Iterator[Reading]:
     use, mode = view.get("use_vllm"), view.get("vllm_mode")
-    if use is not None and flag(use.value):
-        yield "rollout.engine", "vllm", use
-    elif use is not None and flag(use.value) is False:
+    on = flag(use.value) if use is not None else None
+    if use is not None and on is False:
         yield "rollout.colocated", False, use  # no engine at all, whatever its mode is set to
-    elif mode is not None:
-        yield "rollout.colocated", str(mode.value).lower() == "colocate", mode
-    if use is not None and flag(use.value) and mode is not None:
+    elif use is not None and on:
+        yield "rollout.engine", "vllm", use
+    if mode is not None and on is not False:
         yield "rollout.colocated", str(mode.value).lower() == "colocate", mode
 
 

@@ -1,0 +1,39 @@
+"""Failures after steps that went well: what is there from the first step on is not what ran out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.view import STRONG, View
+from oomdoc.messages import say
+
+__all__ = ["AT_STEP", "ran_first"]
+
+AT_STEP: Final = (
+    r"after (?:training )?(?:for )?~?\d{2,6}\+? (?:steps|iter)|after a while|(?:at|in|around|until|on"
+    r"|step|第) ?(?:the )?(?:step|iteration|iter|batch)? ?\d{2,7}(?:(?:th|st|nd"
+    r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
+    r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|a few (?:hundred|thousand) steps"
+    r"|after (?:a )?few steps|[几数上]?[百千万]多?步|步数不固定|跑(?:了)?几步|same (?:point|place|step|sample)"
+    r"|训(?:练)?(?:到|了)?.{0,4}(?:几十|几百|上百|上千|\d{1,6}\+?) ?个?(?:steps?|步|samples?|条|样本)|训着训着"
+    r"|(?:不到|几十|几百) ?\d{0,4} ?个?(?:steps?|步)|steps before are fine|epoch \d+: +\d{3,}|(?:second|2nd"
+    r"|third|next) (?:batch|step|iteration)"
+    r"|(?:约|大约|大概|在) ?\d{2,6} ?个?(?:steps?|步|iter)|\d{2,6} ?(?:steps?|步|iter\w{0,7}) ?(?:左右|附近"
+    r"|之后|后|时)"
+    r"|(?:in the )?middle of (?:the )?(?:training|epoch|run)|训练(?:到)?(?:一半|中途)|中途|(?:跑|训练)了?(?:几"
+    r"|\d{1,3}) ?个?(?:小时|天)"
+    r"|after (?:a few|several|\d{1,3}) hours|epoch 0?\.\d"
+)
+"""How people say that some steps, samples or hours had gone before."""
+_AT_STEP: Final = re.compile(AT_STEP)
+
+
+def ran_first(view: View) -> Iterator[Reason]:
+    """Against what is allocated once, before or in the first step of a training."""
+    failure = view.failure
+    step = failure.step if failure is not None else None
+    if view.training and ((step is not None and step >= 5) or _AT_STEP.search(view.text) is not None):
+        yield Reason(-STRONG, say("cause.ran-first"))
