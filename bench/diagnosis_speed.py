@@ -49,11 +49,11 @@ def main() -> None:
     other = [f"It happened on try {n}.\n{text}" for n in range(options.repeat)]
     read = [read_text(t) for t in other]
     diagnose(read_text(text))
-    head = view_of(read_text(text))[0].text[:500]
+    head = view_of(read_text(text))[0].text[:240]
     print(f"{len(text):,} bytes")
     steps: dict[str, Callable[[int], Any]] = {
         "reading": lambda n: read_text(other[n]),
-        "embedding alone": lambda n: encoder().encode([f"{n} {head}"]),
+        "embedding alone": lambda n: encoder().encode_quickly([f"{n} {head}"]),
         "view, embedding included": lambda n: view_of(read[n]),
         "diagnosis without plans": lambda n: diagnose(read_text(f"Again {n}.\n{other[n]}"), plans=False),
         "diagnosis with plans": lambda n: diagnose(read_text(f"Once more {n}.\n{other[n]}")),
