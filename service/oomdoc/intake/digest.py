@@ -19,6 +19,10 @@ _NOISE: Final = re.compile(
     r"!\[[^\]]{0,200}\]\([^)]{0,500}\)|https?://[^\s)]{1,500}|\bpid[= ]\d{1,9}\b"
     r"|If reserved (?:but unallocated )?memory is .{0,400}\Z"
 )
+_NOISY: Final = ("![", "http", "pid", "If reserved")
+"""What the expression of noise needs one of."""
+_SLASH: Final = re.compile(r"[/\\]")
+_BLANKS: Final = re.compile(r"[ \t]{2,40}")
 _HAN: Final = re.compile(r"[一-鿿]")
 _LATIN: Final = re.compile(r"[A-Za-z]{2,}")
 _TELLING: Final = (
@@ -96,6 +100,8 @@ def _word(name: str, value: Any) -> str:
 
 def _clean(text: str) -> str:
     """Without links, paths (their last part stays), hexadecimal addresses and advice that every message ends in."""
-    text = _NOISE.sub(" ", text)
-    text = _PATH.sub(lambda found: re.split(r"[/\\]", found[0])[-1], text)
-    return re.sub(r"[ \t]{2,40}", " ", _HEX.sub(" ", text)).strip()
+    if any(mark in text for mark in _NOISY):
+        text = _NOISE.sub(" ", text)
+    if "/" in text or "\\" in text:
+        text = _PATH.sub(lambda found: _SLASH.split(found[0])[-1], text)
+    return _BLANKS.sub(" ", _HEX.sub(" ", text)).strip()

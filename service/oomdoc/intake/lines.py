@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from oomdoc.evidence import Source, Span
 
@@ -34,8 +33,7 @@ _PLACE: Final = re.compile(r"(?:\[[\w./\-]{1,80}\.py:\d{1,6}(?::\w{1,60})?\]|[\w
 _RANK_IN_WORKER: Final = re.compile(r"(?:rank|TP|DP)[= ]?(\d{1,5})", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line: ``text`` without prefixes, ``raw`` as it stands, ``tag`` the writer (rank or worker)."""
 
     source: str
@@ -46,11 +44,8 @@ class Line:
     rank: int | None = None
     logged: bool = False
     """Whether a launcher's or logger's prefix stood before the text: such a line is not prose."""
-    low: str = field(init=False, repr=False, compare=False)
+    low: str = ""
     """``raw`` in lower case."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "low", self.raw.lower())
 
     def span(self, column: int = 1) -> Span:
         """The place of this line."""
@@ -96,28 +91,30 @@ def read_lines(source: Source) -> Iterator[Line]:
 
 def _line(source: str, number: int, raw: str) -> Line:
     """Peel prefixes in the order in which launchers, engines and loggers put them on."""
+    if _PREFIX.match(raw) is None:
+        return Line(source, number, raw, raw, low=raw.lower())
     text, tag, rank, logged = raw, "", None, False
-    for _ in range(6 if _PREFIX.match(raw) is not None else 0):
+    for _ in range(6):
         if logged and _LATER.match(text) is None and ".py:" not in text:
             break
-        before = text
-        if (found := _WORKER.match(text)) is not None:
+        before, first = text, text[:12].lstrip()[:1]
+        if first == "(" and (found := _WORKER.match(text)) is not None:
             tag += found[0].strip()
             inner = _RANK_IN_WORKER.search(found[0])
             rank = int(inner[1]) if inner and rank is None else rank
             text, logged = text[found.end() :], True
-        elif (found := _RANK.match(text)) is not None:
+        elif first in "[drR" and (found := _RANK.match(text)) is not None:
             rank, tag = int(found["rank"]), tag + found[0].strip()
             text, logged = text[found.end() :], True
         elif (
-            (found := _STAMP.match(text)) is not None
+            ((first == "[" or first.isdigit()) and (found := _STAMP.match(text)) is not None)
             or (logged and (found := _LEVEL.match(text) or _PLACE.match(text)) is not None)
             or (number and (found := _LEVEL.match(text)) is not None and _LEVEL_STARTS.match(text))
         ):
             text, logged = text[found.end() :], True
         if text is before or text == before:
             break
-    return Line(source, number, text, raw, tag, rank, logged)
+    return Line(source, number, text, raw, tag, rank, logged, raw.lower())
 
 
 _PREFIX: Final = re.compile(r"\s{0,8}(?:[(\[]|\d|default|rank|Rank|RANK|INFO|ERROR|WARNING|DEBUG)")

@@ -69,7 +69,7 @@ def _told_before(line: Line) -> Line | None:
     start = _STARTS.search(line.text)
     if start is None or start.start() < 12:
         return None
-    return replace(line, text=line.text[: start.start()])
+    return line._replace(text=line.text[: start.start()])
 
 
 _STARTS: Final = Expression(

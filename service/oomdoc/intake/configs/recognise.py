@@ -25,7 +25,7 @@ def _patterns(table_name: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _score(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
-    commands = sum(1 for p in _patterns(table.name) if p.search(programs))
+    commands = sum(1 for p in _patterns(table.name) if p.search(programs)) if programs.strip() else 0
     marks = len(table.marks & keys)
     if table.own_prefixes:
         marks += sum(1 for key in keys if key.startswith(table.own_prefixes))
