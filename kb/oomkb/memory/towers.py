@@ -1,4 +1,7 @@
-"""Parameters of an audio tower and its projector (transformers 5.23 ``qwen2_audio``, ``qwen2_5_omni``, ``voxtral``)."""
+"""Parameters of an audio tower and its projector (transformers 5.23).
+
+``qwen2_audio``, ``qwen2_5_omni``, ``voxtral``, the flamingos: a Whisper encoder; ``gemma4``: a conformer.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 __all__ = ["audio_known", "audio_params"]
 
-_KNOWN = ("qwen2_audio", "qwen2_5_omni", "voxtral", "audioflamingo", "musicflamingo")
+_KNOWN = ("qwen2_audio", "qwen2_5_omni", "voxtral", "audioflamingo", "musicflamingo", "gemma4")
 
 
 def audio_known(config: Mapping[str, Any]) -> bool:
@@ -17,7 +20,7 @@ def audio_known(config: Mapping[str, Any]) -> bool:
 
 
 def audio_params(config: Mapping[str, Any], decoder: int) -> int:
-    """A Whisper-like encoder beside a decoder of width ``decoder``; nothing where the model has none."""
+    """The audio encoder beside a decoder of width ``decoder`` and what joins them; nothing where there is none."""
     raw = config.get("audio_config")
     if not isinstance(raw, Mapping):
         return 0
@@ -26,6 +29,8 @@ def audio_params(config: Mapping[str, Any], decoder: int) -> int:
     layers = _int(raw, "encoder_layers", "num_hidden_layers")
     if not hidden or not layers:
         return 0
+    if kind.startswith("gemma4"):
+        return _conformer(raw, hidden, layers, decoder)
     ffn = _int(raw, "encoder_ffn_dim", "intermediate_size") or 4 * hidden
     mels = _int(raw, "num_mel_bins") or 128
     layer = 4 * hidden * hidden + 3 * hidden + 2 * hidden * ffn + ffn + hidden + 4 * hidden
@@ -38,6 +43,16 @@ def audio_params(config: Mapping[str, Any], decoder: int) -> int:
     if "flamingo" in kind:
         return total + hidden * decoder + decoder * decoder + 2 * decoder
     return total + hidden * decoder + decoder
+
+
+def _conformer(raw: Mapping[str, Any], hidden: int, layers: int, decoder: int) -> int:
+    """Gemma 4's: two feed-forwards, attention with relative keys and a gated convolution a layer, no biases."""
+    heads, kernel = _int(raw, "num_attention_heads") or 8, _int(raw, "conv_kernel_size") or 5
+    first, second = raw.get("subsampling_conv_channels") or (128, 32)
+    layer = 24 * hidden * hidden + (9 + kernel) * hidden + hidden // heads
+    entry = 9 * first + first + 9 * first * second + second + 32 * second * hidden  # 128 mel bins, halved twice
+    wide = _int(raw, "output_proj_dims") or hidden
+    return layers * layer + entry + wide * hidden + wide + wide * decoder
 
 
 def _int(config: Mapping[str, Any], *names: str) -> int:
