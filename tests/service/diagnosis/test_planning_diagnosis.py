@@ -109,7 +109,7 @@ def test_calibration_raises_what_reality_showed_to_be_more() -> None:
 
 def test_a_failure_that_should_not_have_been_gets_a_plan_and_a_word_about_it() -> None:
     evidence = Evidence(failures=(failure(),))
-    found = planned("activations", evidence, gpu="A100-40GB")
+    found = planned("activations", evidence, gpu="A100-40GB", micro_batch=4, seq_len=2048)
     assert found.plans
     assert any(n.key == "fixes.note.calibrated-unknown" for n in found.plans[0].notes)
 
@@ -158,13 +158,14 @@ def test_memory_of_others_is_what_ending_them_saves() -> None:
 
 
 def test_what_reality_took_is_room_that_no_plan_has() -> None:
-    prices = Prices(Job.from_document({**JOB, "gpu": "A100-40GB"}))
+    larger = {"gpu": "A100-40GB", "micro_batch": 4, "seq_len": 2048}
+    prices = Prices(Job.from_document({**JOB, **larger}))
     assert prices.base.probability > 0.9
     assert prices.capacity_bytes is not None
     tight = prices.recalibrated(prices.capacity_bytes, 1.04 * prices.capacity_bytes / prices.needed_bytes)
     assert tight.base.probability < 0.5
     evidence = Evidence(failures=(failure(),))
-    found = planned("activations", evidence, gpu="A100-40GB")
+    found = planned("activations", evidence, **larger)
     assert all(p.estimate.process_bytes <= 1.05 * prices.capacity_bytes for p in found.plans)
     assert not all(fix.fits for fix in found.singles)
 
@@ -191,3 +192,17 @@ def test_a_server_is_spoken_of_in_its_own_keys() -> None:
     keys = {f.change.key for f in found.singles} | {c.key for p in found.plans for c in p.changes}
     assert "tensor-parallel-size" in keys
     assert not keys & {"world", "serving.cuda_graphs"}
+
+
+def test_an_estimate_far_from_what_happened_decides_nothing() -> None:
+    found = planned("activations", Evidence(failures=(failure(),)), gpu="B200", grad_ckpt=False)
+    assert [p.name for p in found.plans] == ["cause"]
+    assert "fixes.note.too-far" in [n.key for n in found.plans[0].notes]
+    assert "gradient_checkpointing" in lines(found)
+    assert not found.singles
+
+
+def test_a_failure_told_in_words_is_one() -> None:
+    found = planned("activations", gpu="A100-40GB", micro_batch=4, seq_len=2048)
+    assert found.plans
+    assert all(p.fits_probability >= 0.9 for p in found.plans)

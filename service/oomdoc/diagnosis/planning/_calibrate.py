@@ -30,10 +30,18 @@ class Calibration:
     notes: tuple[Message, ...] = ()
 
 
-def calibrate(evidence: Evidence, estimate: Estimate, wanted: float, needed_bytes: float | None = None) -> Calibration:
+def calibrate(
+    evidence: Evidence,
+    estimate: Estimate,
+    wanted: float,
+    needed_bytes: float | None = None,
+    *,
+    told: bool = False,
+) -> Calibration:
     """Capacity without what others hold; a scale where the estimate fits though the run is known to have failed.
 
     :param needed_bytes: what the estimate holds the process cannot do without (what it caches comes on top).
+    :param told: whether it is known to have failed although no message of it was read.
     """
     needed_bytes = needed_bytes or estimate.process_bytes
     failure = evidence.root
@@ -47,9 +55,9 @@ def calibrate(evidence: Evidence, estimate: Estimate, wanted: float, needed_byte
     if others and others >= _OTHERS and others < 0.9 * capacity:
         capacity -= others
         notes.append(say("fixes.note.other-process", other_bytes=others))
-    if failure is None or failure.kind != "device":
+    if failure.kind != "device" if failure is not None else not told:
         return Calibration(capacity, notes=tuple(notes))
-    needed = _needed_bytes(failure)
+    needed = _needed_bytes(failure) if failure is not None else None
     if needed is not None:
         needed = max(needed, capacity)
         if needed > 1.01 * estimate.process_bytes:

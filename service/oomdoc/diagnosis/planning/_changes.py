@@ -15,7 +15,7 @@ from oomdoc.messages import Message
 from oomkb.frameworks import supports
 from oomkb.memory.job import Job
 
-__all__ = ["changes_of", "fewer_steps", "plain", "single_fix"]
+__all__ = ["changes_of", "fewer_steps", "plain", "single_fix", "worded"]
 
 # The field that names a change when it sets several.
 _FIRST: Final = (
@@ -54,7 +54,7 @@ _ACTIVATIONS: Final = {
 """Switches of their own: TRL 0.18, axolotl 0.9, torchtune 0.4, verl 0.4."""
 
 
-def _worded(job: Job, name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
+def worded(job: Job, name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
     """Key, old and new value as the framework has them: a server's switch says what is off."""
     key = _NO_GRAPHS.get(job.framework or "")
     if name == "serving.cuda_graphs" and key is not None and isinstance(new, bool):
@@ -101,7 +101,7 @@ def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
 
 def _change(before: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, Any], saves: int) -> Change:
     name = _leading(fields, before)
-    key, old, new = _worded(before, name, before.get(name), fields[name])
+    key, old, new = worded(before, name, before.get(name), fields[name])
     return Change(
         remedy=remedy.name,
         key=key,
@@ -129,7 +129,7 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
     ):
         fields["grad_accum"] = price.job.grad_accum
     name = _leading(fields or move.fields, before)
-    key, old, new = _worded(before, name, before.get(name), price.job.get(name))
+    key, old, new = worded(before, name, before.get(name), price.job.get(name))
     change = Change(
         remedy=move.remedy.name,
         key=key,

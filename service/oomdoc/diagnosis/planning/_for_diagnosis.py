@@ -10,7 +10,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
-from oomdoc.diagnosis.planning._calibrate import calibrate, scaled
+from oomdoc.diagnosis.planning._calibrate import Calibration, calibrate, scaled
 from oomdoc.diagnosis.planning._moves import variants_on
 from oomdoc.diagnosis.planning._patching import patched
 from oomdoc.diagnosis.planning._plan import context_for, plan_with
@@ -39,6 +39,8 @@ _NEVER: Final = frozenset({"not-oom", "shared-memory"})
 """Causes to which no size of the job is an answer."""
 _LIKELY: Final = 0.25
 _MOST: Final = 3
+_FAR: Final = 2.0
+"""Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
 _OF_THE_CAUSE: Final = frozenset({"image-size", "load-sharded"})
 """Instructions that come before any smaller setting."""
 
@@ -85,11 +87,18 @@ def planning_for(
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
     weigh = _Weigh(prices, context, wanted)
-    if prices.capacity_bytes is None and first in _ARITHMETIC:
-        own = [a for a in advice if a[1] in _OF_THE_CAUSE]
-        advice = [*own, *settings_for(prices.job, context), *(a for a in advice if a not in own)]
-    if first not in _NEVER and _arithmetic_helps(evidence, first, prices, wanted):
-        found = _arithmetic(evidence, prices, context, wanted)
+    serving = is_serving(prices.job)
+    told = evidence.root is None and first in _ARITHMETIC
+    needed = None if serving or prices.capacity_bytes is None else prices.needed_bytes
+    calibration = calibrate(evidence, prices.base.estimate, wanted, needed, told=told)
+    far = calibration.scale > _FAR
+    if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
+        foremost = [a for a in advice if a[1] in _OF_THE_CAUSE]
+        others = [a for a in advice if a not in foremost]
+        advice = [*foremost, *settings_for(prices.job, context), *others]
+        far = far and bool(advice)
+    if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
+        found = _arithmetic(evidence, prices, context, wanted, calibration, told=told)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
@@ -100,6 +109,8 @@ def planning_for(
     fits = prices.base.probability >= wanted
     known = prices.capacity_bytes is not None
     said = (say("fixes.note.look-first"),) if fits and known and not plans else ()
+    if far and first in _ARITHMETIC:
+        said = (say("fixes.note.too-far", predicted_bytes=prices.base.estimate.process_bytes),)
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
     own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
@@ -150,12 +161,11 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
     return prices.base.probability < wanted
 
 
-def _arithmetic(evidence: Evidence, prices: Prices, context: Context, wanted: float) -> Planning:
-    serving = is_serving(prices.job)
-    needed = None if serving else prices.needed_bytes
-    calibration = calibrate(evidence, prices.base.estimate, wanted, needed)
+def _arithmetic(
+    evidence: Evidence, prices: Prices, context: Context, wanted: float, calibration: Calibration, *, told: bool
+) -> Planning:
     fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
-    failed = evidence.root is not None and evidence.root.kind == "device"
+    failed = told or (evidence.root is not None and evidence.root.kind == "device")
     found = plan_with(fitted, context, wanted=wanted, force=failed)
     if calibration.scale != 1.0:
         scale = calibration.scale

@@ -52,6 +52,8 @@ def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:
     return wanted
 
 
+_SENTENCE: Final = 2
+"""Lines that a sentence may take."""
 _NESTED: Final = ("lora", "rollout", "serving", "buckets")
 _FOLLOWS: Final = frozenset({"lora.dtype"})
 """What the library settles by itself."""
@@ -73,7 +75,21 @@ def _ranked(evidence: Evidence) -> Sequence[Document]:
         other = document.framework != evidence.framework and document.framework not in _ENGINES
         return other, -len(document.settings), document.source, document.first_line
 
-    return sorted((d for d in evidence.documents if not _in_log(d, evidence)), key=rank)
+    own = (d for d in evidence.documents if not _in_log(d, evidence) and not _is_prose(d))
+    return sorted(own, key=rank)
+
+
+_FULL_WIDTH: Final = frozenset("，。；、")
+
+
+def _is_prose(document: Document) -> bool:
+    """A sentence that lists settings is nobody's file."""
+    lines = document.text.strip().splitlines()
+    return (
+        document.form in ("shell", "ini")
+        and len(lines) <= _SENTENCE
+        and bool(_FULL_WIDTH & set(lines[0].split("#")[0]))
+    )
 
 
 def _in_log(document: Document, evidence: Evidence) -> bool:

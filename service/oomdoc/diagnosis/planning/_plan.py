@@ -153,7 +153,9 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
         name = single.move.remedy.name
         # A server's settings move room about rather than save it: what brings it nearest to a start.
         gain = single.price.probability if is_serving(prices.job) else fix.change.saves_bytes
-        rank = (not fix.fits, single.move.variant.effort if fix.fits else -gain, single.move.key)
+        # Where no card is known, the mildest variant tells enough.
+        mild = fix.fits is not False
+        rank = (not mild, single.move.variant.effort if mild else -gain, single.move.key)
         if name not in best or rank < best[name][0]:
             best[name] = (rank, fix)
     rows = [f for _, f in best.values()]

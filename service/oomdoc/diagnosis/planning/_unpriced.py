@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
 from oomdoc.diagnosis.fixes._job import is_lora
-from oomdoc.diagnosis.planning._changes import plain
-from oomdoc.diagnosis.planning._keys import key_of
+from oomdoc.diagnosis.planning._changes import worded
 from oomdoc.diagnosis.planning._moves import variants_on
 from oomdoc.messages import say
 from oomkb.frameworks import complete
@@ -35,6 +34,11 @@ _FOR: Final[Mapping[str, tuple[str, ...]]] = {
 _MOST: Final = 4
 
 
+def _shown(value: Any) -> str:
+    """A value as files have it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant]]:
     """Cause, remedy and an instruction for each setting that answers the most probable cause."""
     cause = context.causes[0] if context.causes else ""
@@ -50,7 +54,6 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
             continue  # adapters have next to no optimizer states
         said += 1
         field, value = next(iter(options[-1 if name == "micro-batch" else 0].fields.items()))
-        line = f"{key_of(job.framework, field)}: {plain(value)}"
-        if field not in filled.assumed:
-            line = f"{key_of(job.framework, field)}: {plain(filled.get(field))} → {plain(value)}"
+        key, old, new = worded(job, field, filled.get(field), value)
+        line = f"{key}: {_shown(new)}" if field in filled.assumed else f"{key}: {_shown(old)} → {_shown(new)}"
         yield cause, name, Variant(instruction=say("fixes.unpriced.set", title=say(f"fixes.{name}.title"), line=line))
