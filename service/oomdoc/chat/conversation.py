@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.chat import answers
+from oomdoc.chat import answers, speed, talk
+from oomdoc.chat.describing import is_pasted, read_description
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
-from oomdoc.chat.session import DERIVED, Reply, Session, difference
-from oomdoc.evidence import Evidence, Source
-from oomkb.errors import CatalogError, JobError
+from oomdoc.chat.history import context_of, redone, target_of, wanted
+from oomdoc.chat.session import Reply, Session, difference
+from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 
@@ -21,9 +23,6 @@ Parse = Callable[[str, Job], Mapping[str, Any]]
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
-_PASTED: Final = re.compile(
-    r"(?m)^\s{0,8}[\w.-]{2,60}\s?[:=]\s?\S|Traceback|[Ee]rror:|(?:^|\s)--[\w-]{3,40}|out of memory|^\s{0,8}[{}]\s*$"
-)
 
 
 def respond(session: Session, text: str, parse: Parse | None = None) -> tuple[Session, Reply]:
@@ -32,20 +31,22 @@ def respond(session: Session, text: str, parse: Parse | None = None) -> tuple[Se
     :param parse: asked for the changes in a turn that the grammar did not understand.
     """
     session = replace(session, language=_language(session, text))
-    if not session.steps or _is_pasted(text):
-        return _describe(session, text)
-    turn = understand(text, session.job)
-    if parse is not None and _not_understood(turn, text):
-        found = parse(text, session.job)
-        turn = Turn("change", found) if found else turn
-    handler = {"undo": _undo, "compare": _compare, "ask": _ask, "off-topic": _off_topic}.get(turn.kind, _change)
-    return handler(session, turn, text)
+    if not session.steps or is_pasted(text):
+        session, reply = _describe(session, text)
+    else:
+        turn = understand(text, session.job, context_of(session))
+        if parse is not None and _not_understood(turn, text):
+            found = parse(text, session.job)
+            turn = Turn("change", found) if found else turn
+        session, reply = _HANDLERS[turn.kind](session, turn, text)
+    return replace(session, asked=wanted(session.job) if session.steps else ()), reply
 
 
 def _not_understood(turn: Turn, text: str) -> bool:
     """Neither a change nor a question; a question that names no change is answered from the figures."""
     asked = text.rstrip().endswith(("?", "？", "吗", "呢"))
-    return turn.kind == "off-topic" or (turn.kind == "ask" and not (turn.changes or turn.invented or asked))
+    known = turn.changes or turn.topic or turn.invented or asked
+    return turn.kind == "off-topic" or (turn.kind == "ask" and not known)
 
 
 def _language(session: Session, text: str) -> str:
@@ -56,25 +57,18 @@ def _language(session: Session, text: str) -> str:
     return "en"
 
 
-def _is_pasted(text: str) -> bool:
-    stripped = text.strip()
-    return len(stripped) > LONGEST_TURN or (stripped.count("\n") >= 1 and bool(_PASTED.search(stripped)))
-
-
 def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     """A first turn, or pasted material later: read it, diagnose it, merge what it states into the job."""
     from oomdoc.diagnosis.engine import diagnose
-    from oomdoc.intake import read
     from oomdoc.report.report import Report
 
-    evidence = read([Source("chat", text)])
-    fields = _fields(evidence)
-    if len(text) <= LONGEST_TURN:
-        turn = understand(text, session.job)
-        if turn.kind == "off-topic" and not fields and not evidence.failures:
-            return _off_topic(session, turn, text)
-        said = turn.changes if turn.kind == "change" or not session.steps else {}
-        fields.update({k: v for k, v in said.items() if v is not None and not _known(k, fields)})
+    turn = understand(text, session.job) if len(text) <= LONGEST_TURN else None
+    evidence, fields = read_description(text, turn, first=not session.steps)
+    if turn is not None and not fields and not evidence.failures:
+        if turn.kind in ("off-topic", "talk"):
+            return _talk(session, turn, text)
+        if session.steps and not turn.changes:
+            return _HANDLERS[turn.kind](session, turn, text)
     try:
         job = _settled(session.job.with_fields(fields))
     except JobError as error:
@@ -85,29 +79,6 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     priced, problem = _price(job)
     reply = answers.described(report, priced, problem, job, changed, session.language)
     return session.then(job, changed), reply
-
-
-def _known(name: str, fields: Mapping[str, Any]) -> bool:
-    """A field that intake has read is not read again from the phrase; so is one inside or around it."""
-    head = name.partition(".")[0]
-    return name in fields or head in fields or any(f.startswith(f"{name}.") for f in fields)
-
-
-def _fields(evidence: Evidence) -> dict[str, Any]:
-    from oomdoc.intake.configs import to_job
-
-    job = to_job(evidence.facts, evidence.framework, evidence.versions)
-    document = {k: v for k, v in job.document().items() if not k.endswith("_text")}
-    known = set(Job.__dataclass_fields__) - {"extra", "assumed"}
-    flat: dict[str, Any] = {}
-    for name, value in document.items():
-        if name not in known:
-            continue
-        if name in ("lora", "rollout", "serving") and isinstance(value, Mapping):
-            flat.update({f"{name}.{k}": v for k, v in value.items()})
-        else:
-            flat[name] = value
-    return flat
 
 
 def _settled(job: Job) -> Job:
@@ -125,49 +96,47 @@ def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
     changed = difference(session.job, job)
-    session = session.then(job, changed) if changed else session
-    return session, answers.changed(before, after, problem, job, changed, session.language)
+    earlier = session.job
+    session = session.then(job, changed) if changed else session.proposing({})
+    notes = answers.adjusted(turn.changes, changed, earlier, text, session.language)
+    return session, answers.changed(before, after, problem, job, changed, session.language, notes=notes)
 
 
 def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if len(session.steps) < 2:
         return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
-    if turn.undo_all:
-        target = session.steps[0].job
-    elif turn.undo_fields:
-        target = _without(session, turn.undo_fields)
-    else:
-        target = session.steps[max(0, len(session.steps) - 1 - turn.undo_steps)].job
+    target = target_of(session, turn)
     try:
         target = _settled(target.with_fields(turn.changes)) if turn.changes else target
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
+    return _back_to(session, target, undone=True)
+
+
+def _redo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
+    target = redone(session)
+    if target is None:
+        return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
+    return _back_to(session, target, undone=False)
+
+
+def _back_to(session: Session, target: Job, *, undone: bool) -> tuple[Session, Reply]:
     before, _ = _price(session.job)
     after, problem = _price(target)
     changed = difference(session.job, target)
-    session = session.then(target, changed) if changed else session
-    return session, answers.changed(before, after, problem, target, changed, session.language, undone=True)
-
-
-def _without(session: Session, names: tuple[str, ...]) -> Job:
-    """The job with the latest change of the named fields taken back; without such a change, one step back."""
-    for index in range(len(session.steps) - 1, 0, -1):
-        touched = [f for f in session.steps[index].changed if any(f.partition(".")[0] == n for n in names)]
-        if touched:
-            old = session.steps[index - 1].job
-            # Degrees derived from the number of GPUs go back with it.
-            touched += [f for f in DERIVED if "gpus" in touched or "nodes" in touched]
-            return session.job.with_fields({f: _plain(old.get(f)) for f in touched})
-    return session.steps[-2].job
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    session = session.then(target, changed, undone=undone) if changed else session
+    return session, answers.changed(before, after, problem, target, changed, session.language, undone=undone)
 
 
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     setups = [(step.job, step.changed) for step in session.steps]
-    return session, answers.compared(setups, session.job, session.language)
+    if turn.changes:
+        try:
+            other = _settled(session.job.with_fields(turn.changes))
+            setups.append((other, difference(session.job, other)))
+        except JobError as error:
+            return session, Reply(answers.refused(error, session.language), {}, session.job)
+    return session, speed.compared(setups, session.job, session.language)
 
 
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
@@ -181,12 +150,47 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         except JobError as error:
             return session, Reply(answers.refused(error, session.language), {}, session.job)
         if difference(session.job, job):
-            return session, answers.would(before, after, problem, session.job, job, session.language)
+            reply = answers.would(before, after, problem, session.job, job, session.language)
+            return session.proposing(turn.changes), reply
+    if turn.topic in talk.TOPICS:
+        return session, talk.TOPICS[turn.topic](session, before, problem, text)
     return session, answers.explained(before, problem, session.job, text, session.language)
 
 
-def _off_topic(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    return session, Reply(answers.off_topic(session.language), {}, session.job)
+def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
+    """Oomdoc's own proposal is taken."""
+    from oomdoc.diagnosis.planning import plan
+
+    before, problem = _price(session.job)
+    try:
+        plans = [p for p in plan(before.job).plans if p.priced] if before else []
+    except OomdocError:
+        plans = []
+    if not plans:
+        return session, answers.explained(before, problem, session.job, text, session.language)
+    changes: dict[str, Any] = {}
+    for change in plans[0].changes:
+        changes.update(change.fields)
+    return _change(session, Turn("change", MappingProxyType(changes)), text)
+
+
+def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
+    priced, _ = _price(session.job) if session.steps else (None, "")
+    return session, talk.pleasantry(session, priced, turn.topic if turn.kind == "talk" else "")
+
+
+_HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Reply]]]] = MappingProxyType(
+    {
+        "change": _change,
+        "ask": _ask,
+        "compare": _compare,
+        "undo": _undo,
+        "redo": _redo,
+        "accept-plan": _accept_plan,
+        "talk": _talk,
+        "off-topic": _talk,
+    }
+)
 
 
 def _price(job: Job, *, strict: bool = False) -> tuple[Priced | None, str]:

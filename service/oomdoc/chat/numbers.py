@@ -30,8 +30,10 @@ _WORDS: Final = {
 _DIGITS: Final = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"两": 2, "双": 2, "单": 1}
 
 NUMBER: Final = (
-    r"(?:\d{1,3}(?:,\d{3}){1,3}|\d{1,9}(?:\.\d{1,3})?\s?[kK万]?(?![A-Za-z0-9])|[零一二两三四五六七八九十百]{1,5}"
-    r"|(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen|twenty|thirty-two|sixty-four)\b)"
+    r"(?:\d{1,3}(?:,\d{3}){1,3}|\d{1,9}(?:\.\d{1,3})?\s?[kK万]?(?![A-Za-z0-9])"
+    r"|(?<!第)(?!一\s?[半点下些样起步直次定般会共切遍旦边])[零一二两三四五六七八九十百]{1,5}(?!\s?(?:分之|倍))"
+    r"|单(?=\s?(?:张|块|卡|机|台|个?节点|gpu|GPU))"
+    r"|(?:one|single|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen|twenty|thirty-two|sixty-four)\b(?:\sk\b)?)"
 )
 """A pattern that :func:`read_number` understands; bounded, without groups."""
 
@@ -39,20 +41,22 @@ _PLAIN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s?([kK万]?)\Z")
 
 
 def read_number(text: str) -> float:
-    """The number; ``8k`` is 8,192 where it is a round power of two in thousands, as people mean it of lengths.
+    """The number; ``8k`` and ``6k`` are 8,192 and 6,144, as people mean it of lengths; ``10k`` is 10,000.
 
     :raises ValueError: where it is none.
     """
     text = text.strip().lower().replace(",", "")
     if text in _WORDS:
         return float(_WORDS[text])
+    if text.endswith(" k") and text[:-2] in _WORDS:
+        return read_number(f"{_WORDS[text[:-2]]}k")
     match = _PLAIN.match(text)
     if match:
         value = float(match[1])
         if match[2] == "万":
             return value * 10_000
         if match[2]:
-            return value * (1024 if value == int(value) and int(value) & (int(value) - 1) == 0 else 1000)
+            return value * (1000 if value != int(value) or value % 5 == 0 else 1024)
         return value
     return float(_chinese(text))
 

@@ -23,6 +23,8 @@ class Step:
 
     job: Job
     changed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    undone: bool = False
+    """Whether this step took earlier ones back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +35,33 @@ class Session:
     steps: tuple[Step, ...] = ()
     asked: tuple[str, ...] = ()
     """Facts that oomdoc has asked for and not been told."""
+    proposed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Changes that were asked about and not made: "ok, do it" makes them."""
 
     @property
     def job(self) -> Job:
         """The job as it stands."""
         return self.steps[-1].job if self.steps else Job()
 
-    def then(self, job: Job, changed: Mapping[str, Any]) -> Session:
+    def then(self, job: Job, changed: Mapping[str, Any], *, undone: bool = False) -> Session:
         """The session after a change."""
-        return replace(self, steps=(*self.steps[-99:], Step(job, MappingProxyType(dict(changed)))))
+        step = Step(job, MappingProxyType(dict(changed)), undone)
+        return replace(self, steps=(*self.steps[-99:], step), proposed=MappingProxyType({}))
+
+    def proposing(self, changes: Mapping[str, Any]) -> Session:
+        """The session after a question about changes."""
+        return replace(self, proposed=MappingProxyType(dict(changes)))
 
     def document(self) -> dict[str, Any]:
         """For the store."""
         return {
             "language": self.language,
             "asked": list(self.asked),
-            "steps": [{"job": step.job.document(), "changed": dict(step.changed)} for step in self.steps],
+            "proposed": dict(self.proposed),
+            "steps": [
+                {"job": step.job.document(), "changed": dict(step.changed), "undone": step.undone}
+                for step in self.steps
+            ],
         }
 
     @classmethod
@@ -58,10 +71,15 @@ class Session:
         :raises JobError: where a stored job is no longer valid.
         """
         steps = tuple(
-            Step(Job.from_document(s["job"]), MappingProxyType(dict(s.get("changed") or {})))
+            Step(Job.from_document(s["job"]), MappingProxyType(dict(s.get("changed") or {})), bool(s.get("undone")))
             for s in document.get("steps") or ()
         )
-        return cls(str(document.get("language") or "en"), steps, tuple(document.get("asked") or ()))
+        return cls(
+            str(document.get("language") or "en"),
+            steps,
+            tuple(document.get("asked") or ()),
+            MappingProxyType(dict(document.get("proposed") or {})),
+        )
 
 
 @dataclass(frozen=True, slots=True)

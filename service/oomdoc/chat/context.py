@@ -1,0 +1,61 @@
+"""What a turn may leave unsaid: what was changed last, what was proposed, what oomdoc has asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomkb.errors import OomdocError
+from oomkb.memory.job import Job
+
+__all__ = ["Context", "Recent"]
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """A field that was changed or asked about not long ago, and what it was before."""
+
+    field: str
+    old: Any = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """The job a turn is held against, and the conversation around it."""
+
+    job: Job
+    recent: tuple[Recent, ...] = ()
+    """The latest first."""
+    proposed: Mapping[str, Any] = field(default_factory=lambda: _NONE)
+    """Changes that were asked about and not made."""
+    wanted: tuple[str, ...] = ()
+    """Fields that oomdoc has asked for."""
+
+    @cached_property
+    def _completed(self) -> Job:
+        from oomkb.frameworks import complete
+
+        try:
+            return complete(self.job)
+        except OomdocError:
+            return self.job
+
+    def present(self, name: str) -> Any:
+        """The value of a field, stated or assumed."""
+        if name == "gpu_memory_utilization":
+            name = self.utilization
+        if name == "seq_len" and self.job.seq_len is None and self.job.get("serving.max_model_len"):
+            name = "serving.max_model_len"
+        value = self.job.get(name)
+        return self._completed.get(name) if value is None else value
+
+    @property
+    def utilization(self) -> str:
+        """The field of the share that an engine takes: a rollout's or a server's."""
+        rl = self.job.rollout is not None or self.job.objective in ("grpo", "ppo")
+        return "rollout.gpu_memory_utilization" if rl else "serving.gpu_memory_utilization"

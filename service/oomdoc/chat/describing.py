@@ -1,0 +1,102 @@
+"""A description or pasted material as job fields: what intake reads, and what the phrases add to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomdoc.chat.grammar import LONGEST_TURN, Turn
+from oomdoc.evidence import Evidence, Source
+from oomkb.frameworks import canonical
+from oomkb.memory.job import Job
+
+__all__ = ["is_pasted", "read_description"]
+
+_ENOUGH: Final = 2
+"""Facts beside which a job is worth diagnosing without a failure."""
+
+_PASTED: Final = re.compile(
+    r"(?m)^\s{0,8}[\w.-]{2,60}\s?[:=]\s?\S|Traceback|[Ee]rror:|(?:^|\s)--[\w-]{3,40}|out of memory|^\s{0,8}[{}]\s*$"
+)
+_BASES: Final = frozenset({"transformers", "accelerate", "deepspeed"})
+"""Libraries that a trainer that is named is built on."""
+_ENGINES: Final = frozenset({"vllm", "sglang", "lmdeploy"})
+_TRAINER: Final = re.compile(
+    r"(?i)(?<![\w/.-])(?:verl|openrlhf|trl|ms-swift|swift|nemo(?:-rl|-aligner)?|llama-?factory|unsloth|axolotl)(?![\w/-])"
+)
+_ONLINE: Final = re.compile(r"(?i)(?<![a-z])(?:(?P<grpo>grpo|dapo|gspo)|(?P<ppo>ppo|rloo|reinforce))(?![a-z])")
+
+
+def is_pasted(text: str) -> bool:
+    """Whether a turn is material to read rather than a phrase."""
+    stripped = text.strip()
+    return len(stripped) > LONGEST_TURN or (stripped.count("\n") >= 1 and bool(_PASTED.search(stripped)))
+
+
+def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evidence, dict[str, Any]]:
+    """The evidence and the job fields; what only the phrases say is evidence too, so that one job is diagnosed."""
+    from oomdoc.intake import read
+
+    evidence = _read(text)
+    fields = _stated(evidence, turn, first=first)
+    own = _fields(evidence)
+    said = {n: v for n, v in fields.items() if own.get(n) != v and n not in ("world", "dp")}
+    if said and (evidence.failures or len(own) > _ENOUGH):
+        options = {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()}
+        return read([Source("chat", text)], options), fields
+    return evidence, fields
+
+
+def _read(text: str) -> Evidence:
+    """A trainer that is named is the framework, whatever engine it generates with."""
+    from oomdoc.intake import read
+
+    sources = [Source("chat", text)]
+    evidence = read(sources)
+    trainer, online = _TRAINER.search(text[:LONGEST_TURN]), _ONLINE.search(text[:LONGEST_TURN])
+    if evidence.framework in _ENGINES and trainer and online:
+        name = canonical(trainer[0].lower())
+        if name is not None:
+            return read(sources, {"framework": name, "objective": "grpo" if online["grpo"] else "ppo"})
+    return evidence
+
+
+def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, Any]:
+    """Job fields, dotted: intake's, and those of the phrase that intake has not read."""
+    fields = _fields(evidence)
+    if turn is not None:
+        said = turn.changes if turn.kind == "change" or first else {}
+        fields.update({k: v for k, v in said.items() if v is not None and not _known(k, fields)})
+        if fields.get("framework") in _BASES and said.get("framework"):
+            fields["framework"] = said["framework"]
+        if fields.get("sharding") == "fsdp" and said.get("sharding") == "fsdp2":
+            fields["sharding"] = "fsdp2"
+    server, rollout = "serving.gpu_memory_utilization", "rollout.gpu_memory_utilization"
+    if fields.get("objective") in ("grpo", "ppo") and server in fields:
+        fields.setdefault(rollout, fields.pop(server))
+    if fields.get("objective") == "inference" and fields.get("framework") in _ENGINES and "seq_len" in fields:
+        fields.setdefault("serving.max_model_len", fields["seq_len"])
+    return fields
+
+
+def _known(name: str, fields: Mapping[str, Any]) -> bool:
+    """A field that intake has read is not read again from the phrase."""
+    return name in fields or any(f.startswith(f"{name}.") for f in fields)
+
+
+def _fields(evidence: Evidence) -> dict[str, Any]:
+    from oomdoc.intake.configs import to_job
+
+    job = to_job(evidence.facts, evidence.framework, evidence.versions)
+    document = {k: v for k, v in job.document().items() if not k.endswith("_text")}
+    known = set(Job.__dataclass_fields__) - {"extra", "assumed"}
+    flat: dict[str, Any] = {}
+    for name, value in document.items():
+        if name not in known:
+            continue
+        if name in ("lora", "rollout", "serving") and isinstance(value, Mapping):
+            flat.update({f"{name}.{k}": v for k, v in value.items()})
+        else:
+            flat[name] = value
+    return flat

@@ -1,0 +1,228 @@
+"""Turns that leave out what they are about: "and once more", "6k then", "a bit smaller", "turn it back on"."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from oomdoc.chat.context import Context
+from oomdoc.chat.numbers import NUMBER, read_number
+from oomdoc.chat.phrases.quantities import QUANTITIES, Quantity
+from oomdoc.chat.phrases.relative import Operator, find_operators
+
+__all__ = ["fill", "relative"]
+
+_BY_FIELD: Final = {q.field: q for q in QUANTITIES}
+_ALIASES: Final = {
+    "rollout.gpu_memory_utilization": "gpu_memory_utilization",
+    "serving.gpu_memory_utilization": "gpu_memory_utilization",
+    "gpu": "gpus",
+    "method": "lora.r",
+}
+_SWITCHES: Final = frozenset(
+    {"grad_ckpt", "fused_ce", "packing", "compile", "serving.cuda_graphs", "rollout.colocated", "rollout.sleep"}
+)
+_CLAUSE: Final = re.compile(r"(?i)[,，;；。、]|\band\b|\bthen\b")
+_AGAIN: Final = re.compile(
+    r"(?i)\A\W{0,3}(?:and|ok|now|then|do|the|just|that|it|same)?\s?(?:(?:and|do|the|that|it|same)\s){0,3}(?:again|once\smore|one\smore\stime|same\sagain)\W{0,3}\Z|\A\W{0,3}(?:那|就|好)?再(?:来|减|加|砍)?一次(?:吧)?\W{0,3}\Z|\A再来\W{0,3}\Z"
+)
+_ON: Final = re.compile(
+    r"(?i)\b(?:turn|switch|put)\s(?:it|that|this|them)\s(?:back\s)?on\b|\bre-?enable\s(?:it|that|this)\b|\bback\son\b|\bon\sagain\b|[打]?开回[来去]|重新打?开|再打?开|还是(?:打)?开(?:着|吧|了)?"
+)
+_OFF: Final = re.compile(
+    r"(?i)\b(?:turn|switch)\s(?:it|that|this|them)\s(?:back\s)?off\b|\bdisable\s(?:it|that|this)\b|\boff\sagain\b|关回去|关了吧|还是关(?:了|掉|着)?|再关(?:了|掉)?|关掉(?:吧|它)"
+)
+_FILLERS: Final = frozenset(
+    [
+        "no",
+        "not",
+        "nope",
+        "i",
+        "i'd",
+        "i'll",
+        "meant",
+        "mean",
+        "sorry",
+        "actually",
+        "make",
+        "it",
+        "that",
+        "this",
+        "use",
+        "just",
+        "only",
+        "so",
+        "then",
+        "ok",
+        "okay",
+        "please",
+        "pls",
+        "let's",
+        "lets",
+        "go",
+        "with",
+        "say",
+        "try",
+        "maybe",
+        "of",
+        "them",
+        "the",
+        "to",
+        "hmm",
+        "hm",
+        "well",
+        "it's",
+        "is",
+        "was",
+        "be",
+        "at",
+        "set",
+        "back",
+        "keep",
+        "leave",
+        "need",
+        "want",
+        "about",
+        "around",
+        "a",
+        "an",
+        "yes",
+        "yeah",
+        "oh",
+        "and",
+        "rather",
+        "perhaps",
+        "one's",
+        "down",
+        "up",
+        "instead",
+        "for",
+        "take",
+        "now",
+        "total",
+        "each",
+        "still",
+        "should",
+        "what",
+        "how",
+        "if",
+        "would",
+        "like",
+        "put",
+        "again",
+        "there",
+        "here",
+    ]
+)
+_ZH_FILLERS: Final = re.compile(
+    r"太[大小多少长短]了?|不对|不是|不|我是说|我说的是|我的意思是|应该是|还是|换成|换|改成|改为|改回|改到|改|回到|恢复到|降到|加到|调到|调|设为|设成|设|就用|就好|就行|就够了?|只用|只要|只|一共|大概|试试|先|再|那|就|吧|呢|嗯|哦|啊|了|好|用|的|是|为|到|成|个|可以|给|保持|维持|要|来|算"
+)
+_SHORT: Final = 48
+_BARE: Final = re.compile(rf"(?i)(?<![\w.])(?P<n>{NUMBER}|[01]?\.\d{{1,3}}|\d{{2}}\s?%)")
+_LENGTH_FIELDS: Final = ("seq_len", "serving.max_model_len")
+
+
+def relative(turn: str, context: Context, found: dict[str, Any], *, vague: bool) -> list[tuple[int, int]]:
+    """Changes relative to present values, put into ``found``; the spans that they used.
+
+    :param vague: whether those without an amount ("smaller") are read, or those with one.
+    """
+    used: list[tuple[int, int]] = []
+    for operator in find_operators(turn):
+        if operator.vague is not vague:
+            continue
+        quantity = _nearest(turn, operator, context, found)
+        if quantity is None and not (operator.vague and len(turn) > _SHORT) and not _named(turn):
+            quantity = next(iter(_recent(context)), None)
+        if quantity is None:
+            continue
+        value = _applied(operator, quantity, context)
+        if value is not None:
+            found[quantity.field] = value
+            used.append((operator.start, operator.end))
+    return used
+
+
+def _named(turn: str) -> bool:
+    return any(q.pattern.search(turn) for q in QUANTITIES)
+
+
+def _nearest(turn: str, operator: Operator, context: Context, found: dict[str, Any]) -> Quantity | None:
+    """The field named next to an operator, best in the same clause; only fields that have a value."""
+    best: tuple[int, int, Quantity] | None = None
+    for quantity in QUANTITIES:
+        if quantity.field in found or not isinstance(context.present(quantity.field), int | float):
+            continue
+        for match in quantity.pattern.finditer(turn):
+            low, high = sorted((match.start(), match.end(), operator.start, operator.end))[1:3]
+            gap = turn[low:high] if not (match.start() < operator.end and operator.start < match.end()) else ""
+            rank = (len(_CLAUSE.findall(gap)), len(gap), quantity)
+            if best is None or rank[:2] < best[:2]:
+                best = rank
+    return best[2] if best and best[0] <= 1 else None
+
+
+def _applied(operator: Operator, quantity: Quantity, context: Context) -> Any:
+    present = context.present(quantity.field)
+    if not isinstance(present, int | float) or isinstance(present, bool):
+        return None
+    if quantity.field == "gpu_memory_utilization":
+        value = present + (0.1 if operator.apply(1.0) > 1 else -0.1) if operator.vague else operator.apply(present)
+        return round(min(0.98, max(0.05, value)), 3)
+    return max(int(min(quantity.lowest, present)), round(operator.apply(float(present))))
+
+
+def fill(turn: str, context: Context) -> dict[str, Any]:
+    """The change in a turn that names no field, if it has one."""
+    if _AGAIN.match(turn):
+        return _again(context)
+    if len(turn) <= _SHORT:
+        switched = True if _ON.search(turn) else False if _OFF.search(turn) else None
+        if switched is not None:
+            name = next((r.field for r in context.recent if r.field in _SWITCHES), None)
+            return {name: switched} if name else {}
+    return _bare(turn, context)
+
+
+def _again(context: Context) -> dict[str, Any]:
+    """The last step once more, by the same factor."""
+    for recent in context.recent[:3]:
+        now = context.present(recent.field)
+        if isinstance(now, int) and isinstance(recent.old, int) and not isinstance(now, bool) and recent.old:
+            return {recent.field: max(1, round(now * now / recent.old))}
+    return {}
+
+
+def _bare(turn: str, context: Context) -> dict[str, Any]:
+    """A number that stands alone is the answer to a question, or another value for what was changed last."""
+    matches = list(_BARE.finditer(turn))
+    if len(turn) > _SHORT or not matches:
+        return {}
+    rest = _BARE.sub(" ", turn)
+    rest = re.sub(r"[\W_]", " ", _ZH_FILLERS.sub(" ", rest).replace("'", ""))
+    if any(
+        w not in _FILLERS and f"{w[:-1]}'{w[-1:]}" not in _FILLERS and w not in ("im", "ill", "id")
+        for w in rest.lower().split()
+    ):
+        return {}
+    try:
+        number = read_number(matches[-1]["n"].replace("%", "").strip())
+    except ValueError:
+        return {}
+    quantity = _meant(number, context)
+    return {quantity.field: quantity.convert(number)} if quantity else {}
+
+
+def _meant(number: float, context: Context) -> Quantity | None:
+    answers = [_BY_FIELD[name] for name in context.wanted if name in _BY_FIELD]
+    for quantity in (*answers, *_recent(context)):
+        if quantity.lowest <= number <= quantity.highest and (
+            number == int(number) or quantity.field == "gpu_memory_utilization"
+        ):
+            return quantity
+    return _BY_FIELD["seq_len"] if number >= _BY_FIELD["seq_len"].lowest and number == int(number) else None
+
+
+def _recent(context: Context) -> list[Quantity]:
+    names = [_ALIASES.get(r.field, r.field) for r in context.recent]
+    return [_BY_FIELD[n] for n in dict.fromkeys(names) if n in _BY_FIELD]

@@ -1,0 +1,251 @@
+"""Sentences that several kinds of answer share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from oomdoc.chat.history import wanted
+from oomdoc.report.words import has, word
+from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+from oomkb.pricing import Priced
+from oomkb.units import GIB
+
+__all__ = [
+    "asks",
+    "assumptions",
+    "direction",
+    "fit_word",
+    "joined",
+    "owner",
+    "plan_lines",
+    "planned",
+    "shown_changes",
+    "shown_value",
+    "state",
+    "term",
+    "versus",
+]
+
+_SAME_BYTES: Final = 0.005 * GIB
+_TELLING: Final = (
+    "seq_len",
+    "prompt_len",
+    "completion_len",
+    "micro_batch",
+    "method",
+    "serving.max_model_len",
+    "max_pixels",
+)
+"""Assumed values that move the peak so much that they are said."""
+
+
+def joined(sentences: Iterable[str]) -> str:
+    """One sentence a line, none twice."""
+    return "\n".join(dict.fromkeys(s for s in sentences if s))
+
+
+def state(priced: Priced | None, problem: str, job: Job, language: str) -> list[str]:
+    """The peak, whether it fits, and what a server or the host makes of it."""
+    if priced is None:
+        known = job.model is not None or job.params_b is not None
+        return [word("chat.cannot-price", language, problem=problem)] if known else []
+    estimate = priced.estimate
+    largest = estimate.owner
+    said = [
+        word(
+            "chat.peak",
+            language,
+            peak_bytes=estimate.process_bytes,
+            phase=word(f"phase.{estimate.peak_phase}", language),
+            owner=term(largest, language),
+            owner_bytes=estimate.phases[estimate.peak_phase].terms_bytes[largest],
+        )
+    ]
+    if estimate.capacity_bytes is not None:
+        said.append(_verdict(estimate, estimate.capacity_bytes, language))
+    said += served(estimate, language)
+    if priced.job.offload and estimate.host_bytes > 0:
+        said.append(word("chat.host", language, host_bytes=estimate.host_bytes))
+    return said + assumptions(priced, language)
+
+
+def _verdict(estimate: Estimate, capacity_bytes: float, language: str) -> str:
+    probability = f"{estimate.fits_probability or 0.0:.0%}"
+    short_bytes = estimate.process_bytes - capacity_bytes
+    if estimate.fits:
+        return word(
+            "chat.fits", language, capacity_bytes=capacity_bytes, probability=probability, left_bytes=-short_bytes
+        )
+    if short_bytes <= 0:
+        return word("chat.starts-not", language, capacity_bytes=capacity_bytes)
+    return word(
+        "chat.fits-not", language, capacity_bytes=capacity_bytes, probability=probability, short_bytes=short_bytes
+    )
+
+
+def served(estimate: Estimate, language: str) -> list[str]:
+    """What an engine's cache holds."""
+    engine = estimate.served
+    if engine is None or engine.needed_bytes <= 0:
+        return []
+    said = [
+        word(
+            "chat.served",
+            language,
+            cache_bytes=engine.cache_bytes,
+            length=f"{engine.length:,}",
+            requests=f"{engine.requests:.1f}",
+            needed_bytes=engine.needed_bytes,
+        )
+    ]
+    if not engine.starts and engine.largest_length:
+        said.append(word("chat.served-longest", language, length=f"{engine.largest_length:,}"))
+    return said
+
+
+def assumptions(priced: Priced, language: str) -> list[str]:
+    """Values that nobody stated and the peak rests on."""
+    taken = {name: priced.job.get(name) for name in _TELLING if name in priced.job.assumed}
+    taken = {name: value for name, value in taken.items() if value is not None}
+    return [word("chat.assumed", language, values=shown_changes(taken, language))] if taken else []
+
+
+def owner(estimate: Estimate, language: str) -> list[str]:
+    """The largest terms of the peak phase."""
+    terms = sorted(estimate.phases[estimate.peak_phase].terms_bytes.items(), key=lambda t: -t[1])[:4]
+    comma = word("chat.comma", language)
+    shown = comma.join(f"{term(n, language)} {s / GIB:.2f} GiB" for n, s in terms if s > 0)
+    return [word("chat.explain-owner", language, phase=word(f"phase.{estimate.peak_phase}", language), terms=shown)]
+
+
+def term(name: str, language: str) -> str:
+    """A term of the estimate in words."""
+    key = f"term.{name}"
+    return word(key, language) if has(key, language) else name
+
+
+def versus(before: Estimate, after: Estimate, language: str) -> str:
+    """How the peak moves; where it does not, what does."""
+    delta = after.process_bytes - before.process_bytes
+    moved = _moved_terms(before, after, language)
+    if abs(delta) < _SAME_BYTES:
+        return word("chat.same-peak", language, after_bytes=after.process_bytes) + moved
+    said = word(
+        "chat.compare-peaks",
+        language,
+        before_bytes=before.process_bytes,
+        after_bytes=after.process_bytes,
+        direction=direction(before, after, language),
+        delta_bytes=abs(delta),
+    )
+    return said + (moved if before.served else "")
+
+
+def _moved_terms(before: Estimate, after: Estimate, language: str) -> str:
+    """The largest move below the peak: a cache's room, or a term in some phase."""
+    old, new = before.served, after.served
+    if old and new and f"{old.requests:.1f}" != f"{new.requests:.1f}":
+        return word("chat.moved-requests", language, before=f"{old.requests:.1f}", after=f"{new.requests:.1f}")
+    moves = [
+        (abs(size - was), name, phase, was, size)
+        for phase, found in after.phases.items()
+        if phase in before.phases
+        for name in {*found.terms_bytes, *before.phases[phase].terms_bytes}
+        for size, was in [(found.terms_bytes.get(name, 0.0), before.phases[phase].terms_bytes.get(name, 0.0))]
+    ]
+    largest = max(moves, default=None)
+    if largest is None or largest[0] < _SAME_BYTES:
+        return ""
+    _, name, phase, was, size = largest
+    where = word(f"phase.{phase}", language)
+    return word("chat.moved", language, term=term(name, language), phase=where, before_bytes=was, after_bytes=size)
+
+
+def direction(before: Estimate, after: Estimate, language: str) -> str:
+    """Down or up."""
+    return word("chat.down" if after.process_bytes <= before.process_bytes else "chat.up", language)
+
+
+def fit_word(estimate: Estimate, language: str) -> str:
+    """Appended to a row of a list."""
+    if estimate.fits is None:
+        return ""
+    return word("chat.speed-fits" if estimate.fits else "chat.speed-fits-not", language)
+
+
+def shown_changes(changes: Mapping[str, Any], language: str) -> str:
+    """``seq_len = 2048, micro_batch = 1``."""
+    if not changes:
+        return word("chat.current", language)
+    shown = {n: v for n, v in changes.items() if n not in ("world", "params_b")} or changes
+    return word("chat.comma", language).join(f"{name} = {shown_value(value)}" for name, value in shown.items())
+
+
+def shown_value(value: Any) -> str:
+    """A job field's value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return "+".join(str(v.get("role", v) if isinstance(v, Mapping) else v) for v in value) or "none"
+    if isinstance(value, Mapping):
+        return str(value.get("name") or value.get("model_type") or "config.json")
+    return "none" if value is None else str(value)
+
+
+def planned(priced: Priced, language: str, most: int = 1) -> list[str]:
+    """What the planner would do."""
+    from oomdoc.diagnosis.planning import plan
+    from oomdoc.report.document import plan_document
+
+    try:
+        planning = plan(priced.job)
+    except OomdocError:
+        return []
+    return plan_lines([plan_document(p, language) for p in planning.plans], language, most)
+
+
+def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1) -> list[str]:
+    """The first plans, a line each."""
+    lines: list[str] = []
+    for found in plans:
+        changes = [
+            c["instruction"] or f"{c['key']}: {shown_value(c['from'])} → {shown_value(c['to'])}"
+            for c in found["changes"]
+        ]
+        if not changes:
+            continue
+        said = word("chat.semicolon", language).join(changes)
+        if found["peak_gib"] is None:
+            lines.append(word("chat.plan-plain", language, changes=said))
+        else:
+            lines.append(
+                word(
+                    "chat.plan",
+                    language,
+                    changes=said,
+                    peak_bytes=found["peak_gib"] * GIB,
+                    probability=f"{found['fits_probability']:.0%}",
+                    speed=f"{found['relative_speed']:.2f}",
+                )
+            )
+        if len(lines) >= most:
+            break
+    return lines
+
+
+def asks(job: Job, language: str) -> list[str]:
+    """The facts without which no verdict is possible."""
+    missing = wanted(job)
+    if "model" in missing:
+        return [word("chat.need-model", language)]
+    said = []
+    if "gpu" in missing:
+        said.append(word("chat.ask-gpu" if "gpus" in missing else "chat.ask-card", language))
+    elif "gpus" in missing:
+        said.append(word("chat.ask-count", language))
+    if "seq_len" in missing:
+        said.append(word("chat.ask-seq", language))
+    return said

@@ -1,0 +1,133 @@
+"""Changes relative to the present value: half, double, 50 % more, 1024 fewer, one more, a bit smaller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoc.chat.numbers import NUMBER, read_number
+
+__all__ = ["Operator", "find_operators"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What to do with a present value. ``vague`` ones ("smaller") need a field or a short turn."""
+
+    start: int
+    end: int
+    apply: Callable[[float], float]
+    vague: bool = False
+
+
+_LESS: Final = r"(?:reduc\w{1,3}|decreas\w{1,3}|lower(?:ed|ing)?|cut(?:ting)?|shrink|drop(?:ped)?|less|fewer|shorter|smaller|minus|down|减少?|降低?|缩短?|少|砍掉?|下调)"
+_MORE: Final = r"(?:increas\w{1,3}|rais\w{1,3}|bump|grow|add(?:ing)?|more|longer|larger|bigger|plus|another|extra|up|增加?|提高?|升高?|加长?|多|涨|上调)"
+_FACTORS: Final[tuple[tuple[str, float], ...]] = (
+    (r"\b(?:a\s)?quarter(?:ed|\sof|ing)?\b|四分之一", 0.25),
+    (r"\b(?:a|one)\sthird(?:\sof)?\b|三分之一", 1 / 3),
+    (r"\bhal(?:f|ve|ved|ving)\b(?!\s?-?precision)|减半|一半|砍半|对半|折半|腰斩|减一半", 0.5),
+    (
+        r"\bdoubl(?:e|ed|ing)\b|\btwice\b|(?<!不)(?<!几)翻倍|加倍|翻[一]?番|翻[一]倍|(?:(?<!\d)(?<!\d\s)[x×*]\s?2|2\s?[x×])(?![\d.]|\s?[A-Za-z])",
+        2.0,
+    ),
+    (r"\btripl(?:e|ed|ing)\b", 3.0),
+    (r"\bquadrupl(?:e|ed|ing)\b", 4.0),
+)
+_FACTOR_PATTERNS: Final = tuple((re.compile(rf"(?i){p}"), f) for p, f in _FACTORS)
+_TIMES: Final = re.compile(
+    r"(?i)(?:翻|乘以?|变成?|提到|加到|扩大)\s?(?P<a>[一二两三四五六七八九十]|\d{1,3})\s?倍|\b(?P<b>\d{1,3})\s?(?:times|x)\b(?=\s?(?:\Z|[,.;!?]|the\b|as\b|more|long|larg|big|seq|len|batch|context))"
+    r"|(?:\s|^)[x×*]\s?(?P<c>\d{1,3})(?=\s|$)"
+)
+_PERCENT: Final = re.compile(
+    rf"(?i)(?P<verb>{_LESS}|{_MORE})[^%\d]{{0,40}}?(?P<n>\d{{1,3}}(?:\.\d)?)\s?(?:%|percent\b|个百分点)"
+    r"|(?P<sign>[-+−])\s?(?P<m>\d{1,3})\s?%|(?P<k>\d{1,3})\s?%\s?(?P<after>more|less|longer|shorter|smaller|larger|bigger|fewer)"
+)
+_DIFFERENCE: Final = re.compile(
+    rf"(?i)\b(?P<verb>{_LESS}|{_MORE})\b[^\d,.;]{{0,30}}?\bby\s(?P<n>{NUMBER})"
+    rf"|(?<![最更差])(?P<zverb>减少?|降低?|缩短?|少|加|增加|多|提高)(?:了|上|个)?\s?(?P<z>{NUMBER})(?!\s?(?:节点|node))"
+    rf"|\b(?P<p>{NUMBER})\s?(?P<what>more|extra|additional|fewer|less)\b|\badd\s(?P<add>{NUMBER})|\b(?P<another>another|one\smore|an?\sextra|an?\sadditional)\s(?P<q>{NUMBER})?"
+    r"|(?P<plus>(?<=[\s\w])[+](?=\d))(?P<s>\d{1,7})(?![\d.%])"
+)
+_VAGUE: Final = (
+    (
+        re.compile(
+            r"(?i)\b(?:smaller|shorter|lower|less|fewer)\b|[小短低少][一]?[点些]|再[小短低少减降](?![到成为\d])|(?:减小|调小|缩小|调低)(?![到成为\d])"
+        ),
+        0.5,
+    ),
+    (
+        re.compile(
+            r"(?i)\b(?:bigger|larger|longer|higher)\b|[大长高多][一]?[点些]|再[大长高](?![到成为\d])|(?:增大|调大|放大|调高)(?![到成为\d])"
+        ),
+        2.0,
+    ),
+)
+_DOWN: Final = re.compile(rf"(?i)\A(?:{_LESS}|[-−])")
+
+
+def find_operators(turn: str) -> list[Operator]:
+    """All in a turn, in order of reading; of overlapping ones the first kind found."""
+    found: list[Operator] = []
+    for operator in (*_factors(turn), *_percents(turn), *_differences(turn), *_vague(turn)):
+        if not any(o.start < operator.end and operator.start < o.end for o in found):
+            found.append(operator)
+    return sorted(found, key=lambda o: o.start)
+
+
+def _scaled(factor: float) -> Callable[[float], float]:
+    return lambda value: value * factor
+
+
+def _moved(by: float) -> Callable[[float], float]:
+    return lambda value: value + by
+
+
+def _factors(turn: str) -> list[Operator]:
+    found = [
+        Operator(
+            m.start(),
+            m.end(),
+            _scaled(1 / (read_number(m["a"]) if m["a"] else float(m["b"] or m["c"])))
+            if _reduced(turn, m.start())
+            else _scaled(read_number(m["a"]) if m["a"] else float(m["b"] or m["c"])),
+        )
+        for m in _TIMES.finditer(turn)
+        if (m["a"] or m["b"] or m["c"]) != "0"
+    ]
+    for pattern, factor in _FACTOR_PATTERNS:
+        found += [Operator(m.start(), m.end(), _scaled(factor)) for m in pattern.finditer(turn)]
+    return found
+
+
+def _reduced(turn: str, at: int) -> bool:
+    return bool(re.search(r"(?i)(?:reduce|cut|shrink|减|缩|降)\s?\Z", turn[max(0, at - 12) : at]))
+
+
+def _percents(turn: str) -> list[Operator]:
+    found = []
+    for m in _PERCENT.finditer(turn):
+        share = float(m["n"] or m["m"] or m["k"]) / 100
+        # "cut to 80 %" is a value, not a difference.
+        if m["n"] and re.search(r"(?i)\bto\s?\Z|[到成为]\s?\Z", turn[m.start() : m.start("n")]):
+            continue
+        down = bool(_DOWN.match(m["verb"] or m["sign"] or m["after"]))
+        found.append(Operator(m.start(), m.end(), _scaled(1 - min(share, 0.95) if down else 1 + share)))
+    return found
+
+
+def _differences(turn: str) -> list[Operator]:
+    found = []
+    for m in _DIFFERENCE.finditer(turn):
+        try:
+            number = read_number(m["n"] or m["z"] or m["p"] or m["add"] or m["q"] or m["s"] or "1")
+        except ValueError:
+            continue
+        down = bool(_DOWN.match(m["verb"] or m["zverb"] or m["what"] or "+"))
+        found.append(Operator(m.start(), m.end(), _moved(-number if down else number)))
+    return found
+
+
+def _vague(turn: str) -> list[Operator]:
+    return [Operator(m.start(), m.end(), _scaled(f), True) for p, f in _VAGUE for m in p.finditer(turn)]

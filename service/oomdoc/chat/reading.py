@@ -1,0 +1,281 @@
+"""The job fields that a short turn states."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomdoc.chat.context import Context
+from oomdoc.chat.ellipsis import fill, relative
+from oomdoc.chat.numbers import NUMBER, read_number
+from oomdoc.chat.phrases import PHRASES, Phrase
+from oomdoc.chat.phrases.quantities import QUANTITIES
+from oomdoc.chat.phrases.switches import OFF_VALUES, is_off, is_replaced
+from oomdoc.chat.settling import settle
+from oomdoc.evidence import Source
+from oomdoc.intake.configs import read_documents, to_job
+from oomdoc.intake.configs.registry import all_names
+from oomkb.catalog import models
+from oomkb.catalog.gpus import find_all
+from oomkb.frameworks import canonical
+from oomkb.memory.job import Job
+from oomkb.units import GIB
+
+__all__ = ["corrected", "read_changes"]
+
+_SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
+_KEY: Final = re.compile(
+    r"(?<![\w-])(?P<key>[A-Za-z]\w{1,30}(?:[_-]\w{1,30}){1,8})\s{0,2}(?:[=:]|\bto\b|\bis\b|改成|改为|设为|设成|调到|降到|加到|到|为)?\s{0,2}"
+    r"(?P<value>[\w.+-]{1,40})"
+)
+# What a framework's key implies beside what it says; a turn about one key changes that alone.
+_INFERRED: Final = frozenset({"framework", "objective", "params_b", "world"})
+_TO_NUMBER: Final = re.compile(rf"(?i)(?:\bto\b|到|成)\s?(?P<n>{NUMBER})")
+_SHORTEST_LENGTH: Final = 128
+_ARROW: Final = re.compile(r"(?i)\A\s?(?:->|→|=>|to|换成?|改成?|变成?|改为|换为|到|成|for)\s?\Z")
+_FROM: Final = re.compile(r"(?i)(?:\bfrom|从|由)\s?\Z")
+_COUNT_BEFORE: Final = re.compile(rf"(?i)(?P<n>{NUMBER})\s?(?:x|×|\*|张|块|卡|个)?\s?\Z")
+_COUNT_AFTER: Final = re.compile(r"(?i)\A\s?(?:[x×*]\s?(?P<n>\d{1,3})(?![\w.])|\((?P<m>\d{1,3})\))")
+_PLURAL: Final = re.compile(r"(?<=\d)s\Z")
+_LEADING_COUNT: Final = re.compile(r"\A\d{1,4}\s?(?:x|X|×|\*|张|块|片|卡|个)?\s?(?=[A-Za-z0-9])")
+_NOTHING: Final = re.compile(r"(?!)")
+_SAME_CARD: Final = re.compile(r"(?i)(?<![\d.])(?P<n>\d{2,3})\s?Gi?B?(?![\w.])\s?(?:version|variant|ones?|版|的)")
+_WITH_TP: Final = re.compile(
+    r"(?i)\b(?:with|using|via)\s(?:tp|tensor[\s-]parallel\w{0,3})\b|(?:用|开|做)(?:tp|张量并行)"
+)
+_FRAMEWORK: Final = re.compile(
+    r"(?i)(?<![\w/.-])(?:ms-swift|swift|llama-?factory|openrlhf|verl|trl|axolotl|torchtune|torchtitan|megatron(?:-lm)?|nemo|unsloth|xtuner|"
+    r"vllm|sglang|lmdeploy|deepspeed|accelerate|mindspeed(?:-llm)?)(?![\w/.-])"
+)
+_BUILT_ON: Final = {"mindspeed": "megatron", "mindspeed-llm": "megatron"}
+_WEIGHTS: Final = re.compile(r"(?i)\bweights\b|\bback\b|\bunquanti|权重|回到?|恢复|还原")
+_PARALLEL: Final = ("tp", "pp", "cp", "ep", "sp")
+_VOCABULARY: Final = (
+    "gradient",
+    "checkpointing",
+    "checkpoint",
+    "sequence",
+    "length",
+    "batch",
+    "quantization",
+    "optimizer",
+    "offload",
+    "offloading",
+    "tensor",
+    "parallel",
+    "accumulation",
+    "context",
+    "memory",
+    "fastest",
+    "recompute",
+    "activation",
+    "attention",
+    "adafactor",
+    "double",
+    "halve",
+    "context",
+    "utilization",
+    "generations",
+    "completion",
+    "response",
+    "prompt",
+    "pipeline",
+    "lora",
+    "qlora",
+    "revert",
+    "original",
+    "expert",
+    "concurrent",
+    "adamw",
+    "precision",
+)
+_LATIN: Final = re.compile(r"(?<![\w./-])[A-Za-z]{5,20}(?![\w./-])")
+
+
+def corrected(turn: str) -> str:
+    """The turn with words that are nearly one of this trade's spelled as that."""
+
+    def nearest(match: re.Match[str]) -> str:
+        word = match[0].lower()
+        if word in _VOCABULARY:
+            return match[0]
+        return next(iter(difflib.get_close_matches(word, _VOCABULARY, 1, 0.82)), match[0])
+
+    return _LATIN.sub(nearest, turn)
+
+
+def read_changes(turn: str, context: Context) -> dict[str, Any]:
+    """What a turn sets, as consistent job fields."""
+    job = context.job
+    found: dict[str, Any] = {}
+    taken = relative(turn, context, found, vague=False)
+    _phrases(turn, found, taken)
+    _hardware(turn, job, found)
+    _framework(turn, job, found)
+    _model(turn, job, found)
+    _keys(turn, job, found)
+    if not found:
+        relative(turn, context, found, vague=True)
+    if not found:
+        found.update(fill(turn, context))
+    _bare_length(turn, found)
+    if "tp" not in found and "gpus" in found and _WITH_TP.search(turn):
+        found["tp"] = found["gpus"]
+    if found.get("param_dtype") and "quant" not in found and job.quant not in (None, "none") and _WEIGHTS.search(turn):
+        found["quant"] = "none"
+    return settle(found, context)
+
+
+def _phrases(turn: str, found: dict[str, Any], taken: list[tuple[int, int]]) -> None:
+    said: dict[str, list[tuple[int, int, Any, Phrase]]] = {}
+    negated: dict[str, Any] = {}
+    for phrase in PHRASES:
+        if phrase.field in found:
+            continue
+        for match in phrase.pattern.finditer(turn):
+            if any(start < match.end() and match.start() < end for start, end in taken):
+                continue
+            value = _value(phrase, match)
+            if value is None:
+                continue
+            taken.append(match.span())
+            if is_replaced(turn, match.start()):
+                continue
+            if phrase.value is not None and phrase.field in OFF_VALUES and is_off(turn, *match.span()):
+                off = OFF_VALUES[phrase.field]
+                negated.setdefault(phrase.field, off if off != phrase.value else None)
+                # "enforce eager" said to be off is the graphs on.
+                if isinstance(phrase.value, bool) and phrase.value == off:
+                    negated[phrase.field] = not off
+                continue
+            said.setdefault(phrase.field, []).append((*match.span(), value, phrase))
+    for name in _PARALLEL:
+        if name not in said and name not in found and _dropped(turn, name):
+            negated[name] = 1
+    for name, values in said.items():
+        found[name], phrase = _chosen(turn, values)
+        found.update({n: v for n, v in phrase.also if n not in found and n not in said})
+    found.update({n: v for n, v in negated.items() if n not in found and v is not None})
+
+
+def _dropped(turn: str, name: str) -> bool:
+    pattern = next(q.pattern for q in QUANTITIES if q.field == name)
+    return any(is_off(turn, *m.span()) for m in pattern.finditer(turn))
+
+
+def _chosen(turn: str, values: list[tuple[int, int, Any, Phrase]]) -> tuple[Any, Phrase]:
+    """Of several values for one field: "from A to B" means B; else the first in the phrases' order."""
+    if len(values) > 1:
+        ordered = sorted(values, key=lambda v: v[0])
+        for left, right in itertools.pairwise(ordered):
+            if _ARROW.match(turn[left[1] : right[0]]):
+                return right[2], right[3]
+        kept = [v for v in values if not _FROM.search(turn[max(0, v[0] - 6) : v[0]])]
+        values = kept or values
+    return values[0][2], values[0][3]
+
+
+def _value(phrase: Phrase, match: re.Match[str]) -> Any:
+    if phrase.value is not None:
+        return phrase.value
+    try:
+        groups = match.groupdict()
+        number = read_number((groups["n"] or groups.get("n2") or "").replace("%", "").strip())
+    except (ValueError, OverflowError):
+        return None
+    limits = next((q for q in QUANTITIES if q.field == phrase.field), None)
+    if number <= 0 or (limits and not limits.lowest / 8 <= number <= limits.highest * 8):
+        return None
+    return phrase.convert(number)
+
+
+def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
+    """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20", "the 80 GB ones"."""
+    mentions = [m for m in find_all(turn) if not is_replaced(turn, m.start)]
+    if not mentions and isinstance(job.gpu, str):
+        size = _SAME_CARD.search(turn)
+        stated = found.get("capacity_gib") or (float(size["n"]) if size else None)
+        other = _same_card(job.gpu, stated) if stated else None
+        if other:
+            found.pop("capacity_gib", None)
+            found["gpu"] = other
+    for mention in mentions[-1:] if _arrowed(turn, mentions) else mentions[:1]:
+        found["gpu"] = _PLURAL.sub("", (_LEADING_COUNT if mention.count else _NOTHING).sub("", mention.text.strip()))
+        before = _COUNT_BEFORE.search(turn[max(0, mention.start - 16) : mention.start])
+        after = _COUNT_AFTER.match(turn[mention.start + len(mention.text) :])
+        if "gpus" in found:
+            continue
+        if mention.count:
+            found["gpus"] = mention.count
+        elif before:
+            found["gpus"] = int(read_number(before["n"]))
+        elif after:
+            found["gpus"] = int(after["n"] or after["m"])
+
+
+def _arrowed(turn: str, mentions: list[Any]) -> bool:
+    pairs = itertools.pairwise(mentions)
+    return any(_ARROW.match(turn[a.start + len(a.text) : b.start]) for a, b in pairs)
+
+
+def _same_card(gpu: str, capacity: float) -> str | None:
+    """The same card with another memory, where there is one: "A100" and 80 is "A100 80G"."""
+    base = re.sub(r"(?i)[\s-]?\d{2,3}\s?g(?:i?b)?\b", "", gpu).strip()
+    for mention in find_all(f"{base} {capacity:g}GB"):
+        if abs(mention.device.capacity_bytes / GIB - capacity) <= 0.1 * capacity:
+            return f"{base} {capacity:g}GB"
+    return None
+
+
+def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
+    """The framework by name, as long as none is known: "用 swift 训", "with axolotl"."""
+    if job.framework is not None:
+        return
+    for match in _FRAMEWORK.finditer(turn):
+        name = _BUILT_ON.get(match[0].lower()) or canonical(match[0])
+        if name is not None and not is_off(turn, *match.span()):
+            found["framework"] = name
+            return
+
+
+def _model(turn: str, job: Job, found: dict[str, Any]) -> None:
+    """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
+    for mention in models.find_all(turn):
+        if mention.entry is not None and mention.named:
+            found["model"] = mention.text.strip()
+        elif mention.params_b and not mention.named:
+            found.update(_resized(job, mention.params_b))
+        else:
+            continue
+        return
+
+
+def _resized(job: Job, params_b: float) -> dict[str, Any]:
+    """The same family at another size, where the catalogue has it; else the size alone."""
+    if isinstance(job.model, str):
+        name = _SIZE_IN_NAME.sub(f"{params_b:g}B", job.model, count=1)
+        if name != job.model and models.find(name) is not None:
+            return {"model": name, "params_b": None}
+    return {"model": None, "params_b": params_b}
+
+
+def _keys(turn: str, job: Job, found: dict[str, Any]) -> None:
+    """Keys of the job's own framework: "set max_completion_length to 512"."""
+    lines = [f"{m['key']}: {m['value']}" for m in _KEY.finditer(turn) if m["key"] in all_names()]
+    if not lines:
+        return
+    reading = read_documents(Source("turn", "\n".join(lines)), framework=job.framework)
+    fields = to_job({f.name: f for f in reading.facts}, job.framework, job.versions).document()
+    for name, value in fields.items():
+        if name not in found and name not in _INFERRED and not isinstance(value, Mapping):
+            found[name] = value
+
+
+def _bare_length(turn: str, found: dict[str, Any]) -> None:
+    """A number of that size that belongs to nothing else is a length: "cut it to 1024"."""
+    match = _TO_NUMBER.search(turn)
+    if not found and match and read_number(match["n"]) >= _SHORTEST_LENGTH:
+        found["seq_len"] = int(read_number(match["n"]))

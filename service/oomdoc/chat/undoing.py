@@ -1,0 +1,75 @@
+"""Taking back: one step, several, all, the changes of a named field, a numbered step; and doing it again after all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoc.chat.numbers import NUMBER, read_number
+from oomdoc.chat.phrases import FIELD_NAMES
+
+__all__ = ["Undo", "goes_back", "read_redo", "read_undo"]
+
+_BACK: Final = re.compile(r"(?i)\bgo(?:ing)?\sback\b|\bback\b|\brestore\b|\breturn\sto\b|回到|改回|恢复")
+_HARD: Final = re.compile(
+    r"(?i)\bundo\b|\brevert\b|\broll\s?back\b|\breset\b|\btake\s(?:it|that|them)\sback\b|\bstart\s(?:over|again)\b|\bscratch\sthat\b"
+    r"|\bback\sto\s(?:the\s)?(?:original|start|first|initial|previous|before|beginning|what\s(?:i|we)\shad|where\swe\s(?:were|started))\b"
+    r"|撤销|撤回|撤消|撤掉|回退|还原|重置|重来|重新开始|恢复(?:到|成)?(?:原|之前|最初|刚才|一开始)|回到(?:一开始|最初|原来|开始|之前|上一|刚才|最早)"
+    r"|改回(?:去|来|原)|(?:加|调|变|退|还|换)回(?:去|来)"
+    rf"|(?:刚才|上面|前面|后面?|最后|最近|这)(?:的|这|那)?{NUMBER}(?:个|步|项|处)(?:改动)?都?(?:不要|去掉|关|取消|算了)"
+)
+_SOFT: Final = re.compile(r"(?i)\bnever\s?mind\b|\bforget\s(?:that|it|the\slast)\b|\bnah\b|算了|不要了\Z")
+_ORIGINAL: Final = re.compile(
+    r"(?i)\b(?:original|start|initial|beginning|everything|all)\b|\bfirst\b(?!\s(?:change|step|edit|one|thing))|一开始|最初|原来|最早|全部|所有|重来|重新开始|重置"
+)
+_STEPS: Final = re.compile(
+    rf"(?i)(?:last|previous|past)\s(?P<n>{NUMBER})|(?P<both>\bboth\b)|(?<!第)(?:上面|前面|最近|刚才|最后|后面?)?(?:这|那)?(?P<z>{NUMBER})\s?(?:步|次|个|处|项)"
+)
+_ORDINAL: Final = re.compile(
+    r"(?i)第\s?(?P<z>[一二三四五六七八九十]|\d{1,2})\s?(?:步|次|个|处|项)|\b(?P<w>first|second|third|fourth|fifth)\s(?:change|step|edit|one|thing)\b|\b(?:change|step)\s(?:number\s)?#?(?P<d>\d{1,2})\b"
+)
+_ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5}
+_REDO: Final = re.compile(
+    r"(?i)\A\W{0,3}(?:no\W{0,3})?redo(?:\s(?:it|that|this|the\slast))?\W{0,3}\Z|\bundo\s(?:the|that)\s(?:undo|revert)\b|重做|取消撤销|撤销(?:刚才的|那个)?撤销|恢复.{0,4}(?:撤销|撤回|撤掉)的?|\bput\s(?:it|that|them)\sback\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """``fields`` (if any) at most ``steps`` changes back, one ``step`` by number from the first, or ``everything``."""
+
+    steps: int = 1
+    everything: bool = False
+    fields: tuple[str, ...] = ()
+    step: int = 0
+
+
+def goes_back(turn: str) -> bool:
+    """Whether an earlier state is spoken of, without a word that only means taking back."""
+    return bool(_BACK.search(turn))
+
+
+def read_redo(turn: str) -> bool:
+    """Whether what was taken back is to be done again."""
+    return bool(_REDO.search(turn))
+
+
+def read_undo(turn: str, *, changes: bool) -> Undo | None:
+    """What is to be taken back; ``None`` where nothing is.
+
+    :param changes: whether the turn states values: "never mind, batch 2" is a change.
+    """
+    if not _HARD.search(turn) and (changes or not (_SOFT.search(turn) or _BACK.search(turn))):
+        return None
+    ordinal = _ORDINAL.search(turn)
+    if ordinal:
+        number = ordinal["w"]
+        step = _ORDINALS[number.lower()] if number else int(read_number(ordinal["z"] or ordinal["d"]))
+        return Undo(step=step)
+    match = _STEPS.search(turn)
+    steps = 1
+    if match:
+        steps = 2 if match["both"] else int(read_number(match["n"] or match["z"]))
+    fields = tuple(dict.fromkeys(name for name, pattern in FIELD_NAMES if pattern.search(turn)))
+    return Undo(max(1, steps), bool(_ORIGINAL.search(turn)), fields)
