@@ -185,6 +185,9 @@ _DOTTED: Final = re.compile(r"\d\.\d{1,3}\.\d")
 _COLONS: Final = re.compile(r"[0-9A-Fa-f]:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]")
 
 
+_Rule = tuple[str, re.Pattern[str], tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Masked:
     """Text with placeholders, and what each of them stands for."""
@@ -208,10 +211,11 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     known = dict(table or {})
     used = set(_PLACEHOLDER.findall(text)) | known.keys()
     low = text.lower()
-    worth = _worth_a_look(text, low)
+    unique = " ".join(set(low.split()))
+    worth = _worth_a_look(text, low, unique)
     if not worth:
         return Masked(text, MappingProxyType(known))
-    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used)
+    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(unique))
     if "PRIVATE KEY" in text:
         return Masked(masker.line(text, low), MappingProxyType(known))
     parts, lows = text.split("\n"), low.split("\n")
@@ -220,9 +224,14 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     return Masked("\n".join(parts), MappingProxyType(known))
 
 
-def _worth_a_look(text: str, low: str) -> set[int]:
+def _rules_for(unique: str) -> list[_Rule]:
+    """The rules that can apply to a text of these words, each with those of its needs that the text can meet."""
+    met = [tuple(need for need in needs if not need.strip() or need.split()[0] in unique) for needs in _NEEDS]
+    return [(*rule, needs) for rule, needs in zip(_RULES, met, strict=True) if needs or rule[0] == "user"]
+
+
+def _worth_a_look(text: str, low: str, unique: str) -> set[int]:
     """The lines (from 0) which any rule could match: that hold one of the words that rules need, or dots or colons."""
-    unique = " ".join(set(low.split()))
     found = {n for first, word in _WORDS if first in unique for n in _lines_with(word, low)}
     starts: list[int] = []
     for pattern in (_DOTTED, _COLONS):
@@ -250,13 +259,18 @@ class _Masker:
     known: dict[str, str]
     given: dict[str, str]
     used: set[str]
+    rules: list[_Rule]
     counts: dict[str, int] = field(default_factory=dict)
 
     def line(self, text: str, low: str) -> str:
         """One line (and the same in lower case) with every rule applied that could match it."""
-        for (kind, pattern), needs in zip(_RULES, _NEEDS, strict=True):
-            if not any(need in low for need in needs) and (kind != "user" or "@<host-" not in text):
-                continue
+        for kind, pattern, needs in self.rules:
+            for need in needs:
+                if need in low:
+                    break
+            else:
+                if kind != "user" or "@<host-" not in text:
+                    continue
             if (needs == (".",) and not _DOTTED.search(text)) or (needs == (":",) and not _COLONS.search(text)):
                 continue
             text = self._applied(kind, pattern, text)

@@ -38,8 +38,8 @@ def hinted_model(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[
             return
     found = next(_from_classes(source.text), None)
     if found is not None:
-        field, value, at = found
-        yield Fact(field, value, lines.span(at), "code", _BY_CLASS)
+        field, stated, at = found
+        yield Fact(field, stated, lines.span(at), "code", _BY_CLASS)
         return
     yield from _from_file_name(source.name)
 

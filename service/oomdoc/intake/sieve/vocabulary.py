@@ -39,7 +39,9 @@ class Vocabulary:
         if self.all:
             return True
         for probe in _probes_of(literal):
-            if (len(probe) >= _GRAM and probe[:_GRAM] not in self.grams) or probe not in self.text:
+            if len(probe) >= _GRAM and (probe[:_GRAM] not in self.grams or probe[-_GRAM:] not in self.grams):
+                return False
+            if probe not in self.text:
                 return False
         return True
 
@@ -50,22 +52,24 @@ class Literals:
     def __init__(self, rows: Sequence[Sequence[str]]) -> None:
         self.without = frozenset(number for number, literals in enumerate(rows) if not literals)
         """Rows that have no literals."""
-        self._by_gram: dict[str, list[tuple[int, str, tuple[str, ...]]]] = {}
+        self._by_gram: dict[str, list[tuple[str, int, str, tuple[str, ...]]]] = {}
         self._short: list[tuple[int, str, tuple[str, ...]]] = []
         for number, literals in enumerate(rows):
             for literal in literals:
                 probes = _probes_of(literal)
                 first = probes[0] if probes else ""
-                long = len(first) >= _GRAM
-                where = self._by_gram.setdefault(first[:_GRAM], []) if long else self._short
-                where.append((number, literal, probes))
+                if len(first) >= _GRAM:
+                    hit = (first[-_GRAM:], number, literal, probes)
+                    self._by_gram.setdefault(first[:_GRAM], []).append(hit)
+                else:
+                    self._short.append((number, literal, probes))
         self._grams = frozenset(self._by_gram)
 
     def held(self, words: Vocabulary) -> dict[int, list[str]]:
         """Number of a row -> those of its literals that can be in the text, for a vocabulary that rules some out."""
         out: dict[int, list[str]] = {}
-        text = words.text
-        tried = [hit for gram in self._grams & words.grams for hit in self._by_gram[gram]]
+        text, grams = words.text, words.grams
+        tried = [hit[1:] for gram in self._grams & grams for hit in self._by_gram[gram] if hit[0] in grams]
         for number, literal, probes in (*tried, *self._short):
             for probe in probes:
                 if probe not in text:
