@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
 from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.planning._keys import key_of
+from oomdoc.diagnosis.planning._keys import key_of, value_of
 from oomdoc.diagnosis.planning._moves import Move, _differs
 from oomdoc.diagnosis.planning._prices import Price, Prices
 from oomdoc.diagnosis.result import Change, SingleFix
@@ -62,7 +62,11 @@ def worded(job: Job, name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
     more = set(new or ()) - set(old or ()) if name == "offload" else set()
     if more == {"activations"} and job.framework in _ACTIVATIONS:
         return _ACTIVATIONS[job.framework], False, True
-    return key_of(job.framework, name), plain(old), plain(new)
+    return key_of(job.framework, name), _written(job, name, old), _written(job, name, new)
+
+
+def _written(job: Job, name: str, value: Any) -> Any:
+    return value_of(job.framework, name, value) if isinstance(value, str) else plain(value)
 
 
 def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices) -> tuple[Change, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.evidence import Document
 
-__all__ = ["key_of", "spelt_in"]
+__all__ = ["key_of", "spelt_in", "value_of"]
 
 _SEVERAL: Final = frozenset(
     [
@@ -50,6 +50,20 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
             if setting.key.lstrip("-").replace("-", "_") in plain:
                 return setting.key
     return next(iter(plain.values()), field)
+
+
+@lru_cache(maxsize=4096)
+def value_of(framework: str | None, field: str, value: Any) -> Any:
+    """A job's word as the framework writes it (``flash2``: ``fa2``, ``flash_attention_2``), or as it is."""
+    from oomdoc.intake.configs import TABLES
+    from oomkb.frameworks import canonical
+
+    wanted = canonical(framework)
+    for table in (t for t in TABLES if t.name == wanted and isinstance(value, str)):
+        for key in (k for k in table.all_keys() if k.field == field):
+            written = key.codec.write(value, None)
+            return written if isinstance(written, str) else value
+    return value
 
 
 def spelt_in(document: Document, field: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.planning._keys import key_of, spelt_in
+from oomdoc.diagnosis.planning._keys import key_of, spelt_in, value_of
 from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.evidence import Document, Evidence
 from oomkb.errors import OomdocError
@@ -38,7 +38,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
         diff = _diff(document, changes)
         if diff:
             diffs.append(diff.rstrip("\n"))
-    changed = tuple(_placed(change, placed) for change in plan.changes)
+    changed = tuple(_placed(plan, change, placed) for change in plan.changes)
     return replace(plan, patch="\n".join(diffs) + "\n" if diffs else "", changes=changed)
 
 
@@ -124,9 +124,13 @@ def _diff(document: Document, changes: Mapping[str, Any]) -> str:
     return str(done.diff) if done is not None else ""
 
 
-def _placed(change: Change, placed: Mapping[str, Document]) -> Change:
+def _is(plan: Plan, name: str, value: Any, shown: Any) -> bool:
+    return bool(value == shown) or (isinstance(value, str) and value_of(plan.job.framework, name, value) == shown)
+
+
+def _placed(plan: Plan, change: Change, placed: Mapping[str, Document]) -> Change:
     """The change with its file, and its key as that file spells it."""
-    leading = next((n for n, value in change.fields.items() if value == change.new), "")
+    leading = next((n for n, value in change.fields.items() if _is(plan, n, value, change.new)), "")
     document = placed.get(leading) or next((placed[n] for n in change.fields if n in placed), None)
     if document is None:
         return change

@@ -42,6 +42,16 @@ def regressions_for(job: Job, versions: Mapping[str, str], matched: Iterable[str
     return list(out.values())[:3]
 
 
+def _before(version: str, item: Affected) -> bool:
+    """Whether a release is older than all that are affected."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return all(r.introduced not in (None, "0") and Version(version) < Version(r.introduced) for r in item.ranges)
+    except InvalidVersion:
+        return False
+
+
 def _told_elsewhere(entry: Mapping[str, Any], cases: Iterable[Case]) -> str | None:
     """The last good release as another record of the same regression (the same package and fix) has it."""
     found = (
@@ -61,9 +71,12 @@ def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) ->
             continue
         hit = affects((item,), versions)
         stated = item.package in versions
-        if hit is None and (stated or not ask or not _plausible(item.package, job)):
+        good = stated and ask and _before(versions[item.package], item)
+        if hit is None and not good and (stated or not ask or not _plausible(item.package, job)):
             continue
-        yield {"package": item.package, "used": hit.version if hit else None, **_ways_out(case, item)}
+        # Somebody who states a release from before the regression tells what worked.
+        used = hit.version if hit else versions[item.package] if good else None
+        yield {"package": item.package, "used": used, **_ways_out(case, item)}
 
 
 def _plausible(package: str, job: Job) -> bool:

@@ -849,4 +849,15 @@ MORE: Final[tuple[Task, ...]] = (
         ["      - MAX_TOTAL_TOKENS=8192", "      - CUDA_MEMORY_FRACTION=0.8"],
         2,
     ),
+    (
+        "verl",
+        "easy_r1.sh",
+        "python3 -m verl.trainer.main \\\n    config=examples/config.yaml \\\n    worker.actor.model.model_path=Qwen/Qwen2.5-VL-7B-Instruct \\\n    worker.actor.micro_batch_size_per_device_for_update=4 \\\n    worker.rollout.n=20\n",
+        {"micro_batch": 1, "rollout.gpu_memory_utilization": 0.4},
+        [
+            "    worker.actor.micro_batch_size_per_device_for_update=1 \\",
+            "    worker.rollout.gpu_memory_utilization=0.4 \\",
+        ],
+        1,
+    ),
 )

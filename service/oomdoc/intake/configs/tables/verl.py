@@ -180,6 +180,7 @@ TABLE = Table(
             (
                 "actor.ppo_micro_batch_size_per_gpu",
                 "data.micro_batch_size_per_gpu",
+                "actor.micro_batch_size_per_device_for_update",
             ),
             INT,
         ),
@@ -216,7 +217,7 @@ TABLE = Table(
         Group(("micro_batch",), _GLOBAL, _read_global, _write_global),
         Group(("grad_ckpt",), (_RECOMPUTE,), _read_recompute, _write_recompute),
     ),
-    prefixes=("actor_rollout_ref.", "policy."),
+    prefixes=("actor_rollout_ref.", "policy.", "worker."),
     neutral=_OF_ROLES
     | words(
         """
