@@ -34,6 +34,8 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
     from oomdoc.diagnosis.planning import fits_table
 
     job, evidence = job_of_text(text, filename)
+    if "gpu" in changes and "capacity_gib" not in changes:
+        job = job.with_fields({"capacity_gib": None})  # what the file says of another card
     job = job.with_fields(changes)
     if job.model is None and job.params_b is None:
         raise JobError("no model is named", where="model", hint="give a config that names one, or --set model=...")

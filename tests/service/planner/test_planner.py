@@ -1,0 +1,30 @@
+"""``oomdoc plan`` as a library: a file, and fields set on top of what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoc.planner import plan_job
+from oomkb.errors import JobError
+from oomkb.units import GIB
+
+SWIFT = "# 4*50GiB\nCUDA_VISIBLE_DEVICES=0,1 \\\nswift sft \\\n  --model Qwen/Qwen2.5-7B \\\n  --train_type lora \\\n  --per_device_train_batch_size 8\n"
+
+
+def test_another_card_brings_its_own_capacity() -> None:
+    there = plan_job(SWIFT, "run.sh", {"gpu": "A100-40GB"}).table
+    assert there.estimate.capacity_bytes is not None
+    assert 38 * GIB < there.estimate.capacity_bytes < 40 * GIB
+    stated = plan_job(SWIFT, "run.sh", {"gpu": "A100-40GB", "capacity_gib": 36.0}).table
+    assert stated.estimate.capacity_bytes == pytest.approx(36 * GIB, rel=0.01)
+
+
+def test_a_job_without_a_model_is_refused_with_the_way_out() -> None:
+    with pytest.raises(JobError, match="model"):
+        plan_job("", "empty.yaml", {"gpu": "H100"})
+
+
+def test_the_same_text_and_fields_give_the_same_plans() -> None:
+    first, second = (plan_job(SWIFT, "run.sh", {"gpu": "T4", "gpus": 2}) for _ in range(2))
+    assert first.table.planning.plans == second.table.planning.plans
+    assert first.job.world == 2
