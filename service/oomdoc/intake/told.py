@@ -15,7 +15,7 @@ __all__ = ["told_failures"]
 _I: Final = re.IGNORECASE | re.ASCII
 _HOST: Final = Expression(
     r"(?:host|cpu|system|node)[ -]?(?:ram|memory)[^.\n]{0,40}(?:oom"
-    r"|out of|exhaust|full|runs? out|explod)|\bRAM OOM|\bCPU OOM|cpu oom"
+    r"|out of|exhaust|full|runs? out|explod)|\bRAM OOM|\b(?:CPU|system|host|ray) OOM\b|cpu oom"
     r"|(?:runs?|ran|running) out of (?:system |host |cpu )?RAM|oom[- ]?killer"
     r"|爆的是内存|爆内存|(?<!显)内存(?:爆|不足|不够|溢出|超出|会一直增长|泄[漏露]|OOM)|(?<!显)内存[^。，\n]{0,12}(?:爆|不够|用光|耗尽"
     r"|oom)|\bRAM\b[^.\n]{0,30}(?:is )?(?:full|exhausted|explodes)|(?:all|whole|entire)(?: of)?(?: the)? available RAM"

@@ -187,6 +187,7 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("version-regression", "OOM on the V1 engine, works on V0"),
         ("leak", "memory grew 164 MiB per microbatch"),
         ("rollout-engine", "actor_rollout_ref.rollout.gpu_memory_utilization of 0.7 fails"),
+        ("activations", "build.py with max_input_len of 3500 instead of 2048"),
         ("activations", "the advice to use gradient checkpointing throws an AttributeError"),
         ("kv-cache", "Setting maximum total tokens (input + output) to 512"),
     ],

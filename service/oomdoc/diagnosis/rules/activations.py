@@ -55,7 +55,8 @@ _CLUES: Final = (
         FAIR,
         says=r"micro.?batch|(?:lower|smaller|reduc\w{1,4}|larger|bigger|increas\w{1,4}"
         r"|decreas\w{1,4}).{0,24}batch|batch.?size"
-        r".{0,16}(?:larger|greater|bigger|more) than|max.?batch.?size|batch.{0,10}(?:调小|减小|太大|调大)",
+        r".{0,16}(?:larger|greater|bigger|more) than|max.?batch.?size|max_input_len"
+        r"|max_num_tokens|batch.{0,10}(?:调小|减小|太大|调大)",
     ),
     Clue(
         "context",

@@ -45,6 +45,7 @@ _CLUES: Final = (
         r"|缓存.{0,8}(?:离谱|很大|过大|越来越)",
         unless=r"kv.?cache|page cache|sample|activat",
     ),
+    Clue("contiguous", FAIR, says=r"largest (?:contiguous|free) (?:region|block|chunk)"),
     Clue("setting", WEAK, says=r"expandable_segments|max_split_size"),
 )
 

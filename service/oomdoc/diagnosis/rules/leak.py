@@ -40,6 +40,7 @@ _CLUES: Final = (
         r"|显存.{0,8}变高|(?:越来越)(?:多|高|大)"
         r"|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)"
         r"|(?:memory|vram)[^\n]{0,24}(?:increments|adds up|accumulat|piles? up|keeps? going)",
+        unless=r"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b",
     ),
     Clue(
         "every-round",

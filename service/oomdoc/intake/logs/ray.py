@@ -16,6 +16,7 @@ PARSER: Final[Parser] = rules_parser(
         "ray.exceptions",
         "memory on the node",
         "ray-oom-prevention",
+        "memory pressure",
         "worker exit type",
         "object store",
         "actor died unexpectedly",
@@ -37,7 +38,8 @@ PARSER: Final[Parser] = rules_parser(
         rule(
             "ray-oom-kill",
             r"ray\.exceptions\.OutOfMemoryError|killed due to the node running low on memory"
-            r"|workers? (?:was|were) killed due to .{0,40}memory|ray-oom-prevention",
+            r"|workers? (?:was|were) killed due to .{0,40}memory|ray-oom-prevention"
+            r"|[1-9]\d{0,4} workers \(tasks / actors\) killed due to memory pressure|memory on the node \(ip",
             "host",
         ),
         rule("ray-object-store-full", r"ObjectStoreFullError|object store .{0,40}(?:is )?full", "host"),

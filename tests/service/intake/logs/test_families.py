@@ -43,6 +43,7 @@ MUST = [
     ("nccl", "[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE)", "nccl-timeout", "other", {}),
     ("nvidia_smi", "| N/A   45C    P0    90W / 400W |  23859MiB / 24564MiB |     99%      Default |", "nvidia-smi-memory", None, {"total_bytes": 24564 << 20}),
     ("progress", " 13%|██████            | 6/45 [01:21<08:46, 13.51s/it]", "progress", None, {"step": 6, "of": 45}),
+    ("ray", "(raylet) node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node", "ray-oom-kill", "host", {}),
     ("ray", "where the task (actor ID: 9e, pid=41, memory used=56.57GB) was running was 246.41GB / 251.54GB (0.979583), which exceeds the memory usage threshold of 0.95. Ray killed this worker", "ray-node-memory", "host", {"threshold": 0.95}),
     ("sglang", "Prefill out of memory. Try to lower your batch size.", "sglang-batch-oom", "device", {"stage": "Prefill"}),
     ("sglang", "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "sglang-memory-pool-too-small", "device", {}),
