@@ -206,3 +206,9 @@ def test_a_failure_told_in_words_is_one() -> None:
     found = planned("activations", gpu="A100-40GB", micro_batch=4, seq_len=2048)
     assert found.plans
     assert all(p.fits_probability >= 0.9 for p in found.plans)
+
+
+def test_host_memory_is_no_matter_of_the_gpu() -> None:
+    found = planned("host-ram", micro_batch=16, seq_len=8192, grad_ckpt=False)
+    assert [p.name for p in found.plans] == ["cause"]
+    assert not found.singles

@@ -35,8 +35,8 @@ _ARITHMETIC: Final = frozenset(
     ]
 )
 """Causes that settings answer; for the others the cause itself has to go."""
-_NEVER: Final = frozenset({"not-oom", "shared-memory"})
-"""Causes to which no size of the job is an answer."""
+_NEVER: Final = frozenset({"host-ram", "not-oom", "shared-memory"})
+"""Causes to which no size of the job on the GPU is an answer."""
 _LIKELY: Final = 0.25
 _MOST: Final = 3
 _FAR: Final = 2.0

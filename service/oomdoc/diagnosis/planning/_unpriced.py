@@ -16,8 +16,8 @@ from oomkb.memory.job import Job
 __all__ = ["settings_for"]
 
 _FOR: Final[Mapping[str, tuple[str, ...]]] = {
-    "logits": ("fused-ce", "micro-batch", "seq-len"),
-    "activations": ("grad-ckpt", "micro-batch", "attention", "seq-len"),
+    "logits": ("fused-ce", "micro-batch", "seq-len", "completion-len"),
+    "activations": ("grad-ckpt", "micro-batch", "attention", "seq-len", "completion-len"),
     "attention-scores": ("attention", "micro-batch", "seq-len"),
     "model-states": ("zero", "fsdp", "distributed-optimizer", "optimizer-8bit", "lora"),
     "optimizer-init": ("optimizer-8bit", "zero", "offload-optimizer", "lora"),
