@@ -54,7 +54,11 @@ _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
 _SHAPE_WORDS: Final = frozenset(
     ("vl", "v", "vision", "audio", "omni", "moe", "next", "multimodal", "mamba", "rw", "n", "scout", "maverick")
 )
-"""Words that always mean another shape; a name that has one is never taken for an entry without it."""
+"""Words that mean another shape where a family has entries that need them."""
+_ALWAYS: Final = frozenset(("omni",))
+"""Words that mean another shape in any family."""
+_TIERS: Final = re.compile(r"v[2-9](?:\.[0-9])?|pro|flash|mini|nano|lite|max|ultra|small|medium|large|xl|plus|turbo")
+"""What stands where a size would: another model than the one of the family that states a size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +234,8 @@ def select(name: Name, table: Table) -> ModelEntry | None:
     if name.stray_numbers:
         return None
     telling = name.words & table.telling[name.family]
-    return _select(name, telling, table) or _select(name, telling & _SHAPE_WORDS, table)
+    always = name.words & _ALWAYS
+    return _select(name, telling | always, table) or _select(name, telling & _SHAPE_WORDS | always, table)
 
 
 def _select(name: Name, telling: frozenset[str], table: Table) -> ModelEntry | None:
@@ -253,11 +258,16 @@ def _select(name: Name, telling: frozenset[str], table: Table) -> ModelEntry | N
     return _one([p for gap, p in fits if fitness(gap, p) == best], name)
 
 
+def _tiered(name: Name, pattern: Pattern) -> bool:
+    """Whether the name says its size in a word of its own, which ``pattern`` does not know."""
+    return any(_TIERS.fullmatch(word) for word in name.words - pattern.needs - pattern.may)
+
+
 def _one(fits: list[Pattern], name: Name) -> ModelEntry | None:
     exact = len({p.entry.name for p in fits}) == 1
     if name.size_b is None:
         unsized = [p for p in fits if p.size_b is None]
-        if not unsized and not exact:
+        if not unsized and (not exact or _tiered(name, fits[0])):
             return None
         fits = unsized or fits
         exact = len({p.entry.name for p in fits}) == 1

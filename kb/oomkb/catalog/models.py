@@ -61,7 +61,10 @@ def find(name: str) -> ModelEntry | None:
     catalogue = _catalogue()
     text = name.strip()[-400:]
     found = catalogue.by_name.get(_key(text))
-    for part in reversed([p for p in re.split(r"[\\/]", text) if p]) if found is None else ():
+    parts = [p for p in re.split(r"[\\/]", text) if p] if found is None else []
+    for place, part in enumerate(reversed(parts)):
+        if place and not re.search(r"[0-9]", part):
+            continue  # who publishes it ("arcee-ai"), not what it is
         found = catalogue.by_name.get(_key(part)) or model_text.interpret(part, catalogue.table)[0]
         if found is not None:
             break

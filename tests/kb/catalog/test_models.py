@@ -75,6 +75,39 @@ def test_find_nothing(name):
     assert models.find(name) is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Qwen/Qwen2.5-Omni-7B",
+        "Qwen/Qwen3-Omni-30B-A3B-Instruct",
+        "XiaomiMiMo/MiMo-V2-Flash",
+        "upstage/solar-pro-preview-instruct",
+        "arcee-ai/Trinity-Mini",
+    ],
+)
+def test_another_model_of_the_family_is_not_the_one_with_a_size(name):
+    assert models.find(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ibm-granite/granite-4.0-h-micro", "ibm-granite/granite-4.0-h-micro"),
+        ("ibm-granite/granite-4.0-micro", "ibm-granite/granite-4.0-micro"),
+        ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "nvidia/NVIDIA-Nemotron-Nano-9B-v2"),
+        ("nvidia/Llama-3.1-Nemotron-Nano-8B-v1", "meta-llama/Llama-3.1-8B"),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-FP8", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
+        ("zai-org/GLM-4.6V", "zai-org/GLM-4.5V"),
+        ("zai-org/GLM-4.6", "zai-org/GLM-4.5"),
+        ("google/medgemma-4b-it", "google/gemma-3-4b-it"),
+        ("NousResearch/Hermes-4-14B", "Qwen/Qwen3-14B"),
+        ("/models/Qwen2.5-7B-Instruct/final", "Qwen/Qwen2.5-7B"),
+    ],
+)
+def test_releases_of_2025_and_later(name, expected):
+    assert models.find(name).name == expected
+
+
 def test_a_vision_model_is_never_taken_for_its_language_model():
     assert models.find("Qwen2.5-VL-14B") is None
     assert models.find("Qwen2-VL-7B").config["vision_config"]
