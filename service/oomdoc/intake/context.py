@@ -12,6 +12,8 @@ from oomdoc.intake.lines import Line
 __all__ = ["other_runs"]
 
 _ENDS: Final = re.compile(r"(?:[:：]|[-–—] ?(?:OK|GOOD|BAD|FAIL\w{0,3}|OOM|✅|❌))\s{0,3}\Z", re.IGNORECASE)
+_MARKS: Final = frozenset(":：-–—")
+"""What every such end holds one of."""
 _WELL: Final = re.compile(
     r"(?:能跑|可以跑|能训|成功|正常|没问题|works?\b|worked|working|runs? fine|- ?OK"
     r"|- ?GOOD|✅|no oom|without oom|succe\w{2,8})",
@@ -29,10 +31,13 @@ def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:
     out: list[bool] = []
     fine = False
     for line, kind in zip(lines, kinds, strict=True):
-        text = line.text.strip()
-        if kind in ("prose", "config", "log") and len(text) < 120 and _ENDS.search(text[-12:]):
-            fine = bool(_WELL.search(text)) and not _ILL.search(text)
-        elif kind == "prose" and len(text) > 120:
-            fine = False
+        if kind in ("prose", "config", "log"):
+            text = line.text.strip()
+            if len(text) < 120:
+                end = text[-12:]
+                if not _MARKS.isdisjoint(end) and _ENDS.search(end):
+                    fine = bool(_WELL.search(text)) and not _ILL.search(text)
+            elif kind == "prose" and len(text) > 120:
+                fine = False
         out.append(fine)
     return out

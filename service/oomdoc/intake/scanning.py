@@ -59,7 +59,7 @@ def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
     for index, line in enumerate(lines):
         low = line.low if line.text is line.raw else line.text.lower()
         held = [word for word in present if word in low]
-        if held:
+        if held and not (len(held) == 1 and scanner.puts_off(index, table[held[0]])):
             yield from scanner.at(index, {parser.name: parser for word in held for parser in table[word]})
     yield from scanner.repeated()
 
@@ -73,13 +73,18 @@ class _Scanner:
         self.read: dict[str, int] = {}
         self.put_off: dict[str, tuple[Parser, deque[int]]] = {}
 
+    def puts_off(self, index: int, parsers: tuple[Parser, ...]) -> bool:
+        """Whether the line is kept for later: it is of one family, which repeats and was read before."""
+        parser = parsers[0]
+        if len(parsers) > 1 or not parser.repeats or self.read.get(parser.name, 0) < _FIRST_OF_MANY:
+            return False
+        self.put_off.setdefault(parser.name, (parser, deque(maxlen=_REACH)))[1].append(index)
+        return True
+
     def at(self, index: int, chosen: Mapping[str, Parser]) -> Iterator[Found]:
         """What the chosen parsers read at a line."""
-        if len(chosen) == 1:
-            (parser,) = chosen.values()
-            if parser.repeats and self.read.get(parser.name, 0) >= _FIRST_OF_MANY:
-                self.put_off.setdefault(parser.name, (parser, deque(maxlen=_REACH)))[1].append(index)
-                return
+        if len(chosen) == 1 and self.puts_off(index, tuple(chosen.values())):
+            return
         found = list(self._parsed(index, chosen))
         if any(reading.failures for _, _, reading in found):
             yield from self.repeated()
