@@ -8,7 +8,8 @@ FakeTensorMode, with what bitsandbytes, Liger, GaLore and activation offloading 
 the planner: DeepSpeed's engine (ZeRO and its offloads: its flat buffers are made by its own C++ and hooks), FSDP1 and
 HSDP, Megatron's kernels (selective recomputation), servers, and other hardware. The prediction holds where the played
 peak of tensor bytes lies in the plan's own 90 % interval, and the verdict is right where played tensors plus the
-predicted overhead of allocator, context and communication stay within the card. Writes ``results/plan_check.json``.
+predicted overhead of allocator, context, communication and CUDA's kernels stay within the card. Writes
+``results/plan_check.json``.
 """
 
 from __future__ import annotations
@@ -126,14 +127,14 @@ def checked(one: Plan, document: dict[str, Any]) -> dict[str, Any]:
         patched["lora"] = {"dtype": "fp32", "dropout": 0.0, **patched["lora"]}
     with contextlib.redirect_stderr(io.StringIO()):
         played = play(patched)
-    # One micro-step is played; with several, gradients wait between them, which is all that then comes on top.
-    estimate = one.estimate if one.job.grad_accum == 1 else whatif(one.job, {"grad_accum": 1})[1]
+    # One micro-step is played (with several, gradients wait between them, which is all that then comes on top), by the
+    # reference kernels: with a GPU named, the model counts what CUDA's kernels allocate instead.
+    estimate = whatif(one.job, {"grad_accum": 1, "gpu": None, "capacity_gib": None})[1]
     span = estimate.intervals["allocated"]
-    whole = one.estimate
-    if str(one.job.optimizer).startswith("paged"):  # its states move to the host under pressure
-        whole = whatif(one.job, {"optimizer": "sgd"})[1]
-    overhead = (whole.process_bytes - whole.allocated_bytes) / GIB + max(
-        0.0, (one.estimate.allocated_bytes - estimate.allocated_bytes) / GIB
+    whole = whatif(one.job, {"optimizer": "sgd"})[1] if str(one.job.optimizer).startswith("paged") else one.estimate
+    # Paged states move to the host under pressure: they are no overhead.
+    overhead = (
+        whole.process_bytes - whole.allocated_bytes + max(0.0, one.estimate.allocated_bytes - estimate.allocated_bytes)
     )
     return {
         "model": document["model"]["name"],
@@ -148,7 +149,7 @@ def checked(one: Plan, document: dict[str, Any]) -> dict[str, Any]:
         "played_gib": round(played, 2),
         "off": round(estimate.allocated_bytes / GIB / played - 1, 4),
         "holds": span.low_bytes <= played * GIB <= span.high_bytes,
-        "fits": played + overhead <= (one.estimate.capacity_bytes or 0) / GIB,
+        "fits": played * GIB + overhead <= (one.estimate.capacity_bytes or 0),
     }
 
 
