@@ -19,7 +19,7 @@ from oomdoc.messages import Message, say
 
 __all__ = ["PRIORS", "TEMPERATURE", "probabilities", "rank", "scores"]
 
-TEMPERATURE: Final = 0.45
+TEMPERATURE: Final = 0.5
 _NEXT_RULE: Final = 0.7
 _NEXT_CASE: Final = 0.5
 """What each further reason of a witness counts, relative to the one before it."""
