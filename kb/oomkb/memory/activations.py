@@ -85,7 +85,7 @@ def _unfused(shape: ModelShape) -> bool:
 def head_of(s: Setting, shape: ModelShape) -> Head:
     """What happens around the layers."""
     d, family = shape.dims, shape.family
-    trained = not s.adapters and s.training
+    trained = s.training and (not s.adapters or s.tables > 0)
     return Head(
         tied=d.tied,
         trained=trained,
@@ -211,6 +211,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.targets,
         s.lora_dropout > 0,
         s.dora,
+        s.tables,
         s.adapter_bytes,
         s.expert_adapters,
         s.quant,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from oomkb.memory.dora import dora
 from oomkb.memory.functions import activate
 from oomkb.memory.mode import Mode
 from oomkb.memory.ops import Ops
@@ -67,12 +68,15 @@ class Layer:
         down, up = self.adapter(name + ".A", f"{inner}*r"), self.adapter(name + ".B", f"r*{outer}")
         if self.mode.quant and self.mode.autocast:
             kept = result.size
-        result = ops.add(
-            result,
-            ops.scale(
-                ops.linear(ops.linear(ops.dropout(x, self.mode.lora_dropout), down, f"{rows}*r"), up, f"{rows}*{outer}")
-            ),
-        )
+        if self.mode.dora:
+            scale = self.adapter(name + ".magnitude", outer)
+            more = dora(ops, x, result, (down, up, scale), (rows, inner, outer), self.mode)
+        else:
+            low = ops.linear(ops.dropout(x, self.mode.lora_dropout), down, f"{rows}*r")
+            more = ops.scale(ops.linear(low, up, f"{rows}*{outer}"))
+            del low
+        result = ops.add(result, more)
+        del more
         return ops.cast(result, kept)
 
     # -- norms ---------------------------------------------------------------------------------------------------

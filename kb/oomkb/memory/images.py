@@ -105,11 +105,11 @@ def _frozen(job: Job) -> bool:
 
 def seen(s: Setting, shape: ModelShape) -> Seen:
     """The tower's share of a step, its layers played on the same tape as the decoder's."""
-    from oomkb.memory.activations import step_of
-
     images, vision = s.images, shape.vision
     if vision is None or not images.patches:
-        return Seen()
+        return _NOTHING
+    from oomkb.memory.activations import step_of  # which reads settings, and settings images
+
     tower = _tower(_KINDS.get(vision.kind, "vit-siglip"), vision)
     adapters = s.adapters and not images.frozen
     own = replace(
@@ -142,6 +142,7 @@ def seen(s: Setting, shape: ModelShape) -> Seen:
     return Seen(pixels=pixels, kept=kept, forward=forward + joined, backward=back)
 
 
+_NOTHING: Final = Seen()
 _MERGER: Final = 4
 """What norm, two products and an activation between tower and decoder keep, in tensors of the patches' size."""
 

@@ -47,6 +47,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "CUDA graphs": "oomkb.memory.engines.graph_bytes",
     }
 )
+_GATHERED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _STEP_PHASES: Final = ("forward", "loss", "backward")
 
 
@@ -125,7 +126,9 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
     phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
     if s.eval_batch:
         phases["evaluation"] = _phase(_merged(kept, _evaluation(s, shape)))
-    phases["save"] = _phase(kept)
+    # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.
+    unit = _largest(shape) / s.tp * s.param_bytes if s.sharding in _GATHERED else 0.0
+    phases["save"] = _phase({**kept, "gathered weights": unit})
     if extra.engine:
         resting = {k: v for k, v in kept.items() if k != "rollout engine"}
         phases["rollout"] = _phase({**resting, "rollout engine": extra.engine})
@@ -148,10 +151,17 @@ def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:
 
 
 def _evaluation(s: Setting, shape: ModelShape) -> dict[str, float]:
+    """A batch without gradients: logits, their fp32 copy and its log-softmax at once, as the Trainer asks for a loss.
+
+    Autocast caches its casts of trained fp32 weights without gradients as well, to the end of the forward pass.
+    """
     tokens = float(s.eval_batch * s.seq / (s.cp * s.sp))
+    cast = s.autocast and not s.adapters and s.param_bytes == 4
+    matrices = shape.linear_params / s.tp / s.pp + shape.dims.vocab * shape.dims.embed_width / s.tp
     return {
-        "logits and loss": tokens * shape.dims.vocab / s.tp * 10,
-        "recomputed layer": tokens * shape.dims.hidden * 4 * 4,
+        "logits and loss": tokens * shape.dims.vocab / s.tp * (s.compute_bytes + 8),
+        "recomputed layer": tokens * shape.dims.hidden * s.compute_bytes,
+        "cast weights": matrices * s.compute_bytes if cast else 0.0,
     }
 
 

@@ -99,6 +99,8 @@ class Setting:
     """Weights and gradients in 16 bits, fp32 masters beside the moments."""
     megatron: bool
     trained_layers: int
+    tables: int
+    """Embedding and output head, as far as they are trained beside adapters, each as a copy (``modules_to_save``)."""
     state_fraction: float
     """Share of the trained parameters that has gradients and states at a time (LISA, BAdam)."""
     eval_batch: int
@@ -139,7 +141,10 @@ class Setting:
     @property
     def shards(self) -> int:
         """How many ranks share what is sharded over data parallelism."""
-        return self.dp * self.cp if self.sharding not in ("none", "ddp", "device-map", "data-parallel") else 1
+        if self.sharding in ("none", "ddp", "device-map", "data-parallel"):
+            return 1
+        ranks = self.dp * self.cp  # a hybrid shards inside a machine and replicates over machines
+        return min(ranks, self.gpus_per_node) if self.sharding == "hsdp" else ranks
 
 
 def settle(job: Job, shape: ModelShape) -> Setting:
@@ -231,6 +236,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         deepspeed=sharding.startswith("zero") or "deepspeed" in (job.framework or "").lower(),
         megatron=megatron,
         trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
+        tables=_tables(job) if adapters else 0,
         state_fraction=_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
@@ -330,6 +336,13 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     if attention != "sdpa" or job.packing or shape.family.lean_mask or any(word in framework for word in OWN_MODELS):
         return False
     return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
+
+
+def _tables(job: Job) -> int:
+    """How many of embedding and head PEFT trains whole (LLaMA-Factory calls it ``additional_target``)."""
+    named = job.extra.get("modules_to_save") or job.extra.get("additional_target") or ()
+    names = named.split(",") if isinstance(named, str) else [str(n) for n in named] if isinstance(named, list) else []
+    return sum(any(word in name for name in names) for word in ("embed", "lm_head"))
 
 
 def _fraction(method: str, shape: ModelShape) -> float:

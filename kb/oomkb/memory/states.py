@@ -115,16 +115,22 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     split_g = shards if s.sharding in _SHARDED_GRADS else 1
     split_o = shards if s.sharding in _SHARDED_STATES else 1
     weights = weight_bytes(s, shape, held) / split_w + buffer_bytes(shape.dims)
-    adapters = trained * each / split_w if s.adapters else 0.0
+    tables = s.tables * shape.dims.vocab * shape.dims.embed_width / s.tp
+    whole = tables * float(s.held_bytes if engine else s.param_bytes)
+    adapters = (trained * each + whole) / split_w if s.adapters else 0.0
     stated = trained * s.state_fraction
     master_each = 4.0 if engine or s.megatron else 0.0
     state_each = 4.0 if master_each else each
     optimizer = moment_bytes(s, shape, kind, state_each, stated)
     optimizer = (optimizer + _wide_embedding(s, shape, stated, kind.fixed)) / split_o
-    masters = stated * master_each / split_o
+    optimizer += (whole * kind.moments + tables * kind.fixed) / split_o if not engine else 8 * tables / split_o
+    masters = (stated + tables) * master_each / split_o
     grad_each = 4.0 if s.megatron else each
-    gradients = (trained * grad_each if kind.keeps_grads else 0.0) * s.state_fraction
+    gradients = (trained * grad_each + whole if kind.keeps_grads else 0.0) * s.state_fraction
     step = step_bytes(s, shape, kind, each=each, trained=stated / split_o, largest=_largest(s, shape) / split_o)
+    if kind.foreach and s.optimizer_impl == "foreach":
+        step += kind.foreach * whole / split_o
+    trained, trainable = trained + tables, trainable + int(tables * s.tp)
     if engine:
         step = _deepspeed_step(s, trained / split_o)
     on_gpu = "optimizer" not in s.offload
@@ -183,8 +189,10 @@ def _shards(s: Setting, shape: ModelShape, total: float) -> float:
 def _largest(s: Setting, shape: ModelShape) -> float:
     """Elements of the largest trained parameter; all experts of a layer are one where they are kept in one."""
     if s.adapters:
-        widest = s.rank * max(shape.dims.ffn, shape.dims.hidden)
-        return widest * (shape.dims.experts if s.expert_adapters == "fused" else 1)
+        d = shape.dims
+        if s.expert_adapters == "fused":  # gate and up share a factor of twice the rank
+            return 2 * s.rank * d.experts * max(d.hidden, 2 * d.expert_ffn)
+        return s.rank * max(d.ffn, d.hidden)
     table = shape.dims.vocab * shape.dims.embed_width / s.tp
     matrices = (
         m.inputs * m.outputs * (m.count / s.ep if m.part == "expert" and not m.module else 1) / s.tp

@@ -45,6 +45,7 @@ def adapt(model: Any, job: dict[str, Any]) -> Any:
         lora_dropout=lora.get("dropout") or 0.0,
         target_modules=targets if isinstance(targets, str) else list(targets),
         use_dora=bool(lora.get("dora")),
+        modules_to_save=job.get("modules_to_save"),
         task_type="CAUSAL_LM",
     )
     with torch.device("meta"):

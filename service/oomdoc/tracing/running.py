@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from oomdoc.tracing.building import build_model, materialise, prepare
 from oomdoc.tracing.meter import Meter, scalars
 from oomdoc.tracing.optimizing import make_optimizer
-from oomdoc.tracing.stepping import one_step
+from oomdoc.tracing.stepping import evaluation, one_step
 from oomkb.units import GIB
 
 __all__ = ["trace"]
@@ -64,6 +64,8 @@ def trace(job: dict[str, Any], *, device: str = "cpu", events: bool = False) -> 
             if meter.events is not None:
                 meter.events.clear()
             row = one_step(model, job, device, optimizer, meter, reference)
+        if job.get("eval_micro_batch"):
+            row["peak_eval"] = evaluation(model, job, device, meter)
         peak = max(row["peak_forward"], row["peak_backward"], row["peak_step"])
         sizes = {"allocated_gib": peak, "static_gib": static, **row}
         measured: dict[str, Any] = {k: round(v / GIB, 4) for k, v in sizes.items()}

@@ -11,7 +11,7 @@ import torch
 from oomdoc.tracing.building import DTYPES
 from oomdoc.tracing.optimizing import OPTIMIZERS, make_optimizer
 
-__all__ = ["OPTIMIZERS", "autocast", "dpo_loss", "make_optimizer", "one_step", "sft_loss"]
+__all__ = ["OPTIMIZERS", "autocast", "dpo_loss", "evaluation", "make_optimizer", "one_step", "sft_loss"]
 
 
 def autocast(job: dict[str, Any]) -> Any:
@@ -57,6 +57,16 @@ def dpo_loss(model: Any, job: Any, device: Any, reference: Any = None) -> Any:
     half = job["micro_batch"]
     margin = (policy[:half] - policy[half:]) - (ref[:half] - ref[half:])
     return -torch.nn.functional.logsigmoid(0.1 * margin).mean()
+
+
+def evaluation(model: Any, job: Any, device: Any, meter: Any) -> int:
+    """One batch of an evaluation as the Trainer runs it, without gradients; its peak in bytes."""
+    model.eval()
+    meter.reset()
+    with torch.no_grad():
+        loss = sft_loss(model, {**job, "micro_batch": job["eval_micro_batch"]}, device)
+    del loss
+    return int(meter.peak)
 
 
 def one_step(model: Any, job: Any, device: Any, optimizer: Any, meter: Any, reference: Any) -> Any:

@@ -60,3 +60,25 @@ def test_nvme_needs_only_the_buffers_of_the_host():
     said = estimate(Job.from_document({**both, "nvme_offload": True}), shape).host_bytes
     assert said == pytest.approx(8 * (5 * 1e8 * 2 + 4 * 4 * 1e9), rel=0.01)
     assert said < estimate(Job.from_document(both), shape).host_bytes / 10
+
+
+def test_hybrid_sharding_stays_within_a_machine():
+    """``ShardingStrategy.HYBRID_SHARD``: full sharding inside a node, replicas over nodes (torch's FSDP docs)."""
+    shape = ModelShape.from_params_b(7.5)
+    job = {"params_b": 7.5, "method": "full", "seq_len": 512, "micro_batch": 1, "nodes": 4, "gpus": 8}
+    kept = {
+        kind: estimate(Job.from_document({**job, "sharding": kind}), shape).phases["load"].terms_bytes["weights"]
+        for kind in ("hsdp", "fsdp")
+    }
+    assert kept["hsdp"] == pytest.approx(4 * kept["fsdp"], rel=0.01)
+
+
+def test_saving_gathers_one_unit_at_a_time():
+    """``get_model_state_dict(full_state_dict=True, cpu_offload=True)`` and ZeRO-3's consolidation go unit by unit."""
+    shape = ModelShape.from_params_b(7.5)
+    job = {"params_b": 7.5, "method": "full", "seq_len": 512, "micro_batch": 1, "gpus": 8, "sharding": "fsdp2"}
+    said = estimate(Job.from_document(job), shape)
+    kept = said.phases["save"].total_bytes - said.phases["save"].terms_bytes["gathered weights"]
+    assert 0 < said.phases["save"].terms_bytes["gathered weights"] < 0.1 * shape.params * 2
+    assert said.phases["save"].total_bytes < said.phases["backward"].total_bytes
+    assert kept < said.phases["backward"].total_bytes
