@@ -254,7 +254,7 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
         (
             "backward",
             rf"(?:during|in|at|on) (?:the )?(?:\w{{1,8}} of )?(?:first )?back(?:ward"
-            rf"|-?propagation)|backward[^.。\n]{{0,20}}{_FAILS}|反向传播",
+            rf"|-?propagation)|backward[^.。\n]{{0,32}}{_FAILS}|反向传播",
         ),
         (
             "loss",
@@ -271,6 +271,7 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"24}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型"
             r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
             r"|启动失败|couldn'?t load|cannot load"
+            r"|weights (?:be |are |were |get |is )?(?:all )?loaded (?:to|on|onto) (?:the )?(?:cuda|gpu|first|same)"
             r"|tokenizer oom|(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b[^.。\n]{0,60}(?:oom|out of mem|killed)"
             r"|(?:oom|out of mem\w{0,3}|killed)[^.。\n]{0,24}(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b",
         ),
@@ -294,7 +295,9 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             "engine-init",
             r"engine (?:is )?(?:built|build|init)|during (?:model )?initiali[sz]ation"
             r"|server (?:does not|fails to|won't) start|fails? (?:at|on|during) start(?:up)?"
-            r"|warm-?up fails|初始化就|启动就|while (?:the )?engine|(?:profil|captur)ing (?:cuda ?)?graphs?",
+            r"|warm-?up fails|初始化就|启动就|while (?:the )?engine"
+            r"|build(?:ing)? (?:the |an )?engine\b|fail\w{0,3} to build [^.\n]{0,24}engine"
+            r"|(?:profil|captur)ing (?:cuda ?)?graphs?",
         ),
     )
 )

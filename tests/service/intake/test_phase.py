@@ -44,6 +44,9 @@ def test_by_frames(frames, phase):
         ("训练到保存 checkpoint 时会爆显存", "save"),
         ("It runs out of memory in the first forward pass.", "forward"),
         ("CUDA OOM while loading the model.", "load"),
+        ("On loss.mean().backward() I run into cuda out of memory.", "backward"),
+        ("Llama-2-13b build engine OOM", "engine-init"),
+        ("Why are all weights loaded to cuda:0 first? It goes OOM.", "load"),
         ("Finetuning OOMs. Please help.", "unknown"),
         (
             "Loading checkpoint shards:  67%|██████▋   | 2/3 [00:36<00:18, 18.42s/it]\nexits with return code = -9",
