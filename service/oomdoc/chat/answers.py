@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.chat import parts, questions
+from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.session import Reply, difference
-from oomdoc.report.words import word
+from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced
@@ -28,6 +29,14 @@ __all__ = [
     "would",
 ]
 
+_NAMES: Final = {
+    "micro_batch": re.compile(r"(?i)\bbatch|\bbs\b|批"),
+    "seq_len": re.compile(r"(?i)\blong|length|\bseq|context|token|长"),
+    "serving.max_model_len": re.compile(r"(?i)\blong|length|context|长"),
+}
+_DEGREE: Final = re.compile(r"(?i)\b[tpc]p\b|parallel|并行")
+_COUNT: Final = re.compile(r"(?i)gpus?\b|\bcards?\b|\bnodes?\b|[张卡台]|节点")
+_SURE: Final = 0.5
 _TOPICS: Final[tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...]] = (
     ("reference", re.compile(r"(?i)\bref(?:erence)?\b|参考"), ("reference",)),
     ("critic", re.compile(r"(?i)\bcritic\b|\bvalue\smodel\b|评论家|价值模型|critic"), ("critic",)),
@@ -51,13 +60,16 @@ def described(
     silent = (diagnosis.verdict == "no-failure" and (priced is not None or bool(changes))) or (
         fits is True and not diagnosis.evidence.failures
     )
-    said = [] if silent or not document["summary"] else [document["summary"]]
-    said += parts.state(priced, problem, job, language)
-    if fits is not True:
-        said += parts.plan_lines(document["plans"], language)
+    plans = parts.plan_lines(document["plans"], language) if fits is not True else []
+    if not silent and _is_vague(report, priced):
+        said, plans = [word("chat.tell-more", language)], []
+    else:
+        said = [] if silent else [_summary(report, bool(plans), language)]
+    said += parts.state(priced, problem, job, language) + plans
     questions_ = list(document["questions"])
     asked = parts.asks(job, language)
-    for question in questions_[: max(0, 2 - len(asked))]:
+    known = {"model", "params_b"} if priced is None else {*wanted(job), "log", "versions"}
+    for question in [q for q in questions_ if q["fact"] not in known][: max(0, 2 - len(asked))]:
         if question.get("why"):
             asked.append(word("chat.question", language, fact=question["fact"], why=question["why"]))
     return Reply(
@@ -68,6 +80,20 @@ def described(
         tuple(questions_),
         document,
     )
+
+
+def _is_vague(report: Report, priced: Priced | None) -> bool:
+    """Whether so little is told that any cause would be a guess."""
+    found = report.diagnosis
+    sizes = any(f.requested_bytes or f.capacity_bytes for f in found.evidence.failures)
+    best = max((c.probability for c in found.causes), default=0.0)
+    return priced is None and not sizes and best < _SURE
+
+
+def _summary(report: Report, planned: bool, language: str) -> str:
+    """The diagnosis's summary; the plan follows on its own line."""
+    messages = [m for m in report.diagnosis.summary if not (planned and m.key == "summary.plan")]
+    return word("chat.sentence", language).join(render(m, language) for m in messages)
 
 
 def changed(
@@ -89,21 +115,25 @@ def changed(
         said = [word("chat.unchanged", language)]
     if before and after and changes:
         said.append(parts.versus(before.estimate, after.estimate, language))
-    said += parts.state(after, problem, job, language)
+    said += parts.state(after, problem, job, language, told=bool(before and after and changes))
     if after and after.estimate.fits is False:
         said += parts.planned(after, language)
     said += parts.asks(job, language)
     return Reply(joined(said), changes, job, after.estimate.process_bytes if after else None)
 
 
-def adjusted(asked: Mapping[str, Any], changes: Mapping[str, Any], before: Job, text: str, language: str) -> list[str]:
+def adjusted(changes: Mapping[str, Any], before: Job, text: str, language: str) -> list[str]:
     """What had to follow from a change: more GPUs for more ranks, fewer ranks on fewer GPUs."""
     degrees = [n for n in ("tp", "pp", "cp") if n in changes]
     if not degrees or not changes.keys() & {"gpus", "world", "nodes"}:
         return []
     if (changes.get("world") or 0) > (before.world or before.gpus or 1):
+        if _COUNT.search(text):
+            return []
         values = parts.shown_changes({n: changes[n] for n in degrees}, language)
         return [word("chat.gpus-raised", language, degrees=values, world=changes["world"])]
+    if _DEGREE.search(text):
+        return []
     values = parts.shown_changes({n: changes[n] for n in degrees}, language)
     return [word("chat.degrees-lowered", language, degrees=values, world=changes.get("world", 1))]
 
@@ -116,9 +146,10 @@ def would(before: Priced | None, after: Priced | None, problem: str, job: Job, o
         )
     old, new = before.estimate, after.estimate
     verdict = "unknown" if new.fits is None else "fit" if new.fits else "fit-not"
+    same = abs(new.process_bytes - old.process_bytes) < parts.SAME_BYTES
     said = [
         word(
-            "chat.would",
+            "chat.would-same" if same else "chat.would",
             language,
             changes=parts.shown_changes(difference(job, other), language),
             before_bytes=old.process_bytes,
@@ -127,6 +158,7 @@ def would(before: Priced | None, after: Priced | None, problem: str, job: Job, o
             delta_bytes=abs(new.process_bytes - old.process_bytes),
             verdict=word(f"chat.would-{verdict}", language),
         ),
+        *([parts.versus(old, new, language)] if same else []),
         *parts.owner(new, language),
         word("chat.would-apply", language),
     ]
@@ -142,7 +174,7 @@ def explained(priced: Priced | None, problem: str, job: Job, text: str, language
     estimate = priced.estimate
     said = []
     if questions.largest_asked(text):
-        said += largest(priced, language)
+        said += largest(priced, language, text)
     topics = _topics(priced, text, language)
     said += topics
     if not said:
@@ -172,8 +204,8 @@ def _topics(priced: Priced, text: str, language: str) -> list[str]:
     return said
 
 
-def largest(priced: Priced, language: str) -> list[str]:
-    """The largest micro-batch and length that fit as the job stands."""
+def largest(priced: Priced, language: str, text: str = "") -> list[str]:
+    """The largest micro-batch and length that fit as the job stands; one of them where ``text`` asks for that."""
     from oomdoc.diagnosis.planning import plan
 
     engine = priced.estimate.served
@@ -192,7 +224,8 @@ def largest(priced: Priced, language: str) -> list[str]:
         "seq_len": "chat.largest-length",
         "serving.max_model_len": "chat.largest-served",
     }
-    return [word(key, language, length=f"{found[n]:,}") for n, key in names.items() if found.get(n)]
+    asked = [n for n in names if found.get(n) and _NAMES[n].search(text)] or [n for n in names if found.get(n)]
+    return [word(names[n], language, length=f"{found[n]:,}") for n in asked]
 
 
 def invented(priced: Priced | None, job: Job, language: str) -> Reply:

@@ -98,7 +98,7 @@ def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     changed = difference(session.job, job)
     earlier = session.job
     session = session.then(job, changed) if changed else session.proposing({})
-    notes = answers.adjusted(turn.changes, changed, earlier, text, session.language)
+    notes = answers.adjusted(changed, earlier, text, session.language)
     return session, answers.changed(before, after, problem, job, changed, session.language, notes=notes)
 
 

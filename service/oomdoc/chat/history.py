@@ -65,6 +65,8 @@ def _without(session: Session, names: tuple[str, ...], count: int) -> Job:
             continue
         # Degrees derived from the number of GPUs go back with it.
         touched += [f for f in DERIVED if "gpus" in touched or "nodes" in touched]
+        if "gpu" in touched and "capacity_gib" in session.steps[index].changed:
+            touched.append("capacity_gib")
         job = _restored(job or session.job, session.steps[index - 1].job, touched)
         count -= 1
         if count <= 0:

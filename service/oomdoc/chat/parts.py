@@ -14,6 +14,7 @@ from oomkb.pricing import Priced
 from oomkb.units import GIB
 
 __all__ = [
+    "SAME_BYTES",
     "asks",
     "assumptions",
     "direction",
@@ -29,7 +30,7 @@ __all__ = [
     "versus",
 ]
 
-_SAME_BYTES: Final = 0.005 * GIB
+SAME_BYTES: Final = 0.005 * GIB
 _TELLING: Final = (
     "seq_len",
     "prompt_len",
@@ -47,8 +48,11 @@ def joined(sentences: Iterable[str]) -> str:
     return "\n".join(dict.fromkeys(s for s in sentences if s))
 
 
-def state(priced: Priced | None, problem: str, job: Job, language: str) -> list[str]:
-    """The peak, whether it fits, and what a server or the host makes of it."""
+def state(priced: Priced | None, problem: str, job: Job, language: str, *, told: bool = False) -> list[str]:
+    """The peak, whether it fits, and what a server or the host makes of it.
+
+    :param told: whether the size of the peak has been said.
+    """
     if priced is None:
         known = job.model is not None or job.params_b is not None
         return [word("chat.cannot-price", language, problem=problem)] if known else []
@@ -56,7 +60,7 @@ def state(priced: Priced | None, problem: str, job: Job, language: str) -> list[
     largest = estimate.owner
     said = [
         word(
-            "chat.peak",
+            "chat.peak-where" if told else "chat.peak",
             language,
             peak_bytes=estimate.process_bytes,
             phase=word(f"phase.{estimate.peak_phase}", language),
@@ -109,7 +113,7 @@ def served(estimate: Estimate, language: str) -> list[str]:
 def assumptions(priced: Priced, language: str) -> list[str]:
     """Values that nobody stated and the peak rests on."""
     taken = {name: priced.job.get(name) for name in _TELLING if name in priced.job.assumed}
-    taken = {name: value for name, value in taken.items() if value is not None}
+    taken = {name: value for name, value in taken.items() if value not in (None, "none")}
     return [word("chat.assumed", language, values=shown_changes(taken, language))] if taken else []
 
 
@@ -131,7 +135,7 @@ def versus(before: Estimate, after: Estimate, language: str) -> str:
     """How the peak moves; where it does not, what does."""
     delta = after.process_bytes - before.process_bytes
     moved = _moved_terms(before, after, language)
-    if abs(delta) < _SAME_BYTES:
+    if abs(delta) < SAME_BYTES:
         return word("chat.same-peak", language, after_bytes=after.process_bytes) + moved
     said = word(
         "chat.compare-peaks",
@@ -149,19 +153,24 @@ def _moved_terms(before: Estimate, after: Estimate, language: str) -> str:
     old, new = before.served, after.served
     if old and new and f"{old.requests:.1f}" != f"{new.requests:.1f}":
         return word("chat.moved-requests", language, before=f"{old.requests:.1f}", after=f"{new.requests:.1f}")
-    moves = [
-        (abs(size - was), name, phase, was, size)
-        for phase, found in after.phases.items()
-        if phase in before.phases
-        for name in {*found.terms_bytes, *before.phases[phase].terms_bytes}
-        for size, was in [(found.terms_bytes.get(name, 0.0), before.phases[phase].terms_bytes.get(name, 0.0))]
-    ]
-    largest = max(moves, default=None)
-    if largest is None or largest[0] < _SAME_BYTES:
-        return ""
-    _, name, phase, was, size = largest
-    where = word(f"phase.{phase}", language)
-    return word("chat.moved", language, term=term(name, language), phase=where, before_bytes=was, after_bytes=size)
+    # The peak's own phase first: there the move tells why the peak stays.
+    phases = [before.peak_phase, *sorted(after.phases, key=lambda name: -after.phases[name].total_bytes)]
+    for phase in phases:
+        if phase not in before.phases or phase not in after.phases:
+            continue
+        was, now = before.phases[phase].terms_bytes, after.phases[phase].terms_bytes
+        moves = {name: abs(now.get(name, 0.0) - was.get(name, 0.0)) for name in {*was, *now}}
+        name = max(moves, key=lambda n: (moves[n], n), default="")
+        if name and moves[name] >= SAME_BYTES:
+            return word(
+                "chat.moved",
+                language,
+                term=term(name, language),
+                phase=word(f"phase.{phase}", language),
+                before_bytes=was.get(name, 0.0),
+                after_bytes=now.get(name, 0.0),
+            )
+    return ""
 
 
 def direction(before: Estimate, after: Estimate, language: str) -> str:
@@ -180,8 +189,14 @@ def shown_changes(changes: Mapping[str, Any], language: str) -> str:
     """``seq_len = 2048, micro_batch = 1``."""
     if not changes:
         return word("chat.current", language)
-    shown = {n: v for n, v in changes.items() if n not in ("world", "params_b")} or changes
-    return word("chat.comma", language).join(f"{name} = {shown_value(value)}" for name, value in shown.items())
+    hidden = {"world", "params_b"} | ({"capacity_gib"} if "gpu" in changes else set())
+    if "serving.max_model_len" in changes:
+        hidden.add("seq_len")
+    shown = {n: v for n, v in changes.items() if n not in hidden} or changes
+    unset = word("chat.unset", language)
+    return word("chat.comma", language).join(
+        f"{name} = {unset if value is None else shown_value(value)}" for name, value in shown.items()
+    )
 
 
 def shown_value(value: Any) -> str:

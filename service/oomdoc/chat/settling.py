@@ -28,6 +28,8 @@ def settle(found: dict[str, Any], context: Context) -> dict[str, Any]:
     if found.get("optimizer") == PAGED:
         eight = str(context.present("optimizer")).endswith("8bit")
         found["optimizer"] = "paged_adamw_8bit" if eight else "paged_adamw"
+    if "gpu" in found and "capacity_gib" not in found and job.capacity_gib is not None:
+        found["capacity_gib"] = None  # it was the other card's
     _settle_method(found, job)
     _settle_precision(found, job)
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
@@ -47,6 +49,8 @@ def _settle_method(found: dict[str, Any], job: Job) -> None:
 def _settle_precision(found: dict[str, Any], job: Job) -> None:
     """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast."""
     said = found.get("param_dtype")
+    if said == "fp32" and job.autocast in ("bf16", "fp16"):
+        found.setdefault("autocast", "none")
     if said not in ("bf16", "fp16") or "autocast" in found:
         return
     if job.autocast in ("bf16", "fp16"):

@@ -81,6 +81,7 @@ OFF_VALUES: Final[Mapping[str, Any]] = MappingProxyType(
         "attention": "sdpa",
         "offload": (),
         "optimizer": "adamw",
+        "param_dtype": "fp32",
         "serving.kv_dtype": "auto",
         **dict.fromkeys(("grad_ckpt", "fused_ce", "packing", "compile", "rollout.colocated", "rollout.sleep"), False),
         "serving.cuda_graphs": False,

@@ -18,6 +18,8 @@ from oomkb.units import format_gib
 __all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
 
 LANGUAGES: Final = ("en", "zh")
+_NAMED: Final = {"phase": "phase", "owner": "term"}
+"""Placeholders whose value is itself a name with words."""
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 
@@ -72,6 +74,8 @@ def _show(name: str, value: Any, language: str) -> Any:
         )
     if name.endswith("_bytes") and isinstance(value, int | float):
         return format_gib(value)
+    if name in _NAMED and isinstance(value, str):
+        return catalogue(language).get(f"{_NAMED[name]}.{value}", value)
     return value
 
 
