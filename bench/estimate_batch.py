@@ -17,7 +17,9 @@ import pstats
 import random
 import resource
 import shlex
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -92,7 +94,7 @@ def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--command", default="oomdoc")
+    parser.add_argument("--command", default=shutil.which("oomdoc") or str(Path(sys.executable).with_name("oomdoc")))
     parser.add_argument("--mixed", action="store_true")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
