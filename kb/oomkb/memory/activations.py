@@ -144,7 +144,7 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
         slots |= {slot for slot, name in (*attention, ("o", o)) if by_name.get(name)}
     gate, up, down = family.names[4:7]
     for slot, name in (("gate", gate), ("up", up), ("down", down)):
-        if name and by_name.get(name):
+        if name and by_name.get(name) and name not in shape.experts_take_names(s.expert_adapters):
             slots |= {slot, "shared." + slot}
     if by_name.get("shared_expert_gate"):
         slots.add("shared_expert_gate")

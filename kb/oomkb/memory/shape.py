@@ -149,10 +149,11 @@ class ModelShape:
             rank x experts per three-dimensional parameter, twice that on gate and up together: PEFT 0.21); by default
             as current versions do it.
         """
-        total = self._expert_lora(rank, self.expert_adapters(targets) if experts is None else experts)
+        form = self.expert_adapters(targets) if experts is None else experts
+        total, taken = self._expert_lora(rank, form), self.experts_take_names(form)
         for layer in self.layers:
             for m in layer.linears:
-                if adapted(m, targets):
+                if adapted(m, targets) and not (taken and m.part in ("mlp", "shared") and m.name in taken):
                     total += layer.count * m.count * (rank * (m.inputs + m.outputs) + (m.outputs if dora else 0))
         if self.vision is not None and targets == "all-linear":
             total += self.vision.lora_params(rank)
@@ -164,6 +165,17 @@ class ModelShape:
         if not self.dims.experts or self.dims.model_type in _BARE_EXPERTS or not names & (_ALL | _EXPERT_NAMES):
             return "none"
         return "fused" if fused else "modules"
+
+    def experts_take_names(self, form: str) -> frozenset[str]:
+        """Names whose modules get no adapters because the fused experts get them.
+
+        peft 0.21 (``utils/transformers_weight_conversion.py``) moves ``gate_proj``, ``up_proj`` and ``down_proj`` from
+        modules to parameters, so that dense layers and shared experts of the same names go without; traced for
+        DeepSeek-V2, GLM-4.5, GLM-4.7 and ERNIE-4.5. Qwen2-MoE's keep theirs.
+        """
+        if form != "fused" or self.dims.model_type == "qwen2_moe":
+            return frozenset()
+        return frozenset({"gate_proj", "up_proj", "down_proj"})
 
     def _expert_lora(self, rank: int, form: str) -> int:
         d = self.dims
