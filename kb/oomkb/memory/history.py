@@ -100,6 +100,8 @@ def quant_keeps(job: Job, quant: str) -> bool:
     A reentrant checkpoint runs forward without a graph, so that nothing stays; ms-swift 1 made all of them
     non-reentrant (``swift/llm/utils/model.py``), where only autograd's own saved tensors are recomputed.
     """
+    if quant == "int8":  # MatMul8bitLt still does (``ctx.tensors``, 0.50.2)
+        return not job.grad_ckpt
     if not quant.startswith("nf4") or "torchtune" in (job.framework or "").lower():
         return False
     text = str(job.extra.get("versions_text") or "")
