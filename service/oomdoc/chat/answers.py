@@ -224,8 +224,10 @@ def largest(priced: Priced, language: str, text: str = "") -> list[str]:
         "seq_len": "chat.largest-length",
         "serving.max_model_len": "chat.largest-served",
     }
-    asked = [n for n in names if found.get(n) and _NAMES[n].search(text)] or [n for n in names if found.get(n)]
-    return [word(names[n], language, length=f"{found[n]:,}") for n in asked]
+    asked = [n for n in names if n in found and _NAMES[n].search(text)] or [n for n in names if found.get(n)]
+    return [
+        word(names[n] if found[n] else "chat.largest-zero", language, length=f"{found[n]:,}", name=n) for n in asked
+    ]
 
 
 def invented(priced: Priced | None, job: Job, language: str) -> Reply:

@@ -12,6 +12,7 @@ from oomdoc.chat import answers, speed, talk
 from oomdoc.chat.describing import is_pasted, read_description
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, redone, target_of, wanted
+from oomdoc.chat.questions import largest_asked
 from oomdoc.chat.session import Reply, Session, difference
 from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.memory.job import Job
@@ -152,7 +153,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         if difference(session.job, job):
             reply = answers.would(before, after, problem, session.job, job, session.language)
             return session.proposing(turn.changes), reply
-    if turn.topic in talk.TOPICS:
+    if turn.topic in talk.TOPICS and not (turn.topic == "fits" and largest_asked(text)):
         return session, talk.TOPICS[turn.topic](session, before, problem, text)
     return session, answers.explained(before, problem, session.job, text, session.language)
 

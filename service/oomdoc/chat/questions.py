@@ -83,7 +83,7 @@ _TOPICS: Final = (
         ),
     ),
     ("serving", re.compile(r"(?i)\bconcurren|\brequests\b|\bat\sonce\b|并发|多少个?请求")),
-    ("host", re.compile(r"(?i)\b(?:host|cpu|system)\s(?:ram|memory)\b|\bram\b|主机内存|内存")),
+    ("host", re.compile(r"(?i)\b(?:host|cpu|system)\s(?:ram|memory)\b|\bram\b|(?:主机|系统|机器|CPU)\s?(?:的)?内存")),
     (
         "fits",
         re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -58,8 +59,11 @@ def _batch(path: Path) -> None:
 def _converse(format_: Format) -> None:
     from oomdoc.chat.conversation import respond
     from oomdoc.chat.session import Session
+    from oomdoc.report.words import word
 
     session = Session()
+    if sys.stdin.isatty() and format_ is not Format.json:
+        show(word("chat.begin", "en") + " " + word("chat.leave", "en") + "\n")
     while (text := _read_turn()) is not None:
         if not text.strip():
             continue
@@ -75,19 +79,32 @@ def _converse(format_: Format) -> None:
 def _read_turn() -> str | None:
     """A line, or a pasted block up to an empty line: a block arrives at once, so more input is already waiting."""
     interactive = sys.stdin.isatty()
-    if interactive:
-        sys.stdout.write("\033[1m> \033[0m" if coloured() else "> ")
-        sys.stdout.flush()
-    first = sys.stdin.readline()
+    first = _prompted() if interactive else sys.stdin.readline()
     if not first:
         return None
     lines = [first]
     while interactive and _waiting():
-        line = sys.stdin.readline()
-        if not line or not line.strip():
+        try:
+            line = input() + "\n"
+        except EOFError:
+            break
+        if not line.strip():
             break
         lines.append(line)
     return "".join(lines).rstrip("\n")
+
+
+def _prompted() -> str:
+    """A line from the terminal, with editing and earlier lines at the arrow keys where readline is at hand."""
+    with suppress(ImportError):
+        import readline  # noqa: F401
+    # The marks keep the codes out of the width that readline counts.
+    prompt = "\001\033[1m\002> \001\033[0m\002" if coloured() else "> "
+    try:
+        return input(prompt) + "\n"
+    except EOFError:
+        sys.stdout.write("\n")
+        return ""
 
 
 def _waiting() -> bool:

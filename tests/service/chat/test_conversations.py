@@ -1,0 +1,138 @@
+"""Conversations as people hold them: after each turn the job has the values that were said; a question changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomdoc.chat.conversation import respond
+from oomdoc.chat.session import Session
+
+ROWS = [json.loads(line) for line in (Path(__file__).parent / "conversations.jsonl").read_text("utf-8").splitlines()]
+_EMPTY = (None, "none", "", (), [], False)
+
+
+def _plain(value: Any) -> str:
+    return re.sub(r"[^a-z0-9.]", "", str(value).lower())
+
+
+def _same(name: str, said: Any, found: Any) -> bool:
+    if found in _EMPTY and said in _EMPTY:
+        return True
+    if name == "offload":
+        return set(found or ()) == set(said or ())
+    if isinstance(said, int | float) and not isinstance(said, bool):
+        return found == said
+    if name in ("gpu", "model", "framework"):
+        return _plain(said) in _plain(found) or _plain(found) in _plain(said)
+    return _plain(said) == _plain(found)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_every_turn_is_understood(row: dict[str, Any]) -> None:
+    session = Session()
+    for said, expected in row["turns"]:
+        session, reply = respond(session, said)
+        assert reply.answer, said
+        if expected is None:
+            assert reply.changed == {}, said
+            continue
+        wrong = {n: reply.job.get(n) for n, v in expected.items() if not _same(n, v, reply.job.get(n))}
+        assert not wrong, said
+
+
+def talk(*turns: str) -> tuple[Session, list[str]]:
+    session, answers = Session(), []
+    for turn in turns:
+        session, reply = respond(session, turn)
+        answers.append(reply.answer)
+    return session, answers
+
+
+ONE = "qlora of Qwen/Qwen3-8B with unsloth on one 4090, seq 4096, batch 2"
+
+
+def test_more_ranks_than_gpus_raise_the_gpus_and_say_so() -> None:
+    session, answers = talk(
+        "vllm serve Qwen/Qwen2.5-32B-Instruct --max-model-len 8192 on one A100 40GB", "tensor parallel 2?"
+    )
+    assert (session.job.tp, session.job.world) == (2, 2)
+    assert "2 GPUs in all" in answers[1]
+
+
+def test_fewer_gpus_lower_the_ranks() -> None:
+    session, _ = talk("vllm serve Qwen/Qwen2.5-32B-Instruct -tp 2 on 2 A100 40GB, tp 2", "go back to one gpu")
+    assert (session.job.gpus, session.job.tp or 1) == (1, 1)
+
+
+def test_a_question_is_made_a_change_by_a_yes() -> None:
+    session, answers = talk(ONE, "would rank 128 fit?", "ok do it")
+    assert "apply" in answers[1]
+    assert session.job.get("lora.r") == 128
+
+
+def test_what_was_taken_back_can_be_done_again() -> None:
+    session, _ = talk(ONE, "batch 8", "undo", "redo")
+    assert session.job.micro_batch == 8
+
+
+def test_one_change_is_taken_back_by_its_number() -> None:
+    session, _ = talk(ONE, "batch 8", "length 8192", "undo the first change")
+    assert (session.job.micro_batch, session.job.seq_len) == (2, 8192)
+
+
+def test_another_card_forgets_the_first_one_s_capacity_until_it_is_back() -> None:
+    session, _ = talk("lora of Qwen/Qwen3-8B on one A100 40GB, seq 4096, batch 2", "on an H200", "revert the gpu")
+    assert session.steps[1].job.capacity_gib is None
+    assert session.job.capacity_gib == session.steps[0].job.capacity_gib
+
+
+def test_values_that_nobody_stated_are_said_to_be_assumed() -> None:
+    _, answers = talk("full finetuning of Qwen/Qwen3-8B with zero3 on 8 H100s")
+    assert "Assumed" in answers[0]
+    assert "seq_len" in answers[0]
+
+
+def test_terms_are_named_in_chinese() -> None:
+    _, answers = talk("用 unsloth 在一张 4090 上 qlora 微调 Qwen3-8B，长度 4096，batch 2", "显存花在哪了")
+    assert "权重" in answers[1]
+    assert "weights" not in answers[1]
+
+
+def test_the_trainer_named_is_the_framework_and_not_its_engine() -> None:
+    session, _ = talk(
+        "verl GRPO Qwen2.5-7B on 8xH100, actor and vllm colocated, rollout gpu_memory_utilization 0.8, OOM"
+    )
+    assert (session.job.framework, session.job.objective) == ("verl", "grpo")
+    assert session.job.get("rollout.gpu_memory_utilization") == 0.8
+
+
+@pytest.mark.parametrize(
+    ("turn", "word"),
+    [
+        ("thanks!", "welcome"),
+        ("who are you?", "oomdoc"),
+        ("does that hurt quality?", "Same numbers"),
+        ("which one would you pick?", "My order"),
+        ("what's the largest batch that fits?", "smallest micro_batch"),
+        ("is that faster than before?", "×"),
+        ("what have I changed so far?", "grad_ckpt = false"),
+        ("which change saved the most?", "first"),
+    ],
+)
+def test_questions_beside_the_memory_have_answers(turn: str, word: str) -> None:
+    session, _ = talk(ONE, "turn off gradient checkpointing", "turn it back on", "turn it off again")
+    session, reply = respond(session, turn)
+    assert word in reply.answer
+    assert reply.changed == {}
+
+
+def test_a_proposal_survives_the_store() -> None:
+    session, _ = talk(ONE, "would rank 128 fit?")
+    again = Session.from_document(json.loads(json.dumps(session.document())))
+    again, reply = respond(again, "apply it")
+    assert reply.changed["lora.r"] == 128
