@@ -32,7 +32,7 @@ _DIGITS: Final = {c: i for i, c in enumerate("零一二三四五六七八九")} 
 NUMBER: Final = (
     r"(?:\d{1,3}(?:,\d{3}){1,3}|\d{1,9}(?:\.\d{1,3})?\s?[kK万]?(?![A-Za-z0-9])"
     r"|(?<!第)(?!一\s?[半点下些样起步直次定般会共切遍旦边])[零一二两三四五六七八九十百]{1,5}(?!\s?(?:分之|倍))"
-    r"|单(?=\s?(?:张|块|卡|机|台|个?节点|gpu|GPU))"
+    r"|[单双](?=\s?(?:张|块|卡|机|台|个?节点|gpu|GPU))"
     r"|(?:one|single|two|three|four|five|six|seven|eight|nine|ten|twelve|sixteen|twenty|thirty-two|sixty-four)\b(?:\sk\b)?)"
 )
 """A pattern that :func:`read_number` understands; bounded, without groups."""

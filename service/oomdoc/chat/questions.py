@@ -12,7 +12,7 @@ _ASK: Final = re.compile(
     r"|\bwithout\s(?:changing|applying)\b|\bhypothetical|\bin\stheory\b|\bout\sof\scuriosity\b|\bnot\sasking\sto\schange\b|\bsuppose\b|\bimagine\b"
     r"|\bwould\b.{1,60}\b(?:help|save|matter|make\sa\sdifference|be\s(?:enough|ok|okay|fine|sufficient)|suffice|handle|do\sit|work|fit|cope)\b"
     r"|\bdo(?:es)?\b.{1,60}\b(?:help|matter|take|use|cost|fit|suffice|work)\b|\bis\b.{1,40}\benough\b"
-    r"|\bshould\si\b|\bhow\smuch\s(?:would|does|do|will|could)\b.{1,60}\bsave\b|\bworth\sit\b|\bdo\si\s(?:even\s)?need\b|\bcompare\b"
+    r"|\bshould\si\b|\bwhich\b.{0,30}\b(?:better|best|prefer|pick|choose)\b|\bhow\smuch\s(?:would|does|do|will|could)\b.{1,60}\bsave\b|\bworth\sit\b|\bdo\si\s(?:even\s)?need\b|\bcompare\b"
     r"|是不是|为什么|为啥|为何|怎么不|只是问|只问|问问|问一下|好奇|[先暂]时?(?:别|不)(?:要|用|真)?(?:改|动)|不要改|别真?的?改|别动|不用改|有用吗|有没有用|有帮助吗"
     r"|值得吗|值不值|能省多少|省多少|差多少|涨多少|多多少|占多少|占地方|会不会更|够吗|够不够|够用吗|行吗(?!.{0,4}改)|行不行|能行吗|假设一下|对比|比较一下|相比"
 )
@@ -59,6 +59,12 @@ _PLEASANTRIES: Final = (
 )
 _TOPICS: Final = (
     (
+        "sure",
+        re.compile(
+            r"(?i)\bhow\s(?:sure|certain|confident|accurate|precise|reliable)\b|\bare\syou\s(?:sure|certain)\b|确定吗|真的吗|准吗|准不准|可靠吗|有多准|误差"
+        ),
+    ),
+    (
         "quality",
         re.compile(
             r"(?i)\bquality\b|\baccura(?:cy|te)\b|\bconverg|\bdegrad|\bhurt\b|\bworse\sresults?\b|\bsame\sresults?\b|效果|质量|掉点|收敛|精度(?:会|有|损|影响|下降|降)|影响.{0,6}(?:精度|训练|结果)"
@@ -79,7 +85,7 @@ _TOPICS: Final = (
     (
         "pick",
         re.compile(
-            r"(?i)\bwhich\b.{0,40}\b(?:pick|recommend|choose|take|prefer|best|better|cheap\w{0,3}|use)\b|\brecommend|\bsuggest|\byour\s(?:pick|choice|advice)\b|\banything\selse\b|\bwhat\s(?:else\s)?(?:can|could|should|would|do)\s(?:i|you|we)\s(?:do|try|change|suggest|recommend)\b|\bcheap|\bleast\s(?:slowdown|effort|pain)|\bbest\s(?:option|plan|way)|\bother\s(?:options?|ways?)\b|\bhow\s(?:do|can|could)\si\s(?:fix|make|get)\b|建议|推荐|怎么办|怎么解决|还有(?:什么|啥|哪些|别的|其他)|别的办法|其他办法|最省|最便宜|选哪|哪个(?:方案)?(?:最)?(?:好|合适)|哪种(?:最)?好|怎么(?:改|调)"
+            r"(?i)\bwhich\b.{0,40}\b(?:pick|recommend|choose|take|prefer|best|better|cheap\w{0,3}|use)\b|\brecommend|\bsuggest|\byour\s(?:pick|choice|advice)\b|\banything\selse\b|\bwhat\s(?:else\s)?(?:can|could|should|would|do)\s(?:i|you|we)\s(?:do|try|change|suggest|recommend)\b|\bcheap|\bleast\s(?:slowdown|effort|pain)|\bbest\s(?:option|plan|way)|\bother\s(?:options?|ways?)\b|\bhow\s(?:do|can|could)\si\s(?:fix|make|get)\b|建议|推荐|(?:给|有).{0,4}方案|怎么办|怎么解决|还有(?:什么|啥|哪些|别的|其他)|别的办法|其他办法|最省|最便宜|选哪|哪个(?:方案)?(?:最)?(?:好|合适)|哪种(?:最)?好|怎么(?:改|调)"
         ),
     ),
     ("serving", re.compile(r"(?i)\bconcurren|\brequests\b|\bat\sonce\b|并发|多少个?请求")),

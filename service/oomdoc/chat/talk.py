@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat import parts
-from oomdoc.chat.answers import explained, largest
+from oomdoc.chat.answers import explained, invented, largest
 from oomdoc.chat.parts import joined
 from oomdoc.chat.session import Reply, Session, Step, difference
 from oomdoc.report.words import word
@@ -131,6 +131,11 @@ def fits(session: Session, priced: Priced | None, problem: str, text: str) -> Re
     return _reply(session, priced, said)
 
 
+def sure(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
+    """The interval around the estimate."""
+    return invented(priced, session.job, session.language)
+
+
 def pleasantry(session: Session, priced: Priced | None, topic: str) -> Reply:
     """Small talk, and what is none of oomdoc's business."""
     language = session.language
@@ -157,6 +162,7 @@ TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
         "serving": serving,
         "host": host,
         "fits": fits,
+        "sure": sure,
     }
 )
 """By what a question is about."""
