@@ -118,6 +118,7 @@ _ZH_FILLERS: Final = re.compile(
     r"太[大小多少长短]了?|不对|不是|不|我是说|我说的是|我的意思是|应该是|还是|换成|换|改成|改为|改回|改到|改|回到|恢复到|降到|加到|调到|调|设为|设成|设|就用|就好|就行|就够了?|只用|只要|只|一共|大概|试试|先|再|那|就|吧|呢|嗯|哦|啊|了|好|用|的|是|为|到|成|个|可以|给|保持|维持|要|来|算"
 )
 _SHORT: Final = 48
+_SHORTEST_LENGTH: Final = 32
 _BARE: Final = re.compile(rf"(?i)(?<![\w.])(?P<n>{NUMBER}|[01]?\.\d{{1,3}}|\d{{2}}\s?%)")
 _LENGTH_FIELDS: Final = ("seq_len", "serving.max_model_len")
 
@@ -209,13 +210,16 @@ def _bare(turn: str, context: Context) -> dict[str, Any]:
         number = read_number(matches[-1]["n"].replace("%", "").strip())
     except ValueError:
         return {}
-    quantity = _meant(number, context)
+    quantity = _meant(number, context, thousands=matches[-1]["n"].strip().lower().endswith("k"))
     return {quantity.field: quantity.convert(number)} if quantity else {}
 
 
-def _meant(number: float, context: Context) -> Quantity | None:
+def _meant(number: float, context: Context, *, thousands: bool) -> Quantity | None:
+    """The field that a bare number is for; one written as "4k" is a length of some kind."""
     answers = [_BY_FIELD[name] for name in context.wanted if name in _BY_FIELD]
     for quantity in (*answers, *_recent(context)):
+        if thousands and quantity.lowest < _SHORTEST_LENGTH:
+            continue
         if quantity.lowest <= number <= quantity.highest and (
             number == int(number) or quantity.field == "gpu_memory_utilization"
         ):

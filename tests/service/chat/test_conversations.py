@@ -136,3 +136,13 @@ def test_a_proposal_survives_the_store() -> None:
     again = Session.from_document(json.loads(json.dumps(session.document())))
     again, reply = respond(again, "apply it")
     assert reply.changed["lora.r"] == 128
+
+
+def test_a_number_in_thousands_is_a_length_whatever_was_changed_last() -> None:
+    session, _ = talk(ONE, "rank 64", "set it to 8k")
+    assert (session.job.get("lora.r"), session.job.seq_len) == (64, 8192)
+
+
+def test_an_answer_may_count_what_was_named() -> None:
+    session, _ = talk("full finetuning of Qwen/Qwen3-8B with zero3, out of memory", "4 of them, H100")
+    assert (session.job.gpus, session.job.gpu) == (4, "H100")

@@ -116,7 +116,7 @@ QUANTITIES: Final[tuple[Quantity, ...]] = (
     Quantity(
         "gpus",
         r"\bgpus\b|\bnum[\s_]gpus\b|卡数|显卡数|(?:gpu|卡)\s?的?数量?|\bgpu\scount\b|\bnumber\sof\s(?:gpus|cards)\b",
-        units=r"(?:x\s)?(?:more\s)?gpus?\b(?!\s?(?:mem|util))|cards?\b|devices?\b|张(?!\s?图)\s?(?:显卡|卡|gpu)?|[块片个]?\s?(?:显卡|卡|gpu)(?![\s_-]?mem)",
+        units=r"(?:x\s)?(?:more\s)?gpus?\b(?!\s?(?:mem|util))|cards?\b|devices?\b|of\s(?:them|those|these)\b|张(?!\s?图)\s?(?:显卡|卡|gpu)?|[块片个]?\s?(?:显卡|卡|gpu)(?![\s_-]?mem)",
         highest=4096,
     ),
     Quantity(
