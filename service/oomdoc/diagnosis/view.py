@@ -16,6 +16,7 @@ from oomdoc.diagnosis.cases import Vote
 from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import Reason, TensorMatch
 from oomdoc.evidence import Evidence, Failure, Span
+from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -89,6 +90,11 @@ class Clue:
     unless: str = ""
     """Pattern over the text that takes the clue back."""
 
+    def __post_init__(self) -> None:
+        """Make the expressions now, uncompiled, so that the table of their literals can be written."""
+        for pattern in filter(None, (self.says, self.frames, self.unless)):
+            alternatives(pattern)
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
@@ -161,14 +167,12 @@ class View:
     def says(self, pattern: str, *, prose: bool = False) -> Span | None:
         """The first line of the text that holds the pattern."""
         text = self.prose if prose else self.text
-        found = re.compile(pattern).search(text)
+        found = alternatives(pattern).search(text)
         return self._span(found, text) if found else None
 
     def traces(self, pattern: str) -> Span | None:
         """The innermost frame that holds the pattern."""
-        last = None
-        for found in re.finditer(pattern, self.trace):
-            last = found
+        last = alternatives(pattern).last(self.trace)
         if last is None:
             return None
         for frame in reversed(self.failure.frames if self.failure else ()):

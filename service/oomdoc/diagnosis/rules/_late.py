@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import STRONG, View
+from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
 __all__ = ["AT_STEP", "ran_first"]
@@ -28,7 +28,7 @@ AT_STEP: Final = (
     r"|after (?:a few|several|\d{1,3}) hours|epoch 0?\.\d"
 )
 """How people say that some steps, samples or hours had gone before."""
-_AT_STEP: Final = re.compile(AT_STEP)
+_AT_STEP: Final = alternatives(AT_STEP)
 
 
 def ran_first(view: View) -> Iterator[Reason]:

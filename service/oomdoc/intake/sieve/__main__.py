@@ -28,12 +28,16 @@ __all__ = ["LITERALS"]
 '''
 
 
+_PACKAGES: Final = ("oomdoc.intake", "oomdoc.diagnosis.rules")
+"""Where expressions are made when modules are imported; the rules' stand above this package, which never uses them."""
+
+
 def expressions() -> list[Expression]:
-    """Every expression of the package; importing a module makes its expressions."""
-    package = import_module("oomdoc.intake")
-    for module in walk_packages(package.__path__, "oomdoc.intake."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
+    """Every expression of the packages; importing a module makes its expressions."""
+    for name in _PACKAGES:
+        for module in walk_packages(import_module(name).__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
     return [thing for thing in gc.get_objects() if type(thing) is Expression]
 
 
