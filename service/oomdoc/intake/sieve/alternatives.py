@@ -61,7 +61,7 @@ class Alternatives:
         return first
 
     def last(self, lowered: str) -> re.Match[str] | None:
-        """The match that begins last."""
+        """The match that begins last, of those that each alternative finds by itself."""
         last: re.Match[str] | None = None
         for part in self.parts:
             if part.may_match(lowered):
