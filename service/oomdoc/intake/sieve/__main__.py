@@ -6,27 +6,13 @@ import gc
 import json
 import sys
 from importlib import import_module
-from pathlib import Path
 from pkgutil import walk_packages
 from typing import Final
 
 from oomdoc.intake.sieve.derive import literals_of
-from oomdoc.intake.sieve.expression import Expression, key_of
+from oomdoc.intake.sieve.expression import TABLE, Expression, key_of
 
 __all__ = ["expressions", "table_text"]
-
-_HEAD: Final = '''"""Expression -> literals, one of which each match holds (``python -m oomdoc.intake.sieve``)."""
-
-# ruff: noqa: E501
-# fmt: off
-from __future__ import annotations
-
-from typing import Final
-
-__all__ = ["LITERALS"]
-
-'''
-
 
 _PACKAGES: Final = ("oomdoc.intake", "oomdoc.diagnosis.rules")
 """Where expressions are made when modules are imported; the rules' stand above this package, which never uses them."""
@@ -42,21 +28,17 @@ def expressions() -> list[Expression]:
 
 
 def table_text() -> str:
-    """The text of ``table.py`` as it should be."""
+    """The text of the table as it should be."""
     rows = {key_of(e.pattern, e.flags): literals_of(e.pattern, e.flags) for e in expressions()}
-    out = [_HEAD, "LITERALS: Final[dict[str, tuple[str, ...]]] = {\n"]
-    for key, literals in sorted(rows.items()):
-        quoted = "".join(json.dumps(literal, ensure_ascii=False) + ", " for literal in literals).removesuffix(" ")
-        out.append(f'    "{key}": ({quoted}),\n')
-    return "".join((*out, "}\n"))
+    lines = (f"{json.dumps(key)}: {json.dumps(literals, ensure_ascii=False)}" for key, literals in sorted(rows.items()))
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def main(arguments: list[str]) -> int:
     """Write it, or with ``--check`` tell by the exit status whether it is current."""
-    path = Path(__file__).with_name("table.py")
     if arguments == ["--check"]:
-        return int(path.read_text(encoding="utf-8") != table_text())
-    path.write_text(table_text(), encoding="utf-8")
+        return int(TABLE.read_text(encoding="utf-8") != table_text())
+    TABLE.write_text(table_text(), encoding="utf-8")
     return 0
 
 

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from hashlib import blake2b
+from pathlib import Path
 from typing import Final
 
 from oomdoc.intake.sieve.derive import literals_of
-from oomdoc.intake.sieve.table import LITERALS
 
-__all__ = ["Expression", "key_of"]
+__all__ = ["TABLE", "Expression", "key_of"]
 
+TABLE: Final = Path(__file__).with_name("literals.json")
+"""Expression (:func:`key_of`) -> literals, one of which each match holds (``python -m oomdoc.intake.sieve``)."""
 _END: Final = 1 << 62
 
 
 def key_of(pattern: str, flags: int) -> str:
     """The name of an expression in the table of literals."""
     return blake2b(f"{flags}:{pattern}".encode(), digest_size=8).hexdigest()
+
+
+@cache
+def _table() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(TABLE.read_bytes())
+    return found
 
 
 class Expression:
@@ -32,8 +42,8 @@ class Expression:
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self.pattern = pattern
         self.flags = int(flags)
-        known = LITERALS.get(key_of(pattern, self.flags))
-        self.literals: tuple[str, ...] = literals_of(pattern, self.flags) if known is None else known
+        known = _table().get(key_of(pattern, self.flags))
+        self.literals: tuple[str, ...] = literals_of(pattern, self.flags) if known is None else tuple(known)
         self._compiled: re.Pattern[str] | None = None
 
     def compiled(self) -> re.Pattern[str]:
