@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
@@ -59,18 +59,26 @@ class Move:
 
 def settable(framework: str | None, fields: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
     """Whether the framework has a setting for every field that is one of a script's own."""
+    installed = tuple(versions.items())
     for name, value in fields.items():
         if name.partition(".")[0] in _OUTSIDE or name in ("rollout.colocated", "method", "autocast"):
             continue
-        if not all(_supported(framework, name, v, versions) for v in (value if isinstance(value, list) else [value])):
+        if not all(_supported(framework, name, v, installed) for v in (value if isinstance(value, list) else [value])):
             return False
     return True
 
 
-def _supported(framework: str | None, name: str, value: Any, versions: Mapping[str, str]) -> bool:
-    """As :func:`oomkb.frameworks.supports`, each framework of the lineage judged by its own package's version."""
+@lru_cache(maxsize=16_384, typed=True)
+def _supported(framework: str | None, name: str, value: Any, installed: tuple[tuple[str, str], ...]) -> bool:
+    """As :func:`oomkb.frameworks.supports`, each framework of the lineage judged by its own package's version.
+
+    A search asks this hundreds of times of the same few settings.
+
+    :param installed: package and version.
+    """
     from oomkb.frameworks import in_range, lineage
 
+    versions = dict(installed)
     for member in lineage(framework) or lineage("transformers"):
         own = [s for s in member.settings if s.field == name]
         version = versions.get(member.package)

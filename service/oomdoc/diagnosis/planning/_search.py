@@ -199,9 +199,6 @@ class Search:
     def _descend(self, state: _State, order: list[int], floors: list[Effect], start: int = 0) -> None:
         self._nodes += 1
         surrogate = self.space.surrogate
-        # Not even all that is left would bring it down.
-        if surrogate.process_bytes(surrogate.join(state.effect, floors[start])) > state.room_bytes * _NEAR:
-            return
         need = surrogate.process_bytes(state.effect) * self._margin
         if state.chosen and need <= state.room_bytes * _NEAR:
             # A set that is just short by the stand-in is asked about after those that are not.
@@ -214,9 +211,12 @@ class Search:
             pain = state.pain + self._pains[i]
             if len(self._heap) >= _KEEP and pain >= -self._heap[0][0]:
                 break  # candidates come in order of pain
+            effect = surrogate.join(state.effect, self.candidates[i].effect)
+            # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
+            if surrogate.process_bytes(surrogate.join(effect, floors[n + 1])) > state.room_bytes * _NEAR:
+                continue
             if not self._joins(i, state.chosen):
                 continue
-            effect = surrogate.join(state.effect, self.candidates[i].effect)
             self._descend(_State((*state.chosen, i), effect, pain, state.room_bytes), order, floors, n + 1)
 
     def _joins(self, new: int, chosen: tuple[int, ...]) -> bool:
