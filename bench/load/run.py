@@ -1,6 +1,6 @@
 """Load on ``oomdoc serve``: diagnoses and estimates per second, shedding at four times the load, memory.
 
-    python bench/load/run.py [--seconds 60] [--rate 60] [--fresh 0.1] [--requests 50000] [--out FILE]
+    python bench/load/run.py [--seconds 60] [--rate 60] [--fresh 0.05] [--requests 50000] [--out FILE]
 
 Client and server share the machine's cores. Because it may be busy with other things, processor seconds per request
 are written beside the times, and how much of two cores was left to the run. Estimates are asked for by wrk (Debian's
@@ -108,8 +108,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rate", type=float, default=60)
-    parser.add_argument("--fresh", type=float, default=0.1, help="share of reports never seen before")
-    parser.add_argument("--sweep", default="0.3,0.2,0.0", help="further shares, a third of the time each")
+    parser.add_argument("--fresh", type=float, default=0.05, help="share of reports never seen before")
+    parser.add_argument("--sweep", default="0.1,0.2,0.3,0.0", help="further shares, a third of the time each")
     parser.add_argument("--requests", type=int, default=50_000, help="for the memory")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("bench/results/load.json"))
