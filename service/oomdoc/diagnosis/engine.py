@@ -43,12 +43,13 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, OomdocError) else f"{type(error).__name__}: {error}"
 
 
-def diagnose(evidence: Evidence, *, plans: bool = True) -> Diagnosis:
+def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) -> Diagnosis:
     """Why it ran out of memory and what would fit.
 
     Never raises on odd input: what a stage could not do is in ``warnings``.
 
     :param plans: whether to search for plans that fit (most of the time of a diagnosis).
+    :param questions: whether to weigh which missing facts to ask for; nobody answers for a log of last month.
     """
     view, stated, look, warnings = view_of(evidence)
     causes = rank(view)
@@ -73,7 +74,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True) -> Diagnosis:
         tensors=view.tensors,
         estimate=view.estimate,
         matches=matches,
-        questions=questions_for(view, causes),
+        questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
     )
     if plans:

@@ -48,7 +48,7 @@ def _document(log: Log, plans: bool) -> dict[str, Any]:
     from oomdoc.diagnosis.engine import diagnose
     from oomdoc.report.report import Report
 
-    return Report(diagnose(evidence, plans=plans), evidence.language).document()
+    return Report(diagnose(evidence, plans=plans, questions=False), evidence.language).document()
 
 
 def _team(name: str, pattern: str | None) -> str | None:
