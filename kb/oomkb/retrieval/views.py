@@ -76,8 +76,8 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
 
     words = query_words(text)
     key = encoder().key
-    parts = [_quick_vector(key, _beginning(text))] if beginning else [_vector(key, chunk) for chunk in _chunks(text)]
-    vectors = np.stack(parts)
+    chunks = [_beginning(text)] if beginning else _chunks(text)
+    vectors = np.stack([_vector(key, chunk, beginning) for chunk in chunks])
     asked = query_facets(text, context)
     bm25 = index.case_words.scores(words)
     numbers = {name: number for number, name in enumerate(index.causes)}
@@ -145,18 +145,13 @@ def _beginning(text: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _vector(_key: str, chunk: str) -> np.ndarray[Any, Any]:
+def _vector(_key: str, chunk: str, quickly: bool) -> np.ndarray[Any, Any]:
     """Reports of one failure often share their end; embedding it is most of the time of a search.
 
     :param _key: the encoder's.
     """
-    vector: np.ndarray[Any, Any] = encoder().encode([chunk])[0]
-    return vector
-
-
-@lru_cache(maxsize=2048)
-def _quick_vector(_key: str, chunk: str) -> np.ndarray[Any, Any]:
-    vector: np.ndarray[Any, Any] = encoder().encode_quickly([chunk])[0]
+    model = encoder()
+    vector: np.ndarray[Any, Any] = (model.encode_quickly if quickly else model.encode)([chunk])[0]
     return vector
 
 
