@@ -1,14 +1,23 @@
-"""Linear forms: bytes by unit, such as ``{"T*h": 4.0}`` for four bytes per token and hidden element."""
+"""Linear forms: bytes by unit, such as ``{"T*h": 4.0}`` for four bytes per token and hidden element.
+
+While a step is played a form is one whole number, a lane of bits for each unit: adding and taking away is one addition,
+and whether one form reaches another everywhere one subtraction.
+"""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from operator import le
+from typing import Final
 
-__all__ = ["Form", "Vector", "minus", "plus", "prune"]
+__all__ = ["Form", "Packed", "minus", "packed", "plus", "prune", "unpacked"]
 
 Form = Mapping[str, float]
-Vector = tuple[float, ...]
+Packed = int
+_LANE_BITS: Final = 32
+_PARTS: Final = 64
+"""Parts of a byte that a lane counts: sizes of elements are whole multiples of them."""
+_TOP: Final = 1 << (_LANE_BITS - 1)
 
 
 def plus(a: Form, b: Form) -> dict[str, float]:
@@ -23,18 +32,38 @@ def minus(a: Form, b: Form) -> dict[str, float]:
     return {u: v for u, v in out.items() if abs(v) > 1e-9}
 
 
-def prune(vectors: Iterable[Vector], units: Sequence[str]) -> list[Form]:
-    """Forms of those vectors that no other one reaches everywhere.
+def packed(lane: int, size: float) -> Packed:
+    """``size`` bytes of the unit in that lane.
 
-    A vector holds the bytes of each unit in the order of ``units``; units that came later are zero in it.
+    :raises ValueError: for a size that is no whole number of 64ths.
     """
-    kept: list[Vector] = []
-    for vector in sorted(set(vectors), key=sum, reverse=True):
+    parts = int(size * _PARTS)
+    if parts != size * _PARTS:
+        raise ValueError(f"{size} bytes an element are no multiple of 1/{_PARTS}")
+    return parts << (lane * _LANE_BITS)
+
+
+def unpacked(form: Packed, units: Sequence[str]) -> dict[str, float]:
+    """The bytes by unit, the lanes in the order of ``units``."""
+    lanes = array("I", form.to_bytes(len(units) * _LANE_BITS // 8, "little"))
+    return {unit: parts / _PARTS for unit, parts in zip(units, lanes, strict=True) if parts}
+
+
+def prune(forms: Iterable[Packed], units: Sequence[str]) -> list[Form]:
+    """Those forms that no other one reaches everywhere."""
+    tops = sum(_TOP << (lane * _LANE_BITS) for lane in range(len(units)))
+    kept: list[Packed] = []  # with every lane's top bit set: it stays where nothing is borrowed from it
+    for form in sorted(set(forms), key=_total, reverse=True):
         for place, other in enumerate(kept):
-            if all(map(le, vector, other)) and (len(vector) <= len(other) or not any(vector[len(other) :])):
+            if (other - form) & tops == tops:
                 if place:  # what was reached once is likely to reach the next one
                     kept.insert(0, kept.pop(place))
                 break
         else:
-            kept.insert(0, vector)
-    return [{u: v for u, v in zip(units, vector, strict=False) if v > 1e-9} for vector in kept]
+            kept.insert(0, form | tops)
+    return [unpacked(form ^ tops, units) for form in kept]
+
+
+def _total(form: Packed) -> int:
+    """The sum of all lanes: the remainder by one less than a lane's range, as digits sum up modulo nine."""
+    return form % ((1 << _LANE_BITS) - 1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from oomkb.memory.forms import Form, Vector, prune
+from oomkb.memory.forms import Form, Packed, packed, prune, unpacked
 
 __all__ = ["Leaf", "Node", "Tape", "Tensor"]
 
@@ -27,19 +27,17 @@ FLOAT32: Final = 4.0
 class Store:
     """One storage; its bytes leave the tape when the last reference goes."""
 
-    __slots__ = ("size", "tape", "unit")
+    __slots__ = ("size", "tape")
 
-    def __init__(self, tape: Tape, unit: str, size: float) -> None:
-        self.tape, self.unit, self.size = tape, unit, size
+    def __init__(self, tape: Tape, size: Packed) -> None:
+        self.tape, self.size = tape, size
 
     def __del__(self) -> None:
-        size = self.size
-        if size:
-            tape = self.tape
-            if tape.rising:
-                tape.instants.append(tuple(tape.live.values()))
-                tape.rising = False
-            tape.live[self.unit] -= size
+        tape = self.tape
+        if tape.rising:
+            tape.instants.append(tape.live)
+            tape.rising = False
+        tape.live -= self.size
 
 
 class Tensor:
@@ -90,13 +88,15 @@ class Pieces:
 
 
 class Tape:
-    """Records instants. ``live`` maps a unit to the bytes per unit that are alive now."""
+    """Records instants. ``live`` is the form of what is alive now."""
 
     def __init__(self, *, keep_grads: bool = True) -> None:
         self.keep_grads = keep_grads
         """Whether parameters' gradients stay; not where they are reduced, sharded or added to older ones at once."""
-        self.live: dict[str, float] = {}
-        self.instants: list[Vector] = []
+        self.live: Packed = 0
+        self.instants: list[Packed] = []
+        self._lanes: dict[str, int] = {}
+        self._sizes: dict[tuple[str, float], Packed] = {}
         self.grads: dict[Leaf, Tensor] = {}
         self.casts: dict[Leaf, Tensor] = {}
         self.packs = 0
@@ -115,17 +115,18 @@ class Tape:
 
     def new(self, unit: str, size: float, node: Node | None = None) -> Tensor:
         """Allocate ``unit`` elements of ``size`` bytes."""
-        if self._ghost:
-            size_counted = 0.0
-        else:
-            size_counted = size
-            self.live[unit] = self.live.get(unit, 0.0) + size
-            self.rising = True
-        return Tensor(Store(self, unit, size_counted), unit, size, node)
+        if self._ghost or not size:
+            return Tensor(None, unit, size, node)
+        added = self._sizes.get((unit, size))
+        if added is None:
+            added = self._sizes[unit, size] = packed(self._lanes.setdefault(unit, len(self._lanes)), size)
+        self.live += added
+        self.rising = True
+        return Tensor(Store(self, added), unit, size, node)
 
     def mark(self) -> dict[str, float]:
         """What is alive now."""
-        return {unit: size for unit, size in self.live.items() if abs(size) > 1e-9}
+        return unpacked(self.live, tuple(self._lanes))
 
     def drop_instants(self) -> None:
         """Forget the local maxima since the last call."""
@@ -133,9 +134,9 @@ class Tape:
 
     def take_instants(self) -> list[Form]:
         """The local maxima since the last call, without those that another one reaches everywhere."""
-        found = [*self.instants, tuple(self.live.values())]
+        found = [*self.instants, self.live]
         self.drop_instants()
-        return prune(found, tuple(self.live))
+        return prune(found, tuple(self._lanes))
 
     # -- graph ---------------------------------------------------------------------------------------------------
 
