@@ -91,6 +91,8 @@ class Estimate:
     """Host memory of one machine."""
     capacity_bytes: float | None = None
     fits_probability: float | None = None
+    needed_bytes: float | None = None
+    """For training: what the process cannot do without; blocks that it only caches come on top."""
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[Note, ...] = ()
     served: Served | None = None

@@ -279,6 +279,7 @@ def _finish(
         trainable=trainable,
         host_bytes=host,
         capacity_bytes=capacity,
+        needed_bytes=found.needed,
         fits_probability=None
         if capacity is None
         else fits_probability(

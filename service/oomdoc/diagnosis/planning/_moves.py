@@ -52,6 +52,11 @@ class Move:
         return self.parts or ((self.remedy, self.variant),)
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """The remedies' names."""
+        return frozenset(r.name for r, _ in self.all_parts)
+
+    @cached_property
     def key(self) -> str:
         """A stable name for ordering and memory."""
         return f"{'+'.join(r.name for r, _ in self.all_parts)}:{sorted(self.fields.items(), key=repr)!r}"

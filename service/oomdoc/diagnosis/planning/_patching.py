@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.planning._keys import key_of, spelt_in, value_of
 from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.evidence import Document, Evidence
 from oomkb.errors import OomdocError
+
+if TYPE_CHECKING:
+    from oomdoc.intake.configs import Patched
 
 __all__ = ["fields_to_write", "patched"]
 
@@ -28,14 +32,15 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
         return plan
     diffs: list[str] = []
     placed: dict[str, Document] = {}
+    patch = _Patches()
     for present in (True, False):
         for document in _ranked(evidence):
             left = {n: v for n, v in wanted.items() if n not in placed and spelt_in(document, n) is present}
             if left:
-                placed.update(dict.fromkeys(_write(document, left), document))
+                placed.update(dict.fromkeys(patch.taken(document, left), document))
     for document in _ranked(evidence):
         changes = {n: wanted[n] for n, where in placed.items() if where is document}
-        diff = _diff(document, changes)
+        diff = patch.diff(document, changes)
         if diff:
             diffs.append(diff.rstrip("\n"))
     changed = tuple(_placed(plan, change, placed) for change in plan.changes)
@@ -100,28 +105,39 @@ def _in_log(document: Document, evidence: Evidence) -> bool:
     return document.source in failed and any(d.source not in failed for d in evidence.documents)
 
 
-def _write(document: Document, changes: Mapping[str, Any]) -> list[str]:
-    """The fields that a document can take."""
-    done = _patch(document, changes)
-    return [] if done is None else [name for name in changes if name not in done.unplaced]
+class _Patches:
+    """Documents with changes written into them, each once: where all go into one document, that is the patch."""
+
+    def __init__(self) -> None:
+        self._done: dict[tuple[int, str], Patched | None] = {}
+
+    def taken(self, document: Document, changes: Mapping[str, Any]) -> list[str]:
+        """The fields that a document can take."""
+        done = self._of(document, changes)
+        return [] if done is None else [name for name in changes if name not in done.unplaced]
+
+    def diff(self, document: Document, changes: Mapping[str, Any]) -> str:
+        """The unified diff; empty where nothing is changed."""
+        done = self._of(document, changes)
+        return done.diff if done is not None else ""
+
+    def _of(self, document: Document, changes: Mapping[str, Any]) -> Patched | None:
+        key = (id(document), repr(sorted(changes.items(), key=itemgetter(0))))
+        if key not in self._done:
+            self._done[key] = _patch(document, changes)
+        return self._done[key]
 
 
-def _patch(document: Document, changes: Mapping[str, Any]) -> Any:
-    from oomdoc.intake import configs
+def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
+    from oomdoc.intake.configs import patch
 
-    patch = getattr(configs, "patch", None)
-    if patch is None or not changes:
+    if not changes:
         return None
     try:
         done = patch(document.text, filename=document.source, framework=document.framework, changes=changes)
     except OomdocError:
         return None
     return None if done.error else done
-
-
-def _diff(document: Document, changes: Mapping[str, Any]) -> str:
-    done = _patch(document, changes)
-    return str(done.diff) if done is not None else ""
 
 
 def _is(plan: Plan, name: str, value: Any, shown: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, Final
 
 from oomdoc.diagnosis.planning._moves import derive
@@ -23,6 +24,14 @@ def _with_capacity(device: Device | None, capacity_bytes: float | None) -> Devic
     if device is None or capacity_bytes is None or abs(device.capacity_bytes - capacity_bytes) < 1:
         return device
     return replace(device, capacity_bytes=round(capacity_bytes))
+
+
+_SETTLING: Final = 24
+"""Rounds until a need and the capacity it is one of agree; without a colocated engine the first does."""
+
+
+def _key(fields: Mapping[str, Any]) -> str:
+    return repr(sorted(fields.items(), key=itemgetter(0)))
 
 
 # Fields on which a framework's own defaults hang: with one of them changed the job is completed anew.
@@ -77,16 +86,21 @@ class Prices:
 
     @property
     def needed_bytes(self) -> float:
-        """The capacity at which the job as it is fits as likely as not; cached blocks are no need."""
+        """The capacity at which the job as it is fits as likely as not; cached blocks are no need.
+
+        A colocated engine takes a share of whatever the card has, so the need is one of a capacity.
+        """
         from oomkb.memory.model import estimate
 
-        low, high = 0.5 * self.base.estimate.allocated_bytes, 1.5 * self.base.estimate.process_bytes
-        for _ in range(16):
-            middle = (low + high) / 2
-            asked = self.job.with_fields({"capacity_gib": middle / GIB})
-            found = estimate(asked, self.shape, _with_capacity(self.device, middle), shapes=self._others)
-            low, high = (middle, high) if (found.fits_probability or 0.0) < 0.5 else (low, middle)
-        return high
+        capacity = found = self.base.estimate.needed_bytes or 0.0
+        for _ in range(_SETTLING):
+            asked = self.job.with_fields({"capacity_gib": capacity / GIB})
+            on = estimate(asked, self.shape, _with_capacity(self.device, capacity), shapes=self._others)
+            found = on.needed_bytes or 0.0
+            if abs(found - capacity) < 1e-4 * capacity:
+                break
+            capacity = found
+        return found
 
     def recalibrated(self, capacity_bytes: float | None, scale: float) -> Prices:
         """Fresh prices for the same job with another capacity and scale; these, where nothing differs."""
@@ -103,14 +117,14 @@ class Prices:
 
     def of(self, fields: Mapping[str, Any]) -> Price | None:
         """The price with these fields set; ``None`` for a job that cannot be run."""
-        key = repr(sorted(fields.items(), key=repr))
+        key = _key(fields)
         if key not in self._memory:
             self._memory[key] = self._compute(fields)
         return self._memory[key]
 
     def job_with(self, fields: Mapping[str, Any]) -> Job | None:
         """The completed job with these fields set; ``None`` for an impossible one."""
-        key = repr(sorted(fields.items(), key=repr))
+        key = _key(fields)
         if key not in self._jobs:
             self._jobs[key] = self._derived(fields)
         return self._jobs[key]

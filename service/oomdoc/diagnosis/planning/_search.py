@@ -1,4 +1,4 @@
-"""The least painful set of moves that fits: branch and bound on the stand-in, the real model for what it finds.
+"""The least painful set of moves that fits: best first on the stand-in, the real model for what it finds.
 
 Deterministic: moves have a fixed order, ties are broken by name.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
-from oomdoc.diagnosis.fixes import Context
+from oomdoc.diagnosis.fixes import Context, Remedy, Variant
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning._moves import LAYOUT, Move, combined, derive, merge, variants_on
 from oomdoc.diagnosis.planning._pain import Goal, of_moves, of_speed
@@ -27,6 +27,8 @@ _KEEP: Final = 20
 """Sets that the stand-in likes and the real model is asked about."""
 _NEAR: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
+_WHOLE: Final = -1
+"""Place of a set that nothing needs to join."""
 _STEPS: Final = 12
 """Moves of the longest plan that is put together one by one."""
 _TRIED: Final = 5
@@ -64,6 +66,7 @@ class Space:
     context: Context
     wanted: float
     pairs: dict[tuple[str, str], bool] = field(default_factory=dict)
+    after: dict[tuple[str, str], list[Variant]] = field(default_factory=dict)
 
     def compatible(self, a: Move, b: Move) -> bool:
         """Whether either is still offered once the other is done."""
@@ -73,33 +76,49 @@ class Space:
         return self.pairs[key]
 
     def _follows(self, first: Move, then: Move) -> bool:
-        if {r.name for r, _ in first.all_parts} & {r.name for r, _ in then.all_parts}:
+        if not first.names.isdisjoint(then.names):
+            return False
+        wanted = merge(first.fields, then.fields)
+        if wanted is None:
+            return False
+        (remedy, variant), *further = then.all_parts
+        if not _among(self._offered_after(first, remedy), variant, wanted):
             return False
         job = self.prices.job_with(first.fields)
-        wanted = merge(first.fields, then.fields)
-        if job is None or wanted is None:
-            return False
-        for remedy, variant in then.all_parts:
-            if not any(
-                merge(wanted, option.fields) == wanted and set(option.fields) >= set(variant.fields)
-                for option in variants_on(remedy, job, self.context)
-            ):
+        for following, next_variant in further:
+            job = derive(job, variant.fields) if job is not None else None
+            if job is None or not _among(variants_on(following, job, self.context), next_variant, wanted):
                 return False
-            after = derive(job, variant.fields)
-            if after is None:
-                return False
-            job = after
+            variant = next_variant
         return True
+
+    def _offered_after(self, first: Move, remedy: Remedy) -> list[Variant]:
+        """What a remedy offers once a move is done; asked for every variant of the remedy."""
+        key = (first.key, remedy.name)
+        if key not in self.after:
+            job = self.prices.job_with(first.fields)
+            self.after[key] = [] if job is None else variants_on(remedy, job, self.context)
+        return self.after[key]
+
+
+def _among(options: Sequence[Variant], variant: Variant, wanted: Mapping[str, Any]) -> bool:
+    """Whether a variant, or a wider one that says the same, is among the options."""
+    names = variant.fields.keys()
+    return any(names <= o.fields.keys() and merge(wanted, o.fields) == wanted for o in options)
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A partial set: which candidates, their joint effect, the pain so far, the room there is."""
+    """A partial set: which candidates, their joint effect, the pain so far, the room there is, what may join."""
 
     chosen: tuple[int, ...]
     effect: Effect
     pain: float
     room_bytes: float
+    order: tuple[int, ...]
+    """Candidates that may join, the least painful first."""
+    floors: list[Effect]
+    """For every place in ``order`` the lowest that all from there on could bring."""
 
 
 class Search:
@@ -113,7 +132,8 @@ class Search:
         self.candidates = sorted(_undominated(allowed, goal, base), key=lambda c: (self._pain(c), c.move.key))
         self._pains = [self._pain(c) for c in self.candidates]
         self._margin = space.surrogate.margin
-        self._heap: list[tuple[float, int, tuple[int, ...]]] = []
+        self._offered: list[tuple[float, tuple[int, ...]]] = []
+        self._waiting: list[tuple[float, tuple[int, ...], int, _State]] = []
         self._nodes = 0
         self._pairs: dict[tuple[int, int], bool] = {}
 
@@ -134,12 +154,11 @@ class Search:
             return self._exhaust()
         for extra in _MARGINS:
             self._margin = self.space.surrogate.margin * extra
-            self._heap, self._nodes = [], 0
             self._explore()
             best = self._verify()
             if best is not None:
                 return self._relaxed(self._trimmed(best))
-            if not self._heap:
+            if not self._offered:
                 break
         if self.goal.hardware:
             return None
@@ -172,12 +191,29 @@ class Search:
         return None
 
     def _explore(self) -> None:
+        """Offer the sets that the stand-in takes to fit, the least painful first, as many as are kept.
+
+        Best first: a set not yet small enough waits with the pain of the mildest move that could still join it, so
+        nothing is looked at that is more painful than the last set kept.
+        """
+        self._offered, self._waiting, self._nodes = [], [], 0
+        for start in self._starts():
+            self._wait(start, 0)
+        while self._waiting and len(self._offered) < _KEEP and self._nodes < _NODES:
+            pain, chosen, place, state = heapq.heappop(self._waiting)
+            if place == _WHOLE:
+                self._offered.append((pain, chosen))
+            else:
+                self._step(pain, chosen, place, state)
+
+    def _starts(self) -> Iterator[_State]:
+        """The empty set; for more hardware one set for every other card or number of cards."""
         everything = range(len(self.candidates))
         if not self.goal.hardware:
-            order = list(everything)
-            self._descend(_State((), self.space.surrogate.start(), 0.0, self.room_bytes), order, self._floors(order))
+            order = tuple(everything)
+            yield _State((), self.space.surrogate.start(), 0.0, self.room_bytes, order, self._floors(order))
             return
-        order = [i for i in everything if not self.candidates[i].move.remedy.hardware]
+        order = tuple(i for i in everything if not self.candidates[i].move.remedy.hardware)
         floors = self._floors(order)
         for i in everything:
             single = self.candidates[i]
@@ -185,9 +221,11 @@ class Search:
                 capacity = single.price.estimate.capacity_bytes
                 # Another card brings its own capacity.
                 room = capacity / self.space.prices.scale if capacity is not None else self.room_bytes
-                self._descend(_State((i,), single.effect, self._pains[i], room), order, floors)
+                state = _State((i,), single.effect, self._pains[i], room, order, floors)
+                if not self._offer(state):
+                    yield state
 
-    def _floors(self, order: list[int]) -> list[Effect]:
+    def _floors(self, order: tuple[int, ...]) -> list[Effect]:
         """For every position the lowest that all moves from there on could bring, if they simply multiplied."""
         floors = [self.space.surrogate.start()]
         for i in reversed(order):
@@ -196,28 +234,33 @@ class Search:
             floors.append(Effect(ratio, last.added, last.overhead * min(1.0, effect.overhead)))
         return floors[::-1]
 
-    def _descend(self, state: _State, order: list[int], floors: list[Effect], start: int = 0) -> None:
+    def _wait(self, state: _State, place: int) -> None:
+        """Put a set that is not small enough back, until the move at ``place`` of those that could join it is due."""
+        if place < len(state.order):
+            new = state.order[place]
+            heapq.heappush(self._waiting, (state.pain + self._pains[new], (*state.chosen, new), place, state))
+
+    def _step(self, pain: float, chosen: tuple[int, ...], place: int, state: _State) -> None:
+        """Try the move at ``place`` beside those of a set: ``chosen`` is both."""
         self._nodes += 1
+        self._wait(state, place + 1)
         surrogate = self.space.surrogate
-        need = surrogate.process_bytes(state.effect) * self._margin
-        if state.chosen and need <= state.room_bytes * _NEAR:
-            # A set that is just short by the stand-in is asked about after those that are not.
-            self._offer(state.pain + (0.0 if need <= state.room_bytes else 0.25), state.chosen)
-        done = need <= state.room_bytes or len(state.chosen) >= _DEPTH
-        if self._nodes > _NODES or (done and state.chosen):
+        effect = surrogate.join(state.effect, self.candidates[chosen[-1]].effect)
+        # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
+        if surrogate.least_bytes(effect, state.floors[place + 1]) > state.room_bytes * _NEAR:
             return
-        for n in range(start, len(order)):
-            i = order[n]
-            pain = state.pain + self._pains[i]
-            if len(self._heap) >= _KEEP and pain >= -self._heap[0][0]:
-                break  # candidates come in order of pain
-            effect = surrogate.join(state.effect, self.candidates[i].effect)
-            # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
-            if surrogate.process_bytes(surrogate.join(effect, floors[n + 1])) > state.room_bytes * _NEAR:
-                continue
-            if not self._joins(i, state.chosen):
-                continue
-            self._descend(_State((*state.chosen, i), effect, pain, state.room_bytes), order, floors, n + 1)
+        larger = _State(chosen, effect, pain, state.room_bytes, state.order, state.floors)
+        if not self._offer(larger) and len(chosen) < _DEPTH and self._joins(chosen[-1], state.chosen):
+            self._wait(larger, place + 1)
+
+    def _offer(self, state: _State) -> bool:
+        """Keep a set that is small enough by the stand-in, or nearly; whether it is, so that nothing more joins it."""
+        need = self.space.surrogate.process_bytes(state.effect) * self._margin
+        if need <= state.room_bytes * _NEAR and self._joins(state.chosen[-1], state.chosen[:-1]):
+            # A set that is just short by the stand-in is asked about after those that are not.
+            pain = state.pain + (0.0 if need <= state.room_bytes else 0.25)
+            heapq.heappush(self._waiting, (pain, state.chosen, _WHOLE, state))
+        return need <= state.room_bytes
 
     def _joins(self, new: int, chosen: tuple[int, ...]) -> bool:
         """Whether a candidate gets on with each of those chosen; fields contradict each other in pairs or never."""
@@ -230,15 +273,10 @@ class Search:
                 return False
         return True
 
-    def _offer(self, pain: float, chosen: tuple[int, ...]) -> None:
-        heapq.heappush(self._heap, (-pain, -self._nodes, chosen))
-        if len(self._heap) > _KEEP:
-            heapq.heappop(self._heap)
-
     def _verify(self) -> Found | None:
         best: Found | None = None
-        for negative, _, chosen in sorted(self._heap, key=lambda e: (-e[0], e[2])):
-            if best is not None and -negative > best.pain + 1.0:
+        for pain, chosen in self._offered:
+            if best is not None and pain > best.pain + 1.0:
                 break
             found = self.price(tuple(self.candidates[i].move for i in chosen))
             if found is not None and found.fits and (best is None or found.pain < best.pain):

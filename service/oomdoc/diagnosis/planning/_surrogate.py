@@ -51,7 +51,7 @@ class Surrogate:
             bounds.append((start, len(values)))
         self._slot = {name: i for i, name in enumerate(self._names)}
         self.base = tuple(values)
-        self._bounds = tuple(bounds)
+        self._slices = tuple(slice(low, high) for low, high in bounds)
         self._order = tuple(base.phases)
         self._overhead = max(1.0, base.process_bytes - largest)
         upper = base.intervals["process"].high_bytes / base.process_bytes if "process" in base.intervals else 1.15
@@ -59,7 +59,7 @@ class Surrogate:
 
     def effect(self, after: Estimate) -> Effect:
         """One move's effect, from its own real estimate."""
-        ratio, added = [1.0] * len(self.base), [0.0] * len(self._bounds)
+        ratio, added = [1.0] * len(self.base), [0.0] * len(self._slices)
         for i, (phase, term) in enumerate(self._names):
             if phase not in after.phases:
                 ratio[i] = 0.0
@@ -79,7 +79,7 @@ class Surrogate:
 
     def start(self) -> Effect:
         """No move at all."""
-        return Effect((1.0,) * len(self.base), (0.0,) * len(self._bounds), 1.0)
+        return Effect((1.0,) * len(self.base), (0.0,) * len(self._slices), 1.0)
 
     @staticmethod
     def join(a: Effect, b: Effect) -> Effect:
@@ -88,7 +88,17 @@ class Surrogate:
 
     def process_bytes(self, effect: Effect) -> float:
         """Predicted process memory."""
-        values = list(map(mul, self.base, effect.ratio))
-        sums = [sum(values[low:high]) for low, high in self._bounds]
-        top: float = max(map(add, sums, effect.added))
-        return top + self._overhead * effect.overhead
+        return self._top(tuple(map(mul, self.base, effect.ratio)), effect.added) + self._overhead * effect.overhead
+
+    def least_bytes(self, effect: Effect, floor: Effect) -> float:
+        """Predicted process memory with what ``floor`` could still take away: of both joined, without joining them."""
+        values = tuple(map(mul, map(mul, self.base, effect.ratio), floor.ratio))
+        return self._top(values, effect.added) + self._overhead * effect.overhead * floor.overhead
+
+    def _top(self, values: tuple[float, ...], added: tuple[float, ...]) -> float:
+        """The largest phase, from its terms one after the other."""
+        top = 0.0
+        for place, more in zip(self._slices, added, strict=True):
+            size = sum(values[place], more)
+            top = max(top, size)
+        return top
