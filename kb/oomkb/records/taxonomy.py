@@ -151,9 +151,9 @@ FRAMEWORKS: Final = frozenset(
     megatron-lm mergekit minicpm minigpt4 mistral-finetune mistral-rs mlc-llm mlx mosaicml ms-swift nanogpt
     nanotron nccl nemo nemo-rl neuronx ollama open-clip open-instruct open-r1 openrlhf optimum optimum-habana
     outlines paddlepaddle peft petals prime-rl pytorch quanto qwen qwen-vl ray ray-serve rocm roll sagemaker
-    sentence-transformers setfit sglang skypilot skyrl slime slurm stable-diffusion-webui stanford-alpaca
+    sentence-transformers setfit sglang skypilot skyrl slime slurm speculators stable-diffusion-webui stanford-alpaca
     tensorflow tensorrt tensorrt-llm text-generation-webui tgi torch-npu torchao torchtitan torchtune
-    transformer-engine transformers triton triton-inference-server trl trlx unsloth unsloth-zoo verl vllm
+    transformer-engine transformers triton triton-inference-server trl trlx unsloth unsloth-zoo verl vime vllm
     vllm-ascend wandb wsl xformers xinference xla xtuner yi
     """.split()  # noqa: SIM905 (a table of one word each reads worse)
 )
