@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomkb.frameworks import (
     accelerate,
     axolotl,
@@ -31,6 +33,7 @@ from oomkb.frameworks.lookup import canonical, find, lineage, supports
 from oomkb.frameworks.model import Default, Framework, Setting, in_range
 
 __all__ = [
+    "ENGINES",
     "FRAMEWORKS",
     "Default",
     "Framework",
@@ -64,3 +67,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
     vllm.FRAMEWORK,
     xtuner.FRAMEWORK,
 )
+
+ENGINES: Final = frozenset(
+    {*(f.name for f in FRAMEWORKS if f.kind == "serving"), "tensorrt-llm", "vllm-ascend", "ollama", "llama.cpp"}
+)
+"""What serves models and trains none, among them engines whose settings nobody has written down here."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.evidence import Evidence, Source
-from oomkb.frameworks import canonical
+from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
 
 __all__ = ["is_pasted", "read_description"]
@@ -21,11 +21,6 @@ _PASTED: Final = re.compile(
 )
 _BASES: Final = frozenset({"transformers", "accelerate", "deepspeed"})
 """Libraries that a trainer that is named is built on."""
-_ENGINES: Final = frozenset({"vllm", "sglang", "lmdeploy"})
-_TRAINER: Final = re.compile(
-    r"(?i)(?<![\w/.-])(?:verl|openrlhf|trl|ms-swift|swift|nemo(?:-rl|-aligner)?|llama-?factory|unsloth|axolotl)(?![\w/-])"
-)
-_ONLINE: Final = re.compile(r"(?i)(?<![a-z])(?:(?P<grpo>grpo|dapo|gspo)|(?P<ppo>ppo|rloo|reinforce))(?![a-z])")
 
 
 def is_pasted(text: str) -> bool:
@@ -38,7 +33,7 @@ def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evid
     """The evidence and the job fields; what only the phrases say is evidence too, so that one job is diagnosed."""
     from oomdoc.intake import read
 
-    evidence = _read(text)
+    evidence = read([Source("chat", text)])
     fields = _stated(evidence, turn, first=first)
     own = _fields(evidence)
     said = {n: v for n, v in fields.items() if own.get(n) != v and n not in ("world", "dp")}
@@ -46,20 +41,6 @@ def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evid
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()}
         return read([Source("chat", text)], options), fields
     return evidence, fields
-
-
-def _read(text: str) -> Evidence:
-    """A trainer that is named is the framework, whatever engine it generates with."""
-    from oomdoc.intake import read
-
-    sources = [Source("chat", text)]
-    evidence = read(sources)
-    trainer, online = _TRAINER.search(text[:LONGEST_TURN]), _ONLINE.search(text[:LONGEST_TURN])
-    if evidence.framework in _ENGINES and trainer and online:
-        name = canonical(trainer[0].lower())
-        if name is not None:
-            return read(sources, {"framework": name, "objective": "grpo" if online["grpo"] else "ppo"})
-    return evidence
 
 
 def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, Any]:
@@ -75,7 +56,7 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
     server, rollout = "serving.gpu_memory_utilization", "rollout.gpu_memory_utilization"
     if fields.get("objective") in ("grpo", "ppo") and server in fields:
         fields.setdefault(rollout, fields.pop(server))
-    if fields.get("objective") == "inference" and fields.get("framework") in _ENGINES and "seq_len" in fields:
+    if fields.get("objective") == "inference" and fields.get("framework") in ENGINES and "seq_len" in fields:
         fields.setdefault("serving.max_model_len", fields["seq_len"])
     return fields
 

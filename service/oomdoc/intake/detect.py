@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.stance import negated
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 from oomkb.errors import InputError
 
@@ -33,7 +34,7 @@ _MARKS: Final[tuple[tuple[str, Expression, Expression], ...]] = tuple(
         (
             "verl",
             r"verl\.trainer|verl/(?:workers|trainer|utils|single_controller"
-            r"|models)|actor_rollout_ref\.",
+            r"|models)|actor_rollout_ref\.|(?<![\w.])ppo_(?:micro|mini)_batch_size|(?<![\w.])rollout\.(?:gpu_memory|tensor_model|name=|n=)",
             r"(?<![a-z])ve?rl(?=[ +,.:，。]|$)(?<=verl)|EasyR1",
         ),
         ("axolotl", r"axolotl\.cli|axolotl/(?:src|utils|core|monkeypatch)|axolotl train", r"axolotl"),
@@ -100,7 +101,9 @@ def framework_of(lines: Sequence[Line], words: Vocabulary) -> str | None:
         if "not installed" in line.raw:
             continue
         for name, sure, named in marks:
-            weight = 3.0 if sure.search(line.raw) else 1.0 if named.search(line.raw) else 0.0
+            weight = 3.0 if sure.search(line.raw) else 0.0
+            if not weight and (hit := named.search(line.raw)) is not None and not negated(line.raw, hit.start()):
+                weight = 1.0
             if weight:
                 score[name] = max(score[name], weight * _BASES.get(name, 1.0)) + 0.01  # type: ignore[assignment]
     if not score:

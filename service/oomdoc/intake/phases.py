@@ -270,7 +270,7 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"|dies|fails)[^.。\n]{0,50}\b(?:while|when|before|during|half ?way through)[^.。\n]{0,"
             r"24}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型"
             r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
-            r"|启动失败|couldn'?t load|cannot load"
+            r"|启动失败|couldn'?t load|cannot load|fail(?:s|ed|ing)? to load"
             r"|weights (?:be |are |were |get |is )?(?:all )?loaded (?:to|on|onto) (?:the )?(?:cuda|gpu|first|same)"
             r"|tokenizer oom|(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b[^.。\n]{0,60}(?:oom|out of mem|killed)"
             r"|(?:oom|out of mem\w{0,3}|killed)[^.。\n]{0,24}(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b",

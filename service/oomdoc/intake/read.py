@@ -25,8 +25,10 @@ from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.told import told_failures
 from oomdoc.intake.tracebacks import Placed, read_frames
+from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomdoc.messages import Message, say
+from oomkb.frameworks import ENGINES
 from oomkb.units import to_gib
 
 if TYPE_CHECKING:
@@ -85,6 +87,13 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts(lines, kinds, varied, words)
+    shown = framework_of(varied, words)
+    framework = _framework(options or {}, configs, shown)
+    engine = next((name for name in (framework, *(c.framework for c in configs)) if name in ENGINES), None)
+    if engine is not None:
+        trainer = named_trainer(lines, kinds, words, next((n for n in (framework, shown) if n not in ENGINES), None))
+        if trainer is not None:
+            facts, framework = of_rollout(facts, trainer, engine), trainer.name
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, _value(kept, "objective"))
@@ -93,7 +102,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     ]
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
-    return _evidence(_Parts(lines, varied, words, kinds, failures, signals, configs, kept, conflicts, warnings))
+    return _evidence(
+        _Parts(lines, varied, words, kinds, failures, signals, configs, kept, conflicts, framework, warnings)
+    )
 
 
 def _told(lines: Sequence[Line], kinds: Sequence[Kind], placed: Sequence[Placed]) -> list[Indexed]:
@@ -126,6 +137,7 @@ class _Parts:
     configs: Sequence[ConfigReading]
     facts: dict[str, Fact]
     conflicts: Sequence[Conflict]
+    framework: str | None
     warnings: list[Message | str] = field(default_factory=list)
 
 
@@ -134,7 +146,7 @@ def _evidence(parts: _Parts) -> Evidence:
     found = environment.read_versions(parts.varied, parts.words)
     read_versions = {name: version for name, (version, _) in found.items()}
     versions = {**{k: v for c in parts.configs for k, v in c.versions.items()}, **read_versions}
-    framework = _framework(parts)
+    framework = parts.framework
     prose = prose_of(parts.lines, parts.kinds)
     failures = tuple(failure for _, failure in parts.failures)
     root = next((f for f in failures if not f.cascade), None)
@@ -157,13 +169,11 @@ def _evidence(parts: _Parts) -> Evidence:
     )
 
 
-def _framework(parts: _Parts) -> str | None:
+def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], shown: str | None) -> str | None:
     """A config's own framework is surer than what the log shows; an option is surest."""
-    stated = parts.facts.get("framework")
-    if stated is not None and stated.origin == "option":
-        return str(stated.value)
-    named = [reading.framework for reading in parts.configs if reading.framework]
-    shown = framework_of(parts.varied, parts.words)
+    if options.get("framework") is not None:
+        return str(options["framework"])
+    named = [reading.framework for reading in configs if reading.framework]
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:
         return shown
     return named[0] if named else shown

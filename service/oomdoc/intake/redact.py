@@ -120,7 +120,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
         re.compile(
             r"(?<![A-Za-z0-9])(?:/home/|/Users/|/mnt/[a-z]/Users/|[A-Za-z]:\\{1,2}Users\\{1,2}"
             r"|/root/users/|/data/home/|/export/home/|/nfs/home/|/gpfs/home/"
-            r"|/share/home/)(?P<v>(?!<|shared?\b|user\b|ubuntu\b|root\b|Public\b)[^\s/\\:\"'<>"
+            r"|/share/home/)(?P<v>(?!<|shared?\b|user\b|ubuntu\b|root\b|Public\b|[\w.\-]{1,40}?-\d{1,3}(?:\.\d)?[bB](?![A-Za-z]))[^\s/\\:\"'<>"
             r"|,;()]{1,60})"
         ),
     ),

@@ -27,6 +27,10 @@ _SEVERAL: Final = Expression(
     r"|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
     re.IGNORECASE,
 )
+_TRTLLM: Final = Expression(r"trtllm-(?:build|serve|bench)|tensorrt[-_]llm", re.IGNORECASE)
+_ENGINE_LENGTH: Final = "max_seq_len"
+"""TensorRT-LLM's longest sequence, prompt and answer together, as vLLM's ``max_model_len``."""
+_ROW: Final = re.compile(r"\s{0,8}\|(?P<key>[^|\n]{2,48})\|(?P<value>[^|\n]{1,120})\|\s{0,4}\Z")
 _FIRST: Final = Expression(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
 
 
@@ -36,7 +40,12 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
     :param varied: the lines without repetitions.
     :param words: the vocabulary of all of them.
     """
-    return _with_nodes(list(_facts(lines, kinds, varied, words)), lines, varied, words)
+    facts = list(_facts(lines, kinds, varied, words))
+    if any(_TRTLLM.search(line.raw) for line in candidates(_TRTLLM, varied, words)):
+        facts += [
+            replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _ENGINE_LENGTH in f.span.text
+        ]
+    return _with_nodes(facts, lines, varied, words)
 
 
 def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -48,6 +57,8 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
                 parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
+            if kind == "log" and (row := _ROW.match(line.text)) is not None and "    " not in row["value"].rstrip():
+                parts["prose"].append(line._replace(text=f"{row['key'].strip(' *`')}: {row['value'].strip(' *`')}"))
     parts = {name: distinct(part, repeats=8, characters=60_000) for name, part in parts.items()}
     prose, settings = parts["prose"], parts["settings"]
     yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], words, anywhere=everything)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-__all__ = ["SERVING_FRAMEWORKS", "has"]
+__all__ = ["has"]
 
 _OPTIMIZERS: Final = "adamw_8bit paged_adamw_8bit paged_adamw adafactor galore_adamw@4.39"
 _HF: Final = f"""
@@ -123,7 +123,6 @@ _ALIASES: Final = {
     "easyr1": "verl",
     "pytorch": "transformers",
 }
-SERVING_FRAMEWORKS: Final = frozenset({"vllm", "sglang", "lmdeploy", "tgi", "tensorrt-llm", "vllm-ascend", "ollama"})
 _PACKAGES: Final = {"llama-factory": ("llamafactory", "llama-factory"), "megatron": ("megatron-core",)}
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from oomdoc.evidence import Fact
+from oomkb.frameworks import ENGINES
 
 __all__ = ["contract_facts"]
+
+_LOOSE: Final = 0.6
+"""How sure scattered keys of an engine are that models are served: RL trainers have the same keys."""
 
 
 def _as(fact: Fact, name: str, value: Any) -> Fact:
@@ -49,10 +53,11 @@ def contract_facts(facts: Mapping[str, Fact], framework: str | None) -> Iterator
         yield _as(quant, "method", "qlora")
     elif method is None and facts.get("lora.r") is not None:
         yield _as(facts["lora.r"], "method", "qlora" if quant is not None and quant.value != "none" else "lora")
-    if facts.get("objective") is None and framework in ("vllm", "sglang", "lmdeploy", "tgi"):
+    if facts.get("objective") is None and framework in ENGINES:
         first = next(iter(facts.values()), None)
         if first is not None:
-            yield _as(first, "objective", "inference")
+            sure = min(first.confidence, _LOOSE) if first.origin == "prose" else first.confidence
+            yield replace(first, name="objective", value="inference", confidence=sure)
 
 
 def _gpus(facts: Mapping[str, Fact]) -> Iterator[Fact]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.configs.wordlist import words
 from oomkb.errors import JobError
-from oomkb.frameworks import canonical
+from oomkb.frameworks import ENGINES, canonical
 from oomkb.memory.job import Job
 
 __all__ = ["to_job"]
@@ -24,7 +24,6 @@ _FIELDS: Final = words(
         """
 )
 _NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.")
-_SERVING: Final = ("vllm", "sglang", "lmdeploy", "tgi")
 
 
 def _set(job: Job, name: str, value: Any) -> Job:
@@ -49,7 +48,10 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
         job = _set(job, "framework", name)
     if versions:
         job = _set(job, "versions", dict(versions))
+    engines = facts.get("rollout.tensor_parallel")
     for fact in map(_of_the_engine, facts.values()):
+        if engines is not None and (fact.name, fact.value, fact.span) == ("tp", engines.value, engines.span):
+            continue
         if fact.name == "model" and not fact.stated and _TO_FILL_IN.match(str(fact.value)):
             continue
         if (fact.stated or fact.name == "model") and (fact.name in _FIELDS or fact.name.startswith(_NESTED)):
@@ -98,7 +100,7 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
         job = _set(job, "gpus", max(1, count // nodes))
         if nodes > 1:
             job = _fill(job, "nodes", nodes)
-    serving = framework in _SERVING or job.objective == "inference"
+    serving = framework in ENGINES or job.objective == "inference"
     for name in ("gpu_memory_utilization", "max_model_len"):
         if stated(name) is None:
             continue

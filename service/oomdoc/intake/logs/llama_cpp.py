@@ -25,6 +25,8 @@ PARSER: Final[Parser] = rules_parser(
         "offloaded",
         "unable to allocate backend buffer",
         "failed to fit",
+        "model params",
+        "n_ctx",
     ),
     (
         rule(
@@ -82,6 +84,13 @@ PARSER: Final[Parser] = rules_parser(
             None,
             facts={"params": "params_b"},
             confidence=0.9,
+        ),
+        rule(
+            "llama-cpp-context",
+            r"(?:llama_\w{1,40}|llm_\w{1,40}):\s{1,4}n_ctx\s{1,12}= ?(?P<tokens__i>\d{1,9})",
+            None,
+            facts={"tokens": "max_model_len"},
+            confidence=0.8,
         ),
         rule(
             "llama-cpp-buffers",

@@ -34,7 +34,7 @@ _SIZE_AFTER: Final = re.compile(
     r"['’]?s?[ \-]{0,2}(?:x ?\d{1,2} {0,2})?(?:gpus? {0,2}|显卡|单卡 ?"
     r"|卡 ?){0,2}[(（,，]?\s{0,2}(?:with|each|every one|per card|单卡|每张"
     r"|每卡|显存|vram|has|of|a|about|约|有|是|为|are|[:：,，]){0,3}\s{0,2}(?:with )?(?P<gib>\d{1,3}(?:"
-    r"\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b"
+    r"\.\d{1,2})?) ?g(?:i?bs?)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b"
     r"|system|cpu|磁盘|disk))",
     re.IGNORECASE | re.ASCII,
 )
@@ -44,7 +44,8 @@ _SIZE_BEFORE: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _CARDS: Final = Expression(
-    rf"(?<![A-Za-z0-9_.\-/=])(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?P<n>{COUNT}) {{0,2}}(?:[x×*]"
+    rf"(?:(?<![A-Za-z0-9_.\-/=])|(?=[单双两一四八]))(?:(?P<nodes>\d{{1,3}}) ?(?:nodes? ?|台机?器? ?|机 ?)?[x×*] ?)?"
+    rf"(?P<n>{COUNT}) {{0,2}}(?:[x×*]"
     rf" {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
     r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible) )?(?:gpus?\b(?!-)"
     r"|cards?\b|显卡|卡(?!死|住|顿|在|了|到)|张(?:显)?卡|块(?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡"
@@ -58,19 +59,42 @@ _EACH_SIZE: Final = Expression(
 )
 _OF_SIZE: Final = Expression(
     r"gpus?,? {0,2}(?:with|of|having|each with|[(（])? {0,2}(?:about "
-    r"|around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])",
+    r"|around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?bs?)?(?![A-Za-z])",
     re.IGNORECASE | re.ASCII,
 )
 _LOOSE_SIZE: Final = Expression(
     r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?: 的)? {0,2}(?:的 ?)?(?:vram"
     r"|显存|显卡|video memory|gpus?\b|graphics card|card\b)"
-    r"|(?:显存|vram|video memory|gpu memory)(?:是|为|有|只有|大小|总共|of|is"
-    r"|[:：])? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
+    r"|(?:显存|vram|video memory|(?:gpu|cuda) memory)(?: ?(?:是|为|有|只有|大小|总共|of|is"
+    r"|[:：]))? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
     r"|(?:单卡|单张|每张卡?|每卡|单机单卡) ?[（(]? ?(?P<d>\d{1,3}) ?g(?:i?b)?(?![A-Za-z])"
     r"|(?:gpu|显卡) ?[:：] ?(?P<c>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
-    r"|\bof (?P<e>\d{1,3}\.\d{1,2}) ?gi?b used)",
+    r"|\bof (?P<e>\d{1,3}\.\d{1,2}) ?gi?b used"
+    r"|\b(?:I|we) (?:only )?(?:have|got|own) (?:a |an |only )?(?P<f>\d{1,3}) ?gi?b(?![A-Za-z])"
+    r"(?! ?(?:of )?(?:host |system |cpu )?(?:ram\b|memory|disk|data|swap)))",
     re.IGNORECASE | re.ASCII,
 )
+_SIZE_TIMES: Final = Expression(
+    r"(?<![\w.])(?P<gib>\d{1,3}) ?g(?:i?b)? ?[*x×] ?(?P<n>\d{1,3})(?![\d.]| ?g)"
+    r"(?: ?(?:of )?(?:卡|张|块|gpus?|vram|cards?))?",
+    re.IGNORECASE | re.ASCII,
+)
+"""``80G*8 VRAM``, ``显存 64G*8 卡``; only beside a word for memory or cards."""
+_BESIDE: Final = re.compile(
+    r"(?:显存|显卡|vram|gpus?|memory|卡)[^.。\n]{0,12}\Z|(?:卡|张|块|gpus?|vram|cards?)\Z", re.IGNORECASE
+)
+_ONLY: Final = Expression(
+    rf"(?:only|just|actually)(?: am| i'm)? (?:us(?:e|es|ed|ing)|run(?:ning)? on|train(?:ing)? on) (?P<n>{COUNT})"
+    rf"(?: of (?:them|the|my|these)|(?: of the)? (?:gpus?|cards?)\b)|(?:只用(?:了|到)?(?:其中)?|用(?:了|到)?其中)的?"
+    rf" ?(?P<zh>{COUNT}) ?(?:张|块|个|卡)",
+    re.IGNORECASE | re.ASCII,
+)
+"""How many of the cards there are that are used."""
+_PARTS: Final = re.compile(r"(?:accum\w{0,12}|steps|bs|size|batch(?:es)?)\W{0,3}\Z", re.IGNORECASE | re.ASCII)
+"""Before a factor that is no number of machines: ``bs 2 × accum 8 × 4 GPUs``."""
+_NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", re.IGNORECASE | re.ASCII)
+"""Where one card is what there is."""
+_CORES: Final = re.compile(r"\bv(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})\Z", re.IGNORECASE | re.ASCII)
 _USED: Final = re.compile(
     r"(?:占用|用了|使用|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about"
     r"|around|at least|约|只需要?|left|leaving|requires?|大概|consum\w{1,4}"
@@ -88,9 +112,10 @@ _EACH_NODE: Final = re.compile(
 _LISTED: Final = Expression(
     r"(?<![\w.])(?:(?:gpu|npu|xpu|cuda device|device)s? ?(?:number|count|num)"
     r"|(?:number|num|count) of (?:gpus?|npus?|cuda devices?|devices?)|num_gpus|n_gpus|gpu_count"
-    r"|distributed world size|world[ _]size|num_processes|(?:gpu|显卡|npu) ?(?:数量?|个数|卡数))"
-    r"[`\"'*]{0,3} {0,3}[:=：]{1,2} {0,3}(?P<n>\d{1,5})(?![\w.])"
-    r"|Initializing (?P<tasks>\d{1,5}) distributed tasks",
+    r"|distributed world size|world[ _]size|num_processes|(?:gpu|显卡|npu) ?(?:数量?|个数|卡数)|gpus)"
+    r"[`\"'*]{0,3} {0,3}[:=：]{1,2} {0,3}(?P<n>\d{1,5})(?![\w.]| ?[x×*]| [a-z]*\d)"
+    r"|Initializing (?P<tasks>\d{1,5}) distributed tasks"
+    r"|(?:mpirun|mpiexec|horovodrun)\b[^\n]{0,160}? -np? (?P<ranks>\d{1,5})(?!\w)",
     re.IGNORECASE | re.ASCII,
 )
 """What environment reports list: ``GPU number: 8``, ``world_size=16``."""
@@ -106,7 +131,9 @@ _MANY: Final = Expression(
 )
 
 
-_SIEVE: Final = Sieve(((one,), one) for one in (GPU_NAME, _CARDS, _LISTED, _EACH_SIZE, _OF_SIZE, _LOOSE_SIZE))
+_SIEVE: Final = Sieve(
+    ((one,), one) for one in (GPU_NAME, _CARDS, _LISTED, _EACH_SIZE, _SIZE_TIMES, _OF_SIZE, _LOOSE_SIZE, _ONLY)
+)
 
 
 def read_hardware(lines: list[Line], words: Vocabulary, *, anywhere: list[Line]) -> Iterator[Fact]:
@@ -117,11 +144,12 @@ def read_hardware(lines: list[Line], words: Vocabulary, *, anywhere: list[Line])
     named = {id(line) for line in lines}
     yield from (f for line in candidates(_LISTED, anywhere, words) if id(line) not in named for f in _listed(line))
     several = any(_MANY.search(line.raw) for line in candidates(_MANY, anywhere, words))
+    lone = not several and any(_NOTEBOOK.search(line.raw) for line in candidates(_NOTEBOOK, anywhere, words))
     tried = {id(line): expressions for line, expressions in _SIEVE.over(lines, words)}
     for line in lines:
         here = tried.get(id(line), [])
         names = GPU_NAME.finditer(line.text) if GPU_NAME in here else ()
-        facts = [f for found in names for f in _around(line, found, several)]
+        facts = [f for found in names for f in _around(line, found, several, lone)]
         yield from facts or _in_catalogue(line)
         yield from _unnamed(line, here)
 
@@ -138,8 +166,11 @@ def _in_catalogue(line: Line) -> Iterator[Fact]:
                 yield Fact("gpu_count", mention.count, span, "prose", 0.75)
 
 
-def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
-    """What stands around one GPU name."""
+def _around(line: Line, found: re.Match[str], several: bool, lone: bool) -> Iterator[Fact]:
+    """What stands around one GPU name.
+
+    :param several: whether several cards are spoken of anywhere; ``lone``: whether it runs where there is one.
+    """
     text, span = line.text, line.span(line.raw.find(found[0]) + 1)
     name = found[0].strip()
     before, after = text[max(0, found.start() - 60) : found.start()], text[found.end() : found.end() + 60]
@@ -149,7 +180,7 @@ def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
     product = 0.03 if _PRODUCT.search(name) else 0.0
     yield Fact("gpu", name, span, "prose", 0.9 - minus + product)
     if (
-        size := re.search(r"(?<![\d.])(\d{2,3}) ?G(?:i?B)?(?![A-WY-Za-wyz0-9])", name, re.IGNORECASE | re.ASCII)
+        size := re.search(r"(?<![A-Za-z\d.])(\d{2,3}) ?G(?:i?B)?(?![A-WY-Za-wyz0-9])", name, re.IGNORECASE | re.ASCII)
     ) is not None:
         yield Fact("capacity_gib", float(size[1]), span, "prose", max(0.5, 0.85 - minus))
     elif ((size := _SIZE_AFTER.match(after)) is not None and 2 <= float(size["gib"]) <= 300) or (
@@ -157,8 +188,11 @@ def _around(line: Line, found: re.Match[str], several: bool) -> Iterator[Fact]:
     ):
         yield Fact("capacity_gib", float(size["gib"]), span, "prose", max(0.5, 0.85 - minus))
     count, sure = _count(before, after)
-    if count is None and not several and is_consumer(name):
+    if count is None and not several and (lone or is_consumer(name)):
         count, sure = 1, 0.55
+    if count is None and (cores := _CORES.search(name)) is not None:
+        each = 2 if cores["generation"] == "4" or cores["kind"].lower() == "p" else 1
+        count, sure = max(1, int(cores["cores"]) // each), 0.7
     if count is not None and 1 <= count <= 20000:
         yield Fact("gpu_count", count, span, "prose", max(0.5, sure - minus))
 
@@ -200,7 +234,10 @@ def _unnamed(line: Line, tried: Sequence[Expression]) -> Iterator[Fact]:
             r"\s{0,2}(?:time|by|of)\b", text[found.end() : found.end() + 8]
         ):
             continue
-        count = to_count(found["n"]) * (int(found["nodes"]) if found["nodes"] else 1)
+        ahead = text[max(0, found.start() - 60) : found.start()]
+        nodes = found["nodes"] if found["nodes"] and not _PARTS.search(ahead) else "1"
+        machines = None if found["nodes"] else _EACH_NODE.search(ahead) or _NODES_RIGHT_BEFORE.search(ahead)
+        count = to_count(found["n"]) * int(nodes) * (to_count(machines["n"]) if machines is not None else 1)
         if 1 <= count <= 20000 and not _SERIES.fullmatch(found["n"]):
             sure = 0.58 if word in ("a", "an", "one", "一") else 0.8
             if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", text[: found.start()], re.IGNORECASE | re.ASCII):
@@ -212,6 +249,12 @@ def _unnamed(line: Line, tried: Sequence[Expression]) -> Iterator[Fact]:
             )
     if _LISTED in tried:
         yield from _listed(line)
+    for found in _ONLY.finditer(text) if _ONLY in tried else ():
+        yield Fact("gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86)
+    for found in _SIZE_TIMES.finditer(text) if _SIZE_TIMES in tried else ():
+        if 2 <= int(found["gib"]) <= 300 and _BESIDE.search(text[max(0, found.start() - 20) : found.end()]):
+            yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.75)
+            yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.75)
     for found in _EACH_SIZE.finditer(text) if _EACH_SIZE in tried else ():
         yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
         yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)
@@ -224,6 +267,6 @@ def _unnamed(line: Line, tried: Sequence[Expression]) -> Iterator[Fact]:
 
 def _listed(line: Line) -> Iterator[Fact]:
     for found in _LISTED.finditer(line.text):
-        count = int(found["n"] or found["tasks"])
-        if 1 <= count <= 20000:
+        count = int(found["n"] or found["tasks"] or found["ranks"])
+        if 1 <= count <= 20000 and not _SERIES.fullmatch(str(count)):
             yield Fact("gpu_count", count, line.span(found.start() + 1), "log", 0.72)

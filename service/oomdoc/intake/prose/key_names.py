@@ -20,11 +20,12 @@ KEYS: Final[dict[str, tuple[str, str, float]]] = {
         "int",
         0.0,
         "per_device_train_batch_size per_gpu_train_batch_size micro_batch_size "
-        "micro_train_batch_size train_micro_batch_size_per_gpu"
+        "micro_train_batch_size train_micro_batch_size_per_gpu "
         "device_train_microbatch_size batch_per_device batch_per_devices "
-        "device_batch_size micro_batch_size_per_gpu"
-        "batch_size_per_gpu batch_size_per_device actor_micro_batch_size",
+        "device_batch_size micro_batch_size_per_gpu ppo_micro_batch_size_per_gpu "
+        "batch_size_per_gpu batch_size_per_device batch_size_per_core per_core_batch_size actor_micro_batch_size",
     ),
+    **_keys("micro_batch", "int", 0.1, "ppo_micro_batch_size"),
     **_keys("micro_batch", "int", 0.2, "batch_size bsz bs batch_size_training train_batch_size_per_gpu batchsize"),
     **_keys(
         "grad_accum",
@@ -58,7 +59,7 @@ KEYS: Final[dict[str, tuple[str, str, float]]] = {
         "zero_stage",
         "stage",
         0.0,
-        "zero_stage actor_zero_stage deepspeed deepspeed_config strategy zero_optimization_stage ds_config",
+        "zero_stage actor_zero_stage deepspeed deepspeed_config strategy zero_optimization_stage ds_config config_file",
     ),
     **_keys("tp", "int", 0.0, "tensor_parallel_size tensor_model_parallel_size tp tp_size"),
     **_keys("tp", "int", 0.1, "vllm_tensor_parallel_size model_parallel_size infer_tp rollout_tp"),
@@ -67,6 +68,7 @@ KEYS: Final[dict[str, tuple[str, str, float]]] = {
         "gpu_memory_utilization", "float", 0.0, "gpu_memory_utilization mem_fraction_static vllm_gpu_memory_utilization"
     ),
     **_keys("max_model_len", "int", 0.0, "max_model_len vllm_max_model_len"),
+    **_keys("max_model_len", "int", 0.1, "num_ctx ctx_size max_total_tokens session_len"),
     **_keys(
         "model",
         "model",
@@ -83,6 +85,7 @@ KEYS: Final[dict[str, tuple[str, str, float]]] = {
     **_keys("quant", "4bit", 0.1, "load_in_4bit"),
     **_keys("quant", "bits", 0.1, "quantization_bit quant_bits load_in_bit quantization"),
     **_keys("objective", "objective", 0.0, "stage rlhf_type training_type adv_estimator advantage_estimator"),
+    **_keys("objective", "preference", -0.03, "pref_loss dpo_loss"),
     **_keys("dtype", "dtype", 0.0, "torch_dtype dtype mixed_precision precision amp_dtype"),
     **_keys("dtype", "bf16", 0.05, "bf16 pure_bf16"),
     **_keys("dtype", "fp16", 0.05, "fp16"),
@@ -161,6 +164,7 @@ TEXT_KEYS: Final[dict[str, dict[str, Any]]] = {
         "rloo": "rloo",
         "cpo": "simpo",
     },
+    "preference": {"orpo": "orpo", "simpo": "simpo"},
     "dtype": {
         "bf16": "bf16",
         "bfloat16": "bfloat16",

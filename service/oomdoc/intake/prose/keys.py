@@ -29,6 +29,19 @@ _WORD: Final = re.compile(r"[a-z0-9_]+", re.ASCII)
 _KNOWN: Final = frozenset(key.lstrip("_") for key in KEYS)
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
+_VARIABLE: Final = re.compile(
+    r"(?:\w{1,30}\.)?(?:base_|pretrained_)?(?:model|ckpt|checkpoint)(?:_(?:path|name|id|dir|name_or_path|repo))?"
+)
+"""What programs call a model that is named elsewhere: ``LLM(model=model_path)``."""
+_LINKED: Final = re.compile(
+    r"(?:(?:is|was|are|were) )?(?:(?:all |both |already |only )?(?:set|reduced|lowered|decreased|increased|raised"
+    r"|changed|dropped) )?(?:from [\w.]{1,8} )?(?:to|at|as|of|is|was|down to|up to)\s{1,2}"
+    r"[\"'`]?(?P<value>\d[\w.]{0,11}|true|false)\b"
+    r"|(?:都|也|已经?)?(?:从 ?[\w.]{1,8} ?)?(?:设置?[为成到]?|改[为成到]|调[整]?[为到成低小]{1,2}|降[到低至为]{1,2}"
+    r"|减[到少小至]{1,2}|开到|为|是|=){1,2} ?[\"'`]?(?P<zh>\d[\w.]{0,11}|true|false)(?![\w])",
+    re.IGNORECASE | re.ASCII,
+)
+"""A value that words stand before: ``max_seq_length from 2048 to 4096``, ``batch_size 设成 1``."""
 _STAGE: Final = re.compile(
     r"(?:zero|stage|\bz|_z|ds)[-_ ]{0,2}(?:stage[-_ ]{0,2})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII
 )
@@ -67,7 +80,10 @@ def mentions(lines: list[Line], *, prose: bool = False) -> Iterator[Mention]:
             if text[found.end() + len(value) : found.end() + len(value) + 1] == "(" or "(" in value:
                 continue
             bare = found["sep"] is None or not found["sep"].strip(" \t")
-            if bare and not flag and ("_" not in key or found["sep"] is None):
+            linked = _LINKED.match(text, found.end(), found.end() + 60) if bare and "_" in key else None
+            if linked is not None:
+                value = (linked["value"] or linked["zh"]).rstrip(".")
+            elif bare and not flag and ("_" not in key or found["sep"] is None):
                 continue
             if value.startswith("-") and not re.match(r"-\d", value):
                 value = ""
@@ -115,7 +131,11 @@ def _value(kind: str, mention: Mention) -> Any:
     if kind == "model":
         return (
             tidy_model(raw)
-            if len(low) > 1 and low not in _TRUE | _FALSE and "$" not in raw and not low.endswith((".py", ".sh"))
+            if len(low) > 1
+            and low not in _TRUE | _FALSE
+            and "$" not in raw
+            and not low.endswith((".py", ".sh"))
+            and not _VARIABLE.fullmatch(low)
             else None
         )
     if kind == "devices":
@@ -143,6 +163,9 @@ _POSITIONAL: Final = Expression(
     r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?"
     r"|SentenceTransformer\()\s{0,8}(?:model ?= ?|pretrained_model_name_or_path ?= ?)?[\"']("
     r"?P<quoted>[\w./\-]{3,200})[\"']"
+    r"|(?:llama-(?:server|cli|bench|run)|koboldcpp(?:\.py)?|\./(?:main|server))\b[^\n]{0,300}?"
+    r" (?:-c|--ctx-size|--contextsize)[ =]"
+    r"(?P<context>\d{2,8})(?!\d)"
     r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?"
     r"|ollama run|swift infer|trtllm-serve) (?P<bare>(?!-)[\w./\-:]{3,200})"
 )
@@ -152,6 +175,9 @@ def read_positional(lines: list[Line], words: Vocabulary, *, confidence: float) 
     """The model that stands without a key: ``from_pretrained("x")``, ``vllm serve x``."""
     for line in candidates(_POSITIONAL, lines, words):
         for found in _POSITIONAL.finditer(line.text):
+            if found["context"]:
+                yield Fact("max_model_len", int(found["context"]), line.span(found.start() + 1), "command", confidence)
+                continue
             name = tidy_model(found["quoted"] or found["bare"])
             if (
                 name.lower() in ("text-generation", "tokenizer")

@@ -48,7 +48,7 @@ MODEL_NAME: Final = Expression(
     re.IGNORECASE | re.ASCII,
 )
 _SIZE_IN_NAME: Final = re.compile(
-    r"(?<![\d.])((?<![A-Za-z])\d_\d(?=[bB])|\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9])"
+    r"(?<![\d.])((?<![A-Za-z])(?<![A-Za-z]_)\d_\d(?=[bB])|\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9])"
     r"|(?<![\d.])(\d{2,3})[mM](?![A-Za-z0-9])"
 )
 _EXPERTS: Final = re.compile(r"\d{1,3}x\d{1,4}(?:\.\d)?[bB]", re.ASCII)

@@ -18,7 +18,8 @@ _SIZE_NOUN: Final = Expression(
     r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?[bB](?![A-Za-z0-9/])(?: {0,2}(?:of )?(?:size"
     r"|params?|parameters?|models?|参数|模型|的模型|的)|(?= (?:gpt|llama|opt"
     r"|dense)))"
-    r"|(\d{3,6})M total params|~?(\d{1,4}(?:\.\d{1,2})?) ?[bB](?:illion)? param",
+    r"|(?<![\w.\-])(\d{2,6}) ?M(?:illion)?[- ](?:total )?(?:params?|parameters?|transformer|model|gpt|dense)\b"
+    r"|~?(\d{1,4}(?:\.\d{1,2})?) ?[bB](?:illion)?[- ]param|(?<![\d.])(\d{1,4}(?:\.\d)?) ?亿(?:的?参数|模型|规模)",
     re.IGNORECASE | re.ASCII,
 )
 _LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/])", re.ASCII)
@@ -36,13 +37,13 @@ def read_models(lines: list[Line], words: Vocabulary, *, prose: bool) -> Iterato
         for found in MODEL_NAME.finditer(text) if MODEL_NAME in here else ():
             yield from _named(line, found, base)
         for found in _SIZE_NOUN.finditer(text) if _SIZE_NOUN in here else ():
-            value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3])
-            sure = base - 0.1 + (0.15 if "param" in found[0] else 0.0)
+            value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3] or 0) or float(found[4]) / 10
+            sure = base - 0.1 + (0.15 if "param" in found[0] or "参" in found[0] else 0.0)
             sure = max(0.5, sure - (0.2 if worked(text, found.start(), found.end()) else 0.0))
             yield Fact("params_b", value, line.span(found.start() + 1), "prose", sure)
         if prose:
             for found in _LOOSE.finditer(text):
-                sure = 0.58 - (0.08 if worked(text, found.start(), found.end()) else 0.0)
+                sure = 0.5 if worked(text, found.start(), found.end()) else 0.58
                 yield Fact("params_b", float(found[1]), line.span(found.start() + 1), "prose", sure)
 
 
@@ -53,8 +54,10 @@ def _named(line: Line, found: re.Match[str], base: float) -> Iterator[Fact]:
     if not looks_like_model(found["name"]) or _in_link(text, found.start()):
         return
     sure = base
-    if before.endswith(("/", "\\", "_", "-", "@", "#")) or re.search(
-        r"\.(?:py|sh|json|ya?ml)\b", text[found.end() : found.end() + 12]
+    weights = found["name"].lower().endswith(".gguf")  # a file that holds the model, and is named after it
+    if not weights and (
+        before.endswith(("/", "\\", "_", "-", "@", "#"))
+        or re.search(r"\.(?:py|sh|json|ya?ml)\b", text[found.end() : found.end() + 12])
     ):
         sure = 0.45
     if worked(text, found.start(), found.end()):

@@ -34,21 +34,30 @@ _WORDS: Final = {
     "八": 8,
     "九": 9,
     "十": 10,
-    "十六": 16,
     "单张": 1,
+    "pair of": 2,
+    "couple of": 2,
+    "nine": 9,
+    "ten": 10,
+    "twelve": 12,
+    "thirty-two": 32,
+    "sixty-four": 64,
     "１": 1,
     "２": 2,
 }
 
 COUNT: Final = (
-    r"(?:\d{1,4}(?![\d.])|one|single|an?|two|dual|three|four|five|six|seven|eight"
-    r"|sixteen|十六|[单一两俩双二三四五六七八九十])"
+    r"(?:\d{1,4}(?![\d.])|one|single|pair of|couple of|an?|two|dual|three|four|five|six|seven|eight|nine|ten|twelve"
+    r"|sixteen|thirty-two|sixty-four|[一二三四五六七八九]?十[一二三四五六七八九]?|[单一两俩双二三四五六七八九])"
 )
 """One count, case-insensitively."""
 
 
 def to_count(word: str) -> int:
     """The number that :data:`COUNT` matched."""
+    if "十" in word and len(word) > 1:
+        tens, _, ones = word.partition("十")
+        return 10 * (_WORDS[tens] if tens else 1) + (_WORDS[ones] if ones else 0)
     return int(word) if word.isdigit() else _WORDS[word.lower()]
 
 

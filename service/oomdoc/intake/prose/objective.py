@@ -17,7 +17,7 @@ _I: Final = re.IGNORECASE | re.ASCII
 _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
     (objective, sure, Expression(text, _I))
     for objective, sure, text in (
-        ("grpo", 0.82, r"GRPOTrainer|GRPOConfig|(?<![a-z])grpo(?![a-z])|adv_estimator=grpo"),
+        ("grpo", 0.82, r"GRPOTrainer|GRPOConfig|(?<![a-z])(?:grpo|dapo|gspo)(?![a-z])|adv_estimator=grpo"),
         ("rloo", 0.84, r"RLOOTrainer|(?<![a-z])rloo(?![a-z])"),
         ("reinforce++", 0.86, r"reinforce(?:\+\+|_plus_plus)"),
         ("dpo", 0.8, r"DPOTrainer|DPOConfig|train_dpo|(?<![a-z])dpo(?![a-z])"),
@@ -26,10 +26,11 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
         (
             "rm",
             0.74,
-            r"RewardTrainer|train_rm\b|\btrain\w{0,3} [^。\n]{0,30}?reward model\b"
+            r"RewardTrainer|train_rm\b|reward[- ]model(?:l?ing)? train|\btrain\w{0,3} [^。\n]{0,30}?reward model\b"
             r"|训练[^。\n]{0,10}奖励模型|reward ?(?:模型)?训练|奖励模型训练",
         ),
         ("ppo", 0.78, r"PPOTrainer|train_ppo|(?<![a-z_])ppo(?![a-z]|_)|ppo_epochs|step3_rlhf|rl_training\.py"),
+        ("ppo", 0.61, r"(?<!\w)ppo_(?:micro|mini)_batch_size|actor_rollout_ref|update_actor|\bactor update"),
         ("distill", 0.74, r"(?<![a-z])gkd(?![a-z])|distillation|GKDTrainer|知识蒸馏"),
         ("sft", 0.7, r"SFTTrainer|SFTConfig|train_sft|run_sft|(?<![a-z])sft(?![a-z])|clm_sft"),
         (
@@ -54,7 +55,8 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             r"|swift deploy|swift infer|from lmdeploy|sglang\.launch_server"
             r"|trtllm-serve|gptManager\w{0,12}|tritonserver|text-generation-launcher"
             r"|ollama run|llama-server|text_generation_launcher|deploy_main"
-            r"|llm_deploy|AsyncLLMEngine|cli_demo|web_demo|openai_api",
+            r"|llm_deploy|AsyncLLMEngine|cli_demo|web_demo|openai_api"
+            r"|mlx_lm\.(?:server|generate|chat)|trtllm-build|lm ?studio|koboldcpp|text-generation-webui|exllama",
         ),
         (
             "inference",
@@ -68,8 +70,8 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             "inference",
             0.54,
             r"\bvllm\b|vllm_[a-z]|gpu_worker\.py|\bsglang\b|lmdeploy|tensorrt"
-            r"|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml"
-            r"|\.generate\(|model\.chat|demo\b",
+            r"|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml|load_tensors:|llama_(?:context|kv_cache)"
+            r"|\.generate\(|model\.chat|demo\b|(?<![a-z])prefill(?![a-z])|\.gguf\b|(?<![a-z])[or]?mlx(?![a-z])",
         ),
         ("inference", 0.515, r"from_pretrained\("),
     )

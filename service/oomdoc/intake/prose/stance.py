@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["clause", "negated", "worked"]
+__all__ = ["clause", "denied", "negated", "worked"]
 
 _END: Final = re.compile(
     r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while"
     r"|whereas|but|however|until)\b|但是?|而|换成|一旦"
 )
 _WORKED: Final = re.compile(
-    r"\b(?:works?|worked|working|is fine|was fine|are fine|runs? (?:fine"
+    r"\b(?:works?|worked|working|fine(?![- ]?(?:tun|grain))|is fine|was fine|are fine|runs? (?:fine"
     r"|well|ok|as)|ran (?:fine|as|with)|just runs|no error|no issues?"
     r"|without (?:any )?(?:error|problem|issue)s?"
     r"|succe\w{2,8}|is enough|enough for|can (?:be )?(?:train|run"
@@ -39,7 +39,13 @@ _WISH: Final = re.compile(
 _NOT: Final = re.compile(
     r"(?:\b(?:without|no|not(?: using| use)?|don'?t(?: use)?|disabl\w{1,4}"
     r"|turn(?:ed|ing)? off|instead of|rather than|except|lacks?|n't"
-    r"|never|neither)\b|没有?|未|不用|不使用|不开|关闭|没开|无|而不是|除了)[\w\s\-]{0,24}\Z",
+    r"|never|neither)\b|(?:没有?|未|不)(?:有|打?开启?|启用|使用|用|加|设置?)?|关闭了?|无|而不是|除了)[\w\s\-]{0,24}\Z",
+    re.IGNORECASE | re.ASCII,
+)
+_DENIED: Final = re.compile(
+    r"[\"'`]?\s{0,2}(?:[=:：]\s{0,2}|(?:is|was|were|are|has been|turned|set to|都|已|也|是) {0,1}){0,2}"
+    r"(?:disabled|off\b|false\b|not (?:installed|supported|enabled|used|available|on\b)|unavailable|unsupported"
+    r"|关闭|关了|没开|未开|没有开|不支持|没装|未安装|装不上)",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -56,6 +62,11 @@ def worked(text: str, start: int, end: int) -> bool:
     """Whether the clause speaks of a run that did not fail, or of a wish."""
     here = clause(text, start, end)
     return bool(_WORKED.search(here) or _WISH.search(here)) and not _FAILED.search(_WORKED.sub(" ", here))
+
+
+def denied(text: str, end: int) -> bool:
+    """Whether what follows says that it is off, or cannot be had."""
+    return _DENIED.match(text, end, end + 40) is not None
 
 
 def negated(text: str, start: int) -> bool:

@@ -14,15 +14,16 @@ from typing import Any, Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.numbers import to_tokens
-from oomdoc.intake.prose.stance import negated, worked
+from oomdoc.intake.prose.stance import denied, negated, worked
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["read_traces", "read_training"]
 
 _IS: Final = (
-    r"(?: {0,2}(?:size|大小)?\s{0,2}(?:is|of|to|was|set to|=|==|:|："
-    r"|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|改成|只有|已经|最小"
-    r"|down to|to just|每卡|每张卡|都是|with){0,2}\s{0,2})"
+    r"(?: {0,2}(?:size|大小)?(?: per (?:device|gpu|core|card|rank))?\s{0,2}"
+    r"(?: ?(?:is|of|to|was|set to|=|==|:|：|[(（~≈]"
+    r"|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|设置|改成|改为|只有|已经|最小"
+    r"|(?:also|only|just|about|around|up)(?= )|down to|to just|每卡|每张卡|都是|with)){0,2}\s{0,2})"
 )
 _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
     (name, Expression(text, re.IGNORECASE | re.ASCII), sure)
@@ -36,9 +37,15 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
         (
             "micro_batch",
             r"(?<!global )(?<!effective )(?<!total )(?<!eval )(?<!eval_)(?<![A-Za-z0-9_-])(?:train )"
-            rf"?(?:batch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![A-Za-z0-9_]"
+            rf"?(?:b(?:at|et)ch(?:[- _]?size)?|bs|batchsize|批次大小|批大小|批量){_IS}(\d{{1,5}})(?![A-Za-z0-9_]"
             r"|\.\d)",
             0.7,
+        ),
+        (
+            "seq_len",
+            r"(?:with|at|of|to|for) (?:up to )?(\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6}) tokens\b"
+            r"(?! ?(?:per second|/|generated|of output))",
+            0.56,
         ),
         (
             "micro_batch",
@@ -49,16 +56,17 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
         ("micro_batch", r"(?<![A-Za-z0-9_-])(?:went down to|down to) batch size \d{1,4} and even (\d{1,4})", 0.85),
         (
             "grad_accum",
-            rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|梯度累[积计]){_IS}(\d{{1,5}})(?![A"
+            rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|(?<![a-z])accum(?:[- _]?steps?)?"
+            rf"|梯度累[积计]){_IS}(\d{{1,5}})(?![A"
             r"-Za-z0-9_]|\.\d)",
             0.8,
         ),
         (
             "seq_len",
-            r"(?:seq(?:uence)?[- _]?len(?:gth)?|(?<![A-Za-z_])seq(?= \d)"
-            r"|context[- _]?len(?:gth)?|max[- _]?(?:seq(?:uence)?[-"
-            r" _]?)?len(?:gth)?|context (?:window|size)|序列长度|最大长度|上下文长度|窗口"
-            r"|长度|cutoff)"
+            r"(?:(?:seq(?:uence)?|sentence|sample|context|max|cutoff)[- _]{0,2}"
+            r"(?:seq(?:uence)?|sentence|input|context)?"
+            r"[- _]?len(?:gth|ght|th)?|(?<![A-Za-z_])seq(?= \d)|context (?:window|size)|context(?= of \d)"
+            r"|序列长度|最大长度|上下文(?:长度|窗口)?|窗口|长度|cutoff)"
             rf"{_IS}(\d[\d,_]{{0,8}}\d?(?:\.\d)? ?[kK]?)(?![\w.]*[GgBb]\b)",
             0.75,
         ),
@@ -87,11 +95,12 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
             r"|流水线并行)(?: of| =|=|:)? {0,2}(\d{1,2})(?![A-Za-z0-9_]|\.\d)",
             0.7,
         ),
-        ("zero_stage", r"(?:zero|z)[- _]?(?:stage)?[- _:=]{0,3}([1-3])(?![\d.])", 0.75),
+        ("zero_stage", r"(?:zero|z)[- _]?(?:stage)?[- _:=]{0,3}([1-3])(?!\d|\.\d)", 0.75),
         (
             "zero_stage",
-            r"ds_z(?:ero)?_?(?:stage)?_?([1-3])|deepspeed[\w ]{0,12} stage[- _]?([1-3])"
-            r"|zero_stage([1-3])|_zero([1-3])",
+            r"ds_z(?:ero)?_?(?:stage)?_?([1-3])|deep ?speed[\w ]{0,12}[- ]stage[- _]?([1-3])"
+            r"|zero_stage([1-3])|_zero([1-3])"
+            r"|(?<![a-z])stage[- ]?([23])(?!\d)(?=,? (?:and|with|\+) [^.\n]{0,12}offload)",
             0.72,
         ),
     )
@@ -152,7 +161,22 @@ _WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
 )
 
 
-_TRACES: Final = Sieve(((row[2],), row) for row in _WORDS if row[0] in ("fsdp", "attention"))
+_EITHER: Final = re.compile(r"\b(?:with (?:and|or)|both|even|or)\b|还是|无论|不管|即使", re.IGNORECASE | re.ASCII)
+"""Before a denial: it was tried both ways."""
+_STAGES: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
+    ("zero_stage", stage, Expression(text, re.IGNORECASE), 0.65)
+    for stage, text in (
+        (
+            3,
+            r"zero_optimization[\"']?\s?[:=]\s?\{\s{0,4}[\"']?stage[\"']?\s?[:=]\s?3|deepspeed/runtime/zero/stage3\.py"
+            r"|DeepSpeedZeroOptimizer_Stage3|zero/partition(?:_parameters|ed_param_coordinator)\.py|deepspeed\.zero\.Init\(",
+        ),
+        (2, r"zero_optimization[\"']?\s?[:=]\s?\{\s{0,4}[\"']?stage[\"']?\s?[:=]\s?2"),
+    )
+)
+_TRACES: Final = Sieve(
+    ((row[2],), row) for row in (*(row for row in _WORDS if row[0] in ("fsdp", "attention")), *_STAGES)
+)
 
 
 def read_traces(lines: list[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -179,7 +203,11 @@ def _of_number(name: str, pattern: Expression, sure: float, line: Line) -> Itera
 
 def _of_word(name: str, word: Any, pattern: Expression, sure: float, line: Line) -> Iterator[Fact]:
     for found in pattern.finditer(line.text):
-        if not negated(line.text, found.start()):
+        off = negated(line.text, found.start()) or denied(line.text, found.end())
+        if name == "grad_ckpt" and off:
+            if _EITHER.search(line.text[max(0, found.start() - 20) : found.start()]) is None:
+                yield _fact(line, name, False, found, sure)
+        elif not off:
             yield _fact(line, name, word, found, sure)
         elif name == "method" and word in ("lora", "qlora"):
             yield _fact(line, "method", "full", found, 0.66)

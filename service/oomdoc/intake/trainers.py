@@ -1,0 +1,102 @@
+"""A trainer that generates with a serving engine: ``verl GRPO … vllm colocated`` is a job of verl, not of vLLM.
+
+The engine's own keys and frames are all over such a text, so that it is read as serving at first. Where a trainer of
+that kind is named beside an online method, and nothing says that a model is served, the trainer is the framework, and
+what was read of the engine describes its rollout.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from oomdoc.evidence import Fact, Span
+from oomdoc.intake.kinds import Kind
+from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.stance import negated
+from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+from oomkb.frameworks import canonical
+
+__all__ = ["Trainer", "named_trainer", "of_rollout"]
+
+_I: Final = re.IGNORECASE | re.ASCII
+_NAMED: Final = Expression(
+    r"(?<![\w/.-])(?:verl|easyr1|openrlhf|open-?r1|trl|ms-swift|swift|nemo[- _]?(?:rl|aligner)|llama-?factory"
+    r"|unsloth|axolotl|(?:grpo|ppo|rloo)trainer)(?![\w/-])",
+    _I,
+)
+_LISTED: Final = re.compile(r"[\s\-*|>`]{0,8}[\w-]{2,20}[`*]{0,2}[ \t:=|]{1,30}v?\d[\w.+]{0,30}[\s|`]{0,8}\Z")
+"""A line of ``pip list``: what is installed is not what runs."""
+_ONLINE: Final = Expression(
+    r"(?<![a-z])(?:(?P<grpo>grpo|dapo|gspo)|(?P<ppo>ppo|rloo|reinforce(?:\+\+|_plus_plus)))(?![a-z])"
+    r"|(?P<trainer>grpo|ppo|rloo)(?:trainer|config)",
+    _I,
+)
+_SERVED: Final = Expression(
+    r"(?<!rollout )(?<![\w-])(?:serv(?:e|es|ed|ing)|deploy(?:ed|ing|ment)?|api_server)(?![\w-])|inference server"
+    r"|部署|推理服务|上线",
+    _I,
+)
+_COLOCATED: Final = Expression(r"co-?locat\w{0,4}|hybrid[ _]engine|(?:同|共用?|共享)(?:一?组|张)?(?:显?卡|gpu)", _I)
+_SURE: Final = 0.86
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """The trainer that is named (canonical), what it trains for, and where that stands."""
+
+    name: str
+    objective: str
+    span: Span
+    colocated: Span | None = None
+
+
+def named_trainer(
+    lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, marked: str | None = None
+) -> Trainer | None:
+    """The trainer that a text names beside an online method; ``None`` where it speaks of serving.
+
+    :param marked: the framework by whose keys or frames the text is known, where none is named.
+    """
+    said = [line for line, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank")]
+    online = next((hit for line in candidates(_ONLINE, said, words) if (hit := _online(line))), None)
+    if online is None or any(_SERVED.search(line.raw) for line in candidates(_SERVED, said, words)):
+        return None
+    shared = next((x.span() for x in candidates(_COLOCATED, said, words) if _COLOCATED.search(x.raw)), None)
+    for line in candidates(_NAMED, said, words):
+        found = _NAMED.search(line.raw)
+        if found is None or _LISTED.match(line.raw) or negated(line.raw, found.start()):
+            continue
+        word = found[0].lower()
+        name = "trl" if word.endswith("trainer") else canonical({"easyr1": "verl"}.get(word, word))
+        if name is not None:
+            return Trainer(name, online[0], line.span(found.start() + 1), shared)
+    return Trainer(marked, online[0], online[1], shared) if marked is not None else None
+
+
+def _online(line: Line) -> tuple[str, Span] | None:
+    for found in _ONLINE.finditer(line.raw):
+        if not negated(line.raw, found.start()):
+            word = (found["grpo"] or found["trainer"] or "").lower()
+            return "grpo" if found["grpo"] or word == "grpo" else "ppo", line.span(found.start() + 1)
+    return None
+
+
+def of_rollout(facts: Iterable[Fact], trainer: Trainer, engine: str) -> list[Fact]:
+    """The facts with what was read of the engine as the rollout's, and the objective as the trainer's."""
+    out = [Fact("objective", trainer.objective, trainer.span, "prose", _SURE)]
+    out.append(Fact("rollout.engine", engine, trainer.span, "prose", _SURE))
+    if trainer.colocated is not None:
+        out.append(Fact("rollout.colocated", True, trainer.colocated, "prose", 0.8))
+    for fact in facts:
+        if fact.origin != "option":
+            if fact.name == "serving.gpu_memory_utilization":
+                out.append(replace(fact, name="rollout.gpu_memory_utilization"))
+            if fact.name == "tp" and "parallel" in fact.span.text.lower():
+                out.append(replace(fact, name="rollout.tensor_parallel"))
+            if fact.name.startswith("serving.") or (fact.name == "objective" and fact.value == "inference"):
+                continue
+        out.append(fact)
+    return out

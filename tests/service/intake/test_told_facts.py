@@ -1,0 +1,125 @@
+"""What people say of a job, by kind of saying: spaced names, lengths, counts, memories, denials, tables, engines."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoc.intake import read_text
+
+SAID = {
+    "stages": [
+        ("deep speed stage 3 on 4 A100s, OOM", {"zero_stage": 3, "gpu_count": 4}),
+        ("采用 deepspeed zero3. 还是爆显存", {"zero_stage": 3}),
+        ("I run stage 3 and offload both optimizer states and parameters", {"zero_stage": 3}),
+        ('"zero_optimization": {"stage": 2, "overlap_comm": true}', {"zero_stage": 2}),
+        ("accelerate launch --config_file conf/deepspeed_zero3.yaml --num_processes 8 sft.py", {"zero_stage": 3}),
+        ('  File "deepspeed/runtime/zero/stage3.py", line 9, in step\n    self.optimizer.step()', {"zero_stage": 3}),
+    ],
+    "lengths": [
+        ("context of 16k tokens, lora OOM", {"seq_len": 16384}),
+        ("上下文 32k 训练 OOM", {"seq_len": 32768}),
+        ("max_seq_length from 2048 to 4096 causes OOM", {"seq_len": 4096}),
+        ("sequence length (20000) is long", {"seq_len": 20000}),
+        ("Sequence Lenght = 20480, batch size 1 per device", {"seq_len": 20480, "micro_batch": 1}),
+        ("max sentence length is also 128", {"seq_len": 128}),
+        ("fine-tuning OOMs at 12,000 tokens", {"seq_len": 12000}),
+        ("it decodes at 3000 tokens per second", {"seq_len": None}),
+    ],
+    "keys": [
+        ("I set per_device_train_batch_size to 2 and gradient_accumulation_steps to 16", {"micro_batch": 2, "grad_accum": 16}),
+        ("per_device_train_batch_size 设成 1，还是 OOM", {"micro_batch": 1}),
+        ("per_device_train_batch_size 从 8 降到 2 也不行", {"micro_batch": 2}),
+        ("gpu_memory_utilization is set to 0.85, max_model_len 8192 in vllm", {"gpu_memory_utilization": 0.85}),
+        ("gradient_checkpointing was set to true, OOM", {"grad_ckpt": True}),
+        ("train_micro_batch_size_per_gpu is 4", {"micro_batch": 4}),
+        ("micro_batch_size_per_gpu = 4", {"micro_batch": 4}),
+        ("batch_size_per_gpu of 3", {"micro_batch": 3}),
+        ("ppo_micro_batch_size_per_gpu=1 still OOM", {"micro_batch": 1}),
+        ("Batch size per device is 128 on the TPU", {"micro_batch": 128}),
+        ("bs 2 × accum 8 × 4 gpus", {"micro_batch": 2, "grad_accum": 8, "gpu_count": 4}),
+        ("llm = LLM(model=model_path, dtype='half')", {"model": None}),
+        ("stage: dpo\npref_loss: orpo\nmodel_name_or_path: x/y-7b", {"objective": "orpo"}),
+    ],
+    "counts": [
+        ("八卡 A100 训练 OOM", {"gpu_count": 8}),
+        ("双卡 4090 微调 7B 爆显存", {"gpu_count": 2, "params_b": 7}),
+        ("ds_z3_config单卡训练 OOM", {"gpu_count": 1}),
+        ("两机十六卡训练 OOM", {"gpu_count": 16}),
+        ("三十二张 A100 训练 OOM", {"gpu_count": 32}),
+        ("a pair of RTX 3090s OOMs", {"gpu_count": 2}),
+        ("trained on 4 nodes × 8 GPUs, OOM", {"gpu_count": 32}),
+        ("two nodes with 8 GPUs each, OOM", {"gpu_count": 16}),
+        ("I have 8 GPUs but only use 4 of them", {"gpu_count": 4}),
+        ("机器上 4 张显卡，用其中两张跑，OOM", {"gpu_count": 2}),
+        ("trained on 4 GPUs fine; on 1 GPU it OOMs", {"gpu_count": 1}),
+        ("mpirun --allow-run-as-root -np 4 python train.py", {"gpu_count": 4}),
+        ("- GPUs: 4\n- Precision: bf16", {"gpu_count": 4, "dtype": "bf16"}),
+        ("GPUs: 3090", {"gpu_count": None}),
+        ("colab T4 finetuning OOM", {"gpu": "T4", "gpu_count": 1}),
+        ("Kaggle 2xT4 OOM", {"gpu": "T4", "gpu_count": 2}),
+        ("JAX on TPU v3-8: RESOURCE_EXHAUSTED", {"gpu_count": 8}),
+        ("JAX on TPU v4-8: RESOURCE_EXHAUSTED", {"gpu_count": 4}),
+    ],
+    "memories": [
+        ("64GB RAM and an RTX 3090 24GB VRAM, killed", {"capacity_gib": 24}),
+        ("内存 256GB，显存 80GB，加载模型被 killed", {"capacity_gib": 80}),
+        ("needs 60GB VRAM but I have 24GB", {"capacity_gib": 24}),
+        ("I have 64 GB of RAM", {"capacity_gib": None}),
+        ("my cuda memory is 40GB", {"capacity_gib": 40}),
+        ("A40 GPUs (46 Gbs memory each)", {"capacity_gib": 46}),
+        ("4*A10G graphics cards, 24 Gb each", {"gpu_count": 4}),
+        ("a GPU node with 80G*8 VRAM", {"capacity_gib": 80, "gpu_count": 8}),
+        ("数据 60k，显存64G*8卡", {"capacity_gib": 64, "gpu_count": 8}),
+    ],
+    "denials": [
+        ("gradient checkpointing is disabled, OOM", {"grad_ckpt": False}),
+        ("没有开梯度检查点", {"grad_ckpt": False}),
+        ("不开 gradient checkpointing 就 OOM", {"grad_ckpt": False}),
+        ("OOM with and without gradient checkpointing", {"grad_ckpt": None}),
+        ("gradient checkpointing on, bf16", {"grad_ckpt": True}),
+        ("flash attention is not supported on my card", {"attention": None}),
+        ("flash attention 没装，训练 OOM", {"attention": None}),
+    ],
+    "sizes": [
+        ("70亿参数的模型训练 OOM", {"params_b": 7}),
+        ("a 130M parameter GPT", {"params_b": 0.13}),
+        ("gemma_2_9b_it goes OOM", {"params_b": 9}),
+        ("qwen3-1_7B goes OOM", {"params_b": 1.7}),
+    ],
+    "tables": [
+        (
+            "| GPU | 8x H100 80GB |\n|---|---|\n| Model | Llama-3.1-70B |\n| micro batch size | 2 |\n| ZeRO stage | 3 |",
+            {"gpu_count": 8, "capacity_gib": 80, "params_b": 70, "micro_batch": 2, "zero_stage": 3},
+        ),
+        ("> per_device_train_batch_size: 1\n> cutoff_len: 4096\n", {"micro_batch": 1, "seq_len": 4096}),
+    ],
+    "engines": [
+        (
+            "trtllm-serve some/model --max_seq_len 32768 --tp_size 4\nout of memory",
+            {"max_model_len": 32768, "tp": 4, "objective": "inference"},
+        ),
+        (
+            "./llama-server -m models/llama-3-8b-instruct.Q4_K_M.gguf -ngl 99 -c 32768\ncudaMalloc failed: out of memory",
+            {"max_model_len": 32768, "params_b": 8, "objective": "inference"},
+        ),
+        ("llama_context: n_ctx         = 131072\n", {"max_model_len": 131072}),
+        (
+            "print_info: model type       = 3B\nprint_info: model params     = 3.84 B\nload_tensors: offloaded 33/33 layers",
+            {"params_b": 3.84, "objective": "inference"},
+        ),
+        ("mlx_lm.server crashes on an M2 Max", {"objective": "inference"}),
+        ("reward model training OOM", {"objective": "rm"}),
+        ("DAPO OOM", {"objective": "grpo"}),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "facts"), [pair for pairs in SAID.values() for pair in pairs])
+def test_facts(text, facts):
+    evidence = read_text(text)
+    assert {name: evidence.value(name) for name in facts} == facts
+
+
+def test_a_model_under_home_is_no_user():
+    assert read_text("--model_name_or_path /home/Qwen1.5-14B-Chat/").value("model") == "Qwen1.5-14B-Chat"
+    assert "jdoe" not in str(read_text("--model_name_or_path /home/jdoe/Qwen1.5-14B-Chat/").value("model"))
