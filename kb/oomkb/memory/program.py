@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from oomkb.memory.blocks import Layer
 from oomkb.memory.forms import Form, minus, plus
+from oomkb.memory.layer_play import played
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
+from oomkb.memory.segment import Segment, segment
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Program", "program"]
@@ -26,8 +28,9 @@ _IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel")
 class Program:
     """Instants of one step: for each phase, forms to be added to ``count``-times forms of further layers."""
 
-    instants: tuple[tuple[str, Form, str, str], ...]
-    """(phase, form, kind of further layers' share: ``saved`` or ``grads`` or ``none``, part)."""
+    instants: tuple[tuple[str, Form, Segment, str, str], ...]
+    """(phase, what is alive throughout, instants above it, kind of further layers' share: ``saved`` or ``grads`` or
+    ``none``, part)."""
     saved: Mapping[str, Form]
     """By layer kind: what a further layer keeps between forward and backward."""
     grads: Mapping[str, Form]
@@ -44,14 +47,21 @@ class _Step:
         self.tape = Tape(keep_grads=mode.grads != "none")
         self.ops = Ops(self.tape, autocast=mode.autocast, cuda=mode.cuda)
         self.positions = list(kinds)
-        self.instants: list[tuple[str, Form, str, str]] = []
+        self.instants: list[tuple[str, Form, Segment, str, str]] = []
+        self.passed: tuple[Form, Segment] | None = None
+        """The layer whose backward pass has just ended."""
         self.entered: Form = {}
         self.saved: dict[str, Form] = {}
         self.grads: dict[str, Form] = {}
 
     def note(self, phase: str, share: str, part: str) -> None:
-        for form in self.tape.take_instants():
-            self.instants.append((phase, form, share, part))
+        """Keep the instants since the last call, those of a layer's backward pass as they were played."""
+        if self.passed is not None:
+            self.instants.append((phase, *self.passed, share, part))
+            self.passed = None
+            self.tape.drop_instants()
+            return
+        self.instants.append((phase, {}, segment(self.tape.take_instants()), share, part))
 
     # -- forward -------------------------------------------------------------------------------------------------
 
@@ -82,54 +92,35 @@ class _Step:
             x = ops.layer_norm(x, Tensor(None, "g:h", mode.param), "T")
         return ops.dropout(x, head.embed_dropout)
 
-    def run_layer(self, x: Tensor, moe: bool) -> Tensor:
-        """One layer, checkpointed or not."""
-        if self.head.ckpt == "none" or (x.node is None and not self.mode.trained and not self.mode.adapters):
-            layer = Layer(self.tape, self.mode, moe=moe)
-            return layer(x)
-        return self.checkpointed(x, moe)
+    def run_layer(self, x: Tensor, moe: bool, share: str) -> Tensor:
+        """One layer, played elsewhere: its instants upon what is alive here, and what it keeps."""
+        tape, mode, linked = self.tape, self.mode, x.node is not None
+        play = played(mode, moe, self.head.ckpt, x.size, linked)
+        base = tape.less({"T*h": x.size})
+        held, cast = tape.hold(play.held), tape.hold(play.casts)
+        if cast is not None:
+            tape.casts[Leaf("in", 0.0)] = cast
+        node = None
+        if play.backward is not None:
+            trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
+            kept = x.detached() if play.keeps_input else None
 
-    def checkpointed(self, x: Tensor, moe: bool) -> Tensor:
-        """Forward without saving; backward recomputes up to the last tensor that is needed, then goes on."""
-        tape, mode = self.tape, self.mode
-        layer = Layer(tape, mode, moe=moe)
-        tape.discard, before = True, tape.packs
-        inner = Tensor(x.store, x.unit, x.size, Leaf("in", x.size, keep=False))
-        out = layer(inner)
-        tape.discard, packs = False, tape.packs - before
-        del inner
+            def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
+                found = play.backward if grad.size == play.size else None
+                found = found or played(mode, moe, self.head.ckpt, x_size, linked, grad.size).backward
+                assert found is not None
+                self.passed = (tape.less(found.start), found.instants)
+                left = tape.hold(found.left)
+                if left is not None:
+                    tape.stuck.append(left)
+                return (None if found.size is None else tape.new("T*h", found.size),)
 
-        def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
-            casts, tape.casts = tape.casts, {}
-            source = saved.pop()
-            leaf = Leaf("in", source.size, keep=False)
-            again = Tensor(source.store, source.unit, source.size, leaf)
-            del source
-            tape.packs, tape.pack_limit = 0, packs
-            tape.replaying = True
-            result = layer(again)
-            tape.replaying = False
-            del again
-            tape.resume()
-            tape.casts = casts
-            root = result.node
-            del result
-            outs = tape.backward(root, grad)
-            return (outs.pop(leaf, None),)
-
-        kept = self.selected() if self.head.ckpt == "selective" else None
-        trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
-        stored = None if self.head.ckpt == "offload" else x.detached()
-        node = tape.record((trigger,), (kept, stored or Tensor(None, x.unit, x.size)), backward)
-        return Tensor(out.store, out.unit, out.size, node)
-
-    def selected(self) -> list[Tensor]:
-        """Selective checkpointing by operation (torchtitan): every second product and attention's output stay."""
-        units = ("T*q", "T*k", "T*q", "T*f", "T*h") if self.mode.gated else ("T*q", "T*k", "T*q", "T*f")
-        return [
-            *(self.tape.new(unit, self.mode.autocast or self.mode.param) for unit in units),
-            self.tape.new("B*n*S", 4.0),
-        ]
+            x_size = x.size
+            node = tape.record((trigger,), (held, kept), backward)
+        out = tape.new("T*h", play.size, node)
+        del x, held
+        self.instants.append(("forward", base, play.forward, share, "layer"))
+        return out
 
     def forward(self) -> Tensor:
         """Embedding and all positions; notes forms and what each kind of layer adds."""
@@ -139,9 +130,9 @@ class _Step:
         self.note("forward", "none", "embedding")
         for i, moe in enumerate(self.positions):
             before = self.tape.mark()
-            x = self.run_layer(self.boundary(x, i - 1), moe)
             last = i == len(self.positions) - 1
-            self.note("forward", "saved" if last else "none", "layer")
+            x = self.run_layer(self.boundary(x, i - 1), moe, "saved" if last else "none")
+            self.tape.drop_instants()
             if 0 < i < len(self.positions) - 1:
                 self.saved[_kind(moe)] = minus(self.tape.mark(), before)
         x = self.boundary(x, len(self.positions) - 1)
@@ -188,13 +179,14 @@ class _Step:
             self.settle_grads()
             self.tape.drop_instants()
         elif above > 0:
-            kind = _kind(self.positions[above])
-            forms = self.tape.take_instants()
+            kind, found = _kind(self.positions[above]), self.passed
+            self.note("backward", "kept", "layer")
+            if found is not None:
+                self.instants.append(("backward", *found, "grads", "layer"))
             self.settle_grads()
             self.tape.drop_instants()
             change = minus(self.tape.mark(), self.entered)
             self.grads[kind] = plus(change, self.kept(kind))
-            self.instants += [("backward", form, share, "layer") for form in forms for share in ("kept", "grads")]
         else:
             self.note("backward", "grads", "first")
             self.settle_grads()

@@ -7,15 +7,16 @@ and again has its instants reduced to those that can be the fullest, so that eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from operator import itemgetter, mul
+from operator import attrgetter, itemgetter, mul
 from typing import Any, Final
 
-from oomkb.memory.forms import Form
+from oomkb.memory.forms import Form, plus
 from oomkb.memory.program import Program
 from oomkb.memory.reduction import Triple, Units, add
+from oomkb.memory.segment import Segment
 
 __all__ = ["Instant", "Step"]
 
@@ -30,10 +31,11 @@ _FEW: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """One instant reduced: own and further layers' bytes by term, each (bytes, per token, per token and length)."""
+    """One instant reduced: (bytes, per token, per token and length), and the forms that it adds up."""
 
     total: Triple
-    terms: Mapping[str, Triple]
+    base: Form
+    form: Form
 
     def at(self, tokens: float, square: float) -> float:
         """Bytes for so many tokens and so large a sum of squared lengths."""
@@ -43,35 +45,27 @@ class Instant:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A program's instants as indices into a list of its units: by phase, then by part and share of other layers."""
+    """A program's instants by phase, then by part and share of other layers."""
 
     units: tuple[str, ...]
-    groups: Mapping[str, Mapping[Key, tuple[tuple[Any, tuple[float, ...], Form], ...]]]
-    shares: Mapping[str, Mapping[str, tuple[Any, tuple[float, ...]]]]
+    groups: Mapping[str, Mapping[Key, tuple[tuple[Form, Segment], ...]]]
+    shares: Mapping[str, Mapping[str, Form]]
 
 
 @lru_cache(maxsize=4096)
 def _planned(played: Program) -> _Plan:
-    places: dict[str, int] = {"": 0, " ": 1}  # two that are always zero: a getter of two items gives a tuple
-    known: dict[int, tuple[Any, tuple[float, ...], Form]] = {}
-
-    def indexed(form: Form) -> tuple[Any, tuple[float, ...], Form]:
-        found = known.get(id(form))
-        if found is None:
-            at = [places.setdefault(unit, len(places)) for unit in form]
-            getter = itemgetter(*at) if len(at) > 1 else itemgetter(*at, 0, 1)
-            found = known[id(form)] = (getter, tuple(form.values()), form)
-        return found
-
-    groups: dict[str, dict[Key, list[tuple[Any, tuple[float, ...], Form]]]] = {}
-    for phase, form, share, part in played.instants:
-        groups.setdefault(phase, {}).setdefault((part, share), []).append(indexed(form))
-    shares = {
-        name: {kind: indexed(form)[:2] for kind, form in forms.items()}
-        for name, forms in (("saved", played.saved), ("kept", played.kept), ("grads", played.grads))
-    }
+    groups: dict[str, dict[Key, list[tuple[Form, Segment]]]] = {}
+    units: dict[str, None] = {}
+    for phase, base, segment, share, part in played.instants:
+        groups.setdefault(phase, {}).setdefault((part, share), []).append((base, segment))
+        units.update(dict.fromkeys(base))
+        units.update(dict.fromkeys(segment.units))
+    shares = {"none": {}, "saved": played.saved, "kept": played.kept, "grads": played.grads}
+    for forms in shares.values():
+        for form in forms.values():
+            units.update(dict.fromkeys(form))
     frozen = {phase: {key: tuple(found) for key, found in parts.items()} for phase, parts in groups.items()}
-    return _Plan(tuple(places), frozen, {"none": {}, **shares})
+    return _Plan(tuple(units), frozen, shares)
 
 
 class Step:
@@ -86,8 +80,9 @@ class Step:
             self._counts[kind] -= 1
         self._prices = 0
         self._at: tuple[float, float] = (-1.0, -1.0)
-        self._numbers: list[float] = []
+        self._numbers: dict[str, float] = {}
         self._sums: dict[str, float] = {}
+        self._tops: dict[int, tuple[float, Form]] = {}
 
     @property
     def phases(self) -> Mapping[str, object]:
@@ -146,20 +141,36 @@ class Step:
         if self._prices >= _FEW:
             return False
         self._prices, self._at = self._prices + 1, (tokens, square)
-        scale, read = (1.0, tokens, square), self._own.factor
-        self._numbers = [0.0, 0.0, *(f * scale[kind] for kind, f in map(read, self._plan.units[2:]))]
+        scale, read, units = (1.0, tokens, square), self._own.factor, self._plan.units
+        self._numbers = {unit: f * scale[kind] for unit, (kind, f) in zip(units, map(read, units), strict=True)}
+        self._tops.clear()
         for name, kinds in self._plan.shares.items():
-            sums = {kind: sum(map(mul, get(self._numbers), sizes)) for kind, (get, sizes) in kinds.items()}
-            self._sums[name] = sum(self._counts.get(kind, 0) * size for kind, size in sums.items())
+            self._sums[name] = sum(self._counts.get(kind, 0) * self._bytes(form) for kind, form in kinds.items())
         return True
 
-    def _fullest(self, phase: str, key: Key, tokens: float, square: float) -> tuple[float, Form]:
-        numbers, best, chosen = self._numbers, float("-inf"), _NONE
-        for get, sizes, form in self._plan.groups[phase][key]:
+    def _bytes(self, form: Form) -> float:
+        found: float = sum(map(mul, map(self._numbers.__getitem__, form), form.values()))
+        return found
+
+    def _fullest(self, phase: str, key: Key, tokens: float, square: float) -> tuple[float, Instant]:
+        best, chosen = float("-inf"), _NO_INSTANT
+        for base, segment in self._plan.groups[phase][key]:
+            top, form = self._tops.get(id(segment)) or self._top(segment)
+            size = top + self._bytes(base)
+            if size > best:
+                best, chosen = size, (base, form)
+        return best + self._sums[key[1]], Instant(_NOTHING, *chosen)
+
+    def _top(self, segment: Segment) -> tuple[float, Form]:
+        """The fullest of a segment's instants, which stand above the same bytes."""
+        numbers = [0.0, 0.0, *map(self._numbers.__getitem__, segment.units)]
+        best, chosen = float("-inf"), _NONE
+        for get, sizes, form in segment.reads:
             size = sum(map(mul, get(numbers), sizes))
             if size > best:
                 best, chosen = size, form
-        return best + self._sums[key[1]], chosen
+        found = self._tops[id(segment)] = (best, chosen)
+        return found
 
     # -- further prices ------------------------------------------------------------------------------------------
 
@@ -189,30 +200,49 @@ class Step:
 
     def _front(self, phase: str, key: Key) -> tuple[Instant, ...]:
         """Those instants that no other one exceeds in all three numbers."""
-        share = self._further[key[1]]
-        whole, total = _sum(share), self._own.total
-        found = [(add(total(form), whole), form) for _, _, form in self._plan.groups[phase][key]]
-        kept: list[tuple[Triple, Form]] = []
-        for triple, form in sorted(found, key=lambda i: -(i[0][0] + i[0][1] + i[0][2])):
-            c, t, q = triple
-            if not any(k[0] >= c and k[1] >= t and k[2] >= q for k, _ in kept):
-                kept.append((triple, form))
-        return tuple(Instant(triple, self._with(form, share)) for triple, form in kept)
+        whole, total = _sum(self._further[key[1]]), self._own.total
+        found = []
+        for base, segment in self._plan.groups[phase][key]:
+            below = add(total(base), whole)
+            found += [Instant(add(below, triple), base, form) for triple, form in self._front_of(segment)]
+        return tuple(_highest(found, _total_of))
 
-    def _with(self, form: Form, share: Mapping[str, Triple]) -> dict[str, Triple]:
-        terms = self._own.terms(form)
-        for name, triple in share.items():
-            terms[name] = add(terms.get(name, (0.0, 0.0, 0.0)), triple)
-        return terms
+    def _front_of(self, segment: Segment) -> Sequence[tuple[Triple, Form]]:
+        """The same of one segment by itself."""
+        found = self._segments.get(id(segment))
+        if found is None:
+            total = self._own.total
+            all_of = [(total(form), form) for _, _, form in segment.reads]
+            found = self._segments[id(segment)] = _highest(all_of, _first_of)
+        return found
+
+    @cached_property
+    def _segments(self) -> dict[int, Sequence[tuple[Triple, Form]]]:
+        return {}
 
     def _terms(
-        self, chosen: Form | Instant, key: Key, tokens: float, square: float, more: Mapping[str, float]
+        self, chosen: Instant, key: Key, tokens: float, square: float, more: Mapping[str, float]
     ) -> dict[str, float]:
         terms = dict(more)
-        found = chosen.terms if isinstance(chosen, Instant) else self._with(chosen, self._further[key[1]])
-        for name, (c, t, q) in found.items():
-            terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
+        for found in (self._own.terms(plus(chosen.base, chosen.form)), self._further[key[1]]):
+            for name, (c, t, q) in found.items():
+                terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
         return terms
+
+
+_NO_INSTANT: Final[tuple[Form, Form]] = (_NONE, _NONE)
+_NOTHING: Final[Triple] = (0.0, 0.0, 0.0)
+_total_of: Final = attrgetter("total")
+_first_of: Final = itemgetter(0)
+
+
+def _highest(found: Sequence[Any], triple_of: Callable[[Any], Triple]) -> list[Any]:
+    kept: list[tuple[Triple, Any]] = []
+    for one in sorted(found, key=lambda one: -sum(triple_of(one))):
+        c, t, q = triple_of(one)
+        if not any(k[0] >= c and k[1] >= t and k[2] >= q for k, _ in kept):
+            kept.append(((c, t, q), one))
+    return [one for _, one in kept]
 
 
 def _sum(terms: Mapping[str, Triple]) -> Triple:

@@ -124,6 +124,25 @@ class Tape:
         self.rising = True
         return Tensor(Store(self, added), unit, size, node)
 
+    def hold(self, form: Form) -> Tensor | None:
+        """Bytes of several units in one storage; ``None`` for none."""
+        added = self.packed(form)
+        if not added:
+            return None
+        self.live += added
+        self.rising = True
+        return Tensor(Store(self, added), "", 0.0)
+
+    def packed(self, form: Form) -> Packed:
+        """The form in this tape's lanes."""
+        lanes = self._lanes
+        return sum(packed(lanes.setdefault(unit, len(lanes)), size) for unit, size in form.items())
+
+    def less(self, form: Form) -> dict[str, float]:
+        """What is alive beside ``form``."""
+        rest = self.live - self.packed(form)
+        return unpacked(rest, tuple(self._lanes))
+
     def mark(self) -> dict[str, float]:
         """What is alive now."""
         return unpacked(self.live, tuple(self._lanes))
