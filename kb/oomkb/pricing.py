@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
+from typing import Final
 
 from oomkb.catalog import gpus, models
 from oomkb.errors import CatalogError, JobError
@@ -12,11 +14,16 @@ from oomkb.frameworks import complete
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate
+from oomkb.memory.history import is_litgpt
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 __all__ = ["Priced", "check_device", "device_of", "further_shapes", "price", "shape_of"]
+
+
+# lit-gpt holds embedding and head as two parameters whatever the checkpoint does (``litgpt/model.py``, ``GPT``).
+_UNTIED: Final[Mapping[str, bool]] = {"tie_word_embeddings": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ def further_shapes(job: Job) -> dict[str, ModelShape]:
     """Shapes of the models beside the main one that the catalogue knows, by the names the job uses."""
     names = {extra.model for extra in job.extra_models or () if isinstance(extra.model, str)}
     found = {name: models.find(name) for name in names}
-    return {name: _named_shape(entry.name) for name, entry in found.items() if entry is not None}
+    return {name: _named_shape(entry.name, untied=is_litgpt(job)) for name, entry in found.items() if entry is not None}
 
 
 def check_device(job: Job) -> None:
@@ -70,7 +77,7 @@ def shape_of(job: Job) -> ModelShape:
     if isinstance(job.model, str):
         entry = models.find(job.model)
         if entry is not None:
-            return _named_shape(entry.name)
+            return _named_shape(entry.name, untied=is_litgpt(job))
         if job.params_b is None:
             raise JobError(
                 f"{job.model!r} is not in the model catalogue",
@@ -78,18 +85,18 @@ def shape_of(job: Job) -> ModelShape:
                 hint="give its config.json as an object, add it with `oomdoc model add config.json`, or set params_b",
             )
     elif job.model is not None:
-        return ModelShape.from_config(job.model)
+        return ModelShape.from_config({**job.model, **_UNTIED} if is_litgpt(job) else job.model)
     if job.params_b is None:
         raise JobError("no model is named", where="model", hint="set model (a hub id or a config.json) or params_b")
     return ModelShape.from_params_b(job.params_b)
 
 
 @lru_cache(maxsize=1024)
-def _named_shape(name: str) -> ModelShape:
+def _named_shape(name: str, *, untied: bool = False) -> ModelShape:
     entry = models.find(name)
     if entry is None:
         raise CatalogError(f"{name!r} is not in the model catalogue", where="model")
-    return ModelShape.from_config(entry.config)
+    return ModelShape.from_config({**entry.config, **_UNTIED} if untied else entry.config)
 
 
 def device_of(job: Job) -> Device | None:

@@ -56,8 +56,9 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         merged_experts=s.expert_adapters == "fused",
         quant=s.quant != "none",
         quant_keeps=s.quant_keeps,
-        math=s.attention == "sdpa" and (_broadcast(shape) or (not s.cuda and _unfused(shape))),
+        math=s.attention == "sdpa" and (_broadcast(s, shape) or (not s.cuda and _unfused(shape))),
         dora=s.dora,
+        fused=s.fused,
         grads=s.grads,
     )
 
@@ -70,10 +71,10 @@ def _loss(s: Setting) -> str:
     return "dpo" if s.objective in ("dpo", "orpo", "simpo", "kto", "distill") else "sft"
 
 
-def _broadcast(shape: ModelShape) -> bool:
-    """One key/value head that is broadcast, not expanded: no fused kernel takes that."""
+def _broadcast(s: Setting, shape: ModelShape) -> bool:
+    """One key/value head that is broadcast, not expanded (lit-gpt expands it): no fused kernel takes that."""
     d = shape.dims
-    return d.model_type == "falcon" and d.kv_heads == 1 and d.heads > 1
+    return d.model_type == "falcon" and d.kv_heads == 1 and d.heads > 1 and not s.litgpt
 
 
 def _unfused(shape: ModelShape) -> bool:
@@ -217,6 +218,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.quant,
         s.quant_keeps,
         s.litgpt,
+        s.fused,
         s.held_bytes,
         s.compute_bytes if s.autocast else 0,
         s.ckpt,

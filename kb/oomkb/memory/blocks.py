@@ -64,7 +64,7 @@ class Layer:
         if name not in self.mode.adapters:
             return result
         kept = result.size
-        x = ops.cast(x, self.mode.adapter)
+        x = x if self.mode.fused == "adapters" else ops.cast(x, self.mode.adapter)
         down, up = self.adapter(name + ".A", f"{inner}*r"), self.adapter(name + ".B", f"r*{outer}")
         if self.mode.quant and self.mode.autocast:
             kept = result.size
@@ -86,6 +86,8 @@ class Layer:
         ops, kind = self.ops, kind or self.mode.norm
         if kind.startswith("ln"):
             return self._layer_norm(x, name, width, kind, stat)
+        if self.mode.fused:
+            return ops.layer_norm(x, self.weight(name, width), stat)
         size = x.size
         x = ops.cast(x, 4.0)
         variance = ops.mean(ops.power(x), stat)
@@ -131,6 +133,11 @@ class Layer:
             both = self.project(x, prefix + "gate", "h", "2*" + width)
             gate, up = ops.split(both, (f"T*{width}", f"T*{width}"))
             product = ops.mul(up, self.activation(gate))
+            return self.project(product, prefix + "down", width, "h")
+        if self.mode.fused:
+            gate, up = self.project(x, prefix + "gate", "h", width), self.project(x, prefix + "up", "h", width)
+            product = ops.product(gate, up, inplace=self.mode.fused == "adapters")
+            del gate, up
             return self.project(product, prefix + "down", width, "h")
         return self.project(
             ops.mul(
@@ -201,6 +208,8 @@ class Layer:
         if kind == "none":
             return x
         table, size = self.table, x.size
+        if self.mode.fused:
+            return ops.turned(x)
         if kind == "full":
             return ops.cast(ops.rotate(x, f".5*{x.unit}", table), size)
         turned, rest = ops.part(x, f"p*{x.unit}"), ops.part(x, f"u*{x.unit}")

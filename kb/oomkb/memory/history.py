@@ -15,10 +15,12 @@ __all__ = [
     "OWN_MODELS",
     "SHARDS_WIDE",
     "fast_loss",
+    "fused_kernels",
     "is_litgpt",
     "loads_in_16_bits",
     "loss_copies",
     "quant_keeps",
+    "quantizes_whole",
     "transformers_of",
     "upcast_adapters",
     "upcast_trained",
@@ -29,17 +31,28 @@ _TORCH: Final = re.compile(r"torch[ =]{1,3}v?(\d\.\d{1,2})")
 
 _YEAR: Final = re.compile(r"\b(20[12]\d)\b")
 
+_MONTH: Final = re.compile(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
+
+_LOSS_COMPILED: Final = 2025 * 12 + 4
+
 
 def _compiled_loss(job: Job) -> bool:
-    """Whether the compiler takes the loss in: torchtitan compiles it since early 2025, with torch 2.6 and later."""
+    """Whether the compiler takes the loss in, with torch 2.6 and later.
+
+    torchtitan compiled it from October to December 2024 (commit e10cb94 to e8977b0), and again since 2 April 2025
+    (commit bbb1b61, "refactor train_spec.loss_fn").
+    """
     if not job.compile:
         return False
     text = str(job.extra.get("versions_text") or "")
     torch = job.versions.get("torch") or (found[1] if (found := _TORCH.search(text)) else "")
-    if torch:
-        return version(torch) >= (2, 6)
+    if torch and version(torch) < (2, 6):
+        return False
+    month = _MONTH.search(text)
+    if month:
+        return int(month[1]) * 12 + int(month[2]) >= _LOSS_COMPILED
     year = _YEAR.search(text)
-    return year is None or int(year[1]) >= 2025
+    return bool(torch) or year is None or int(year[1]) >= 2025
 
 
 _TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
@@ -56,6 +69,8 @@ def transformers_of(job: Job) -> tuple[int, ...]:
 
 def loss_copies(job: Job, rows: int, kind: str) -> str:
     """How the loss copies the logits, for ``rows`` sequences of a model of this ``kind``."""
+    if is_litgpt(job):  # ``chunked_cross_entropy`` and the benchmarks built on it stay in the logits' dtype
+        return "plain"
     if _compiled_loss(job):
         return "compiled"
     known = transformers_of(job)
@@ -81,6 +96,23 @@ def fast_loss(job: Job) -> bool:
     """fms-acceleration's fused kernels (``kernels/unsloth/cross_entropy_loss.py``): gradients replace the logits."""
     framework = (job.framework or "").lower()
     return "fms-acceleration" in framework or "foak" in framework
+
+
+def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
+    """Whose kernels take in what surrounds the matrix products.
+
+    unsloth patches its models with its own (``unsloth/kernels/fast_lora.py``); axolotl switches the same on by itself
+    since 0.9.2 (PR 2589, April 2025), not under FSDP1, and says so in ``lora_mlp_kernel``.
+    """
+    framework = (job.framework or "").lower()
+    if adapters and not (job.lora and job.lora.dora):
+        stated = job.extra.get("lora_mlp_kernel")
+        known = version(job.versions.get("axolotl", ""))
+        usual = "axolotl" in framework and sharding not in ("fsdp", "hsdp") and (not known or known >= (0, 9, 2))
+        if "unsloth" in framework or (usual if stated is None else stated is True):
+            return "adapters"
+    # Under a checkpoint the compiler's partitioner has nothing to choose: published peaks are those of eager layers.
+    return "compile" if job.compile and not job.grad_ckpt else ""
 
 
 def is_litgpt(job: Job) -> bool:
@@ -109,6 +141,19 @@ def quant_keeps(job: Job, quant: str) -> bool:
     swift = bool(_SWIFT_1.search((job.framework or "").lower()) or job.versions.get("ms-swift", "").startswith("1."))
     old = version(stated) < (0, 43, 2) if stated else swift
     return old and (not job.grad_ckpt or swift)
+
+
+def quantizes_whole(job: Job, quant: str) -> bool:
+    """Before 0.2 torchao (commit 6081796, May 2024) compared every element of a matrix with all 16 values at once.
+
+    What that leaves cached is reserved to the run's end: 9.1 GB for Llama-2 7B, whose weights are 4 (torchtune's
+    ``docs/source/tutorials/qlora_finetune.rst``). torchtune asks for 0.2 and more since its 0.2.
+    """
+    known = version(job.versions.get("torchtune", ""))
+    torchao = version(job.versions.get("torchao", ""))
+    if "torchtune" not in (job.framework or "").lower() or not quant.startswith("nf4"):
+        return False
+    return torchao < (0, 2) if torchao else known < (0, 2)
 
 
 def upcast_adapters(job: Job, adapters: bool, quant: str, sharding: str, autocast: str) -> bool:

@@ -56,6 +56,9 @@ class Mode:
     math: bool = False
     """SDPA falls back to the written-out kernel, in fp32."""
     dora: bool = False
+    fused: str = ""
+    """Norms, rotations and gated products in one kernel each: ``compile`` (torch.compile), ``adapters`` (kernels that
+    take the adapters' products in, without casts, and make the gated product again)."""
     grads: str = "all"
     """How long a parameter's gradient stays whole: ``all`` (the step), ``layer`` (its unit), ``none``."""
 

@@ -13,7 +13,7 @@ from oomkb.memory.images import seen
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.others import Beside, beside
-from oomkb.memory.overhead import fits_probability, interval, meters, needed_sigma
+from oomkb.memory.overhead import fits_probability, interval, kind_of, meters, needed_sigma, width_of
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
@@ -82,6 +82,8 @@ def _doubts(s: Setting) -> list[Note]:
         found.append(note("estimate.padded"))
     if s.adapters and s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
         found.append(note("estimate.fsdp1-adapters"))
+    if s.quantizes_whole:
+        found.append(note("estimate.quantized-on-card"))
     return found
 
 
@@ -212,7 +214,7 @@ def _served(
         reserved_bytes=found.allocated,
         process_bytes=process,
         intervals={
-            name: interval(meter, value, complete=True, known=shape.known, most=capacity)
+            name: interval(meter, value, width=1.0 if shape.known else 1.5, most=capacity)
             for name, meter, value in (
                 ("allocated", "serving", found.allocated),
                 ("reserved", "serving", found.allocated),
@@ -254,19 +256,17 @@ def _finish(
     capacity = capacity_bytes_of(job, device)
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
-    found = meters(s, phases[peak].total_bytes, base, device, capacity=capacity, paged=paged)
+    found = meters(s, phases, base, device, capacity=capacity, paged=paged)
     complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
-    exact = "exact" if not s.cuda and complete and shape.known else "allocated"
+    exact = not s.cuda and complete and shape.known
+    width = width_of(s, known=shape.known, warnings=warnings)
     spans: dict[str, Interval] = {
-        "allocated": interval(exact, found.allocated, complete=complete, known=shape.known),
-        "reserved": interval(
-            "reserved, changing lengths" if s.dynamic else "reserved",
-            found.reserved,
-            complete=complete,
-            known=shape.known,
-            most=capacity,
-        ),
-        "process": interval("process", found.process, complete=complete, known=shape.known, most=capacity),
+        meter: interval("exact" if exact and meter == "allocated" else kind_of(meter, s), value, width=width, most=most)
+        for meter, value, most in (
+            ("allocated", found.allocated, None),
+            ("reserved", found.reserved, capacity),
+            ("process", found.process, capacity),
+        )
     }
     return Estimate(
         allocated_bytes=found.allocated,

@@ -12,10 +12,12 @@ from oomkb.memory.history import (
     OWN_MODELS,
     SHARDS_WIDE,
     fast_loss,
+    fused_kernels,
     is_litgpt,
     loads_in_16_bits,
     loss_copies,
     quant_keeps,
+    quantizes_whole,
     transformers_of,
     upcast_adapters,
     upcast_trained,
@@ -105,10 +107,14 @@ class Setting:
     """Share of the trained parameters that has gradients and states at a time (LISA, BAdam)."""
     eval_batch: int
     compile: bool
+    fused: str
+    """Which kernels take in what surrounds the matrix products (:class:`oomkb.memory.mode.Mode`)."""
     expandable: bool
     """The allocator's expandable segments are on."""
     dynamic: bool
     """Batches are padded to their own longest sample, so that sizes change from step to step."""
+    emptied: bool
+    """The allocator's cache is given back in every step (``torch_empty_cache_steps: 1``)."""
     reference: bool
     """A reference model is asked in every step: not where its log-probabilities were computed beforehand."""
     logits_share: float
@@ -116,6 +122,8 @@ class Setting:
     sequence_parallel: bool
     quant_keeps: bool
     """Inputs of quantized products stay to the step's end (bitsandbytes before 0.43.2)."""
+    quantizes_whole: bool
+    """Each matrix passes through sixteen-fold temporaries while it is quantized on the card."""
     litgpt: bool
     """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
     upcast_adapters: bool
@@ -240,7 +248,9 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         state_fraction=_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
+        fused=fused_kernels(job, adapters, sharding),
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
+        emptied=job.extra.get("torch_empty_cache_steps") == 1,
         dynamic=job.packing is False
         and "packing" not in job.assumed
         and not job.extra.get("torch_empty_cache_steps")  # what a step leaves behind is given back
@@ -249,6 +259,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         logits_share=_logits_share(job, objective, seq),
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         quant_keeps=quant_keeps(job, quant),
+        quantizes_whole=quantizes_whole(job, quant),
         litgpt=is_litgpt(job),
         upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,

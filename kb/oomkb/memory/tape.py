@@ -43,10 +43,12 @@ class Store:
 class Tensor:
     """A view of a storage: ``unit`` elements of ``size`` bytes, and the node that made it."""
 
-    __slots__ = ("node", "size", "store", "unit")
+    __slots__ = ("cheap", "node", "size", "store", "unit")
 
     def __init__(self, store: Store | None, unit: str, size: float, node: Node | Leaf | None = None) -> None:
         self.store, self.unit, self.size, self.node = store, unit, size, node
+        self.cheap = False
+        """Made again in backward rather than kept, by kernels that do so."""
 
     def view(self, node: Node | Leaf | None = None) -> Tensor:
         """The same bytes under another name."""

@@ -3,6 +3,7 @@
 import json
 import math
 import statistics
+from pathlib import Path
 
 import pytest
 
@@ -83,16 +84,59 @@ def test_situations_from_threads(job, gib):
     assert price(Job.from_document(job)).estimate.allocated_bytes / GIB == pytest.approx(gib, rel=0.01)
 
 
-def test_published_peaks_that_the_model_was_not_developed_on(root):
-    """bench/measured/unseen.jsonl: 29 runs from documentation and threads; its README says how they came out at first."""
+@pytest.mark.parametrize(
+    ("name", "count", "mean", "median"), [("unseen", 29, 0.09, 0.085), ("unseen2", 68, 0.08, 0.06)]
+)
+def test_published_peaks_gathered_before_the_model_was_asked(root, name, count, mean, median):
+    """bench/measured: runs from documentation and threads; its README says how they came out at first."""
     errors, inside = [], []
-    for row in rows(root / "bench" / "measured" / "unseen.jsonl"):
+    for row in rows(root / "bench" / "measured" / f"{name}.jsonl"):
         said = price(Job.from_document(row["job"])).estimate
         meter, real = figure(row["measured"])
-        errors.append(abs(getattr(said, f"{meter}_bytes") / GIB / real - 1))
+        errors.append(said_of(said, meter) / real - 1)
+        assert errors[-1] > -0.2 or said.warnings, row["id"]
         span = said.intervals[meter]
         inside.append(span.low_bytes / GIB <= real <= span.high_bytes / GIB)
-    assert len(errors) >= 25
-    assert statistics.mean(errors) <= 0.12
-    assert statistics.median(errors) <= 0.10
+    assert len(errors) >= count
+    assert statistics.mean(map(abs, errors)) <= mean
+    assert statistics.median(map(abs, errors)) <= median
     assert 0.85 <= statistics.mean(inside) <= 0.95
+
+
+def said_of(estimate, meter):
+    return getattr(estimate, f"{meter}_bytes") / GIB
+
+
+UNSEEN2 = {row["id"]: row for row in rows(Path(__file__).parents[3] / "bench" / "measured" / "unseen2.jsonl")}
+
+
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("axolotl-qwen3-0.6b-128k", 0.05),  # kernels that take adapters in keep neither casts nor the gated product
+        ("axolotl-qwen3-4b-32k", 0.08),
+        ("litgpt-hub-gemma-2b-lora", 0.03),  # lit-gpt holds embedding and head apart, whatever the checkpoint ties
+        ("litgpt-hub-llama-3.2-3b-lora", 0.03),
+        ("litgpt-hub-falcon-7b-lora", 0.04),  # and expands the one key/value head before the fused kernel
+        ("thunder-stablecode-3b-16384", 0.04),  # its loss stays in the logits' dtype
+        ("ao-titan-llama3-8b-h100", 0.06),  # torchtitan of March 2025 did not compile the loss
+        ("titan-qwen3-32b-dp8-tp8-bs32", 0.04),  # large logits leave blocks that nothing else fills
+    ],
+)
+def test_mechanisms_against_published_peaks(name, within):
+    row = UNSEEN2[name]
+    meter, real = figure(row["measured"])
+    assert said_of(price(Job.from_document(row["job"])).estimate, meter) == pytest.approx(real, rel=within)
+
+
+@pytest.mark.shared
+def test_what_the_allocator_holds_beside_the_tensors(shared_data):
+    """foundation-model-stack/fms-acceleration's tables state both meters: states of the optimizer made in the first
+    step lie where logits were, so that full fine-tuning reserves more than its fullest instant."""
+    errors = []
+    for row in rows(shared_data / "measured_dev.jsonl"):
+        if {"allocated_gib", "process_gib"} <= set(row["measured"]):
+            said = price(Job.from_document(row["job"])).estimate
+            errors.append(abs(said_of(said, "process") / row["measured"]["process_gib"] - 1))
+    assert len(errors) >= 26
+    assert statistics.mean(errors) < 0.10
