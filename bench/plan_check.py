@@ -82,6 +82,8 @@ def candidate(rng: random.Random, kind: str) -> dict[str, Any]:
         job |= {"quant": rng.choice(("nf4", "nf4-double")), "param_dtype": "bf16"}
     if job["method"] != "full":
         job["lora"] = {"r": rng.choice((8, 32)), "targets": "all-linear", "dropout": 0.0, "dtype": "fp32"}
+    if kind == "dpo":  # whose loss is the one that is played
+        job["framework"] = "llama-factory"
     if kind == "dpo" and job["method"] == "full":
         job["extra_models"] = [{"role": "reference"}]
     if kind == "grpo":

@@ -68,7 +68,7 @@ def _loss(s: Setting) -> str:
         return "hidden"
     if s.objective in ("grpo", "ppo"):
         return "log-probs"
-    return "dpo" if s.objective in ("dpo", "orpo", "simpo", "kto", "distill") else "sft"
+    return "preference" if s.style else "sft"
 
 
 def _broadcast(s: Setting, shape: ModelShape) -> bool:
@@ -99,6 +99,8 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         scaled_logits=d.logit_scale,
         fused=s.fused_ce,
         loss=_loss(s),
+        objective=s.objective if s.style else "",
+        style=s.style,
         upcast=s.upcast,
         ckpt=s.ckpt,
         masks=len({bool(layer.window) for layer in shape.layers}) if s.masked else 0,
@@ -204,6 +206,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
     """The step's instants for this job on this shape; kept for every other batch size and length."""
     key = (
         s.objective,
+        s.style,
         s.reference,
         "trl" in s.framework or "swift" in s.framework,
         s.adapters,

@@ -50,7 +50,7 @@ class Layer:
 
     def project(self, x: Tensor, name: str, inner: str, outer: str, *, rows: str = "T") -> Tensor:
         """A linear module, with its adapter where it has one (peft 0.21 ``lora.Linear.forward``)."""
-        ops = self.ops
+        ops, given = self.ops, x  # the caller of a module holds its argument until it returns
         if self.mode.quant:
             result = ops.quantized(
                 x,
@@ -76,7 +76,7 @@ class Layer:
             more = ops.scale(ops.linear(low, up, f"{rows}*{outer}"))
             del low
         result = ops.add(result, more)
-        del more
+        del more, given
         return ops.cast(result, kept)
 
     # -- norms ---------------------------------------------------------------------------------------------------

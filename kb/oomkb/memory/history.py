@@ -19,6 +19,7 @@ __all__ = [
     "is_litgpt",
     "loads_in_16_bits",
     "loss_copies",
+    "preference_style",
     "quant_keeps",
     "quantizes_whole",
     "transformers_of",
@@ -79,6 +80,30 @@ def loss_copies(job: Job, rows: int, kind: str) -> str:
         return found
     # Since 4.46 the loss function does the upcast, and its caller keeps the 16-bit logits meanwhile.
     return "in-place" if known and known < (4, 46) else "in-place, held"
+
+
+_TRL_FRAMEWORKS: Final = ("trl", "axolotl", "handbook")
+
+
+def preference_style(job: Job) -> str:
+    """Whose trainer computes a preference loss: :mod:`oomkb.memory.preferences` says what each of them does.
+
+    LLaMA-Factory handed the labels on to the model up to 0.9.3; TRL picks row by row since 0.12 (``PR 2153``) and
+    projects in tiles since 1.15 (``chunked``).
+    """
+    framework = (job.framework or "").lower()
+    if any(word in framework for word in _TRL_FRAMEWORKS):
+        known = version(job.versions.get("trl", ""))
+        if known >= (1, 15):
+            return "chunked"
+        if job.objective == "grpo":
+            return ""
+        if not known or known >= (1,):
+            return "trl"
+        return "trl-0" if known >= (0, 12) else "trl-gather"
+    if job.objective == "grpo":
+        return ""
+    return "factory" if version(job.versions.get("llamafactory", "")) >= (0, 9, 4) else "factory-labels"
 
 
 FUSED: Final = note("estimate.fused-loss-taken")

@@ -10,6 +10,7 @@ from oomkb.memory.shape import ModelShape
 __all__ = ["chunked_loss_bytes"]
 
 _CHUNK_ROWS = 128
+_TILE = (4096.0, 32768.0)
 
 
 def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
@@ -19,7 +20,8 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     of logits in the compute dtype and its fp32 copy, the gradient of all hidden states, and of a trained head.
     lit-gpt computes head and loss in a list of chunks of 128 positions (``lm_head_chunk_size=128`` in
     ``litgpt/finetune/lora.py``, ``litgpt/model.py`` and ``chunked_cross_entropy`` of ``litgpt/utils.py``); torchtune in
-    eighths of the batch.
+    eighths of the batch. TRL from 1.15 on (``kernels/chunked_logprob.py``) projects the scored positions, copied, in
+    tiles of 4,096 tokens and 32,768 columns, and keeps both gradients in fp32 until the last tile.
     """
     d = shape.dims
     width = d.vocab / s.tp
@@ -27,6 +29,12 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
         rows = float(_CHUNK_ROWS)
         head = width * d.hidden * 2.0 if s.quant != "none" else 0.0  # dequantized for each chunk
         return rows * width * (s.compute_bytes + 8) + 2 * tokens * width * s.compute_bytes + head
+    if s.style == "chunked":
+        rows, columns = min(tokens, _TILE[0]), min(width, _TILE[1])
+        cast = columns * d.hidden * s.compute_bytes if s.param_bytes > s.compute_bytes else 0.0
+        grads = s.compute_bytes + 4.0  # the hidden states that are scored, copied, and their gradient
+        head = 0.0 if s.adapters else width * d.hidden * (4.0 + (s.param_bytes if s.param_bytes < 4 else 0))
+        return rows * columns * s.compute_bytes + tokens * d.hidden * grads + head + cast
     if "torchtune" in s.framework:
         return tokens / 8 * width * (s.compute_bytes + 8) + tokens * d.hidden * s.compute_bytes
     wanted = max(1, math.ceil(tokens / max(1, math.ceil(width / d.hidden))))

@@ -81,7 +81,11 @@ class Head:
     fused: bool
     """The loss never makes the whole logits."""
     loss: str
-    """``sft``, ``dpo``, ``log-probs``, ``hidden`` (stop at the last hidden state)."""
+    """``sft``, ``preference``, ``log-probs``, ``hidden`` (stop at the last hidden state)."""
+    objective: str = ""
+    """Of a preference loss: ``dpo``, ``kto``, ``orpo``, ``simpo``, ``distill``."""
+    style: str = ""
+    """Whose trainer computes a preference loss (:func:`oomkb.memory.history.preference_style`)."""
     upcast: str
     """How the loss upcasts: ``once``, ``shift`` (a second copy), ``outputs`` (accelerate's conversion besides)."""
     ckpt: str

@@ -107,11 +107,11 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
     for name in _STEP_PHASES:
         if name in step.phases:
             terms = _merged({**kept, "activations": waiting}, step.peak(name, tokens, square, wrapped)[1])
-            if s.fused_ce and name == "backward":
-                # The fused loss runs before anything else of backward, at the fullest point of the saved activations.
-                full = step.at_part("backward", "logits", "kept", tokens, square, wrapped)
+            if s.fused_ce and name == "loss":
+                # The fused loss runs between forward and backward, at the fullest point of the saved activations.
+                full = step.at_part("loss", "logits", "saved", tokens, square, wrapped)
                 loss = _merged({**kept, "activations": waiting}, full)
-                phases["loss"] = _phase(_merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)}))
+                terms = _merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)})
             phases[name] = _phase(terms)
     c, t, q = step.saved
     for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():

@@ -7,7 +7,7 @@ add is the difference that one middle layer makes: its saved tensors before its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from oomkb.memory.forms import Form, minus, plus
 from oomkb.memory.layer_play import played
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
+from oomkb.memory.preferences import log_softmax_backward, preference
 from oomkb.memory.segment import Segment, segment
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
@@ -199,7 +200,7 @@ def _kind(moe: bool) -> str:
     return "moe" if moe else "dense"
 
 
-class _Training(_Step):
+class Training(_Step):
     """Forward, loss and backward."""
 
     def logits(self, x: Tensor) -> Tensor:
@@ -236,7 +237,7 @@ class _Training(_Step):
         if self.head.upcast in _IN_PLACE:  # the gradient is written over the logits
             node = tape.record((wide,), (wide.detached(),), lambda t, g, s, n: (s[0].view(),))
             return Tensor(None, "T*V", 0.0, node)
-        node = tape.record((wide,), (None,), lambda t, g, s, n: _log_softmax_backward(t, size=size))
+        node = tape.record((wide,), (None,), lambda t, g, s, n: log_softmax_backward(t, size=size))
         out = tape.new("T*V", size, node)
         if node is not None:
             node.saved[0] = out.detached()
@@ -253,6 +254,7 @@ class _Training(_Step):
             if at_hand:
                 root = self.fused_loss(x)
             del x
+            self.note("loss", "saved", "logits")
             self.tape.casts.clear()
             after: Form = self.tape.mark()
             grad = self.tape.new("T*h", 0.0 if at_hand else size)
@@ -264,9 +266,10 @@ class _Training(_Step):
             del loss, x
             self.tape.casts.clear()
             after = self.tape.mark()
-        elif self.head.loss == "dpo":
-            root, after = self.preference(x)
+        elif self.head.loss == "preference":
+            given = [x]
             del x
+            root, after = preference(self, given)
         else:
             logits = self.logits(x)
             held = [] if self.head.upcast == "in-place" else [logits]
@@ -287,9 +290,12 @@ class _Training(_Step):
         )
 
     def fused_loss(self, x: Tensor) -> Any:
-        """A fused loss has its gradients at hand after forward: of the hidden states and of a trained head."""
+        """A fused loss has its gradients at hand after forward, a tiled one makes them in backward."""
         size, tape = self.mode.param, self.tape
         weight = self.table if self.head.tied else Tensor(None, "g:V*e", size, Leaf("g:V*e", size))
+        if self.head.style == "chunked":
+            made = ("T*h", x.size), ("g:V*e", size)
+            return tape.record((x, weight), (), lambda t, g, s, n: [t.new(*m) for m in made])
         grads = (tape.new("T*h", x.size), tape.new("g:V*e", size))
         return tape.record((x, weight), grads, lambda t, g, s, n: (s[0].view(), s[1].view()))
 
@@ -311,54 +317,6 @@ class _Training(_Step):
             node.saved[0] = out.detached()
         return out
 
-    def preference(self, x: Tensor) -> tuple[Any, Form]:
-        """DPO as LLaMA-Factory does it: chosen and rejected together, then the reference while the graph is alive."""
-        tape, ops = self.tape, self.ops
-        logits = self.logits(x)
-        self.dropped_loss(logits)
-        self.note("loss", "saved", "logits")
-        del x
-        wide = ops.cast(logits, 4.0)
-        del logits
-        node = tape.record((wide,), (None,), lambda t, g, s, n: _log_softmax_backward(t, extra=True))
-        out = tape.new("T*V", 4.0, node)
-        if node is not None:
-            node.saved[0] = out.detached()
-        del out
-        self.note("loss", "saved", "logits")
-        tape.casts.clear()
-        if self.head.reference:
-            self.reference_pass()
-        tape.casts.clear()
-        after = tape.mark()
-        del wide
-        return node, after
-
-    def dropped_loss(self, logits: Tensor) -> None:
-        """The model's own loss, computed because labels were passed, and thrown away."""
-        wide = self.ops.cast(logits, 4.0)
-        log = self.tape.new("T*V", 4.0)
-        del wide, log
-
-    def reference_pass(self) -> None:
-        """A forward pass without gradients on the base weights (or a second model of the same kind)."""
-        tape = self.tape
-        frozen = replace(self.mode, trained=False, adapters=frozenset(), merged_experts=False)
-        x = tape.new("T*h", self.mode.param)
-        mask = tape.new("B*S*S", 1.0) if self.mode.mask and self.mode.attention == "sdpa" else None
-        x = Layer(tape, frozen, moe=self.positions[-1])(x)
-        x = Layer(tape, frozen, moe=False).norm(x, "final")
-        del mask
-        self.note("loss", "saved", "layer")
-        logits = Ops(tape, autocast=frozen.autocast).linear(x, Tensor(None, "g:V*e", frozen.param), "T*V")
-        self.dropped_loss(logits)
-        del x
-        wide = Ops(tape).cast(logits, 4.0)
-        del logits
-        log = tape.new("T*V", 4.0)
-        del wide, log
-        self.note("loss", "saved", "logits")
-
     def backward(self, root: Any, grad: Tensor | None) -> None:
         """The backward pass; what is left below the first layer is the embedding's."""
         self.entered = self.tape.mark()
@@ -376,16 +334,7 @@ def _sliced_backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> 
     return (whole,)
 
 
-def _log_softmax_backward(tape: Tape, *, extra: bool = False, size: float = 4.0) -> tuple[Tensor]:
-    zeros = tape.new("T*V", size) if extra else None  # gather_backward scatters out of place
-    spread = tape.new("T*V", size)  # nll_loss_backward
-    del zeros
-    out = tape.new("T*V", size)
-    del spread
-    return (out,)
-
-
 @lru_cache(maxsize=4096)
 def program(mode: Mode, head: Head, kinds: tuple[bool, ...]) -> Program:
     """The compiled step."""
-    return _Training(mode, head, kinds).play()
+    return Training(mode, head, kinds).play()

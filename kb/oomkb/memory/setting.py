@@ -16,6 +16,7 @@ from oomkb.memory.history import (
     is_litgpt,
     loads_in_16_bits,
     loss_copies,
+    preference_style,
     quant_keeps,
     quantizes_whole,
     transformers_of,
@@ -32,6 +33,7 @@ __all__ = ["BYTES", "Setting", "settle"]
 
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
+PREFERRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "distill"})
 ONLINE: Final = frozenset({"grpo", "ppo"})
 _NEUTRAL: Final = "not stated; the most common choice was taken"
 
@@ -68,6 +70,8 @@ class Setting:
     """``none``, ``full``, ``selective``, ``offload``."""
     attention: str
     fused_ce: bool
+    style: str
+    """Whose trainer computes a preference loss; empty for other objectives."""
     sharding: str
     reshard: bool
     world: int
@@ -191,7 +195,8 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         if not job.max_pixels and images.patches:
             pick("max_pixels", None, USUAL_PIXELS, "not stated; 1,280 tokens an image are usual")
         seq = max(seq, images.tokens) if counted(job) else seq + images.tokens
-    doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm", "kto") else 1
+    doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm") else 1
+    style = preference_style(job) if objective in PREFERRED or objective == "grpo" else ""
     packed = bool(job.packing)
     megatron = _is_megatron(job, sharding)
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
@@ -220,7 +225,8 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         packed=packed,
         ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if objective != "inference" else False, job),
         attention=attention,
-        fused_ce=bool(job.fused_ce),
+        fused_ce=bool(job.fused_ce) or style == "chunked",
+        style=style,
         sharding=sharding,
         reshard=job.reshard_after_forward is not False and sharding != "shard-grad-op",
         world=world,
