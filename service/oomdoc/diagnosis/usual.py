@@ -13,17 +13,20 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import WEAK, View
 from oomdoc.messages import say
+from oomkb.memory.job import Job
 
 __all__ = ["KINDS", "expected"]
 
 _HALF: Final = WEAK / 2
 
 KINDS: Final[Mapping[str, Mapping[str, float]]] = {
-    "frozen": {"activations": 1.0, "logits": 1.0, "long-sample": 1.0},
+    "frozen": {"activations": 1.0, "logits": 1.0, "long-sample": 1.0, "checkpoint-save": 0.5},
+    "quantized": {"weights-load": 1.0},
+    "pairs": {"logits": 1.0, "extra-models": 1.0, "long-sample": 1.0},
     "rollouts": {"rollout-engine": 1.0, "logits": 0.5, "activations": 0.5, "extra-models": 0.5},
     "server": {"kv-cache": 1.0, "weights-load": 1.0, "cuda-graph": 0.5, "hardware-limit": 0.5},
     "metal": {"hardware-limit": 1.0, "leak": 1.0, "weights-load": 0.5},
-    "untold": {"weights-load": 1.0, "model-states": 1.0, "activations": 1.0},
+    "untold": {"activations": 1.0, "attention-scores": 1.0, "weights-load": 0.5, "leak": 0.5, "fragmentation": 0.5},
     "brim": {"model-states": 1.0, "activations": 1.0, "weights-load": 1.0},
 }
 """Kind of job -> cause -> share of half a weak sign. ``untold``: neither training nor serving is said; ``brim``: a
@@ -41,11 +44,20 @@ def expected(view: View) -> Iterator[tuple[str, Reason]]:
             yield cause, Reason(_HALF * share, say(f"cause.usual.{kind}"))
 
 
-def _kinds(view: View) -> Iterator[str]:
-    if view.training and view.job.method in ("lora", "qlora"):
-        yield "frozen"
-    elif view.training and view.job.objective in ("grpo", "ppo"):
+def _of_training(job: Job) -> Iterator[str]:
+    if job.objective in ("grpo", "ppo"):
         yield "rollouts"
+    elif job.objective in ("dpo", "kto", "orpo", "simpo"):
+        yield "pairs"
+    elif job.method in ("lora", "qlora"):
+        yield "frozen"
+    if job.method == "qlora":
+        yield "quantized"
+
+
+def _kinds(view: View) -> Iterator[str]:
+    if view.training:
+        yield from _of_training(view.job)
     if view.failure is not None and view.failure.signal.name == "mps-oom":
         yield "metal"
     if view.serving:

@@ -109,3 +109,12 @@ def test_a_job_without_a_sign_is_ranked_by_what_is_usual_for_it() -> None:
     assert order(Job(method="lora")).index("activations") < 3
     rollouts = order(Job(objective="grpo", method="full"))
     assert rollouts.index("rollout-engine") < order(Job(objective="sft", method="full")).index("rollout-engine")
+    adapters = order(Job(objective="grpo", method="lora"))
+    assert adapters.index("rollout-engine") == rollouts.index("rollout-engine"), (
+        "adapters have an engine beside them too"
+    )
+    pairs, single = (order(Job(objective=name, method="lora")) for name in ("dpo", "sft"))
+    assert pairs.index("extra-models") < single.index("extra-models")
+    quantized, plain = (order(Job(objective="sft", method=name)) for name in ("qlora", "lora"))
+    assert quantized.index("weights-load") < plain.index("weights-load")
+    assert order(Job()).index("attention-scores") < order(Job(method="full")).index("attention-scores")

@@ -56,6 +56,10 @@ _CLUES: Final = (
         says=r"micro.?batch|(?:lower|smaller|reduc\w{1,4}|larger|bigger|increas\w{1,4}"
         r"|decreas\w{1,4}).{0,24}batch|batch.?size"
         r".{0,16}(?:larger|greater|bigger|more) than|max.?batch.?size|max_input_len"
+        r"|(?:works|fits|runs|fine|ok|trains) (?:only )?(?:with|at|when|if|for|using) (?:a "
+        r"|the )?(?:small\w{0,3} )?batch"
+        r"|batch[^\n]{0,12}(?:改成|设为|设置为|调到|降到|改为) ?\d|(?:batch|bs)[^\n]{0,10}\d[^\n]{0,6}(?:能跑|才能"
+        r"|没问题)"
         r"|max_num_tokens|batch.{0,10}(?:调小|减小|太大|调大)",
     ),
     Clue(
@@ -63,7 +67,12 @@ _CLUES: Final = (
         FAIR,
         says=r"\b\d{1,3}k (?:context|sequence|tokens?|seq)|(?:sequence|context|block|prompt).{0,16}(?:long"
         r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)|(?:data|text|input|output) lengths?|long data"
-        r"|(?:output|input|response|回答|输出|输入).{0,4}(?:过长|很长|太长)",
+        r"|(?:output|input|response|回答|输出|输入).{0,4}(?:过长|很长|太长)"
+        r"|(?:works|fits|runs|fine|ok|trains)[^\n]{0,50}(?:\d{1,3}k|\d{3,6}|short\w{0,3}) ?(?:context|seq|tokens?"
+        r"|length"
+        r"|cutoff)|(?:长度|len\w{0,3})[^\n]{0,16}(?:超过|大于|改成|调到|最大|只能)[^\n]{0,24}(?:爆|oom|溢出|不足|支持)"
+        r"|(?:oom|out of mem\w{0,3}|crash\w{0,3}|fails?)[^\n]{0,40}(?:when|if|with|for|at|beyond|above)[^\n]{0,24}"
+        r"(?:long\w{0,3}|larger|increas\w{1,4}|\d{2,3}k)[^\n]{0,16}(?:seq|context|input|prompt|length|token|text)",
     ),
     Clue(
         "calibration",

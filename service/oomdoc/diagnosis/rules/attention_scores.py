@@ -38,7 +38,8 @@ _CLUES: Final = (
         frames=r"scaled_dot_product|apply_sdpa|eager_attention|attn_weights|attention_scores|attention_probs"
         r"|matmul\(q"
         r"|baddbmm|(?:causal|sliding_window|attention|decoder|full)\w{0,12}_mask|_make_causal|torch\.tril|repeat_kv"
-        r"|create_block_mask",
+        r"|create_block_mask|dot_product_attention|multi_head_attention_forward|attention_interface|attn_bias|q ?@ ?k"
+        r"|query\w{0,8}, ?key\w{0,8}\.transpose|attn_scores?\b|qk_?dot",
     ),
     Clue("softmax", STRONG, frames=r"(?<!log_)(?<!log)softmax\b"),
     Clue(
@@ -65,7 +66,11 @@ _CLUES: Final = (
         says=r"attn_implementation\W{1,4}eager|eager attention|vanilla attention|math (?:kernel|sdp)"
         r"|s ?[x*] ?s (?:mask|score|matrix)"
         r"|quadratic|without flash.?att|no flash.?att|flash.?attn?\W{1,4}(?:false|off|disabled)|关(?:闭"
-        r"|了).{0,4}flash|only supports ampere|flash.?att\w{0,6}.{0,6}支不支持",
+        r"|了).{0,4}flash|only supports ampere|flash.?att\w{0,6}.{0,6}支不支持|not compiled with flash"
+        r"|(?:xformers|flash.?att\w{0,6})[^\n]{0,24}(?:not (?:install|avail|support|found|compil|enabl)|missing"
+        r"|unavailable"
+        r"|装不上|没装|未安装|没有安装|暂时还未安装|安装不|不支持|没开|未开启|未启用)|(?:without|missing|lacks?|no) "
+        r"(?:xformers|memory.efficient att)|output_attentions\W{1,3}true|score matri|attention matri|注意力矩阵",
     ),
 )
 

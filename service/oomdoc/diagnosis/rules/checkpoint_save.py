@@ -48,7 +48,10 @@ _CLUES: Final = (
         r"|(?:get|gets|getting|gather\w{0,3}|call\w{0,3}) (?:the )?(?:full )?state.?dict|\bcli export"
         r"|export_(?:size|dir|device)|写盘|合并(?:模型|权重|lora|时)|merg(?:e"
         r"|ing).{0,24}(?:adapter|lora|weights)"
-        r"|export\w{0,3} (?:the )?(?:model|checkpoint)",
+        r"|export\w{0,3} (?:the )?(?:model|checkpoint)|(?:when|while|after|during|at) (?:the )?(?:writing|dumping"
+        r"|exporting"
+        r"|merging|consolidat\w{1,3})|(?:final|last) (?:save|checkpoint)|存(?:模型|权重|ckpt)|落盘|转换(?:权重"
+        r"|checkpoint|模型)",
     ),
 )
 

@@ -36,7 +36,8 @@ _CLUES: Final = (
         "said",
         STRONG,
         says=r"captur\w{1,4} (?:the )?(?:cuda ?|acl ?)?graphs?|cuda ?graphs?\b|graph capture|(?:at|during"
-        r"|in) capture\b|capture cuda graph|graph capturing|捕获.{0,8}(?:graph|图)",
+        r"|in) capture\b|capture cuda graph|graph capturing|捕获.{0,8}(?:graph|图)|graph mode"
+        r"|graph[^\n]{0,16}warm.?up|warm.?up[^\n]{0,16}graph|图模式",
     ),
     Clue(
         "workspace",

@@ -44,7 +44,11 @@ _CLUES: Final = (
         r"|works).{0,60}(?:dpo|ppo|grpo|kto)|(?:loaded?|resident|held|hold\w{0,3}) (?:\w{1,12} ){0,3}(?:twice"
         r"|two models)"
         r"|(?:both|two) (?:\w{1,10} )?models? (?:are )?(?:loaded|resident|share)|two models\b|(?:policy|student) and "
-        r"(?:the )?(?:base|policy|teacher|student|ref\w{0,6})|teacher and (?:the )?student|两(?:份|个)模型",
+        r"(?:the )?(?:base|policy|teacher|student|ref\w{0,6})|teacher and (?:the )?student|两(?:份|个)模型"
+        r"|(?:actor|critic|reward|ref)(?: model)?(?:, | and | & |/|、|和)(?:the )?(?:critic|reward|ref\w{0,6}|actor)\b"
+        r"|(?:load|keep|hold|host|run)\w{0,3} (?:two|both|2|three|multiple|several|a second"
+        r"|additional) (?:\w{1,12} )?models?"
+        r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型",
     ),
 )
 

@@ -34,7 +34,9 @@ _CLUES: Final = (
         "said",
         FAIR,
         says=r"fragment|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)|has the memory and"
-        r"|contiguous (?:region|block|memory|space)|at the bottom of memory",
+        r"|contiguous (?:region|block|memory|space)|at the bottom of memory|empty_cache[^\n]{0,40}(?:help|fix|solv"
+        r"|avoid|好了|可以)"
+        r"|expandable_segments[^\n]{0,40}(?:help|fix|solv|好了|可以)|cache flush",
     ),
     Clue(
         "cache",

@@ -46,7 +46,11 @@ _CLUES: Final = (
         STRONG,
         says=r"\b(?:was|been|being|gets?|got|is|are) (?:just |been |suddenly |always )?killed\b|被 ?(?:系统"
         r"|操作系统)? ?(?:kill|杀)"
-        r"|\bkilled by (?:the )?(?:system|os|kernel|oom)|(?:无故|突然).{0,4}kill",
+        r"|\bkilled by (?:the )?(?:system|os|kernel|oom)|(?:无故|突然).{0,4}kill|oomkilled|\bevicted\b|memory cgroup"
+        r"|exceeded (?:its |the |job |step )?memory limit|kernel (?:died|dies|crash|appears to have died)"
+        r"|session crashed|swap (?:memory |space |file )?(?:is |was )?(?:full|used up|exhausted|thrash)|bad_alloc"
+        r"|(?:machine|system|server|pc|computer|机器|系统|电脑)[^\n]{0,16}(?:freez|froze|unresponsive|hangs|卡死"
+        r"|死机)",
     ),
     Clue(
         "data",
@@ -64,7 +68,8 @@ _CLUES: Final = (
         DECISIVE,
         says=r"arraymemoryerror|\bmemoryerror\b|memory pressure \(oom\)|abruptly died|defaultcpuallocator"
         r"|cannot allocate memory|ray_memory_usage_threshold|node running low on memory"
-        r"|std::bad_alloc|cudahostalloc|mlock failed|cudamallochost",
+        r"|std::bad_alloc|cudahostalloc|mlock failed|cudamallochost|\benomem\b|errno 12\b"
+        r"|unable to allocate \d[\d.]{0,8} [gmt]ib for an array|java\.lang\.outofmemory",
     ),
     Clue(
         "said",
@@ -76,6 +81,16 @@ _CLUES: Final = (
         r"|\bram (?:oom|usage|is full|runs? out|fills?)|(?:gb|tb) (?:of )?(?:host |system "
         r"|cpu )?ram (?:filled|full|is|was)|out of host memory|host memory.{0,24}(?:killed|full|out)"
         r"|out of ram|(?<![\w-])ray (?:的 ?)?oom"
+        r"|(?:cpu|system|host|main|physical|server'?s?|machine'?s?) (?:ram|memory)\b[^\n]{0,40}(?:insufficient|consum"
+        r"|huge"
+        r"|\bhigh\b|used up|limit|spik|balloon|blow|climb|increas|skyrocket|100 ?%)|(?:uses?|using|takes?|needs?"
+        r"|requires?"
+        r"|consum\w{1,3}|eats?|eating) (?:\w{1,10} ){0,4}(?:\d{2,4} ?[gt]i?b? (?:of )?)?(?:cpu|system|host"
+        r"|physical) (?:ram|memory)"
+        r"|(?:uses?|takes?|needs?|requires?|consum\w{1,3}|eats?) (?:\w{1,10} ){0,3}\d{2,4} ?[gt]i?b? (?:of )?ram\b"
+        r"|(?:eats?|eating|filling|fills?|used?) (?:up )?(?:all |all of )?(?:my |the |available )*\bram\b"
+        r"|\bram\b[^\n]{0,30}(?:is not enough|not enough|insufficient|exhaust|keeps? (?:grow|increas|ris))"
+        r"|all available ram"
         r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆|溢出|不够"
         r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
         unless=r"cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",

@@ -44,7 +44,12 @@ _CLUES: Final = (
         r"|(?:和|跟|与)不(?:开|用|加).{0,8}(?:一样|相同|一致)|same (?:memory|vram)(?: usage| consumption)? (?:as"
         r"|with|whether)"
         r"|(?:doesn'?t|does not|did not|didn'?t) (?:seem to )?(?:reduce|save|lower|decrease)"
-        r"|不起作用|没用上|(?:makes?|made) no difference",
+        r"|不起作用|没用上|(?:makes?|made) no difference|(?:is|are|was) not (?:being )?(?:used|utili[sz]ed|enabled"
+        r"|activated"
+        r"|picked up|recogni[sz]ed|taken into account)|(?:usage|memory|vram)[^\n]{0,24}(?:stays|remains"
+        r"|is still) the same"
+        r"|still (?:loads?|uses?|takes?|consum\w{1,3}|allocat\w{1,3}) (?:the )?(?:full|whole|entire|same)"
+        r"|没(?:有)?(?:启用|开启成功|识别)|并没有(?:使用|减少|降低|切)|占用(?:没|不)(?:变|降|减)",
     ),
     Clue(
         "reported-other",
@@ -60,6 +65,9 @@ _CLUES: Final = (
         r"|other|second)|只(?:用|占|跑)了?.{0,4}(?:一|1|单) ?张|只有.{0,6}0 ?号?卡|other gpus? (?:are|is"
         r"|stay)s? (?:idle|empty|free)|(?:second|other|remaining) gpus?\b.{0,24}(?:hardly|not|barely|never) (?:used"
         r"|utili)"
+        r"|(?:not|n't) (?:us(?:e|ing)|utili[sz]\w{1,3}|distribut\w{1,3}|split\w{0,4}"
+        r"|spread\w{0,3}) [^\n]{0,24}(?:gpus|cards|devices)"
+        r"|gpu:? ?0[^\n]{0,40}(?:full|oom|out of)[^\n]{0,40}(?:others?|rest)[^\n]{0,24}(?:empty|idle|free|unused)"
         r"|另一张.{0,4}(?:空|没)|其他(?:几张)?(?:卡|gpu).{0,6}(?:没|空)",
     ),
     Clue(

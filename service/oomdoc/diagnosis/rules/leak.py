@@ -28,13 +28,25 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "leak"
 
+_MEMORY: Final = r"(?:memory|vram|usage|\bmem\b|\bram\b)"
+_RISES: Final = r"(?:grow|grew|increas|creep|climb|ris(?:e|ing)|going up|goes up|accumulat|build(?:s|ing)? up)"
+_ON_AND_ON: Final = (
+    r"(?:\bkeeps?\b|continu|constant|gradual|slowly|steadi|linear|over time|with (?:each|every|the number|more|time)"
+    r"|\beach\b"
+    r"|\bevery\b|step by step|as (?:the )?(?:training|steps|number|time)|more and more|until|\bsteps\b|epochs?"
+    r"|after (?:some|several|a while))"
+)
 _CLUES: Final = (
     Clue("growth", DECISIVE, signals=("growth-over-steps", "memory-growth")),
     Clue(
         "said",
         STRONG,
-        says=r"(?:memory|vram|usage|ram).{0,60}(?:grow|grew|increas|creep|climb|ris(?:e|ing)|going up|goes up|leak)"
-        r"|(?:grow|increas|climb|creep|rising|rises)\w{0,4}.{0,40}(?:memory|vram|every|each|over time)"
+        says=rf"{_MEMORY}[^\n]{{0,60}}{_RISES}[^\n]{{0,80}}{_ON_AND_ON}"
+        rf"|{_MEMORY}[^\n]{{0,60}}{_ON_AND_ON}[^\n]{{0,30}}{_RISES}"
+        rf"|{_ON_AND_ON}[^\n]{{0,30}}{_RISES}[^\n]{{0,40}}{_MEMORY}|{_MEMORY}[^\n]{{0,30}}(?:grow|grew|creep|climb)"
+        r"|(?:gradual\w{0,2}|slow\w{0,2}|steadi\w{0,2}|constant\w{0,2}|continuous\w{0,2}) (?:memory |vram |gpu "
+        r"|ram )*(?:growth"
+        r"|increase|rise|grow)"
         r"|(?:显存|内存).{0,20}(?:慢慢|逐渐|逐步|不断|越来越|缓慢|持续|一点点|会?一直).{0,8}(?:涨|增|上升"
         r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|memory.{0,24}higher (?:after|each|every|with)"
         r"|显存.{0,8}变高|(?:越来越)(?:多|高|大)"

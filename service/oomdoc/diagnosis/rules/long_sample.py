@@ -34,7 +34,9 @@ _CLUES: Final = (
         STRONG,
         says=r"\bsudden|\bspike|突然|偶尔|某个(?:batch|样本|step)|once in a while|(?:occasional|sporadic)"
         r"|out of nowhere"
-        r"|random(?:ly)? (?:oom|crash|fail)|(?:oom|crash|fail)\w{0,3} random|直接冲",
+        r"|random(?:ly)? (?:oom|crash|fail)|(?:oom|crash|fail)\w{0,3} random|直接冲|intermittent|unpredictab|at random"
+        r"|random (?:step|point|time|iteration)|sometimes (?:it )?(?:oom|crash|fail)|有时(?:候)?(?:会)?(?:oom|爆|挂"
+        r"|报)|时不时|随机",
     ),
     Clue(
         "at-step",
@@ -49,7 +51,11 @@ _CLUES: Final = (
         r"|document|chain)|(?:samples?|examples?|sequences?).{0,24}(?:longer than|too long|not truncated)"
         r"|(?:not|without|no) truncat|no max.{0,3}length"
         r"|(?:var(?:y|ying|iable)|different|uneven).{0,10}lengths?|长(?:样本|文本|数据|序列)|超长"
-        r"|平均.{0,6}\d+ ?tokens?|(?:data|input|sample|text) lengths?|long data|数据.{0,4}(?:太|过|较)长",
+        r"|平均.{0,6}\d+ ?tokens?|(?:data|input|sample|text) lengths?|long data|数据.{0,4}(?:太|过|较)长"
+        r"|(?:lengths?|durations?)[^\n]{0,16}(?:from \d|between \d|rang|vary|varies|distribut)"
+        r"|\d{1,2}(?:\.\d)?-\d{2,4} ?s"
+        r"(?:ec\w{0,4})? (?:audio|clip|speech)|(?:最长|longest)[^\n]{0,20}(?:tokens?|长度|字|\d)|长短不一|长度(?:不一"
+        r"|差)",
     ),
     Clue(
         "growth",

@@ -46,7 +46,10 @@ _CLUES: Final = (
         FAIR,
         says=r"optimizer\.step|first step|optimizer (?:init|state)|initialize_optimizer_states|optimizer\.pt"
         r"|优化器(?:状态|初始化)|exp_avg|(?:second|2nd) (?:training )?(?:step|batch|iteration|backprop|backward)"
-        r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))",
+        r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))|(?:creat|initiali[sz]|build|prepar"
+        r"|set(?:ting)? up)\w{0,4} "
+        r"(?:the )?optimizer|deepspeed\.initialize|accelerator\.prepare|adamw? states?|(?:creating|initialising) fp32"
+        r"|创建优化器|优化器(?:创建|更新)|更新参数(?:时|的时候|那)",
     ),
     Clue(
         "resume",

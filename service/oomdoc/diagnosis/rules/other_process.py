@@ -39,7 +39,9 @@ _CLUES: Final = (
         r"|nvidia-smi.{0,40}(?:no process|nothing|一个python都没有|没有.{0,6}进程|without)"
         r"|kill.{0,24}(?:重跑|still|还占"
         r"|显存)|残留|僵尸|师弟|师兄|同学|别人|其他(?:进程|人|程序)|who is that|ollama.{0,10}(?:开|run|占)"
-        r"|(?:开|run).{0,10}ollama|在(?:跑|运行)的(?:代码|程序|任务|进程)",
+        r"|(?:开|run).{0,10}ollama|在(?:跑|运行)的(?:代码|程序|任务|进程)|previous (?:run|process|job|session|server)"
+        r"|(?:still|already) (?:occupied|taken|held)\b|without (?:running|starting) anything|(?:上一次|上次"
+        r"|之前)的?(?:进程|程序|任务)",
     ),
     Clue(
         "left-behind",

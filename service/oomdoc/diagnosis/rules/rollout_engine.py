@@ -63,7 +63,9 @@ _CLUES: Final = (
         "colocated-said",
         FAIR,
         says=r"refit|use_vllm[\"']?(?: ?[=:] ?| )true|(?:fast_inference|enable_sleep)\b(?! ?[=:] ?false)"
-        r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用",
+        r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用|(?:vllm|sglang|rollout)[^\n]{0,60}(?:same (?:gpu|card"
+        r"|device)"
+        r"|compet|together with (?:the )?train)|update_actor|actor update",
     ),
 )
 

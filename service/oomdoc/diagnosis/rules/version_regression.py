@@ -83,7 +83,13 @@ _CLUES: Final = (
         r"|no longer (?:works|fits|runs|starts|loads|trains|possible)|since (?:the )?(?:first |new "
         r"|latest )?(?:version|release|update)|does not (?:load|work|fit) any ?more"
         r"|nothing (?:else )?(?:in my config )?(?:was |is |has )?changed|别的.{0,6}没动|之前.{0,12}(?:能跑"
-        r"|可以|正常|不会)|升级|更新(?:后|到|之后)|回退|降级|退回",
+        r"|可以|正常|不会)|升级|更新(?:后|到|之后)|回退|降级|退回|(?:previous|old\w{0,2}|earlier|prior) (?:version"
+        r"|release|image"
+        r"|build)\w{0,1}[^\n]{0,40}(?:work|fine|\bok\b|fit|no (?:problem|issue)|did not|didn)|(?:work|ran|fit"
+        r"|train)\w{0,3}"
+        r"[^\n]{0,20} (?:in|on|with|under) (?:the )?(?:previous|old\w{0,2}|earlier|prior|last) (?:version|release"
+        r"|image|build)"
+        r"|以前[^\n]{0,12}(?:能跑|可以|没|正常|不会)",
     ),
     Clue(
         "update-named",
@@ -122,9 +128,9 @@ def weigh(view: View) -> Iterator[Reason]:
         return
     sure = view.sureness * min((_ROOM[1] - fullness) / (_ROOM[1] - _ROOM[0]), 1.0)
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": view.bytes_of("capacity") or 0}
-    yield Reason(WEAK * sure, say("cause.version-regression.should-fit", **sizes))
+    yield Reason(WEAK / 2 * sure, say("cause.version-regression.should-fit", **sizes))
     # An estimate that fits contradicts a failure with figures, and says little against a mere "OOM".
-    weight = FAIR if view.bytes_of("requested") or view.bytes_of("allocated") else WEAK
+    weight = WEAK if view.bytes_of("requested") or view.bytes_of("allocated") else WEAK / 2
     for suspect in () if view.advisories else view.suspects[:1]:
         yield Reason(
             weight * sure, say("cause.version-regression.suspect", package=suspect.package, range=range_of(suspect))

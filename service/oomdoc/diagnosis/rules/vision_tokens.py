@@ -47,8 +47,9 @@ _CLUES: Final = (
         "said",
         FAIR,
         says=r"(?:max|min)_pixels|image (?:size|resolution|token)|resolution|high.?res|(?<![a-z])videos?\b|(?:large"
-        r"|big|many"
-        r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b",
+        r"|big|many|high.resolution|4k|hd"
+        r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b"
+        r"|num_frames|\bframes\b|多模态|pixel_values|screenshots?|\bocr\b",
     ),
 )
 _MODEL_PARTS: Final = (

@@ -41,7 +41,8 @@ _CLUES: Final = (
         frames=r"from_pretrained|load_checkpoint|load_state_dict|load_model|load_weights|load_pretrained"
         r"|dispatch_model|safetensors"
         r"|prepare_model_for_(?:kbit|int8)|param\.data\.to\(torch\.float32|set_module_tensor|full_state_dict"
-        r"|allocator_warmup|create_weights|module\.py.{0,40}(?:convert|_apply)\b",
+        r"|allocator_warmup|create_weights|model\w{0,6}\.(?:half\(\)\.)?(?:cuda|to)\(|\.half\(\)\.cuda\("
+        r"|module\.py.{0,40}(?:convert|_apply)\b",
     ),
     Clue(
         "loading",
@@ -55,7 +56,10 @@ _CLUES: Final = (
         r"|卡)"
         r"|(?:every|each) (?:gpu|card|rank|process) (?:loads?|holds?) (?:the |a )?(?:full|whole|entire|complete)"
         r"|(?:每张卡|每个进程|每个卡|各卡)[^\n]{0,8}(?:加载|都有)[^\n]{0,6}(?:一份|一遍|完整|全部|整个)"
-        r"|(?<![a-z])load.{0,20}(?:爆|炸|oom)",
+        r"|(?<![a-z])load.{0,20}(?:爆|炸|oom)|(?:oom|out of mem\w{0,3}|crash\w{0,3})[^\n]{0,24}(?:when|while|on"
+        r"|during|at)"
+        r" (?:the )?(?:model )?(?:load|start-?up|launch)|模型太大"
+        r"|too (?:big|large) (?:for|to fit)",
     ),
     Clue(
         "unquantized",

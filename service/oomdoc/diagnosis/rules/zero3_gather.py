@@ -47,7 +47,9 @@ _CLUES: Final = (
         says=r"(?:reduce|allgather|prefetch|ipg)_?bucket|bucket_size|max_live_param|overlap_comm|hybrid_engine"
         r"|unwrap_model_for_generation"
         r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)|all.?gather"
-        r"|forward_prefetch|ds3_gather",
+        r"|forward_prefetch|ds3_gather|fetch(?:ing)? (?:the )?param|\bunshard|reshard_after_forward|z3_leaf"
+        r"|leaf_module"
+        r"|reduce.?scatter|communication buffer",
     ),
 )
 _BUCKETS: Final = (
