@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from oomkb.memory.dora import dora
-from oomkb.memory.functions import activate
+from oomkb.memory.functions import activate, gated
 from oomkb.memory.mode import Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Leaf, Tape, Tensor
@@ -135,9 +135,8 @@ class Layer:
             product = ops.mul(up, self.activation(gate))
             return self.project(product, prefix + "down", width, "h")
         if self.mode.fused:
-            gate, up = self.project(x, prefix + "gate", "h", width), self.project(x, prefix + "up", "h", width)
-            product = ops.product(gate, up, inplace=self.mode.fused == "adapters")
-            del gate, up
+            sides = [self.project(x, prefix + name, "h", width) for name in ("gate", "up")]
+            product = gated(ops, sides.pop(0), sides.pop(), inplace=self.mode.fused == "adapters")
             return self.project(product, prefix + "down", width, "h")
         return self.project(
             ops.mul(
@@ -209,7 +208,7 @@ class Layer:
             return x
         table, size = self.table, x.size
         if self.mode.fused:
-            return ops.turned(x)
+            return ops.scale(x)  # one kernel
         if kind == "full":
             return ops.cast(ops.rotate(x, f".5*{x.unit}", table), size)
         turned, rest = ops.part(x, f"p*{x.unit}"), ops.part(x, f"u*{x.unit}")

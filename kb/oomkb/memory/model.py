@@ -9,6 +9,7 @@ from typing import Final
 from oomkb.memory.activations import step_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
+from oomkb.memory.history import quantizes_whole
 from oomkb.memory.images import seen
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
@@ -66,7 +67,7 @@ def estimate(
     states = states_of(s, shape)
     extra = beside(job, s, shape, device, shapes or {})
     warnings += extra.warnings
-    warnings += [*_doubts(s), *s.notes]
+    warnings += [*_doubts(job, s), *s.notes]
     phases = _phases(s, shape, states, extra)
     host = states.host + extra.host + _offloaded_inputs(s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
@@ -75,14 +76,14 @@ def estimate(
     )
 
 
-def _doubts(s: Setting) -> list[Note]:
+def _doubts(job: Job, s: Setting) -> list[Note]:
     """Settings under which published runs needed more than 20 % above the estimate."""
     found = []
     if s.dynamic:
         found.append(note("estimate.padded"))
     if s.adapters and s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
         found.append(note("estimate.fsdp1-adapters"))
-    if s.quantizes_whole:
+    if quantizes_whole(job, s.quant):
         found.append(note("estimate.quantized-on-card"))
     return found
 

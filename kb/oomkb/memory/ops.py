@@ -102,27 +102,6 @@ class Ops:
         node = self.tape.record((t,), (), _fresh)
         return self.tape.new(t.unit, t.size, node)
 
-    def product(self, gate: Tensor, up: Tensor, *, inplace: bool) -> Tensor:
-        """An activation function of ``gate`` times ``up`` in one kernel, which keeps both and nothing between.
-
-        ``inplace``: both gradients are written over what was kept, and the product is made again in backward where an
-        adapter needs it (``LoRA_MLP`` of unsloth's and axolotl's kernels).
-        """
-
-        def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            if inplace:
-                return (saved[0].view(), saved[1].view())
-            return (tape.new(grad.unit, grad.size), tape.new(grad.unit, grad.size))
-
-        node = self.tape.record((gate, up), (gate.detached(), up.detached()), backward)
-        out = self.tape.new(gate.unit, gate.size, node)
-        out.cheap = inplace
-        return out
-
-    def turned(self, t: Tensor) -> Tensor:
-        """A rotary embedding in one kernel."""
-        return self.scale(t)
-
     def unary(self, t: Tensor, *, keeps: str = "input", temporaries: int = 0) -> Tensor:
         """An activation function with one kernel forward and one backward, keeping its input or its output."""
 
@@ -225,8 +204,7 @@ class Ops:
         """``t @ weight.T``: keeps the input for the weight's gradient and the weight for the input's."""
         weight = self.lower(weight)
         t = self.lower(t)
-        cheap = t.cheap
-        first = None if cheap else t.detached()
+        first = None if (cheap := t.cheap) else t.detached()
         keep = [x for x, need in ((first, weight.node), (weight.detached(), t.node)) if need is not None]
         shape, w_shape = (t.unit, t.size), (weight.unit, weight.size)
 

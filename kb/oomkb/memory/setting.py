@@ -18,7 +18,6 @@ from oomkb.memory.history import (
     loss_copies,
     preference_style,
     quant_keeps,
-    quantizes_whole,
     transformers_of,
     upcast_adapters,
     upcast_trained,
@@ -126,8 +125,6 @@ class Setting:
     sequence_parallel: bool
     quant_keeps: bool
     """Inputs of quantized products stay to the step's end (bitsandbytes before 0.43.2)."""
-    quantizes_whole: bool
-    """Each matrix passes through sixteen-fold temporaries while it is quantized on the card."""
     litgpt: bool
     """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
     upcast_adapters: bool
@@ -265,7 +262,6 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         logits_share=_logits_share(job, objective, seq),
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         quant_keeps=quant_keeps(job, quant),
-        quantizes_whole=quantizes_whole(job, quant),
         litgpt=is_litgpt(job),
         upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,
