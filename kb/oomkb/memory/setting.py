@@ -24,7 +24,7 @@ from oomkb.memory.history import (
 )
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
-from oomkb.memory.ranks import ranks
+from oomkb.memory.ranks import chunks, expert_split, ranks
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import Note
 
@@ -233,8 +233,8 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         cp=cp,
         sp=1 if tp > 1 and sp in (tp, 1) else sp,
         ep=ep,
-        etp=_expert_split(job, tp, ep, megatron=megatron),
-        chunks=_chunks(job, shape, pp),
+        etp=expert_split(job, tp, ep, megatron=megatron),
+        chunks=chunks(job, shape, pp),
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,
         offload=frozenset(job.offload or ()),
@@ -283,29 +283,6 @@ _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"}
 def _is_megatron(job: Job, sharding: str) -> bool:
     framework = (job.framework or "").lower()
     return sharding == "distributed-optimizer" or any(word in framework for word in ("megatron", "nemo"))
-
-
-def _stated(job: Job, *names: str) -> int | None:
-    """A size among the keys a job document does not name, under any of its spellings."""
-    for name in names:
-        value = job.extra.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return None
-
-
-def _expert_split(job: Job, tp: int, ep: int, *, megatron: bool) -> int:
-    """Megatron cuts experts over tensor parallelism too, unless told otherwise; others keep them whole under ep."""
-    stated = _stated(job, "etp", "expert_tensor_parallel_size", "expert_tensor_parallel")
-    return stated or (tp if megatron or ep == 1 else 1)
-
-
-def _chunks(job: Job, shape: ModelShape, pp: int) -> int:
-    if pp == 1:
-        return 1
-    stated = _stated(job, "vpp", "virtual_stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages")
-    each = _stated(job, "num_layers_per_virtual_pipeline_stage")
-    return stated or (max(1, shape.layer_count // (pp * each)) if each else 1)
 
 
 def _expert_adapters(job: Job, shape: ModelShape, adapters: bool) -> str:
