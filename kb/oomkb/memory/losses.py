@@ -19,8 +19,9 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     Liger (``ops/fused_linear_cross_entropy.py``): rows per chunk are ``next_pow2(ceil(N / ceil(V / H)))``; a chunk
     of logits in the compute dtype and its fp32 copy, the gradient of all hidden states, and of a trained head.
     lit-gpt computes head and loss in a list of chunks of 128 positions (``lm_head_chunk_size=128`` in
-    ``litgpt/finetune/lora.py``, ``litgpt/model.py`` and ``chunked_cross_entropy`` of ``litgpt/utils.py``); torchtune in
-    eighths of the batch. TRL from 1.15 on (``kernels/chunked_logprob.py``) projects the scored positions, copied, in
+    ``litgpt/finetune/lora.py``, ``litgpt/model.py`` and ``chunked_cross_entropy`` of ``litgpt/utils.py``); torchtune
+    lists the logits in eighths, and all of them are kept (``CEWithChunkedOutputLoss``): their log-softmax in fp32
+    besides, unless the loss is compiled. TRL from 1.15 on (``kernels/chunked_logprob.py``) projects the scored positions, copied, in
     tiles of 4,096 tokens and 32,768 columns, and keeps both gradients in fp32 until the last tile.
     """
     d = shape.dims
@@ -36,7 +37,8 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
         head = 0.0 if s.adapters else width * d.hidden * (4.0 + (s.param_bytes if s.param_bytes < 4 else 0))
         return rows * columns * s.compute_bytes + tokens * d.hidden * grads + head + cast
     if "torchtune" in s.framework:
-        return tokens / 8 * width * (s.compute_bytes + 8) + tokens * d.hidden * s.compute_bytes
+        kept, one = (0, s.compute_bytes) if s.compile else (4, 4)
+        return tokens * width * (s.compute_bytes + kept + one / 8)
     wanted = max(1, math.ceil(tokens / max(1, math.ceil(width / d.hidden))))
     rows = float(min(tokens, 2 ** math.ceil(math.log2(wanted))))
     head = 0.0 if s.adapters else width * d.hidden * (s.compute_bytes + 4)
