@@ -58,6 +58,8 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         quant_keeps=s.quant_keeps,
         math=s.attention == "sdpa" and (_broadcast(s, shape) or (not s.cuda and _unfused(shape))),
         dora=s.dora,
+        slopes=s.attention == "sdpa" and d.model_type == "falcon" and bool(d.fields.get("alibi")),
+        turned=d.model_type == "falcon" and not s.litgpt,
         fused=s.fused,
         grads=s.grads,
     )

@@ -26,7 +26,7 @@ class Layer:
 
     def __init__(self, tape: Tape, mode: Mode, *, moe: bool) -> None:
         self.tape, self.mode, self.moe = tape, mode, moe
-        self.ops = Ops(tape, autocast=mode.autocast, cuda=mode.cuda)
+        self.ops = Ops(tape, autocast=mode.autocast, cuda=mode.cuda, caching=not mode.turned)
         self.weights: dict[str, Tensor] = {}
 
     # -- weights -------------------------------------------------------------------------------------------------
@@ -247,7 +247,9 @@ class Layer:
             return self._math(q, k, v, value)
         if m.attention == "sdpa" and m.grouped and m.mask:
             k, v = self.repeated(k, "T*q"), self.repeated(v, f"T*{value}")
-        out = ops.sdpa(q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" else None)
+        out = ops.sdpa(
+            q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" and not m.slopes else None
+        )
         # The kernel's output lies in memory as the queries do; token by token is what the projection reads.
         return ops.copy(out) if m.by_heads else out
 
@@ -258,7 +260,8 @@ class Layer:
         ops = Ops(self.tape, cuda=m.cuda)
         q, k, v = (ops.cast(self.ops.lower(t), 4.0) for t in (q, k, v))
         scores = ops.matmul(ops.scale(q), ops.widened(ops.scale(k), "T*q"), "B*n*S*S", clone=(True, True))
-        weights = ops.softmax(ops.promote(scores, 0.0) if m.mask else scores, 4.0)
+        scores = ops.promote(scores, 0.0) if m.mask else scores
+        weights = ops.softmax(scores, 4.0)
         del scores
         weights = ops.dropout(weights, m.attention_dropout)
         low = self.tape.new("B*n*S*S", size) if size != 4.0 else None

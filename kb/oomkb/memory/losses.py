@@ -21,8 +21,8 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     lit-gpt computes head and loss in a list of chunks of 128 positions (``lm_head_chunk_size=128`` in
     ``litgpt/finetune/lora.py``, ``litgpt/model.py`` and ``chunked_cross_entropy`` of ``litgpt/utils.py``); torchtune
     lists the logits in eighths, and all of them are kept (``CEWithChunkedOutputLoss``): their log-softmax in fp32
-    besides, unless the loss is compiled. TRL from 1.15 on (``kernels/chunked_logprob.py``) projects the scored positions, copied, in
-    tiles of 4,096 tokens and 32,768 columns, and keeps both gradients in fp32 until the last tile.
+    besides, unless the loss is compiled. TRL from 1.15 on (``kernels/chunked_logprob.py``) projects the scored
+    positions, copied, in tiles of 4,096 tokens and 32,768 columns, and keeps both gradients in fp32 to the last tile.
     """
     d = shape.dims
     width = d.vocab / s.tp

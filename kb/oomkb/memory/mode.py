@@ -55,7 +55,11 @@ class Mode:
     """The quantized product keeps its input on the graph's node, where no checkpoint reaches it, to the step's end."""
     math: bool = False
     """SDPA falls back to the written-out kernel, in fp32."""
+    slopes: bool = False
+    """SDPA with ALiBi: one additive mask for every head."""
     dora: bool = False
+    turned: bool = False
+    """Linear modules multiply by ``weight.T`` themselves (Falcon), of which autocast caches no cast."""
     fused: str = ""
     """Norms, rotations and gated products in one kernel each: ``compile`` (torch.compile), ``adapters`` (kernels that
     take the adapters' products in, without casts, and make the gated product again)."""

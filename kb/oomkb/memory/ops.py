@@ -19,8 +19,10 @@ Grads = Sequence["Tensor | None"]
 class Ops:
     """Operations bound to one tape, with autocast on or off."""
 
-    def __init__(self, tape: Tape, *, autocast: float = 0.0, cuda: bool = False) -> None:
+    def __init__(self, tape: Tape, *, autocast: float = 0.0, cuda: bool = False, caching: bool = True) -> None:
         self.tape = tape
+        self.caching = caching
+        """Whether autocast remembers its casts of weights: not of transposed ones, which are no leaves."""
         self.cuda = cuda
         self.autocast = autocast
         """Bytes of the autocast dtype, 0 without."""
@@ -44,7 +46,7 @@ class Ops:
         if not self.autocast or t.size == self.autocast or t.size < 2:
             return t
         leaf = t.node
-        if isinstance(leaf, Leaf) and leaf.keep and t.size == 4:
+        if isinstance(leaf, Leaf) and leaf.keep and t.size == 4 and self.caching:
             cached = self.tape.casts.get(leaf)
             if cached is None:
                 cached = self.cast(t, self.autocast)

@@ -148,6 +148,8 @@ class _Step:
         """The attention masks of the model, made once: boolean for SDPA, additive for eager attention."""
         if not self.mode.mask or self.mode.attention not in ("sdpa", "eager"):
             return []
+        if self.mode.slopes:  # the distances of every head added in, in the model's dtype
+            return [self.tape.new("B*n*S*S", self.mode.param)]
         size = 1.0 if self.mode.attention == "sdpa" else self.mode.param
         return [self.tape.new("B*S*S", size) for _ in range(self.head.masks)]
 

@@ -50,6 +50,14 @@ def test_phases_locate_the_peak_where_the_trace_does():
     assert len(wrong) <= 0.02 * len(ROWS), wrong
 
 
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_each_pass(row):
+    said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"]))
+    for name, phases in {"forward": ("forward", "loss"), "backward": ("backward",)}.items():
+        most = max(said.phases[p].total_bytes for p in phases if p in said.phases) / GIB
+        assert most == pytest.approx(row["measured"][f"peak_{name}"], rel=0.02), name
+
+
 def test_parameters_are_exact():
     for row in ROWS:
         job = row["job"]
