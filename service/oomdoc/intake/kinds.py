@@ -16,7 +16,8 @@ _LOG: Final = re.compile(
     r"\s{0,12}(?:File \"|Traceback \(most|[\w.]{1,80}(?:Error|Exception"
     r"|Warning)\b(?=[:(]|$)|\[(?:INFO|WARNING|ERROR|W\d|E\d)|(?:INFO"
     r"|WARNING|ERROR|WARN|DEBUG)[ :]|\d{1,3}%\||\||\+-|={5,}|-{5,}"
-    r"|I\d{4} |W\d{4} |E\d{4} |\^{3,}|~{3,})"
+    r"|I\d{4} |W\d{4} |E\d{4} |\^{3,}|~{3,}"
+    r"|(?:load_tensors|print_info|llama_\w{1,40}|llm_load_\w{1,30}|ggml_\w{1,60}|common_init_\w{1,20}|graph_reserve): )"
 )
 _LOG_ANYWHERE: Final = re.compile(
     r"\d{1,3}%\||\bNCCL (?:INFO|WARN)\b|\[rank\d|\bpid=\d|\.(?:py"
@@ -25,9 +26,12 @@ _LOG_ANYWHERE: Final = re.compile(
 _COMMAND: Final = re.compile(
     r"\s{0,8}(?:[$>!%] ?\S|export |set -x|sudo |docker |pip3? |conda "
     r"|CUDA_VISIBLE_DEVICES=|[A-Z_]{3,40}=\S{1,200}(?: \\)?\s{0,3}$"
-    r"|(?:nohup |bash |sh |srun |torchrun |deepspeed |accelerate (?=launch"
-    r"|config|env|test)|python3? |swift |vllm |llamafactory-cli |uv run "
-    r"|ray job |mpirun |megatron |xtuner |axolotl |lmdeploy |ollama "
+    r"|(?:nohup |bash |sh |srun |torchrun |deepspeed (?=-|\$|\S{0,100}(?:\.py|/))|accelerate (?=launch"
+    r"|config|env|test)|python3? |llamafactory-cli |uv run "
+    r"|(?:swift|megatron) (?=sft|pt|rlhf|infer|deploy|export|eval|app|web|sample|merge|rollout)"
+    r"|vllm (?=serve|bench|chat|complete|run)|lmdeploy (?=serve|chat|lite|convert|check)"
+    r"|(?:xtuner|axolotl) (?=train|chat|convert|preprocess|inference|merge|list|copy|mmbench|eval|log)"
+    r"|ollama (?=run|serve|pull|push|create|show|ps|list|stop|cp|rm)|ray job |mpirun "
     r"|\./)(?!\d|[<>=~]=|version)\S)"
 )
 _FLAG: Final = re.compile(r"(?:^|\s)--?[A-Za-z][\w.\-]{1,60}")

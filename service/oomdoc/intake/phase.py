@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oomdoc.evidence import Fact, Failure, Frame, Signal, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
+from oomdoc.intake.partitions import is_partition
 from oomdoc.intake.phases import phase_of_frames, phase_of_log, phase_of_prose
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
@@ -18,21 +19,25 @@ __all__ = ["frames_of", "phase_fact"]
 
 _REACH = 150
 """Lines between a frame and the message that ends its traceback."""
+_QUOTED: Final = 3
+"""Lines before a message that is told first, with its log after it."""
 _CODE: Final = re.compile(r"\s{1,24}\S|[\w.\[\]\"', ]{1,60} ?= ?[\w.]{1,80}\(|(?:return|raise|self\.)\b|[\w.]{1,60}\(")
 _ENGINE: Final = Expression(
     r"vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b|text.generation.(?:inference"
-    r"|launcher)|EngineCore|\bLLM\(|llama runner|turbomind",
+    r"|launcher)|mem[-_]fraction[-_]static|gpu[-_]memory[-_]utilization|EngineCore|\bLLM\(|llama runner|turbomind",
     re.IGNORECASE,
 )
 _SERVED: Final = Expression(
     r"(?:in the )?middle of serving|after (?:some|several|a few|many"
     r"|\d{1,6}) (?:requests|calls|hours|minutes)|concurrent|at inference"
-    r"|many requests|under load|压测|并发|多次(?:请求|调用)|请求|调用次数|时间长|运行一段"
+    r"|many requests|under (?:high |heavy )?(?:load|concurrency)|high con?cur\w{1,8}|压测|并发|多次(?:请求"
+    r"|调用)|请求|调用次数|时间长|运行一段"
     r"|Running: \d|Received request|prompt_logprobs|long prompts?"
-    r"|when (?:i )?(?:send|call|request|chat)",
+    r"|when (?:i )?(?:send|call|request|chat)|return_logprob|CPU swap space|No free blocks left",
     re.IGNORECASE,
 )
-_INIT: Final = Expression(r"initiali[sz]|start(?:s|ed|ing|up)?\b|启动|初始化|部署|serve|launch|deploy", re.IGNORECASE)
+_STEPS: Final = re.compile(r"training_step|train_step|inner_training_loop|compute_loss|train_batch|trainer\.train\(")
+"""Frames of a training step: what fails below them is no evaluation, whatever is said."""
 
 
 def frames_of(index: int, lines: Sequence[Line], placed: Sequence[Placed]) -> tuple[Frame, ...]:
@@ -66,9 +71,14 @@ def phase_fact(
     placed: Sequence[Placed],
     root: tuple[int, Failure] | None,
     signals: Sequence[Signal],
-    objective: str | None,
+    facts: Mapping[str, Fact],
 ) -> Fact:
-    """The fact ``phase``; ``unknown`` where nothing tells."""
+    """The fact ``phase``; ``unknown`` where nothing tells.
+
+    :param facts: the other facts, for what the numbers leave possible.
+    """
+    aim = facts.get("objective")
+    objective = aim.value if aim is not None and aim.stated else None
     failure = root[1] if root is not None else None
     span = failure.signal.span if failure is not None else (lines[0].span() if lines else Span("input", 1))
     engine = objective == "inference" and _engine(lines)
@@ -83,12 +93,21 @@ def phase_fact(
     if shown is not None:
         if engine and shown in ("forward", "loss"):
             shown = "generate" if _SERVED.search(said) else "engine-init"
+        elif told == "eval" and shown in ("forward", "loss") and not any(_STEPS.search(_text(f)) for f in frames):
+            shown = told
         return Fact("phase", shown, frames[-1].span, "log", 0.95)
     if engine and told in (None, "load", "forward", "engine-init", "generate"):
         return Fact("phase", _of_engine(said, told, signals), span, "prose", 0.7)
     if told is not None:
         return Fact("phase", told, span, "prose", 0.75)
-    return _guess(lines, kinds, root, span, objective)
+    guess = _guess(lines, kinds, root, span, objective)
+    if guess.value == "unknown" and is_partition(facts):
+        return Fact("phase", "optimizer-init", span, "log", 0.6)
+    return guess
+
+
+def _text(frame: Frame) -> str:
+    return f"{frame.file} {frame.function} {frame.code}"
 
 
 def _engine(lines: Sequence[Line]) -> bool:
@@ -111,7 +130,10 @@ def _guess(
     logged = [line.text for line, kind in zip(lines[:at], kinds[:at], strict=True) if kind in ("log", "prose")]
     if root is not None:
         logged.append(lines[root[0]].text)
-    if (phase := phase_of_log(logged)) is not None and (phase != "engine-init" or objective in (None, "inference")):
+    later = [line.text for line, kind in zip(lines[at:], kinds[at:], strict=True) if kind == "log"][:60]
+    # Reports often begin with the message and bring the log below it.
+    phase = phase_of_log(logged) or (phase_of_log(later) if at < _QUOTED else None)
+    if phase is not None and (phase != "engine-init" or objective in (None, "inference")):
         return Fact("phase", phase, span, "log", 0.7)
     failure = root[1] if root is not None else None
     if failure is not None and failure.signal.name == "triton-out-of-resources":

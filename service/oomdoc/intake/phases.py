@@ -176,6 +176,8 @@ _LOG: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"Using DeepSpeed \w{0,10} ?Optimizer|Building extension module \w{0,4}cpu_adam"
             r"|Time to load \w{0,4}cpu_adam|cpu_adam op|Creating (?:fp16|bf16"
             r"|torch)\w{0,10} ?(?:ZeRO|unfused)|initialize_optimizer|Initializing optimizer states"
+            r"|(?:Before|After) creating (?:fp16|fp32|bf16) partitions|(?:Before|After) initializ\w{1,4} optimizer"
+            r"|ZeRoOffload initialize \[end"
             r"|Adam Optimizer #0",
         ),
         (
@@ -197,12 +199,14 @@ _LOG: Final[tuple[tuple[str, Expression], ...]] = tuple(
         (
             "save",
             r"Saving model checkpoint|Saving checkpoint|returning from state_dict\(\)|config saved in"
-            r"|Special tokens file saved|saved in \S{1,200}special_tokens|save_checkpoint|Saving (?:the )?(?:model"
+            r"|['\"]train_runtime['\"]:|Special tokens file saved|saved in \S{1,200}special_tokens"
+            r"|save_checkpoint|Saving (?:the )?(?:model"
             r"|state|sharded)",
         ),
+        ("forward", r"Compute (?:ref(?:erence)? |old )?log ?probs"),
         (
             "generate",
-            r"generate_sequences|rollout step|Finish generating|Timer sleep"
+            r"generate_sequences|Generat\w{1,5} (?:sequences|rollouts?):? |rollout step|Finish generating|Timer sleep"
             r"|sleep mode freed|Received request|Added request|Running: \d{1,4} reqs",
         ),
     )
@@ -230,6 +234,15 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
     (phase, Expression(text, _I))
     for phase, text in (
         (
+            "weight-sync",
+            rf"(?:weight|parameter|model)s?[- ](?:sync\w{{0,10}}|update to|transfer to|broadcast)[^.。\n]{{0,40}}"
+            rf"|sync\w{{0,10}} (?:the )?(?:weights|parameters|model)|\brefit\b"
+            rf"|updat(?:e|ing) (?:the )?(?:weights|parameters) (?:of|in|to|on|from) (?:the )?(?:inference|vllm"
+            rf"|sglang|rollout)"
+            rf"|wak(?:e|es|ing)[-_ ]?up\b[^.。\n]{{0,40}}{_FAILS}|{_FAILS}[^.。\n]{{0,40}}\bwak(?:e|es"
+            rf"|ing)[-_ ]?up\b|(?:同步|更新)[^。\n]{{0,6}}(?:权重|参数)(?:到|给|至)|权重同步",
+        ),
+        (
             "save",
             rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e"
             r"|es|ed|ing)|checkpointing\b(?<!gradient checkpointing)(?<!activation checkpointing)"
@@ -237,43 +250,68 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             rf"|checkpoint|weights)[^.。\n]{{0,60}}{_FAILS}|保存[^。\n]{{0,24}}(?:时"
             rf"|爆|oom|溢出|的时候|会)|(?:save_pretrained|save_model|save_steps|checkpoint[^.。\n]{{0,30}} is"
             rf" saved)[^.。\n]{{0,40}}(?:{_FAILS}|保存)|合并(?:权重|模型)[^。\n]{{0,16}}(?:oom"
-            r"|爆|溢出)",
+            r"|爆|溢出)"
+            r"|(?:when|while|during|after)[^.。\n]{0,40}\bwrit(?:es?|ing) (?:the "
+            r"|a )?(?:\w{1,14} )?(?:checkpoint|weights|shards)"
+            rf"|(?:{_FAILS}|occurs?|happens?)[^.。\n]{{0,60}}"
+            rf"(?:\bat save_steps|(?:\b|\.)save_(?:model|pretrained|checkpoint)\b|merge_and_unload)"
+            rf"|\bmerg(?:e|ing) (?:the |a )?(?:lora|adapters?|peft)[^.。\n]{{0,60}}{_FAILS}"
+            rf"|合并[^。\n]{{0,16}}(?:lora|权重|模型|适配器)?[^。\n]{{0,12}}(?:时|oom|爆|溢出)"
+            rf"|\b(?:get|getting|gather(?:ing)?|collect(?:ing)?|consolidat\w{{1,4}})[^.。\n]{{0,16}}state[_ ]?dict"
+            rf"|state[_ ]dict[^.。\n]{{0,24}}{_FAILS}"
+            r"|after (?:the )?training (?:job )?(?:is |has |was )?(?:complete[sd]?|finish\w{0,3}|done|end\w{0,2})"
+            rf"|训练(?:完成|结束)(?:后|之后|时)[^。\n]{{0,16}}{_FAILS}",
         ),
         (
             "eval",
-            rf"\b(?:eval(?:uat\w{{1,4}})?|validation)\b[^.。\n]{{0,60}}{_FAILS}"
+            rf"\b(?:eval(?:uat\w{{1,4}})?|validation|compute_metrics|trainer\.predict)\b[^.。\n]{{0,60}}{_FAILS}"
+            r"|\bcompute_metrics\b[^.。\n]{0,60}\b(?:ram|memory)\b"
+            rf"|\b(?:eval(?:uat\w{{1,4}})?|validation)[_ ](?:loop|step|epoch)s?[^.。\n]{{0,40}}\b(?:leak|grow"
+            rf"|accumulat|cache)"
+            rf"|\b(?:leak|grow|accumulat|cache)\w{{0,5}}\b[^.。\n]{{0,48}}\b(?:eval(?:uat\w{{1,4}})?"
+            rf"|validation)[_ ](?:loop|step|epoch)"
             rf"|{_FAILS}[^.。\n]{{0,30}}\b(?:during|in|at|when|while)\b[^.。\n]{{0,16}}\b(?:eval"
             rf"|validation)|(?:评估|验证|eval|evaluate|测试集)[^。\n]{{0,20}}(?:时|过程"
-            rf"|阶段|的时候|再)?[^。\n]{{0,16}}(?:爆|oom|溢出|不断|显存)|再做 ?eval",
+            rf"|阶段|的时候|再)?[^。\n]{{0,16}}(?:爆|oom|溢出|不断|显存|超出)|再做 ?eval",
         ),
         (
             "optimizer-init",
-            r"(?:optimizer|优化器)[^。\n]{0,24}(?:init(?!ial_)|states? (?:are|is|init)|状态初始化|初始化)",
+            r"(?:optimizer|优化器)[^。\n]{0,24}(?:init(?!ial_)|states? (?:are|is|init)|状态初始化|初始化)"
+            r"|initiali[sz]ing[ _](?:the )?optimizer"
+            rf"|(?:deepspeed\.initialize|initialize_optimizer)[^.。\n]{{0,40}}{_FAILS}"
+            rf"|{_FAILS}[^.。\n]{{0,40}}(?:\bin |: )(?:deepspeed\.initialize|initialize_optimizer)",
         ),
         ("optimizer-step", r"optimizer\.step|optimizer step|参数更新"),
         (
             "backward",
-            rf"(?:during|in|at|on) (?:the )?(?:\w{{1,8}} of )?(?:first )?back(?:ward"
-            rf"|-?propagation)|backward[^.。\n]{{0,32}}{_FAILS}|反向传播",
+            rf"\.backward\([^.。\n]{{0,40}}{_FAILS}|{_FAILS}[^.。\n]{{0,40}}\.backward\(|(?:during|in|at|on|of"
+            rf"|through) (?:the )?(?:\w{{1,8}} of )?(?:(?:first|second|third|\d(?:st|nd|rd|th)|GRPO|PPO|DPO) ){{0,2}}"
+            rf"back(?:ward|-?prop)|\d(?:st|nd|rd|th) (?:\w{{1,6}} )?back(?:ward|prop)"
+            rf"|backward[^.。\n]{{0,32}}{_FAILS}|反向传播",
         ),
         (
             "loss",
-            rf"loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss"
+            rf"{_FAILS}[^.。\n]{{0,24}}cross.?entropy|logits\.float\(\)[^.。\n]{{0,24}}{_FAILS}"
+            rf"|loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss"
             rf"|计算 ?loss|last frame[^.\n]{{0,60}}cross_entropy|最后一帧[^\n]{{0,60}}cross_entropy"
             rf"|cross.entropy[^.。\n]{{0,30}}{_FAILS}",
         ),
         (
             "load",
-            r"(?:when|while|during|before|on|at)[^.。\n]{0,30}\b(?:loading"
+            r"(?:when|while|during|before|on|at|in the middle of|half-?way through)[^.。\n]{0,30}\b(?:loading"
             r"|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|(?<!down)loading (?:the )?(?:model"
             r"|weights|checkpoint)[^.。\n]{0,40}|(?:oom|out of memory|crash\w{0,3}"
             r"|dies|fails)[^.。\n]{0,50}\b(?:while|when|before|during|half ?way through)[^.。\n]{0,"
             r"24}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型"
-            r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
+            r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|超|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
+            r"|(?:从|加载)[^。\n]{0,12}(?:checkpoint|断点)[^。\n]{0,12}(?:恢复|继续|续训)|断点续训|恢复训练时"
+            r"|(?:every|each) (?:rank|process|gpu|worker) loads"
             r"|启动失败|couldn'?t load|cannot load|fail(?:s|ed|ing)? to load"
             r"|weights (?:be |are |were |get |is )?(?:all )?loaded (?:to|on|onto) (?:the )?(?:cuda|gpu|first|same)"
-            r"|tokenizer oom|(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b[^.。\n]{0,60}(?:oom|out of mem|killed)"
-            r"|(?:oom|out of mem\w{0,3}|killed)[^.。\n]{0,24}(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data\b",
+            r"|tokenizer oom|(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data(?:set)?\b[^.。\n]{0,60}(?:oom"
+            r"|out of mem|killed)"
+            r"|(?:oom|out of mem\w{0,3}|killed)[^.。\n]{0,24}(?:process|prepar|tokeniz)(?:e"
+            r"|ing) (?:the )?data(?:set)?\b",
         ),
         (
             "generate",
@@ -282,6 +320,9 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"|(?:oom|out of memory|crash)[^.。\n]{0,40}(?:generat\w{1,5}"
             r"|rollout)|(?:生成|推理|调用|rollout)[^。\n]{0,20}(?:爆|oom|溢出|时|次数|报 ?cuda|out of mem)"
             r"|\bprefill\b[^.。\n]{0,40}(?:oom|out of mem)|(?:oom|out of mem)[^.。\n]{0,40}\bprefill\b"
+            r"|\bgenerate(?:\(\))? with [^.。\n]{0,40}(?:oom|out of mem)|inference (?:oom|out of mem|runs out)"
+            r"|\.generate\(\)[^.。\n]{0,40}(?:oom|out of mem)"
+            r"|\bmodel\.generate\b[^.。\n]{0,40}(?:oom|out of mem)"
             r"|rollout worker|at inference|many requests|after (?:some|several"
             r"|a few|many) (?:requests|calls)|unwrap_model_for_generation"
             r"|generat\w{1,5}_sequences|middle of serving",

@@ -96,7 +96,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             facts, framework = of_rollout(facts, trainer, engine), trainer.name
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
-    kept["phase"] = phase_fact(lines, kinds, placed, root, signals, _value(kept, "objective"))
+    kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept)
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
     ]
@@ -279,8 +279,3 @@ def _failure_facts(failures: Sequence[Failure]) -> list[Fact]:
         if value is not None:
             out.append(Fact(name, round(to_gib(value), 5), root.signal.span, "log", 1.0))
     return out
-
-
-def _value(facts: Mapping[str, Fact], name: str) -> Any:
-    fact = facts.get(name)
-    return fact.value if fact is not None and fact.stated else None

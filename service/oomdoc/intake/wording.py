@@ -45,7 +45,13 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
         facts += [
             replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _ENGINE_LENGTH in f.span.text
         ]
+    if any(f.name == "quant" and f.value == "nf4" for f in facts):
+        facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in facts if _is_adapter(f)]
     return _with_nodes(facts, lines, varied, words)
+
+
+def _is_adapter(fact: Fact) -> bool:
+    return fact.name == "method" and fact.value == "lora"
 
 
 def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line], words: Vocabulary) -> Iterator[Fact]:

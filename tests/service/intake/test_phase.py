@@ -56,3 +56,117 @@ def test_by_frames(frames, phase):
 )
 def test_by_words_and_log(text, phase):
     assert read_text(text).facts["phase"].value == phase
+
+
+@pytest.mark.parametrize(
+    ("text", "phase"),
+    [
+        ("OOM when saving checkpoint with FSDP full state dict", "save"),
+        ("It crashes with OOM right after the first epoch when it writes the checkpoint", "save"),
+        ("Training runs fine for 500 steps, then OOM at save_steps=500", "save"),
+        ("保存权重的时候 OOM", "save"),
+        ("模型合并 lora 权重时内存溢出", "save"),
+        ("merging the LoRA adapter into the base model runs out of memory", "save"),
+        ("每到 save_steps 就爆显存", "save"),
+        ("OOM occurs at the end of training in trainer.save_model()", "save"),
+        ("gathering the full state dict on rank 0 runs out of CPU RAM", "save"),
+        ("The job gets killed while writing the consolidated weights", "save"),
+        ("OOM during evaluation", "eval"),
+        ("evaluation crashes with CUDA OOM but training is fine", "eval"),
+        ("训练没问题，eval 的时候显存爆了", "eval"),
+        ("每次跑到验证集就 OOM", "eval"),
+        ("compute_metrics collects all logits and RAM is exhausted", "eval"),
+        ("when eval starts it goes OOM", "eval"),
+        ("trainer.predict() runs out of memory", "eval"),
+        ("OOM on loading the checkpoint shards", "load"),
+        ("Loading the model with from_pretrained kills the process (RAM)", "load"),
+        ("模型加载阶段就爆内存", "load"),
+        ("加载 70B 模型时显存不足", "load"),
+        ("OOM while quantizing the weights at load time", "load"),
+        ("resuming from checkpoint OOMs but a fresh start trains", "load"),
+        ("从 checkpoint 恢复训练时 OOM，从头训练没事", "load"),
+        ("every rank loads the full model into CPU RAM and the node is killed", "load"),
+        ("process killed while tokenizing the dataset", "load"),
+        ("Fails in the middle of loading safetensors", "load"),
+        ("vLLM fails at startup: No available memory for the cache blocks", "engine-init"),
+        ("CUDA graph capture runs out of memory in sglang", "engine-init"),
+        ("vllm serve 启动时报 OOM", "engine-init"),
+        ("server starts but after 200 requests vllm OOMs", "generate"),
+        ("vllm crashes under high concurrency with OOM", "generate"),
+        ("sglang 压测时显存不够", "generate"),
+        ("long prompts make the vllm server crash with OOM", "generate"),
+        ("model.generate with 4k new tokens OOMs", "generate"),
+        ("inference OOM with long input in transformers", "generate"),
+        ("OOM in the generation phase of GRPO", "generate"),
+        ("rollout 阶段 OOM", "generate"),
+        ("generate_sequences OOM in verl", "generate"),
+        ("OOM after the weight sync when vLLM wakes up", "weight-sync"),
+        ("OOM when updating weights of the inference engine (refit)", "weight-sync"),
+        ("同步权重到 vllm 时 OOM", "weight-sync"),
+        ("vllm wake_up OOM after training step", "weight-sync"),
+        ("OOM in loss.backward()", "backward"),
+        ("反向传播时显存爆炸", "backward"),
+        ("backward pass goes OOM at step 1", "backward"),
+        ("the first backward OOMs", "backward"),
+        ("forward is fine but backward runs out of memory", "backward"),
+        ("OOM in optimizer.step()", "optimizer-step"),
+        ("first optimizer step OOMs, forward and backward are fine", "optimizer-step"),
+        ("前向和反向都正常，第一次更新参数（optimizer.step）时 OOM", "optimizer-step"),
+        ("优化器初始化时 OOM", "optimizer-init"),
+        ("deepspeed.initialize runs out of GPU memory", "optimizer-init"),
+        ("OOM when initializing optimizer states", "optimizer-init"),
+        ("DeepSpeed engine initialization OOM: initialize_optimizer_states", "optimizer-init"),
+        ("OOM in cross_entropy loss", "loss"),
+        ("logits.float() goes OOM", "loss"),
+        ("computing the loss OOMs with a vocabulary of 150k", "loss"),
+        ("计算 loss 的时候爆显存", "loss"),
+        ("OOM in the forward pass of the MLP", "forward"),
+        ("前向传播时爆显存", "forward"),
+        ("attention softmax in forward OOM", "forward"),
+        ("Finetuning OOMs after 3 hours", "unknown"),
+        ("训练到 1000 步后 OOM", "unknown"),
+        ("CUDA out of memory when training 7B", "unknown"),
+    ],
+)
+def test_as_people_tell_it(text, phase):
+    assert read_text(text).facts["phase"].value == phase
+
+
+def test_a_script_that_saves_is_no_failure_of_saving():
+    text = "Training goes OOM.\n\n```python\ntrainer.train()\ntrainer.save_model('out')\nloss.backward()\n```"
+    assert read_text(text).facts["phase"].value == "unknown"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "File ~/env/lib/python3.10/site-packages/accelerate/accelerator.py:2134, in Accelerator.backward(self, loss)",
+        "/usr/local/lib/python3.10/dist-packages/accelerate/accelerator.py in backward(self, loss, **kwargs)",
+    ],
+)
+def test_notebook_tracebacks(frame):
+    text = f"{frame}\n   2132     return\n-> 2134     loss.backward(**kwargs)\n{OOM}"
+    evidence = read_text(text)
+    assert evidence.facts["phase"].value == "backward"
+    assert evidence.root.frames[0].code == "loss.backward(**kwargs)"
+
+
+def test_the_log_below_the_message_tells_too():
+    text = "failed (exitcode: -9) local_rank: 0\n[2025-01-01 10:00:00,000] [INFO] [utils.py:7:see_memory_usage] Before creating fp16 partitions\n"
+    assert read_text(text).facts["phase"].value == "optimizer-init"
+
+
+def test_a_rank_s_part_of_the_fp32_parameters():
+    """Llama-2-7B has 6,738,415,616 parameters (its weights' index); four ranks hold 6.28 GiB of them in fp32 each."""
+    said = "Full fine-tuning of meta-llama/Llama-2-7b-hf on 4 A100 with DeepSpeed.\nCUDA out of memory. Tried to allocate {} GiB"
+    assert read_text(said.format("6.28")).facts["phase"].value == "optimizer-init"
+    assert read_text(said.format("6.00")).facts["phase"].value == "unknown"
+    lora = said.replace("Full", "LoRA").format("6.28")
+    assert read_text(lora).facts["phase"].value == "unknown"
+
+
+def test_evaluation_that_is_told_beats_a_plain_forward_pass():
+    frames = trace(("transformers/models/llama/modeling_llama.py", "forward", "x = softmax(x)"))
+    assert read_text("模型评估超出内存限制\n" + frames).facts["phase"].value == "eval"
+    step = trace(("trainer.py", "training_step", "loss = 1"), ("modeling_llama.py", "forward", "x = softmax(x)"))
+    assert read_text("模型评估超出内存限制\n" + step).facts["phase"].value == "forward"

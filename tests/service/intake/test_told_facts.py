@@ -111,6 +111,37 @@ SAID = {
         ("reward model training OOM", {"objective": "rm"}),
         ("DAPO OOM", {"objective": "grpo"}),
     ],
+    "dumps": [
+        (
+            "  micro_batch_size ................................ 4\n  tensor_model_parallel_size ...................... 2\n"
+            "  world_size ...................................... 64\nOOM",
+            {"micro_batch": 4, "tp": 2, "gpu_count": 64},
+        ),
+        (
+            "Namespace(model_name_or_path='org/some-13b', per_device_train_batch_size=2, max_seq_length=4096, bf16=True, gradient_checkpointing=False)",
+            {"model": "org/some-13b", "micro_batch": 2, "seq_len": 4096, "dtype": "bf16", "grad_ckpt": False},
+        ),
+        ("Some tool 2024.8. Num GPUs = 1. Max memory: 14.748 GB.", {"gpu_count": 1, "capacity_gib": 14.748}),
+        ("trainable params: 41,943,040 || all params: 8,072,204,288 || trainable%: 0.5196", {"method": "lora"}),
+        ("BitsAndBytesConfig(load_in_4bit=True)\npeft LoraConfig(r=16)\ntraining OOM", {"method": "qlora"}),
+        ("I'm fine tuning a 70b model in 4-bit with PEFT", {"method": "qlora", "params_b": 70}),
+    ],
+    "shares": [
+        ("GPU memory usage is 22.5/24 GB", {"capacity_gib": 24}),
+        ("显存占用 78G/80G", {"capacity_gib": 80}),
+        ("only 300MB free out of 24GB", {"capacity_gib": 24}),
+        ("RAM: 30 GB used of 64 GB of RAM", {"capacity_gib": None}),
+        ("an M3 Max with 36GB of unified memory", {"capacity_gib": 36}),
+        ("each GPU has 24 GiB", {"capacity_gib": 24}),
+    ],
+    "words": [
+        ("bs 1, ga 16, seq 2048", {"micro_batch": 1, "grad_accum": 16, "seq_len": 2048}),
+        ("LoRA，bs=1，length=4096 都会 OOM", {"micro_batch": 1, "seq_len": 4096}),
+        ("SimPO OOM", {"objective": "simpo"}),
+        ("继续预训练爆显存", {"objective": "pretrain"}),
+        ("training in full precision OOMs", {"dtype": "fp32"}),
+        ("bf16 with fp32 master weights", {"dtype": "bf16"}),
+    ],
 }  # fmt: skip
 
 

@@ -30,6 +30,8 @@ _OTHERS: Final = (
     r"(?:MI(?:50|60|100|210|250X?|300X|300A|308X|325X|350X|355X)|(?:Radeon )?RX ?\d{4}(?: ?("
     r"?:XTX?|GRE))?|Radeon (?:PRO|VII|AI PRO)[ \w]{0,12}"
     r"|(?:昇腾|Ascend|ascend) ?\d{3}[A-Z]?\d?(?:-\d)?|910[ABC]\d?|310P\d?|Atlas ?\d{3}[A-Z]?(?: ?A\d| ?I ?A2)?"
+    r"|Jetson (?:AGX )?(?:Orin|Xavier|Thor)(?: ?(?:NX|Nano|AGX))?|GB10(?!\d)|(?:6[89]|7[6-9]|90)\d0 ?(?:XTX?"
+    r"|GRE)(?![A-Za-z])"
     r"|TPU ?v\d[a-z]?(?:-\d{1,4})?|(?<![\w-])v[2-6][ep]?-\d{1,4}|Gaudi ?\d|Arc ?[AB]\d{3}|Data Center GPU Max \d{4}"
     r"|(?:Mac[Bb]ook(?: ?[Pp]ro| ?[Aa]ir)?|Mac ?[Ss]tudio|Mac ?[Mm]ini|Apple|苹果|芯片) ?M[1-5](?: ?(?:Pro|Max|Ultra))?"
     r"|MTT ?S\d{2,4}0?|MLU\d{3}|DCU ?[A-Z]?\d{0,4}|(?:海光)?K100(?:[_ ]AI)?|沐曦 ?C500|天数[^\s]{0,6})"

@@ -58,7 +58,7 @@ _EACH_SIZE: Final = Expression(
     re.IGNORECASE | re.ASCII,
 )
 _OF_SIZE: Final = Expression(
-    r"gpus?,? {0,2}(?:with|of|having|each with|[(（])? {0,2}(?:about "
+    r"gpus?,? {0,2}(?:with|of|has|have|having|each with|[(（])? {0,2}(?:about "
     r"|around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?bs?)?(?![A-Za-z])",
     re.IGNORECASE | re.ASCII,
 )
@@ -70,10 +70,19 @@ _LOOSE_SIZE: Final = Expression(
     r"|(?:单卡|单张|每张卡?|每卡|单机单卡) ?[（(]? ?(?P<d>\d{1,3}) ?g(?:i?b)?(?![A-Za-z])"
     r"|(?:gpu|显卡) ?[:：] ?(?P<c>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
     r"|\bof (?P<e>\d{1,3}\.\d{1,2}) ?gi?b used"
+    r"|(?P<h>\d{1,3}) ?gi?b (?:of )?unified memory|\bMax memory: (?P<i>\d{1,3}\.\d{1,3}) ?GB"
     r"|\b(?:I|we) (?:only )?(?:have|got|own) (?:a |an |only )?(?P<f>\d{1,3}) ?gi?b(?![A-Za-z])"
     r"(?! ?(?:of )?(?:host |system |cpu )?(?:ram\b|memory|disk|data|swap)))",
     re.IGNORECASE | re.ASCII,
 )
+_OF_TOTAL: Final = Expression(
+    r"(?:显存|gpu|vram|nvidia-smi|cuda)[^.。\n]{0,30}?(?<![\d.])\d{1,3}(?:\.\d{1,3})? ?(?:gi?b"
+    r"|g)? ?/ ?(?P<a>\d{1,3}(?:\.\d{1,2})?) ?(?:gi?b|g)(?![a-z])"
+    r"|(?:free|used|left) (?:out )?of (?P<b>\d{1,3}(?:\.\d{1,2})?) ?(?:gi?b|g)(?! ?(?:of )?(?:ram|host"
+    r"|system))(?![a-z])",
+    re.IGNORECASE | re.ASCII,
+)
+"""How much of how much: ``显存占用 78G/80G``, ``300MB free out of 24GB``."""
 _SIZE_TIMES: Final = Expression(
     r"(?<![\w.])(?P<gib>\d{1,3}) ?g(?:i?b)? ?[*x×] ?(?P<n>\d{1,3})(?![\d.]| ?g)"
     r"(?: ?(?:of )?(?:卡|张|块|gpus?|vram|cards?))?",
@@ -111,9 +120,9 @@ _EACH_NODE: Final = re.compile(
 )
 _LISTED: Final = Expression(
     r"(?<![\w.])(?:(?:gpu|npu|xpu|cuda device|device)s? ?(?:number|count|num)"
-    r"|(?:number|num|count) of (?:gpus?|npus?|cuda devices?|devices?)|num_gpus|n_gpus|gpu_count"
+    r"|(?:number|num|count) (?:of )?(?:gpus?|npus?|cuda devices?|devices?)|num_gpus|n_gpus|gpu_count"
     r"|distributed world size|world[ _]size|num_processes|(?:gpu|显卡|npu) ?(?:数量?|个数|卡数)|gpus)"
-    r"[`\"'*]{0,3} {0,3}[:=：]{1,2} {0,3}(?P<n>\d{1,5})(?![\w.]| ?[x×*]| [a-z]*\d)"
+    r"[`\"'*]{0,3} {0,3}(?:[:=：]{1,2}|\.{4,60}) {0,3}(?P<n>\d{1,5})(?!\w|\.\d| ?[x×*]| [a-z]*\d)"
     r"|Initializing (?P<tasks>\d{1,5}) distributed tasks"
     r"|(?:mpirun|mpiexec|horovodrun)\b[^\n]{0,160}? -np? (?P<ranks>\d{1,5})(?!\w)",
     re.IGNORECASE | re.ASCII,
@@ -132,7 +141,8 @@ _MANY: Final = Expression(
 
 
 _SIEVE: Final = Sieve(
-    ((one,), one) for one in (GPU_NAME, _CARDS, _LISTED, _EACH_SIZE, _SIZE_TIMES, _OF_SIZE, _LOOSE_SIZE, _ONLY)
+    ((one,), one)
+    for one in (GPU_NAME, _CARDS, _LISTED, _EACH_SIZE, _SIZE_TIMES, _OF_SIZE, _LOOSE_SIZE, _OF_TOTAL, _ONLY)
 )
 
 
@@ -258,7 +268,7 @@ def _unnamed(line: Line, tried: Sequence[Expression]) -> Iterator[Fact]:
     for found in _EACH_SIZE.finditer(text) if _EACH_SIZE in tried else ():
         yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
         yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)
-    for pattern, sure in ((_OF_SIZE, 0.8), (_LOOSE_SIZE, 0.7)):
+    for pattern, sure in ((_OF_SIZE, 0.8), (_LOOSE_SIZE, 0.7), (_OF_TOTAL, 0.66)):
         for found in pattern.finditer(text) if pattern in tried else ():
             gib = next((float(g) for g in found.groups() if g), 0.0)
             if 2 <= gib <= 300 and not _USED.search(text[max(0, found.start() - 16) : found.start()]):

@@ -22,6 +22,7 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
         ("reinforce++", 0.86, r"reinforce(?:\+\+|_plus_plus)"),
         ("dpo", 0.8, r"DPOTrainer|DPOConfig|train_dpo|(?<![a-z])dpo(?![a-z])"),
         ("kto", 0.8, r"KTOTrainer|train_kto|(?<![a-z])kto(?![a-z])"),
+        ("simpo", 0.8, r"(?<![a-z])simpo(?![a-z])|CPOTrainer"),
         ("orpo", 0.8, r"ORPOTrainer|(?<![a-z])orpo(?![a-z])"),
         (
             "rm",
@@ -36,8 +37,8 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
         (
             "pretrain",
             0.68,
-            r"pretrain_\w{2,12}\.py|run_language_modeling|base_train|continued? pre-?train"
-            r"|增量预训练|从头训练|from scratch|(?<![\w-])pre-?train(?:ing)?(?![\w-])|run_pt\b"
+            r"pretrain_\w{2,12}\.py|run_language_modeling|base_train|continued? pre-?train|(?<![a-z])cpt(?![a-z])"
+            r"|增量预训练|(?:继续|二次|持续)预训练|从头训练|from scratch|(?<![\w-])pre-?train(?:ing)?(?![\w-])|run_pt\b"
             r"|do_pretrain",
         ),
         ("sft", 0.62, r"fine-?tun(?:e|es|ing|ed)(?![\w])|微调|finetun\w{1,3}\b|_finetune|instruction[- ]tun|sft_"),

@@ -56,7 +56,8 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
         ("micro_batch", r"(?<![A-Za-z0-9_-])(?:went down to|down to) batch size \d{1,4} and even (\d{1,4})", 0.85),
         (
             "grad_accum",
-            rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|(?<![a-z])accum(?:[- _]?steps?)?"
+            rf"(?:grad(?:ient)?[- _]?accum(?:ulation)?(?:[- _]?steps?)?|(?<![a-z])accum(?:ulat(?:e"
+            rf"|ion))?(?:[- _]?steps?)?|(?<![a-z])gas?(?= ?[=:]? ?\d)"
             rf"|梯度累[积计]){_IS}(\d{{1,5}})(?![A"
             r"-Za-z0-9_]|\.\d)",
             0.8,
@@ -66,7 +67,7 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
             r"(?:(?:seq(?:uence)?|sentence|sample|context|max|cutoff)[- _]{0,2}"
             r"(?:seq(?:uence)?|sentence|input|context)?"
             r"[- _]?len(?:gth|ght|th)?|(?<![A-Za-z_])seq(?= \d)|context (?:window|size)|context(?= of \d)"
-            r"|序列长度|最大长度|上下文(?:长度|窗口)?|窗口|长度|cutoff)"
+            r"|(?<![\w-])length(?= ?[=:])|序列长度|最大长度|上下文(?:长度|窗口)?|窗口|长度|cutoff)"
             rf"{_IS}(\d[\d,_]{{0,8}}\d?(?:\.\d)? ?[kK]?)(?![\w.]*[GgBb]\b)",
             0.75,
         ),
@@ -111,7 +112,8 @@ _WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
         (
             "method",
             "qlora",
-            r"(?<![a-z])q-?lora(?![a-z])|4-?bit (?:lora|fine-?tun)|lora[^.。\n]{0,30}(?:4 ?bit"
+            r"(?<![a-z])q-?lora(?![a-z])|4-?bit (?:lora|fine-?tun|[^.。\n]{0,16}peft)|(?:lora"
+            r"|peft)[^.。\n]{0,30}(?:4[- ]?bit"
             r"|nf4|load_in_4bit)",
             0.8,
         ),
@@ -131,6 +133,14 @@ _WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
         ("dtype", "bfloat16", r"(?<![a-z])bfloat16", 0.6),
         ("dtype", "fp16", r"(?<![a-z\d])fp-?16(?![a-z\d])|半精度|half precision", 0.58),
         ("dtype", "float16", r"(?<![a-z])float16", 0.57),
+        (
+            "dtype",
+            "fp32",
+            r"(?:in|with|use|using|using) (?:full[- ]precision|fp-?32|float32)(?! (?:master|optimi|cop|state"
+            r"|grad|logit|mom))"
+            r"|full precision|全精度|单精度",
+            0.53,
+        ),
         ("attention", "flash2", r"flash[- _]?att(?:entio)?n(?:[- _]?2)?|(?<![a-z])fa2(?![a-z\d])|flash att", 0.62),
         ("attention", "sdpa", r"(?<![a-z])sdpa(?![a-z])|scaled_dot_product_attention", 0.6),
         ("attention", "eager", r"eager att|attention[ ]?(?:is |= ?)?eager|vanilla attention", 0.6),
@@ -169,13 +179,22 @@ _STAGES: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
         (
             3,
             r"zero_optimization[\"']?\s?[:=]\s?\{\s{0,4}[\"']?stage[\"']?\s?[:=]\s?3|deepspeed/runtime/zero/stage3\.py"
-            r"|DeepSpeedZeroOptimizer_Stage3|zero/partition(?:_parameters|ed_param_coordinator)\.py|deepspeed\.zero\.Init\(",
+            r"|DeepSpeedZeroOptimizer_Stage3|zero/partition(?:_parameters|ed_param_coordinator)\.py"
+            r"|deepspeed\.zero\.Init\(",
         ),
         (2, r"zero_optimization[\"']?\s?[:=]\s?\{\s{0,4}[\"']?stage[\"']?\s?[:=]\s?2"),
     )
 )
+_ADAPTERS: Final[tuple[tuple[str, Any, Expression, float], ...]] = (
+    (
+        "method",
+        "lora",
+        Expression(r"LoraConfig\(|get_peft_model\(|trainable params: [\d,]{1,20} \|\| all params", re.IGNORECASE),
+        0.62,
+    ),
+)
 _TRACES: Final = Sieve(
-    ((row[2],), row) for row in (*(row for row in _WORDS if row[0] in ("fsdp", "attention")), *_STAGES)
+    ((row[2],), row) for row in (*(row for row in _WORDS if row[0] in ("fsdp", "attention")), *_STAGES, *_ADAPTERS)
 )
 
 
@@ -216,7 +235,7 @@ def _of_word(name: str, word: Any, pattern: Expression, sure: float, line: Line)
 _SIEVE: Final = Sieve(
     [
         *(((row[1],), partial(_of_number, *row)) for row in _NUMBERS),
-        *(((row[2],), partial(_of_word, *row)) for row in _WORDS),
+        *(((row[2],), partial(_of_word, *row)) for row in (*_WORDS, *_ADAPTERS)),
     ]
 )
 
