@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -159,7 +160,8 @@ class _Step:
     __slots__ = ("assumption", "default", "dotted", "field", "read", "training", "when")
 
     def __init__(self, default: Default) -> None:
-        self.default, self.field, self.when = default, default.field, default.when
+        self.default, self.field = default, default.field
+        self.when = default.when if default.conditional else None
         self.dotted = "." in default.field
         self.training = default.field in _TRAINING_ONLY
         self.read: Any = None
@@ -173,23 +175,31 @@ class _Step:
         source = "" if self.default.source == _ANY else f" ({self.default.source})"
         return self.default.why + source
 
-    def apply(self, draft: JobDraft) -> None:
-        """Fill the field where it is open and the circumstances hold."""
-        job = draft.job
-        if (job.get(self.field) if self.dotted else getattr(job, self.field)) is not None or not self.when(job):
-            return
-        if self.training and job.objective == "inference":
-            return
-        if self.assumption is not None:
-            draft.assume(self.field, self.read, self.assumption)
-            return
-        value: Any = self.default.of(job)
+    def compute(self, draft: JobDraft) -> None:
+        """Fill the field with a value that follows from the job."""
+        value: Any = self.default.of(draft.job)
         if value is None:
             return
         try:
             draft.assume(self.field, read_dotted(self.field, value), Assumption(value, self.why))
         except JobError:  # a stated field of odd form: leave this one open
             return
+
+
+def _apply(steps: Iterable[_Step], draft: JobDraft) -> None:
+    """Fill the fields that are open and whose circumstances hold, in order: this runs seventy times for every job."""
+    job, assume = draft.job, draft.assume
+    for step in steps:
+        field = step.field
+        if (job.get(field) if step.dotted else getattr(job, field)) is not None:
+            continue
+        when = step.when
+        if (when is not None and not when(job)) or (step.training and job.objective == "inference"):
+            continue
+        if step.assumption is not None:
+            assume(field, step.read, step.assumption)
+        else:
+            step.compute(draft)
 
 
 @lru_cache(maxsize=256)
@@ -214,13 +224,10 @@ def complete(job: Job) -> Job:
     if job.framework is None:
         draft.assume("framework", "transformers", _PLAIN)
     first, last = _common()
-    for step in first:
-        step.apply(draft)
+    _apply(first, draft)
     for member in lineage(framework.name if framework else "transformers"):
-        for step in _own(member.name, job.versions.get(member.package)):
-            step.apply(draft)
-    for step in last:
-        step.apply(draft)
+        _apply(_own(member.name, job.versions.get(member.package)), draft)
+    _apply(last, draft)
     return draft.done()
 
 

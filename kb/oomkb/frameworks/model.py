@@ -59,6 +59,11 @@ class Default:
     when: Callable[[Job], bool] = _always
     package: str = ""
 
+    @property
+    def conditional(self) -> bool:
+        """Whether it holds in some circumstances only."""
+        return self.when is not _always
+
     def of(self, job: Job) -> Any:
         """The value for this job."""
         return self.value(job) if callable(self.value) else self.value

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from math import prod
 from typing import Final
 
-__all__ = ["Form", "Packed", "minus", "packed", "plus", "prune", "unpacked"]
+__all__ = ["Form", "Packed", "canonical", "minus", "packed", "plus", "prune", "unpacked"]
 
 Form = Mapping[str, float]
 Packed = int
@@ -30,6 +32,16 @@ def minus(a: Form, b: Form) -> dict[str, float]:
     """What ``a`` has more than ``b``."""
     out = {u: a.get(u, 0.0) - b.get(u, 0.0) for u in {*a, *b}}
     return {u: v for u, v in out.items() if abs(v) > 1e-9}
+
+
+@lru_cache(maxsize=1024)
+def canonical(unit: str) -> tuple[str, float]:
+    """The same unit with its factors in order and no number among them, and that number."""
+    kind, colon, body = unit.rpartition(":")
+    factors = body.split("*")
+    names = sorted(f for f in factors if f[0].isalpha())
+    number = prod(float(f) for f in factors if not f[0].isalpha())
+    return f"{kind}{colon}{'*'.join(names) or '1'}", number
 
 
 def packed(lane: int, size: float) -> Packed:

@@ -207,10 +207,11 @@ class JobDraft:
 
     def assume(self, name: str, value: Any, assumption: Assumption) -> None:
         """Set a (dotted) field that is not stated to a value that was checked, and mark it as assumed."""
-        head, _, tail = name.partition(".")
-        if tail:
-            value = replace(getattr(self.job, head) or _PARTS[head](), **{tail: value})
-        _SLOTS[head](self.job, value)
+        write = _SLOTS.get(name)
+        if write is None:
+            head, _, tail = name.partition(".")
+            write, value = _SLOTS[head], replace(getattr(self.job, head) or _PARTS[head](), **{tail: value})
+        write(self.job, value)
         self._assumed[name] = assumption
 
     def done(self) -> Job:

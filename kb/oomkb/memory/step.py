@@ -25,7 +25,7 @@ Extra = Callable[[str, str, str], Mapping[str, float]]
 Key = tuple[str, str]
 _NONE: Final[Mapping[str, float]] = {}
 _ALL: Final[frozenset[str]] = frozenset()
-_FEW: Final = 2
+_FEW: Final = 4
 """Prices of a step after which reducing its instants pays."""
 
 

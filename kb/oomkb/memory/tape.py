@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from oomkb.memory.forms import Form, Packed, packed, prune, unpacked
+from oomkb.memory.forms import Form, Packed, canonical, packed, prune, unpacked
 
 __all__ = ["Leaf", "Node", "Tape", "Tensor"]
 
@@ -71,10 +71,11 @@ class Leaf:
 class Node:
     """One operation that autograd remembers."""
 
-    __slots__ = ("backward", "inputs", "joins", "saved", "seq")
+    __slots__ = ("backward", "inputs", "joins", "needs_saved", "saved", "seq")
 
     def __init__(self, seq: int, inputs: tuple[Node | Leaf | None, ...], saved: list[Any], backward: Backward) -> None:
         self.seq, self.inputs, self.saved, self.backward = seq, inputs, saved, backward
+        self.needs_saved = False
         self.joins: tuple[str, float] | None = None
         """For an operation with several outputs: unit and size of the gradient that joins theirs."""
 
@@ -108,6 +109,8 @@ class Tape:
         """Tensors that operations hold outside autograd's saved ones, to the step's end."""
         self.pack_limit: int | None = None
         self.discard = False
+        self.recorded: list[Node] | None = None
+        """All nodes of a checkpoint, in order, while its layer runs."""
         self._seq = 0
         self.rising = False
         """Whether something was allocated since the last instant."""
@@ -121,7 +124,8 @@ class Tape:
             return Tensor(None, unit, size, node)
         added = self._sizes.get((unit, size))
         if added is None:
-            added = self._sizes[unit, size] = packed(self._lanes.setdefault(unit, len(self._lanes)), size)
+            lane, factor = canonical(unit)
+            added = self._sizes[unit, size] = self.packed({lane: size * factor})
         self.live += added
         self.rising = True
         return Tensor(Store(self, added), unit, size, node)
@@ -173,18 +177,41 @@ class Tape:
         self.packs += len(saved)
         if self.pack_limit is not None and self.packs >= self.pack_limit:
             self._ghost = True
-        return Node(self._seq, nodes, [] if self.discard else list(saved), backward)
+        made = Node(self._seq, nodes, [] if self.discard else list(saved), backward)
+        if self.recorded is not None:
+            made.needs_saved = bool(saved)
+            self.recorded.append(made)
+        return made
 
     def resume(self) -> None:
         """Leave the part of a recomputation that early stopping skips."""
         self._ghost, self.pack_limit = False, None
 
-    def backward(self, root: Node | Leaf | None, grad: Tensor) -> dict[Leaf, Tensor]:
-        """Run the graph below ``root``; returns the gradients of leaves that are not parameters."""
-        buffers: dict[Node | Leaf, Any] = {}
-        if root is not None:
-            buffers[root] = grad
+    def lead(self, root: Node | Leaf | None, grad: Tensor) -> dict[Node | Leaf, Any]:
+        """Run nodes below ``root`` up to the first that needs a saved tensor; returns what waits at which node."""
+        buffers: dict[Node | Leaf, Any] = {} if root is None else {root: grad}
         del grad
+        for node in reversed(_reachable(root)):
+            if isinstance(node, Leaf) or node.needs_saved:
+                break
+            got = buffers.pop(node, None)
+            if got is not None:
+                results = list(node.backward(self, got, [], [n is not None for n in node.inputs]))
+                del got
+                self._accumulate(node.inputs, results, buffers)
+        return buffers
+
+    def backward(
+        self, root: Node | Leaf | None, grad: Tensor | None, waiting: dict[Node | Leaf, Any] | None = None
+    ) -> dict[Leaf, Tensor]:
+        """Run the graph below ``root``; returns the gradients of leaves that are not parameters.
+
+        :param waiting: gradients that are there already, instead of ``grad``.
+        """
+        buffers: dict[Node | Leaf, Any] = waiting or {}
+        if root is not None and grad is not None:
+            buffers[root] = grad
+        del grad, waiting
         outs: dict[Leaf, Tensor] = {}
         order = _reachable(root)
         root = None
