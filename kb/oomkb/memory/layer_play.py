@@ -129,28 +129,33 @@ class _Played:
     def checkpointed(self, layer: Layer, x: Tensor) -> Tensor:
         """Forward without saving; backward recomputes up to the last tensor that is needed, then goes on."""
         tape = self.tape
-        tape.discard, before = True, tape.packs
-        inner = Tensor(x.store, x.unit, x.size, Leaf("in", x.size, keep=False))
+        tape.discard, before, tape.recorded = True, tape.packs, []
+        entry = Leaf("in", x.size, keep=False)
+        inner = Tensor(x.store, x.unit, x.size, entry)
         out = layer(inner)
-        tape.discard, packs = False, tape.packs - before
+        tape.discard, packs, first, tape.recorded = False, tape.packs - before, tape.recorded, None
+        last = out.node
         del inner
 
         def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
             casts, tape.casts = tape.casts, {}
+            waiting = tape.lead(last, grad)  # nothing is computed again before a saved tensor is asked for
             source = saved.pop()
             leaf = Leaf("in", source.size, keep=False)
             again = Tensor(source.store, source.unit, source.size, leaf)
             del source
             tape.packs, tape.pack_limit = 0, packs
-            tape.replaying = True
+            tape.replaying, tape.recorded = True, []
             result = layer(again)
-            tape.replaying = False
+            tape.replaying, second, tape.recorded = False, tape.recorded, None
             del again
             tape.resume()
             tape.casts = casts
             root = result.node
             del result
-            outs = tape.backward(root, grad)
+            twins: dict[Any, Any] = {entry: leaf, **dict(zip(first, second, strict=True))}
+            del grad
+            outs = tape.backward(root, None, {twins.get(node, node): got for node, got in waiting.items()})
             return (outs.pop(leaf, None),)
 
         kept = self.selected() if self.ckpt == "selective" else None

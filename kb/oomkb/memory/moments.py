@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from oomkb.memory.optimizers import Optimizer, step_temporary_bytes
@@ -40,6 +41,8 @@ def moment_bytes(s: Setting, shape: ModelShape, kind: Optimizer, each: float, st
 def step_bytes(s: Setting, shape: ModelShape, kind: Optimizer, *, each: float, trained: float, largest: float) -> float:
     """What one step allocates beside weights, gradients and states, for one rank's share."""
     found = step_temporary_bytes(s.optimizer, s.optimizer_impl, each=each, trained=trained, largest=largest)
+    if kind.foreach and s.optimizer_impl == "single" and not s.adapters:
+        found = max(found, min(_pair(s, shape, kind.single), 2 * trained) * each)
     if s.adapters or not (kind.matrices_only or kind.low_rank):
         return found
     m, n = max(((m, n) for m, n, _ in _matrices(shape)), key=lambda sides: sides[0] * sides[1], default=(0, 0))
@@ -50,6 +53,19 @@ def step_bytes(s: Setting, shape: ModelShape, kind: Optimizer, *, each: float, t
     if kind.decomposes:  # torch.linalg.svd: the gradient in fp32, both factors, and the update before
         return max(found, (each + (8 if each < 4 else 4)) * size + 8 * short**2)
     return max(found, 5 * each * size)
+
+
+def _pair(s: Setting, shape: ModelShape, single: float) -> float:
+    """The same for two matrices in a row: the loop over parameters still names the last one's temporary."""
+    most = 0.0
+    for layer in shape.layers:
+        for a, b in pairwise(layer.linears):
+            if not a.bias and a.module and b.module:
+                most = max(most, a.inputs * a.outputs + single * b.inputs * b.outputs)
+    return most / s.tp / (s.shards if s.sharding in _SHARDED else 1)
+
+
+_SHARDED: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 
 
 def _matrices(shape: ModelShape) -> Iterator[tuple[int, int, int]]:
