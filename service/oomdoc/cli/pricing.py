@@ -11,17 +11,21 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from oomdoc.report.estimates import SCHEMA, estimate_document, refused_document
+from oomdoc.report.estimates import SCHEMA, estimate_line, refused_document
 from oomkb.catalog import models
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price
 
 __all__ = ["line_of", "priced_lines", "run"]
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 Row = tuple[int, dict[str, Any]]
 _WINDOW: Final = 20_000
@@ -62,17 +66,50 @@ def priced_lines(window: Sequence[Row], path: Path, language: str) -> list[str]:
     count = min(_cores(), _MOST, len(window) // (_ALONE // 2))
     if count < 2:
         return [line_of(row, path, language) for row in window]
-    import multiprocessing
-
     parts = _parts(window, count)
-    jobs = [([window[i] for i in part], path, language) for part in parts]
-    with multiprocessing.get_context("fork").Pool(count) as pool:
-        found = pool.starmap(_lines, jobs, chunksize=1)
     lines = [""] * len(window)
-    for part, texts in zip(parts, found, strict=True):
+    for part, texts in zip(parts, _divided(window, parts, path, language), strict=True):
         for i, text in zip(part, texts, strict=True):
             lines[i] = text
     return lines
+
+
+def _divided(window: Sequence[Row], parts: Sequence[list[int]], path: Path, language: str) -> Iterator[list[str]]:
+    """The lines of each part: the first part here, each other one in a process that is forked with all that is read.
+
+    Nothing is pickled: rows are inherited, lines come back through a file that has no name.
+    """
+    import multiprocessing
+    import tempfile
+
+    fork = multiprocessing.get_context("fork")
+    with ExitStack() as stack:
+        started = []
+        for part in parts[1:]:
+            file = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n"))
+            process = fork.Process(target=_write, args=(file, window, part, path, language))
+            process.start()
+            stack.callback(_stop, process)
+            started.append((part, process, file))
+        yield [line_of(window[i], path, language) for i in parts[0]]
+        for part, process, file in started:
+            process.join()
+            if process.exitcode != 0:  # whatever ended it: what it would have said is said here
+                yield [line_of(window[i], path, language) for i in part]
+                continue
+            file.seek(0)
+            yield [line.removesuffix("\n") for line in file]
+
+
+def _write(file: TextIO, window: Sequence[Row], part: Sequence[int], path: Path, language: str) -> None:
+    file.writelines(line_of(window[i], path, language) + "\n" for i in part)
+    file.flush()
+
+
+def _stop(process: BaseProcess) -> None:
+    if process.is_alive():
+        process.terminate()
+    process.join()
 
 
 def _cores() -> int:
@@ -104,10 +141,6 @@ def _architecture(row: dict[str, Any]) -> str:
     return str(found.config.get("model_type")) if found else ""
 
 
-def _lines(window: Sequence[Row], path: Path, language: str) -> list[str]:
-    return [line_of(row, path, language) for row in window]
-
-
 def line_of(numbered: Row, path: Path, language: str) -> str:
     """The result of one row: an estimate, or why there is none."""
     number, row = numbered
@@ -116,7 +149,6 @@ def line_of(numbered: Row, path: Path, language: str) -> str:
         if not isinstance(row.get("job"), dict):
             raise JobError("no job", where=f"{path}:{number}", hint='each line is {"id": ..., "job": {...}}')
         priced = price(Job.from_document(row["job"]))
-        document = estimate_document(priced.estimate, identifier=identifier, language=language)
+        return estimate_line(priced.estimate, identifier=identifier, language=language)
     except OomdocError as error:
-        document = refused_document(SCHEMA, identifier, error)
-    return json.dumps(document, ensure_ascii=False)
+        return json.dumps(refused_document(SCHEMA, identifier, error), ensure_ascii=False)

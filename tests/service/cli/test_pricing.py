@@ -2,12 +2,16 @@
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from oomdoc.cli import pricing
+from oomdoc.report.estimates import estimate_document, estimate_line
 from oomkb.errors import InputError
+from oomkb.memory.job import Job
+from oomkb.pricing import price
 
 
 def rows(count):
@@ -27,6 +31,29 @@ def test_processes_do_not_change_the_lines(monkeypatch):
     assert together == alone
     assert [json.loads(line)["id"] for line in together] == [str(i) for i in range(60)]
     assert sum(bool(json.loads(line)["error"]) for line in alone) == 15
+
+
+def test_a_process_that_dies_costs_no_line(monkeypatch):
+    some = rows(20)
+    alone = pricing.priced_lines(some, Path("x"), "en")
+    monkeypatch.setattr(pricing, "_ALONE", 10)
+    monkeypatch.setattr(pricing, "_cores", lambda: 2)
+    monkeypatch.setattr(pricing, "_write", lambda *_: os._exit(9))
+    assert pricing.priced_lines(some, Path("x"), "en") == alone
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_line_is_the_document_as_json(language):
+    for model, more in (
+        ("Qwen/Qwen2.5-7B", {"method": "lora", "offload": ["optimizer"], "packing": False}),
+        ("deepseek-ai/DeepSeek-V3", {"sharding": "zero3", "world": 64, "gpu": "H100", "framework": "llama-factory"}),
+        ("Qwen/Qwen3-8B", {"framework": "vllm", "serving": {"max_model_len": 8192}, "gpu": "A100 80GB"}),
+    ):
+        found = price(Job.from_document({"model": model, **more})).estimate
+        for identifier in ('7", "assumed": {', None, "编号"):
+            document = estimate_document(found, identifier=identifier, language=language)
+            line = estimate_line(found, identifier=identifier, language=language)
+            assert line == json.dumps(document, ensure_ascii=False)
 
 
 def test_what_was_read_before_a_broken_line_is_answered():
