@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ class Vote:
     cause: str
     case: str
     score: float
+    retold: bool = False
+    """The text holds the case's symptoms word for word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Look:
 
     index: Index
     views: Views
+    heard: str = ""
+    """The lines by which a case may be known word for word."""
 
     def sounds(self) -> dict[str, float]:
         """Cause -> how much the text sounds like questions about it, in standard deviations over the causes."""
@@ -43,12 +47,14 @@ class Look:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""
         from oomkb.retrieval.fusion import Weights
         from oomkb.retrieval.search import scored
+        from oomkb.retrieval.verbatim import retold, said
 
         alone = Weights(cause=0.0, told=0.0, repeat=0.0, dense=1.0, lexical=1.0)
         cases = self.index.cases
         found = scored(self.index, self.views, top=top + len(hidden), weights=alone)
-        votes = (Vote(cases[number].cause, cases[number].id, score) for number, score in found)
-        return tuple(vote for vote in votes if vote.case not in hidden)[:top]
+        heard = said(self.heard)
+        known = ((cases[number], score) for number, score in found if cases[number].id not in hidden)
+        return tuple(Vote(case.cause, case.id, score, retold(case, heard)) for case, score in known)[:top]
 
     def chosen(self, told: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""
@@ -60,9 +66,12 @@ class Look:
         return tuple(_matched(m) for m in choose(self.index, replace(self.views, told=known), top=top))
 
 
-def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case]) -> Look | None:
+def look_at(
+    text: str, context: Mapping[str, Any] | None, cases: Sequence[Case], *, lines: Iterable[str] = ()
+) -> Look | None:
     """Ask every view of the index about ``text``; ``None`` where there is no text or no case.
 
+    :param lines: further lines of the input by which a case may be known again, commands and settings among them.
     :raises OomdocError: where the index or its model cannot be opened.
     """
     from oomkb.retrieval.index import open_index
@@ -71,7 +80,7 @@ def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case])
     if not text.strip() or not cases:
         return None
     index = open_index(cases)
-    return Look(index, look(index, text, context or {}, beginning=True))
+    return Look(index, look(index, text, context or {}, beginning=True), "\n".join((text, *lines)))
 
 
 def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:

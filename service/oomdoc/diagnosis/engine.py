@@ -33,6 +33,7 @@ __all__ = ["diagnose", "verdict_of", "view_of"]
 
 _MATCHES: Final = 5
 _QUERY_LIMIT: Final = 6_000
+_LINES: Final = 200
 
 
 # A job read from somebody's text may be odder than any check foresaw: the other stages must still answer.
@@ -160,10 +161,17 @@ def _advisories(evidence: Evidence, job: Job, cases: Sequence[Case]) -> tuple[Ad
 
 def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | None:
     try:
-        return look_at(view.text[:_QUERY_LIMIT], _context(view), cases)
+        return look_at(view.text[:_QUERY_LIMIT], _context(view), cases, lines=_lines(view.evidence))
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
     return None
+
+
+def _lines(evidence: Evidence) -> list[str]:
+    """The lines that something was read from: of a command or a config the query keeps only what they say."""
+    spans = [*(fact.span for fact in evidence.facts.values()), *(signal.span for signal in evidence.signals)]
+    written = [document.text[:_QUERY_LIMIT] for document in evidence.documents]
+    return list(dict.fromkeys([*written, *(span.text for span in spans)]))[:_LINES]
 
 
 def _context(view: View) -> dict[str, Any]:

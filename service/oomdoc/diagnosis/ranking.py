@@ -23,7 +23,7 @@ TEMPERATURE: Final = 0.5
 _NEXT_RULE: Final = 0.6
 _NEXT_CASE: Final = 0.5
 """What each further reason of a witness counts, relative to the one before it."""
-_HEARSAY: Final = frozenset({"cause.case", "cause.sounds"})
+_HEARSAY: Final = frozenset({"cause.case", "cause.retold", "cause.sounds"})
 _USUAL: Final = "cause.usual."
 _MOST_REASONS: Final = 5
 _LOWEST: Final = 0.005
@@ -173,11 +173,13 @@ _VOTE: Final = WEAK
 
 
 def _votes(view: View) -> list[tuple[str, Reason]]:
-    """The cases most like it vote for their causes, each by how alike it is."""
+    """The cases most like it vote for their causes, each by how alike it is; one that is told word for word decides."""
     return [
-        (vote.cause, Reason(_VOTE * vote.score, say("cause.case", case=vote.case, score=round(vote.score, 2))))
+        (vote.cause, Reason(DECISIVE, say("cause.retold", case=vote.case)))
+        if vote.retold
+        else (vote.cause, Reason(_VOTE * vote.score, say("cause.case", case=vote.case, score=round(vote.score, 2))))
         for vote in view.votes
-        if vote.score > 0.2
+        if vote.retold or vote.score > 0.2
     ]
 
 

@@ -40,8 +40,9 @@ def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
     if predicted(view):
         return "device-oom" if (view.fullness or 0.0) >= 1 else "unclear"
     best = causes[0]
-    # Sounding like a known question is no sign: any question sounds like some case more than like the others.
-    signs = any(message.key.startswith(f"cause.{best.cause}.") for message in best.why)
+    # Sounding like a known question is no sign: any question sounds like some case more than like the others. Telling a
+    # known failure word for word is.
+    signs = any(message.key.startswith((f"cause.{best.cause}.", "cause.retold")) for message in best.why)
     told = signs and bool(evidence.prose.strip()) and best.probability >= _TOLD
     if evidence.root is None and not told and view.says(f"{_FAILED}|{_MENTIONED}") is None:
         return "no-failure"
