@@ -108,6 +108,7 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         masks=len({bool(layer.window) for layer in shape.layers}) if s.masked else 0,
         final_norm=d.final_norm,
         reference=s.reference,
+        outlived=s.outlived,
         sliced=s.objective == "grpo" and any(w in s.framework for w in ("trl", "swift")),
     )
 
@@ -222,6 +223,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.expert_adapters,
         s.quant,
         s.quant_keeps,
+        s.outlived,
         s.litgpt,
         s.fused,
         s.held_bytes,

@@ -19,6 +19,7 @@ __all__ = [
     "is_litgpt",
     "loads_in_16_bits",
     "loss_copies",
+    "outlives",
     "preference_style",
     "quant_keeps",
     "quantizes_whole",
@@ -166,6 +167,15 @@ def quant_keeps(job: Job, quant: str) -> bool:
     swift = bool(_SWIFT_1.search((job.framework or "").lower()) or job.versions.get("ms-swift", "").startswith("1."))
     old = version(stated) < (0, 43, 2) if stated else swift
     return old and (not job.grad_ckpt or swift)
+
+
+def outlives(job: Job, quant: str) -> bool:
+    """What hangs on the nodes of one micro-batch is alive through the next one's forward pass.
+
+    ``loss`` in lit-gpt's ``fit`` (``finetune/lora.py``) holds the graph until it is the next one's name. A length that
+    nobody sets is that of the longest sample, which comes first there and is not met again.
+    """
+    return is_litgpt(job) and quant_keeps(job, quant) and (job.seq_len or 0) % 64 == 0
 
 
 def quantizes_whole(job: Job, quant: str) -> bool:

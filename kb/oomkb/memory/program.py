@@ -54,6 +54,9 @@ class _Step:
         self.entered: Form = {}
         self.saved: dict[str, Form] = {}
         self.grads: dict[str, Form] = {}
+        self.before: list[object] = []
+        """What the micro-batch before still holds (:attr:`Head.outlived`)."""
+        self.outlived: dict[str, Form] = {}
 
     def note(self, phase: str, share: str, part: str) -> None:
         """Keep the instants since the last call, those of a layer's backward pass as they were played."""
@@ -118,6 +121,10 @@ class _Step:
 
             x_size = x.size
             node = tape.record((trigger,), (held, kept), backward)
+            if self.head.outlived:
+                old = {unit: size for unit, size in play.backward.left.items() if unit.startswith("T*")}
+                self.outlived[_kind(moe)] = old
+                self.before.append(tape.hold(old))
         out = tape.new("T*h", play.size, node)
         del x, held
         self.instants.append(("forward", base, play.forward, share, "layer"))
@@ -161,7 +168,7 @@ class _Step:
 
     def kept(self, kind: str) -> Form:
         """What a further layer keeps once autocast's cache of cast weights is gone."""
-        saved = self.saved.get(kind, {})
+        saved = minus(self.saved.get(kind, {}), self.outlived.get(kind, {}))
         if self.head.ckpt == "none":
             return saved
         return {unit: size for unit, size in saved.items() if not unit.startswith("w:")}
@@ -257,8 +264,7 @@ class Training(_Step):
                 root = self.fused_loss(x)
             del x
             self.note("loss", "saved", "logits")
-            self.tape.casts.clear()
-            after: Form = self.tape.mark()
+            after: Form = self.settled()
             grad = self.tape.new("T*h", 0.0 if at_hand else size)
         elif self.head.loss == "log-probs":
             given = [self.logits(x)]
@@ -266,8 +272,7 @@ class Training(_Step):
             self.note("loss", "saved", "logits")
             root = loss.node
             del loss, x
-            self.tape.casts.clear()
-            after = self.tape.mark()
+            after = self.settled()
         elif self.head.loss == "preference":
             given = [x]
             del x
@@ -281,8 +286,7 @@ class Training(_Step):
             self.note("loss", "saved", "logits")
             root = loss.node
             del held, loss, x
-            self.tape.casts.clear()
-            after = self.tape.mark()
+            after = self.settled()
         grad = grad or self.tape.new("T*V", 0.0)
         self.tape.drop_instants()
         self.backward(root, grad)
@@ -290,6 +294,12 @@ class Training(_Step):
         return Program(
             tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions)
         )
+
+    def settled(self) -> Form:
+        """What is alive once the loss is there: autocast's cache is emptied, the last micro-batch's loss let go."""
+        self.tape.casts.clear()
+        self.before.clear()
+        return self.tape.mark()
 
     def fused_loss(self, x: Tensor) -> Any:
         """A fused loss has its gradients at hand after forward, a tiled one makes them in backward."""

@@ -16,6 +16,7 @@ from oomkb.memory.history import (
     is_litgpt,
     loads_in_16_bits,
     loss_copies,
+    outlives,
     preference_style,
     quant_keeps,
     transformers_of,
@@ -125,6 +126,8 @@ class Setting:
     sequence_parallel: bool
     quant_keeps: bool
     """Inputs of quantized products stay to the step's end (bitsandbytes before 0.43.2)."""
+    outlived: bool
+    """They stay through the forward pass of the next micro-batch, too."""
     litgpt: bool
     """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
     upcast_adapters: bool
@@ -262,6 +265,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         logits_share=_logits_share(job, objective, seq),
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         quant_keeps=quant_keeps(job, quant),
+        outlived=outlives(job, quant),
         litgpt=is_litgpt(job),
         upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,

@@ -118,6 +118,8 @@ UNSEEN2 = {row["id"]: row for row in rows(Path(__file__).parents[3] / "bench" / 
         ("litgpt-hub-gemma-2b-lora", 0.03),  # lit-gpt holds embedding and head apart, whatever the checkpoint ties
         ("litgpt-hub-llama-3.2-3b-lora", 0.03),
         ("litgpt-hub-falcon-7b-lora", 0.04),  # and expands the one key/value head before the fused kernel
+        ("litgpt-hub-mistral-7b-qlora", 0.03),  # nodes of the micro-batch before hold what went into its 4-bit products
+        ("litgpt-hub-llama-3-8b-qlora", 0.04),
         ("thunder-stablecode-3b-16384", 0.04),  # its loss stays in the logits' dtype
         ("ao-titan-llama3-8b-h100", 0.06),  # torchtitan of March 2025 did not compile the loss
         ("titan-qwen3-32b-dp8-tp8-bs32", 0.04),  # large logits leave blocks that nothing else fills
