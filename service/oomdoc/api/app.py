@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import threading
 from collections.abc import AsyncIterator
@@ -21,13 +20,13 @@ from oomdoc.api import problems
 from oomdoc.api.corpus import Corpus
 from oomdoc.api.guard import Guard
 from oomdoc.api.routes import ROUTERS
+from oomdoc.api.warm import settled_heap, warm
 from oomdoc.api.work import Work
 from oomdoc.settings import Settings, load_settings
 from oomkb.errors import OomdocError
 
 __all__ = ["create_app"]
 
-_LOG: Final = logging.getLogger("oomdoc.service")
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -90,13 +89,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
-    await run_in_threadpool(_warm)
+    await run_in_threadpool(warm)
     app.state.draining = False
     _notice_termination(app)
     app.state.corpus.start()
     purging = asyncio.create_task(_purge(app.state.work))
     try:
-        yield
+        with settled_heap():
+            yield
     finally:
         app.state.draining = True
         purging.cancel()
@@ -125,16 +125,6 @@ def _notice_termination(app: FastAPI) -> None:
         loop.call_soon_threadsafe(loop.call_later, app.state.settings.drain_notice_s, stop, number, None)
 
     signal.signal(signal.SIGTERM, drain)
-
-
-def _warm() -> None:
-    """Load the index and the catalogues before the first request, not during it."""
-    from oomdoc.library import diagnose
-
-    try:
-        diagnose("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.")
-    except Exception:  # the server starts all the same: /readyz says what is wrong
-        _LOG.exception("warm-up failed")
 
 
 async def _purge(work: Work) -> None:

@@ -9,7 +9,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Context, Remedy, Variant
@@ -132,7 +132,7 @@ class Search:
         self.candidates = sorted(_undominated(allowed, goal, base), key=lambda c: (self._pain(c), c.move.key))
         self._pains = [self._pain(c) for c in self.candidates]
         self._margin = space.surrogate.margin
-        self._offered: list[tuple[float, tuple[int, ...]]] = []
+        self._liked = 0
         self._waiting: list[tuple[float, tuple[int, ...], int, _State]] = []
         self._nodes = 0
         self._pairs: dict[tuple[int, int], bool] = {}
@@ -154,11 +154,10 @@ class Search:
             return self._exhaust()
         for extra in _MARGINS:
             self._margin = self.space.surrogate.margin * extra
-            self._explore()
-            best = self._verify()
+            best = self._verify(self._explore())
             if best is not None:
                 return self._relaxed(self._trimmed(best))
-            if not self._offered:
+            if not self._liked:
                 break
         if self.goal.hardware:
             return None
@@ -190,19 +189,19 @@ class Search:
                 break
         return None
 
-    def _explore(self) -> None:
-        """Offer the sets that the stand-in takes to fit, the least painful first, as many as are kept.
+    def _explore(self) -> Iterator[tuple[float, tuple[int, ...]]]:
+        """Sets that the stand-in takes to fit, the least painful first, each with its pain.
 
         Best first: a set not yet small enough waits with the pain of the mildest move that could still join it, so
-        nothing is looked at that is more painful than the last set kept.
+        nothing is looked at that is more painful than the last set asked for.
         """
-        self._offered, self._waiting, self._nodes = [], [], 0
+        self._waiting, self._nodes = [], 0
         for start in self._starts():
             self._wait(start, 0)
-        while self._waiting and len(self._offered) < _KEEP and self._nodes < _NODES:
+        while self._waiting and self._nodes < _NODES:
             pain, chosen, place, state = heapq.heappop(self._waiting)
             if place == _WHOLE:
-                self._offered.append((pain, chosen))
+                yield pain, chosen
             else:
                 self._step(pain, chosen, place, state)
 
@@ -273,9 +272,11 @@ class Search:
                 return False
         return True
 
-    def _verify(self) -> Found | None:
+    def _verify(self, sets: Iterator[tuple[float, tuple[int, ...]]]) -> Found | None:
         best: Found | None = None
-        for pain, chosen in self._offered:
+        self._liked = 0
+        for pain, chosen in islice(sets, _KEEP):
+            self._liked += 1
             if best is not None and pain > best.pain + 1.0:
                 break
             found = self.price(tuple(self.candidates[i].move for i in chosen))
