@@ -1,7 +1,7 @@
 """Each case is a test: its symptoms find it, its cause is diagnosed, and the memory model agrees with its outcomes.
 
-Finding a case by its first symptom is tested for every one of them. How often the diagnosis names the cause is a
-property of all cases together: the floors below only ever rise.
+Finding a case by its first symptom is tested for every one of them. A case is known again when it is told word for word,
+so its cause is named; how often the rules and the *other* cases name it is tested apart. The floors only ever rise.
 """
 
 from __future__ import annotations
@@ -14,10 +14,18 @@ from oomkb.records.loader import load_cases
 
 CASES = load_cases()
 AMONG = 3
-FIRST_CAUSE_AT_LEAST = 0.86
-IN_THREE_AT_LEAST = 0.92
-UNSEEN_IN_THREE_AT_LEAST = 0.88
+FIRST_CAUSE_AT_LEAST = 0.975
+IN_THREE_AT_LEAST = 0.995
+UNSEEN_IN_THREE_AT_LEAST = 0.90
 MATCHED_AT_LEAST = 0.98
+
+NOT_FIRST = {
+    "kv-cache/ollama-context-length-on-16-gib-runner": "the runner's message tells of a crash, not of memory",
+    "cuda-graph/ollama-gemma-7b-cublas-alloc": "cuBLAS tells of its handle, not of memory; many such failures are not",
+    "kv-cache/ds-chat-lora-67b-a6000-hybrid-engine": "that a smaller model ran is read as a comparison of versions",
+    "model-states/neox-13b-on-22gb-cards-model-parallel-zero": "the thread has no answer, its config names the buckets",
+}
+"""Cases whose cause comes second or third, and why that is as it should be, or is for now."""
 
 OUTCOMES = [
     pytest.param(case, when, id=f"{case.id}-{when}")
@@ -54,6 +62,11 @@ def test_the_memory_model_agrees_with_what_was_observed(case: Case, when: str) -
         assert estimate.allocated_bytes / 2**30 == pytest.approx(outcome.peak_gib, rel=0.25)
 
 
+def test_the_exceptions_are_few_and_exist() -> None:
+    assert set(NOT_FIRST) <= {case.id for case in CASES}
+    assert len(NOT_FIRST) <= 5
+
+
 def test_there_are_outcomes_to_test() -> None:
     assert len(OUTCOMES) >= 10
     assert {when for param in OUTCOMES for when in [param.values[1]]} == {"before", "after"}
@@ -81,7 +94,7 @@ def test_the_diagnosis_names_the_cause() -> None:
         first += bool(right)
         three += case.cause in causes[:AMONG]
         matched += case.id in [match.case for match in diagnosis.matches[:AMONG]]
-        if case.cause not in causes[:AMONG]:
+        if case.cause not in causes[:AMONG] or (not right and case.id not in NOT_FIRST):
             missed.append(f"{case.id} <- {diagnosis.verdict} {causes[:AMONG]}")
     total = len(CASES)
     report = f"first {first / total:.3f}, in three {three / total:.3f}, matched {matched / total:.3f}\n" + "\n".join(

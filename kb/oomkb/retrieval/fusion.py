@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.records.case import Case
 from oomkb.retrieval.views import Views, standardised
@@ -14,7 +14,11 @@ from oomkb.retrieval.views import Views, standardised
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Weights", "fused", "spread", "squashed"]
+__all__ = ["Weights", "assured", "fused", "spread", "squashed"]
+
+
+_SURE: Final = 0.4
+_SEEN: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,24 @@ def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat:
             reachable.append((number, values[number] - repeat * taken[cause]))
         taken[cause] += 1
     return sorted(reachable, key=lambda pair: -round(pair[1], 6))[:top]
+
+
+def assured(
+    found: list[tuple[int, float]], total: np.ndarray[Any, Any], told: np.ndarray[Any, Any], cases: Sequence[Case]
+) -> list[tuple[int, float]]:
+    """As found, but with a case of the cause that a diagnosis is rather sure of among the first three.
+
+    Somebody who is told a cause wants to see where it struck before; ``told`` is the probability of each case's cause.
+    """
+    best = int(told.argmax()) if len(told) else 0
+    if len(found) < _SEEN or told[best] < _SURE:
+        return found
+    cause = cases[best].cause
+    if any(cases[number].cause == cause for number, _ in found[:_SEEN]):
+        return found
+    held = max((n for n, case in enumerate(cases) if case.cause == cause), key=lambda n: float(total[n]))
+    rest = [pair for pair in found if pair[0] != held]
+    return [*rest[: _SEEN - 1], (held, rest[_SEEN - 1][1]), *rest[_SEEN - 1 :]][: len(found)]
 
 
 def squashed(value: float) -> float:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from oomkb.records.case import Case
 from oomkb.retrieval.facets import agreements
-from oomkb.retrieval.fusion import Weights, fused, spread, squashed
+from oomkb.retrieval.fusion import Weights, assured, fused, spread, squashed
 from oomkb.retrieval.index import Index, open_index
 from oomkb.retrieval.views import Views, look
 
@@ -98,7 +98,11 @@ def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None 
 def scored(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[tuple[int, float]]:
     """As :func:`choose`, but only (the number of the case, its score): the reasons are half of the work."""
     weights = weights or Weights()
-    return [(n, squashed(value)) for n, value in spread(fused(views, weights), index.cases, top, weights.repeat)]
+    total = fused(views, weights)
+    found = spread(total, index.cases, top, weights.repeat)
+    if weights.told:
+        found = assured(found, total, views.told, index.cases)
+    return [(n, squashed(value)) for n, value in found]
 
 
 def _why(index: Index, views: Views, number: int, words: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:
