@@ -154,11 +154,13 @@ def scan(text: str, table: Table, find: Callable[[str], ModelEntry | None]) -> l
     """Mentions in order of place, none overlapping another; bare sizes (``13B``) among them, ``named=False``."""
     found: list[ModelMention] = []
     reached = 0
-    for start, end, _ in occurrences(lowered(text), _WORD, lambda w: w in table.patterns or w in table.spellings):
+    low = lowered(text)
+    places = occurrences(low, _WORD, lambda w: w in table.patterns or w in table.spellings)
+    for start, end, word in sorted([*places, *_chinese(low, table.chinese)], key=lambda at: (at[0], -at[1])):
         if start < reached:
             continue
         mention = _mention(text, start, end, table, find)
-        if mention is not None:
+        if mention is not None and (word.isascii() or mention.params_b is not None):
             found.append(mention)
             reached = mention.end
     taken = list(found)
@@ -172,6 +174,13 @@ def scan(text: str, table: Table, find: Callable[[str], ModelEntry | None]) -> l
             found.append(sized)
     found.sort(key=lambda m: (m.start, -m.end))
     return _apart(found)
+
+
+def _chinese(low: str, names: tuple[str, ...]) -> list[tuple[int, int, str]]:
+    """Chinese names of families, anywhere: no blank sets them apart."""
+    if low.isascii():
+        return []
+    return [(m.start(), m.end(), name) for name in names for m in re.finditer(re.escape(name), low)]
 
 
 def _apart(mentions: list[ModelMention]) -> list[ModelMention]:

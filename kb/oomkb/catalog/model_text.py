@@ -55,7 +55,7 @@ _SHAPE_WORDS: Final = frozenset(
     ("vl", "v", "vision", "audio", "omni", "moe", "next", "multimodal", "mamba", "rw", "n", "scout", "maverick")
 )
 """Words that mean another shape where a family has entries that need them."""
-_ALWAYS: Final = frozenset(("omni",))
+_ALWAYS: Final = frozenset(("omni", "vl", "vision", "audio", "speech", "mamba", "diffusion"))
 """Words that mean another shape in any family."""
 _TIERS: Final = re.compile(r"v[2-9](?:\.[0-9])?|pro|flash|mini|nano|lite|max|ultra|small|medium|large|xl|plus|turbo")
 """What stands where a size would: another model than the one of the family that states a size."""
@@ -94,6 +94,8 @@ class Table:
     """Family word → words that set its entries apart."""
     spellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     weak: frozenset[str] = frozenset()
+    chinese: tuple[str, ...] = ()
+    """The spellings that are no ASCII words."""
 
 
 def size_in_billions(token: str) -> float | None:
@@ -143,6 +145,7 @@ def build_table(families: Iterable[Family]) -> Table:
                 word, pattern = _pattern(entry, line)
                 table.patterns.setdefault(word, []).append(pattern)
     table.weak = frozenset(weak)
+    table.chinese = tuple(sorted(key for key in table.spellings if not key.isascii()))
     for word, patterns in table.patterns.items():
         table.telling[word] = frozenset().union(*(p.needs for p in patterns))
     return table
@@ -153,12 +156,14 @@ def _pieces(text: str, table: Table) -> list[str]:
     for match in _PIECE.finditer(text):
         piece = match[0].lower()
         head = piece[:-1]
-        if len(piece) == 3 and piece[1] == "b" and piece[2].isdigit():  # bloom-1b7
+        if piece in table.patterns and _grown(text, match.start()):
+            found.append("~" + piece)  # t5gemma is no gemma
+        elif len(piece) == 3 and piece[1] == "b" and piece[2].isdigit():  # bloom-1b7
             found.append(f"{piece[0]}.{piece[2]}b")
         elif piece.isalpha() and piece not in table.patterns and piece[-1] == "v" and head in table.patterns:
             found += [head, "v"]
         else:
-            found += table.spellings.get(piece, (piece,))
+            found += table.spellings.get(piece) or _chinese(piece, table)
     joined: list[str] = []
     for piece in found:
         if joined and joined[-1] == "v" and _NUMBER.match(piece):
@@ -166,6 +171,19 @@ def _pieces(text: str, table: Table) -> list[str]:
         else:
             joined.append(piece)
     return joined
+
+
+def _grown(text: str, at: int) -> bool:
+    """Whether what ends here is a digit that a letter stands before: the end of a longer word."""
+    return at > 1 and text[at - 1].isdigit() and text[at - 2].isascii() and text[at - 2].isalpha()
+
+
+def _chinese(piece: str, table: Table) -> tuple[str, ...]:
+    """A Chinese name at the end of running text: no blank stands before it."""
+    if piece.isascii():
+        return (piece,)
+    known = [name for name in table.chinese if piece.endswith(name)]
+    return table.spellings[max(known, key=len)] if known else (piece,)
 
 
 def _name(pieces: list[str], at: int) -> Name:
@@ -267,7 +285,7 @@ def _one(fits: list[Pattern], name: Name) -> ModelEntry | None:
     exact = len({p.entry.name for p in fits}) == 1
     if name.size_b is None:
         unsized = [p for p in fits if p.size_b is None]
-        if not unsized and (not exact or _tiered(name, fits[0])):
+        if (not unsized and not exact) or _tiered(name, (unsized or fits)[0]):
             return None
         fits = unsized or fits
         exact = len({p.entry.name for p in fits}) == 1

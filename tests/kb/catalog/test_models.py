@@ -235,3 +235,38 @@ def test_a_long_adversarial_text_ends_soon():
     assert len(models.find_all("qwen-" * 4000)) < 4000
     assert models.find_all("a-" * 10000) == []
     assert models.find_all("1" * 20000) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t5gemma-2b-2b-ul2",
+        "Phi-4-mini-flash-reasoning",
+        "GLM-4.6V-Flash",
+        "yi-vl-34b",
+        "granite-vision-3.2-2b",
+        "qwen-vl-max",
+        "codestral mamba 7b",
+    ],
+)
+def test_a_longer_name_is_another_model(name):
+    assert models.find(name) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("我用通义千问2.5-7B做微调", "Qwen/Qwen2.5-7B"),
+        ("千问14B 爆了", "Qwen/Qwen-14B"),
+        ("跑百川2-13B chat 推理", "baichuan-inc/Baichuan2-13B-Base"),
+        ("书生浦语2-7B", "internlm/internlm2-7b"),
+        ("混元7B", "tencent/Hunyuan-7B-Instruct"),
+    ],
+)
+def test_chinese_names_stand_within_running_text(text, name):
+    assert [m.entry.name for m in models.find_all(text)] == [name]
+
+
+@pytest.mark.parametrize("text", ["通义万相2.1 生成视频", "文心一言用不了", "学习书生意气"])
+def test_chinese_words_that_name_no_model(text):
+    assert models.find_all(text) == []
