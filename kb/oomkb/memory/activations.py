@@ -7,6 +7,7 @@ from typing import Final
 
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
+from oomkb.memory.routed import ROUTERS
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.step import Step
@@ -53,6 +54,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         moe="fused" if d.experts else "",
         shared=("gated" if family.shared_gate else "plain") if d.shared_ffn else "",
         cuda=s.cuda,
+        router=ROUTERS.get(d.model_type, ""),
         merged_experts=s.expert_adapters == "fused",
         quant=s.quant != "none",
         quant_keeps=s.quant_keeps,

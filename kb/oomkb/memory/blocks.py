@@ -14,6 +14,7 @@ from oomkb.memory.dora import dora
 from oomkb.memory.functions import activate, gated
 from oomkb.memory.mode import Mode
 from oomkb.memory.ops import Ops
+from oomkb.memory.routed import routed
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Layer"]
@@ -148,36 +149,6 @@ class Layer:
             "h",
         )
 
-    def experts(self, x: Tensor) -> Tensor:
-        """A sparse block: router, sorted copies of the tokens, grouped products, weighted sum, shared experts."""
-        ops = self.ops
-        scores = ops.softmax(ops.linear(x, self.weight("router", "h*E"), "T*E"), 4.0)
-        chosen = ops.cast(ops.gather(scores, "K"), x.size if not self.mode.autocast else self.mode.autocast)
-        del scores
-        routed = self._grouped(x, chosen)
-        if self.mode.shared:
-            shared = self.mlp(x, "fs", prefix="shared.")
-            if self.mode.shared == "gated":
-                gate = ops.unary(self.project(x, "shared_expert_gate", "h", "1"), keeps="output")
-                shared = ops.mul(shared, gate)
-            routed = ops.add(routed, shared)
-        return routed
-
-    def _grouped(self, x: Tensor, chosen: Tensor) -> Tensor:
-        """Grouped products over tokens sorted by expert (transformers ``grouped_mm_experts_forward``)."""
-        ops = self.ops
-        picked = ops.gather(x, "K*h")
-        both = ops.linear(picked, self.expert("experts.gate_up", "h", "2*fe", "2*"), "2*K*fe")
-        gate, up = ops.split(both, ("K*fe", "K*fe"))
-        del both
-        product = ops.mul(self.activation(gate), up)
-        del gate, up
-        out = ops.linear(product, self.expert("experts.down", "fe", "h", ""), "K*h")
-        weighted = ops.mul(out, chosen)
-        del out, product
-        weighted = ops.gather(weighted, "K*h")
-        return ops.total(weighted, "T*h")
-
     def expert(self, name: str, inner: str, outer: str, rank: str) -> Tensor:
         """The fused weights of all experts, with their adapters added in where they have some."""
         unit = f"X*{inner}*{outer}"
@@ -197,7 +168,7 @@ class Layer:
 
     def feed(self, x: Tensor) -> Tensor:
         """Whatever follows attention."""
-        return self.experts(x) if self.moe else self.mlp(x)
+        return routed(self, x) if self.moe else self.mlp(x)
 
     # -- attention -----------------------------------------------------------------------------------------------
 
@@ -239,7 +210,7 @@ class Layer:
             weights = ops.softmax(weights, 4.0 if m.softmax in ("fp32", "scores") else weights.size)
             weights = ops.cast(weights, m.autocast or v.size)
             if m.softmax == "sinks":
-                weights = ops.copy(ops.part(weights, weights.unit))
+                weights = ops.part(weights, weights.unit)
             weights = ops.dropout(weights, m.attention_dropout)
             out = ops.matmul(weights, v, f"T*{value}", clone=(False, m.single or not m.grouped))
             return ops.copy(out)

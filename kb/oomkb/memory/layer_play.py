@@ -15,7 +15,7 @@ from oomkb.memory.blocks import Layer
 from oomkb.memory.forms import Form, minus
 from oomkb.memory.mode import Mode
 from oomkb.memory.segment import Segment, segment
-from oomkb.memory.tape import Leaf, Store, Tape, Tensor
+from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 
 __all__ = ["LayerPlay", "played"]
 
@@ -129,11 +129,10 @@ class _Played:
     def checkpointed(self, layer: Layer, x: Tensor) -> Tensor:
         """Forward without saving; backward recomputes up to the last tensor that is needed, then goes on."""
         tape = self.tape
-        tape.discard, before, tape.recorded = True, tape.packs, []
-        entry = Leaf("in", x.size, keep=False)
-        inner = Tensor(x.store, x.unit, x.size, entry)
+        tape.discard, before, tape.place = True, tape.packs, 0
+        inner = Tensor(x.store, x.unit, x.size, Leaf("in", x.size, keep=False))
         out = layer(inner)
-        tape.discard, packs, first, tape.recorded = False, tape.packs - before, tape.recorded, None
+        tape.discard, packs = False, tape.packs - before
         last = out.node
         del inner
 
@@ -145,17 +144,19 @@ class _Played:
             again = Tensor(source.store, source.unit, source.size, leaf)
             del source
             tape.packs, tape.pack_limit = 0, packs
-            tape.replaying, tape.recorded = True, []
+            tape.replaying, tape.place = True, 0
+            tape.wanted = {node.place: node for node in waiting if isinstance(node, Node)}
             result = layer(again)
-            tape.replaying, second, tape.recorded = False, tape.recorded, None
+            tape.replaying, twins, tape.wanted = False, tape.wanted, {}
             del again
             tape.resume()
             tape.casts = casts
             root = result.node
             del result
-            twins: dict[Any, Any] = {entry: leaf, **dict(zip(first, second, strict=True))}
             del grad
-            outs = tape.backward(root, None, {twins.get(node, node): got for node, got in waiting.items()})
+            there = {twins[n.place] if isinstance(n, Node) else leaf: got for n, got in waiting.items()}
+            waiting.clear()
+            outs = tape.backward(root, None, there)
             return (outs.pop(leaf, None),)
 
         kept = self.selected() if self.ckpt == "selective" else None

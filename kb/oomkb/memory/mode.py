@@ -48,6 +48,8 @@ class Mode:
     moe: str
     shared: str
     cuda: bool
+    router: str = ""
+    """How experts are chosen and gated (:data:`oomkb.memory.routed.ROUTERS`)."""
     merged_experts: bool = False
     """Adapters on fused expert parameters: PEFT adds their product to a copy of the weights for each pass."""
     quant: bool = False

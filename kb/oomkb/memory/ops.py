@@ -20,12 +20,8 @@ class Ops:
     """Operations bound to one tape, with autocast on or off."""
 
     def __init__(self, tape: Tape, *, autocast: float = 0.0, cuda: bool = False, caching: bool = True) -> None:
-        self.tape = tape
-        self.caching = caching
-        """Whether autocast remembers its casts of weights: not of transposed ones, which are no leaves."""
-        self.cuda = cuda
-        self.autocast = autocast
-        """Bytes of the autocast dtype, 0 without."""
+        self.tape, self.cuda, self.autocast = tape, cuda, autocast  # bytes of the autocast dtype, 0 without
+        self.caching = caching  # whether autocast remembers casts of weights: not of transposed ones, no leaves
 
     # -- casts ---------------------------------------------------------------------------------------------------
 

@@ -71,11 +71,12 @@ class Leaf:
 class Node:
     """One operation that autograd remembers."""
 
-    __slots__ = ("backward", "inputs", "joins", "needs_saved", "saved", "seq")
+    __slots__ = ("backward", "inputs", "joins", "needs_saved", "place", "saved", "seq")
 
     def __init__(self, seq: int, inputs: tuple[Node | Leaf | None, ...], saved: list[Any], backward: Backward) -> None:
         self.seq, self.inputs, self.saved, self.backward = seq, inputs, saved, backward
-        self.needs_saved = False
+        self.needs_saved = bool(saved)
+        self.place = 0
         self.joins: tuple[str, float] | None = None
         """For an operation with several outputs: unit and size of the gradient that joins theirs."""
 
@@ -109,8 +110,10 @@ class Tape:
         """Tensors that operations hold outside autograd's saved ones, to the step's end."""
         self.pack_limit: int | None = None
         self.discard = False
-        self.recorded: list[Node] | None = None
-        """All nodes of a checkpoint, in order, while its layer runs."""
+        self.place = 0
+        """Nodes recorded since a checkpoint's layer began."""
+        self.wanted: dict[int, Node] = {}
+        """By place: nodes of a recomputation for which gradients wait."""
         self._seq = 0
         self.rising = False
         """Whether something was allocated since the last instant."""
@@ -177,10 +180,12 @@ class Tape:
         self.packs += len(saved)
         if self.pack_limit is not None and self.packs >= self.pack_limit:
             self._ghost = True
-        made = Node(self._seq, nodes, [] if self.discard else list(saved), backward)
-        if self.recorded is not None:
-            made.needs_saved = bool(saved)
-            self.recorded.append(made)
+        made = Node(self._seq, nodes, list(saved), backward)
+        if self.discard:
+            made.saved = []
+        made.place = self.place = self.place + 1
+        if made.place in self.wanted:
+            self.wanted[made.place] = made
         return made
 
     def resume(self) -> None:

@@ -1,0 +1,89 @@
+"""Routed experts of one layer on the tape, as transformers 5.23 runs them (``grouped_mm_experts_forward``).
+
+Tokens are copied as often as they are routed and sorted by expert; products are grouped; the results are weighted,
+sorted back and summed. Families differ in the dtype of the router and of the weights that it gives: in fp32 they turn
+the weighted results into fp32 as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from oomkb.memory.ops import Ops
+from oomkb.memory.tape import Tensor
+
+if TYPE_CHECKING:
+    from oomkb.memory.blocks import Layer
+
+__all__ = ["ROUTERS", "routed"]
+
+ROUTERS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("mixtral", "minimax"), "float"),
+    "deepseek_v2": "wide softmax",
+    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "dots1", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa"), "wide"),
+    **dict.fromkeys(("hunyuan_v1_moe", "kimi_k2", "bailing_moe_v2"), "wide"),
+    "ernie4_5_moe": "fp32",
+    "gpt_oss": "clipped",
+}
+"""By family: ``wide`` routers take the hidden states in fp32 (autocast lowers them), ``fp32`` even under autocast;
+weights are those of an fp32 softmax (``float``, ``wide softmax``), or in the dtype of the router's logits.
+``clipped``: gate and up lie interleaved, and are clamped before their product (gpt-oss)."""
+
+
+def routed(layer: Layer, x: Tensor) -> Tensor:
+    """Router, routed experts, shared experts."""
+    mode, ops = layer.mode, layer.ops
+    routing = _grouped(layer, x, _weights(layer, x))
+    if mode.shared:
+        shared = layer.mlp(x, "fs", prefix="shared.")
+        if mode.shared == "gated":
+            gate = ops.unary(layer.project(x, "shared_expert_gate", "h", "1"), keeps="output")
+            shared = ops.mul(shared, gate)
+        routing = ops.add(routing, shared)
+    return routing
+
+
+def _weights(layer: Layer, x: Tensor) -> Tensor:
+    """The chosen experts' weights."""
+    mode, ops = layer.mode, layer.ops
+    given, weight = x, layer.weight("router", "h*E")
+    if mode.router in ("wide", "wide softmax", "fp32"):
+        given, weight = ops.cast(x, 4.0), ops.cast(weight, 4.0)
+    if mode.router == "fp32":
+        logits = Ops(layer.tape, cuda=mode.cuda).linear(given, weight, "T*E")
+    else:
+        logits = ops.linear(given, weight, "T*E")
+    size = 4.0 if mode.router in ("float", "wide softmax") else logits.size
+    if mode.router == "fp32":
+        size = x.size
+    del given, weight
+    return ops.cast(ops.gather(ops.softmax(logits, 4.0), "K"), size)
+
+
+def _grouped(layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
+    """Grouped products over tokens sorted by expert."""
+    ops, size = layer.ops, x.size
+    picked = ops.gather(x, "K*h")
+    both = ops.linear(picked, layer.expert("experts.gate_up", "h", "2*fe", "2*"), "2*K*fe")
+    product = _clipped(layer, both) if layer.mode.router == "clipped" else _product(layer, both)
+    del both
+    out = ops.linear(product, layer.expert("experts.down", "fe", "h", ""), "K*h")
+    weighted = ops.mul(out, chosen)
+    del out, product
+    weighted = ops.gather(weighted, "K*h")
+    return ops.cast(ops.total(weighted, "T*h"), size)
+
+
+def _product(layer: Layer, both: Tensor) -> Tensor:
+    gate, up = layer.ops.split(both, ("K*fe", "K*fe"))
+    return layer.ops.mul(layer.activation(gate), up)
+
+
+def _clipped(layer: Layer, both: Tensor) -> Tensor:
+    """``(clamp(up) + 1) * gate * sigmoid(alpha * gate)`` of every second column."""
+    ops = layer.ops
+    gate, up = ops.part(both, "K*fe"), ops.part(both, "K*fe")
+    gate, up = ops.unary(gate), ops.unary(up)
+    glu = ops.mul(gate, ops.unary(ops.scale(gate), keeps="output"))
+    return ops.mul(ops.shift(up), glu)
