@@ -3,6 +3,8 @@
 ``adapters``: DoRA with and without dropout, embedding and head trained beside adapters, evaluation between steps.
 ``drawn``: family, precision, optimizer's implementation, attention, batch, length (not only powers of two),
 checkpointing, adapters, DPO, FSDP2 over 2 to 64 ranks, drawn over the catalogue's models.
+``layers``: drawn like these, most with a small vocabulary, so that layers show that logits hide; of every family of
+routed experts two. Rows that are further off say how far (``within``).
 ``optimizers``: a step of torch's, transformers', bitsandbytes' and other packages' optimizers.
 Versions: transformers 5.23, peft 0.21.2, torch 2.13, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3 and
 lion-pytorch 0.2.5. The peak of every phase is compared, not only the step's: what another phase hides in one job decides the next one.
@@ -20,7 +22,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("adapters", "drawn", "optimizers")
+FILES = ("adapters", "drawn", "layers", "optimizers")
 ROWS = [
     {**json.loads(line), "file": name} for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()
 ]
@@ -46,12 +48,13 @@ LOOSE = {"codegen-3-18": 0.03}
 def test_every_phase_of_a_drawn_step(row):
     found = errors(row)
     worst = max(found, key=lambda name: abs(found[name]))
-    assert abs(found[worst]) < LOOSE.get(row["id"], 0.02), f"{worst}: {found[worst]:+.2%}"
+    assert abs(found[worst]) < row.get("within", LOOSE.get(row["id"], 0.02)), f"{worst}: {found[worst]:+.2%}"
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_mean_over_the_steps_of(name):
-    assert statistics.mean(abs(errors(row).get("peak", 0.0)) for row in ROWS if row["file"] == name) < 0.002
+    most = 0.006 if name == "layers" else 0.002
+    assert statistics.mean(abs(errors(row).get("peak", 0.0)) for row in ROWS if row["file"] == name) < most
 
 
 EVALUATED = [row for row in ROWS if "peak_eval" in row["measured"]]
