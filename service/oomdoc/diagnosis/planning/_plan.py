@@ -15,7 +15,8 @@ from oomdoc.diagnosis.planning._moves import Move, offered
 from oomdoc.diagnosis.planning._pain import GOALS, safety_of
 from oomdoc.diagnosis.planning._prices import Price, Prices
 from oomdoc.diagnosis.planning._result import Hardware, Planning
-from oomdoc.diagnosis.planning._search import Found, Priced, Search, Space
+from oomdoc.diagnosis.planning._search import Found, Search
+from oomdoc.diagnosis.planning._space import Priced, Space
 from oomdoc.diagnosis.planning._surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput

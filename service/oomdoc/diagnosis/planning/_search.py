@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, islice
-from typing import Any, Final
+from typing import Final
 
-from oomdoc.diagnosis.fixes import Context, Remedy, Variant
 from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.planning._moves import LAYOUT, Move, combined, derive, merge, variants_on
+from oomdoc.diagnosis.planning._moves import LAYOUT, Move, combined
 from oomdoc.diagnosis.planning._pain import Goal, of_moves, of_speed
-from oomdoc.diagnosis.planning._prices import Price, Prices
-from oomdoc.diagnosis.planning._surrogate import Effect, Surrogate
+from oomdoc.diagnosis.planning._prices import Price
+from oomdoc.diagnosis.planning._space import Priced, Space
+from oomdoc.diagnosis.planning._surrogate import Effect
 
-__all__ = ["Found", "Priced", "Search", "Space"]
+__all__ = ["Found", "Search"]
 
 _DEPTH: Final = 5
 _NODES: Final = 2000
@@ -38,15 +38,6 @@ _MARGINS: Final = (1.0, 1.06, 1.15)
 
 
 @dataclass(frozen=True, slots=True)
-class Priced:
-    """A move with its own price and effect."""
-
-    move: Move
-    price: Price
-    effect: Effect
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """A set of moves and its price."""
 
@@ -54,57 +45,6 @@ class Found:
     price: Price
     pain: float
     fits: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """What is searched: the prices, the moves with their effects, and what each pair of moves thinks of the other."""
-
-    prices: Prices
-    surrogate: Surrogate
-    singles: Sequence[Priced]
-    context: Context
-    wanted: float
-    pairs: dict[tuple[str, str], bool] = field(default_factory=dict)
-    after: dict[tuple[str, str], list[Variant]] = field(default_factory=dict)
-
-    def compatible(self, a: Move, b: Move) -> bool:
-        """Whether either is still offered once the other is done."""
-        key = (a.key, b.key) if a.key < b.key else (b.key, a.key)
-        if key not in self.pairs:
-            self.pairs[key] = self._follows(a, b) and self._follows(b, a)
-        return self.pairs[key]
-
-    def _follows(self, first: Move, then: Move) -> bool:
-        if not first.names.isdisjoint(then.names):
-            return False
-        wanted = merge(first.fields, then.fields)
-        if wanted is None:
-            return False
-        (remedy, variant), *further = then.all_parts
-        if not _among(self._offered_after(first, remedy), variant, wanted):
-            return False
-        job = self.prices.job_with(first.fields)
-        for following, next_variant in further:
-            job = derive(job, variant.fields) if job is not None else None
-            if job is None or not _among(variants_on(following, job, self.context), next_variant, wanted):
-                return False
-            variant = next_variant
-        return True
-
-    def _offered_after(self, first: Move, remedy: Remedy) -> list[Variant]:
-        """What a remedy offers once a move is done; asked for every variant of the remedy."""
-        key = (first.key, remedy.name)
-        if key not in self.after:
-            job = self.prices.job_with(first.fields)
-            self.after[key] = [] if job is None else variants_on(remedy, job, self.context)
-        return self.after[key]
-
-
-def _among(options: Sequence[Variant], variant: Variant, wanted: Mapping[str, Any]) -> bool:
-    """Whether a variant, or a wider one that says the same, is among the options."""
-    names = variant.fields.keys()
-    return any(names <= o.fields.keys() and merge(wanted, o.fields) == wanted for o in options)
 
 
 @dataclass(frozen=True, slots=True)
