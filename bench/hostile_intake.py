@@ -111,6 +111,20 @@ UNITS = {
     "keys": "max_length ",
     "config keys": "per_device_train_batch_size: 1\n",
     "keys=": "per_device_train_batch_size=",
+    "linked keys": "max_seq_length is set to 1 ",
+    "table rows": "| batch size | 1 |\n",
+    "names with sizes": "a-b-c-7B-d ",
+    "names with dashes": "a-b-",
+    "shares": "显存 1/2G ",
+    "factors": "80G*8 卡 ",
+    "brackets in clauses": "(a) batch size 4 works ",
+    "state dicts": "get state dict ",
+    "resuming": "resuming when ",
+    "wake up": "wake up ",
+    "notebook frames": "File ~/a.py:1, in f(x)\n-> 1 x\n",
+    "dotted dumps": "world_size ....... 4\n",
+    "trainers": "verl GRPO vllm gpu_memory_utilization=0.5\n",
+    "homes": "/home/a-",
 }
 
 

@@ -33,7 +33,16 @@ _SERVED: Final = Expression(
     r"|many requests|under (?:high |heavy )?(?:load|concurrency)|high con?cur\w{1,8}|压测|并发|多次(?:请求"
     r"|调用)|请求|调用次数|时间长|运行一段"
     r"|Running: \d|Received request|prompt_logprobs|long prompts?"
-    r"|when (?:i )?(?:send|call|request|chat)|return_logprob|CPU swap space|No free blocks left",
+    r"|when (?:i )?(?:send|call|request|chat)|return_logprob|CPU swap space|No free blocks left"
+    r"|each (?:\w{1,12} ){0,2}request|every (?:\w{1,12} ){0,2}request|一直涨|越来越[高多大]|in production"
+    r"|(?:keeps?|continuous\w{0,2}) (?:growing|rising|increasing|processing)",
+    re.IGNORECASE,
+)
+_LAYERS: Final = re.compile(r"modeling_|\bforward\b|_forward\b|\bmodel\(|softmax|matmul|linear\.py|attention")
+"""Frames of layers at work."""
+_EARLY: Final = re.compile(
+    r"before (?:the |any )?(?:model|weights|loading)[^.\n]{0,24}load"
+    r"|\bOOM at start(?:up)?\b",
     re.IGNORECASE,
 )
 _STEPS: Final = re.compile(r"training_step|train_step|inner_training_loop|compute_loss|train_batch|trainer\.train\(")
@@ -90,9 +99,13 @@ def phase_fact(
     told = phase_of_prose(
         "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config", "code"))
     )
+    if told == "engine-init" and objective not in (None, "inference") and not _engine(lines):
+        told = None  # a training run that fails while it starts: the log may tell in what
     if shown is not None:
         if engine and shown in ("forward", "loss"):
             shown = "generate" if _SERVED.search(said) else "engine-init"
+        elif shown == "forward" and told in ("backward", "optimizer-step", "save") and not any(map(_computes, frames)):
+            shown = told  # only collectives and plumbing show, which every pass has
         elif told == "eval" and shown in ("forward", "loss") and not any(_STEPS.search(_text(f)) for f in frames):
             shown = told
         return Fact("phase", shown, frames[-1].span, "log", 0.95)
@@ -104,6 +117,10 @@ def phase_fact(
     if guess.value == "unknown" and is_partition(facts):
         return Fact("phase", "optimizer-init", span, "log", 0.6)
     return guess
+
+
+def _computes(frame: Frame) -> bool:
+    return _LAYERS.search(_text(frame)) is not None
 
 
 def _text(frame: Frame) -> str:
@@ -118,7 +135,7 @@ def _of_engine(text: str, told: str | None, signals: Sequence[Signal]) -> str:
     """An engine fails while it starts, unless it is said that it served."""
     started = any(s.name in ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile") for s in signals)
     if started or (told not in ("generate",) and not _SERVED.search(text)):
-        return "load" if told == "load" and not started else "engine-init"
+        return "load" if told == "load" and not started and not _EARLY.search(text) else "engine-init"
     return "generate"
 
 

@@ -73,7 +73,8 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"|_load_state_dict|load_model\b|set_module_tensor_to_device|load_weights"
             r"|caching_allocator_warmup|dispatch_model|create_and_replace"
             r"|load_in_\dbit|dataloader\.py|safetensors|torch\.load|restore_checkpoint"
-            r"|init_empty|_materialize|create_weights|convert_and_load|fsdp2_load_full"
+            r"|_initialize_affine_weight|(?:model|modeling_\w{1,40}|transformer)\.py __init__|init_empty"
+            r"|_materialize|create_weights|convert_and_load|fsdp2_load_full"
             r"|run_sft\(model_args|quantize_\dbit|init_model\b|build_model\b"
             r"|load_base_model|_init_model|prepare_model_for_(?:kbit|int8)",
         ),
@@ -227,7 +228,7 @@ def phase_of_log(lines: Sequence[str]) -> str | None:
 
 
 _FAILS: Final = (
-    r"(?:oom|out of (?:cuda |gpu )?memory|爆(?:显存|内存|掉|了)?|显存(?:溢出"
+    r"(?:oom|被 ?kill|out of (?:cuda |gpu )?memory|爆(?:显存|内存|掉|了)?|显存(?:溢出"
     r"|不足|不够|爆)|内存(?:溢出|不足)|溢出|crash|fail|killed|runs? out|挤爆)"
 )
 _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
@@ -243,6 +244,14 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             rf"|ing)[-_ ]?up\b|(?:同步|更新)[^。\n]{{0,6}}(?:权重|参数)(?:到|给|至)|权重同步",
         ),
         (
+            "load",
+            r"(?:when|while|after|on|upon|by) (?:I )?(?:try(?:ing)? to )?resum(?:e|es|ing) (?:the |from |a "
+            r"|my )?(?:training|checkpoint|run|last)"
+            rf"|resum(?:e|es|ing)[^.。\n]{{0,60}}{_FAILS}|断点续训|恢复训练[^。\n]{{0,12}}{_FAILS}|(?:load"
+            rf"|restor)\w{{0,3}}"
+            r" (?:the )?(?:saved )?(?:states?|checkpoints?)[^.。\n]{0,24}(?:and )?(?:continue|resume)",
+        ),
+        (
             "save",
             rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e"
             r"|es|ed|ing)|checkpointing\b(?<!gradient checkpointing)(?<!activation checkpointing)"
@@ -256,6 +265,7 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             rf"|(?:{_FAILS}|occurs?|happens?)[^.。\n]{{0,60}}"
             rf"(?:\bat save_steps|(?:\b|\.)save_(?:model|pretrained|checkpoint)\b|merge_and_unload)"
             rf"|\bmerg(?:e|ing) (?:the |a )?(?:lora|adapters?|peft)[^.。\n]{{0,60}}{_FAILS}"
+            rf"|(?:export|导出)[^。\n]{{0,24}}(?:合并|merg)|(?:合并|merg)[^。\n]{{0,32}}(?:导出|export)"
             rf"|合并[^。\n]{{0,16}}(?:lora|权重|模型|适配器)?[^。\n]{{0,12}}(?:时|oom|爆|溢出)"
             rf"|\b(?:get|getting|gather(?:ing)?|collect(?:ing)?|consolidat\w{{1,4}})[^.。\n]{{0,16}}state[_ ]?dict"
             rf"|state[_ ]dict[^.。\n]{{0,24}}{_FAILS}"
@@ -287,11 +297,12 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             rf"\.backward\([^.。\n]{{0,40}}{_FAILS}|{_FAILS}[^.。\n]{{0,40}}\.backward\(|(?:during|in|at|on|of"
             rf"|through) (?:the )?(?:\w{{1,8}} of )?(?:(?:first|second|third|\d(?:st|nd|rd|th)|GRPO|PPO|DPO) ){{0,2}}"
             rf"back(?:ward|-?prop)|\d(?:st|nd|rd|th) (?:\w{{1,6}} )?back(?:ward|prop)"
-            rf"|backward[^.。\n]{{0,32}}{_FAILS}|反向传播",
+            rf"|backward[^.。\n]{{0,32}}{_FAILS}|反向传播|反向[^。\n]{{0,6}}{_FAILS}",
         ),
         (
             "loss",
-            rf"{_FAILS}[^.。\n]{{0,24}}cross.?entropy|logits\.float\(\)[^.。\n]{{0,24}}{_FAILS}"
+            rf"(?:{_FAILS}|allocat\w{{1,4}})(?:[^.。\n]|\.(?=\w)){{0,32}}cross.?entropy"
+            rf"|logits\.float\(\)[^.。\n]{{0,24}}{_FAILS}"
             rf"|loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss"
             rf"|计算 ?loss|last frame[^.\n]{{0,60}}cross_entropy|最后一帧[^\n]{{0,60}}cross_entropy"
             rf"|cross.entropy[^.。\n]{{0,30}}{_FAILS}",
@@ -299,14 +310,15 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
         (
             "load",
             r"(?:when|while|during|before|on|at|in the middle of|half-?way through)[^.。\n]{0,30}\b(?:loading"
-            r"|load(?:ed|s)?|model (?:is being )?initiali[sz])\b|(?<!down)loading (?:the )?(?:model"
+            r"(?! (?:the )?[\w.]{0,30}(?:processor|images?|template))|load(?:ed|s)?"
+            r"|model (?:is being )?initiali[sz])\b|(?<!down)loading (?:the )?(?:model"
             r"|weights|checkpoint)[^.。\n]{0,40}|(?:oom|out of memory|crash\w{0,3}"
             r"|dies|fails)[^.。\n]{0,50}\b(?:while|when|before|during|half ?way through)[^.。\n]{0,"
             r"24}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型"
             r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|超|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
             r"|(?:从|加载)[^。\n]{0,12}(?:checkpoint|断点)[^。\n]{0,12}(?:恢复|继续|续训)|断点续训|恢复训练时"
             r"|(?:every|each) (?:rank|process|gpu|worker) loads"
-            r"|启动失败|couldn'?t load|cannot load|fail(?:s|ed|ing)? to load"
+            r"|加载到? ?\d{1,3} ?%|启动失败|couldn'?t load|cannot load|fail(?:s|ed|ing)? to load"
             r"|weights (?:be |are |were |get |is )?(?:all )?loaded (?:to|on|onto) (?:the )?(?:cuda|gpu|first|same)"
             r"|tokenizer oom|(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data(?:set)?\b[^.。\n]{0,60}(?:oom"
             r"|out of mem|killed)"
@@ -318,7 +330,8 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"(?:when|while|during|at|on)[^.。\n]{0,24}\b(?:generat\w{1,5}"
             r"|inference|rollout|sampling|decoding|serving)\b|rollout step"
             r"|(?:oom|out of memory|crash)[^.。\n]{0,40}(?:generat\w{1,5}"
-            r"|rollout)|(?:生成|推理|调用|rollout)[^。\n]{0,20}(?:爆|oom|溢出|时|次数|报 ?cuda|out of mem)"
+            r"|rollout)(?! (?:is|are|was|works?) )|(?:生成|推理|调用|rollout)(?! ?(?:没问题|没有问题|正常"
+            r"|都行))[^。\n]{0,20}(?:爆|oom|溢出|时|次数|报 ?cuda|out of mem)"
             r"|\bprefill\b[^.。\n]{0,40}(?:oom|out of mem)|(?:oom|out of mem)[^.。\n]{0,40}\bprefill\b"
             r"|\bgenerate(?:\(\))? with [^.。\n]{0,40}(?:oom|out of mem)|inference (?:oom|out of mem|runs out)"
             r"|\.generate\(\)[^.。\n]{0,40}(?:oom|out of mem)"
@@ -336,7 +349,7 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             "engine-init",
             r"engine (?:is )?(?:built|build|init)|during (?:model )?initiali[sz]ation"
             r"|server (?:does not|fails to|won't) start|fails? (?:at|on|during) start(?:up)?"
-            r"|warm-?up fails|初始化就|启动就|while (?:the )?engine"
+            r"|warm-?up fails|(?<!训练)(?<!训练刚)(?:初始化就|启动就)|while (?:the )?engine"
             r"|build(?:ing)? (?:the |an )?engine\b|fail\w{0,3} to build [^.\n]{0,24}engine"
             r"|(?:profil|captur)ing (?:cuda ?)?graphs?",
         ),

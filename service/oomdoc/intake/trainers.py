@@ -30,7 +30,8 @@ _NAMED: Final = Expression(
 _LISTED: Final = re.compile(r"[\s\-*|>`]{0,8}[\w-]{2,20}[`*]{0,2}[ \t:=|]{1,30}v?\d[\w.+]{0,30}[\s|`]{0,8}\Z")
 """A line of ``pip list``: what is installed is not what runs."""
 _ONLINE: Final = Expression(
-    r"(?<![a-z])(?:(?P<grpo>grpo|dapo|gspo)|(?P<ppo>ppo|rloo|reinforce(?:\+\+|_plus_plus)))(?![a-z])"
+    r"(?<![a-z])(?:(?P<grpo>grpo|dapo|gspo)|(?P<ppo>ppo|rloo|reinforce(?:\+\+|_plus_plus)))(?![a-z]|_m)"
+    r"|(?P<keys>(?<!\w)ppo_(?:micro|mini)_batch_size|actor_rollout_ref)"
     r"|(?P<trainer>grpo|ppo|rloo)(?:trainer|config)",
     _I,
 )
@@ -41,14 +42,16 @@ _SERVED: Final = Expression(
 )
 _COLOCATED: Final = Expression(r"co-?locat\w{0,4}|hybrid[ _]engine|(?:同|共用?|共享)(?:一?组|张)?(?:显?卡|gpu)", _I)
 _SURE: Final = 0.86
+_SAID: Final = 4_000
+"""Lines in which a trainer is looked for: what a job is, is said early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """The trainer that is named (canonical), what it trains for, and where that stands."""
+    """The trainer that is named (canonical), what it trains for where that is said, and where it stands."""
 
     name: str
-    objective: str
+    objective: str | None
     span: Span
     colocated: Span | None = None
 
@@ -60,7 +63,7 @@ def named_trainer(
 
     :param marked: the framework by whose keys or frames the text is known, where none is named.
     """
-    said = [line for line, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank")]
+    said = [line for line, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank")][:_SAID]
     online = next((hit for line in candidates(_ONLINE, said, words) if (hit := _online(line))), None)
     if online is None or any(_SERVED.search(line.raw) for line in candidates(_SERVED, said, words)):
         return None
@@ -76,8 +79,10 @@ def named_trainer(
     return Trainer(marked, online[0], online[1], shared) if marked is not None else None
 
 
-def _online(line: Line) -> tuple[str, Span] | None:
+def _online(line: Line) -> tuple[str | None, Span] | None:
     for found in _ONLINE.finditer(line.raw):
+        if found["keys"]:
+            return None, line.span(found.start() + 1)  # of PPO's trainers, which run its relatives too
         if not negated(line.raw, found.start()):
             word = (found["grpo"] or found["trainer"] or "").lower()
             return "grpo" if found["grpo"] or word == "grpo" else "ppo", line.span(found.start() + 1)
@@ -86,8 +91,9 @@ def _online(line: Line) -> tuple[str, Span] | None:
 
 def of_rollout(facts: Iterable[Fact], trainer: Trainer, engine: str) -> list[Fact]:
     """The facts with what was read of the engine as the rollout's, and the objective as the trainer's."""
-    out = [Fact("objective", trainer.objective, trainer.span, "prose", _SURE)]
-    out.append(Fact("rollout.engine", engine, trainer.span, "prose", _SURE))
+    out = [Fact("rollout.engine", engine, trainer.span, "prose", _SURE)]
+    if trainer.objective is not None:
+        out.append(Fact("objective", trainer.objective, trainer.span, "prose", _SURE))
     if trainer.colocated is not None:
         out.append(Fact("rollout.colocated", True, trainer.colocated, "prose", 0.8))
     for fact in facts:

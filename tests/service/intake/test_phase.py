@@ -124,6 +124,13 @@ def test_by_words_and_log(text, phase):
         ("前向传播时爆显存", "forward"),
         ("attention softmax in forward OOM", "forward"),
         ("Finetuning OOMs after 3 hours", "unknown"),
+        ("CUDA OOM when resuming the training; a fresh run is fine", "load"),
+        ("模型加载到 87% 被 kill", "load"),
+        ("export 合并 LoRA adapter 时报错空间不足", "save"),
+        ("trying to allocate 6.54 GiB in F.cross_entropy", "loss"),
+        ("训练的时候生成没问题，一到反向就 OOM", "backward"),
+        ("vllm: RAM keeps growing with every request until it is killed", "generate"),
+        ("vLLM OOMs before the model weights are loaded", "engine-init"),
         ("训练到 1000 步后 OOM", "unknown"),
         ("CUDA out of memory when training 7B", "unknown"),
     ],
@@ -170,3 +177,21 @@ def test_evaluation_that_is_told_beats_a_plain_forward_pass():
     assert read_text("模型评估超出内存限制\n" + frames).facts["phase"].value == "eval"
     step = trace(("trainer.py", "training_step", "loss = 1"), ("modeling_llama.py", "forward", "x = softmax(x)"))
     assert read_text("模型评估超出内存限制\n" + step).facts["phase"].value == "forward"
+
+
+def test_a_model_that_is_being_built_is_loading():
+    frames = trace(
+        ("llama/generation.py", "build", "model = Transformer(model_args)"),
+        ("llama/model.py", "__init__", "self.feed_forward = FeedForward("),
+    )
+    assert read_text(frames).facts["phase"].value == "load"
+
+
+def test_collectives_leave_the_pass_to_the_words():
+    frames = trace(("fsdp/_fully_shard/_fsdp_collectives.py", "allocate", "all_gather_output = comm.allocate(...)"))
+    assert read_text("OOM on every rank during the first backward:\n" + frames).facts["phase"].value == "backward"
+
+
+def test_a_training_run_that_fails_at_once_is_no_engine():
+    text = "zero stage 1 微调，初始化就 cuda out of memory\n[INFO] Creating fp16 ZeRO stage 1 optimizer\n"
+    assert read_text(text).facts["phase"].value == "optimizer-init"

@@ -142,6 +142,39 @@ SAID = {
         ("training in full precision OOMs", {"dtype": "fp32"}),
         ("bf16 with fp32 master weights", {"dtype": "bf16"}),
     ],
+    "brackets": [
+        ("ran fine with batch size=8 on a small set (4k rows). With batch_size=4 on the large set it is OOM", {"micro_batch": 4}),
+        ("the README (8 A100) says 10 hours; deepspeed --num_gpus=2 train.py goes OOM", {"gpu_count": 8}),
+    ],
+    "cards": [
+        ("I have 24 gigs on my 4090. It still crashes.", {"gpu": "4090", "capacity_gib": 24}),
+        ("设备：A100/40G × 4", {"gpu_count": 4, "capacity_gib": 40}),
+        ("out of memory on 4 nodes(8xH200)", {"gpu_count": 32}),
+        ("OOM on A100 80Gx4.", {"gpu_count": 4}),
+        ("an idle 80 GB H100 OOMs", {"gpu_count": 1, "capacity_gib": 80}),
+        ("GPU with 24 Gigabytes of memory", {"capacity_gib": 24}),
+        ("(1080Ti，11GB内存) 提示内存不够", {"capacity_gib": 11}),
+        ("4090，64G内存，加载被杀", {"capacity_gib": None}),
+        ("dual RTX 5090, 128 GB DDR5", {"gpu_count": 2, "capacity_gib": None}),
+        ("h800 gpu only has 80GB", {"capacity_gib": 80}),
+        ("DEVICE_BATCH_SIZE=64 RTX 3090", {"gpu_count": 1}),
+        ("a V100 is out of memory: 15 MB free on (GPU 7;", {"gpu_count": None}),
+    ],
+    "names": [
+        ("run SUS-Chat-34B, killed", {"model": "SUS-Chat-34B", "params_b": 34}),
+        ("微调 somecoder2-15B-alpha 爆显存", {"model": "somecoder2-15B-alpha", "params_b": 15}),
+        ("model some-org/Other-Thing-3b-beta OOMs", {"model": "some-org/Other-Thing-3b-beta", "params_b": 3}),
+        ("since the update of llama-server my RAM is full", {"model": None}),
+        ("mixtral 8x7B with the llava recipe", {"model": "mixtral 8x7B"}),
+    ],
+    "aims": [
+        ("I fine tune llama-7b and it OOMs", {"objective": "sft"}),
+        ("rebuilt llama.cpp from scratch, OOM", {"objective": "inference"}),
+        ("training a 1B from scratch OOMs", {"objective": "pretrain"}),
+        ("OOM\ntorch 2.0.1, peft 0.5.0", {"objective": None}),
+        ("train on full parameters(15B)", {"method": "full"}),
+        ("zero.Init puts it all on one card", {"zero_stage": 3}),
+    ],
 }  # fmt: skip
 
 

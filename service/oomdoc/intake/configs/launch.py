@@ -13,7 +13,7 @@ from oomdoc.intake.configs.values import number, whole
 __all__ = ["ENVIRONMENT", "LAUNCH_KEYS", "launch_facts", "visible_gpus"]
 
 _PER_NODE: Final = frozenset({"nproc_per_node", "num_gpus", "n_gpus_per_node", "gpus_per_node", "num_gpus_per_node"})
-_NODES: Final = frozenset({"nnodes", "num_nodes", "num_machines"})
+_NODES: Final = frozenset({"nnodes", "num_nodes", "num_node", "num_machines"})
 _WORLD: Final = frozenset({"num_processes"})
 LAUNCH_KEYS: Final = (
     _PER_NODE | _NODES | _WORLD | {"include", "gpus", "node_rank", "master_addr", "master_port", "main_process_port"}

@@ -12,35 +12,39 @@ from oomdoc.intake.prose.gpu_names import GPU_NAME, is_consumer
 from oomdoc.intake.prose.numbers import COUNT, to_count
 from oomdoc.intake.prose.stance import worked
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
+from oomkb.units import GIB
 
 __all__ = ["read_hardware"]
 
 _ADJECTIVE: Final = (
     r"(?:(?:nvidia|geforce|tesla|英伟达|amd|的|of|昇腾|\d{1,3} ?g(?:i?b)?(?: ?的)?"
-    r"|显存|显卡|consumer|gpus?)[\s\-]{0,3}){0,4}"
+    r"|显存|显卡|consumer|idle|spare|free|local|rented|gpus?)[\s\-]{0,3}){0,4}"
 )
 _TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个台卡颗片枚]|[ -]x)"
 _BEFORE: Final = re.compile(
-    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?P<n>{COUNT}) {{0,2}}{_TIMES}"
+    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?<![a-rt-z]=)(?P<n>{COUNT}) {{0,2}}{_TIMES}"
     rf"{{0,2}} {{0,2}}{_ADJECTIVE}\Z",
     re.IGNORECASE | re.ASCII,
 )
 _AFTER: Final = re.compile(
-    rf"['’]?s?(?: ?[(（]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:[x×*] ?(?P<times>\d{{1,3}})(?!["
-    rf"\w.])|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块)(?!\s{{0,2}}[x×*\d]))",
+    rf"['’]?s?(?: ?[(（/]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:[x×*] ?(?P<times>\d{{1,3}})(?!"
+    rf"\w|\.\d)|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块)(?!\s{{0,2}}[x×*\d]))",
     re.IGNORECASE | re.ASCII,
 )
 _SIZE_AFTER: Final = re.compile(
     r"['’]?s?[ \-]{0,2}(?:x ?\d{1,2} {0,2})?(?:gpus? {0,2}|显卡|单卡 ?"
-    r"|卡 ?){0,2}[(（,，]?\s{0,2}(?:with|each|every one|per card|单卡|每张"
-    r"|每卡|显存|vram|has|of|a|about|约|有|是|为|are|[:：,，]){0,3}\s{0,2}(?:with )?(?P<gib>\d{1,3}(?:"
-    r"\.\d{1,2})?) ?g(?:i?bs?)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b"
-    r"|system|cpu|磁盘|disk))",
+    r"|卡 ?){0,2}[(（,，/]?\s{0,2}(?:with|each|every one|per card|单卡|每张"
+    r"|每卡|显存|vram|(?:only |just )?has|of|a|about|约|有|是|为|are|[:：,，]){0,3}\s{0,2}(?:with )?(?P<gib>\d{1,3}(?:"
+    r"\.\d{1,2})?) ?g(?:i?bs?|igabytes?|igs?)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b"
+    r"|system|cpu|ddr|磁盘|disk))",
     re.IGNORECASE | re.ASCII,
 )
+_BRACKETED: Final = re.compile(
+    r"[(（,，]\s{0,2}(?P<gib>\d{1,3}) ?g(?:i?b)?(?: (?:of )?)?(?:内存|ram\b|memory)", re.IGNORECASE
+)
 _SIZE_BEFORE: Final = re.compile(
-    r"(?P<gib>\d{1,3}) ?g(?:i?b)?(?:[ -]|的|显存){0,3}(?:nvidia |tesla "
-    r"|geforce |英伟达)?\Z",
+    r"(?P<gib>\d{1,3}) ?g(?:i?bs?|igs?)?(?:[ -]|的|显存){0,3}(?:(?:of vram )?on (?:my |the |an? |our ))?"
+    r"(?:nvidia |tesla |geforce |英伟达)?\Z",
     re.IGNORECASE | re.ASCII,
 )
 _CARDS: Final = Expression(
@@ -59,11 +63,11 @@ _EACH_SIZE: Final = Expression(
 )
 _OF_SIZE: Final = Expression(
     r"gpus?,? {0,2}(?:with|of|has|have|having|each with|[(（])? {0,2}(?:about "
-    r"|around )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?bs?)?(?![A-Za-z])",
+    r"|around |only )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?bs?|igabytes?|igs?)?(?![A-Za-z])",
     re.IGNORECASE | re.ASCII,
 )
 _LOOSE_SIZE: Final = Expression(
-    r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?: 的)? {0,2}(?:的 ?)?(?:vram"
+    r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?\+?(?: 的)? {0,2}(?:的 ?)?(?:vram"
     r"|显存|显卡|video memory|gpus?\b|graphics card|card\b)"
     r"|(?:显存|vram|video memory|(?:gpu|cuda) memory)(?: ?(?:是|为|有|只有|大小|总共|of|is"
     r"|[:：]))? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
@@ -111,7 +115,7 @@ _USED: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NODES_RIGHT_BEFORE: Final = re.compile(
-    rf"(?P<n>{COUNT}) ?(?:台|nodes? (?:of|with|x)|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
+    rf"(?P<n>{COUNT}) ?(?:台|nodes? ?(?:of|with|x|[(（:])|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
 )
 _EACH_NODE: Final = re.compile(
     rf"(?P<n>{COUNT}) ?(?:台|个)?(?:机器|节点|服务器|nodes?|machines?|servers?)[^。.\n]{{0,24}}?(?:每台"
@@ -130,6 +134,8 @@ _LISTED: Final = Expression(
 """What environment reports list: ``GPU number: 8``, ``world_size=16``."""
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
+_ARTICLE: Final = 0.65
+"""How sure a count is that only an article states."""
 _PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", re.IGNORECASE | re.ASCII)
 """The product's full name, as drivers print it: more telling than what people call it."""
 _MANY: Final = Expression(
@@ -197,6 +203,8 @@ def _around(line: Line, found: re.Match[str], several: bool, lone: bool) -> Iter
         (size := _SIZE_BEFORE.search(before)) is not None and 2 <= float(size["gib"]) <= 300
     ):
         yield Fact("capacity_gib", float(size["gib"]), span, "prose", max(0.5, 0.85 - minus))
+    elif (size := _BRACKETED.match(after)) is not None and _holds(name, float(size["gib"])):
+        yield Fact("capacity_gib", float(size["gib"]), span, "prose", 0.7)
     count, sure = _count(before, after)
     if count is None and not several and (lone or is_consumer(name)):
         count, sure = 1, 0.55
@@ -204,7 +212,17 @@ def _around(line: Line, found: re.Match[str], several: bool, lone: bool) -> Iter
         each = 2 if cores["generation"] == "4" or cores["kind"].lower() == "p" else 1
         count, sure = max(1, int(cores["cores"]) // each), 0.7
     if count is not None and 1 <= count <= 20000:
-        yield Fact("gpu_count", count, span, "prose", max(0.5, sure - minus))
+        # "a V100" beside "GPU 7" names the kind of card, not how many there are.
+        sure = 0.45 if several and count == 1 and sure == _ARTICLE else max(0.5, sure - minus)
+        yield Fact("gpu_count", count, span, "prose", sure)
+
+
+def _holds(name: str, gib: float) -> bool:
+    """Whether the card that is named holds about so much: its own memory is meant, whatever it is called."""
+    from oomkb.catalog import gpus
+
+    device = gpus.find(name)
+    return device is not None and abs(device.capacity_bytes / GIB / gib - 1) < 0.12
 
 
 def _count(before: str, after: str) -> tuple[int | None, float]:
@@ -215,7 +233,7 @@ def _count(before: str, after: str) -> tuple[int | None, float]:
         ahead = before[: found.start("n")]
         if (nodes := _EACH_NODE.search(ahead) or _NODES_RIGHT_BEFORE.search(ahead)) is not None:
             count *= to_count(nodes["n"])
-        return count, 0.65 if word in ("a", "an", "one", "一") else 0.9
+        return count, _ARTICLE if word in ("a", "an", "one", "一") else 0.9
     if (found := _AFTER.match(after)) is not None:
         return to_count(found["times"] or found["cards"]), 0.88
     return None, 0.0
@@ -230,7 +248,8 @@ def _not_hardware(name: str, before: str, after: str) -> bool:
         return True
     return bare and (
         before.rstrip().endswith((":", "pid", "port", "step", "GiB", "MiB", "-"))
-        or (after[:1] in "./-%" and after[:1] != "")
+        or (after[:1] in "/-%" and after[:1] != "")
+        or re.match(r"\.\w", after) is not None
     )
 
 

@@ -23,9 +23,10 @@ KEYS: Final[dict[str, tuple[str, str, float]]] = {
         "micro_train_batch_size train_micro_batch_size_per_gpu "
         "device_train_microbatch_size batch_per_device batch_per_devices "
         "device_batch_size micro_batch_size_per_gpu ppo_micro_batch_size_per_gpu "
-        "batch_size_per_gpu batch_size_per_device batch_size_per_core per_core_batch_size actor_micro_batch_size",
+        "batch_size_per_gpu "
+        "per_gpu_batch_size local_batch_size batch_size_per_device batch_size_per_core "
+        "per_core_batch_size actor_micro_batch_size",
     ),
-    **_keys("micro_batch", "int", 0.1, "ppo_micro_batch_size"),
     **_keys("micro_batch", "int", 0.2, "batch_size bsz bs batch_size_training train_batch_size_per_gpu batchsize"),
     **_keys(
         "grad_accum",
@@ -33,7 +34,7 @@ KEYS: Final[dict[str, tuple[str, str, float]]] = {
         0.0,
         "gradient_accumulation_steps grad_accum grad_accum_steps gradient_accumulation "
         "accumulation_steps accumulate_grad_batches accimulation_steps "
-        "accumulative_counts grad_accumulation_steps",
+        "accumulative_counts grad_accumulation_steps accumulate_steps grad_acc_steps gradient_acc_steps",
     ),
     **_keys(
         "seq_len",
@@ -129,7 +130,7 @@ KEYS: Final[dict[str, tuple[str, str, float]]] = {
         "nproc_per_node num_processes num_gpus n_gpus_per_node ngpus_per_node "
         "gpus_per_node num_devices n_gpu num_shard",
     ),
-    **_keys("_nodes", "int", 0.0, "nnodes num_nodes num_machines"),
+    **_keys("_nodes", "int", 0.0, "nnodes num_nodes num_node num_machines"),
 }
 
 TEXT_KEYS: Final[dict[str, dict[str, Any]]] = {

@@ -37,6 +37,7 @@ _SENTENCES: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
             r"|not allocated|unused)",
             0.8,
         ),
+        ("allocated_gib", rf"{_G.format('v')} is allocated by PyTorch", 0.6),
         (
             "tried_gib",
             r"(?:tr(?:y|ies|ied|ying) to allocate|尝试分配|申请) (?:about |around "

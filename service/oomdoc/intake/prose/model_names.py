@@ -10,7 +10,7 @@ from typing import Final
 
 from oomdoc.intake.sieve import Expression
 
-__all__ = ["FAMILY", "MODEL_NAME", "SIZE_B", "billions", "looks_like_model", "tidy_model"]
+__all__ = ["ANY_NAME", "FAMILY", "MODEL_NAME", "SIZE_B", "billions", "looks_like_model", "of_experts", "tidy_model"]
 
 _FAMILIES: Final = (
     r"qwen|qwq|qvq|meta-?llama|code-?llama|tiny-?llama|open_?llama"
@@ -34,7 +34,10 @@ _FAMILIES: Final = (
     r"|cerebras-gpt|redpajama|dolly|stablebeluga|nous-hermes|hermes-"
     r"|xgen|persimmon|fuyu|kosmos|molmo|phi4|ministral|lfm2|bagel"
     r"|omnigen|mimo|apertus|pi0|pi05|got-ocr|monkeyocr|olmocr|dots\.ocr"
-    r"|vibevoice|cosyvoice|chattts|fish-speech"
+    r"|vibevoice|cosyvoice|chattts|fish-speech|starchat|mt0(?=-)|sqlcoder|sus-chat|guanaco|airoboros|dolphin-"
+    r"|openhermes"
+    r"|phind-|deepcoder|jais-|polyglot|orion-|xuanyuan|seallm|sailor|zamba|eurollm|codet5|nllb-|blip-?2|instructblip"
+    r"|mplug|kandinsky|hidream|ltx-|cogagent|stable-code|longcat|ernie|step-?\d|trinity-"
 )
 FAMILY: Final = re.compile(rf"(?:{_FAMILIES})", re.IGNORECASE | re.ASCII)
 SIZE_B: Final = r"(?<![\w.])\d{1,4}(?:[._]\d{1,3})?[bB](?![A-Za-z0-9])"
@@ -43,7 +46,7 @@ MODEL_NAME: Final = Expression(
     rf"(?<![A-Za-z0-9_])(?P<name>(?:[A-Za-z0-9][\w.\-]{{0,40}}/)?(?:[A-Za-z0-9.]{{1,20}}[-_])"
     rf"{{0,3}}(?:{_FAMILIES})[A-Za-z0-9_.\-:]{{0,80}})"
     rf"(?P<more>(?: {{1,2}}(?:v?\d(?:\.\d)?|chat|code(?=\s)|coder|instruct"
-    rf"|base|vl|omni|next|medium|mini|small|large)(?![\w./])){{0,3}} {{0,2}}(?<![\d.])"
+    rf"|base|vl|omni|next|medium|mini|small|large)(?![\w./])){{0,3}} {{0,2}}(?<![\d.])(?:\d{{1,2}}x)?"
     rf"{SIZE_B.replace('(?<![' + chr(92) + 'w.])', '')})?",
     re.IGNORECASE | re.ASCII,
 )
@@ -54,7 +57,8 @@ _SIZE_IN_NAME: Final = re.compile(
 _EXPERTS: Final = re.compile(r"\d{1,3}x\d{1,4}(?:\.\d)?[bB]", re.ASCII)
 """``8x7B``: experts share layers, so that neither number is the model's size."""
 _NOT_MODELS: Final = re.compile(
-    r"(?:llama_(?!\d)\w{1,60}|llama[-_ .]?(?:factory|cookbook|recipes"
+    r"(?:llama_(?!\d)\w{1,60}|llama-(?:server|cli|bench|run|swap|quantize|gguf|perplexity)\b"
+    r"|llama[-_ .]?(?:factory|cookbook|recipes"
     r"|index|cpp\b|cpp|_model|board|pro\b|decoder\w{0,20}|attention"
     r"|mlp|forcausallm|\w{0,20}layer)|llamafactory|llama_factory|vllm"
     r"|alpaca[-_](?:lora|data|en|zh|gpt4|clean)\w{0,20}"
@@ -70,6 +74,12 @@ _TAIL: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _FILE: Final = re.compile(r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc|cu|html?)\Z", re.IGNORECASE | re.ASCII)
+ANY_NAME: Final = Expression(
+    r"(?<![\w./-])(?P<name>(?:[A-Za-z0-9][\w.\-]{0,40}/)?[A-Za-z][A-Za-z0-9]{1,20}(?:-[A-Za-z0-9.]{1,16}){0,3}"
+    r"-\d{1,3}(?:\.\d{1,2})?B(?:-[A-Za-z0-9.]{1,20}){0,4})(?![\w/-])",
+    re.IGNORECASE | re.ASCII,
+)
+"""Whatever ends in its billions of parameters: ``SUS-Chat-34B``, ``org/Some-Coder-7b-beta``."""
 
 
 def billions(name: str) -> float | None:
@@ -81,6 +91,11 @@ def billions(name: str) -> float | None:
         return int(found[2]) / 1000
     value = float(found[1].replace("_", "."))
     return value if 0 < value <= 4000 else None
+
+
+def of_experts(name: str) -> bool:
+    """Whether a name states experts, ``8x7B``: as telling as a size."""
+    return _EXPERTS.search(name) is not None
 
 
 def looks_like_model(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.prose.model_names import MODEL_NAME, billions, looks_like_model
+from oomdoc.intake.prose.model_names import ANY_NAME, MODEL_NAME, billions, looks_like_model, of_experts
 from oomdoc.intake.prose.stance import worked
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
@@ -25,7 +25,7 @@ _SIZE_NOUN: Final = Expression(
 _LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/])", re.ASCII)
 
 
-_SIEVE: Final = Sieve(((expression,), expression) for expression in (MODEL_NAME, _SIZE_NOUN))
+_SIEVE: Final = Sieve(((expression,), expression) for expression in (MODEL_NAME, ANY_NAME, _SIZE_NOUN))
 
 
 def read_models(lines: list[Line], words: Vocabulary, *, prose: bool) -> Iterator[Fact]:
@@ -36,6 +36,8 @@ def read_models(lines: list[Line], words: Vocabulary, *, prose: bool) -> Iterato
         text, here = line.text, tried.get(id(line), ())
         for found in MODEL_NAME.finditer(text) if MODEL_NAME in here else ():
             yield from _named(line, found, base)
+        if prose and ANY_NAME in here:
+            yield from _unknown(line)
         for found in _SIZE_NOUN.finditer(text) if _SIZE_NOUN in here else ():
             value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3] or 0) or float(found[4]) / 10
             sure = base - 0.1 + (0.15 if "param" in found[0] or "参" in found[0] else 0.0)
@@ -63,11 +65,24 @@ def _named(line: Line, found: re.Match[str], base: float) -> Iterator[Fact]:
     if worked(text, found.start(), found.end()):
         sure = max(min(sure, 0.5), sure - 0.2)
     size = billions(name)
-    if size is None:
+    if "/" in found["name"]:
+        sure += 0.02  # a name on the hub
+    if size is None and not of_experts(name):
         sure = max(min(sure, 0.5), sure - 0.1)  # a family alone: anything more specific wins
     yield Fact("model", name, line.span(found.start() + 1), "prose", sure)
     if size is not None:
         yield Fact("params_b", size, line.span(found.start() + 1), "prose", sure - 0.05)
+
+
+def _unknown(line: Line) -> Iterator[Fact]:
+    """Names of no known family that state a size."""
+    for found in ANY_NAME.finditer(line.text):
+        size = billions(found["name"])
+        if size is None or MODEL_NAME.search(found["name"]) or _in_link(line.text, found.start()):
+            continue
+        sure = 0.5 if worked(line.text, found.start(), found.end()) else 0.64
+        yield Fact("model", found["name"], line.span(found.start() + 1), "prose", sure)
+        yield Fact("params_b", size, line.span(found.start() + 1), "prose", sure)
 
 
 def _in_link(text: str, at: int) -> bool:

@@ -17,6 +17,7 @@ _I: Final = re.IGNORECASE | re.ASCII
 _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
     (objective, sure, Expression(text, _I))
     for objective, sure, text in (
+        ("grpo", 0.7, r"EasyR1"),
         ("grpo", 0.82, r"GRPOTrainer|GRPOConfig|(?<![a-z])(?:grpo|dapo|gspo)(?![a-z])|adv_estimator=grpo"),
         ("rloo", 0.84, r"RLOOTrainer|(?<![a-z])rloo(?![a-z])"),
         ("reinforce++", 0.86, r"reinforce(?:\+\+|_plus_plus)"),
@@ -27,21 +28,28 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
         (
             "rm",
             0.74,
-            r"RewardTrainer|train_rm\b|reward[- ]model(?:l?ing)? train|\btrain\w{0,3} [^。\n]{0,30}?reward model\b"
+            r"RewardTrainer|train_rm\b|reward[- ]model(?:l?ing)? train|\b(?:train"
+            r"|fine-?tun)\w{0,3} [^。\n]{0,30}?reward model\b"
+            r"|reward_model_fine"
             r"|训练[^。\n]{0,10}奖励模型|reward ?(?:模型)?训练|奖励模型训练",
         ),
-        ("ppo", 0.78, r"PPOTrainer|train_ppo|(?<![a-z_])ppo(?![a-z]|_)|ppo_epochs|step3_rlhf|rl_training\.py"),
-        ("ppo", 0.61, r"(?<!\w)ppo_(?:micro|mini)_batch_size|actor_rollout_ref|update_actor|\bactor update"),
+        (
+            "ppo",
+            0.78,
+            r"PPOTrainer|train_ppo|(?<![a-z_])ppo(?![a-z]|_)|ppo_epochs|step3_rlhf|rl_training\.py"
+            r"|actor_model_name_or_path|critic_zero_stage|enable_hybrid_engine",
+        ),
         ("distill", 0.74, r"(?<![a-z])gkd(?![a-z])|distillation|GKDTrainer|知识蒸馏"),
         ("sft", 0.7, r"SFTTrainer|SFTConfig|train_sft|run_sft|(?<![a-z])sft(?![a-z])|clm_sft"),
         (
             "pretrain",
             0.68,
             r"pretrain_\w{2,12}\.py|run_language_modeling|base_train|continued? pre-?train|(?<![a-z])cpt(?![a-z])"
-            r"|增量预训练|(?:继续|二次|持续)预训练|从头训练|from scratch|(?<![\w-])pre-?train(?:ing)?(?![\w-])|run_pt\b"
+            r"|增量预训练|(?:继续|二次|持续)预训练|从头训练|torchtitan|\[titan\]|(?:train"
+            r"|built)\w{0,5} [^.\n]{0,24}from scratch|(?<![\w-])pre-?train(?:ing)?(?![\w-])|run_pt\b"
             r"|do_pretrain",
         ),
-        ("sft", 0.62, r"fine-?tun(?:e|es|ing|ed)(?![\w])|微调|finetun\w{1,3}\b|_finetune|instruction[- ]tun|sft_"),
+        ("sft", 0.62, r"fine[- ]?tun(?:e|es|ing|ed)(?![\w])|微调|finetun\w{1,3}\b|_finetune|instruction[- ]tun|sft_"),
         (
             "pretrain",
             0.6,
@@ -74,6 +82,14 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             r"|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml|load_tensors:|llama_(?:context|kv_cache)"
             r"|\.generate\(|model\.chat|demo\b|(?<![a-z])prefill(?![a-z])|\.gguf\b|(?<![a-z])[or]?mlx(?![a-z])",
         ),
+        (
+            "inference",
+            0.53,
+            r"example_(?:chat|text)_completion|generation\.py|--quantization (?:awq|gptq|fp8|squeezellm)"
+            r"|next[- ]token logits"
+            r"|\b(?:run|ran|running|try) (?:the )?(?:example\w{0,20}\.py|[\w./]{2,40}-(?:chat|instruct|it)\b)"
+            r"|运行[^。\n]{0,20}(?:demo|chat)",
+        ),
         ("inference", 0.515, r"from_pretrained\("),
     )
 )
@@ -83,7 +99,9 @@ _TRAINS: Final = Expression(
     r"|lora|gradient|微调|训练|epoch|finetun|rollout|deepspeed|fsdp)",
     _I,
 )
-_ADAPTS: Final = Expression(r"(?<![a-z])q?lora(?![a-z])|peft", _I)
+_ADAPTS: Final = Expression(r"(?<![a-z])q?lora(?![a-z])|peft(?![ =:]{1,3}v?\d)", _I)
+_STEPS: Final = Expression(r"per_device_train_batch_size|gradient_accumulation_steps", _I)
+"""What only a trainer is told; most that is trained without a word on the aim is tuned."""
 
 
 def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -103,3 +121,5 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
         adapted = next((line for line in candidates(_ADAPTS, lines, words) if _ADAPTS.search(line.raw)), None)
         if adapted is not None:
             yield Fact("objective", "sft", adapted.span(), "prose", 0.53)
+        elif not found and (told := next((x for x in candidates(_STEPS, lines, words) if _STEPS.search(x.raw)), None)):
+            yield Fact("objective", "sft", told.span(), "prose", 0.51)

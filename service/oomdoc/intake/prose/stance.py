@@ -15,6 +15,8 @@ _END: Final = re.compile(
     r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while"
     r"|whereas|but|however|until)\b|但是?|而|换成|一旦"
 )
+_ASIDE: Final = re.compile(r"[(（][^()（）\n]{0,90}[)）]")
+"""What stands in brackets, for whoever stands outside them."""
 _WORKED: Final = re.compile(
     r"\b(?:works?|worked|working|fine(?![- ]?(?:tun|grain))|is fine|was fine|are fine|runs? (?:fine"
     r"|well|ok|as)|ran (?:fine|as|with)|just runs|no error|no issues?"
@@ -52,10 +54,11 @@ _DENIED: Final = re.compile(
 
 def clause(text: str, start: int, end: int) -> str:
     """The clause around ``text[start:end]``, at most 200 characters."""
-    low, high = max(0, start - 110), min(len(text), end + 90)
-    before = [m.end() for m in _END.finditer(text, low, start)]
-    after = _END.search(text, end, high)
-    return text[before[-1] if before else low : after.start() if after else high]
+    before = _ASIDE.sub(" ", text[max(0, start - 140) : start])
+    after = _ASIDE.sub(" ", text[end : end + 140])
+    ends = [m.end() for m in _END.finditer(before)]
+    stop = _END.search(after)
+    return before[ends[-1] if ends else -110 :] + text[start:end] + after[: stop.start() if stop else 90]
 
 
 def worked(text: str, start: int, end: int) -> bool:

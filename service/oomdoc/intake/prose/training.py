@@ -43,7 +43,7 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
         ),
         (
             "seq_len",
-            r"(?:with|at|of|to|for) (?:up to )?(\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6}) tokens\b"
+            r"(?<!stopped )(?<!stops )(?:with|at|of) (?:up to )?(\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6}) tokens\b"
             r"(?! ?(?:per second|/|generated|of output))",
             0.56,
         ),
@@ -118,12 +118,13 @@ _WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
             0.8,
         ),
         ("method", "lora", r"(?<![a-z])(?<!q)(?<!alpaca-)lora(?!_|[a-z])", 0.7),
+        ("method", "lora", r"(?:train|sft|tune|tuning)[_-]lora(?![a-z])|(?<![a-z])lora[_-](?:sft|train|tun)", 0.55),
         ("method", "lora", r"(?<![a-z])lora_(?:model|r\b|rank)|PeftModel|peft/tuners|get_peft_model", 0.52),
         (
             "method",
             "full",
             r"full[- ](?:parameter |param |model )?(?:fine-?tun|tuning|ft\b"
-            r"|sft|training)|full parameters? (?:should be |are )?(?:fine-?tun"
+            r"|sft|training)|(?:on|with|all) full param\w{0,7}|full parameters? (?:should be |are )?(?:fine-?tun"
             r"|train)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora"
             r"|peft)|不用 ?lora",
             0.8,
@@ -136,7 +137,8 @@ _WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
         (
             "dtype",
             "fp32",
-            r"(?:in|with|use|using|using) (?:full[- ]precision|fp-?32|float32)(?! (?:master|optimi|cop|state"
+            r"(?:train|tun|run|load|model|weight)\w{0,5} [^.\n]{0,12}\b(?:in|with|use"
+            r"|using) (?:full[- ]precision|fp-?32|float32)(?! (?:master|optimi|cop|state"
             r"|grad|logit|mom))"
             r"|full precision|全精度|单精度",
             0.53,
@@ -180,7 +182,7 @@ _STAGES: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
             3,
             r"zero_optimization[\"']?\s?[:=]\s?\{\s{0,4}[\"']?stage[\"']?\s?[:=]\s?3|deepspeed/runtime/zero/stage3\.py"
             r"|DeepSpeedZeroOptimizer_Stage3|zero/partition(?:_parameters|ed_param_coordinator)\.py"
-            r"|deepspeed\.zero\.Init\(",
+            r"|(?<![a-z])zero\.Init\b",
         ),
         (2, r"zero_optimization[\"']?\s?[:=]\s?\{\s{0,4}[\"']?stage[\"']?\s?[:=]\s?2"),
     )
@@ -235,7 +237,7 @@ def _of_word(name: str, word: Any, pattern: Expression, sure: float, line: Line)
 _SIEVE: Final = Sieve(
     [
         *(((row[1],), partial(_of_number, *row)) for row in _NUMBERS),
-        *(((row[2],), partial(_of_word, *row)) for row in (*_WORDS, *_ADAPTERS)),
+        *(((row[2],), partial(_of_word, *row)) for row in (*_WORDS, *_ADAPTERS, *_STAGES)),
     ]
 )
 

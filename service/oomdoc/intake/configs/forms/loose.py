@@ -27,6 +27,8 @@ _COMMON: Final = words(
 )
 
 
+_MOST: Final = 8_000
+"""Settings of one text: nobody scatters more."""
 _WORD: Final = re.compile(r"(?<![A-Za-z0-9_\-])-{0,2}[A-Za-z_][A-Za-z0-9_\-]*|\.[A-Za-z_][A-Za-z0-9_\-]*")
 """Last parts of keys, with the dot before them."""
 
@@ -77,4 +79,6 @@ def parse_loose(text: str, start: int, end: int, known: frozenset[str]) -> list[
                 key=name, value=as_scalar(raw), key_span=match.span(2), value_span=span, style="pair", quote=quote
             )
         out.append(entry)
+        if len(out) >= _MOST:
+            break
     return out
