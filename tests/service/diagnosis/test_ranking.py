@@ -55,7 +55,9 @@ def test_what_speaks_against_counts_in_full() -> None:
 def test_a_lower_temperature_is_surer() -> None:
     scored = {"a": 1.0, "b": 0.0}
     assert probabilities(scored, 0.5)["a"] > probabilities(scored, 1.0)["a"]
-    assert probabilities(scored, 1.0)["a"] == pytest.approx(1 / (1 + math.exp(-1)))
+    certain, doubt = 1 / (1 + math.exp(-1)), ranking._DOUBT
+    assert probabilities(scored, 1.0)["a"] == pytest.approx((1 - doubt) * certain + doubt / 2)
+    assert sum(probabilities(scored).values()) == pytest.approx(1.0)
 
 
 def test_nothing_is_certain() -> None:

@@ -14,6 +14,7 @@ from oomdoc.evidence import Evidence, Fact, Failure, Frame, Signal, Span
 from oomdoc.report.words import catalogue, render
 from oomkb.errors import InputError
 from oomkb.memory.job import Job
+from oomkb.pricing import price
 from oomkb.units import GIB
 
 BY_CAUSE = {rule.CAUSE: rule for rule in RULES}
@@ -190,7 +191,7 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("activations", "build.py with max_input_len of 3500 instead of 2048"),
         ("activations", "the advice to use gradient checkpointing throws an AttributeError"),
         ("kv-cache", "Setting maximum total tokens (input + output) to 512"),
-        ("activations", "my adapter trains at 2k context and fails with longer input"),
+        ("activations", "my adapter trains only with a small batch"),
         ("activations", "batch 改成 2 就不行"),
         ("attention-scores", "UserWarning: 1Torch was not compiled with flash attention."),
         ("attention-scores", "the xformers wheel is not available for this Python"),
@@ -207,6 +208,14 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("extra-models", "we keep two models in one process"),
         ("zero3-gather", "reshard_after_forward is false for the expert layers"),
         ("fragmentation", "calling torch.cuda.empty_cache() every step helped"),
+        ("cuda-graph", "torch.compile leads to OOM on the second prompt"),
+        ("eval", "running lm_eval with batch size auto"),
+        ("host-ram", "量化到一半 显示 killed"),
+        ("version-regression", "only reverting that commit helps"),
+        ("inactive-setting", "my dtype isn't getting passed to the trainer"),
+        ("inactive-setting", "I changed the device to cuda:2 but it still uses cuda:0"),
+        ("optimizer-init", "I load the saved states and continue training, then it is out of memory"),
+        ("attention-scores", "长度 30k，我没用flash attention"),
     ],
 )
 def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:
@@ -252,3 +261,31 @@ def test_a_phase_that_was_only_told_says_less() -> None:
         )
 
     assert told(0.95) > 1.5 * told(0.7) > 0
+
+
+def test_a_server_and_a_job_of_which_nothing_is_said_hold_no_states_of_training() -> None:
+    def states(objective: str | None = None, method: str | None = None) -> float:
+        priced = price(Job(model="meta-llama/Llama-3.1-8B", gpu="A100 40GB", objective=objective, method=method))
+        return support(
+            "model-states",
+            View(evidence=Evidence(), job=priced.job, estimate=priced.estimate, shape=priced.shape),
+        )
+
+    assert states("sft", "full") > 1.0
+    assert states("inference") == states() == 0.0
+
+
+def test_the_word_for_memory_is_the_cards_where_a_card_is_told_with_it() -> None:
+    told = Failure(kind="host", signal=Signal("told-host-oom", HERE))
+    machine = support("host-ram", view("转换时提示内存不够，机器 64G", failure=told))
+    card = support("host-ram", view("跑 demo 提示内存不够(2080Ti 11GB内存)", failure=told))
+    assert machine >= 4.0
+    assert card < 1.0
+
+
+def test_the_only_process_of_a_message_without_its_own_is_itself() -> None:
+    def held(**own: float) -> float:
+        return support("other-process", view(failure=device(capacity=24, free=1.5, other_process=21.5, **own)))
+
+    assert held() == 0.0
+    assert held(process=0.5) >= 2.5

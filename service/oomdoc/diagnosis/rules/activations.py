@@ -64,7 +64,7 @@ _CLUES: Final = (
     ),
     Clue(
         "context",
-        FAIR,
+        WEAK,
         says=r"\b\d{1,3}k (?:context|sequence|tokens?|seq)|(?:sequence|context|block|prompt).{0,16}(?:long"
         r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)|(?:data|text|input|output) lengths?|long data"
         r"|(?:output|input|response|回答|输出|输入).{0,4}(?:过长|很长|太长)"

@@ -67,7 +67,8 @@ _CLUES: Final = (
         r"|s ?[x*] ?s (?:mask|score|matrix)"
         r"|quadratic|without flash.?att|no flash.?att|flash.?attn?\W{1,4}(?:false|off|disabled)|关(?:闭"
         r"|了).{0,4}flash|only supports ampere|flash.?att\w{0,6}.{0,6}支不支持|not compiled with flash"
-        r"|(?:xformers|flash.?att\w{0,6})[^\n]{0,24}(?:not (?:install|avail|support|found|compil|enabl)|missing"
+        r"|(?:没有?|不|未)(?:使?用|装|开)[^\n]{0,4}(?:xformers?|flash)|(?:xformers"
+        r"|flash.?att\w{0,6})[^\n]{0,24}(?:not (?:install|avail|support|found|compil|enabl)|missing"
         r"|unavailable"
         r"|装不上|没装|未安装|没有安装|暂时还未安装|安装不|不支持|没开|未开启|未启用)|(?:without|missing|lacks?|no) "
         r"(?:xformers|memory.efficient att)|output_attentions\W{1,3}true|score matri|attention matri|注意力矩阵",
@@ -82,6 +83,6 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from peak_share(view, CAUSE)
     requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
     if requested and capacity and requested > 0.4 * capacity and view.phase != "optimizer-init":
-        yield Reason(FAIR, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
+        yield Reason(STRONG, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
     if view.stated("attention") == "eager":
         yield Reason(FAIR, say("cause.attention-scores.in-use"))

@@ -34,7 +34,7 @@ _CLUES: Final = (
     ),
     Clue(
         "said",
-        STRONG,
+        DECISIVE,
         says=r"captur\w{1,4} (?:the )?(?:cuda ?|acl ?)?graphs?|cuda ?graphs?\b|graph capture|(?:at|during"
         r"|in) capture\b|capture cuda graph|graph capturing|捕获.{0,8}(?:graph|图)|graph mode"
         r"|graph[^\n]{0,16}warm.?up|warm.?up[^\n]{0,16}graph|图模式",
@@ -52,6 +52,12 @@ _CLUES: Final = (
         signals=("vllm-graph-capture", "sglang-graph-capture"),
         phases=("engine-init", "unknown"),
         unless=r"graph capturing finished",
+    ),
+    Clue(
+        "compiled",
+        STRONG,
+        says=r"(?:without|disabl\w{1,3}|no) (?:torch\.?)?compil\w{0,4}[^\n]{0,40}(?:no oom|works|fine|fits|runs)"
+        r"|torch\.compile[^\n]{0,24}(?:leads? to|causes?|makes?|oom|out of mem)",
     ),
     Clue("compiler", WEAK, says=r"torch\.compile|torchinductor|max-autotune|cudagraph_mode"),
 )

@@ -44,7 +44,8 @@ _CLUES: Final = (
         r"|the) (?:the )?(?:an? )?(?:eval|evaluat\w{1,4}|validation|prediction|dev set)\b"
         r"|evaluate.{0,12}(?:就|时|oom|fail)|\beval.{0,16}(?:oom|爆|会|的时候|过程)"
         r"|验证(?:集|时|阶段)|评估(?:时|阶段|过程|就|模型|超)|评测(?:时|过程|模型)|预测(?:时|阶段|过程)|do_predict"
-        r"|测试集|eval_accumulation_steps|evaluation (?:grows|fails|step)",
+        r"|测试集|lm_eval\b|lmms.eval|lm-eval|opencompass|evalscope|eval_accumulation_steps|evaluation (?:grows|fails"
+        r"|step)",
     ),
 )
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._sizes import peak_share
-from oomdoc.diagnosis.view import FAIR, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -31,14 +31,14 @@ CAUSE: Final = "extra-models"
 _CLUES: Final = (
     Clue(
         "named",
-        FAIR,
+        STRONG,
         says=r"(?:reference|\bref|reward|critic|teacher|draft|judge|value)[ _-]?model|ref_model|(?:four|three"
         r"|several|4|3) models"
         r"|teacher|precompute_ref|参考模型|奖励模型|(?:教师|评论|老师)模型",
     ),
     Clue(
         "two-copies",
-        FAIR,
+        STRONG,
         says=r"(?:second|two|2|another) cop(?:y|ies) of the (?:\w{1,10} )?(?:model|weights)|(?:sft"
         r"|lora).{0,30}(?:fits|fine"
         r"|works).{0,60}(?:dpo|ppo|grpo|kto)|(?:loaded?|resident|held|hold\w{0,3}) (?:\w{1,12} ){0,3}(?:twice"

@@ -65,4 +65,4 @@ def weigh(view: View) -> Iterator[Reason]:
     elif requested and cached >= requested and part >= 0.04:
         yield Reason(WEAK, message)
     elif part < 0.04:
-        yield Reason(-STRONG, say("cause.fragmentation.none", cached_bytes=cached))
+        yield Reason(-WEAK, say("cause.fragmentation.none", cached_bytes=cached))

@@ -71,7 +71,7 @@ def weigh(view: View) -> Iterator[Reason]:
     if not capacity or not params:
         return
     total = capacity * (view.ranks or 1)
-    if params * _FLOOR > total:
+    if params * _FLOOR > total and not view.serving:  # a server's cards are often not all named
         yield Reason(STRONG, say("cause.hardware-limit.floor", floor_bytes=params * _FLOOR, total_bytes=total))
     elif (
         view.job.method == "full"
@@ -79,4 +79,4 @@ def weigh(view: View) -> Iterator[Reason]:
         and params * 16 > total
         and "optimizer" not in (view.job.offload or ())
     ):
-        yield Reason(FAIR, say("cause.hardware-limit.states", states_bytes=params * 16, total_bytes=total))
+        yield Reason(WEAK, say("cause.hardware-limit.states", states_bytes=params * 16, total_bytes=total))

@@ -33,13 +33,20 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "host-ram"
 
+CARD: Final = (
+    r"(?:\b\d{3,4} ?(?:ti|super)?|\b[avthl]\d{1,3}|显卡|gpu)[^\n]{0,6}\b\d{1,3} ?gi?b? ?的?内存"
+    r"|\d{1,3} ?gi?b? ?内存的?(?:显卡|gpu)"
+)
+"""A card with the word that elsewhere means the machine's memory: the same is meant by it in the rest of the text."""
+
 _CLUES: Final = (
     Clue(
         "killed",
         DECISIVE,
         says=r"(?:exit|return)s?(?: with)?(?: return)? ?code\W{0,4}-9|exitcode:? ?-9|\bsigkill\b"
         r"|exit(?:ed)?.{0,12}\b137\b|oom.?kill|out of memory: kill|signal 9\b|killed process|进程.{0,8}killed"
-        r"|直接被 ?kill|\bkilled$",
+        r"|直接被 ?kill|\bkilled$|(?:出现|显示|报|直接|提示|输出|变成) ?\bkilled\b|[(（\"'`]killed[)）\"'`]"
+        r"|(?:out of|exhausts?) (?:cpu|host|system) (?:memory|ram)\b",
     ),
     Clue(
         "ended",
@@ -93,15 +100,15 @@ _CLUES: Final = (
         r"|all available ram"
         r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆|溢出|不够"
         r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
-        unless=r"cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
+        unless=rf"{CARD}|cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
     ),
-    Clue("mentioned", WEAK, says=r"(?:cpu|system|host|main|node) (?:ram|memory)"),
+    Clue("mentioned", FAIR, says=r"(?:cpu|system|host|main|node) (?:ram|memory)"),
     Clue(
         "short",
         FAIR,
         says=r"(?<![显存卡a-z])(?<!gpu )(?<!cuda )内存.{0,4}(?:不足|耗尽|打满|爆满|跑满|超)|超(?:出)?内存"
         r"|(?:insufficient|enough|more) (?:cpu|system|host) mem|每个进程.{0,12}内存",
-        unless=r"mps|统一内存|tried to allocate",
+        unless=rf"{CARD}|mps|统一内存|tried to allocate",
     ),
     Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/[c-f]/|desktop-[a-z0-9]{5,}|windows"),
     Clue("stand", FAIR, says=r"mem\(gb\) command|\bon node with \d.{0,12}memory|and \d{2,4} ?g(?:b)? memory"),
@@ -113,7 +120,8 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from weigh_clues(view, CAUSE, _CLUES)
     failure = view.failure
     if failure is not None and failure.kind == "host":
-        yield Reason(DECISIVE, say("cause.host-ram.failure"), (failure.signal.span,))
+        meant = WEAK if view.says(CARD) else DECISIVE
+        yield Reason(meant, say("cause.host-ram.failure"), (failure.signal.span,))
     if refused_with_room(view):
         message = say(
             "cause.host-ram.free", free_bytes=view.bytes_of("free"), requested_bytes=view.bytes_of("requested")

@@ -36,7 +36,8 @@ _CLUES: Final = (
         "said",
         STRONG,
         prose=True,
-        says=r"\bignor(?:ed|es|ing)\b|no effect|not (?:being )?(?:applied|honou?red|in effect|passed|respected)"
+        says=r"\bignor(?:ed|es|ing)\b|no effect|(?:\bnot|n'?t) (?:being |getting )?(?:applied|honou?red|in effect"
+        r"|passed|respected)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
         r"|all|my))|silently|overrid|overwrit|不生效|未生效|没(?:有)?生效|没起作用|无效|without effect"
         r"|not (?:being |able to )?shard|instead of (?:being )?shard|gets? replicated|没有?(?:被)?(?:切分|分片)"
@@ -82,7 +83,8 @@ _CLUES: Final = (
         FAIR,
         prose=True,
         says=r"(?:is |was |have |has |am )?already (?:set|enabled|on|using|turned)|(?:set|enabled?|passe?d?"
-        r"|variable is set|turned on).{0,50}(?:still|and (?:i )?still|but)|加上.{0,14}还是|(?:开|设|加"
+        r"|variable is set|turned on).{0,50}(?:still|and (?:i )?still|but)|(?:chang|modif|switch"
+        r"|specif)\w{1,4}[^\n]{0,80}\bbut\b[^\n]{0,12}\bstill\b|加上.{0,14}还是|(?:开|设|加"
         r"|用)了.{0,30}(?:还是|仍|依然|也)|exactly the same oom|whatever (?:i|parameter|the)|全开了|all the same\b"
         r"|(?:调小|减小"
         r"|降低)(?:之后|后)?(?:还是|仍|也)",

@@ -69,8 +69,8 @@ def weigh(view: View) -> Iterator[Reason]:
         return
     share = view.stated("serving.gpu_memory_utilization")
     if share is not None and share >= 0.85:
-        yield Reason(FAIR if share >= 0.9 else WEAK, say("cause.kv-cache.utilisation", share=share))
+        yield Reason(WEAK, say("cause.kv-cache.utilisation", share=share))
     if view.phase in ("generate", "serving"):
         yield Reason(WEAK, say("cause.kv-cache.phase"))
     if view.phase in ("engine-init", "unknown"):
-        yield Reason(WEAK, say("cause.kv-cache.engine"))
+        yield Reason(FAIR, say("cause.kv-cache.engine"))

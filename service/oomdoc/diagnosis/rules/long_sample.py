@@ -45,7 +45,7 @@ _CLUES: Final = (
     ),
     Clue(
         "said",
-        STRONG,
+        FAIR,
         says=r"(?:longest|over-?long|very long|long,|too long"
         r"|longer than max\w*) ?(?:not )?(?:filtered )?(?:sample|sequence|example|text|batch|one|sentence"
         r"|document|chain)|(?:samples?|examples?|sequences?).{0,24}(?:longer than|too long|not truncated)"

@@ -25,7 +25,7 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
-from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -63,19 +63,21 @@ _FULL: Final = 0.85
 def weigh(view: View) -> Iterator[Reason]:
     """What the states need on one GPU against what it has."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    if not view.training:
+        return  # a server holds none, and where nothing is said of the job, training in full is an assumption
     yield from ran_first(view)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     states, capacity = view.state_bytes, view.bytes_of("capacity")
-    if states and capacity and not view.serving:
+    if states and capacity:
         share = states / capacity
         if share >= 0.45:
             # Frozen weights leave the rest of the card to activations: they must nearly fill it to be the cause.
             large = _FULL if view.job.method in ("lora", "qlora") else 0.62
-            weight = DECISIVE if share >= _FULL else STRONG if share >= large else WEAK
+            weight = STRONG if share >= _FULL else FAIR if share >= large else WEAK
             # What is divided by a number of ranks that nobody states is a guess.
             guessed = view.job.sharding in ("zero1", "zero2", "zero3", "fsdp", "fsdp2") and view.ranks is None
-            weight *= 0.5 if guessed or not view.training else 1.0
+            weight *= 0.5 if guessed else 1.0
             yield Reason(
                 weight * view.sureness, say("cause.model-states.share", states_bytes=states, capacity_bytes=capacity)
             )
@@ -83,7 +85,7 @@ def weigh(view: View) -> Iterator[Reason]:
             yield Reason(
                 -STRONG * view.sureness, say("cause.model-states.small", states_bytes=states, capacity_bytes=capacity)
             )
-    if view.training and view.job.sharding not in (None, "none", "ddp", "device-map") and view.ranks == 1:
+    if view.job.sharding not in (None, "none", "ddp", "device-map") and view.ranks == 1:
         yield Reason(STRONG, say("cause.model-states.one-rank", sharding=view.job.sharding))
-    elif view.training and view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1:
+    elif view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1:
         yield Reason(WEAK, say("cause.model-states.replicated", ranks=view.ranks))

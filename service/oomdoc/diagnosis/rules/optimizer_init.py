@@ -24,7 +24,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
-from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -43,7 +43,7 @@ _CLUES: Final = (
     Clue("phase", STRONG, phases=("optimizer-init", "optimizer-step")),
     Clue(
         "said",
-        FAIR,
+        STRONG,
         says=r"optimizer\.step|first step|optimizer (?:init|state)|initialize_optimizer_states|optimizer\.pt"
         r"|优化器(?:状态|初始化)|exp_avg|(?:second|2nd) (?:training )?(?:step|batch|iteration|backprop|backward)"
         r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))|(?:creat|initiali[sz]|build|prepar"
@@ -59,6 +59,8 @@ _CLUES: Final = (
         r"|crash)|(?:oom|out of mem\w{0,3}|fail\w{0,3}|crash\w{0,3})[^\n.]{0,60}(?:when|while|after|on"
         r"|upon) [^\n.]{0,16}resum"
         r"|resum\w{1,3}[^\n.]{0,40}(?:get|got|run|goes?|throws?)[^\n.]{0,24}(?:oom|out of mem)|断点续训|恢复训练"
+        r"|继续训练|(?:load\w{0,3}|saved) [^\n]{0,40}(?:checkpoint|state)s?\)?[^\n]{0,30}(?:continue"
+        r"|resum)\w{0,3} (?:the )?train|resum\w{1,3} (?:the )?training\b"
         r"|resume_from_checkpoint ?[=:] ?(?!none|null|false)\S",
     ),
 )

@@ -83,6 +83,10 @@ def weigh(view: View) -> Iterator[Reason]:
         )
 
 
+def _names_one(view: View) -> bool:
+    return view.failure is not None and view.failure.signal.data.get("other_processes", 1) == 1
+
+
 def _held_by_others(view: View) -> int | None:
     """What other processes hold, as stated, else what is missing from the sum of this process and the free memory."""
     stated = view.bytes_of("other_process")
@@ -90,8 +94,10 @@ def _held_by_others(view: View) -> int | None:
     own = (allocated or 0) + (cached or 0)
     if stated is not None:
         # In a container the process does not know its own number: "another" of exactly its own size is itself.
-        itself = view.bytes_of("process") is None and own and abs(stated - own) < max(2 * GIB, 0.1 * own)
-        return 0 if itself else stated
+        # So is the only one named in a message that says nothing of its own memory: it was cut before that.
+        nameless = view.bytes_of("process") is None
+        close = abs(stated - own) < max(2 * GIB, 0.1 * own) if own else _names_one(view)
+        return 0 if nameless and close else stated
     capacity, free = view.bytes_of("capacity"), view.bytes_of("free")
     process = view.bytes_of("process")
     if capacity is None or free is None:

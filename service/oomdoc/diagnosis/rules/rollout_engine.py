@@ -61,7 +61,7 @@ _CLUES: Final = (
     Clue("wakes", STRONG, says=r"\bwak(?:e|es|ing)(?: |_)?up|唤醒|vllm_standby|standby mode"),
     Clue(
         "colocated-said",
-        FAIR,
+        STRONG,
         says=r"refit|use_vllm[\"']?(?: ?[=:] ?| )true|(?:fast_inference|enable_sleep)\b(?! ?[=:] ?false)"
         r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用|(?:vllm|sglang|rollout)[^\n]{0,60}(?:same (?:gpu|card"
         r"|device)"

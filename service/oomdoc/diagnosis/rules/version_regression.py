@@ -63,7 +63,9 @@ _CLUES: Final = (
         r"|version) before.{0,24}(?:fine|works|good)"
         r"|(?:pr|pull request) #?\d+[^\n]{0,24}removed|regress(?:ion|ed)"
         r"|(?:oom|error|memory|bug|issue)[^\n]{0,24}(?:after|since) (?:the )?(?:pr|pull request|commit|merge)\b"
-        r"|(?:bug|oom|issue|problem|leak)[^\n]{0,16}introduced (?:in|by|with|since)",
+        r"|(?:bug|oom|issue|problem|leak)[^\n]{0,16}introduced (?:in|by|with|since)"
+        r"|revert\w{0,3} (?:the |this |that |to )?(?:patch|commit|change|pr\b|merge)[^\n]{0,24}(?:help|fix|solv|work)"
+        r"|(?:patch|commit|pr|merge)\b[^\n]{0,40}(?:causes?|breaks?|broke|leads? to)\b",
     ),
     Clue(
         "commit",
@@ -93,7 +95,7 @@ _CLUES: Final = (
     ),
     Clue(
         "update-named",
-        FAIR,
+        STRONG,
         prose=True,
         says=r"upgrad|downgrad|after (?:the |an? )?updat|latest (?:version|iteration|main|release|commit)"
         r"|nightly|\bbug (?:of|in)\b|older versions?|新版|旧版|老版本|reverting|roll(?:ed|ing)? back"

@@ -45,7 +45,7 @@ _CLUES: Final = (
     ),
     Clue(
         "said",
-        FAIR,
+        STRONG,
         says=r"(?:max|min)_pixels|image (?:size|resolution|token)|resolution|high.?res|(?<![a-z])videos?\b|(?:large"
         r"|big|many|high.resolution|4k|hd"
         r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b"

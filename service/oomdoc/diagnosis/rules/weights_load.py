@@ -41,12 +41,15 @@ _CLUES: Final = (
         frames=r"from_pretrained|load_checkpoint|load_state_dict|load_model|load_weights|load_pretrained"
         r"|dispatch_model|safetensors"
         r"|prepare_model_for_(?:kbit|int8)|param\.data\.to\(torch\.float32|set_module_tensor|full_state_dict"
-        r"|allocator_warmup|create_weights|model\w{0,6}\.(?:half\(\)\.)?(?:cuda|to)\(|\.half\(\)\.cuda\("
+        r"|allocator_warmup|create_weights|reset_parameters|initialize_affine|_init_weights"
+        r"|__init__\b[^\n]{0,40}self\.\w{1,30} ?= ?[\w.]{0,40}(?:linear|embedding|attention|mlp|feedforward|layer"
+        r"|block)\("
+        r"|model\w{0,6}\.(?:half\(\)\.)?(?:cuda|to)\(|\.half\(\)\.cuda\("
         r"|module\.py.{0,40}(?:convert|_apply)\b",
     ),
     Clue(
         "loading",
-        STRONG,
+        FAIR,
         says=r"loading checkpoint shards|(?:while|when|during|at|before)\b.{0,24}(?<!-)\b(?:load|initiali[sz])(?:ed"
         r"|ing"
         r"|s)?\b|(?:no longer|does not|fails? to|can't|cannot) load"
