@@ -7,6 +7,7 @@ from typing import Final
 
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
+from oomkb.memory.quantized import saves_weights
 from oomkb.memory.routed import ROUTERS
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
@@ -57,6 +58,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         router=ROUTERS.get(d.model_type, ""),
         merged_experts=s.expert_adapters == "fused",
         quant=s.quant != "none",
+        quant_saves=saves_weights(s.quant, s.framework),
         quant_keeps=s.quant_keeps,
         math=s.attention == "sdpa" and (_broadcast(s, shape) or (not s.cuda and _unfused(shape))),
         dora=s.dora,
@@ -225,6 +227,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.expert_adapters,
         s.quant,
         s.quant_keeps,
+        saves_weights(s.quant, s.framework),
         s.outlived,
         s.litgpt,
         s.fused,

@@ -14,6 +14,7 @@ from oomkb.memory.dora import dora
 from oomkb.memory.functions import activate, gated
 from oomkb.memory.mode import Mode
 from oomkb.memory.ops import Ops
+from oomkb.memory.quantized import quantized
 from oomkb.memory.routed import routed
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
@@ -53,12 +54,14 @@ class Layer:
         """A linear module, with its adapter where it has one (peft 0.21 ``lora.Linear.forward``)."""
         ops, given = self.ops, x  # the caller of a module holds its argument until it returns
         if self.mode.quant:
-            result = ops.quantized(
+            result = quantized(
+                ops,
                 x,
                 f"{inner}*{outer}",
                 f"{rows}*{outer}",
                 compute=self.mode.autocast or self.mode.param,
                 keeps=self.mode.quant_keeps,
+                saves=self.mode.quant_saves,
             )
         else:
             result = ops.linear(x, self.weight(name, f"{inner}*{outer}"), f"{rows}*{outer}")

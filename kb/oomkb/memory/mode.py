@@ -53,6 +53,8 @@ class Mode:
     merged_experts: bool = False
     """Adapters on fused expert parameters: PEFT adds their product to a copy of the weights for each pass."""
     quant: bool = False
+    quant_saves: bool = False
+    """The dequantized weights are kept for backward (GPTQ in plain torch)."""
     quant_keeps: bool = False
     """The quantized product keeps its input on the graph's node, where no checkpoint reaches it, to the step's end."""
     math: bool = False

@@ -347,30 +347,6 @@ class Ops:
         node = self.tape.record((t,), (), backward)
         return self.tape.new(unit, t.size, node)
 
-    # -- quantized bases -----------------------------------------------------------------------------------------
-
-    def quantized(self, t: Tensor, weight: str, out: str, *, compute: float, keeps: bool = False) -> Tensor:
-        """A 4- or 8-bit matrix product (bitsandbytes ``MatMul4Bit``): dequantizes on the way, forward and backward.
-
-        ``keeps``: before bitsandbytes 0.43.2 (PR 1270) its input stayed on the node, past what autograd frees.
-        """
-        t = self.lower(t)
-        if keeps and not self.tape.replaying and t.node is not None:
-            self.tape.stuck.append(t.detached())
-        shape = (t.unit, t.size)
-
-        def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            full = tape.new("w:" + weight, compute)
-            t_grad = tape.new(*shape)
-            del full
-            return (t_grad,)
-
-        full = self.tape.new("w:" + weight, compute)
-        result = self.tape.new(out, t.size)
-        del full
-        result.node = self.tape.record((t,), (), backward)
-        return result
-
     # -- norms ---------------------------------------------------------------------------------------------------
 
     def layer_norm(self, t: Tensor, weight: Tensor | None, stat: str) -> Tensor:

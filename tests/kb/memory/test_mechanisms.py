@@ -1,0 +1,37 @@
+"""Traces of one mechanism each, few layers, phase by phase; transformers 5.23, peft 0.21.2, torch 2.13.
+
+``packed``: sequences without padding under FlashAttention's kernel for varying lengths (``bench/trace_packed.py``).
+``gptq``: LoRA over weights that are dequantized in plain torch, as GPTQModel 7.7 trains (``bench/trace_gptq.py``).
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oomkb.memory.job import Job
+from oomkb.memory.model import estimate
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
+
+DATA = Path(__file__).parent / "data"
+FILES = ("gptq", "packed")
+ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
+PHASES = {
+    "forward": ("forward", "loss"),
+    "backward": ("backward",),
+    "step": ("optimizer-step",),
+    "eval": ("evaluation",),
+}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_every_phase(row):
+    said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"]))
+    measured, within = row["measured"], row.get("within", 0.01)
+    for name, phases in PHASES.items():
+        if f"peak_{name}" in measured:
+            most = max(said.phases[p].total_bytes for p in phases if p in said.phases) / GIB
+            assert most == pytest.approx(measured[f"peak_{name}"], rel=within), name
+    if "peak_eval" not in measured:
+        assert said.allocated_bytes / GIB == pytest.approx(measured["allocated_gib"], rel=within)
