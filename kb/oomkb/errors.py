@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from oomkb.notes import Note
+
 __all__ = ["CatalogError", "IndexDamaged", "InputError", "JobError", "OomdocError", "RecordError"]
 
 
@@ -11,15 +13,17 @@ class OomdocError(Exception):
     :param message: what is wrong.
     :param where: the exact place: ``job.lora.r``, ``train.yaml:12``, ``cases/logits/x.yaml: fix[1].saves``.
     :param hint: the next step.
+    :param note: the same in no language yet, problem and next step together, for answers in the asker's.
     """
 
     exit_status = 2
 
-    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+    def __init__(self, message: str, *, where: str = "", hint: str = "", note: Note | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
         self.hint = hint
+        self.note = note
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""

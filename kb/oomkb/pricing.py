@@ -17,6 +17,7 @@ from oomkb.memory.estimate import Estimate
 from oomkb.memory.history import is_litgpt
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
+from oomkb.notes import note
 from oomkb.units import GIB
 
 __all__ = ["Priced", "check_device", "device_of", "further_shapes", "price", "shape_of"]
@@ -66,7 +67,12 @@ def check_device(job: Job) -> None:
         return
     close = get_close_matches(job.gpu, [d.name for d in gpus.all_devices()], n=3, cutoff=0.4)
     near = f"perhaps {', '.join(close)}; or " if close else ""
-    raise CatalogError(f"{job.gpu!r} is not in the GPU catalogue", where="gpu", hint=f"{near}set capacity_gib")
+    raise CatalogError(
+        f"{job.gpu!r} is not in the GPU catalogue",
+        where="gpu",
+        hint=f"{near}set capacity_gib",
+        note=note("job.gpu-unknown", gpu=job.gpu),
+    )
 
 
 def shape_of(job: Job) -> ModelShape:
@@ -83,11 +89,17 @@ def shape_of(job: Job) -> ModelShape:
                 f"{job.model!r} is not in the model catalogue",
                 where="model",
                 hint="give its config.json as an object, add it with `oomdoc model add config.json`, or set params_b",
+                note=note("job.model-unknown", model=job.model),
             )
     elif job.model is not None:
         return ModelShape.from_config({**job.model, **_UNTIED} if is_litgpt(job) else job.model)
     if job.params_b is None:
-        raise JobError("no model is named", where="model", hint="set model (a hub id or a config.json) or params_b")
+        raise JobError(
+            "no model is named",
+            where="model",
+            hint="set model (a hub id or a config.json) or params_b",
+            note=note("job.no-model"),
+        )
     return ModelShape.from_params_b(job.params_b)
 
 
@@ -95,7 +107,9 @@ def shape_of(job: Job) -> ModelShape:
 def _named_shape(name: str, *, untied: bool = False) -> ModelShape:
     entry = models.find(name)
     if entry is None:
-        raise CatalogError(f"{name!r} is not in the model catalogue", where="model")
+        raise CatalogError(
+            f"{name!r} is not in the model catalogue", where="model", note=note("job.model-unknown", model=name)
+        )
     return ModelShape.from_config({**entry.config, **_UNTIED} if untied else entry.config)
 
 

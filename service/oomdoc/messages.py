@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Message", "say"]
+from oomkb.errors import OomdocError
+
+__all__ = ["Message", "problem_of", "say"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +27,11 @@ class Message:
 def say(key: str, /, **values: Any) -> Message:
     """A message; sizes are passed as bytes under names ending in ``_bytes`` and shown as GiB."""
     return Message(key, MappingProxyType(values))
+
+
+def problem_of(error: OomdocError) -> Message | str:
+    """What an error says, with its place and the next step; its own words where it has them in English only."""
+    if error.note is None:
+        return str(error)
+    said = say(error.note.key, **dict(error.note.values))
+    return say("job.at", where=error.where, problem=said) if error.where else said

@@ -17,6 +17,7 @@ from typing import Any, Final
 from oomkb.errors import JobError
 from oomkb.memory.job_parts import Assumption, ExtraModel, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_field
+from oomkb.notes import note
 
 __all__ = ["Assumption", "ExtraModel", "Job", "JobDraft", "Lora", "Rollout", "Serving"]
 
@@ -136,7 +137,9 @@ class Job:
         for name, value in changes.items():
             head, _, tail = name.partition(".")
             if head not in _FIELD_NAMES or head in ("extra", "assumed"):
-                raise JobError("no such field in a job", where=name, hint="see the job document's table")
+                raise JobError(
+                    "no such field in a job", where=name, hint="see the job document's table", note=_NO_SUCH_FIELD
+                )
             if not tail:
                 document[head] = value
                 continue
@@ -184,6 +187,7 @@ class Job:
         return replace(filled, assumed=assumed)
 
 
+_NO_SUCH_FIELD: Final = note("job.no-such-field")
 _ORDER: Final = tuple(f.name for f in fields(Job))
 _FIELD_NAMES: Final = frozenset(_ORDER)
 _VALUES: Final = attrgetter(*_ORDER)

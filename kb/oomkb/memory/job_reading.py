@@ -10,6 +10,7 @@ from typing import Any, Final
 from oomkb.errors import JobError
 from oomkb.memory.job_parts import ExtraModel, Lora, Rollout, Serving
 from oomkb.memory.vocabulary import normalise
+from oomkb.notes import note
 
 __all__ = ["read_dotted", "read_field"]
 
@@ -72,29 +73,39 @@ def read_field(name: str, value: Any) -> Any:
 def _whole(name: str, value: Any, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < least:
         raise JobError(
-            f"{value!r} is not a whole number of at least {least}", where=name, hint=f"for example {max(least, 1)}"
+            f"{value!r} is not a whole number of at least {least}",
+            where=name,
+            hint=f"for example {max(least, 1)}",
+            note=note("job.not-whole", value=value, least=least),
         )
     return int(value)
 
 
 def _number(name: str, value: Any, *, low: float = 0.0, high: float = float("inf")) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low < value <= high:
+        bounded = high != float("inf")
         raise JobError(
-            f"{value!r} is not a number above {low:g}" + (f" and at most {high:g}" if high != float("inf") else ""),
+            f"{value!r} is not a number above {low:g}" + (f" and at most {high:g}" if bounded else ""),
             where=name,
+            note=note("job.not-between" if bounded else "job.not-above", value=value, low=f"{low:g}", high=f"{high:g}"),
         )
     return float(value)
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise JobError(f"{value!r} is neither true nor false", where=name, hint="write true or false")
+        raise JobError(
+            f"{value!r} is neither true nor false",
+            where=name,
+            hint="write true or false",
+            note=note("job.not-flag", value=value),
+        )
     return value
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise JobError(f"{value!r} is not a name", where=name)
+        raise JobError(f"{value!r} is not a name", where=name, note=note("job.not-name", value=value))
     return value.strip()
 
 
@@ -115,13 +126,13 @@ def _strings(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value] if value not in ("", "none") else []
     if not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
-        raise JobError(f"{value!r} is not a list of names", where=name)
+        raise JobError(f"{value!r} is not a list of names", where=name, note=note("job.not-names", value=value))
     return tuple(normalise(name, v) for v in value)
 
 
 def _map(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise JobError(f"{value!r} is not a mapping", where=name)
+        raise JobError(f"{value!r} is not a mapping", where=name, note=note("job.not-mapping", value=value))
     if name == "buckets":
         return MappingProxyType(
             {str(k): _number(f"buckets.{k}", v, low=-1) if not isinstance(v, str) else v for k, v in value.items()}
@@ -175,12 +186,23 @@ def read_dotted(name: str, value: Any) -> Any:
 def _nested(name: str, value: Any) -> Any:
     kind = _NESTED[name]
     if not isinstance(value, Mapping):
-        raise JobError(f"{value!r} is not a mapping", where=name, hint=f"write {name}: {{...}}")
+        raise JobError(
+            f"{value!r} is not a mapping",
+            where=name,
+            hint=f"write {name}: {{...}}",
+            note=note("job.not-mapping", value=value),
+        )
     known = _PART_FIELDS[name]
     read: dict[str, Any] = {}
     for key, item in value.items():
         if key not in known:
-            raise JobError("unknown field", where=f"{name}.{key}", hint=f"one of {', '.join(sorted(known))}")
+            valid = ", ".join(sorted(known))
+            raise JobError(
+                "unknown field",
+                where=f"{name}.{key}",
+                hint=f"one of {valid}",
+                note=note("job.no-such-part", valid=valid),
+            )
         if item is not None:
             read[key] = _NESTED_READ.get(key, _whole)(f"{name}.{key}", item)
     return kind(**read)

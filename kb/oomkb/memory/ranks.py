@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
+from oomkb.notes import note
 
 __all__ = ["chunks", "expert_split", "ranks"]
 
@@ -19,13 +20,24 @@ def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, in
     if d.heads % tp:
         valid = ", ".join(str(n) for n in range(1, min(d.heads, 64) + 1) if d.heads % n == 0)
         raise JobError(
-            f"{tp} does not divide the model's {d.heads} attention heads", where="tp", hint=f"one of {valid}"
+            f"{tp} does not divide the model's {d.heads} attention heads",
+            where="tp",
+            hint=f"one of {valid}",
+            note=note("job.tp-heads", tp=tp, heads=d.heads, valid=valid),
         )
     if pp > d.layers:
-        raise JobError(f"{pp} stages for {d.layers} layers", where="pp", hint=f"at most {d.layers}")
+        raise JobError(
+            f"{pp} stages for {d.layers} layers",
+            where="pp",
+            hint=f"at most {d.layers}",
+            note=note("job.pp-layers", pp=pp, layers=d.layers),
+        )
     if ep > 1 and d.experts and d.experts % ep:
         raise JobError(
-            f"{ep} does not divide the model's {d.experts} experts", where="ep", hint="a divisor of the expert count"
+            f"{ep} does not divide the model's {d.experts} experts",
+            where="ep",
+            hint="a divisor of the expert count",
+            note=note("job.ep-experts", ep=ep, experts=d.experts),
         )
     gpus = (job.gpus or 0) * (job.nodes or 1)
     model_parallel = tp * pp * cp
@@ -35,6 +47,7 @@ def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, in
             f"tp x pp x cp = {model_parallel} does not divide {world} ranks",
             where="world",
             hint=f"a multiple of {model_parallel}",
+            note=note("job.world-split", split=model_parallel, world=world),
         )
     dp = job.dp or world // model_parallel
     per_node = job.gpus or (min(world, 8) if not job.nodes else max(1, world // job.nodes))

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from oomkb.errors import JobError
+from oomkb.notes import note
 
 __all__ = ["VOCABULARY", "normalise"]
 
@@ -148,5 +149,11 @@ def normalise(name: str, value: Any, *, where: str = "") -> Any:
         return "none"
     word = _table(name).get(_key(value))
     if word is None:
-        raise JobError(f"{value!r} is not known", where=where or name, hint=f"one of {', '.join(VOCABULARY[name])}")
+        valid = ", ".join(VOCABULARY[name])
+        raise JobError(
+            f"{value!r} is not known",
+            where=where or name,
+            hint=f"one of {valid}",
+            note=note("job.not-known", value=value, valid=valid),
+        )
     return {"true": True, "false": False}.get(word, word) if name == "grad_ckpt" else word

@@ -98,7 +98,7 @@ def _load(folders: tuple[tuple[Path, bool], ...], files: tuple[tuple[Listed, ...
     mark = compiled.fingerprint([file for held in files for file in held])
     found = compiled.kept(folders_key, mark)
     if found is not None:
-        return Loaded(found[0], tuple(RecordError(**p) for p in found[1]))
+        return Loaded(found[0], tuple(RecordError(p["message"], where=p["where"], hint=p["hint"]) for p in found[1]))
     cases: dict[str, Case] = {}
     problems: list[RecordError] = []
     for (_, private), held in zip(folders, files, strict=True):

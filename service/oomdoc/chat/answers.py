@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.chat import parts, questions
 from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.session import Reply, difference
+from oomdoc.messages import problem_of
 from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
@@ -248,7 +250,12 @@ def invented(priced: Priced | None, job: Job, language: str) -> Reply:
 
 def refused(error: JobError, language: str) -> str:
     """An impossible job, with the field and what would be valid."""
-    return word("chat.refused", language, problem=str(error))
+    return word("chat.refused", language, problem=problem_of(error))
+
+
+def unheard(reply: Reply, language: str) -> Reply:
+    """Something was to be changed, and what was not found in the words: said before how things stand."""
+    return replace(reply, answer=joined([word("chat.unheard", language), reply.answer]))
 
 
 def nothing_to_undo(language: str) -> str:

@@ -14,6 +14,8 @@ from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, redone, target_of, wanted
 from oomdoc.chat.questions import largest_asked
 from oomdoc.chat.session import Reply, Session, difference
+from oomdoc.messages import problem_of
+from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
@@ -23,6 +25,9 @@ __all__ = ["Parse", "respond"]
 Parse = Callable[[str, Job], Mapping[str, Any]]
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
+_TO_CHANGE: Final = re.compile(
+    r"(?i)\b(?:switch|change|set|use|make|try|raise|increase|reduce|lower|batch|model|gpu)\b|[换改设用调加减降]|微批|批大小|模型|显卡"
+)
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -77,7 +82,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     diagnosis = diagnose(evidence)
     report = Report(replace(diagnosis, job=job), session.language)
     changed = difference(session.job, job)
-    priced, problem = _price(job)
+    priced, problem = _price(job, session.language)
     reply = answers.described(report, priced, problem, job, changed, session.language)
     return session.then(job, changed), reply
 
@@ -90,10 +95,10 @@ def _settled(job: Job) -> Job:
 
 
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    before, problem = _price(session.job)
+    before, problem = _price(session.job, session.language)
     try:
         job = _settled(session.job.with_fields(turn.changes))
-        after, problem = _price(job, strict=True)
+        after, problem = _price(job, session.language, strict=True)
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
     changed = difference(session.job, job)
@@ -122,8 +127,8 @@ def _redo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 
 def _back_to(session: Session, target: Job, *, undone: bool) -> tuple[Session, Reply]:
-    before, _ = _price(session.job)
-    after, problem = _price(target)
+    before, _ = _price(session.job, session.language)
+    after, problem = _price(target, session.language)
     changed = difference(session.job, target)
     session = session.then(target, changed, undone=undone) if changed else session
     return session, answers.changed(before, after, problem, target, changed, session.language, undone=undone)
@@ -141,13 +146,13 @@ def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    before, problem = _price(session.job)
+    before, problem = _price(session.job, session.language)
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes:
         try:
             job = _settled(session.job.with_fields(turn.changes))
-            after, problem = _price(job, strict=True)
+            after, problem = _price(job, session.language, strict=True)
         except JobError as error:
             return session, Reply(answers.refused(error, session.language), {}, session.job)
         if difference(session.job, job):
@@ -155,14 +160,16 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
             return session.proposing(turn.changes), reply
     if turn.topic in talk.TOPICS and not (turn.topic == "fits" and largest_asked(text)):
         return session, talk.TOPICS[turn.topic](session, before, problem, text)
-    return session, answers.explained(before, problem, session.job, text, session.language)
+    reply = answers.explained(before, problem, session.job, text, session.language)
+    lost = _not_understood(turn, text) and _TO_CHANGE.search(text)
+    return session, answers.unheard(reply, session.language) if lost else reply
 
 
 def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     """Oomdoc's own proposal is taken."""
     from oomdoc.diagnosis.planning import plan
 
-    before, problem = _price(session.job)
+    before, problem = _price(session.job, session.language)
     try:
         plans = [p for p in plan(before.job).plans if p.priced] if before else []
     except OomdocError:
@@ -176,7 +183,7 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 
 
 def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    priced, _ = _price(session.job) if session.steps else (None, "")
+    priced, _ = _price(session.job, session.language) if session.steps else (None, "")
     return session, talk.pleasantry(session, priced, turn.topic if turn.kind == "talk" else "")
 
 
@@ -194,13 +201,13 @@ _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Repl
 )
 
 
-def _price(job: Job, *, strict: bool = False) -> tuple[Priced | None, str]:
+def _price(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
     """The price, or why there is none. ``strict``: an impossible job is an error of this turn."""
     try:
         return price(job), ""
     except JobError as error:
         if strict and error.where not in ("model", "params_b"):
             raise
-        return None, str(error)
+        return None, render(problem_of(error), language)
     except CatalogError as error:
-        return None, str(error)
+        return None, render(problem_of(error), language)

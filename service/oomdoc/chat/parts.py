@@ -73,6 +73,8 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, told:
     said += served(estimate, language)
     if priced.job.offload and estimate.host_bytes > 0:
         said.append(word("chat.host", language, host_bytes=estimate.host_bytes))
+    if not told:
+        said += [word(warning.key, language, **dict(warning.values)) for warning in estimate.warnings]
     return said + assumptions(priced, language)
 
 

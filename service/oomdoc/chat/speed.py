@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from oomdoc.chat import parts
 from oomdoc.chat.session import Reply
+from oomdoc.messages import problem_of
 from oomdoc.report.words import word
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -25,7 +26,7 @@ def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language
     try:
         now = price(job)
     except OomdocError as error:
-        return Reply(word("chat.cannot-price", language, problem=str(error)), {}, job)
+        return Reply(word("chat.cannot-price", language, problem=problem_of(error)), {}, job)
     base = throughput(now.job, now.shape, now.device)
     rows: list[tuple[str, float, Estimate]] = []
     for name, setup in _distinct(setups, language):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from oomdoc.evidence import Evidence
-from oomdoc.messages import Message, say
+from oomdoc.messages import Message, problem_of, say
 from oomdoc.planner import job_of_text
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
@@ -100,9 +100,9 @@ def _fit(job: Job, wanted: float) -> tuple[bool | None, list[Finding]]:
     try:
         estimate = price(job).estimate
     except CatalogError as error:
-        return None, [Finding("not-priced", "note", say("check.not-priced", problem=str(error)))]
+        return None, [Finding("not-priced", "note", say("check.not-priced", problem=problem_of(error)))]
     except JobError as error:
-        return None, [Finding("impossible", "error", say("check.impossible", problem=str(error)))]
+        return None, [Finding("impossible", "error", say("check.impossible", problem=problem_of(error)))]
     if estimate.capacity_bytes is None:
         return None, [Finding("not-priced", "note", say("check.no-gpu", peak_bytes=estimate.process_bytes))]
     probability = estimate.fits_probability or 0.0

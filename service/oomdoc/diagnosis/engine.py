@@ -22,7 +22,7 @@ from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.verdict import verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
-from oomdoc.messages import Message, say
+from oomdoc.messages import Message, problem_of, say
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
@@ -115,7 +115,7 @@ def _job(evidence: Evidence, warnings: list[Message]) -> Job:
     try:
         return to_job(evidence.facts, evidence.framework, evidence.versions)
     except OomdocError as error:
-        warnings.append(say("diagnosis.no-job", problem=str(error)))
+        warnings.append(say("diagnosis.no-job", problem=problem_of(error)))
         return Job(framework=evidence.framework, versions=dict(evidence.versions))
 
 
@@ -123,7 +123,7 @@ def _priced(job: Job, warnings: list[Message]) -> Priced | None:
     try:
         return price(job)
     except OomdocError as error:
-        warnings.append(say("diagnosis.no-price", problem=str(error)))
+        warnings.append(say("diagnosis.no-price", problem=problem_of(error)))
     except _ODD as error:
         warnings.append(say("diagnosis.no-price", problem=_told(error)))
     return None

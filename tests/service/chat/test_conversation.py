@@ -83,6 +83,21 @@ def test_an_impossible_change_is_refused_and_forgotten() -> None:
     assert session.job.tp is None
 
 
+def test_a_refusal_is_in_the_language_of_the_question() -> None:
+    _, replies = talk(CONFIG, "把 tp 改成 7", "set tp to 7")
+    assert "不能整除模型的 40 个注意力头" in replies[1]["answer"]
+    assert "does not divide" not in replies[1]["answer"]
+    assert "7 does not divide the model's 40 attention heads" in replies[2]["answer"]
+
+
+def test_a_change_that_was_not_found_is_owned_up_to() -> None:
+    session, replies = talk(CONFIG, "switch to GPU XYZ9000", "显卡换成 XYZ9000", "why is it so large")
+    assert "nothing is changed" in replies[1]["answer"]
+    assert "什么都没有改" in replies[2]["answer"]
+    assert "nothing is changed" not in replies[3]["answer"]
+    assert session.job.gpu == "A100 80GB"
+
+
 def test_chinese_questions_get_chinese_answers() -> None:
     _, replies = talk("用 swift 全参训 Qwen/Qwen3-8B，zero3，bs 1，显存不够", "4张A800 80G")
     assert all(any("一" <= c <= "鿿" for c in r["answer"]) for r in replies)
