@@ -31,7 +31,7 @@ _PIECE: Final = re.compile(
 _SIZE: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:x([0-9]{1,3}(?:\.[0-9]{1,2})?))?(bn|[bmt])\Z")
 _NUMBER: Final = re.compile(r"[0-9]{1,8}(?:\.[0-9]{1,3})?\Z")
 _UNDERSCORE_DECIMAL: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
-_HYPHEN_DECIMAL: Final = re.compile(r"(?<=[0-9])[-_p](?=[0-9](?![0-9]))")
+_HYPHEN_DECIMAL: Final = re.compile(r"(?<=[0-9])(?:[-_](?=[0-9](?![0-9bm]))|p(?=[0-9](?![0-9])))", re.I)
 _MOST_FAMILIES: Final = 4
 _SCALE: Final = {"b": 1.0, "bn": 1.0, "m": 1e-3, "t": 1e3}
 

@@ -18,7 +18,7 @@ def test_the_shipped_catalogues_are_sound():
 def test_the_unverified_are_counted_and_grow_no_more():
     left = unverified()
     assert len(left.devices) <= 47, str(left)
-    assert len(left.models) <= 51, str(left)
+    assert len(left.models) <= 35, str(left)
 
 
 @pytest.mark.parametrize(
