@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.result import MatchedCase
 from oomdoc.messages import say
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from oomkb.retrieval.views import Views
 
 __all__ = ["Look", "Vote", "find_cases", "look_at"]
+
+
+_HEARD: Final = 20_000
+"""Characters in which a case is looked for word for word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def look_at(
     if not text.strip() or not cases:
         return None
     index = open_index(cases)
-    return Look(index, look(index, text, context or {}, beginning=True), "\n".join((text, *lines)))
+    return Look(index, look(index, text, context or {}, beginning=True), "\n".join((text, *lines))[:_HEARD])
 
 
 def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:
