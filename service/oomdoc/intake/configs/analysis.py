@@ -327,6 +327,7 @@ def analyse(name: str, text: str, framework: str | None = None, cut: list[int] |
             docs += found
     if known is not None:
         _believe(docs, known)
+    _beside(docs)
     _attach(docs, loose, known)
     return docs + loose
 
@@ -346,6 +347,15 @@ def _believe(docs: list[Doc], known: Table) -> None:
         best = max(docs, key=lambda d: sum(1 for k in _keys(d.entries) if k in names))
         if any(k in names for k in _keys(best.entries)) or len(docs) == 1:
             best.table = known
+
+
+def _beside(docs: list[Doc]) -> None:
+    """Python that only configures adapters belongs to the program beside it, else to the library below all."""
+    python = [d for d in docs if d.form == "python"]
+    main = next((d.table for d in python if d.table is not None), None) or table("transformers")
+    for doc in python:
+        if doc.table is None and main is not None and "LoraConfig" in doc.programs:
+            doc.table = main
 
 
 def _attach(docs: list[Doc], loose: list[Doc], known: Table | None) -> None:

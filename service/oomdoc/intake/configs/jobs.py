@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
+from oomdoc.intake.configs.further import PREFIX
 from oomdoc.intake.configs.wordlist import words
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical
@@ -62,6 +64,9 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     described = facts.get("model_config")
     if described is not None and (job.model is None or "/" not in str(job.model)):
         job = _set(job, "model", described.value)
+    extra = {n.removeprefix(PREFIX): f.value for n, f in facts.items() if n.startswith(PREFIX) and f.stated}
+    if extra:
+        job = replace(job, extra=MappingProxyType({**job.extra, **extra}))
     env = {n[4:]: str(f.value) for n, f in facts.items() if n.startswith("env.")}
     if env:
         job = _set(job, "env", env)

@@ -14,6 +14,7 @@ from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.further import further_facts
 from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
@@ -214,6 +215,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
         for fact in hinted_model(docs, source, lines):
             kept.setdefault(fact.name, fact)
+    for fact in further_facts(docs, lines):
+        kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
     real = [d for d in docs if d.form != "ini" and (d.table is not None or d.env or len(d.entries) > 2)]
