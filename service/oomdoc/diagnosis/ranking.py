@@ -8,7 +8,7 @@ counts less than the one before it. The temperature is the only fitted number;
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from oomdoc.diagnosis.result import CauseFinding, Reason
@@ -116,7 +116,10 @@ def rank(view: View) -> tuple[CauseFinding, ...]:
 
 def weigh(view: View) -> dict[str, list[Reason]]:
     """Every rule's reasons, those of the matched cases, and what place and kind of the failure rule out."""
-    reasons = {rule.CAUSE: [*rule.weigh(view), *_place(view, rule.CAUSE)] for rule in RULES}
+    reasons = {}
+    for rule in RULES:
+        signs = list(rule.weigh(view))
+        reasons[rule.CAUSE] = [*signs, *_place(view, rule.CAUSE), *_not_the_cards(view, rule.CAUSE, signs)]
     for cause, reason in (*_votes(view), *_sounds(view), *expected(view)):
         if cause in reasons:
             reasons[cause].append(reason)
@@ -152,6 +155,16 @@ def probabilities(scored: Mapping[str, float], temperature: float = TEMPERATURE)
     raised = {cause: math.exp((score - top) / temperature) for cause, score in scored.items()}
     total = sum(raised.values())
     return {cause: (1 - _DOUBT) * value / total + _DOUBT / len(raised) for cause, value in raised.items()}
+
+
+_ELSEWHERE: Final = frozenset({"host-ram", "shared-memory", "not-oom"})
+
+
+def _not_the_cards(view: View, cause: str, signs: Sequence[Reason]) -> Iterator[Reason]:
+    """Where a card refused, another memory is the cause only if something speaks of it (3 of 514 had no sign)."""
+    refused = view.failure is not None and view.failure.kind == "device"
+    if refused and cause in _ELSEWHERE and not any(sign.log_odds > 0 for sign in signs):
+        yield Reason(-FAIR, Message("cause.out-of-place"))
 
 
 def _place(view: View, cause: str) -> list[Reason]:

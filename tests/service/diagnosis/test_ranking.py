@@ -120,3 +120,14 @@ def test_a_job_without_a_sign_is_ranked_by_what_is_usual_for_it() -> None:
     quantized, plain = (order(Job(objective="sft", method=name)) for name in ("qlora", "lora"))
     assert quantized.index("weights-load") < plain.index("weights-load")
     assert order(Job()).index("attention-scores") < order(Job(method="full")).index("attention-scores")
+
+
+def test_another_memory_than_the_cards_needs_a_sign_where_the_card_refused() -> None:
+    failure = Failure(kind="device", signal=Signal("torch-cuda-oom", Span("log.txt", 1)))
+
+    def score(prose: str, *failures: Failure) -> float:
+        return scores(weigh(View(evidence=Evidence(prose=prose, failures=failures), job=Job())))["host-ram"]
+
+    assert score("training stops", failure) < score("training stops") - 1.0
+    told = "the converter fills all host memory"
+    assert score(told, failure) == pytest.approx(score(told))

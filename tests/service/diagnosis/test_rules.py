@@ -216,6 +216,9 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("inactive-setting", "I changed the device to cuda:2 but it still uses cuda:0"),
         ("optimizer-init", "I load the saved states and continue training, then it is out of memory"),
         ("attention-scores", "长度 30k，我没用flash attention"),
+        ("leak", "the first clip is fine, it fails with the second video"),
+        ("long-sample", "训练到 5000 多个样本的时候爆显存"),
+        ("long-sample", "it trains fine at first"),
     ],
 )
 def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:
@@ -289,3 +292,20 @@ def test_the_only_process_of_a_message_without_its_own_is_itself() -> None:
 
     assert held() == 0.0
     assert held(process=0.5) >= 2.5
+
+
+def test_a_reward_model_that_is_trained_is_no_further_model() -> None:
+    text = "reward model training runs out of memory"
+    assert support("extra-models", view(text, job=Job(objective="rm"))) == 0.0
+    assert support("extra-models", view(text, job=Job(objective="ppo"))) >= 1.4
+
+
+def test_growth_in_a_training_may_be_a_longer_batch_and_in_a_server_is_not() -> None:
+    text = "显存占用随着时间不断增长"
+    assert support("long-sample", view(text, job=Job(objective="sft", method="lora"))) >= 1.4
+    assert support("long-sample", view(text, job=Job(objective="inference"))) == 0.0
+
+
+def test_a_driver_that_counts_nothing_says_nothing_of_others() -> None:
+    counted = device(capacity=24, free=0.5, allocated=22, reserved_unallocated=0.5, process=0)
+    assert support("other-process", view(failure=counted)) == 0.0

@@ -25,7 +25,10 @@ AT_STEP: Final = (
     r"|之后|后|时)"
     r"|(?:in the )?middle of (?:the )?(?:training|epoch|run)|训练(?:到)?(?:一半|中途)|中途|(?:跑|训练)了?(?:几"
     r"|\d{1,3}) ?个?(?:小时|天)"
-    r"|after (?:a few|several|\d{1,3}) hours|epoch 0?\.\d"
+    r"|after (?:a few|several|some|\d{1,3}) hours|epoch 0?\.\d|一段时间(?:之)?后|\d{1,2} ?个?多?小时(?:之)?后"
+    r"|一开始(?:能|可以|正常)"
+    r"|(?:训练|跑)到 ?\d{2,6} ?多?个? ?(?:样本|数据|step|步|条)|after (?:more than )?(?:an hour|some time|a while)"
+    r"|(?:trains|works|runs|ran) (?:fine |well |normally )?(?:at first|for a while|in the beginning)"
 )
 """How people say that some steps, samples or hours had gone before."""
 _AT_STEP: Final = alternatives(AT_STEP)

@@ -67,7 +67,8 @@ _KEYS: Final = (
 
 def weigh(view: View) -> Iterator[Reason]:
     """What is said of other models, how many the job holds, and their part of the peak."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    trained = view.objective == "rm" and not view.job.extra_models  # then the reward model is the one that is trained
+    yield from weigh_clues(view, CAUSE, _CLUES[1:] if trained else _CLUES)
     yield from peak_share(view, CAUSE)
     models = view.job.extra_models or ()
     if models:

@@ -39,7 +39,8 @@ _CLUES: Final = (
         "possible",
         WEAK,
         says=r"is (?:one|a|it|this|\d) .{0,40}(?:enough|possible|sufficient)|how (?:much|many).{0,20}(?:memory"
-        r"|vram|gpus?)|can (?:i|it|we) .{0,24}(?:run|train|fine.?tune) .{0,40}(?:on|with)|够(?:吗|不|用)|能不能"
+        r"|vram|gpus?)|can (?:i|it|we) .{0,24}(?:run|train|fine.?tune) .{0,40}(?:on|with)|够(?:吗|不|用)|能不能|(?:能"
+        r"|可以)(?:支持|跑|训练|部署|微调)(?:吗|么)|够不够"
         r"|跑得动|does not fit",
     ),
     Clue("little-allowed", FAIR, says=r"max allowed: [12]?\d(?:\.\d{1,2})? gi?b"),

@@ -73,4 +73,4 @@ def weigh(view: View) -> Iterator[Reason]:
     if view.phase in ("generate", "serving"):
         yield Reason(WEAK, say("cause.kv-cache.phase"))
     if view.phase in ("engine-init", "unknown"):
-        yield Reason(FAIR, say("cause.kv-cache.engine"))
+        yield Reason(WEAK, say("cause.kv-cache.engine"))

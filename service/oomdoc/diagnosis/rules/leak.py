@@ -68,7 +68,10 @@ _CLUES: Final = (
         STRONG,
         says=r"(?:initiali[sz]\w{0,4}|(?:re)?load\w{0,3}|creat\w{1,3}|instantiat\w{1,3})[^\n]{0,24}(?:with|for|on"
         r"|at|in) (?:every|each) "
-        r"(?:request|call|time|iteration|loop|round)|每次(?:请求|调用|推理)[^\n]{0,8}(?:加载|初始化|创建)",
+        r"(?:request|call|time|iteration|loop|round)|每次(?:请求|调用|推理)[^\n]{0,8}(?:加载|初始化|创建)"
+        r"|(?:on|at|after|with|from) (?:the |my |a )?(?:second|2nd|third|next) (?:prompt|image|request|test"
+        r"|generation|run"
+        r"|call|video|file)\b|第一次(?:正常|可以|能|没问题)[^\n]{0,16}第二次",
     ),
     Clue(
         "graph-kept",

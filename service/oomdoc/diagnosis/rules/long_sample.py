@@ -80,11 +80,20 @@ _CLUES: Final = (
         r"|,).{0,4}\d{2,3} ?(?:g|gb|gib)?.{0,16}(?:before|right)|前期显存",
     ),
 )
+_GROWS: Final = (
+    r"(?:显存|memory|vram|\bmem\b)[^\n]{0,40}(?:越来越|一直|不断|逐渐|持续|keeps? (?:on )?(?:increas|grow|ris|climb)"
+    r"|gradual|steadi|continu)"
+)
+"""Growth in a training of samples: as often as not a longer batch than those before it, for which room is kept."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """Late and sudden, or a request out of proportion."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    reasons = list(weigh_clues(view, CAUSE, _CLUES))
+    yield from reasons
+    grows = view.says(_GROWS) if view.training and view.objective not in ("ppo", "grpo") else None
+    if grows is not None and not any(r.message.key == "cause.long-sample.growth" for r in reasons):
+        yield Reason(FAIR, say("cause.long-sample.growth", quote=grows.text.strip()[:90]), (grows,))
     failure = view.failure
     if failure is not None and failure.step is not None and failure.step >= 5:
         yield Reason(FAIR, say("cause.long-sample.late", step=failure.step), (failure.signal.span,))

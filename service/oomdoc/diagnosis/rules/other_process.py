@@ -102,7 +102,7 @@ def _held_by_others(view: View) -> int | None:
     process = view.bytes_of("process")
     if capacity is None or free is None:
         return None
-    if process is not None:
+    if process is not None and process >= (allocated or 0):  # a driver that counts nothing says 0 bytes
         return max(capacity - free - process, 0)
     if not own or allocated is None or view.bytes_of("reserved") is None:
         return None
