@@ -1,0 +1,100 @@
+"""Steps of replicated models: DDP's buckets, and FSDP1's hybrid of sharding within a machine and replicas across.
+
+usage: python bench/trace_replicated.py JOBS.jsonl    one {"id", "job"} a line in, one row a line out
+
+Torch's own wrappers over a process group that talks to nobody; FSDP under fake tensors, DDP (whose reducer looks into
+its tensors) with small real ones. ``sharding: ddp`` or ``hsdp``; ``gpus`` of ``world`` ranks share what a hybrid shards.
+"""
+
+import json
+import sys
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from oomdoc.tracing import building, sharding, stepping
+from oomdoc.tracing.meter import Meter, scalars
+from oomkb.units import GIB
+
+
+def _hybrid(model: Any, job: dict[str, Any], mesh: Any) -> Any:
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+    wanted = job.get("fsdp") or {}
+    kept = building.DTYPES[wanted.get("param_dtype", "bf16")]
+    return FullyShardedDataParallel(
+        model,
+        auto_wrap_policy=partial(
+            transformer_auto_wrap_policy, transformer_layer_cls={type(sharding._layers(model)[0])}
+        ),
+        sharding_strategy=ShardingStrategy.HYBRID_SHARD,
+        device_mesh=mesh,
+        mixed_precision=MixedPrecision(param_dtype=kept, reduce_dtype=kept),
+        use_orig_params=True,
+        device_id=torch.device("cpu"),
+    )
+
+
+def _reduced(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The bucket as it is: an all-reduce works in place."""
+    future: Any = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def trace(job: dict[str, Any]) -> dict[str, Any]:
+    """Peaks of the third step by phase, in GiB: DDP lays its buckets out anew after the first."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    world = job["world"]
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
+    each = job.get("gpus") or world
+    mesh = init_device_mesh("cpu", (world // each, each), mesh_dim_names=("replicas", "shards"))
+    model = building.prepare(job)
+    real = job["sharding"] == "ddp"
+    with nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True), scalars():
+        building.materialise(model, "cpu")
+        with Meter() as meter:
+            for tensor in (*model.parameters(), *model.buffers()):
+                meter.add(tensor)
+            if real:
+                model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25, init_sync=False)
+                model.register_comm_hook(None, _reduced)
+            else:
+                model = _hybrid(model, job, mesh)
+            row: dict[str, Any] = {"static_gib": meter.live}
+            optimizer = stepping.make_optimizer([p for p in model.parameters() if p.requires_grad], job)
+            for _ in range(3):
+                meter.reset()
+                loss = stepping.sft_loss(model, job, "cpu")
+                row["peak_forward"] = meter.peak
+                meter.reset()
+                loss.backward()
+                del loss
+                row["peak_backward"] = meter.peak
+                meter.reset()
+                optimizer.step()
+                row["peak_step"] = meter.peak
+                optimizer.zero_grad(set_to_none=True)
+    row["allocated_gib"] = max(row["peak_forward"], row["peak_backward"], row["peak_step"])
+    return {name: round(size / GIB, 4) for name, size in row.items()}
+
+
+def main() -> int:
+    for line in Path(sys.argv[1]).read_text().splitlines():
+        row = json.loads(line)
+        print(json.dumps({**row, "measured": trace(row["job"])}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
