@@ -2,8 +2,9 @@
 
 usage: python bench/trace_replicated.py JOBS.jsonl    one {"id", "job"} a line in, one row a line out
 
-Torch's own wrappers over a process group that talks to nobody; FSDP under fake tensors, DDP (whose reducer looks into
-its tensors) with small real ones. ``sharding: ddp`` or ``hsdp``; ``gpus`` of ``world`` ranks share what a hybrid shards.
+Torch's own wrappers over a process group that talks to nobody; FSDP under fake tensors, DDP (whose reducer looks
+into its tensors) with small real ones. ``sharding: ddp`` or ``hsdp``; ``gpus`` of ``world`` ranks share what a
+hybrid shards.
 """
 
 import json
