@@ -37,6 +37,7 @@ class Figure:
     name: str
     source: str
     kind: str
+    meter: str
     run: str
     score: float
     """log(measured / estimated) in units of the width that is given to such a job."""
@@ -63,6 +64,7 @@ def figures(files: Iterable[Path]) -> list[Figure]:
                         row["id"],
                         _source(row),
                         kind_of(meter, s),
+                        f"{meter}{', quantized' if s.quant != 'none' else ''}",
                         f"{base}{', sharded' if s.shards > 1 else ''}{', compiled' if s.compile else ''}",
                         math.log(value * GIB / said) / width,
                         span.low_bytes <= value * GIB <= span.high_bytes,
@@ -128,7 +130,7 @@ def main() -> None:
     found = figures(given.files)
     held = left_out(found)
     print("intervals made without the source of the figure:")
-    _table(held, lambda f: f.kind)
+    _table(held, lambda f: f.meter)
     _table(held, lambda f: f.source)
     print(f"  in all {sum(i for _, i in held)}/{len(held)} = {statistics.mean(i for _, i in held):.1%}")
     print(f"intervals as shipped hold {sum(f.inside for f in found)}/{len(found)}")
@@ -138,7 +140,7 @@ def main() -> None:
     if given.kinds:
         groups: dict[str, list[float]] = defaultdict(list)
         for f in found:
-            groups[f"{f.kind}: {f.run}"].append(f.score)
+            groups[f"{f.meter}: {f.run}"].append(f.score)
         for name, scores in sorted(groups.items()):
             print(
                 f"  {name:52} {len(scores):3} figures, mean {statistics.mean(scores):+.3f}, root mean square "

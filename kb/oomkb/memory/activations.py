@@ -41,7 +41,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         trained=trained,
         adapters=_adapted_slots(s, shape),
         lora_dropout=bool(s.lora_dropout),
-        adapter=float(s.adapter_bytes),
+        adapter=float(min(s.held_bytes, s.adapter_bytes) if s.sharding in ("fsdp2", "hsdp") else s.adapter_bytes),
         param=param,
         autocast=autocast,
         attention="eager" if s.attention == "eager" else "sdpa" if s.attention == "sdpa" else "flash",

@@ -29,11 +29,11 @@ def activate(ops: Ops, act: str, x: Tensor, alpha: Tensor | None = None) -> Tens
     return ops.unary(x) if act != "xielu" or alpha is None else _xielu(ops, x, alpha)
 
 
-def gated(ops: Ops, gate: Tensor, up: Tensor, *, inplace: bool) -> Tensor:
+def gated(ops: Ops, gate: Tensor, up: Tensor, *, inplace: bool, cheap: bool = False) -> Tensor:
     """An activation function of ``gate`` times ``up`` in one kernel, which keeps both and nothing between.
 
-    ``inplace``: both gradients are written over what was kept, and the product is made again in backward where an
-    adapter needs it (``LoRA_MLP`` of unsloth's and axolotl's kernels).
+    ``inplace``: both gradients are written over what was kept (Liger's ``ops/swiglu.py``). ``cheap``: the product is
+    made again in backward where an adapter needs it (``LoRA_MLP`` of unsloth's and axolotl's kernels).
     """
 
     def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> list[Tensor | None]:
@@ -43,7 +43,7 @@ def gated(ops: Ops, gate: Tensor, up: Tensor, *, inplace: bool) -> Tensor:
 
     node = ops.tape.record((gate, up), (gate.detached(), up.detached()), backward)
     out = ops.tape.new(gate.unit, gate.size, node)
-    out.cheap = inplace
+    out.cheap = cheap
     return out
 
 

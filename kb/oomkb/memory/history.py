@@ -38,13 +38,17 @@ _MONTH: Final = re.compile(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
 _LOSS_COMPILED: Final = 2025 * 12 + 4
 
 
+_BY_LAYER: Final = ("prime-rl", "automodel")
+"""Whose ``compile`` takes the layers one by one, and nothing around them."""
+
+
 def _compiled_loss(job: Job) -> bool:
     """Whether the compiler takes the loss in, with torch 2.6 and later.
 
     torchtitan compiled it from October to December 2024 (commit e10cb94 to e8977b0), and again since 2 April 2025
     (commit bbb1b61, "refactor train_spec.loss_fn").
     """
-    if not job.compile:
+    if not job.compile or any(w in (job.framework or "").lower() for w in _BY_LAYER):
         return False
     text = str(job.extra.get("versions_text") or "")
     torch = job.versions.get("torch") or (found[1] if (found := _TORCH.search(text)) else "")
@@ -69,12 +73,23 @@ def transformers_of(job: Job) -> tuple[int, ...]:
     return version(found[1]) if found else ()
 
 
+_LOOPS: Final = {"prime-rl": "kept wide", "automodel": "kept"}
+"""Loops whose name for the model's output outlives the backward pass: of fp32 logits, or of those the model gave.
+
+prime-rl's ``src/prime_rl/trainer/sft/train.py`` deletes ``logits`` and keeps ``out``; NeMo Automodel's
+``recipes/llm/train_ft.py``, ``_forward_backward_step``.
+"""
+
+
 def loss_copies(job: Job, rows: int, kind: str) -> str:
     """How the loss copies the logits, for ``rows`` sequences of a model of this ``kind``."""
     if is_litgpt(job):  # ``chunked_cross_entropy`` and the benchmarks built on it stay in the logits' dtype
         return "plain"
     if _compiled_loss(job):
         return "compiled"
+    for name, style in _LOOPS.items():
+        if name in (job.framework or "").lower():
+            return style
     known = transformers_of(job)
     found = _upcast(known, rows, kind)
     if found == "plain" or not fast_loss(job):
@@ -124,11 +139,23 @@ def fast_loss(job: Job) -> bool:
     return "fms-acceleration" in framework or "foak" in framework
 
 
+_LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama factory", "swift", "openrlhf", "verl")
+
+
+def _liger(job: Job, framework: str) -> bool:
+    """Whether Liger's kernels are patched in, as NeMo Automodel does unless told otherwise."""
+    if job.extra.get("use_liger_kernel") is False:
+        return False
+    fused = job.fused_ce and job.objective in ("sft", "pretrain") and preference_style(job) != "chunked"
+    return "automodel" in framework or (bool(fused) and any(w in framework for w in _LIGER))
+
+
 def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
     """Whose kernels take in what surrounds the matrix products.
 
     unsloth patches its models with its own (``unsloth/kernels/fast_lora.py``); axolotl switches the same on by itself
-    since 0.9.2 (PR 2589, April 2025), not under FSDP1, and says so in ``lora_mlp_kernel``.
+    since 0.9.2 (PR 2589, April 2025), not under FSDP1, and says so in ``lora_mlp_kernel``. ``use_liger_kernel`` of the
+    Trainer brings Liger's norms, gates and rotary embeddings with its loss.
     """
     framework = (job.framework or "").lower()
     if adapters and not (job.lora and job.lora.dora):
@@ -137,6 +164,8 @@ def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
         usual = "axolotl" in framework and sharding not in ("fsdp", "hsdp") and (not known or known >= (0, 9, 2))
         if "unsloth" in framework or (usual if stated is None else stated is True):
             return "adapters"
+    if _liger(job, framework):
+        return "liger"
     # Under a checkpoint the compiler's partitioner has nothing to choose: published peaks are those of eager layers.
     return "compile" if job.compile and not job.grad_ckpt else ""
 

@@ -159,11 +159,15 @@ class _Played:
             outs = tape.backward(root, None, there)
             return (outs.pop(leaf, None),)
 
-        kept = self.selected() if self.ckpt == "selective" else None
+        kept = self.selected() if self.ckpt == "selective" else self.parts(x) if self.ckpt == "parts" else None
         trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
         stored = None if self.ckpt == "offload" else x.detached()
         node = tape.record((trigger,), (kept, stored or Tensor(None, x.unit, x.size)), backward)
         return Tensor(out.store, out.unit, out.size, node)
+
+    def parts(self, x: Tensor) -> list[Tensor]:
+        """Checkpoints around norms, attention and feed-forward: of four inputs one is the layer's."""
+        return [self.tape.new(x.unit, x.size) for _ in range(3)]
 
     def selected(self) -> list[Tensor]:
         """Selective checkpointing by operation (torchtitan): every second product and attention's output stay."""

@@ -95,7 +95,7 @@ class Head:
     style: str = ""
     """Whose trainer computes a preference loss (:func:`oomkb.memory.history.preference_style`)."""
     upcast: str
-    """How the loss upcasts: ``once``, ``shift`` (a second copy), ``outputs`` (accelerate's conversion besides)."""
+    """How the loss upcasts: ``once``, ``shift`` (a second copy), ``kept`` (the loop holds them)."""
     ckpt: str
     masks: int
     """Kinds of attention masks (full, windowed)."""

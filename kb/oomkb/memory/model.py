@@ -18,7 +18,7 @@ from oomkb.memory.overhead import fits_probability, interval, kind_of, meters, n
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.sharding import extra_of, moments_of
+from oomkb.memory.sharding import apart_of, extra_of, moments_of
 from oomkb.memory.states import States, states_of
 from oomkb.memory.step import Step
 from oomkb.notes import Note, note
@@ -257,7 +257,7 @@ def _finish(
     capacity = capacity_bytes_of(job, device)
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
-    found = meters(s, phases, base, device, capacity=capacity, paged=paged)
+    found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
     complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
     exact = not s.cuda and complete and shape.known
     width = width_of(s, known=shape.known, warnings=warnings)

@@ -239,6 +239,8 @@ class Training(_Step):
             return Tensor(None, "T*V", 0.0, node)
         plain = self.head.upcast == "plain" and not self.mode.autocast
         wide = logits if plain else ops.cast(logits, 4.0)
+        if self.head.upcast.startswith("kept"):
+            self.outer.append((wide if self.head.upcast == "kept wide" else logits).detached())
         del logits
         if plain or self.head.upcast in ("shift", "plain", *_IN_PLACE[:2]):
             wide = ops.copy(wide)
@@ -258,8 +260,7 @@ class Training(_Step):
         grad = None
         if self.head.loss == "hidden":
             root, size = x.node, x.size
-            # Under a sharding wrapper the root's gradients are counted with its gathered weights.
-            at_hand = self.head.fused and self.head.trained and self.mode.grads != "layer"
+            at_hand = self.head.fused and self.head.trained
             if at_hand:
                 root = self.fused_loss(x)
             del x

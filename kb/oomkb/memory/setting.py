@@ -67,7 +67,7 @@ class Setting:
     """The images of one sample."""
     packed: bool
     ckpt: str
-    """``none``, ``full``, ``selective``, ``offload``."""
+    """``none``, ``full``, ``parts`` (of a layer), ``selective``, ``offload``."""
     attention: str
     fused_ce: bool
     style: str
@@ -286,6 +286,8 @@ _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"}
 
 def _is_megatron(job: Job, sharding: str) -> bool:
     framework = (job.framework or "").lower()
+    if "automodel" in framework:
+        return False
     return sharding == "distributed-optimizer" or any(word in framework for word in ("megatron", "nemo"))
 
 
@@ -379,5 +381,6 @@ def _checkpointing(value: bool | str, job: Job) -> str:
     if isinstance(value, bool) and "activations" in (job.offload or ()):
         return "offload"  # one layer at a time is on the GPU in either case, computed again or brought back
     if isinstance(value, bool):
-        return "full" if value else "none"
+        by_parts = "automodel" in (job.framework or "").lower() and not job.compile
+        return "none" if not value else "parts" if by_parts else "full"
     return value

@@ -10,7 +10,7 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import QUANT_BYTES, padded
 
-__all__ = ["Extra", "Units", "extra_of", "moments_of", "units_of"]
+__all__ = ["Extra", "Units", "apart_of", "extra_of", "moments_of", "units_of"]
 
 _NOTHING: Final[Mapping[str, float]] = {}
 Extra = Callable[[str, str, str], Mapping[str, float]]
@@ -48,6 +48,18 @@ def units_of(s: Setting, shape: ModelShape) -> Units:
     )
 
 
+def apart_of(s: Setting, shape: ModelShape) -> float:
+    """What FSDP2 reserves on the stream of its gathers, where nothing else can use it: room for the largest unit.
+
+    The peak counts one layer of it. torchtitan and prime-rl gather embedding and head apart.
+    """
+    if s.sharding not in ("fsdp2", "hsdp") or s.shards < 2:
+        return 0.0
+    u = units_of(s, shape)
+    twice = not shape.dims.tied and any(w in s.framework for w in ("titan", "prime-rl"))
+    return max(0.0, u.root / (2 if twice else 1) - u.layer) * s.held_bytes
+
+
 def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
     """FSDP2 (``torch.distributed.fsdp._fully_shard``), every decoder layer and the root a unit.
 
@@ -64,10 +76,10 @@ def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
     reduce = u.layer * reduce_bytes if trained else 0.0
     shards = u.layers * reduce_bytes / s.shards if trained else 0.0
     one = min(shards, reduce / s.shards)
-    persistent = s.accum > 1
+    before = shards + u.root * reduce_bytes / s.shards if trained and s.accum > 1 else 0.0
 
     def done(size: float) -> float:
-        return shards if persistent else max(0.0, size)
+        return before or max(0.0, size)
 
     def forward(part: str, share: str) -> Mapping[str, float]:
         kept = done(0.0)
@@ -83,7 +95,7 @@ def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
         if part == "top":
             return {"gathered weights": root + (2 * layer if s.reshard else held), "gradients": done(0.0)}
         if part == "embedding":
-            return {"gathered weights": root, "reduction buffer": reduce, "gradients": shards}
+            return {"gathered weights": root, "reduction buffer": reduce, "gradients": done(shards)}
         if part == "first":
             return {"gathered weights": root + layer, "reduction buffer": reduce, "gradients": done(shards - one)}
         gathered = 2 * layer if s.reshard or share == "grads" else held - layer
