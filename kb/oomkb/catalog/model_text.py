@@ -55,9 +55,13 @@ _SHAPE_WORDS: Final = frozenset(
     ("vl", "v", "vision", "audio", "omni", "moe", "next", "multimodal", "mamba", "rw", "n", "scout", "maverick")
 )
 """Words that mean another shape where a family has entries that need them."""
-_ALWAYS: Final = frozenset(("omni", "vl", "vision", "audio", "speech", "mamba", "diffusion"))
+_ALWAYS: Final = frozenset(
+    ("omni", "vl", "vision", "audio", "speech", "voice", "asr", "tts", "ocr", "mamba", "diffusion")
+)
 """Words that mean another shape in any family."""
-_TIERS: Final = re.compile(r"v[2-9](?:\.[0-9])?|pro|flash|mini|nano|lite|max|ultra|small|medium|large|xl|plus|turbo")
+_TIERS: Final = re.compile(
+    r"v[2-9](?:\.[0-9])?|pro|flash|mini|nano|tiny|lite|max|ultra|small|medium|large|xl|plus|turbo"
+)
 """What stands where a size would: another model than the one of the family that states a size."""
 
 
@@ -72,6 +76,8 @@ class Name:
     words: frozenset[str]
     stray_numbers: int
     """Numbers between version and size that no rule explains: the reading is doubtful."""
+    letter: str = ""
+    """A letter of its own behind the family word, which names another line of models (``Falcon-E``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +206,9 @@ def _name(pieces: list[str], at: int) -> Name:
             else:
                 stray += 1
         words.add(piece)
-    return Name(pieces[at], version, size, frozenset(words), stray)
+    behind = pieces[at + 1] if at + 1 < len(pieces) else ""
+    letter = behind if len(behind) == 1 and behind.isascii() and behind.isalpha() and behind != "v" else ""
+    return Name(pieces[at], version, size, frozenset(words), stray, letter)
 
 
 def _readings(text: str, table: Table) -> Iterator[Name]:
@@ -252,7 +260,7 @@ def select(name: Name, table: Table) -> ModelEntry | None:
     if name.stray_numbers:
         return None
     telling = name.words & table.telling[name.family]
-    always = name.words & _ALWAYS
+    always = name.words & _ALWAYS | ({name.letter} if name.letter else frozenset())
     return _select(name, telling | always, table) or _select(name, telling & _SHAPE_WORDS | always, table)
 
 

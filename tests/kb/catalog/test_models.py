@@ -247,6 +247,11 @@ def test_a_long_adversarial_text_ends_soon():
         "granite-vision-3.2-2b",
         "qwen-vl-max",
         "codestral mamba 7b",
+        "Falcon-E-3B",
+        "Jamba-tiny",
+        "Qwen3-ASR-1.7B",
+        "GLM-4-Voice-9B",
+        "InternVL3-9B",
     ],
 )
 def test_a_longer_name_is_another_model(name):
