@@ -10,6 +10,7 @@ from oomkb.memory.activations import step_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.history import quantizes_whole
+from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.images import seen
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
@@ -68,7 +69,7 @@ def estimate(
     extra = beside(job, s, shape, device, shapes or {})
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes]
-    phases = _phases(s, shape, states, extra)
+    phases = _phases(job, s, shape, states, extra)
     host = states.host + extra.host + _offloaded_inputs(s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
     return _finish(
@@ -88,7 +89,7 @@ def _doubts(job: Job, s: Setting) -> list[Note]:
     return found
 
 
-def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dict[str, Phase]:
+def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Beside) -> dict[str, Phase]:
     static = {"weights": states.weights, "adapters": states.adapters, **extra.models}
     kept = {
         **static,
@@ -128,7 +129,7 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: Beside) -> dic
     kept["vision tower"] = sight.pixels
     phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
     if s.eval_batch:
-        phases["evaluation"] = _phase(_merged(kept, _evaluation(s, shape)))
+        phases["evaluation"] = _phase(_merged(kept, evaluation_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.
     unit = _largest(shape) / s.tp * s.param_bytes if s.sharding in _GATHERED else 0.0
     phases["save"] = _phase({**kept, "gathered weights": unit})
@@ -151,21 +152,6 @@ def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:
         return 0.0
     c, t, q = step.saved
     return (min(s.pp, s.accum) - 1) * (c + t * tokens + q * square)
-
-
-def _evaluation(s: Setting, shape: ModelShape) -> dict[str, float]:
-    """A batch without gradients: logits, their fp32 copy and its log-softmax at once, as the Trainer asks for a loss.
-
-    Autocast caches its casts of trained fp32 weights without gradients as well, to the end of the forward pass.
-    """
-    tokens = float(s.eval_batch * s.seq / (s.cp * s.sp))
-    cast = s.autocast and not s.adapters and s.param_bytes == 4
-    matrices = shape.linear_params / s.tp / s.pp + shape.dims.vocab * shape.dims.embed_width / s.tp
-    return {
-        "logits and loss": tokens * shape.dims.vocab / s.tp * (s.compute_bytes + 8),
-        "recomputed layer": tokens * shape.dims.hidden * s.compute_bytes,
-        "cast weights": matrices * s.compute_bytes if cast else 0.0,
-    }
 
 
 def _offloaded_inputs(s: Setting, shape: ModelShape) -> float:

@@ -1,6 +1,7 @@
 """Traces of one mechanism each, few layers, phase by phase; transformers 5.23, peft 0.21.2, torch 2.13.
 
 ``packed``: sequences without padding under FlashAttention's kernel for varying lengths (``bench/trace_packed.py``).
+``evaluation``: logits kept for ``compute_metrics`` by transformers' own container (``bench/trace_evaluation.py``).
 ``gptq``: LoRA over weights that are dequantized in plain torch, as GPTQModel 7.7 trains (``bench/trace_gptq.py``).
 ``replicated``: DDP with its buckets, FSDP1's hybrid (``bench/trace_replicated.py``), FSDP1 without resharding
 (``SHARD_GRAD_OP``) and FSDP2 without (``bench/trace.py``).
@@ -17,7 +18,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("gptq", "packed", "replicated")
+FILES = ("evaluation", "gptq", "packed", "replicated")
 ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 PHASES = {
     "forward": ("forward", "loss"),
