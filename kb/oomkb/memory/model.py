@@ -9,8 +9,8 @@ from typing import Final
 from oomkb.memory.activations import step_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
-from oomkb.memory.history import quantizes_whole
 from oomkb.memory.evaluating import evaluation_terms
+from oomkb.memory.history import quantizes_whole
 from oomkb.memory.images import seen
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
