@@ -28,7 +28,7 @@ from oomdoc.intake.tracebacks import Placed, read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomdoc.messages import Message, say
-from oomkb.frameworks import ENGINES
+from oomkb.frameworks import ENGINES, find
 from oomkb.units import to_gib
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ def _evidence(parts: _Parts) -> Evidence:
     read_versions = {name: version for name, (version, _) in found.items()}
     versions = {**{k: v for c in parts.configs for k, v in c.versions.items()}, **read_versions}
     framework = parts.framework
+    known = find(framework)
+    if known is not None and known.package not in versions:
+        told = environment.framework_version(parts.varied, parts.words)
+        versions.update({known.package: told} if told is not None else {})
     prose = prose_of(parts.lines, parts.kinds)
     failures = tuple(failure for _, failure in parts.failures)
     root = next((f for f in failures if not f.cascade), None)
