@@ -129,6 +129,7 @@ class _Played:
     def checkpointed(self, layer: Layer, x: Tensor) -> Tensor:
         """Forward without saving; backward recomputes up to the last tensor that is needed, then goes on."""
         tape = self.tape
+        kept = self.selected() if self.ckpt == "selective" else None
         tape.discard, before, tape.place = True, tape.packs, 0
         inner = Tensor(x.store, x.unit, x.size, Leaf("in", x.size, keep=False))
         out = layer(inner)
@@ -140,6 +141,7 @@ class _Played:
             casts, tape.casts = tape.casts, {}
             waiting = tape.lead(last, grad)  # nothing is computed again before a saved tensor is asked for
             source = saved.pop()
+            saved.clear()  # selective: what was kept takes the place of what would be computed again
             leaf = Leaf("in", source.size, keep=False)
             again = Tensor(source.store, source.unit, source.size, leaf)
             del source

@@ -5,6 +5,7 @@
 ``gptq``: LoRA over weights that are dequantized in plain torch, as GPTQModel 7.7 trains (``bench/trace_gptq.py``).
 ``replicated``: DDP with its buckets, FSDP1's hybrid (``bench/trace_replicated.py``), FSDP1 without resharding
 (``SHARD_GRAD_OP``) and FSDP2 without (``bench/trace.py``).
+``selective``: checkpointing by operation with torchtitan 0.3's policy (``bench/trace_selective.py``).
 """
 
 import json
@@ -18,7 +19,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("evaluation", "gptq", "packed", "replicated")
+FILES = ("evaluation", "gptq", "packed", "replicated", "selective")
 ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 PHASES = {
     "forward": ("forward", "loss"),
