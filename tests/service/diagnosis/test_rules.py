@@ -15,6 +15,7 @@ from oomdoc.report.words import catalogue, render
 from oomkb.errors import InputError
 from oomkb.memory.job import Job
 from oomkb.pricing import price
+from oomkb.retrieval.documents import causes
 from oomkb.units import GIB
 
 BY_CAUSE = {rule.CAUSE: rule for rule in RULES}
@@ -309,3 +310,11 @@ def test_growth_in_a_training_may_be_a_longer_batch_and_in_a_server_is_not() -> 
 def test_a_driver_that_counts_nothing_says_nothing_of_others() -> None:
     counted = device(capacity=24, free=0.5, allocated=22, reserved_unallocated=0.5, process=0)
     assert support("other-process", view(failure=counted)) == 0.0
+
+
+def test_how_people_describe_a_cause_holds_a_sign_of_it() -> None:
+    """Sentences of which none was written for a rule: questions by which the search knows the causes."""
+    read = {cause: [support(cause, view(q)) > 0 for q in talk.questions] for cause, talk in causes().items()}
+    told = [seen for each in read.values() for seen in each]
+    assert sum(told) >= 0.75 * len(told)
+    assert {cause for cause, each in read.items() if sum(each) < 0.5 * len(each)} == set()

@@ -60,7 +60,9 @@ _CLUES: Final = (
         r"|the )?(?:small\w{0,3} )?batch"
         r"|batch[^\n]{0,12}(?:改成|设为|设置为|调到|降到|改为) ?\d|(?:batch|bs)[^\n]{0,10}\d[^\n]{0,6}(?:能跑|才能"
         r"|没问题)"
-        r"|max_num_tokens|batch.{0,10}(?:调小|减小|太大|调大)",
+        r"|max_num_tokens|batch.{0,10}(?:调小|减小|太大|调大)"
+        r"|batch(?:.?size)?[ =:]{0,3}\d{1,4} (?:works|is fine|runs|fits|is ok)|what batch.?size"
+        r"|batch[^\n]{0,10}(?:does not|doesn'?t) (?:work|fit)",
     ),
     Clue(
         "context",
@@ -72,7 +74,10 @@ _CLUES: Final = (
         r"|length"
         r"|cutoff)|(?:长度|len\w{0,3})[^\n]{0,16}(?:超过|大于|改成|调到|最大|只能)[^\n]{0,24}(?:爆|oom|溢出|不足|支持)"
         r"|(?:oom|out of mem\w{0,3}|crash\w{0,3}|fails?)[^\n]{0,40}(?:when|if|with|for|at|beyond|above)[^\n]{0,24}"
-        r"(?:long\w{0,3}|larger|increas\w{1,4}|\d{2,3}k)[^\n]{0,16}(?:seq|context|input|prompt|length|token|text)",
+        r"(?:long\w{0,3}|larger|increas\w{1,4}|\d{2,3}k)[^\n]{0,16}(?:seq|context|input|prompt|length|token|text)"
+        r"|(?:rais|increas|going|chang|mov)\w{0,4} (?:the )?(?:max_?seq\w{0,8}|max_?length|cutoff_?len|seq\w{0,8}"
+        r"|context|length)[^\n]{0,12}from|short\w{0,3} (?:one|prompt|context|seq\w{0,6}|text)s?[^\n]{0,12}(?:works?"
+        r"|fine|ok)\b|短的(?:没问题|可以|能)|(?:长度|上下文|数据|序列)[^\n]{0,6}(?:加长|变长|调长|长一点|拉长|一长)",
     ),
     Clue(
         "calibration",
@@ -82,7 +87,12 @@ _CLUES: Final = (
         unless=r"内存|host memory|\bram\b",
     ),
     Clue("program", FAIR, says=r"\bprogram\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b|hlo temp\s+[1-9]"),
-    Clue("prefill", FAIR, says=r"unable to warm ?up|(?:prefill|warm-?up).{0,40}(?:oom|out of memory|exceed)"),
+    Clue(
+        "prefill",
+        FAIR,
+        says=r"unable to warm ?up|(?:prefill|warm-?up).{0,40}(?:oom|out of memory|exceed)"
+        r"|prefill[^\n]{0,60}(?:too much|allocat)|预填充|batched.?tokens[^\n]{0,40}(?:oom|out of)",
+    ),
     Clue("compute-buffer", STRONG, says=r"compute buffers?|ggml_gallocr|activation buffers?|buffermanager"),
     Clue("growth", WEAK, says=r"显存.{0,8}(?:一直|一路|不断|越来越).{0,6}(?:涨|增|大|多)"),
 )

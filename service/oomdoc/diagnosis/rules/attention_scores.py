@@ -52,13 +52,20 @@ _CLUES: Final = (
         STRONG,
         says=r"unfused ?(?:dot ?product)? ?attention|flashattention ?= ?false|falls? back to (?:the )?(?:math|eager"
         r"|unfused"
-        r"|naive)|flex_attention|block_?mask|head_?dim\w{0,4} ?(?:>|=|of|over|above)",
+        r"|naive)|flex_attention|block_?mask|head_?dim\w{0,4} ?(?:>|=|of|over|above)"
+        r"|attention[^\n]{0,40}falls? back|(?:不支持|用不了|没法用|装不了|没有) ?flash|turn(?:ing|ed) (?:off flash"
+        r"|flash[^\n]{0,16}off)|without flash kernels|(?:v100|t4|2080|turing|volta|old gpu)s?[^\n]{0,30}flash"
+        r"|sdpa[^\n]{0,12}(?:math|退回|fallback)|eager ?注意力|换成 ?sdpa|disables? (?:the )?(?:memory.efficient"
+        r"|flash|fused)",
     ),
     Clue(
         "square",
         STRONG,
         says=r"(?:doubl\w{1,3}|2x|twice)[^\n]{0,24}(?:length|seq|context|tokens)[^\n]{0,40}(?:4x|four|quadrupl)"
-        r"|翻倍.{0,16}(?:四|4) ?倍|\bo\((?:n|s|l|heads\*l)\^?2\)|(?:seq\w{0,8}|length|s|n)\^2\b|平方",
+        r"|翻倍.{0,16}(?:四|4) ?倍|\bo\((?:n|s|l|heads\*l)\^?2\)|(?:seq\w{0,8}|length|s|n)\^2\b|平方"
+        r"|square of (?:the )?(?:seq|length|context|number)|seq ?[×x*] ?seq|(?:causal|attention|4d"
+        r"|dense) mask[^\n]{0,24}(?:huge|large|quadratic|占)|attention scores|attention[^\n]{0,40}(?:allocat"
+        r"|申请)[^\n]{0,16}(?:tens|hundreds|上百|几十)|materiali[sz]es? (?:the )?(?:scores|attention|full matrix)",
     ),
     Clue(
         "eager",

@@ -51,7 +51,10 @@ _CLUES: Final = (
         r"|export\w{0,3} (?:the )?(?:model|checkpoint)|(?:when|while|after|during|at) (?:the )?(?:writing|dumping"
         r"|exporting"
         r"|merging|consolidat\w{1,3})|(?:final|last) (?:save|checkpoint)|存(?:模型|权重|ckpt)|落盘|转换(?:权重"
-        r"|checkpoint|模型)",
+        r"|checkpoint|模型)"
+        r"|state.?dict[^\n]{0,40}(?:fail|oom|out of|rank ?0|gather|不够)|zero_to_fp32|async checkpoint|存(?:完|盘)"
+        r"|merge script|(?:push|export|convert)\w{0,3} to (?:gguf|onnx|16|hub)|checkpoint ?(?:转换|导出)"
+        r"|first checkpoint|saving at\b|writing (?:the )?(?:checkpoint|final|weights|model)",
     ),
 )
 

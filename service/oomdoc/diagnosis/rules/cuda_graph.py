@@ -37,12 +37,15 @@ _CLUES: Final = (
         DECISIVE,
         says=r"captur\w{1,4} (?:the )?(?:cuda ?|acl ?)?graphs?|cuda ?graphs?\b|graph capture|(?:at|during"
         r"|in) capture\b|capture cuda graph|graph capturing|捕获.{0,8}(?:graph|图)|graph mode"
-        r"|graph[^\n]{0,16}warm.?up|warm.?up[^\n]{0,16}graph|图模式",
+        r"|graph[^\n]{0,16}warm.?up|warm.?up[^\n]{0,16}graph|图模式"
+        r"|graphs? (?:are |is )?captured|decode graphs?|piecewise|图捕获|(?:关闭|编译) ?graph|memory for graphs"
+        r"|graph pool",
     ),
     Clue(
         "workspace",
         FAIR,
-        says=r"cublas_status_alloc_failed|cudnn_status_alloc_failed|cublas(?:lt)? workspace|cublascreate",
+        says=r"cublas_status_alloc_failed|cudnn_status_alloc_failed|cublas(?:lt)? workspace|cublascreate"
+        r"|cublas[^\n]{0,24}(?:handle|工作区|分配)|cudnn workspace",
         unless=r"not_initialized",
     ),
     Clue("eager", STRONG, says=r"enforce.?eager|eager mode|disable.?cuda.?graph"),
@@ -57,7 +60,9 @@ _CLUES: Final = (
         "compiled",
         STRONG,
         says=r"(?:without|disabl\w{1,3}|no) (?:torch\.?)?compil\w{0,4}[^\n]{0,40}(?:no oom|works|fine|fits|runs)"
-        r"|torch\.compile[^\n]{0,24}(?:leads? to|causes?|makes?|oom|out of mem)",
+        r"|torch\.compile[^\n]{0,24}(?:leads? to|causes?|makes?|oom|out of mem)"
+        r"|(?:first )?compil\w{1,3} (?:step|of the model)[^\n]{0,30}more memory|autotun\w{1,5}[^\n]{0,30}(?:allocat"
+        r"|memory|oom)|编译[^\n]{0,12}(?:显存|oom|爆)",
     ),
     Clue("compiler", WEAK, says=r"torch\.compile|torchinductor|max-autotune|cudagraph_mode"),
 )

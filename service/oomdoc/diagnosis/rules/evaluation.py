@@ -45,7 +45,10 @@ _CLUES: Final = (
         r"|evaluate.{0,12}(?:就|时|oom|fail)|\beval.{0,16}(?:oom|爆|会|的时候|过程)"
         r"|验证(?:集|时|阶段)|评估(?:时|阶段|过程|就|模型|超)|评测(?:时|过程|模型)|预测(?:时|阶段|过程)|do_predict"
         r"|测试集|lm_eval\b|lmms.eval|lm-eval|opencompass|evalscope|eval_accumulation_steps|evaluation (?:grows|fails"
-        r"|step)",
+        r"|step)"
+        r"|(?<![a-z_])predict(?:ions?)?\b[^\n]{0,24}(?:oom|out of|gather|concat|fills|显存|爆)|trainer\.predict"
+        r"|predict_with_generate[^\n]{0,24}(?:oom|out|爆)|preprocess_logits_for_metrics|validation (?:set|loss|pass)"
+        r"|eval(?:uation)? loss|评测脚本|per_device_eval_batch_size[^\n]{0,16}(?:默认|default|larger|太大|too)",
     ),
 )
 

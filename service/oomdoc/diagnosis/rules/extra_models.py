@@ -48,7 +48,9 @@ _CLUES: Final = (
         r"|(?:actor|critic|reward|ref)(?: model)?(?:, | and | & |/|、|和)(?:the )?(?:critic|reward|ref\w{0,6}|actor)\b"
         r"|(?:load|keep|hold|host|run)\w{0,3} (?:two|both|2|three|multiple|several|a second"
         r"|additional) (?:\w{1,12} )?models?"
-        r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型",
+        r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型"
+        r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|sft[^\n]{0,12}(?:能跑|正常|可以|works"
+        r"|fits)[^\n]{0,12}(?:dpo|ppo|grpo)|judge beside|rlhf[^\n]{0,8}第三阶段|reference (?:worker|log ?prob)",
     ),
 )
 

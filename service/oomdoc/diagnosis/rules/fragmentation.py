@@ -36,7 +36,10 @@ _CLUES: Final = (
         says=r"fragment|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)|has the memory and"
         r"|contiguous (?:region|block|memory|space)|at the bottom of memory|empty_cache[^\n]{0,40}(?:help|fix|solv"
         r"|avoid|好了|可以)"
-        r"|expandable_segments[^\n]{0,40}(?:help|fix|solv|好了|可以)|cache flush",
+        r"|expandable_segments[^\n]{0,40}(?:help|fix|solv|好了|可以)|cache flush"
+        r"|(?:gigabytes|gib|gb|memory) (?:are |is )?cached|(?:free|unused) inside pytorch"
+        r"|empty_cache[^\n]{0,40}makes? it fit|allocator (?:not used|keeps?|retries)|high reserved|保留的?很多|缓存却"
+        r"|占着显存又不用|sum of (?:allocated|free)",
     ),
     Clue(
         "cache",

@@ -99,7 +99,10 @@ _CLUES: Final = (
         r"|\bram\b[^\n]{0,30}(?:is not enough|not enough|insufficient|exhaust|keeps? (?:grow|increas|ris))"
         r"|all available ram"
         r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆|溢出|不够"
-        r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)",
+        r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)"
+        r"|(?:uses?|using|fills?|eats?|takes?) (?:up )?(?:all|too much|the whole) (?:of )?(?:the |my )?(?:ram"
+        r"|cpu memory|host memory)\b|内存(?:吃|占|用|打|撑|跑)(?:满|爆|光|完)|more ram\b|\bgb of ram\b"
+        r"|how much (?:cpu |host |system )?ram\b|需要多少内存|killed due to memory",
         unless=rf"{CARD}|cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
     ),
     Clue("mentioned", FAIR, says=r"(?:cpu|system|host|main|node) (?:ram|memory)"),

@@ -50,7 +50,13 @@ _CLUES: Final = (
         r"|picked up|recogni[sz]ed|taken into account)|(?:usage|memory|vram)[^\n]{0,24}(?:stays|remains"
         r"|is still) the same"
         r"|still (?:loads?|uses?|takes?|consum\w{1,3}|allocat\w{1,3}) (?:the )?(?:full|whole|entire|same)"
-        r"|没(?:有)?(?:启用|开启成功|识别)|并没有(?:使用|减少|降低|切)|占用(?:没|不)(?:变|降|减)",
+        r"|没(?:有)?(?:启用|开启成功|识别)|并没有(?:使用|减少|降低|切)|占用(?:没|不)(?:变|降|减)"
+        r"|(?:configured|enabled|asked for|requested)[^\n]{0,30}\bbut\b[^\n]{0,40}(?:stays?|still|empty|same|eager)"
+        r"|[开用加设配]了[^\n]{0,24}(?:没降|没变|不变|没减|没少|不降|没涨|和没开)|被忽略|没有?传[进入到]"
+        r"|changes nothing|same[^\n]{0,40}with and without|with \d gpus the same|as much memory as"
+        r"|although [^\n]{0,24}(?:was|is) (?:asked|set|enabled|requested)|despite (?:the |this )?(?:flag|setting"
+        r"|option|config)|instead of (?:torchrun|accelerate|deepspeed)|没有?用 ?torchrun|用 ?python ?直接"
+        r"|world.?size (?:is|为|是) ?1\b|is dropped|一点没降",
     ),
     Clue(
         "reported-other",

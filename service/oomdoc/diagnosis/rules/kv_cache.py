@@ -49,7 +49,11 @@ _CLUES: Final = (
         r"|--?ctx.size"
         r"|(?:huge|large|long|longer|\d{1,4}[km]) (?:token )?context|(?:extend|increas)\w{0,3} (?:the )?context"
         r"|\bctx\b"
-        r"|max_new_tokens\W{1,4}\d{4}",
+        r"|max_new_tokens\W{1,4}\d{4}"
+        r"|context (?:length |size |window )?(?:is )?(?:extended|enlarged|larger|bigger)|(?:larger|bigger"
+        r"|enlarg\w{0,3}) (?:the )?context|concurrent|并发|多轮对话|chat history|long conversations?|(?:长文本"
+        r"|太长)[^\n]{0,4}生成|生成[^\n]{0,4}太长|上下文(?:长度|窗口)?[^\n]{0,6}[大调设]|for the cache|beam (?:width"
+        r"|size|search)|static cache|under load",
     ),
     Clue("workspace", FAIR, says=r"setting maximum total tokens \(|requested memory: ?[\d.]{1,9} \(gigabytes\)"),
     Clue(

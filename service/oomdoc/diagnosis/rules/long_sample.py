@@ -55,7 +55,11 @@ _CLUES: Final = (
         r"|(?:lengths?|durations?)[^\n]{0,16}(?:from \d|between \d|rang|vary|varies|distribut)"
         r"|\d{1,2}(?:\.\d)?-\d{2,4} ?s"
         r"(?:ec\w{0,4})? (?:audio|clip|speech)|(?:最长|longest)[^\n]{0,20}(?:tokens?|长度|字|\d)|长短不一|长度(?:不一"
-        r"|差)",
+        r"|差)"
+        r"|(?:some|a few|certain|one|several) (?:samples?|examples?|sequences?|documents?"
+        r"|responses?) [^\n]{0,20}(?:long|limit|huge)|(?:extremely|unusually|abnormally) long|(?:samples|data"
+        r"|sentences|documents|sequences) (?:differ|vary)|different (?:duration|length)s?\b|特别长|particular batch"
+        r"|not enforced|average length|平均很短|long outputs?\b|longer batch",
     ),
     Clue(
         "growth",
@@ -64,7 +68,9 @@ _CLUES: Final = (
         r"|ris)"
         r"|increas\w{0,3}"
         r"|grow)"
-        r"[^\n]{0,60}(?:训|step|train|epoch|iter|batch|oom|out of)",
+        r"[^\n]{0,60}(?:训|step|train|epoch|iter|batch|oom|out of)"
+        r"|(?:训练|training)[^\n]{0,20}(?:显存|memory)[^\n]{0,12}(?:一直|逐渐|不断|越来越|goes? up|go up|ris|increas"
+        r"|grow)",
         unless=r"request|serving|rollout|generate|each call|推理|部署|服务|leak|泄",
     ),
     Clue(

@@ -38,12 +38,29 @@ _CLUES: Final = (
         FAIR,
         says=r"(?:even|still|already|down to|minimal|lowest|仍|还是|已经|最小|都).{0,40}(?:batch|bs).{0,14}\b1\b"
         r"|(?:batch|bs).{0,14}\b1\b"
-        r".{0,40}(?:still|even|还是|仍|也|都)|not (?:have )?enough memory to process even 1|batch 已经最小",
+        r".{0,40}(?:still|even|还是|仍|也|都)|not (?:have )?enough memory to process even 1|batch 已经最小"
+        r"|batch.?(?:size)? ?(?:已经)?[是为] ?1\b",
     ),
     Clue(
         "states-said",
         FAIR,
         says=r"optimizer states?|model states?|12 ?\* ?\d|16 bytes|\bestimate_zero|模型状态|优化器状态|shard_grad_op",
+    ),
+    Clue(
+        "full",
+        WEAK,
+        says=r"full(?:.?parameters?)? (?:fine.?tun|finetun|training|sft)|全(?:参数?|量)[^\n]{0,4}(?:微调|训练|更新"
+        r"|sft|就爆)"
+        r"|full copy of (?:the )?model|fp32 训练|train\w{0,3} [^\n]{0,16}in fp32|model plus gradients"
+        r"|(?:more|adding) gpus?[^\n]{0,30}(?:does not|doesn'?t) (?:reduce|help)|加卡没有?用",
+    ),
+    Clue(
+        "at-once",
+        WEAK,
+        says=r"(?:when|as soon as|once) (?:the )?training (?:starts|begins)|(?:at|from) the (?:very )?(?:start"
+        r"|beginning) of "
+        r"(?:the )?training|before the first (?:step|batch|iteration)|in the first step\b|第一步就|训练(?:一"
+        r"|刚)开始就?|一训练就",
     ),
     Clue(
         "full-cards",

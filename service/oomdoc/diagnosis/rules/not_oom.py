@@ -51,7 +51,11 @@ _CLUES: Final = (
         "crash",
         STRONG,
         says=r"illegal memory access|device-side assert|assertion `src|srcselectdimsize|segmentation fault"
-        r"|cublas_status_not_initialized",
+        r"|cublas_status_not_initialized"
+        r"|unspecified launch failure|too many resources requested|num_stages|段错误|execution_failed|stack limit"
+        r"|driver (?:version|mismatch)|驱动(?:版本)?不|initiali[sz]ation error|几千 ?g\b|terabytes|exabytes"
+        r"|nccl timeout|nccl 超时|cannot fork|disk (?:is )?full|磁盘(?:空间)?(?:不足"
+        r"|满)|下标越界|shared memory per block",
     ),
 )
 

@@ -41,7 +41,12 @@ _CLUES: Final = (
         r"|显存)|残留|僵尸|师弟|师兄|同学|别人|其他(?:进程|人|程序)|who is that|ollama.{0,10}(?:开|run|占)"
         r"|(?:开|run).{0,10}ollama|在(?:跑|运行)的(?:代码|程序|任务|进程)|previous (?:run|process|job|session|server)"
         r"|(?:still|already) (?:occupied|taken|held)\b|without (?:running|starting) anything|(?:上一次|上次"
-        r"|之前)的?(?:进程|程序|任务)",
+        r"|之前)的?(?:进程|程序|任务)"
+        r"|(?:who is|find (?:out )?who)[^\n]{0,20}gpu|(?:card|gpu)[^\n]{0,10}(?:is |was |already )(?:occupied|taken)"
+        r"|显[卡存][^\n]{0,6}被[^\n]{0,4}占|another pid|process with another|jupyter (?:notebook )?kernel"
+        r"|notebook[^\n]{0,12}(?:没关|still|keeps)|free memory on device[^\n]{0,60}less than desired|only (?:a few"
+        r"|\d{1,3}) mi?b free|worked yesterday|昨天(?:能|还|可以)|desktop|another container|公用|抢显存|ctrl.?c\b"
+        r"|second time fails|two services",
     ),
     Clue(
         "left-behind",
@@ -50,7 +55,10 @@ _CLUES: Final = (
         r"|release)[^\n]{0,24}(?:memory|vram)"
         r"[^\n]{0,40}(?:after|even|when|shut|exit|kill|stop)?|hold(?:s|ing)? on ?to (?:\w{1,10} )?memory"
         r"|(?:after|even after) (?:its |the |i |it )?(?:shut ?down|exit|kill|quit|ctrl)[^\n]{0,40}(?:memory|vram|gpu)"
-        r"|orphan|进程(?:结束|退出|杀掉)(?:之)?后.{0,16}(?:显存|占)",
+        r"|orphan|进程(?:结束|退出|杀掉)(?:之)?后.{0,16}(?:显存|占)"
+        r"|(?:stopped|killed|shut ?down|exited)[^\n]{0,30}(?:but|still)[^\n]{0,30}(?:memory|taken|held|occup)"
+        r"|not released after (?:the )?(?:program|process|script|run)|[停退杀]了?[^\n]{0,10}还占|没有退出"
+        r"|jobs? keep the gpus?",
         unless=r"colocat|rollout|sleep|\bppo\b|\bgrpo\b",
     ),
     Clue(

@@ -65,7 +65,11 @@ _CLUES: Final = (
         says=r"refit|use_vllm[\"']?(?: ?[=:] ?| )true|(?:fast_inference|enable_sleep)\b(?! ?[=:] ?false)"
         r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用|(?:vllm|sglang|rollout)[^\n]{0,60}(?:same (?:gpu|card"
         r"|device)"
-        r"|compet|together with (?:the )?train)|update_actor|actor update",
+        r"|compet|together with (?:the )?train)|update_actor|actor update"
+        r"|(?:vllm|sglang|engine|rollout)[^\n]{0,40}(?:keeps its|holds? the|占着|beside the|inside the trainer"
+        r"|on one card|共卡|抢)|(?:grpo|ppo|\brl\b)[^\n]{0,30}(?:vllm|sglang)[^\n]{0,30}(?:share|same)|(?:sync|update"
+        r"|同步|更新)\w{0,4} ?(?:the )?(?:weights?|权重)[^\n]{0,30}(?:vllm|sglang|engine|rollout)|weights sync"
+        r"|更新 ?actor|第二轮(?:采样|rollout)|second rollout|推理引擎",
     ),
 )
 

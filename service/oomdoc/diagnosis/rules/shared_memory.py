@@ -37,7 +37,13 @@ _CLUES: Final = (
         unless=_ON_CHIP,
     ),
     Clue(
-        "size", STRONG, says=r"shm.?size|--ipc|insufficient shared mem|shm[^\n]{0,8}\b64 ?m\b|\(shm\)", unless=_ON_CHIP
+        "size",
+        STRONG,
+        says=r"shm.?size|--ipc|insufficient shared mem|shm[^\n]{0,8}\b64 ?m\b|\(shm\)"
+        r"|ipc.?host|worker[^\n]{0,12}exited unexpectedly|default shared memory|too many open files|(?:docker"
+        r"|container|容器)[^\n]{0,60}no space left|no space left[^\n]{0,60}(?:docker|container|容器|workers)"
+        r"|num_workers (?:to )?\d{1,2} (?:works|fails|does)|num_workers ?调大",
+        unless=_ON_CHIP,
     ),
     Clue(
         "no-space",

@@ -99,7 +99,10 @@ _CLUES: Final = (
         prose=True,
         says=r"upgrad|downgrad|after (?:the |an? )?updat|latest (?:version|iteration|main|release|commit)"
         r"|nightly|\bbug (?:of|in)\b|older versions?|新版|旧版|老版本|reverting|roll(?:ed|ing)? back"
-        r"|current version",
+        r"|current version"
+        r"|(?:new|newer|latest|minor|previous) release|(?:which|哪个|这个) ?(?:version|版本)|pinning the old"
+        r"|换了(?:镜像|版本|环境)|重新装环境|new environment|merged change|used to run|最新代码|(?:更新"
+        r"|升级) ?\w{2,16} ?(?:以后|之后|后)|than the (?:last|previous) (?:one|version|release)",
         unless=_SAME,
     ),
 )

@@ -62,7 +62,12 @@ _CLUES: Final = (
         r"|(?<![a-z])load.{0,20}(?:爆|炸|oom)|(?:oom|out of mem\w{0,3}|crash\w{0,3})[^\n]{0,24}(?:when|while|on"
         r"|during|at)"
         r" (?:the )?(?:model )?(?:load|start-?up|launch)|模型太大"
-        r"|too (?:big|large) (?:for|to fit)",
+        r"|too (?:big|large) (?:for|to fit)"
+        r"|device_map[^\n]{0,30}(?:\bnot\b|没有|doesn'?t)|(?:loads?|loaded|加载)[^\n]{0,16}(?:fp32|float32"
+        r"|full precision|全精度)|(?:half precision|bf16|fp16) is (?:larger|bigger)|(?:0 ?号卡"
+        r"|gpu ?0)[^\n]{0,6}(?:先满|fills? first)|(?:web|cli|chat)[_ ]?demo[^\n]{0,40}(?:oom|out of|显存)"
+        r"|(?:mov\w{1,3}|load\w{0,3}|put\w{0,4}) (?:the )?(?:model|weights|base model|everything)[^\n]{0,20}(?:to|on"
+        r"|onto) (?:the )?(?:gpu|every|each|cuda|first)|一启动就|loaded twice|each process loads|每个进程都?加载",
     ),
     Clue(
         "unquantized",

@@ -49,7 +49,9 @@ _CLUES: Final = (
         r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)|all.?gather"
         r"|forward_prefetch|ds3_gather|fetch(?:ing)? (?:the )?param|\bunshard|reshard_after_forward|z3_leaf"
         r"|leaf_module"
-        r"|reduce.?scatter|communication buffer",
+        r"|reduce.?scatter|communication buffer"
+        r"|bucket sizes? (?:is|are|in|调)|聚合(?:参数|专家|权重|后)|gather\w{0,3} (?:one|a|full"
+        r"|all) [^\n]{0,16}(?:layer|param|expert|weight|model)|wrap policy|layer class to wrap|没有按层",
     ),
 )
 _BUCKETS: Final = (
