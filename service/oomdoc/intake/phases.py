@@ -247,7 +247,8 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             "load",
             r"(?:when|while|after|on|upon|by) (?:I )?(?:try(?:ing)? to )?resum(?:e|es|ing) (?:the |from |a "
             r"|my )?(?:training|checkpoint|run|last)"
-            rf"|resum(?:e|es|ing)[^.。\n]{{0,60}}{_FAILS}|断点续训|恢复训练[^。\n]{{0,12}}{_FAILS}|(?:load"
+            rf"|(?:resum(?:e|es|ing)|continu(?:e|es|ing) (?:the )?training)[^.。\n]{{0,60}}{_FAILS}|断点续训"
+            rf"|恢复训练[^。\n]{{0,12}}{_FAILS}|(?:load"
             rf"|restor)\w{{0,3}}"
             r" (?:the )?(?:saved )?(?:states?|checkpoints?)[^.。\n]{0,24}(?:and )?(?:continue|resume)",
         ),

@@ -64,7 +64,9 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
         elif kind != "blank":
             parts[kind].append(line)
             if kind == "log" and (row := _ROW.match(line.text)) is not None and "    " not in row["value"].rstrip():
-                parts["prose"].append(line._replace(text=f"{row['key'].strip(' *`')}: {row['value'].strip(' *`')}"))
+                parts["prose"].append(
+                    line._replace(text=f"{row['key'].strip(' *`')}: {row['value'].replace('**', '').strip(' `')}")
+                )
     parts = {name: distinct(part, repeats=8, characters=60_000) for name, part in parts.items()}
     prose, settings = parts["prose"], parts["settings"]
     yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], words, anywhere=everything)

@@ -175,6 +175,26 @@ SAID = {
         ("train on full parameters(15B)", {"method": "full"}),
         ("zero.Init puts it all on one card", {"zero_stage": 3}),
     ],
+    "totals": [
+        ("用了12台A100*8共96张卡训练", {"gpu_count": 96}),
+        ("4台 A800 机器 OOM，4* 8 *A800", {"gpu_count": 32}),
+        ("3 groups with 8 A100 (total of 24 A100-40G cards)", {"gpu_count": 24, "capacity_gib": 40}),
+        ("手头有100张左右的A100", {"gpu_count": 100}),
+        ("run inference on two 4090s, OOM", {"gpu_count": 2}),
+        ("the step took 3090s", {"gpu": None}),
+        ("OOM on TPUv3-8", {"gpu_count": 8}),
+        ("使用的显存96gb", {"capacity_gib": 96}),
+        ("使用显存 60G", {"capacity_gib": None}),
+    ],
+    "told values": [
+        ("i specify the batchsize into 1", {"micro_batch": 1}),
+        ("I'm at 0.32 gpu_memory_utilization on a 7b model", {"gpu_memory_utilization": 0.32}),
+        ("GPU memory utilization is set to 0.9", {"gpu_memory_utilization": 0.9}),
+        ("I manage to train it with batch size = 2, but it dies with batch size = 16", {"micro_batch": 16}),
+        ("tried to run context 20k with one node", {"seq_len": 20000}),
+        ("fully funetuning of a 7B OOMs", {"method": "full"}),
+        ("| Item | Value |\n|---|---|\n| **Hardware** | 8 × Ascend **910B1** |", {"gpu_count": 8}),
+    ],
 }  # fmt: skip
 
 

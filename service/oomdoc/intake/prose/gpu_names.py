@@ -23,7 +23,7 @@ _NVIDIA: Final = (
 _GEFORCE: Final = (
     r"(?:(?:NVIDIA )?(?:GeForce )?(?:RTX|GTX) ?(?:PRO ?)?[A-Z]?\d{3,4}(?: ?(?:Ti"
     r"|SUPER|D|Ada|Blackwell|Laptop)(?![A-Za-z])){0,2}(?: Generation)?"
-    r"|(?:10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0)(?: ?(?:Ti|SUPER|D)(?![A-Za-z])){0,2}(?!\w|\.\w|:\d|[/%]|,\d)"
+    r"|(?:10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0)(?: ?(?:Ti|SUPER|D)(?![A-Za-z])){0,2}s?(?!\w|\.\w|:\d|[/%]|,\d)"
     r"|TITAN ?(?:RTX|V|Xp?)(?![A-Za-z])|Quadro (?:RTX|GV|P) ?\d{3,4})"
 )
 _OTHERS: Final = (

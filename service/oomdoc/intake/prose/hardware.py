@@ -20,7 +20,7 @@ _ADJECTIVE: Final = (
     r"(?:(?:nvidia|geforce|tesla|英伟达|amd|的|of|昇腾|\d{1,3} ?g(?:i?b)?(?: ?的)?"
     r"|显存|显卡|consumer|idle|spare|free|local|rented|gpus?)[\s\-]{0,3}){0,4}"
 )
-_TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个台卡颗片枚]|[ -]x)"
+_TIMES: Final = r"(?:[x×✕*]|\\\*|(?:[张块个卡颗片枚]|(?P<machines>台))(?:左右|多)?|[ -]x)"
 _BEFORE: Final = re.compile(
     rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?<![a-rt-z]=)(?P<n>{COUNT}) {{0,2}}{_TIMES}"
     rf"{{0,2}} {{0,2}}{_ADJECTIVE}\Z",
@@ -107,19 +107,23 @@ _PARTS: Final = re.compile(r"(?:accum\w{0,12}|steps|bs|size|batch(?:es)?)\W{0,3}
 """Before a factor that is no number of machines: ``bs 2 × accum 8 × 4 GPUs``."""
 _NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", re.IGNORECASE | re.ASCII)
 """Where one card is what there is."""
-_CORES: Final = re.compile(r"\bv(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})\Z", re.IGNORECASE | re.ASCII)
+_OWNED: Final = re.compile(r"\b(?:on|my|our|these|those|the|of|with|using|have|local) \Z", re.IGNORECASE | re.ASCII)
+_CORES: Final = re.compile(
+    r"(?:\b|tpu)v(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})\Z", re.IGNORECASE | re.ASCII
+)
 _USED: Final = re.compile(
-    r"(?:占用|用了|使用|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about"
+    r"(?:占用|用了|使用(?!的)|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about"
     r"|around|at least|约|只需要?|left|leaving|requires?|大概|consum\w{1,4}"
     r"|达到)[^\d。.]{0,9}\Z",
     re.IGNORECASE | re.ASCII,
 )
 _NODES_RIGHT_BEFORE: Final = re.compile(
-    rf"(?P<n>{COUNT}) ?(?:台|nodes? ?(?:of|with|x|[(（:])|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
+    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:台|nodes? ?(?:of|with|x|[(（:])|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
 )
 _EACH_NODE: Final = re.compile(
-    rf"(?P<n>{COUNT}) ?(?:台|个)?(?:机器|节点|服务器|nodes?|machines?|servers?)[^。.\n]{{0,24}}?(?:每台"
-    r"|每天机器|每个节点|每节点|each|per node|every|with|of|[x×*])",
+    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?"
+    rf"|servers?)[^。.\n]{{0,24}}?(?:每台"
+    r"|每天机器|每个节点|每节点|each|per node|every|with|of|containing|[x×*])",
     re.IGNORECASE | re.ASCII,
 )
 _LISTED: Final = Expression(
@@ -134,6 +138,7 @@ _LISTED: Final = Expression(
 """What environment reports list: ``GPU number: 8``, ``world_size=16``."""
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
+_TOTAL: Final = re.compile(r"(?:\btotal(?:ly)?(?: of)?|共计?|总共|合计) {0,2}\Z", re.IGNORECASE | re.ASCII)
 _ARTICLE: Final = 0.65
 """How sure a count is that only an article states."""
 _PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", re.IGNORECASE | re.ASCII)
@@ -233,6 +238,11 @@ def _count(before: str, after: str) -> tuple[int | None, float]:
         ahead = before[: found.start("n")]
         if (nodes := _EACH_NODE.search(ahead) or _NODES_RIGHT_BEFORE.search(ahead)) is not None:
             count *= to_count(nodes["n"])
+        elif _TOTAL.search(ahead) is not None:
+            return count, 0.95
+        elif found["machines"]:
+            each = _AFTER.match(after)
+            return (count * to_count(each["times"]), 0.92) if each is not None and each["times"] else (count, 0.5)
         return count, _ARTICLE if word in ("a", "an", "one", "一") else 0.9
     if (found := _AFTER.match(after)) is not None:
         return to_count(found["times"] or found["cards"]), 0.88
@@ -241,7 +251,9 @@ def _count(before: str, after: str) -> tuple[int | None, float]:
 
 def _not_hardware(name: str, before: str, after: str) -> bool:
     """Short names that mean something else here: ``T4`` in an identifier, ``4090`` as a step or a port."""
-    bare = name.isdigit()
+    bare = name.rstrip("sS").isdigit()
+    if bare and not name.isdigit() and not (_BEFORE.search(before) or _OWNED.search(before)):
+        return True  # seconds
     if before.endswith(("/", "\\", "_", "=", "#", "step ", "pid ", "port ", "steps ", "$")) and not before.endswith(
         "=="
     ):
@@ -271,6 +283,8 @@ def _unnamed(line: Line, tried: Sequence[Expression]) -> Iterator[Fact]:
             sure = 0.58 if word in ("a", "an", "one", "一") else 0.8
             if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", text[: found.start()], re.IGNORECASE | re.ASCII):
                 sure = 0.4
+            if _TOTAL.search(ahead) is not None:
+                sure = 0.95
             yield Fact("gpu_count", count, line.span(found.start() + 1), "prose", max(0.5, sure - minus))
         if found["gib"] and 2 <= int(found["gib"]) <= 300:
             yield Fact(

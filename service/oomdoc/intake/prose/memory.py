@@ -37,6 +37,16 @@ _SENTENCES: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
             r"|not allocated|unused)",
             0.8,
         ),
+        (
+            "gpu_memory_utilization",
+            r"(?<![\d.])(?P<v>0\.\d{1,3}) (?:for |of )?gpu[_ -]mem(?:ory)?[_ -]util",
+            0.7,
+        ),
+        (
+            "gpu_memory_utilization",
+            r"gpu[ -]memory[ -]utili[sz]ation(?: (?:is|of|to|at|was|set|down|up)){0,3} ?[=:]? ?(?P<v>0\.\d{1,3})(?!\d)",
+            0.7,
+        ),
         ("allocated_gib", rf"{_G.format('v')} is allocated by PyTorch", 0.6),
         (
             "tried_gib",

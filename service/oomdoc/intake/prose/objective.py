@@ -78,7 +78,7 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
         (
             "inference",
             0.54,
-            r"\bvllm\b|vllm_[a-z]|gpu_worker\.py|\bsglang\b|lmdeploy|tensorrt"
+            r"\bvllms?\b|vllm_[a-z]|gpu_worker\.py|\bsglang\b|lmdeploy|tensorrt"
             r"|\bTGI\b|EngineCore|LLM\(|MPS backend|llama_model_load|ggml|load_tensors:|llama_(?:context|kv_cache)"
             r"|\.generate\(|model\.chat|demo\b|(?<![a-z])prefill(?![a-z])|\.gguf\b|(?<![a-z])[or]?mlx(?![a-z])",
         ),

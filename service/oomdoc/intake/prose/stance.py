@@ -21,7 +21,7 @@ _WORKED: Final = re.compile(
     r"\b(?:works?|worked|working|fine(?![- ]?(?:tun|grain))|is fine|was fine|are fine|runs? (?:fine"
     r"|well|ok|as)|ran (?:fine|as|with)|just runs|no error|no issues?"
     r"|without (?:any )?(?:error|problem|issue)s?"
-    r"|succe\w{2,8}|is enough|enough for|can (?:be )?(?:train|run"
+    r"|succe\w{2,8}|is enough|enough for|manage[ds]? to|able to (?:train|run|fit|load)|can (?:be )?(?:train|run"
     r"|load)|could run|ok\b|as expected|did not (?:oom|fail))"
     r"|成功|正常|没问题|可以训|可以跑|能跑|能训|跑得通|跑通|不会|够用|放得下",
     re.IGNORECASE | re.ASCII,

@@ -21,7 +21,7 @@ __all__ = ["read_traces", "read_training"]
 
 _IS: Final = (
     r"(?: {0,2}(?:size|大小)?(?: per (?:device|gpu|core|card|rank))?\s{0,2}"
-    r"(?: ?(?:is|of|to|was|set to|=|==|:|：|[(（~≈]"
+    r"(?: ?(?:is|of|to|into|was|set to|=|==|:|：|[(（~≈]"
     r"|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|设置|改成|改为|只有|已经|最小"
     r"|(?:also|only|just|about|around|up)(?= )|down to|to just|每卡|每张卡|都是|with)){0,2}\s{0,2})"
 )
@@ -66,7 +66,8 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
             "seq_len",
             r"(?:(?:seq(?:uence)?|sentence|sample|context|max|cutoff)[- _]{0,2}"
             r"(?:seq(?:uence)?|sentence|input|context)?"
-            r"[- _]?len(?:gth|ght|th)?|(?<![A-Za-z_])seq(?= \d)|context (?:window|size)|context(?= of \d)"
+            r"[- _]?len(?:gth|ght|th)?|(?<![A-Za-z_])seq(?= \d)|context (?:window|size)"
+            r"|context(?= (?:of )?\d{1,3} ?[kK])|context(?= of \d)"
             r"|(?<![\w-])length(?= ?[=:])|序列长度|最大长度|上下文(?:长度|窗口)?|窗口|长度|cutoff)"
             rf"{_IS}(\d[\d,_]{{0,8}}\d?(?:\.\d)? ?[kK]?)(?![\w.]*[GgBb]\b)",
             0.75,
@@ -123,7 +124,7 @@ _WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
         (
             "method",
             "full",
-            r"full[- ](?:parameter |param |model )?(?:fine-?tun|tuning|ft\b"
+            r"fully? f[iu]ne[- ]?tun|full[- ](?:parameter |param |model )?(?:fine-?tun|tuning|ft\b"
             r"|sft|training)|(?:on|with|all) full param\w{0,7}|full parameters? (?:should be |are )?(?:fine-?tun"
             r"|train)|full[_-]finetune|fully fine-?tun|全参|全量(?:微调|训练|参数)|without (?:lora"
             r"|peft)|不用 ?lora",

@@ -27,7 +27,7 @@ _COMMON: Final = words(
 )
 
 
-_MOST: Final = 8_000
+_MOST: Final = 2_000
 """Settings of one text: nobody scatters more."""
 _WORD: Final = re.compile(r"(?<![A-Za-z0-9_\-])-{0,2}[A-Za-z_][A-Za-z0-9_\-]*|\.[A-Za-z_][A-Za-z0-9_\-]*")
 """Last parts of keys, with the dot before them."""
