@@ -20,7 +20,7 @@ from oomdoc.api import problems
 from oomdoc.api.corpus import Corpus
 from oomdoc.api.guard import Guard
 from oomdoc.api.routes import ROUTERS
-from oomdoc.api.warm import settled_heap, warm
+from oomdoc.api.warm import play_common, settled_heap, warm
 from oomdoc.api.work import Work
 from oomdoc.settings import Settings, load_settings
 from oomkb.errors import OomdocError
@@ -93,6 +93,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.draining = False
     _notice_termination(app)
     app.state.corpus.start()
+    playing = asyncio.create_task(run_in_threadpool(play_common))
     purging = asyncio.create_task(_purge(app.state.work))
     try:
         with settled_heap():
@@ -100,6 +101,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         app.state.draining = True
         purging.cancel()
+        playing.cancel()
         await run_in_threadpool(app.state.corpus.stop)
         app.state.work.close()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Final
 
-__all__ = ["settled_heap", "warm"]
+__all__ = ["play_common", "settled_heap", "warm"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
 
@@ -20,11 +20,21 @@ _COLLECT_AFTER: Final = (20_000, 20, 50)
 
 
 def warm() -> None:
-    """Load the index and the catalogues, and play the steps that most reports tell of: a first of a kind takes 5 ms."""
+    """Load the index and the catalogues before the first request."""
+    _diagnosed([("Qwen/Qwen2.5-7B", "lora")])
+
+
+def play_common() -> None:
+    """Beside the first requests, play the steps that most reports tell of: each costs 5 ms the first time."""
+    _diagnosed(product(_MODELS, _METHODS))
+    gc.freeze()
+
+
+def _diagnosed(kinds: Iterable[tuple[str, str]]) -> None:
     from oomdoc.library import diagnose
 
     try:
-        for model, method in product(_MODELS, _METHODS):
+        for model, method in kinds:
             diagnose(_report(model, method))
     except Exception:  # the server starts all the same: /readyz says what is wrong
         _LOG.exception("warm-up failed")
