@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, rl, zero
 from oomkb.frameworks.lookup import find, lineage
@@ -41,6 +42,12 @@ def _named_size(job: Job) -> float | None:
     return float(match[1]) / 1000 if match else None
 
 
+def _named_quant(job: Job) -> str | None:
+    """How the checkpoint that is served stores its weights, as its name says (``Qwen3-32B-AWQ``)."""
+    named = isinstance(job.model, str) and job.objective == "inference"
+    return quant_hint(str(job.model)[-200:]) if named else None
+
+
 def _has_adapters(job: Job) -> bool:
     return job.lora is not None and any(v is not None for v in (job.lora.r, job.lora.targets, job.lora.alpha))
 
@@ -68,6 +75,7 @@ _FIRST: Final = (
     Default("method", "qlora", "adapters on a quantised base", _ANY, when=lambda j: _has_adapters(j) and quantised(j)),
     Default("method", "lora", "adapters are configured", _ANY, when=_has_adapters),
     Default("quant", "nf4", "the usual storage of QLoRA", _ANY, when=lambda j: j.method == "qlora"),
+    Default("quant", _named_quant, "the model's name says so", _ANY, when=lambda j: _named_quant(j) is not None),
 )
 _LAST: Final = (
     Default("objective", "sft", "the usual objective", _ANY),

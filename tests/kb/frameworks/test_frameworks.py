@@ -132,3 +132,17 @@ def test_completion_fills_what_pricing_needs(framework, objective, method, shard
     for name, value in given_fields.items():
         if value is not None:
             assert job.get(name) == value
+
+
+@pytest.mark.parametrize(
+    ("model", "quant"),
+    [
+        ("Qwen/Qwen3-32B-AWQ", "awq-int4"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "gptq-int4"),
+        ("Qwen/Qwen3-32B", "none"),
+    ],
+)
+def test_a_served_checkpoint_is_stored_as_its_name_says(model: str, quant: str) -> None:
+    served = complete(Job(model=model, framework="vllm", objective="inference"))
+    assert served.quant == quant
+    assert "quant" in served.assumed

@@ -220,6 +220,8 @@ def test_on_chip_shared_memory_is_not_dev_shm() -> None:
         ("leak", "the first clip is fine, it fails with the second video"),
         ("long-sample", "训练到 5000 多个样本的时候爆显存"),
         ("long-sample", "it trains fine at first"),
+        ("not-oom", "torch.ones(1).cuda() is out of memory while nvidia-smi shows 0 MiB"),
+        ("inactive-setting", "量化之后显存占用和原来一样"),
     ],
 )
 def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:
@@ -234,6 +236,7 @@ def test_fires_on_signs_of_other_threads(cause: str, text: str) -> None:
         ("host-ram", "train_ppo_ray OOM"),
         ("kv-cache", "Available KV cache memory: 2.97 GiB"),
         ("leak", "Try increasing `gpu_memory_utilization` when initializing the engine."),
+        ("not-oom", "显存比文档说的大很多"),
         ("leak", "consumed memory increased from 8 to 20 GB in forward"),
         ("version-regression", "I reduced mem-fraction-static from 0.9 to 0.3 and it works"),
         ("fragmentation", "5.17 GiB is allocated by PyTorch, and 259.56 MiB is reserved by PyTorch but unallocated."),

@@ -56,7 +56,8 @@ _CLUES: Final = (
         r"|changes nothing|same[^\n]{0,40}with and without|with \d gpus the same|as much memory as"
         r"|although [^\n]{0,24}(?:was|is) (?:asked|set|enabled|requested)|despite (?:the |this )?(?:flag|setting"
         r"|option|config)|instead of (?:torchrun|accelerate|deepspeed)|没有?用 ?torchrun|用 ?python ?直接"
-        r"|world.?size (?:is|为|是) ?1\b|is dropped|一点没降",
+        r"|world.?size (?:is|为|是) ?1\b|is dropped|一点没降"
+        r"|(?:占用|显存)[^\n]{0,6}[和跟与][^\n]{0,12}(?:一样|相同)",
     ),
     Clue(
         "reported-other",

@@ -46,6 +46,15 @@ _CLUES: Final = (
         says=r"no space left on device(?![^\n]{0,200}shm)|disk quota|磁盘.{0,4}满",
         unless=r"/dev/shm|posix_fallocate|nccl-shm",
     ),
+    Clue(
+        "room",
+        FAIR,
+        says=r"nvidia-smi[^\n]{0,24}\b(?:0 ?mi?b|nothing|empty|idle)\b|(?:plenty|lots|all"
+        r"|most) of (?:the )?(?:free )?(?:memory|vram|card)"
+        r"[^\n]{0,12}free|(?:idle|empty|unused) (?:gpu|card)|显存(?:还|明明|都)?(?:有|剩)?(?:很多|很空|是空|空着"
+        r"|充足)|显卡是空"
+        r"|nearly empty|(?:card|gpu) is free|torch\.(?:zeros|tensor|randn|ones)\([^\n]{0,12}\)\.(?:cuda|to)\(",
+    ),
     Clue("library", FAIR, says=r"cublas_status_alloc_failed|cublascreate", unless=r"tried to allocate|out of memory"),
     Clue(
         "crash",
