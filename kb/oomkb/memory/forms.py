@@ -23,14 +23,18 @@ _TOP: Final = 1 << (_LANE_BITS - 1)
 
 
 def plus(a: Form, b: Form) -> dict[str, float]:
-    """Both together."""
-    out = {u: a.get(u, 0.0) + b.get(u, 0.0) for u in {*a, *b}}
+    """Both together, the units of ``a`` first."""
+    out = dict(a)
+    for unit, size in b.items():
+        out[unit] = out.get(unit, 0.0) + size
     return {u: v for u, v in out.items() if abs(v) > 1e-9}
 
 
 def minus(a: Form, b: Form) -> dict[str, float]:
-    """What ``a`` has more than ``b``."""
-    out = {u: a.get(u, 0.0) - b.get(u, 0.0) for u in {*a, *b}}
+    """What ``a`` has more than ``b``, the units of ``a`` first."""
+    out = dict(a)
+    for unit, size in b.items():
+        out[unit] = out.get(unit, 0.0) - size
     return {u: v for u, v in out.items() if abs(v) > 1e-9}
 
 

@@ -25,7 +25,7 @@ Extra = Callable[[str, str, str], Mapping[str, float]]
 Key = tuple[str, str]
 _NONE: Final[Mapping[str, float]] = {}
 _ALL: Final[frozenset[str]] = frozenset()
-_FEW: Final = 4
+_FEW: Final = 2
 """Prices of a step after which reducing its instants pays."""
 
 
@@ -223,11 +223,22 @@ class Step:
     def _terms(
         self, chosen: Instant, key: Key, tokens: float, square: float, more: Mapping[str, float]
     ) -> dict[str, float]:
+        reduced = chosen.total is not _NOTHING
+        found = self._termed.get((id(chosen), key)) if reduced else None
+        if found is None:
+            found = self._own.terms(plus(chosen.base, chosen.form))
+            for name, triple in self._further[key[1]].items():
+                found[name] = add(found.get(name, _NOTHING), triple)
+            if reduced:  # one of a front, which stays as long as this step
+                self._termed[id(chosen), key] = found
         terms = dict(more)
-        for found in (self._own.terms(plus(chosen.base, chosen.form)), self._further[key[1]]):
-            for name, (c, t, q) in found.items():
-                terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
+        for name, (c, t, q) in found.items():
+            terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
         return terms
+
+    @cached_property
+    def _termed(self) -> dict[tuple[int, Key], dict[str, Triple]]:
+        return {}
 
 
 _NO_INSTANT: Final[tuple[Form, Form]] = (_NONE, _NONE)

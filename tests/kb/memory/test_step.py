@@ -1,5 +1,9 @@
 """The first prices of a step, read off its forms, and the later ones, from its reduced instants, are the same."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from oomkb.memory import step as module
@@ -42,3 +46,18 @@ def test_the_same_job_costs_the_same_again():
     for n in range(6):
         price(job.with_fields({"seq_len": 600 + n}))
     assert price(job).estimate.allocated_bytes == pytest.approx(first.allocated_bytes, rel=1e-12)
+
+
+def test_terms_come_in_the_same_order_whatever_strings_hash_to():
+    code = (
+        "from oomkb.memory.job import Job; from oomkb.pricing import price;"
+        "e = price(Job.from_document({'model': 'Qwen/Qwen3-30B-A3B', 'grad_ckpt': True})).estimate;"
+        "print([(n, list(p.terms_bytes)) for n, p in e.phases.items()])"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
