@@ -7,6 +7,7 @@ Grouped heads are split over tensor parallelism until one is left per GPU; the l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from oomkb.memory.setting import BYTES, Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Cache", "cache_bytes", "cache_of", "element_bytes"]
+__all__ = ["Cache", "Pages", "cache_bytes", "cache_of", "element_bytes"]
 
 _LONGEST: Final = 1 << 24
 
@@ -58,19 +59,53 @@ class Cache:
         return low
 
 
-def cache_of(s: Setting, shape: ModelShape, kv_dtype: str | None, *, ahead: float = 0.0) -> Cache:
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What vLLM's second engine shares pages of one size between: attention and recurrent layers, in equal groups."""
+
+    blocks: int = 1
+    """Blocks that a sequence holds in each group of recurrent layers: its state, and one for each speculated token."""
+    heads: int = 0
+    """Attention layers of a speculative head on the target, which count among its own."""
+
+
+def cache_of(
+    s: Setting, shape: ModelShape, kv_dtype: str | None, *, ahead: float = 0.0, pages: Pages | None = None
+) -> Cache:
     """The cache of one sequence over the layers of its stage.
 
     :param ahead: tokens that one step computes at once, which a windowed layer holds beside its window.
     """
     d = shape.dims
     share = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
-    per_layer = (d.kv_elements_per_token / share + d.index_dim) * element_bytes(s, kv_dtype) / s.pp
+    scales = 8.0 * d.kv_heads / share if "per_token_head" in (kv_dtype or "") else 0.0  # of key and value, fp32
+    per_layer = ((d.kv_elements_per_token / share + d.index_dim) * element_bytes(s, kv_dtype) + scales) / s.pp
     token = sum(layer.count * per_layer for layer in shape.layers if layer.caches and not layer.window)
     windowed = tuple(
         (layer.count * per_layer, layer.window + ahead) for layer in shape.layers if layer.caches and layer.window
     )
+    if pages is not None and token and not windowed:
+        return _paged(s, shape, per_layer, pages) or Cache(token, windowed, _states(s, shape) / s.pp)
     return Cache(token, windowed, _states(s, shape) / s.pp)
+
+
+def _paged(s: Setting, shape: ModelShape, per_layer: float, pages: Pages) -> Cache | None:
+    """Blocks so long that a recurrent state fits a layer's page of one (vLLM ``v1/core/kv_cache_utils.py``).
+
+    Layers of both kinds form groups of as many as the rarer kind has, which take blocks from one pool. Start-ups of
+    Qwen3.6 27B with three speculated tokens log what five blocks to a group make (noonghunna/club-3090 446 and 642).
+    """
+    recurrent = sum(mixer.removeprefix("attention+") in _STATES for mixer in shape.dims.mixers)
+    full = sum(layer.count for layer in shape.layers if layer.caches) + pages.heads
+    if not recurrent or per_layer <= 0:
+        return None
+    size = min(recurrent, full)
+    if max(recurrent, full) < 1.25 * size:
+        size = max(recurrent, full)
+    block = 16 * math.ceil(_states(s, shape) / recurrent / (per_layer * s.pp) / 16)
+    whole = size * math.ceil(full / size) - pages.heads  # the head's own layer is counted with the draft
+    fixed = block * per_layer * size * math.ceil(recurrent / size) * pages.blocks
+    return Cache(whole * per_layer, (), fixed)
 
 
 def cache_bytes(s: Setting, shape: ModelShape, kv_dtype: str | None, tokens: float, *, ahead: float = 0.0) -> float:
@@ -87,7 +122,8 @@ def _states(s: Setting, shape: ModelShape) -> float:
     for mixer in set(d.mixers):
         count = _STATES.get(mixer.removeprefix("attention+"))
         total += d.mixers.count(mixer) * count(d.fields, d.hidden) if count else 0.0
-    wide = str(d.fields.get("mamba_ssm_dtype") or "").endswith("32")
+    # The configurations of Qwen3.5 and 3.6 say float32, which shortened ones leave out; Qwen3-Next has none.
+    wide = str(d.fields.get("mamba_ssm_dtype") or ("32" if d.model_type.startswith("qwen3_5") else "")).endswith("32")
     return total * (4.0 if wide else 2.0) / s.tp
 
 

@@ -30,18 +30,21 @@ class Draft:
     weights: float = 0.0
     cache: float = 0.0
     """Of one sequence."""
+    heads: int = 0
+    """Heads on the target, which cache as one of its layers does."""
 
 
 def draft_bytes(
     job: Job, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape], kv_dtype: str | None, tokens: float
 ) -> Draft:
     """All models of the role ``draft``."""
-    weights = cache = 0.0
+    weights, cache, heads = 0.0, 0.0, 0
     for extra in job.extra_models or ():
         if extra.role != "draft" or extra.offload:
             continue
         other = _shape(extra, shapes)
         if other is None:
+            heads += 1
             layer = max(shape.layers, key=lambda found: found.params)
             d = shape.dims
             weights += (layer.params + 2 * d.hidden * d.hidden) * 2.0 / s.tp
@@ -50,7 +53,7 @@ def draft_bytes(
         else:
             weights += other.params * 2.0 / s.tp
             cache += cache_bytes(s, other, kv_dtype, tokens)
-    return Draft(weights, cache)
+    return Draft(weights, cache, heads)
 
 
 def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from oomkb.memory.activations import step_of
-from oomkb.memory.cache import cache_bytes, cache_of
+from oomkb.memory.cache import Pages, cache_bytes, cache_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.drafts import draft_bytes
 from oomkb.memory.engines import Engine, engine_of, graph_bytes, outside_bytes, profile_bytes, static_share
@@ -28,6 +28,8 @@ __all__ = ["ServingBytes", "kv_bytes_per_token", "largest_max_model_len", "servi
 
 _STEP: Final = 16
 """Tokens of a block of the cache: lengths are given in whole blocks."""
+_SPECULATED: Final = 3
+"""Tokens that a head speculates where nothing is said."""
 # How closely the parts are known, relative to themselves (published start-up figures, tests/kb/memory/data).
 _WEIGHTS_SIGMA: Final = 0.02
 _ACTIVATIONS_SIGMA: Final = 0.2
@@ -111,7 +113,7 @@ def serving_bytes(
     tokens, requests = _batch(job, engine, length, device)
     ahead = 0.0 if engine.first else float(tokens)
     draft = draft_bytes(job, s, shape, shapes or {}, kv_dtype, length)
-    cache = cache_of(s, shape, kv_dtype, ahead=ahead)
+    cache = cache_of(s, shape, kv_dtype, ahead=ahead, pages=_pages(job, engine, heads=draft.heads))
     needed = cache.bytes_at(length) + draft.cache
     measured, context = outside_bytes(engine, s, device)
     held = ServingBytes(
@@ -132,6 +134,13 @@ def serving_bytes(
     largest = cache.longest(max(0.0, budget) / share)
     held = replace(held, budget=budget, kv_pool=max(0.0, budget), largest_len=largest)
     return replace(held, warnings=_short(held)) if budget < needed else held
+
+
+def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:
+    if engine.name != "vllm" or engine.first:
+        return None
+    speculated = int(job.extra.get("num_speculative_tokens") or _SPECULATED) if heads else 0
+    return Pages(2 + speculated if heads else 1, heads)
 
 
 def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
