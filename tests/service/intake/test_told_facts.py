@@ -108,6 +108,7 @@ SAID = {
             {"params_b": 3.84, "objective": "inference"},
         ),
         ("mlx_lm.server crashes on an M2 Max", {"objective": "inference"}),
+        ("llm_load_print_meta: n_ctx_train      = 8192\nollama gemma 7b OOM", {"objective": "inference"}),
         ("reward model training OOM", {"objective": "rm"}),
         ("DAPO OOM", {"objective": "grpo"}),
     ],

@@ -95,7 +95,7 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
 )
 _SIEVE: Final = Sieve(((row[2],), row) for row in _EVIDENCE)
 _TRAINS: Final = Expression(
-    r"(?<![a-z])(?:train(?!ed)|trainer|training|optimizer|backward"
+    r"(?<![a-z])(?<!n_ctx_)(?:train(?!ed)|trainer|training|optimizer|backward"
     r"|lora|gradient|微调|训练|epoch|finetun|rollout|deepspeed|fsdp)",
     _I,
 )
