@@ -104,7 +104,7 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
     waiting = _in_flight(s, step, tokens, square)
     sight = seen(s, shape)
     kept["vision tower"] = sight.kept + sight.pixels
-    wrapped = extra_of(s, shape, states.gradients)
+    wrapped = extra_of(s, shape, states)
     phases = {"load": _phase(static)}
     for name in _STEP_PHASES:
         if name in step.phases:
@@ -120,14 +120,13 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
         for moment in moments:
             found = _phase(_merged({**kept, "activations": waiting}, moment))
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
-    gradients = {"gradients": states.gradients}
     if sight.forward:
         late = {"gradients": states.gradients * (1 - shape.vision.params / shape.params if shape.vision else 1)}
         for name, size, more in (("forward", sight.forward, {}), ("backward", sight.backward, late)):
             found = _phase({**kept, **more, "vision tower": size + sight.pixels})
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes) if size else phases[name]
     kept["vision tower"] = sight.pixels
-    phases["optimizer-step"] = _phase({**kept, **gradients, "optimizer temporaries": states.step})
+    phases["optimizer-step"] = _phase({**kept, "gradients": states.reduced, "optimizer temporaries": states.step})
     if s.eval_batch:
         phases["evaluation"] = _phase(_merged(kept, evaluation_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.

@@ -8,7 +8,7 @@ from typing import Final
 
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.states import QUANT_BYTES, padded
+from oomkb.memory.states import QUANT_BYTES, States, padded
 
 __all__ = ["Extra", "Units", "apart_of", "extra_of", "moments_of", "units_of"]
 
@@ -230,7 +230,25 @@ def zero_extra(s: Setting, shape: ModelShape) -> Extra:
     return extra
 
 
-def extra_of(s: Setting, shape: ModelShape, fixed_grads: float) -> Extra:
+def zero_early_extra(s: Setting, states: States) -> Extra:
+    """ZeRO-1 and -2: the bucket stands in backward only, and the partition of the gradients fills as it runs.
+
+    Followed in steps of DeepSpeed 0.19.8 (``bench/trace_deepspeed.py``). Gradients that wait for more micro-batches are
+    whole under ZeRO-1.
+    """
+    waiting = states.gradients if s.accum > 1 else 0.0
+
+    def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
+        if phase != "backward":
+            return {"gradients": waiting} if waiting else _NOTHING
+        late = part in ("embedding", "first") or (part == "layer" and share == "grads")
+        own = waiting if waiting and s.sharding == "zero2" else waiting + (states.reduced if late else 0.0)
+        return {"buckets": states.bucket, "gradients": own}
+
+    return extra
+
+
+def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
     """What holds for the job's sharding while each part of the model runs."""
     if s.sharding == "fsdp2":
         return fsdp_extra(s, shape, reduce_bytes=4.0 if not s.adapters else 0.0)
@@ -238,8 +256,9 @@ def extra_of(s: Setting, shape: ModelShape, fixed_grads: float) -> Extra:
         return fsdp1_extra(s, shape)
     if s.sharding == "zero3":
         return zero_extra(s, shape)
-    if s.sharding == "zero2":
-        return lambda phase, part, share: {"gradients": fixed_grads} if phase == "backward" or s.accum > 1 else _NOTHING
+    if s.sharding in ("zero1", "zero2"):
+        return zero_early_extra(s, states)
+    fixed_grads = states.gradients
     if s.accum > 1 or s.megatron:
         return lambda phase, part, share: {"gradients": fixed_grads}
     return lambda phase, part, share: _NOTHING

@@ -45,6 +45,11 @@ class States:
     optimizer: float
     masters: float
     buckets: float
+    """Reduction buckets that stay."""
+    bucket: float
+    """Those that are made for backward and go after it."""
+    reduced: float
+    """Gradients as they are applied: ZeRO-1 leaves each rank its partition after backward."""
     step: float
     """Temporaries of the step."""
     trained: float
@@ -148,7 +153,9 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         gradients=0.0 if s.deepspeed and not on_gpu else gradients / split_g,
         optimizer=0.0 if kind.paged else optimizer,
         masters=masters,
-        buckets=_buckets(s, trained, each),
+        buckets=trained * each if s.sharding == "ddp" and s.dp > 1 else 0.0,
+        bucket=_bucket(s, trained, each),
+        reduced=0.0 if s.deepspeed and not on_gpu else gradients / (split_o if s.sharding == "zero1" else split_g),
         step=step,
         trained=trained,
         host=host,
@@ -224,11 +231,12 @@ def _deepspeed_step(s: Setting, partition: float) -> float:
     return 4.0 * partition
 
 
-def _buckets(s: Setting, trained: float, each: float) -> float:
-    """DDP's reduction buckets hold every gradient once more; DeepSpeed's are of a stated size."""
-    if s.sharding == "ddp":
-        return trained * each if s.dp > 1 else 0.0
-    if s.sharding in ("zero1", "zero2"):
-        size = min(s.bucket("reduce_bucket_size", 5e8), trained)
-        return size * each * (2 if s.bucket("overlap_comm", 0.0) else 1)
-    return 0.0
+def _bucket(s: Setting, trained: float, each: float) -> float:
+    """ZeRO-1's and -2's, of a stated size (DeepSpeed 0.19, ``zero/stage_1_and_2.py``, ``setup_buckets``).
+
+    DDP's hold every gradient once more, and stay.
+    """
+    if s.sharding not in ("zero1", "zero2"):
+        return 0.0
+    size = min(s.bucket("reduce_bucket_size", 5e8), trained)
+    return size * each * (2 if s.bucket("overlap_comm", 0.0) else 1)
