@@ -77,16 +77,15 @@ def priced_lines(window: Sequence[Row], path: Path, language: str) -> list[str]:
 def _divided(window: Sequence[Row], parts: Sequence[list[int]], path: Path, language: str) -> Iterator[list[str]]:
     """The lines of each part: the first part here, each other one in a process that is forked with all that is read.
 
-    Nothing is pickled: rows are inherited, lines come back through a file that has no name.
+    Nothing is pickled: rows are inherited, lines come back through a file in memory, where no disk can be written.
     """
     import multiprocessing
-    import tempfile
 
     fork = multiprocessing.get_context("fork")
     with ExitStack() as stack:
         started = []
         for part in parts[1:]:
-            file = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n"))
+            file = stack.enter_context(os.fdopen(os.memfd_create("lines"), "w+", encoding="utf-8", newline="\n"))
             process = fork.Process(target=_write, args=(file, window, part, path, language))
             process.start()
             stack.callback(_stop, process)
@@ -113,8 +112,8 @@ def _stop(process: BaseProcess) -> None:
 
 
 def _cores() -> int:
-    """Cores this process may use; one where processes cannot simply be forked."""
-    if sys.platform != "linux":
+    """Cores this process may use; one where processes cannot simply be forked and share files in memory."""
+    if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return 1
     return len(os.sched_getaffinity(0))
 
