@@ -55,7 +55,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         moe="fused" if d.experts else "",
         shared=("gated" if family.shared_gate else "plain") if d.shared_ffn else "",
         cuda=s.cuda,
-        router=ROUTERS.get(d.model_type, ""),
+        router="titan" if _own_experts(s) else ROUTERS.get(d.model_type, ""),
         merged_experts=s.expert_adapters == "fused",
         quant=s.quant != "none",
         quant_saves=saves_weights(s.quant, s.framework),
@@ -67,6 +67,10 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         fused=s.fused,
         grads=s.grads,
     )
+
+
+def _own_experts(s: Setting) -> bool:
+    return "titan" in s.framework or "prime-rl" in s.framework
 
 
 def _loss(s: Setting) -> str:
@@ -230,6 +234,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         saves_weights(s.quant, s.framework),
         s.outlived,
         s.litgpt,
+        _own_experts(s),
         s.fused,
         s.held_bytes,
         s.compute_bytes if s.autocast else 0,

@@ -28,7 +28,8 @@ ROUTERS: Final[Mapping[str, str]] = {
 }
 """By family: ``wide`` routers take the hidden states in fp32 (autocast lowers them), ``fp32`` even under autocast;
 weights are those of an fp32 softmax (``float``, ``wide softmax``), or in the dtype of the router's logits.
-``clipped``: gate and up lie interleaved, and are clamped before their product (gpt-oss)."""
+``clipped``: gate and up lie interleaved, and are clamped before their product (gpt-oss). ``titan``: torchtitan's layers
+(``models/moe.py``; prime-rl's are made of them) weigh in fp32 and add the results where their tokens are."""
 
 
 def routed(layer: Layer, x: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ def _weights(layer: Layer, x: Tensor) -> Tensor:
         logits = Ops(layer.tape, cuda=mode.cuda).linear(given, weight, "T*E")
     else:
         logits = ops.linear(given, weight, "T*E")
-    size = 4.0 if mode.router in ("float", "wide softmax") else logits.size
+    size = 4.0 if mode.router in ("float", "wide softmax", "titan") else logits.size
     if mode.router == "fp32":
         size = x.size
     del given, weight
@@ -69,6 +70,10 @@ def _grouped(layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
     product = _clipped(layer, both) if layer.mode.router == "clipped" else _product(layer, both)
     del both
     out = ops.linear(product, layer.expert("experts.down", "fe", "h", ""), "K*h")
+    if layer.mode.router == "titan":
+        out = ops.cast(out, 4.0)
+        del product
+        return ops.total(ops.cast(ops.mul(out, chosen), size), "T*h")
     weighted = ops.mul(out, chosen)
     del out, product
     weighted = ops.gather(weighted, "K*h")
