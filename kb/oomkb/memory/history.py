@@ -108,6 +108,8 @@ def preference_style(job: Job) -> str:
     projects in tiles since 1.15 (``chunked``).
     """
     framework = (job.framework or "").lower()
+    if job.objective == "distill":
+        return "divergence"
     if any(word in framework for word in _TRL_FRAMEWORKS):
         known = version(job.versions.get("trl", ""))
         if known >= (1, 15):

@@ -1,6 +1,8 @@
 """Traces of one mechanism each, few layers, phase by phase; transformers 5.23, peft 0.21.2, torch 2.13.
 
 ``packed``: sequences without padding under FlashAttention's kernel for varying lengths (``bench/trace_packed.py``).
+``distillation``: a student's divergence from its teacher, as TRL 1.16's GKD trainer computes it
+(``bench/trace_distillation.py``).
 ``evaluation``: logits kept for ``compute_metrics`` by transformers' own container (``bench/trace_evaluation.py``).
 ``gptq``: LoRA over weights that are dequantized in plain torch, as GPTQModel 7.7 trains (``bench/trace_gptq.py``).
 ``replicated``: DDP with its buckets, FSDP1's hybrid (``bench/trace_replicated.py``), FSDP1 without resharding
@@ -19,7 +21,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("evaluation", "gptq", "packed", "replicated", "selective")
+FILES = ("distillation", "evaluation", "gptq", "packed", "replicated", "selective")
 ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 PHASES = {
     "forward": ("forward", "loss"),
