@@ -1,8 +1,9 @@
 """From reasons to probabilities: prior + reasons, softmax, one temperature.
 
 Reasons for one cause are seldom independent (a trace, a phrase and a size of the same event), so each further one
-counts less than the one before it. The temperature is the only fitted number;
-``bench/diagnosis_accuracy.py --fit`` prints it.
+counts less than the one before it. The grades of the signs are set by hand, against what signs were worth on threads
+that nobody had read; fitted, and held out by threads, are the temperature and the doubt that no sign takes away
+(``bench/diagnosis_accuracy.py --fit`` prints the calibration error at other temperatures).
 """
 
 from __future__ import annotations

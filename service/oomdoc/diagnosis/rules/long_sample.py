@@ -6,7 +6,8 @@ Sign
 Mechanism
     Activations and logits grow with the tokens of the longest sample of the batch, attention scores with the
     square. Where nothing truncates (no maximum length, a key that this pipeline does not read, packing, images
-    counted after truncation), one outlier decides the peak.
+    counted after truncation), one outlier decides the peak. Memory that rises in a training is as often this as a
+    leak: a longer batch than all before it takes more room, and the allocator keeps it.
 Confirm
     Print the token counts per batch and their maximum; run the longest sample alone.
 Fix
