@@ -273,7 +273,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         grads="layer"
         if sharding in _UNITS
         else "none"
-        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 or megatron
+        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 or megatron or method in _BLOCKS
         else "all",
         upcast="vocab-parallel" if megatron else loss_copies(job, samples * doubled, shape.dims.model_type),
         assumed=filled,
@@ -281,6 +281,8 @@ def settle(job: Job, shape: ModelShape) -> Setting:
 
 
 _UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
+_BLOCKS: Final = ("lisa", "badam")
+"""Few layers are trained at a time."""
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
 
 
@@ -342,7 +344,7 @@ def _tables(job: Job) -> int:
 
 
 def _fraction(method: str, shape: ModelShape) -> float:
-    if method not in ("lisa", "badam"):
+    if method not in _BLOCKS:
         return 1.0
     # LISA trains two random layers, embedding and head at a time; BAdam one layer.
     ends = shape.embed_params + shape.head_params

@@ -248,6 +248,9 @@ def zero_early_extra(s: Setting, states: States) -> Extra:
     return extra
 
 
+_ENDS: Final = ("first", "embedding")
+
+
 def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
     """What holds for the job's sharding while each part of the model runs."""
     if s.sharding == "fsdp2":
@@ -259,6 +262,9 @@ def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
     if s.sharding in ("zero1", "zero2"):
         return zero_early_extra(s, states)
     fixed_grads = states.gradients
+    if s.state_fraction < 1 and s.accum == 1:  # at worst the block is the one that backward comes to last
+        last = {"gradients": fixed_grads}
+        return lambda phase, part, share: last if phase == "backward" and part in _ENDS else _NOTHING
     if s.accum > 1 or s.megatron:
         return lambda phase, part, share: {"gradients": fixed_grads}
     return lambda phase, part, share: _NOTHING

@@ -124,7 +124,9 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     whole = tables * float(s.held_bytes if engine else s.param_bytes)
     adapters = (trained * each + whole) / split_w if s.adapters else 0.0
     stated = trained * s.state_fraction
-    master_each = 4.0 if engine or s.megatron else 0.0
+    # BAdam's ``BlockOptimizer`` (1.4) keeps fp32 copies of the active block, and gives its optimizer fp32 gradients.
+    block = s.method == "badam"
+    master_each = 4.0 if engine or s.megatron or block else 0.0
     state_each = 4.0 if master_each else each
     optimizer = moment_bytes(s, shape, kind, state_each, stated)
     optimizer = (optimizer + _wide_embedding(s, shape, stated, kind.fixed)) / split_o
@@ -132,7 +134,14 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     masters = (stated + tables) * master_each / split_o
     grad_each = 4.0 if s.megatron else each
     gradients = (trained * grad_each + whole if kind.keeps_grads else 0.0) * s.state_fraction
-    step = step_bytes(s, shape, kind, each=each, trained=stated / split_o, largest=_largest(s, shape) / split_o)
+    step = step_bytes(
+        s,
+        shape,
+        kind,
+        each=max(each, master_each) if block else each,
+        trained=stated / split_o,
+        largest=_largest(s, shape) / split_o,
+    )
     if kind.foreach and s.optimizer_impl == "foreach":
         step += kind.foreach * whole / split_o
     trained, trainable = trained + tables, trainable + int(tables * s.tp)
@@ -155,7 +164,11 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         masters=masters,
         buckets=trained * each if s.sharding == "ddp" and s.dp > 1 else 0.0,
         bucket=_bucket(s, trained, each),
-        reduced=0.0 if s.deepspeed and not on_gpu else gradients / (split_o if s.sharding == "zero1" else split_g),
+        reduced=0.0
+        if s.deepspeed and not on_gpu
+        else 4 * stated
+        if block
+        else gradients / (split_o if s.sharding == "zero1" else split_g),
         step=step,
         trained=trained,
         host=host,

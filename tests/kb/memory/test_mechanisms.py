@@ -1,6 +1,8 @@
 """Traces of one mechanism each, few layers, phase by phase; transformers 5.23, peft 0.21.2, torch 2.13.
 
 ``packed``: sequences without padding under FlashAttention's kernel for varying lengths (``bench/trace_packed.py``).
+``blocks``: BAdam's own optimizer over one layer (``bench/trace_blocks.py``); the passes are counted as if all of the
+model were trained, which is more than they hold.
 ``distillation``: a student's divergence from its teacher, as TRL 1.16's GKD trainer computes it
 (``bench/trace_distillation.py``).
 ``evaluation``: logits kept for ``compute_metrics`` by transformers' own container (``bench/trace_evaluation.py``).
@@ -21,7 +23,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("distillation", "evaluation", "gptq", "packed", "replicated", "selective")
+FILES = ("blocks", "distillation", "evaluation", "gptq", "packed", "replicated", "selective")
 ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 PHASES = {
     "forward": ("forward", "loss"),
@@ -40,4 +42,4 @@ def test_every_phase(row):
             most = max(said.phases[p].total_bytes for p in phases if p in said.phases) / GIB
             assert most == pytest.approx(measured[f"peak_{name}"], rel=within), name
     if "peak_eval" not in measured:
-        assert said.allocated_bytes / GIB == pytest.approx(measured["allocated_gib"], rel=within)
+        assert said.allocated_bytes / GIB == pytest.approx(measured["allocated_gib"], rel=min(within, 0.02))

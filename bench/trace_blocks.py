@@ -1,0 +1,48 @@
+"""Steps that train one block at a time, with BAdam's own optimizer, without a GPU.
+
+usage: python bench/trace_blocks.py JOBS.jsonl    one {"id", "job"} a line in, one row a line out
+
+``badam.BlockOptimizer`` 1.4 around torch's AdamW, the first layer active (the one to which gradients come last), inputs
+made to need gradients as LLaMA-Factory does under checkpointing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from oomdoc.tracing import building, stepping
+from trace_packed import measured
+
+
+def _optimizer(model: Any, params: Any, job: dict[str, Any]) -> Any:
+    from badam import BlockOptimizer
+
+    base = torch.optim.AdamW([{"params": list(params), "weight_decay": 0.0}], lr=1e-5, foreach=True)
+    named = list(model.named_parameters())
+    return BlockOptimizer(
+        base_optimizer=base, named_parameters_list=named, start_block=0, switch_mode="fixed", switch_block_every=100
+    )
+
+
+def main() -> int:
+    plain = stepping.make_optimizer
+    for line in Path(sys.argv[1]).read_text().splitlines():
+        row = json.loads(line)
+        job = row["job"]
+        model = building.prepare(job)
+        model.enable_input_require_grads()
+        stepping.make_optimizer = partial(_optimizer, model)
+        found = measured(model, job, partial(stepping.sft_loss, model, job, "cpu"))
+        print(json.dumps({**row, "measured": found}), flush=True)
+    stepping.make_optimizer = plain
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
