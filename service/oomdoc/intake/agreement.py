@@ -20,6 +20,8 @@ _MEASURED: Final = frozenset(
         "other_process_gib",
     ]
 )
+_SEVERAL: Final = frozenset({"extra.eval_samples"})
+"""What one run has several of: sets that it is evaluated on."""
 _SURE: Final = 0.6
 """Below this a reading is a guess from context: it may fill a gap, it is no witness against another one."""
 
@@ -37,7 +39,8 @@ _DTYPES: Final = {
 
 def conflict(kept: Fact, other: Fact) -> Conflict | None:
     """The conflict of two readings of one fact, where both are stated and cannot both be meant."""
-    if min(kept.confidence, other.confidence) < _SURE or not differ(kept.name, kept.value, other.value):
+    unsure = kept.name in _SEVERAL or min(kept.confidence, other.confidence) < _SURE
+    if unsure or not differ(kept.name, kept.value, other.value):
         return None
     return Conflict(kept, other)
 

@@ -1,7 +1,13 @@
 """Settings that no job field has, but by which the memory model computes: they travel in the job's ``extra``.
 
-Which they are is the memory model's business (``oomkb/memory``: ``ranks``, ``setting``, ``history``, ``images``); this
-reads them under every framework's spelling, and hands them on under one.
+Which they are is the memory model's business (``oomkb/memory``: ``ranks``, ``setting``, ``history``, ``images``,
+``evaluating``); this reads them under every framework's spelling, and hands them on under one.
+
+An evaluation keeps logits where metrics are computed from them: of arguments of a Trainer in code
+(``compute_metrics=``), any value counts that is not nothing. LLaMA-Factory's ``compute_accuracy`` gives the Trainer
+metrics and, with them, an argmax that is all it keeps (``train/sft/workflow.py``, ``eval_logit_processor``). Text that
+is generated, a loss alone, and metrics of each batch keep no logits (transformers 5.23, ``trainer.py``,
+``evaluation_loop``; ``trainer_seq2seq.py``, ``prediction_step``).
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ _WHOLE: Final = {
     "expert_tensor_parallel_size": "expert_tensor_parallel_size",
     "freeze_trainable_layers": "freeze_trainable_layers",
     "torch_empty_cache_steps": "torch_empty_cache_steps",
+    "eval_accumulation_steps": "eval_accumulation_steps",
 }
 _NAMES: Final = {
     "modules_to_save": "modules_to_save",
@@ -38,6 +45,13 @@ _FLAGS: Final = {
     "freeze_vision_tower": "freeze_vision_tower",
     "freeze_vit": "freeze_vit",
 }
+_METRICS: Final = "compute_metrics"
+_ARGMAX: Final = "preprocess_logits_for_metrics"
+_ARGUMENTS: Final = frozenset({_METRICS, _ARGMAX})
+"""Arguments of a Trainer that are functions: that they are given is all there is to read."""
+_ACCURACY: Final = "compute_accuracy"
+_NO_LOGITS: Final = frozenset({"predict_with_generate", "prediction_loss_only", "batch_eval_metrics"})
+"""Flags under which an evaluation keeps no logits, whatever computes its metrics."""
 _MOST: Final = 32
 """Modules of one list."""
 _ROLES: Final = frozenset({"ref", "critic", "reward_model", "teacher", "rollout"})
@@ -47,30 +61,46 @@ _ROLES: Final = frozenset({"ref", "critic", "reward_model", "teacher", "rollout"
 def further_facts(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
     """Facts ``extra.<name>``, the first of each name."""
     seen: set[str] = set()
+    found = list(_entries(docs))
+    if any(parts[-1] in _NO_LOGITS and entry.value is True for parts, entry in found):
+        seen.add(_METRICS)
+    for parts, entry in found:
+        for name, value in _read(parts, entry):
+            if name not in seen:
+                seen.add(name)
+                yield Fact(PREFIX + name, value, lines.span(entry.key_span[0]), "config", 0.95)
+
+
+def _entries(docs: Iterable[Doc]) -> Iterator[tuple[list[str], Entry]]:
+    """Settings in effect of the model that is trained, with the parts of their keys; of pieces that no table knows,
+    the arguments of a Trainer alone.
+    """
     for doc in docs:
-        if doc.table is None:
-            continue
         for entry in doc.entries:
             parts = norm(entry.key).split(".")
-            if entry.off or not _ROLES.isdisjoint(parts):
-                continue
-            found = _read(parts, entry)
-            if found is not None and found[0] not in seen:
-                seen.add(found[0])
-                yield Fact(PREFIX + found[0], found[1], lines.span(entry.key_span[0]), "config", 0.95)
+            if not entry.off and _ROLES.isdisjoint(parts) and (doc.table is not None or _of_trainer(entry)):
+                yield parts, entry
 
 
-def _read(parts: list[str], entry: Entry) -> tuple[str, Any] | None:
+def _of_trainer(entry: Entry) -> bool:
+    """Whether it is an argument of ``Trainer(...)``, ``SFTTrainer(...)``, one's own trainer or their arguments."""
+    return entry.style == "kwarg" and ("Trainer" in entry.scope or "TrainingArguments" in entry.scope)
+
+
+def _read(parts: list[str], entry: Entry) -> Iterator[tuple[str, Any]]:
     last = parts[-1]
     if last in _WHOLE:
         number = whole(entry.value)
-        return (_WHOLE[last], number) if number is not None and number > 0 else None
-    if last in _FLAGS:
-        return (_FLAGS[last], entry.value) if isinstance(entry.value, bool) else None
-    if last in _NAMES:
-        names = _list(entry)
-        return (_NAMES[last], names) if names else None
-    return None
+        if number is not None and number > 0:
+            yield _WHOLE[last], number
+    elif last in _FLAGS and isinstance(entry.value, bool):
+        yield _FLAGS[last], entry.value
+    elif last in _NAMES and (names := _list(entry)):
+        yield _NAMES[last], names
+    elif last in _ARGUMENTS and _of_trainer(entry) and entry.value not in (None, False):
+        yield last, True
+    elif last == _ACCURACY and entry.value is True:
+        yield from ((_METRICS, True), (_ARGMAX, True))
 
 
 def _list(entry: Entry) -> list[str]:

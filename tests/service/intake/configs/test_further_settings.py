@@ -37,6 +37,44 @@ CASES = [
         {"modules_to_save": ["lm_head"], "torch_empty_cache_steps": 4},
     ),
     ("model_name_or_path: x/y-7b\nstage: sft\n# additional_target: lm_head\n", {}),
+    (
+        "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: full\neval_strategy: steps\ncompute_accuracy: true\n",
+        {"compute_metrics": True, "preprocess_logits_for_metrics": True},
+    ),
+    (
+        "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: full\neval_strategy: steps\ncompute_accuracy: false\n",
+        {},
+    ),
+    (
+        "args = TrainingArguments(output_dir='o', eval_accumulation_steps=16, per_device_eval_batch_size=2)\n"
+        "trainer = Trainer(model=model, args=args, train_dataset=a, eval_dataset=b, compute_metrics=accuracy_of(tok))\n",
+        {"compute_metrics": True, "eval_accumulation_steps": 16},
+    ),
+    (
+        "trainer = TokenWeightedTrainer(model=model, compute_metrics=perplexity,\n"
+        "    preprocess_logits_for_metrics=lambda scores, _: scores.argmax(-1))\n",
+        {"compute_metrics": True, "preprocess_logits_for_metrics": True},
+    ),
+    ("trainer = SFTTrainer(model=model, args=SFTConfig(output_dir='o'), compute_metrics=None)\n", {}),
+    (
+        "args = Seq2SeqTrainingArguments(output_dir='o', predict_with_generate=True)\n"
+        "trainer = Seq2SeqTrainer(model=model, args=args, compute_metrics=rouge)\n",
+        {},
+    ),
+    (
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=1, batch_eval_metrics=True)\n"
+        "trainer = Trainer(model=model, args=args, compute_metrics=accuracy)\n",
+        {},
+    ),
+    (
+        "[INFO|trainer.py:4309] 2026-02-03 10:11:12,001 >> \n***** Running Evaluation *****\n"
+        "[INFO|trainer.py:4311] 2026-02-03 10:11:12,001 >>   Num examples = 750\n"
+        "[INFO|trainer.py:4314] 2026-02-03 10:11:12,001 >>   Batch size = 2\n",
+        {"eval_samples": 750},
+    ),
+    ("***** Running Evaluation *****\n  Num examples = 1250\n  Batch size = 8\n", {"eval_samples": 1250}),
+    ("***** Running Evaluation *****\n  Num examples: Unknown\n  Batch size = 8\n", {}),
+    ("***** Running training *****\n  Num examples = 52,002\n  Num Epochs = 3\n", {}),
 ]
 
 
@@ -59,3 +97,11 @@ def test_the_estimate_counts_what_is_trained_beside_the_adapters():
 def test_adapters_configured_in_a_snippet_are_read():
     evidence = read_text("It OOMs:\n```python\nconfig = LoraConfig(r=8, target_modules=['q_proj'])\n```")
     assert to_job(evidence.facts, evidence.framework).get("lora.r") == 8
+
+
+def test_several_evaluation_sets_are_no_conflict():
+    """A run with several sets prints a banner for each; the first is taken, and none contradicts another."""
+    text = "".join(f"***** Running Evaluation *****\n  Num examples = {n}\n  Batch size = 8\n" for n in (900, 40))
+    evidence = read_text(text)
+    assert evidence.facts["extra.eval_samples"].value == 900
+    assert evidence.conflicts == ()
