@@ -3,7 +3,9 @@
 usage: python bench/trace_blocks.py JOBS.jsonl    one {"id", "job"} a line in, one row a line out
 
 ``badam.BlockOptimizer`` 1.4 around torch's AdamW, the first layer active (the one to which gradients come last), inputs
-made to need gradients as LLaMA-Factory does under checkpointing.
+made to need gradients as LLaMA-Factory does under checkpointing. ``method: lisa``: LMFlow's callback
+(``pipeline/utils/lisa_trainer.py``) lets two layers train beside embedding, last norm and head, under torch's AdamW;
+what is counted is the first interval: states of layers that were active before stay there.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from typing import Any
 import torch
 
 from oomdoc.tracing import building, stepping
-from trace_packed import measured
+from trace_steps import measured
+
+_ACTIVE = 2
 
 
 def _optimizer(model: Any, params: Any, job: dict[str, Any]) -> Any:
@@ -30,14 +34,25 @@ def _optimizer(model: Any, params: Any, job: dict[str, Any]) -> Any:
     )
 
 
+def _lisa(model: Any) -> None:
+    layers = model.model.layers
+    layers.requires_grad_(False)
+    for layer in (layers[len(layers) // 3], layers[-_ACTIVE]):
+        layer.requires_grad_(True)
+
+
 def main() -> int:
     plain = stepping.make_optimizer
     for line in Path(sys.argv[1]).read_text().splitlines():
         row = json.loads(line)
         job = row["job"]
         model = building.prepare(job)
-        model.enable_input_require_grads()
-        stepping.make_optimizer = partial(_optimizer, model)
+        if job["method"] == "lisa":
+            _lisa(model)
+            stepping.make_optimizer = plain
+        else:
+            model.enable_input_require_grads()
+            stepping.make_optimizer = partial(_optimizer, model)
         found = measured(model, job, partial(stepping.sft_loss, model, job, "cpu"))
         print(json.dumps({**row, "measured": found}), flush=True)
     stepping.make_optimizer = plain

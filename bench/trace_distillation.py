@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from oomdoc.tracing import building, stepping
-from trace_packed import measured
 from trace_preference import everything_selected, wrapped
+from trace_steps import measured
 
 
 def _loss(model: Any, teacher: Any, job: dict[str, Any]) -> Any:

@@ -15,13 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from oomdoc.tracing import building, stepping
-from oomdoc.tracing.meter import Meter, scalars
-from oomkb.units import GIB
-
-__all__ = ["measured", "trace"]
+from trace_steps import measured
 
 
 class _Varlen(torch.autograd.Function):
@@ -65,7 +61,7 @@ def _model(job: dict[str, Any]) -> Any:
     return model.train()
 
 
-def trace(job: dict[str, Any]) -> dict[str, Any]:
+def trace(job: dict[str, Any]) -> dict[str, float]:
     """Peaks of the second step by phase, in GiB."""
     model = _model(job)
     tokens = job["micro_batch"] * job["seq_len"]
@@ -77,36 +73,6 @@ def trace(job: dict[str, Any]) -> dict[str, Any]:
             return model(input_ids=ids, labels=ids.clone(), position_ids=places, use_cache=False).loss
 
     return measured(model, job, loss)
-
-
-def measured(model: Any, job: dict[str, Any], loss: Any, *, also: Any = ()) -> dict[str, Any]:
-    """Two steps of ``loss()`` under fake tensors; the peaks of the second, in GiB.
-
-    :param also: other networks that lie on the device.
-    """
-    with FakeTensorMode(allow_non_fake_inputs=True), scalars():
-        for network in (model, *also):
-            building.materialise(network, "cpu")
-        with Meter() as meter:
-            for network in (model, *also):
-                for tensor in (*network.parameters(), *network.buffers()):
-                    meter.add(tensor)
-            row: dict[str, Any] = {"static_gib": meter.live}
-            optimizer = stepping.make_optimizer([p for p in model.parameters() if p.requires_grad], job)
-            for _ in range(2):
-                meter.reset()
-                value = loss()
-                row["peak_forward"] = meter.peak
-                meter.reset()
-                value.backward()
-                del value
-                row["peak_backward"] = meter.peak
-                meter.reset()
-                optimizer.step()
-                row["peak_step"] = meter.peak
-                optimizer.zero_grad(set_to_none=True)
-    row["allocated_gib"] = max(row["peak_forward"], row["peak_backward"], row["peak_step"])
-    return {name: round(size / GIB, 4) for name, size in row.items()}
 
 
 def main() -> int:

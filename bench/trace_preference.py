@@ -14,6 +14,7 @@ import json
 import sys
 from collections import defaultdict
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import MethodType, SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from oomdoc.tracing import building, stepping
 from oomdoc.tracing.meter import Meter, scalars
-from oomkb.units import GIB
+from trace_steps import counted, stepped
 
 
 class _Accelerator:
@@ -206,7 +207,7 @@ def _factory_kto(model: Any, job: dict[str, Any], reference: Any) -> Any:
     return loss.mean() + 0 * sum(x.detach().sum() for x in logits)
 
 
-def trace(job: dict[str, Any]) -> dict[str, Any]:
+def trace(job: dict[str, Any]) -> dict[str, float]:
     """Peaks of the phases of the second step, in GiB."""
     model, reference = building.prepare(job), None
     paired = job["objective"] in ("dpo", "kto")
@@ -229,25 +230,8 @@ def trace(job: dict[str, Any]) -> dict[str, Any]:
                     add_fused_lm_head(base, outputs=("log_probs", "entropy", "mean_logits", "is_top1"))
                 wrapped(network, job)
         with Meter() as meter:
-            for network in networks:
-                for tensor in (*network.parameters(), *network.buffers()):
-                    meter.add(tensor)
-            row: dict[str, Any] = {"static_gib": meter.live}
-            optimizer = stepping.make_optimizer([p for p in model.parameters() if p.requires_grad], job)
-            for _ in range(2):
-                meter.reset()
-                loss = (trl_loss if "trl" in job["framework"] else factory_loss)(model, job, reference)
-                row["peak_forward"] = meter.peak
-                meter.reset()
-                loss.backward()
-                del loss
-                row["peak_backward"] = meter.peak
-                meter.reset()
-                optimizer.step()
-                row["peak_step"] = meter.peak
-                optimizer.zero_grad(set_to_none=True)
-    row["allocated_gib"] = max(row["peak_forward"], row["peak_backward"], row["peak_step"])
-    return {name: round(size / GIB, 4) for name, size in row.items()}
+            loss = partial(trl_loss if "trl" in job["framework"] else factory_loss, model, job, reference)
+            return stepped(meter, counted(meter, networks), model, job, loss)
 
 
 def _fused(job: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from oomdoc.tracing import building, sharding, stepping
 from oomdoc.tracing.meter import Meter, scalars
-from oomkb.units import GIB
+from trace_steps import counted, stepped
 
 
 def _hybrid(model: Any, job: dict[str, Any], mesh: Any) -> Any:
@@ -50,7 +50,7 @@ def _reduced(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.
     return future
 
 
-def trace(job: dict[str, Any]) -> dict[str, Any]:
+def trace(job: dict[str, Any]) -> dict[str, float]:
     """Peaks of the third step by phase, in GiB: DDP lays its buckets out anew after the first."""
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -65,29 +65,14 @@ def trace(job: dict[str, Any]) -> dict[str, Any]:
     with nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True), scalars():
         building.materialise(model, "cpu")
         with Meter() as meter:
-            for tensor in (*model.parameters(), *model.buffers()):
-                meter.add(tensor)
+            row = counted(meter, [model])
             if real:
                 model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25, init_sync=False)
                 model.register_comm_hook(None, _reduced)
             else:
                 model = _hybrid(model, job, mesh)
-            row: dict[str, Any] = {"static_gib": meter.live}
-            optimizer = stepping.make_optimizer([p for p in model.parameters() if p.requires_grad], job)
-            for _ in range(3):
-                meter.reset()
-                loss = stepping.sft_loss(model, job, "cpu")
-                row["peak_forward"] = meter.peak
-                meter.reset()
-                loss.backward()
-                del loss
-                row["peak_backward"] = meter.peak
-                meter.reset()
-                optimizer.step()
-                row["peak_step"] = meter.peak
-                optimizer.zero_grad(set_to_none=True)
-    row["allocated_gib"] = max(row["peak_forward"], row["peak_backward"], row["peak_step"])
-    return {name: round(size / GIB, 4) for name, size in row.items()}
+            row["static_gib"] = meter.live
+            return stepped(meter, row, model, job, partial(stepping.sft_loss, model, job, "cpu"), steps=3)
 
 
 def main() -> int:

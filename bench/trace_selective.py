@@ -19,7 +19,7 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from oomdoc.tracing import building, stepping
-from trace_packed import measured
+from trace_steps import measured
 
 _ATEN: Any = torch.ops.aten
 _PRODUCTS = (_ATEN.mm.default, _ATEN.addmm.default, _ATEN.linear.default)

@@ -1,5 +1,8 @@
 """Traces of one mechanism each, few layers, phase by phase; transformers 5.23, peft 0.21.2, torch 2.13.
 
+``awq``: LoRA over AWQ's words as GPTQModel 7.7's autograd function multiplies by them (``bench/trace_gptq.py``); its
+kernel for up to 1,024 rows makes no whole matrix in forward, which the tape does.
+``offloaded``: ``torch.autograd.graph.save_on_cpu`` without checkpointing (``bench/trace_offloaded.py``).
 ``packed``: sequences without padding under FlashAttention's kernel for varying lengths (``bench/trace_packed.py``).
 ``blocks``: BAdam's own optimizer over one layer (``bench/trace_blocks.py``); the passes are counted as if all of the
 model were trained, which is more than they hold.
@@ -23,7 +26,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("blocks", "distillation", "evaluation", "gptq", "packed", "replicated", "selective")
+FILES = ("awq", "blocks", "distillation", "evaluation", "gptq", "offloaded", "packed", "replicated", "selective")
 ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 PHASES = {
     "forward": ("forward", "loss"),
@@ -42,4 +45,6 @@ def test_every_phase(row):
             most = max(said.phases[p].total_bytes for p in phases if p in said.phases) / GIB
             assert most == pytest.approx(measured[f"peak_{name}"], rel=within), name
     if "peak_eval" not in measured:
-        assert said.allocated_bytes / GIB == pytest.approx(measured["allocated_gib"], rel=min(within, 0.02))
+        assert said.allocated_bytes / GIB == pytest.approx(
+            measured["allocated_gib"], rel=min(within, row.get("peak_within", 0.02))
+        )
