@@ -33,6 +33,8 @@ DECISIVE: Final = 4.0
 
 _NAMED: Final = 2.0
 """The most that a function named in passing says."""
+_WRITTEN: Final = 0.7
+"""What a call in a pasted script says."""
 _SHOWN: Final = 0.9
 _HEARD: Final = 0.55
 """What a phase says that was only told: the words that told it speak for the cause already."""
@@ -49,6 +51,9 @@ _ADVICE: Final = re.compile(
 _TRACE_LINE: Final = re.compile(
     r'^[^\n]{0,60}file "[^\n]{0,300}|^\s{2,}\S[^\n]{0,300}|^[^\n]{0,80}\.(?:py|cpp|cu|h):\d[^\n]{0,300}', re.M
 )
+_TOLD_FRAMES: Final = re.compile(r'traceback|file "|\.(?:py|cpp|cu):\d|, line \d')
+_ASSIGNS: Final = re.compile(r"\s{0,40}[a-z_][\w., ]{0,60} ?= ?(?!self\.)[a-z_][\w.]{0,80}\.from_pretrained\(")
+"""What every script has a line of: without a traceback it tells what is called, not where it failed."""
 
 _TRAINS: Final = (
     r"\bgrpo\b|\bppo\b|\brlhf\b|\brollouts?\b|\b(?:during|while|after|when) (?:\w{1,12} )?training\b"
@@ -156,8 +161,18 @@ class View:
         """The innermost frames of the failure that is to be explained, else what looks like frames in the text."""
         frames = self.failure.frames if self.failure is not None else ()
         if frames:
-            return "\n".join(f"{f.file} {f.function} {f.code}" for f in frames[-_INNER_FRAMES:]).lower()
-        return "\n".join(m[0] for m in _TRACE_LINE.finditer(self.text))
+            shown = (f"{f.file} {f.function} {f.code}".lower() for f in frames[-_INNER_FRAMES:])
+            return "\n".join(frame for frame in shown if _ASSIGNS.match(frame) is None)
+        lines = (m[0] for m in _TRACE_LINE.finditer(self.text))
+        return "\n".join(lines if self._told_frames else (line for line in lines if _ASSIGNS.match(line) is None))
+
+    @cached_property
+    def _told_frames(self) -> bool:
+        return _TOLD_FRAMES.search(self.text) is not None
+
+    def scripted(self, span: Span) -> bool:
+        """Whether a line is an assignment of a program that was pasted, with no traceback anywhere."""
+        return not self._told_frames and _ASSIGNS.match(span.text.lower()) is not None
 
     @cached_property
     def prose(self) -> str:
@@ -328,7 +343,8 @@ def weigh_clues(view: View, cause: str, clues: Iterable[Clue]) -> Iterator[Reaso
             weight *= _HEARD
         if span is None and clue.frames and not (view.failure and view.failure.frames):
             # A function that is merely named, without a traceback, may be a call that went well.
-            span, weight = view.says(clue.frames), min(clue.weight, _NAMED)
+            span = view.says(clue.frames)
+            weight = min(clue.weight, _WRITTEN if span is not None and view.scripted(span) else _NAMED)
         if span is not None and not (clue.unless and view.says(clue.unless)):
             quote = span.text.strip()[:_QUOTE_LIMIT]
             spans = (span,) if span.text or span.line else ()

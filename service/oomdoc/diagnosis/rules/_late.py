@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.view import STRONG, View
+from oomdoc.diagnosis.view import FAIR, STRONG, View
 from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
@@ -28,10 +28,24 @@ AT_STEP: Final = (
     r"|after (?:a few|several|some|\d{1,3}) hours|epoch 0?\.\d|一段时间(?:之)?后|\d{1,2} ?个?多?小时(?:之)?后"
     r"|一开始(?:能|可以|正常)"
     r"|(?:训练|跑)到 ?\d{2,6} ?多?个? ?(?:样本|数据|step|步|条)|after (?:more than )?(?:an hour|some time|a while)"
+    r"|(?:微调|训练|训|跑|坚持|运行)了? ?(?:大概|大约|约|近|快)? ?(?:[几半两一二三]|\d{1,3}) ?个?多?(?:小时"
+    r"|钟头|天|分钟)"
+    r"|(?:an|one|two|several|few|\d{1,3}) (?:hours?|days?|minutes) (?:later|in(?:to)?\b)"
+    r"|(?:runs|trains|ran|trained) for (?:about |around |~)?(?:an?|one|two|several|some"
+    r"|\d{1,3}) (?:\w{1,6} )?(?:hours?|days?|minutes|while|time)"
     r"|(?:trains|works|runs|ran) (?:fine |well |normally )?(?:at first|for a while|in the beginning)"
 )
 """How people say that some steps, samples or hours had gone before."""
 _AT_STEP: Final = alternatives(AT_STEP)
+
+
+_SOMETIMES: Final = alternatives(
+    r"\bintermittent\w{0,2}\b|\bsporadic\w{0,4}\b|\bonce in a while\b|every now and then|\bnot every (?:run|time)\b"
+    r"|\d{1,2} ?% of (?:the |my |all )?(?:runs|jobs|attempts|time)|sometimes (?:it |the run "
+    r"|training )?(?:works|fits|runs|passes|oom|fail|crash)"
+    r"|时好时坏|有时候?(?:可以|能|会|又|正常|oom|爆)|偶尔(?:会|能|oom|爆|报|出现)|不是每次|偶发|概率性"
+)
+"""The same job passes and fails: what is the same in every run is not what differs."""
 
 
 def ran_first(view: View) -> Iterator[Reason]:
@@ -40,3 +54,7 @@ def ran_first(view: View) -> Iterator[Reason]:
     step = failure.step if failure is not None else None
     if view.training and ((step is not None and step >= 5) or _AT_STEP.search(view.text) is not None):
         yield Reason(-STRONG, say("cause.ran-first"))
+    elif (view.training and view.phase in ("eval", "evaluation") and view.phase_shown) or _SOMETIMES.search(
+        view.text
+    ) is not None:
+        yield Reason(-FAIR, say("cause.ran-first"))

@@ -39,7 +39,8 @@ _CLUES: Final = (
         r"|matmul\(q"
         r"|baddbmm|(?:causal|sliding_window|attention|decoder|full)\w{0,12}_mask|_make_causal|torch\.tril|repeat_kv"
         r"|create_block_mask|dot_product_attention|multi_head_attention_forward|attention_interface|attn_bias|q ?@ ?k"
-        r"|query\w{0,8}, ?key\w{0,8}\.transpose|attn_scores?\b|qk_?dot",
+        r"|query\w{0,8}, ?key\w{0,8}\.transpose|attn_scores?\b|qk_?dot|indexer|mqa_logits"
+        r"|deep_gemm[^\n]{0,60}attention",
     ),
     Clue("softmax", STRONG, frames=r"(?<!log_)(?<!log)softmax\b"),
     Clue(

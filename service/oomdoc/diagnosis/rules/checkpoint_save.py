@@ -22,6 +22,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
 
@@ -59,6 +60,17 @@ _CLUES: Final = (
 )
 
 
+_SAVED: Final = (
+    r"sav(?:ed|es?|ing) (?:\w{1,12} ){0,3}(?:successfully|succeed\w{0,2}|without (?:a "
+    r"|any )?(?:problem|error|issue)s?)"
+    r"|successfully saved|(?:保存|存盘|落盘)(?:模型|权重|checkpoint|检查点)?(?:都|也|是)?(?:成功|正常|没问题"
+    r"|没有问题)|成功保存"
+)
+"""What was written in full did not run out while it was written."""
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """Phase, trace and words."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    if not (view.phase == "save" and view.phase_shown) and view.says(_SAVED) is not None:
+        yield Reason(-STRONG, say("cause.ran-first"))

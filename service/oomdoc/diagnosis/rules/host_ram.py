@@ -67,7 +67,11 @@ _CLUES: Final = (
         r"|train_from_iterator|train_new_from_iterator|load_dataset|datasets?\.map|分词|数据(?:预)?处理)"
         r".{0,80}(?:\boom\b|out(?:ing)? of memory|内存|killed|\bram\b)"
         r"|(?:\boom\b|out(?:ing)? of memory|内存|killed|\bram\b).{0,60}(?:tokeniz(?:e|ing)|preprocess|pre-process"
-        r"|process(?:ing)? (?:the )?data|处理数据|数据(?:预)?处理|分词)|tokenizer oom",
+        r"|process(?:ing)? (?:the )?data|处理数据|数据(?:预)?处理|分词)|tokenizer oom"
+        r"|(?:num_proc|\.map\b|tokeniz\w{1,4}|preprocess\w{0,5}|分词|预处理"
+        r"|处理数据)[^\n]{0,100}(?:process\w{0,2} (?:\w{1,8} ){0,3}(?:less and less|fewer)"
+        r"|fewer and fewer|subprocess\w{0,2} (?:has |have )?(?:abruptly )?died|进程[^\n]{0,8}(?:越来越少|变少"
+        r"|减少|消失|被杀))",
         unless=r"cuda out of memory|显存|tried to allocate",
     ),
     Clue(
@@ -98,7 +102,9 @@ _CLUES: Final = (
         r"|(?:eats?|eating|filling|fills?|used?) (?:up )?(?:all |all of )?(?:my |the |available )*\bram\b"
         r"|\bram\b[^\n]{0,30}(?:is not enough|not enough|insufficient|exhaust|keeps? (?:grow|increas|ris))"
         r"|all available ram"
-        r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|爆内存|内存(?:爆|溢出|不够"
+        r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|非显存|(?:打|撑"
+        r"|挤)爆(?:了)?(?:整个)?(?:服务器|机器"
+        r"|主机|节点|系统)?的?内存|爆内存|内存(?:爆|溢出|不够"
         r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)"
         r"|(?:uses?|using|fills?|eats?|takes?) (?:up )?(?:all|too much|the whole) (?:of )?(?:the |my )?(?:ram"
         r"|cpu memory|host memory)\b|内存(?:吃|占|用|打|撑|跑)(?:满|爆|光|完)|more ram\b|\bgb of ram\b"

@@ -23,6 +23,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
+from oomdoc.diagnosis.rules.vision_tokens import DRAWS
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
@@ -39,7 +40,8 @@ _CLUES: Final = (
         r"|seq)\w{0,3} len\w{0,3} \(?\d[^\n]{0,60}(?:larger|kv)|stored in kv cache"
         r"|(?<!available )kv cache (?:memory|is needed|pool is full)|reserved for kv cache is -"
         r"|available kv cache memory: ?-|allocate buffer for kv cache|kv_cache_init(?:\(\))?:? failed"
-        r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size|enough memory to handle \d{1,7} prefill",
+        r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size|enough memory to handle (?:\d{5,7}"
+        r"|[2-9]\d{3}|1[2-9]\d\d) prefill",
     ),
     Clue(
         "named",
@@ -64,12 +66,24 @@ _CLUES: Final = (
 )
 
 
+_NO_CACHE: Final = r"cache.max.entry.count\W{1,3}0(?:\.0[0-4]\d{0,4})?(?![.\d])"
+_LEAST: Final = 0.05
+
+
+def _no_share(view: View) -> bool:
+    """Whether the cache is told to take next to nothing."""
+    share = view.setting("cache_max_entry_count")
+    return isinstance(share, int | float) and share < _LEAST
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """What the engine says and how much of the card it is told to take."""
     yield from weigh_clues(view, CAUSE, _CLUES)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
-    if not view.serving:
+    if view.says(_NO_CACHE) is not None or _no_share(view):
+        yield Reason(-STRONG, say("cause.out-of-place"))
+    if not view.serving or view.says(DRAWS) is not None:
         return
     share = view.stated("serving.gpu_memory_utilization")
     if share is not None and share >= 0.85:

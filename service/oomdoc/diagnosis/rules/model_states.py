@@ -73,6 +73,8 @@ _CLUES: Final = (
         says=r"shouldn't partition|does not shard|not (?:fully )?sharded|不(?:分片|切分)|placement.?policy",
     ),
 )
+_MEASURES: Final = r"\blmms?[-_]eval\b|\bopencompass\b|\bevalscope\b|\bvlmevalkit\b"
+"""Programs that measure a model and train none, whatever starts their processes."""
 _FULL: Final = 0.85
 """States above this part of the card leave no room for anything else."""
 
@@ -83,6 +85,8 @@ def weigh(view: View) -> Iterator[Reason]:
     if not view.training:
         return  # a server holds none, and where nothing is said of the job, training in full is an assumption
     yield from ran_first(view)
+    if view.stated("optimizer") is None and view.says(_MEASURES) is not None:
+        yield Reason(-STRONG, say("cause.out-of-place"))
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     states, capacity = view.state_bytes, view.bytes_of("capacity")
@@ -103,6 +107,8 @@ def weigh(view: View) -> Iterator[Reason]:
                 -STRONG * view.sureness, say("cause.model-states.small", states_bytes=states, capacity_bytes=capacity)
             )
     if view.job.sharding not in (None, "none", "ddp", "device-map") and view.ranks == 1:
-        yield Reason(STRONG, say("cause.model-states.one-rank", sharding=view.job.sharding))
+        # With the optimizer on the host, weights and gradients remain, which one rank does not divide either.
+        moved = "optimizer" in (view.job.offload or ()) or view.phase == "optimizer-init"
+        yield Reason(FAIR if moved else STRONG, say("cause.model-states.one-rank", sharding=view.job.sharding))
     elif view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1:
         yield Reason(WEAK, say("cause.model-states.replicated", ranks=view.ranks))

@@ -31,6 +31,10 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "not-oom"
 
+HUGE_CONTEXT: Final = (
+    r"(?:num_ctx|ctx.size|n_ctx|context.(?:length|size|window))\W{1,4}(?:1[3-9]\d{4}|[2-9]\d{5}|\d{7}|1(?:28|31)k\b)"
+)
+"""A runner that is asked for a cache of so many tokens and dies by a signal has run out of the machine's memory."""
 _CLUES: Final = (
     Clue(
         "kernel",
@@ -55,7 +59,13 @@ _CLUES: Final = (
         r"|充足)|显卡是空"
         r"|nearly empty|(?:card|gpu) is free|torch\.(?:zeros|tensor|randn|ones)\([^\n]{0,12}\)\.(?:cuda|to)\(",
     ),
-    Clue("library", FAIR, says=r"cublas_status_alloc_failed|cublascreate", unless=r"tried to allocate|out of memory"),
+    Clue(
+        "library",
+        FAIR,
+        says=r"cublas_status_alloc_failed|cublascreate",
+        unless=r"tried to allocate|out of memory|offload\w{0,3} \d{1,3}|load_print_meta|load_tensors"
+        r"|llama_model_load|llama runner|\bollama\b",
+    ),
     Clue(
         "crash",
         STRONG,
@@ -65,6 +75,7 @@ _CLUES: Final = (
         r"|driver (?:version|mismatch)|驱动(?:版本)?不|initiali[sz]ation error|几千 ?g\b|terabytes|exabytes"
         r"|nccl timeout|nccl 超时|cannot fork|disk (?:is )?full|磁盘(?:空间)?(?:不足"
         r"|满)|下标越界|shared memory per block",
+        unless=HUGE_CONTEXT,
     ),
 )
 

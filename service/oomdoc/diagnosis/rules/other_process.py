@@ -110,8 +110,10 @@ def _held_by_others(view: View) -> int | None:
     process = view.bytes_of("process")
     if capacity is None or free is None:
         return None
-    if process is not None and process >= (allocated or 0):  # a driver that counts nothing says 0 bytes
+    if process is not None and process >= (allocated or 0):
         return max(capacity - free - process, 0)
+    if process == 0:
+        return None  # a driver that counts nothing: what it says is in use is as little to be believed
     if not own or allocated is None or view.bytes_of("reserved") is None:
         return None
     return max(capacity - free - own, 0)

@@ -68,8 +68,11 @@ _CLUES: Final = (
         r"|compet|together with (?:the )?train)|update_actor|actor update"
         r"|(?:vllm|sglang|engine|rollout)[^\n]{0,40}(?:keeps its|holds? the|占着|beside the|inside the trainer"
         r"|on one card|共卡|抢)|(?:grpo|ppo|\brl\b)[^\n]{0,30}(?:vllm|sglang)[^\n]{0,30}(?:share|same)|(?:sync|update"
-        r"|同步|更新)\w{0,4} ?(?:the )?(?:weights?|权重)[^\n]{0,30}(?:vllm|sglang|engine|rollout)|weights sync"
-        r"|更新 ?actor|第二轮(?:采样|rollout)|second rollout|推理引擎",
+        r"|同步|更新)\w{0,4} ?(?:the )?(?:weights?|权重)[^\n]{0,30}(?:vllm|sglang|engine|rollout)|weights? ?sync"
+        r"|(?<!a)sync\w{0,4} (?:the )?(?:weights|param)"
+        r"|更新 ?actor|(?:权重|参数)同步|同步(?:权重|参数)|(?:同步|传|推送?)(?:权重|参数)?[到给] ?(?:vllm"
+        r"|sglang|推理|rollout)|第二轮(?:采样"
+        r"|rollout)|second rollout|推理引擎",
     ),
 )
 

@@ -29,7 +29,7 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "version-regression"
 
-_V: Final = r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b))"
+_V: Final = r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b| ?b(?:illion)?(?![a-z\d])))"
 _SAME: Final = (
     r"(?:every|all|any|each) versions?|other versions? (?:too|as well)|same (?:error|problem|oom) (?:with|in|on)"
     r"|(?:fraction|utili[sz]|static)[\w -]{0,16} from 0?\.\d"

@@ -27,10 +27,17 @@ from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
-__all__ = ["CAUSE", "is_vision_model", "weigh"]
+__all__ = ["CAUSE", "DRAWS", "is_vision_model", "weigh"]
 
 CAUSE: Final = "vision-tokens"
 
+DRAWS: Final = (
+    r"hunyuan.?video|\bwan ?2(?:\.\d|\b)|\bcogvideo|\bltx.?video|\bmochi\b|\bopen.?sora|stable.?(?:video|diffusion)"
+    r"|text.?(?:to|2).?(?:video|image)|image.?(?:to|2).?video|\b[ti]2v\b|\bt2i\b|\bdiffusers\b|video generation"
+    r"|comfyui|\bsdxl\b"
+    r"|混元视频|[文图]生(?:视频|图)|视频生成|生成视频|扩散模型"
+)
+"""Models that draw: they make images and videos of noise, read none as tokens and keep no cache of tokens."""
 _CLUES: Final = (
     Clue(
         "trace",
@@ -51,6 +58,7 @@ _CLUES: Final = (
         r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b"
         r"|num_frames|\bframes\b|多模态|pixel_values|screenshots?|\bocr\b"
         r"|multi.?image|多图|大图|视觉(?:编码器|塔|模型)|vision (?:tower|encoder|language)|image processor",
+        unless=DRAWS,
     ),
 )
 _MODEL_PARTS: Final = (

@@ -82,13 +82,26 @@ _CLUES: Final = (
         says=r"cudamalloc failed|convert_element_type|arguments\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b",
         unless=r"compute buffers?|gallocr|kv.?cache_init|allocate buffer for kv",
     ),
+    Clue("little-room", STRONG, says=r"enough memory to handle (?:\d{1,3}|1[01]\d\d) prefill"),
 )
+_LOADED: Final = (
+    r"gallocr_reserve|fail\w{0,3} to (?:allocate|reserve|create)[^\n]{0,24}(?:compute"
+    r"|kv)[ _-]?(?:pp )?(?:buffer|cache)"
+    r"|compute (?:pp )?buffers?[^\n]{0,40}(?:fail|out of mem|oom)|kv_cache_init[^\n]{0,8}failed"
+    r"|after (?:the )?warm-?up|(?:model|weights) (?:loads?|loaded|is loaded) (?:fine|ok|successfully|without"
+    r"|normally)"
+    r"|(?:模型|权重)(?:可以|能|能够)?(?:正常)?加载(?:成功|完成|正常|没问题|完了?之?后)|预热(?:之)?后"
+)
+"""Buffers are reserved and requests served when the weights are in: loading went well."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """Phase, trace, quantization against sharding, and the weights' size against the card."""
     yield from weigh_clues(view, CAUSE, _CLUES)
     yield from ran_first(view)
+    loaded = view.says(_LOADED) is not None
+    if loaded:
+        yield Reason(-STRONG, say("cause.ran-first"))
     yield from tensor_reasons(view, CAUSE)
     job = view.job
     quantized = job.quant not in (None, "none") or job.method == "qlora"
@@ -100,7 +113,8 @@ def weigh(view: View) -> Iterator[Reason]:
     cards = view.evidence.value("gpu_count")
     if weights and view.serving and view.stated("tp") is None and isinstance(cards, int) and cards > 1:
         weights /= cards  # several cards are there, and nothing says that the engine uses one
-    if weights and capacity and weights > 0.8 * capacity:
+    served = loaded or (view.phase in ("generate", "serving") and view.phase_shown)
+    if weights and capacity and weights > 0.8 * capacity and not served:
         yield Reason(
             (STRONG if job.method != "full" else FAIR) * view.sureness,
             say("cause.weights-load.too-big", weights_bytes=weights, capacity_bytes=capacity),

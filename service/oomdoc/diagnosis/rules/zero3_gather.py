@@ -36,20 +36,25 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"all_?gather|reduce_and_partition|unshard|_fsdp_param|fetch_sub_module|partition_parameters"
+        frames=r"all_?gather(?!_(?:bucket|partition))|reduce_and_partition|unshard|_fsdp_param|fetch_sub_module"
+        r"|partition_parameters"
         r"|partitioned_param"
         r"|gathered_?param|summon_full"
-        r"|reduce_scatter|allreduce_bucket|prefetch|unwrap_model_for_generation|reduce_ipg|flat_param",
+        r"|reduce_scatter(?![\"']? ?[:=])|allreduce_bucket|prefetch(?!_bucket|_factor)"
+        r"|unwrap_model_for_generation|reduce_ipg|flat_param",
     ),
     Clue(
         "said",
         STRONG,
-        says=r"(?:reduce|allgather|prefetch|ipg)_?bucket|bucket_size|max_live_param|overlap_comm|hybrid_engine"
+        says=r"(?:(?:reduce|allgather|prefetch|ipg)_?bucket(?:_size)?|(?<!_)bucket_size|max_live_param\w{0,6}"
+        r"|overlap_comm)(?![\w\"':=]| [:=])"
+        r"|hybrid_engine"
         r"|unwrap_model_for_generation"
-        r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)|all.?gather"
+        r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)"
+        r"|all.?gather(?!_(?:bucket|partition))"
         r"|forward_prefetch|ds3_gather|fetch(?:ing)? (?:the )?param|\bunshard|reshard_after_forward|z3_leaf"
         r"|leaf_module"
-        r"|reduce.?scatter|communication buffer"
+        r"|reduce.?scatter(?![\"'=:]| [:=])|communication buffer"
         r"|bucket sizes? (?:is|are|in|调)|聚合(?:参数|专家|权重|后)|gather\w{0,3} (?:one|a|full"
         r"|all) [^\n]{0,16}(?:layer|param|expert|weight|model)|wrap policy|layer class to wrap|没有按层",
     ),
@@ -62,11 +67,21 @@ _BUCKETS: Final = (
 )
 
 
+_SPLIT: Final = (
+    r"differentiableallgather|tensor_parallel/(?:mappings|layers)|(?:from|to)_tensor_(?:model_)?parallel"
+    r"|gather_from_(?:tensor|sequence|model)|sequence_parallel_region|sequenceparallel|tp_all_?gather"
+    r"|tensor_model_parallel_all"
+)
+"""Collectives of tensor parallelism move activations: no shard of weights is gathered by them."""
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """Only where something is sharded and trained: a server's all-gather is part of its activations."""
     if view.serving:
         return
     yield from weigh_clues(view, CAUSE, _CLUES)
+    if (view.traces(_SPLIT) or view.says(_SPLIT)) is not None:
+        yield Reason(-DECISIVE, say("cause.out-of-place"))
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     for name in _BUCKETS:
