@@ -25,7 +25,7 @@ NOT_FIRST = {
     "kv-cache/ds-chat-lora-67b-a6000-hybrid-engine": "that a smaller model ran is read as a comparison of versions",
     "model-states/neox-13b-on-22gb-cards-model-parallel-zero": "the thread has no answer, its config names the buckets",
 }
-"""Cases whose cause comes second or third, and why that is as it should be, or is for now."""
+"""Cases whose cause comes second or third, and what misleads."""
 
 OUTCOMES = [
     pytest.param(case, when, id=f"{case.id}-{when}")

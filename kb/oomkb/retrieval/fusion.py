@@ -18,7 +18,9 @@ __all__ = ["Weights", "assured", "fused", "spread", "squashed"]
 
 
 _SURE: Final = 0.4
+"""Probability of a cause from which on somebody who is told it is shown where it struck before."""
 _SEEN: Final = 3
+"""Cases that a person looks at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -204,8 +204,8 @@ _SOUND: Final = 0.8
 _SOUND_ALONE: Final = 1.2
 """Log-odds per standard deviation of sounding like a cause: beside a failure that was read, and where there is none.
 
-Signs are written by hand and fit what their author had read; on 167 threads that nobody had read, judged by the rules
-of before, sounding like a cause said half as much again as the threads at hand had let it seem."""
+Signs are written by hand and fit what their author had read: on 167 threads that no rule had been written from,
+sounding like a cause said half as much again as on those the rules were written from."""
 
 
 def _sounds(view: View) -> list[tuple[str, Reason]]:

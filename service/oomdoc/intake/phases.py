@@ -236,7 +236,7 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
     for phase, text in (
         (
             "weight-sync",
-            rf"(?:weight|parameter|model)s?[- ](?:sync\w{{0,10}}|update to|transfer to|broadcast)[^.。\n]{{0,40}}"
+            r"(?:weight|parameter|model)s?[- ](?:sync\w{0,10}|update to|transfer to|broadcast)"
             rf"|sync\w{{0,10}} (?:the )?(?:weights|parameters|model)|\brefit\b"
             rf"|updat(?:e|ing) (?:the )?(?:weights|parameters) (?:of|in|to|on|from) (?:the )?(?:inference|vllm"
             rf"|sglang|rollout)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oomdoc.intake import read_text
+from oomdoc.intake.prose.stance import worked
 
 CASES = [
     ("Fine-tuning on 8×A100 80G goes OOM", {"gpu_count": 8, "capacity_gib": 80}),
@@ -86,3 +87,17 @@ def test_a_name_in_a_path_of_a_tool_is_no_model():
 def test_language():
     assert read_text("用 4 张 V100 微调 llama3 8b 爆显存，怎么办？").language == "zh"
     assert read_text("CUDA OOM on a 4090").language == "en"
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        ("the 7B model is fine on this card", True),
+        ("the 7B model is fine-tuned on this card", False),
+        ("the 7B model was fine tuned on this card", False),
+        ("with batch size 2 it runs fine", True),
+    ],
+)
+def test_what_is_tuned_finely_is_not_said_to_work(text, good):
+    at = text.index("7B") if "7B" in text else text.index("2")
+    assert worked(text, at, at + 2) is good

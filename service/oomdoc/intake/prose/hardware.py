@@ -111,6 +111,8 @@ _OWNED: Final = re.compile(r"\b(?:on|my|our|these|those|the|of|with|using|have|l
 _CORES: Final = re.compile(
     r"(?:\b|tpu)v(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})\Z", re.IGNORECASE | re.ASCII
 )
+"""A slice of TPUs. Versions 4 and 5p count cores, of which a chip, one device, has two; of versions 2 and 3 every core
+is a device, and chips of 5e and 6e have one (Cloud TPU's pages on each version)."""
 _USED: Final = re.compile(
     r"(?:占用|用了|使用(?!的)|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about"
     r"|around|at least|约|只需要?|left|leaving|requires?|大概|consum\w{1,4}"

@@ -18,7 +18,7 @@ _END: Final = re.compile(
 _ASIDE: Final = re.compile(r"[(（][^()（）\n]{0,90}[)）]")
 """What stands in brackets, for whoever stands outside them."""
 _WORKED: Final = re.compile(
-    r"\b(?:works?|worked|working|fine(?![- ]?(?:tun|grain))|is fine|was fine|are fine|runs? (?:fine"
+    r"\b(?:works?|worked|working|fine(?![- ]?(?:tun|grain))|runs? (?:fine"
     r"|well|ok|as)|ran (?:fine|as|with)|just runs|no error|no issues?"
     r"|without (?:any )?(?:error|problem|issue)s?"
     r"|succe\w{2,8}|is enough|enough for|manage[ds]? to|able to (?:train|run|fit|load)|can (?:be )?(?:train|run"
