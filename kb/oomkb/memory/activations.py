@@ -9,7 +9,7 @@ from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
 from oomkb.memory.quantized import saves_weights
 from oomkb.memory.routed import ROUTERS
-from oomkb.memory.setting import Setting
+from oomkb.memory.setting import ONLINE, Setting
 from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.step import Step
 
@@ -117,7 +117,8 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         final_norm=d.final_norm,
         reference=s.reference,
         outlived=s.outlived,
-        sliced=s.objective == "grpo" and any(w in s.framework for w in ("trl", "swift")),
+        holds=s.objective == "ppo" and "trl" in s.framework,
+        sliced=s.objective in ONLINE and any(w in s.framework for w in ("trl", "swift")),
     )
 
 

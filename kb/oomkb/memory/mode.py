@@ -104,5 +104,7 @@ class Head:
     """DPO: the reference pass runs on the same weights with adapters switched off, under no_grad."""
     outlived: bool = False
     """The loop's name for the loss holds the graph of the micro-batch before, and what hangs on its nodes."""
+    holds: bool = False
+    """The trainer's loop names the logits until the step is over."""
     sliced: bool = False
     """Online RL: a slice of the logits is divided in place, which backward pays with copies of all of them."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from oomkb.memory.activations import step_of
+from oomkb.memory.critic import beside_policy
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.evaluating import evaluation_terms
@@ -127,6 +128,8 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes) if size else phases[name]
     kept["vision tower"] = sight.pixels
     phases["optimizer-step"] = _phase({**kept, "gradients": states.reduced, "optimizer temporaries": states.step})
+    if extra.critic:
+        phases = beside_policy(extra.critic, s, shape, phases, kept, states, tokens, square)
     if s.eval_batch:
         phases["evaluation"] = _phase(_merged(kept, evaluation_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from oomkb.memory.critic import Critic, critic_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.setting import Setting
@@ -32,6 +33,8 @@ class Beside:
     """What it keeps while the trainer runs."""
     host: float
     warnings: tuple[Note, ...]
+    critic: Critic | None = None
+    """A critic on this GPU that is trained beside the policy."""
 
 
 def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]) -> Beside:
@@ -42,8 +45,15 @@ def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shape
     stated = job.extra_models
     if stated is None and not s.adapters and s.objective in ("dpo", "kto"):
         stated = (ExtraModel(role="reference"),)
+    critic: Critic | None = None
     for extra in stated or ():
-        size, warning = _extra_bytes(extra, s, shape, shapes)
+        other, warning = _shape_of(extra, shape, shapes)
+        if extra.role == "critic" and s.objective == "ppo":
+            critic = critic_of(s, other, extra.sharding)
+            size = critic.resting
+            critic = None if extra.offload else critic
+        else:
+            size = _extra_bytes(extra, s, other)
         if warning:
             warnings.append(warning)
         if extra.offload:
@@ -53,12 +63,12 @@ def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shape
     if s.objective == "ppo" and stated is None:
         warnings.append(note("estimate.models-elsewhere"))
     engine, resting = _engine(job, s, shape, device)
-    return Beside(models=models, engine=engine, engine_in_training=resting, host=host, warnings=tuple(warnings))
+    return Beside(
+        models=models, engine=engine, engine_in_training=resting, host=host, warnings=tuple(warnings), critic=critic
+    )
 
 
-def _extra_bytes(
-    extra: ExtraModel, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape]
-) -> tuple[float, Note | None]:
+def _shape_of(extra: ExtraModel, shape: ModelShape, shapes: Mapping[str, ModelShape]) -> tuple[ModelShape, Note | None]:
     other, warning = shape, None  # type: ModelShape, Note | None
     if isinstance(extra.model, Mapping):
         other = ModelShape.from_config(extra.model)
@@ -71,16 +81,15 @@ def _extra_bytes(
             other = ModelShape.from_params_b(float(size[1]))
         elif extra.model != shape.name:
             warning = note("estimate.model-unknown", role=extra.role, model=extra.model)
+    return other, warning
+
+
+def _extra_bytes(extra: ExtraModel, s: Setting, other: ModelShape) -> float:
     params = sum(rank_params(s, other))
     each = 2.0 if s.held_bytes == 2 or s.param_bytes == 2 else float(s.param_bytes)
     sharding = extra.sharding or (s.sharding if s.sharding in ("zero3", "fsdp", "fsdp2") else "none")
     split = s.dp * s.cp if sharding in ("zero3", "fsdp", "fsdp2", "hsdp") else 1
-    size_bytes = params * each / split
-    if extra.role == "critic":  # trained as well: gradients, masters and moments
-        size_bytes += params * (2 if s.sharding not in ("zero2", "zero3") else 2 / split) + params * 12 / max(
-            1, s.shards
-        )
-    return size_bytes, warning
+    return params * each / split
 
 
 def _engine(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> tuple[float, float]:

@@ -322,6 +322,8 @@ class Training(_Step):
         if self.mode.autocast:
             logits = self.ops.cast(logits, 4.0)
         size = logits.size
+        if self.head.holds:
+            self.outer.append(logits.detached())
         if self.head.sliced:
             logits = logits.view(self.tape.record((logits,), (), _sliced_backward))
         node = self.tape.record((logits,), (None,), lambda t, g, s, n: (t.new("T*V", size),))

@@ -10,6 +10,8 @@ model were trained, which is more than they hold.
 (``bench/trace_distillation.py``).
 ``evaluation``: logits kept for ``compute_metrics`` by transformers' own container (``bench/trace_evaluation.py``).
 ``gptq``: LoRA over weights that are dequantized in plain torch, as GPTQModel 7.7 trains (``bench/trace_gptq.py``).
+``ppo``: policy and critic, trained together as TRL 1.10's PPO trainer does and one after the other as verl does
+(``bench/trace_ppo.py``).
 ``replicated``: DDP with its buckets, FSDP1's hybrid (``bench/trace_replicated.py``), FSDP1 without resharding
 (``SHARD_GRAD_OP``) and FSDP2 without (``bench/trace.py``).
 ``selective``: checkpointing by operation with torchtitan 0.3's policy (``bench/trace_selective.py``).
@@ -26,7 +28,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("awq", "blocks", "distillation", "evaluation", "gptq", "offloaded", "packed", "replicated", "selective")
+FILES = ("awq", "blocks", "distillation", "evaluation", "gptq", "offloaded", "packed", "ppo", "replicated", "selective")
 ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 PHASES = {
     "forward": ("forward", "loss"),
