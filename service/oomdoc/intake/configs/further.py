@@ -34,6 +34,7 @@ _WHOLE: Final = {
     "freeze_trainable_layers": "freeze_trainable_layers",
     "torch_empty_cache_steps": "torch_empty_cache_steps",
     "eval_accumulation_steps": "eval_accumulation_steps",
+    "num_speculative_tokens": "num_speculative_tokens",
 }
 _NAMES: Final = {
     "modules_to_save": "modules_to_save",
@@ -44,6 +45,7 @@ _FLAGS: Final = {
     "lora_mlp_kernel": "lora_mlp_kernel",
     "freeze_vision_tower": "freeze_vision_tower",
     "freeze_vit": "freeze_vit",
+    "use_liger_kernel": "use_liger_kernel",
 }
 _METRICS: Final = "compute_metrics"
 _ARGMAX: Final = "preprocess_logits_for_metrics"

@@ -74,6 +74,15 @@ CASES = [
     ),
     ("***** Running Evaluation *****\n  Num examples = 1250\n  Batch size = 8\n", {"eval_samples": 1250}),
     ("***** Running Evaluation *****\n  Num examples: Unknown\n  Batch size = 8\n", {}),
+    (
+        "recipe: TrainFinetuneRecipeForNextTokenPrediction\nmodel:\n"
+        "  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
+        "  pretrained_model_name_or_path: x/y-7b\n  use_liger_kernel: false\n"
+        "step_scheduler:\n  global_batch_size: 64\n  local_batch_size: 8\n"
+        "distributed:\n  _target_: nemo_automodel.components.distributed.fsdp2.FSDP2Manager\n  tp_size: 1\n",
+        {"use_liger_kernel": False},
+    ),
+    ("vllm serve x/y-7b --num-speculative-tokens 5 --gpu-memory-utilization 0.9", {"num_speculative_tokens": 5}),
     ("***** Running training *****\n  Num examples = 52,002\n  Num Epochs = 3\n", {}),
 ]
 
