@@ -33,6 +33,9 @@ AT_STEP: Final = (
     r"|(?:an|one|two|several|few|\d{1,3}) (?:hours?|days?|minutes) (?:later|in(?:to)?\b)"
     r"|(?:runs|trains|ran|trained) for (?:about |around |~)?(?:an?|one|two|several|some"
     r"|\d{1,3}) (?:\w{1,6} )?(?:hours?|days?|minutes|while|time)"
+    r"|(?:at|around|after|reach\w{0,3}|until) \d{1,2} ?% (?:of )?(?:the |an? )?(?:training|epoch|progress|way)"
+    r"|(?:训练?|跑|进行)[到了] ?\d{1,2} ?%"
+    r"|同一个? ?(?:step|步|位置|地方|样本)|\d{1,3}k (?:steps|iterations)|(?:训|跑)了(?:几|好几|上)百步"
     r"|(?:trains|works|runs|ran) (?:fine |well |normally )?(?:at first|for a while|in the beginning)"
 )
 """How people say that some steps, samples or hours had gone before."""

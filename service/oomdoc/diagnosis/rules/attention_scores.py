@@ -66,12 +66,17 @@ _CLUES: Final = (
         r"|翻倍.{0,16}(?:四|4) ?倍|\bo\((?:n|s|l|heads\*l)\^?2\)|(?:seq\w{0,8}|length|s|n)\^2\b|平方"
         r"|square of (?:the )?(?:seq|length|context|number)|seq ?[×x*] ?seq|(?:causal|attention|4d"
         r"|dense) mask[^\n]{0,24}(?:huge|large|quadratic|占)|attention scores|attention[^\n]{0,40}(?:allocat"
-        r"|申请)[^\n]{0,16}(?:tens|hundreds|上百|几十)|materiali[sz]es? (?:the )?(?:scores|attention|full matrix)",
+        r"|申请)[^\n]{0,16}(?:tens|hundreds|上百|几十)|materiali[sz]es? (?:the )?(?:scores|attention|full matrix)"
+        r"|\[(?:batch\w{0,5}|bs?z?), ?(?:num_)?(?:heads?|h|n_heads?), ?(?:seq\w{0,6}|[sltn]"
+        r"|q_len), ?(?:seq\w{0,6}|[sltn]|k\w{0,5})\]|\d{1,3}k 到 ?\d{1,3}k[^\n]{0,12}(?:四|4) ?倍"
+        r"|\bn ?[x×*] ?n (?:matrix|scores?|mask)|q ?@? ?k\^t\b|\bqk\^?t\b|heads? [x×*] seq"
+        r"|原生 ?(?:的 ?)?attention|(?:native|naive|plain|pytorch'?s?) attention|(?:with|in|using|under) eager\b",
     ),
     Clue(
         "eager",
         STRONG,
-        says=r"attn_implementation\W{1,4}eager|eager attention|vanilla attention|math (?:kernel|sdp)"
+        says=r"attn_implementation\W{1,4}eager|eager attention|with eager[^\n]{0,8}(?:oom|out of|crash|fail)"
+        r"|eager[^\n]{0,8}(?:换|改)[^\n]{0,6}(?:flash|sdpa)|vanilla attention|math (?:kernel|sdp)"
         r"|s ?[x*] ?s (?:mask|score|matrix)"
         r"|quadratic|without flash.?att|no flash.?att|flash.?attn?\W{1,4}(?:false|off|disabled)|关(?:闭"
         r"|了).{0,4}flash|only supports ampere|flash.?att\w{0,6}.{0,6}支不支持|not compiled with flash"

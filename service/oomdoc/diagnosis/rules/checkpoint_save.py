@@ -55,7 +55,11 @@ _CLUES: Final = (
         r"|checkpoint|模型)"
         r"|state.?dict[^\n]{0,40}(?:fail|oom|out of|rank ?0|gather|不够)|zero_to_fp32|async checkpoint|存(?:完|盘)"
         r"|merge script|(?:push|export|convert)\w{0,3} to (?:gguf|onnx|16|hub)|checkpoint ?(?:转换|导出)"
-        r"|first checkpoint|saving at\b|writing (?:the )?(?:checkpoint|final|weights|model)",
+        r"|first checkpoint|saving at\b|writing (?:the )?(?:checkpoint|final|weights|model)"
+        r"|(?:dump|write|export)s (?:the |a )?(?:model|checkpoint|weights)|(?:checkpoint|model"
+        r"|file) is (?:being )?(?:written|dumped|exported)"
+        r"|every save_steps|(?:writ\w{1,4}|dump\w{0,3}) (?:the |out )?(?:safetensors|shards|pickle|\.bin|\.pt)"
+        r"|(?:存|写|保存) ?(?:checkpoint|ckpt|检查点|权重|模型)(?:的)?(?:那|时|这)",
     ),
 )
 

@@ -35,7 +35,7 @@ _CLUES: Final = (
         r"|设备条件|最小显存"
         r"|要多大|需要(?:多少|多大)"
         r"|biggest model|what are the memory requirements|(?:需要|要)几张卡|最低要|更?小一点的模型|更大的卡"
-        r"|need (?:more|bigger"
+        r"|recommended (?:hardware|gpu|spec|config)|显存(?:需求|要求)(?:表|是|如何|怎么|有多)|need (?:more|bigger"
         r"|larger) gpus?\b",
     ),
     Clue(
@@ -44,9 +44,13 @@ _CLUES: Final = (
         says=r"is (?:one|a|it|this|\d) .{0,40}(?:enough|possible|sufficient)|how (?:much|many).{0,20}(?:memory"
         r"|vram|gpus?)|can (?:i|it|we) .{0,24}(?:run|train|fine.?tune) .{0,40}(?:on|with)|够(?:吗|不|用)|能不能|(?:能"
         r"|可以)(?:支持|跑|训练|部署|微调)(?:吗|么)|够不够"
-        r"|跑得动|does not fit"
+        r"|跑得动|does not fit|\bsuffic(?:e|es|ient)\b|does (?:it|this) run on|(?:bigger"
+        r"|larger) than (?:all )?(?:my|the|our) (?:gpu|card|vram)|what (?:vram|gpu)[^\n]{0,12}(?:need|require)"
         r"|能跑(?:这个|起来|得动|吗)|卡太小|tried everything|every memory trick|smallest possible"
-        r"|所有[^\n]{0,8}(?:办法|方法|设置)[^\n]{0,6}试|weights alone|权重都?比显存|跑不动|does not run on my",
+        r"|所有[^\n]{0,8}(?:办法|方法|设置)[^\n]{0,6}试|weights alone|权重都?比显存|跑不动|does not run on my"
+        r"|\b(?:be|is|are) enough (?:for|to)|too (?:large|big) for (?:my|a|one|the) (?:single )?\w{0,10} ?\d"
+        r"|(?:最少|至少)(?:需?要)?几张|显存只有|只有 ?\d{1,2} ?gb?[^\n]{0,10}(?:办法|能|可以)|(?:which"
+        r"|what) gpu to (?:buy|rent|get)|anyone (?:managed|able)",
     ),
     Clue("little-allowed", FAIR, says=r"max allowed: [12]?\d(?:\.\d{1,2})? gi?b"),
     Clue(

@@ -57,7 +57,10 @@ _CLUES: Final = (
         r"|exceeded (?:its |the |job |step )?memory limit|kernel (?:died|dies|crash|appears to have died)"
         r"|session crashed|swap (?:memory |space |file )?(?:is |was )?(?:full|used up|exhausted|thrash)|bad_alloc"
         r"|(?:machine|system|server|pc|computer|机器|系统|电脑)[^\n]{0,16}(?:freez|froze|unresponsive|hangs|卡死"
-        r"|死机)",
+        r"|死机)"
+        r"|(?:process|script|python|job|training) (?:just |simply |silently )?(?:vanish|disappear)\w{0,3}"
+        r"|(?:node|machine|box|server|host) swaps|swap(?:s|ping)? to death|thrash|进程(?:直接|突然"
+        r"|自己)?(?:没了|消失|不见)",
     ),
     Clue(
         "data",
@@ -108,6 +111,8 @@ _CLUES: Final = (
         r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)"
         r"|(?:uses?|using|fills?|eats?|takes?) (?:up )?(?:all|too much|the whole) (?:of )?(?:the |my )?(?:ram"
         r"|cpu memory|host memory)\b|内存(?:吃|占|用|打|撑|跑)(?:满|爆|光|完)|more ram\b|\bgb of ram\b"
+        r"|(?:kills?|takes? down|freezes|crashes) (?:the |my |our )?(?:box|node|host|server|machine)\b"
+        r"|(?:all )?the memory (?:of|on|in) (?:the |my )?(?:server|machine|host|node|box)|\bfree -[hgm]\b"
         r"|how much (?:cpu |host |system )?ram\b|需要多少内存|killed due to memory",
         unless=rf"{CARD}|cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
     ),

@@ -55,7 +55,12 @@ _CLUES: Final = (
         r"|context (?:length |size |window )?(?:is )?(?:extended|enlarged|larger|bigger)|(?:larger|bigger"
         r"|enlarg\w{0,3}) (?:the )?context|concurrent|并发|多轮对话|chat history|long conversations?|(?:长文本"
         r"|太长)[^\n]{0,4}生成|生成[^\n]{0,4}太长|上下文(?:长度|窗口)?[^\n]{0,6}[大调设]|for the cache|beam (?:width"
-        r"|size|search)|static cache|under load",
+        r"|size|search)|static cache|under load"
+        r"|num_beams?\W{1,3}\d|\b\d{2,4} (?:concurrent |parallel |simultaneous )?(?:users|clients)\b"
+        r"|paged.?attention|number of (?:generated|new) tokens|\d{1,3}k new tokens|轮数[^\n]{0,4}多"
+        r"|多轮(?:之?后|聊天)|上下文[^\n]{0,6}\d{2,4} ?k|缓存块|kv ?块"
+        r"|tokens of (?:kv )?cache|\b\d{1,4} parallel (?:requests|sequences|streams|slots)|cache (?:space|room)"
+        r"|(?:长文档|长文章|长对话)[^\n]{0,4}(?:问答|推理|生成|总结)|k/v (?:blocks?|cache)",
     ),
     Clue("workspace", FAIR, says=r"setting maximum total tokens \(|requested memory: ?[\d.]{1,9} \(gigabytes\)"),
     Clue(

@@ -51,7 +51,23 @@ _CLUES: Final = (
         r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|memory.{0,24}higher (?:after|each|every|with)"
         r"|显存.{0,8}变高|(?:越来越)(?:多|高|大)"
         r"|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)"
-        r"|(?:memory|vram)[^\n]{0,24}(?:increments|adds up|accumulat|piles? up|keeps? going)",
+        r"|(?:memory|vram)[^\n]{0,24}(?:increments|adds up|accumulat|piles? up|keeps? going)"
+        r"|(?:never|\bnot|n'?t) (?:\w{1,8} ){0,2}(?:given back|giv(?:e|ing) back|releas\w{1,3}|freed?"
+        r"|come (?:back )?down|go (?:back )?down|drop\w{0,4})\b[^\n]{0,50}(?:request|call|inference|generat"
+        r"|iteration|loop|round|prompt|epoch|next|step)|(?:each|every) (?:\w{1,12} )?(?:call|request|time|loop"
+        r"|iteration|inference|generation|eval\w{0,6})\b[^\n]{0,40}(?:(?:leaves?|adds?|takes?|uses?|eats?"
+        r"|needs?) [^\n]{0,12}more|(?:not|n'?t) (?:come |go )?(?:back )?(?:down|releas|freed))"
+        r"|\bdel(?:et\w{1,3})?(?: the)? model\b[^\n]{0,60}(?:memory|vram|显存)[^\n]{0,30}(?:still|\bnot|n'?t|没"
+        r"|不)|memory_allocated[^\n]{0,30}(?:higher|larger|grow|more)|(?:doubl\w{1,3}|higher|larger|more) (?:by"
+        r"|in|at|after|than) (?:the )?(?:\w{1,8} )?epoch|restart\w{0,3} (?:the |it )?(?:process|server|service"
+        r"|program|kernel|container)?[^\n]{0,16}(?:fix|help|solv|works|fine)|重启(?:服务|进程|程序|容器)?(?:就"
+        r"|后|之后)[^\n]{0,8}(?:好|恢复|正常|可以)|(?:每次|多次|反复|循环)[^\n]{0,24}显存[^\n]{0,8}(?:不释放"
+        r"|没释放|不降|越|只增|增加|上涨)|只增不减|越[占用]越多|推理完[^\n]{0,4}显存[^\n]{0,4}不释放"
+        r"|(?:\bnot|never|n'?t) (?:being )?reclaim|ratchet|(?:up|more) by \d{1,5} ?[mg]i?b (?:with|after|for"
+        r"|per|each|every)|(?:leaves|keeps) the (?:previous|old|last) (?:model|engine|trainer|graph)|(?:每个?"
+        r"|每一) ?(?:step|步|轮|次|请求)[^\n]{0,8}(?:显存|内存)[^\n]{0,6}(?:多|涨|增)|(?:几|多|上百"
+        r"|\d{1,4}) ?个请求(?:之)?后[^\n]{0,6}(?:显存)?[^\n]{0,4}(?:满|爆|oom|溢出)|(?:模型|对象)(?:删"
+        r"|释放)[了掉除]?[^\n]{0,4}(?:之后|后)?[^\n]{0,3}显存(?:还|仍)|一(?:晚上|夜)[^\n]{0,6}(?:oom|爆|满)",
         unless=r"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b",
     ),
     Clue(

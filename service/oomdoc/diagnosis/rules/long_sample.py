@@ -36,7 +36,8 @@ _CLUES: Final = (
         says=r"\bsudden|\bspike|突然|偶尔|某个(?:batch|样本|step)|once in a while|(?:occasional|sporadic)"
         r"|out of nowhere"
         r"|random(?:ly)? (?:oom|crash|fail)|(?:oom|crash|fail)\w{0,3} random|直接冲|intermittent|unpredictab|at random"
-        r"|random (?:step|point|time|iteration)|sometimes (?:it )?(?:oom|crash|fail)|有时(?:候)?(?:会)?(?:oom|爆|挂"
+        r"|忽高忽低|显存[^\n]{0,6}波动|different steps? (?:each|every)|random (?:step|point|time|iteration)"
+        r"|sometimes (?:it )?(?:oom|crash|fail)|有时(?:候)?(?:会)?(?:oom|爆|挂"
         r"|报)|时不时|随机",
     ),
     Clue(
@@ -60,7 +61,15 @@ _CLUES: Final = (
         r"|(?:some|a few|certain|one|several) (?:samples?|examples?|sequences?|documents?"
         r"|responses?) [^\n]{0,20}(?:long|limit|huge)|(?:extremely|unusually|abnormally) long|(?:samples|data"
         r"|sentences|documents|sequences) (?:differ|vary)|different (?:duration|length)s?\b|特别长|particular batch"
-        r"|not enforced|average length|平均很短|long outputs?\b|longer batch",
+        r"|not enforced|average length|平均很短|long outputs?\b|longer batch"
+        r"|\boutliers?\b|(?:longest|very long|huge) (?:docs?|conversations?|articles?|prompts?|dialog\w{0,4}"
+        r"|turns?)|(?:a single|one) (?:batch|sample|conversation|document)\b[^\n]{0,20}(?:\d{2,3}k|long|huge"
+        r"|thousand)|most (?:of )?(?:my |the |our )?(?:samples|examples|data|sequences"
+        r"|documents)[^\n]{0,20}(?:short|below|under)|pad\w{0,4} to (?:the )?longest|padding[^\n]{0,14}最长"
+        r"|个别(?:样本|数据|文本)|最长的(?:那)?[一几]?[条个]"
+        r"|(?:some|certain|a few) batches [^\n]{0,24}(?:more|times|larger|bigger)"
+        r"|group_by_length[^\n]{0,40}(?:first|immediately|at once|right away|一开始)|\b\d{2,5} (?:to|-"
+        r"|~) \d{4,6} tokens|dynamic padding|动态 ?padding|飙[到升]|有的(?:样本|数据)[^\n]{0,10}(?:长|\d{4})",
     ),
     Clue(
         "growth",

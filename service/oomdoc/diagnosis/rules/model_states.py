@@ -44,7 +44,11 @@ _CLUES: Final = (
     Clue(
         "states-said",
         FAIR,
-        says=r"optimizer states?|model states?|12 ?\* ?\d|16 bytes|\bestimate_zero|模型状态|优化器状态|shard_grad_op",
+        says=r"optimizer states?|model states?|12 ?\* ?\d|16 bytes|\bestimate_zero|模型状态|优化器状态"
+        r"|shard_grad_op|(?:12|16|18|20) bytes (?:per|a|for each) param|gradients? (?:and|plus"
+        r"|\+) (?:the )?optimizer|梯度(?:和|加|、|与)优化器|\bno_shard\b"
+        r"|zero.?[12]\b[^\n]{0,16}(?:oom|fail|out of|爆|不行|挂|不够)[^\n]{0,24}zero.?3\b[^\n]{0,16}(?:works?"
+        r"|runs?|fine|fits|\bok\b|可以|能|没问题|正常)",
     ),
     Clue(
         "full",
@@ -52,7 +56,14 @@ _CLUES: Final = (
         says=r"full(?:.?parameters?)? (?:fine.?tun|finetun|training|sft)|全(?:参数?|量)[^\n]{0,4}(?:微调|训练|更新"
         r"|sft|就爆)"
         r"|full copy of (?:the )?model|fp32 训练|train\w{0,3} [^\n]{0,16}in fp32|model plus gradients"
-        r"|(?:more|adding) gpus?[^\n]{0,30}(?:does not|doesn'?t) (?:reduce|help)|加卡没有?用",
+        r"|(?:more|adding) gpus?[^\n]{0,30}(?:does not|doesn'?t) (?:reduce|help)|加卡没有?用"
+        r"|unfreez\w{1,4} (?:all|the|every|more)|(?:lora|freeze|frozen|冻结)[^\n]{0,30}(?:works?|fits|fine|runs"
+        r"|能跑|可以|没问题|正常)[^\n]{0,30}(?:full|全参|全量)|(?:from )?lora[^\n]{0,12}(?: to |换成?|改成?"
+        r"|切到?)[^\n]{0,4}(?:full|全)"
+        r"|(?:with|train\w{0,3}|tun\w{1,3}|updat\w{1,3}) all (?:the )?param\w{0,6}|全参\b|全参(?![数量])"
+        r"|(?:zero.?[123]|fsdp) without offload|参数[、,，和与]{1,2}梯度|weights, grad\w{0,6},? and"
+        r"|two (?:adam )?moments|whatever (?:batch|the batch|sequence)|(?:identical|the same) for (?:seq|len"
+        r"|batch)[^\n]{0,30}\d|怎么(?:减|调|改)[^\n]{0,12}(?:batch|长度)[^\n]{0,12}(?:都|还是|也)",
     ),
     Clue(
         "at-once",

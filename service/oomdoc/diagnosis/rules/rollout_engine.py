@@ -72,7 +72,17 @@ _CLUES: Final = (
         r"|(?<!a)sync\w{0,4} (?:the )?(?:weights|param)"
         r"|更新 ?actor|(?:权重|参数)同步|同步(?:权重|参数)|(?:同步|传|推送?)(?:权重|参数)?[到给] ?(?:vllm"
         r"|sglang|推理|rollout)|第二轮(?:采样"
-        r"|rollout)|second rollout|推理引擎",
+        r"|rollout)|second rollout|推理引擎"
+        r"|(?:from|between|after) (?:the )?(?:rollout|generation)s?\b[^\n]{0,12}(?:to|and"
+        r"|into) (?:the )?(?:train|updat|actor)|rollout[^\n]{0,8}(?:切|转|换)[^\n]{0,6}训练|(?:grpo|ppo"
+        r"|\brl\b)[^\n]{0,12}(?:开|用|加|with|using|enabl\w{0,4}) ?vllm|rollout[^\n]{0,12}gpu_memory_util"
+        r"|gpu_memory_util[^\n]{0,30}rollout|(?:vllm|sglang|engine)[^\n]{0,40}(?:not|n'?t) (?:being "
+        r"|get )?(?:offload|unload)|(?:vllm|sglang) weights"
+        r"|(?:vllm|sglang|engine)[^\n]{0,40}(?:during|in|for|at) (?:the )?(?:generation"
+        r"|rollout)[^\n]{0,60}(?:backward|train|actor|fsdp)|(?:vllm|sglang|engine|引擎)[^\n]{0,16}(?:not|n'?t"
+        r"|never|没有?|不会?) ?(?:go(?:es)? to )?(?:sleep|睡眠|休眠|offload|卸载|让出)|(?:generat\w{1,3}"
+        r"|sampl\w{1,3}) with (?:vllm|sglang)[^\n]{0,40}(?:train|same)|updat\w{0,4}_weights|(?:采样"
+        r"|生成)(?:阶段)?(?:完|结束)[^\n]{0,30}(?:训练|反向|更新)",
     ),
 )
 

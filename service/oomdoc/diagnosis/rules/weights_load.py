@@ -67,7 +67,13 @@ _CLUES: Final = (
         r"|full precision|全精度)|(?:half precision|bf16|fp16) is (?:larger|bigger)|(?:0 ?号卡"
         r"|gpu ?0)[^\n]{0,6}(?:先满|fills? first)|(?:web|cli|chat)[_ ]?demo[^\n]{0,40}(?:oom|out of|显存)"
         r"|(?:mov\w{1,3}|load\w{0,3}|put\w{0,4}) (?:the )?(?:model|weights|base model|everything)[^\n]{0,20}(?:to|on"
-        r"|onto) (?:the )?(?:gpu|every|each|cuda|first)|一启动就|loaded twice|each process loads|每个进程都?加载",
+        r"|onto) (?:the )?(?:gpu|every|each|cuda|first)|一启动就|loaded twice|each process loads|每个进程都?加载"
+        r"|checkpoint shards[^\n]{0,16}(?:then|oom|out of)|(?:vram|memory) to load\b|before the first token"
+        r"|as the (?:shards|weights|layers) (?:are )?load|(?:entire|whole|full|complete) (?:checkpoint"
+        r"|weights) (?:to|on|onto|into) (?:the )?(?:gpu|each|every)|到第 ?\d{1,3} ?个? ?shard|(?:还没|没有?)加载完"
+        r"|torch\.load[^\n]{0,40}(?:cuda|gpu|every|each)|(?:try|trying|unable|able) to load (?:a |an "
+        r"|the )?[\w.-]{1,24} ?(?:model|checkpoint)|why does loading|loading (?:it |the model )?in (?:bf16|fp16"
+        r"|4.?bit|8.?bit|int[48])|加载 ?(?:checkpoint|ckpt|检查点|阶段)|(?:都|全)往 ?(?:0 ?号|第一张)卡",
     ),
     Clue(
         "unquantized",
