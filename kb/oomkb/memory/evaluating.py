@@ -2,8 +2,8 @@
 
 The Trainer asks for a loss, so that logits, their fp32 copy and its log-softmax stand at once. With ``compute_metrics``
 the logits of all batches stay on the GPU until ``eval_accumulation_steps`` moves them (transformers 5.23,
-``trainer.py``, ``evaluation_loop``; ``trainer_pt_utils.py``, ``EvalLoopContainer``): each batch is joined to those
-before it in a new tensor. ``preprocess_logits_for_metrics`` makes them small before.
+``trainer.py``, ``evaluation_loop``; ``trainer_pt_utils.py``, ``EvalLoopContainer``): each batch, gathered from
+all ranks, is joined to those before it in a new tensor. ``preprocess_logits_for_metrics`` makes them small before.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
@@ -43,7 +44,8 @@ def _kept(job: Job, s: Setting) -> int:
     stated = job.extra
     if not stated.get("compute_metrics") or stated.get("preprocess_logits_for_metrics"):
         return 1
-    samples, steps = stated.get("eval_samples"), stated.get("eval_accumulation_steps")
-    counts = [math.ceil(samples / s.eval_batch)] if isinstance(samples, int) and samples > 0 else []
-    counts += [steps] if isinstance(steps, int) and steps > 0 else []
+    samples, steps = stated_count(job, "eval_samples"), stated_count(job, "eval_accumulation_steps")
+    counts = [math.ceil(samples / s.eval_batch)] if samples is not None else []
+    # What is kept was gathered from all ranks before.
+    counts += [steps * s.dp] if steps is not None else []
     return max(1, min(counts, default=1))

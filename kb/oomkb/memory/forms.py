@@ -51,11 +51,11 @@ def canonical(unit: str) -> tuple[str, float]:
 def packed(lane: int, size: float) -> Packed:
     """``size`` bytes of the unit in that lane.
 
-    :raises ValueError: for a size that is no whole number of 64ths.
+    :raises ValueError: for a size that is no whole number of 64ths, or does not fit into a lane.
     """
     parts = int(size * _PARTS)
-    if parts != size * _PARTS:
-        raise ValueError(f"{size} bytes an element are no multiple of 1/{_PARTS}")
+    if parts != size * _PARTS or not 0 <= parts < _TOP:
+        raise ValueError(f"{size} bytes an element are no multiple of 1/{_PARTS} that fits into a lane")
     return parts << (lane * _LANE_BITS)
 
 

@@ -161,7 +161,7 @@ class _Played:
             outs = tape.backward(root, None, there)
             return (outs.pop(leaf, None),)
 
-        kept = self.selected() if self.ckpt == "selective" else self.parts(x) if self.ckpt == "parts" else None
+        kept = self.parts(x) if self.ckpt == "parts" else kept
         trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
         stored = None if self.ckpt == "offload" else x.detached()
         node = tape.record((trigger,), (kept, stored or Tensor(None, x.unit, x.size)), backward)

@@ -7,7 +7,7 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import note
 
-__all__ = ["chunks", "expert_split", "ranks"]
+__all__ = ["chunks", "expert_split", "ranks", "stated_count"]
 
 
 def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, int, int]:
@@ -54,7 +54,7 @@ def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, in
     return world, dp, tp, pp, cp, sp, ep, per_node
 
 
-def _stated(job: Job, *names: str) -> int | None:
+def stated_count(job: Job, *names: str) -> int | None:
     """A size among the keys a job document does not name, under any of its spellings."""
     for name in names:
         value = job.extra.get(name)
@@ -65,7 +65,7 @@ def _stated(job: Job, *names: str) -> int | None:
 
 def expert_split(job: Job, tp: int, ep: int, *, megatron: bool) -> int:
     """Megatron cuts experts over tensor parallelism too, unless told otherwise; others keep them whole under ep."""
-    stated = _stated(job, "etp", "expert_tensor_parallel_size", "expert_tensor_parallel")
+    stated = stated_count(job, "etp", "expert_tensor_parallel_size", "expert_tensor_parallel")
     return stated or (tp if megatron or ep == 1 else 1)
 
 
@@ -73,6 +73,6 @@ def chunks(job: Job, shape: ModelShape, pp: int) -> int:
     """Virtual pipeline stages on each rank."""
     if pp == 1:
         return 1
-    stated = _stated(job, "vpp", "virtual_stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages")
-    each = _stated(job, "num_layers_per_virtual_pipeline_stage")
+    stated = stated_count(job, "vpp", "virtual_stages", "virtual_pipeline_model_parallel_size", "num_virtual_stages")
+    each = stated_count(job, "num_layers_per_virtual_pipeline_stage")
     return stated or (max(1, shape.layer_count // (pp * each)) if each else 1)

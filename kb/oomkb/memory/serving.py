@@ -18,6 +18,7 @@ from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.drafts import draft_bytes
 from oomkb.memory.engines import Engine, engine_of, graph_bytes, outside_bytes, profile_bytes, static_share
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import weight_bytes
@@ -139,7 +140,7 @@ def serving_bytes(
 def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:
     if engine.name != "vllm" or engine.first:
         return None
-    speculated = int(job.extra.get("num_speculative_tokens") or _SPECULATED) if heads else 0
+    speculated = stated_count(job, "num_speculative_tokens") or _SPECULATED
     return Pages(2 + speculated if heads else 1, heads)
 
 
