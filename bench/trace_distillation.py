@@ -2,7 +2,7 @@
 
 usage: python bench/trace_distillation.py JOBS.jsonl    one {"id", "job"} a line in, one row a line out
 
-``GKDTrainer.compute_loss`` of TRL 1.16 on a stand-in, with ``beta`` 0 (forward KL) unless the job says otherwise. Where
+``GKDTrainer.compute_loss`` of TRL 1.16 on a stand-in, with the job's ``gkd_beta`` (0.5). Where
 it selects by a mask, everything is selected.
 """
 
@@ -25,7 +25,7 @@ def _loss(model: Any, teacher: Any, job: dict[str, Any]) -> Any:
 
     trainer = SimpleNamespace(
         teacher_model=teacher,
-        beta=float(job.get("gkd_beta") or 0.0),
+        beta=float(job.get("gkd_beta", 0.5)),
         generalized_jsd_loss=partial(GKDTrainer.generalized_jsd_loss, temperature=0.9),
     )
     ids = stepping.token_ids(job["micro_batch"], job["seq_len"], "cpu")

@@ -109,7 +109,7 @@ def preference_style(job: Job) -> str:
     """
     framework = (job.framework or "").lower()
     if job.objective == "distill":
-        return "divergence"
+        return _divergence(job, framework)
     if any(word in framework for word in _TRL_FRAMEWORKS):
         known = version(job.versions.get("trl", ""))
         if known >= (1, 15):
@@ -122,6 +122,13 @@ def preference_style(job: Job) -> str:
     if job.objective == "grpo":
         return ""
     return "factory" if version(job.versions.get("llamafactory", "")) >= (0, 9, 4) else "factory-labels"
+
+
+def _divergence(job: Job, framework: str) -> str:
+    """TRL's ``beta`` is 0.5 unless stated (``GKDConfig``); elsewhere forward KL is usual."""
+    stated = job.extra.get("gkd_beta")
+    beta = stated if isinstance(stated, int | float) else 0.5 if "trl" in framework else 0.0
+    return "divergence" if beta <= 0 else "divergence-reverse" if beta >= 1 else "divergence-mixed"
 
 
 FUSED: Final = note("estimate.fused-loss-taken")

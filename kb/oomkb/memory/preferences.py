@@ -4,8 +4,8 @@
 log-softmax; ``factory-labels``: before, labels went along, so that the model computed its own loss too.
 ``trl-gather``: TRL before 0.12 does the same in the dtype of the logits. ``trl-0`` (0.12 to 0.29) and ``trl`` (1.0 to
 1.14) go row by row (``selective_log_softmax``): fp32 logits are kept themselves, of 16-bit ones the log-softmax. Under
-autocast accelerate gives the model's outputs in fp32. ``divergence``: a student's from its teacher. Followed event by
-event in ``bench/trace_preference.py`` and ``bench/trace_distillation.py``.
+autocast accelerate gives the model's outputs in fp32. Followed event by event in
+``bench/trace_preference.py``. A student's divergence from its teacher is in :mod:`oomkb.memory.divergence`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.memory.blocks import Layer
+from oomkb.memory.divergence import distilled
 from oomkb.memory.forms import Form
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Tape, Tensor
@@ -43,43 +44,9 @@ def log_softmax_backward(tape: Tape, *, extra: bool = False, size: float = 4.0) 
 def preference(step: Training, given: list[Tensor]) -> tuple[Any, Form]:
     """The loss over the hidden states in ``given``, which loses them: (root of the graph, what is alive after it)."""
     if step.head.objective == "distill":
-        return _distilled(step, given)
+        return distilled(step, _upcast(step, step.logits(given.pop()), step.ops))
     play = _rows if step.head.style in ("trl", "trl-0") else _whole
     return play(step, given)
-
-
-def _distilled(step: Training, given: list[Tensor]) -> tuple[Any, Form]:
-    """Forward KL to a teacher (TRL's GKD with ``beta`` 0): both logits, their quotients by the temperature, both
-    log-softmaxes, and the divergence as torch composes it: difference, the teacher's probabilities, their product.
-    """
-    tape, ops = step.tape, step.ops
-    logits = _upcast(step, step.logits(given[0]), ops)
-    given.clear()
-    step.note("loss", "saved", "logits")
-    tape.casts.clear()
-    size = logits.size
-    theirs = tape.new(_LOGITS, size)
-    scaled, cooled = ops.scale(ops.part(logits, _LOGITS)), tape.new(_LOGITS, size)
-    inner = tape.record((scaled,), (None,), lambda t, g, s, n: (t.new(_LOGITS, size),))
-    likely, target = tape.new(_LOGITS, size, inner), tape.new(_LOGITS, size)
-    if inner is not None:
-        inner.saved[0] = likely.detached()
-    less, chance = tape.new(_LOGITS, size), tape.new(_LOGITS, size)
-    product = tape.new(_LOGITS, size)
-    step.note("loss", "saved", "logits")
-    del less, product
-    node = tape.record((likely,), (chance,), _divergence_backward)
-    del likely, target, chance, cooled, scaled, theirs, logits
-    return node, tape.mark()
-
-
-def _divergence_backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor]:
-    size = saved[0].size
-    spread = tape.new(_LOGITS, size)
-    saved.clear()
-    out = tape.new(_LOGITS, size)
-    del spread
-    return (out,)
 
 
 def _whole(step: Training, given: list[Tensor]) -> tuple[Any, Form]:

@@ -6,7 +6,7 @@ kernel for up to 1,024 rows makes no whole matrix in forward, which the tape doe
 ``packed``: sequences without padding under FlashAttention's kernel for varying lengths (``bench/trace_packed.py``).
 ``blocks``: BAdam's own optimizer over one layer (``bench/trace_blocks.py``); the passes are counted as if all of the
 model were trained, which is more than they hold.
-``distillation``: a student's divergence from its teacher, as TRL 1.16's GKD trainer computes it
+``distillation``: divergences of a student from its teacher, as TRL 1.16's GKD trainer computes them for each ``beta``
 (``bench/trace_distillation.py``).
 ``evaluation``: logits kept for ``compute_metrics`` by transformers' own container (``bench/trace_evaluation.py``).
 ``gptq``: LoRA over weights that are dequantized in plain torch, as GPTQModel 7.7 trains (``bench/trace_gptq.py``).
