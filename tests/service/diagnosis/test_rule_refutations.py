@@ -125,3 +125,13 @@ def test_a_script_is_no_traceback() -> None:
 )
 def test_signs_told_in_words(cause: str, sign: str, text: str) -> None:
     assert speaks(cause, sign, text)
+
+
+def test_a_family_of_models_is_no_package() -> None:
+    assert not speaks("version-regression", "comparison", "It runs fine with Qwen2.5, the larger one does not start.")
+    assert not speaks("version-regression", "comparison", "With llama-3.1 it works, with the other family it is OOM")
+    assert speaks("version-regression", "comparison", "It runs fine with vllm 0.6.1, the next one does not start.")
+
+
+def test_swap_space_of_an_engine_is_the_machines() -> None:
+    assert speaks("host-ram", "mentioned", "the default swap_space of the engine is too much for my laptop")

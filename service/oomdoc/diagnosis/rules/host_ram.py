@@ -116,7 +116,7 @@ _CLUES: Final = (
         r"|how much (?:cpu |host |system )?ram\b|需要多少内存|killed due to memory",
         unless=rf"{CARD}|cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
     ),
-    Clue("mentioned", FAIR, says=r"(?:cpu|system|host|main|node) (?:ram|memory)"),
+    Clue("mentioned", FAIR, says=r"(?:cpu|system|host|main|node) (?:ram|memory)|swap.?space"),
     Clue(
         "short",
         FAIR,

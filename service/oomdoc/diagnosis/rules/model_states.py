@@ -71,7 +71,7 @@ _CLUES: Final = (
         says=r"(?:when|as soon as|once) (?:the )?training (?:starts|begins)|(?:at|from) the (?:very )?(?:start"
         r"|beginning) of "
         r"(?:the )?training|before the first (?:step|batch|iteration)|in the first step\b|第一步就|训练(?:一"
-        r"|刚)开始就?|一训练就",
+        r"|刚)开始就?|一训练就|第一个 ?(?:step|batch|iter)[^\n]{0,4}就",
     ),
     Clue(
         "full-cards",

@@ -29,7 +29,12 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "version-regression"
 
-_V: Final = r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b| ?b(?:illion)?(?![a-z\d])))"
+_MODEL: Final = (
+    r"(?<!\bllama)(?<!\bllama[- ])(?<!\bqwen)(?<!\bqwen[- ])(?<!\bglm)(?<!\bglm[- ])(?<!\bphi)(?<!\bphi[- ])"
+    r"(?<!\bgemma)(?<!\bgemma[- ])(?<!seek[- ])(?<!seek[- ]v)(?<!\binternlm)(?<!\bmistral[- ])(?<!\bwan)(?<!\bwan[- ])"
+)
+"""Families of models count as packages do: theirs are no versions that one goes up or back to."""
+_V: Final = _MODEL + r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b| ?b(?:illion)?(?![a-z\d])))"
 _SAME: Final = (
     r"(?:every|all|any|each) versions?|other versions? (?:too|as well)|same (?:error|problem|oom) (?:with|in|on)"
     r"|(?:fraction|utili[sz]|static)[\w -]{0,16} from 0?\.\d"

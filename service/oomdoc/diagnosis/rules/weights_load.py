@@ -26,7 +26,7 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
-from oomdoc.diagnosis.view import FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -88,7 +88,7 @@ _CLUES: Final = (
         says=r"cudamalloc failed|convert_element_type|arguments\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b",
         unless=r"compute buffers?|gallocr|kv.?cache_init|allocate buffer for kv",
     ),
-    Clue("little-room", STRONG, says=r"enough memory to handle (?:\d{1,3}|1[01]\d\d) prefill"),
+    Clue("little-room", DECISIVE, says=r"enough memory to handle (?:\d{1,3}|1[01]\d\d) prefill"),
 )
 _LOADED: Final = (
     r"gallocr_reserve|fail\w{0,3} to (?:allocate|reserve|create)[^\n]{0,24}(?:compute"
