@@ -117,6 +117,7 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         final_norm=d.final_norm,
         reference=s.reference,
         outlived=s.outlived,
+        active=_active(s, shape),
         holds=s.objective == "ppo" and "trl" in s.framework,
         sliced=s.objective in ONLINE and any(w in s.framework for w in ("trl", "swift")),
     )
@@ -166,10 +167,17 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
     return frozenset(slots)
 
 
-def _positions(kinds: tuple[bool, ...]) -> tuple[bool, ...]:
-    """The kinds that decide the program: first, those in between, last."""
-    middle = tuple(k for k in (False, True) if k in kinds[1:-1]) or (kinds[0],)
-    return (kinds[0], *middle, kinds[-1])
+def _active(s: Setting, shape: ModelShape) -> int:
+    """LISA's layers in training, where there are frozen ones below them."""
+    few = s.method == "lisa" and s.trained_layers + 2 <= shape.dims.layers // s.pp
+    return s.trained_layers if few else 0
+
+
+def _positions(kinds: tuple[bool, ...], active: int = 0) -> tuple[bool, ...]:
+    """The kinds that decide the program: first, those in between, last (or as many as are trained)."""
+    top = len(kinds) - (active or 1)
+    middle = tuple(k for k in (False, True) if k in kinds[1:top]) or (kinds[0],)
+    return (kinds[0], *middle, *kinds[top:])
 
 
 def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
@@ -223,6 +231,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         "trl" in s.framework or "swift" in s.framework,
         s.adapters,
         s.method,
+        s.trained_layers,
         s.rank,
         s.targets,
         s.lora_dropout > 0,
@@ -270,5 +279,6 @@ def _built(s: Setting, shape: ModelShape) -> Step:
     kinds = tuple(shape.dims.is_moe(i) for i in range(shape.dims.layers))
     stage = max(1, round(len(kinds) / s.pp))
     played = kinds[:stage] if s.pp > 1 else kinds
-    found = program(mode_of(s, shape), head_of(s, shape), _positions(played))
+    head = head_of(s, shape)
+    found = program(mode_of(s, shape), head, _positions(played, head.active))
     return Step(found, played, dict(env_of(s, shape)), ckpt=s.ckpt != "none")

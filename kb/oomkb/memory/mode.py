@@ -104,6 +104,8 @@ class Head:
     """DPO: the reference pass runs on the same weights with adapters switched off, under no_grad."""
     outlived: bool = False
     """The loop's name for the loss holds the graph of the micro-batch before, and what hangs on its nodes."""
+    active: int = 0
+    """How many layers are trained where the others are frozen (LISA); played as the last ones."""
     holds: bool = False
     """The trainer's loop names the logits until the step is over."""
     sliced: bool = False

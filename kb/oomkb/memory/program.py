@@ -7,7 +7,7 @@ add is the difference that one middle layer makes: its saved tensors before its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -48,6 +48,9 @@ class _Step:
         self.tape = Tape(keep_grads=mode.grads != "none")
         self.ops = Ops(self.tape, autocast=mode.autocast, cuda=mode.cuda)
         self.positions = list(kinds)
+        self.top = len(kinds) - max(1, head.active)
+        """The first position above which no further layers are."""
+        self.below = replace(mode, trained=False) if head.active else mode
         self.instants: list[tuple[str, Form, Segment, str, str]] = []
         self.passed: tuple[Form, Segment] | None = None
         """The layer whose backward pass has just ended."""
@@ -98,7 +101,8 @@ class _Step:
 
     def run_layer(self, x: Tensor, moe: bool, share: str) -> Tensor:
         """One layer, played elsewhere: its instants upon what is alive here, and what it keeps."""
-        tape, mode, linked = self.tape, self.mode, x.node is not None
+        tape, linked = self.tape, x.node is not None
+        mode = self.below if share == "none" else self.mode
         play = played(mode, moe, self.head.ckpt, x.size, linked)
         base = tape.less({"T*h": x.size})
         held, cast = tape.hold(play.held), tape.hold(play.casts)
@@ -138,10 +142,9 @@ class _Step:
         self.note("forward", "none", "embedding")
         for i, moe in enumerate(self.positions):
             before = self.tape.mark()
-            last = i == len(self.positions) - 1
-            x = self.run_layer(self.boundary(x, i - 1), moe, "saved" if last else "none")
+            x = self.run_layer(self.boundary(x, i - 1), moe, "saved" if i >= self.top else "none")
             self.tape.drop_instants()
-            if 0 < i < len(self.positions) - 1:
+            if 0 < i < self.top:
                 self.saved[_kind(moe)] = minus(self.tape.mark(), before)
         x = self.boundary(x, len(self.positions) - 1)
         x = Layer(self.tape, self.mode, moe=False).norm(x, "final") if self.head.final_norm else x
@@ -184,7 +187,7 @@ class _Step:
         above = below + 1
         if above > last:
             self.note("backward", "kept", "logits")
-        elif above == last:
+        elif above >= self.top:
             self.note("backward", "kept", "top")
             self.settle_grads()
             self.tape.drop_instants()

@@ -273,7 +273,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         grads="layer"
         if sharding in _UNITS
         else "none"
-        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 or megatron or method in _BLOCKS
+        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 or megatron or method == "badam"
         else "all",
         upcast="vocab-parallel" if megatron else loss_copies(job, samples * doubled, shape.dims.model_type),
         assumed=filled,

@@ -262,7 +262,7 @@ def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
     if s.sharding in ("zero1", "zero2"):
         return zero_early_extra(s, states)
     fixed_grads = states.gradients
-    if s.state_fraction < 1 and s.accum == 1:  # at worst the block is the one that backward comes to last
+    if s.method == "badam" and s.accum == 1:  # at worst the block is the one that backward comes to last
         last = {"gradients": fixed_grads}
         return lambda phase, part, share: last if phase == "backward" and part in _ENDS else _NOTHING
     if s.accum > 1 or s.megatron:

@@ -2,6 +2,8 @@
 
 ``awq``: LoRA over AWQ's words as GPTQModel 7.7's autograd function multiplies by them (``bench/trace_gptq.py``); its
 kernel for up to 1,024 rows makes no whole matrix in forward, which the tape does.
+``lisa``: two layers of seven in training, as LMFlow's callback chooses them; here the third and the last but one, on the
+tape the uppermost two, whose gradients wait longer (``bench/trace_blocks.py``).
 ``offloaded``: ``torch.autograd.graph.save_on_cpu`` without checkpointing (``bench/trace_offloaded.py``).
 ``packed``: sequences without padding under FlashAttention's kernel for varying lengths (``bench/trace_packed.py``).
 ``blocks``: BAdam's own optimizer over one layer (``bench/trace_blocks.py``); the passes are counted as if all of the
@@ -28,7 +30,19 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("awq", "blocks", "distillation", "evaluation", "gptq", "offloaded", "packed", "ppo", "replicated", "selective")
+FILES = (
+    "awq",
+    "blocks",
+    "distillation",
+    "evaluation",
+    "gptq",
+    "lisa",
+    "offloaded",
+    "packed",
+    "ppo",
+    "replicated",
+    "selective",
+)
 ROWS = [json.loads(line) for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 PHASES = {
     "forward": ("forward", "loss"),
