@@ -37,6 +37,8 @@ REFUTED = [
     ("model-states", "全参数微调 7B，batch 已经最小 还是爆显存", "时好时坏"),
     ("model-states", "full fine-tuning of a 7B, batch size 1 still OOM", "It had trained for two hours, then died"),
     ("model-states", "全参数微调 7B，batch 已经最小 还是爆显存", "坚持了两个多小时才挂"),
+    ("activations", "SFT of a 7B with LoRA, OOM; a smaller batch is fine", "It dies after two hours, around step 4100"),
+    ("activations", "LoRA 微调 7B 爆显存，batch 调小 可以", "训练了三个小时之后才挂"),
     ("model-states", "accelerate launch, 8 processes, full 7B, batch size 1 still OOM, --per_device_train_batch_size 1", "-m lmms_eval --tasks mme"),
     ("kv-cache", "lmdeploy serve api_server, kv cache OOM", "--cache-max-entry-count 0.001"),
     ("zero3-gather", "rank 3: OOM in all_gather of the forward", 'Traceback (most recent call last):\n  File "/w/tp.py", line 8, in forward\n    x = DifferentiableAllGather.apply(x, g)'),

@@ -10,7 +10,7 @@ from oomdoc.diagnosis.view import FAIR, STRONG, View
 from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
-__all__ = ["AT_STEP", "ran_first"]
+__all__ = ["AT_STEP", "long_past", "ran_first"]
 
 AT_STEP: Final = (
     r"after (?:training )?(?:for )?~?\d{2,6}\+? (?:steps|iter)|after a while|(?:at|in|around|until|on"
@@ -51,11 +51,15 @@ _SOMETIMES: Final = alternatives(
 """The same job passes and fails: what is the same in every run is not what differs."""
 
 
+def long_past(view: View) -> bool:
+    """Whether steps, samples or hours of a training had gone well."""
+    step = view.failure.step if view.failure is not None else None
+    return view.training and ((step is not None and step >= 5) or _AT_STEP.search(view.text) is not None)
+
+
 def ran_first(view: View) -> Iterator[Reason]:
     """Against what is allocated once, before or in the first step of a training."""
-    failure = view.failure
-    step = failure.step if failure is not None else None
-    if view.training and ((step is not None and step >= 5) or _AT_STEP.search(view.text) is not None):
+    if long_past(view):
         yield Reason(-STRONG, say("cause.ran-first"))
     elif (view.training and view.phase in ("eval", "evaluation") and view.phase_shown) or _SOMETIMES.search(
         view.text

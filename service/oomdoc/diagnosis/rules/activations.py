@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._late import long_past
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -101,6 +102,8 @@ _CLUES: Final = (
 def weigh(view: View) -> Iterator[Reason]:
     """Place of failure, checkpointing, and what the estimate or the message leaves over the states."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    if long_past(view):
+        yield Reason(-WEAK, say("cause.ran-first"))
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     if view.training and view.stated("grad_ckpt") is False:

@@ -84,7 +84,8 @@ _CLUES: Final = (
         r"|flash.?att\w{0,6})[^\n]{0,24}(?:not (?:install|avail|support|found|compil|enabl)|missing"
         r"|unavailable"
         r"|装不上|没装|未安装|没有安装|暂时还未安装|安装不|不支持|没开|未开启|未启用)|(?:without|missing|lacks?|no) "
-        r"(?:xformers|memory.efficient att)|output_attentions\W{1,3}true|score matri|attention matri|注意力矩阵",
+        r"(?:xformers|memory.efficient att)|output_attentions\W{1,3}true|score matri|attention matri|注意力矩阵"
+        r"|output_attentions(?! ?[=:] ?false)",
     ),
 )
 

@@ -59,7 +59,8 @@ _CLUES: Final = (
         r"|(?:dump|write|export)s (?:the |a )?(?:model|checkpoint|weights)|(?:checkpoint|model"
         r"|file) is (?:being )?(?:written|dumped|exported)"
         r"|every save_steps|(?:writ\w{1,4}|dump\w{0,3}) (?:the |out )?(?:safetensors|shards|pickle|\.bin|\.pt)"
-        r"|(?:存|写|保存) ?(?:checkpoint|ckpt|检查点|权重|模型)(?:的)?(?:那|时|这)",
+        r"|(?:存|写|保存) ?(?:checkpoint|ckpt|检查点|权重|模型)(?:的)?(?:那|时|这)"
+        r"|saving the (?:optimizer|full|final|sharded)",
     ),
 )
 

@@ -50,7 +50,9 @@ _CLUES: Final = (
         r"|所有[^\n]{0,8}(?:办法|方法|设置)[^\n]{0,6}试|weights alone|权重都?比显存|跑不动|does not run on my"
         r"|\b(?:be|is|are) enough (?:for|to)|too (?:large|big) for (?:my|a|one|the) (?:single )?\w{0,10} ?\d"
         r"|(?:最少|至少)(?:需?要)?几张|显存只有|只有 ?\d{1,2} ?gb?[^\n]{0,10}(?:办法|能|可以)|(?:which"
-        r"|what) gpu to (?:buy|rent|get)|anyone (?:managed|able)",
+        r"|what) gpu to (?:buy|rent|get)|anyone (?:managed|able)"
+        r"|\bcan (?:an?|my|one|two|\d) [^\n]{0,24}\b(?:run|train|handle|host|fit)\b[^\n]{0,24}\?|(?:gpu|card"
+        r"|vram|memory) is too (?:small|little)",
     ),
     Clue("little-allowed", FAIR, says=r"max allowed: [12]?\d(?:\.\d{1,2})? gi?b"),
     Clue(

@@ -60,7 +60,8 @@ _CLUES: Final = (
         r"|死机)"
         r"|(?:process|script|python|job|training) (?:just |simply |silently )?(?:vanish|disappear)\w{0,3}"
         r"|(?:node|machine|box|server|host) swaps|swap(?:s|ping)? to death|thrash|进程(?:直接|突然"
-        r"|自己)?(?:没了|消失|不见)",
+        r"|自己)?(?:没了|消失|不见)"
+        r"|\bkilled (?:right |immediately |directly |just )?(?:after|at|when|while|during|before)\b",
     ),
     Clue(
         "data",

@@ -60,7 +60,8 @@ _CLUES: Final = (
         r"|paged.?attention|number of (?:generated|new) tokens|\d{1,3}k new tokens|轮数[^\n]{0,4}多"
         r"|多轮(?:之?后|聊天)|上下文[^\n]{0,6}\d{2,4} ?k|缓存块|kv ?块"
         r"|tokens of (?:kv )?cache|\b\d{1,4} parallel (?:requests|sequences|streams|slots)|cache (?:space|room)"
-        r"|(?:长文档|长文章|长对话)[^\n]{0,4}(?:问答|推理|生成|总结)|k/v (?:blocks?|cache)",
+        r"|(?:长文档|长文章|长对话)[^\n]{0,4}(?:问答|推理|生成|总结)|k/v (?:blocks?|cache)"
+        r"|\b0 (?:gpu|cuda) blocks",
     ),
     Clue("workspace", FAIR, says=r"setting maximum total tokens \(|requested memory: ?[\d.]{1,9} \(gigabytes\)"),
     Clue(

@@ -67,7 +67,11 @@ _CLUES: Final = (
         r"|per|each|every)|(?:leaves|keeps) the (?:previous|old|last) (?:model|engine|trainer|graph)|(?:每个?"
         r"|每一) ?(?:step|步|轮|次|请求)[^\n]{0,8}(?:显存|内存)[^\n]{0,6}(?:多|涨|增)|(?:几|多|上百"
         r"|\d{1,4}) ?个请求(?:之)?后[^\n]{0,6}(?:显存)?[^\n]{0,4}(?:满|爆|oom|溢出)|(?:模型|对象)(?:删"
-        r"|释放)[了掉除]?[^\n]{0,4}(?:之后|后)?[^\n]{0,3}显存(?:还|仍)|一(?:晚上|夜)[^\n]{0,6}(?:oom|爆|满)",
+        r"|释放)[了掉除]?[^\n]{0,4}(?:之后|后)?[^\n]{0,3}显存(?:还|仍)|一(?:晚上|夜)[^\n]{0,6}(?:oom|爆|满)"
+        r"|(?:free )?(?:memory|vram) (?:shrinks|decreas\w{1,3}) (?:with|after|on|by) (?:each|every)"
+        r"|never recovers|after (?:some |a few |several )?(?:dozens?|hundreds) of (?:chats|requests|calls"
+        r"|messages|images)|in a (?:python )?list\b[^\n]{0,40}(?:memory|vram|climb|grow)|(?:请求|服务"
+        r"|循环推理)[^\n]{0,10}显存(?:还是|仍|也)?(?:会)?(?:不断|一直|持续)",
         unless=r"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b",
     ),
     Clue(

@@ -69,7 +69,9 @@ _CLUES: Final = (
         r"|个别(?:样本|数据|文本)|最长的(?:那)?[一几]?[条个]"
         r"|(?:some|certain|a few) batches [^\n]{0,24}(?:more|times|larger|bigger)"
         r"|group_by_length[^\n]{0,40}(?:first|immediately|at once|right away|一开始)|\b\d{2,5} (?:to|-"
-        r"|~) \d{4,6} tokens|dynamic padding|动态 ?padding|飙[到升]|有的(?:样本|数据)[^\n]{0,10}(?:长|\d{4})",
+        r"|~) \d{4,6} tokens|dynamic padding|动态 ?padding|飙[到升]|有的(?:样本|数据)[^\n]{0,10}(?:长|\d{4})"
+        r"|个别 ?(?:batch|批)|(?:序列|句子|对话|样本)(?:太|过|特别|非常)长|same (?:sample|index|data point"
+        r"|example)|重启[^\n]{0,6}断点[^\n]{0,8}又能",
     ),
     Clue(
         "growth",

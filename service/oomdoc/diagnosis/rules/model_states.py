@@ -48,7 +48,9 @@ _CLUES: Final = (
         r"|shard_grad_op|(?:12|16|18|20) bytes (?:per|a|for each) param|gradients? (?:and|plus"
         r"|\+) (?:the )?optimizer|梯度(?:和|加|、|与)优化器|\bno_shard\b"
         r"|zero.?[12]\b[^\n]{0,16}(?:oom|fail|out of|爆|不行|挂|不够)[^\n]{0,24}zero.?3\b[^\n]{0,16}(?:works?"
-        r"|runs?|fine|fits|\bok\b|可以|能|没问题|正常)",
+        r"|runs?|fine|fits|\bok\b|可以|能|没问题|正常)"
+        r"|zero.?3 ?(?:\+|with|and|加) ?(?:cpu )?offload[^\n]{0,10}(?:works|runs|fits|fine|可以|能跑"
+        r"|没问题)[^\n]{0,30}(?:without|plain|not|no |不|去掉)|冻结[^\n]{0,12}(?:能跑|可以|就好|正常)",
     ),
     Clue(
         "full",

@@ -83,7 +83,9 @@ _CLUES: Final = (
         r"|rollout)[^\n]{0,60}(?:backward|train|actor|fsdp)|(?:vllm|sglang|engine|引擎)[^\n]{0,16}(?:not|n'?t"
         r"|never|没有?|不会?) ?(?:go(?:es)? to )?(?:sleep|睡眠|休眠|offload|卸载|让出)|(?:generat\w{1,3}"
         r"|sampl\w{1,3}) with (?:vllm|sglang)[^\n]{0,40}(?:train|same)|updat\w{0,4}_weights|(?:采样"
-        r"|生成)(?:阶段)?(?:完|结束)[^\n]{0,30}(?:训练|反向|更新)",
+        r"|生成)(?:阶段)?(?:完|结束)[^\n]{0,30}(?:训练|反向|更新)"
+        r"|sleep (?:level|mode)"
+        r"|(?:vllm|sglang|推理)[^\n]{0,12}(?:放|在|用)[^\n]{0,3}同一?(?:批|张|块|组|样的?) ?(?:显?卡|gpu)",
     ),
 )
 

@@ -73,7 +73,9 @@ _CLUES: Final = (
         r"|weights) (?:to|on|onto|into) (?:the )?(?:gpu|each|every)|到第 ?\d{1,3} ?个? ?shard|(?:还没|没有?)加载完"
         r"|torch\.load[^\n]{0,40}(?:cuda|gpu|every|each)|(?:try|trying|unable|able) to load (?:a |an "
         r"|the )?[\w.-]{1,24} ?(?:model|checkpoint)|why does loading|loading (?:it |the model )?in (?:bf16|fp16"
-        r"|4.?bit|8.?bit|int[48])|加载 ?(?:checkpoint|ckpt|检查点|阶段)|(?:都|全)往 ?(?:0 ?号|第一张)卡",
+        r"|4.?bit|8.?bit|int[48])|加载 ?(?:checkpoint|ckpt|检查点|阶段)|(?:都|全)往 ?(?:0 ?号|第一张)卡"
+        r"|(?:fails|oom|crash\w{0,3}|dies|out of memory) (?:at|during|in|on) (?:model )?initiali[sz]ation"
+        r"|loads the (?:whole|full|entire|complete) model\b|before (?:reading|touching|seeing) any data",
     ),
     Clue(
         "unquantized",
