@@ -27,10 +27,13 @@ def test_a_step_under_fsdp1(row):
 
 @pytest.mark.parametrize("row", ENGINES, ids=[row["id"] for row in ENGINES])
 def test_passes_under_deepspeeds_own_engines(row):
-    """DeepSpeed 0.19.8 (``bench/trace_deepspeed.py``); its step there is torch's Adam, not the fused one."""
+    """DeepSpeed 0.19.8 (``bench/trace_deepspeed.py``); its step there is torch's Adam, not the fused one.
+
+    ``accumulated``: the last of several micro-batches, the partition of earlier gradients waiting.
+    """
     said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"]))
     forward = max(said.phases[p].total_bytes for p in ("forward", "loss")) / GIB
-    assert forward == pytest.approx(row["measured"]["peak_forward"], rel=0.02)
+    assert forward == pytest.approx(row["measured"]["peak_forward"], rel=row.get("within", 0.02))
     assert said.phases["backward"].total_bytes / GIB == pytest.approx(row["measured"]["peak_backward"], rel=0.045)
 
 
