@@ -210,10 +210,10 @@ def quant_keeps(job: Job, quant: str) -> bool:
 def outlives(job: Job, quant: str) -> bool:
     """What hangs on the nodes of one micro-batch is alive through the next one's forward pass.
 
-    ``loss`` in lit-gpt's ``fit`` (``finetune/lora.py``) holds the graph until it is the next one's name. A length that
-    nobody sets is that of the longest sample, which comes first there and is not met again.
+    ``loss`` in lit-gpt's ``fit`` (``finetune/lora.py``) holds the graph until it is the next one's name. Its recipes
+    put the longest sample first, and before that there is none: a job whose length is that sample's says so.
     """
-    return is_litgpt(job) and quant_keeps(job, quant) and (job.seq_len or 0) % 64 == 0
+    return is_litgpt(job) and quant_keeps(job, quant) and not job.extra.get("longest_sample_first")
 
 
 def quantizes_whole(job: Job, quant: str) -> bool:
