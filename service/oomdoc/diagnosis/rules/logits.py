@@ -48,7 +48,8 @@ _CLUES: Final = (
         STRONG,
         says=r"cross.?entropy|\blogits\b|log.?softmax|log.?prob\w{0,12} (?:tensor|matrix)|prompt.?logprobs"
         r"|return_?log_?probs?\b|\b(?:top_)?logprobs ?[=:]"
-        r"|\blog.?p(?:s|robs?)\b|log probabilit|\bentropy\b|shift_logits|at the loss\b|(?:loss"
+        r"|\blog.?p(?:s|robs?)\b|log probabilit|\bentropy (?:loss|bonus|comput|calc|chunk|from|of|over)"
+        r"|(?:comput|calculat)\w{1,4} (?:the )?entropy|shift_logits|at the loss\b|(?:loss"
         r"|损失)(?:函数)?[^\n]{0,8}(?:那里|那一步)[^\n]{0,8}(?:爆|oom|炸|显存|申请)|算(?:损失|loss)|(?:liger"
         r"|fused loss)[^\n]{0,30}(?:fix|help|之后|解决)|larger tokenizer|bigger vocab",
     ),
