@@ -72,6 +72,7 @@ def candidate(rng: random.Random, kind: str) -> dict[str, Any]:
         "grad_ckpt": rng.choice((True, False)),
         "attention": rng.choice(("eager", "sdpa", "sdpa")),
         "fused_ce": False,
+        "use_liger_kernel": False,  # with a plan's fused loss the loss is played, not Liger's norms and gates beside it
         "sharding": "none",
         "world": 1,
         "gpus": 1,
