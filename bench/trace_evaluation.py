@@ -9,9 +9,7 @@ Batches go through the real model, and what it returns into the container of tra
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from oomdoc.tracing import building, stepping
 from oomdoc.tracing.meter import Meter, scalars
 from oomkb.units import GIB
+from trace_steps import traced
 
 
 def _batches(job: dict[str, Any]) -> int:
@@ -52,12 +51,5 @@ def trace(job: dict[str, Any]) -> dict[str, Any]:
     return {"static_gib": round(static / GIB, 4), "peak_eval": round(meter.peak / GIB, 4)}
 
 
-def main() -> int:
-    for line in Path(sys.argv[1]).read_text().splitlines():
-        row = json.loads(line)
-        print(json.dumps({**row, "measured": trace(row["job"])}), flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(traced(trace))

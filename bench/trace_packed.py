@@ -9,15 +9,13 @@ does (``flash_attn_interface.py``, ``FlashAttnVarlenFunc``: q, k, v, output, fp3
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from oomdoc.tracing import building, stepping
-from trace_steps import measured
+from trace_steps import measured, traced
 
 
 class _Varlen(torch.autograd.Function):
@@ -75,12 +73,5 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
     return measured(model, job, loss)
 
 
-def main() -> int:
-    for line in Path(sys.argv[1]).read_text().splitlines():
-        row = json.loads(line)
-        print(json.dumps({**row, "measured": trace(row["job"])}), flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(traced(trace))

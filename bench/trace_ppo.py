@@ -10,9 +10,7 @@ with its own optimizer; a phase's peak is the larger of both. Sequences are comp
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from oomdoc.tracing import building, stepping
 from oomdoc.tracing.meter import Meter, scalars
-from trace_steps import counted, stepped
+from trace_steps import counted, stepped, traced
 
 
 class _Both(torch.nn.Module):
@@ -134,12 +132,5 @@ def _alternating(meter: Meter, row: dict[str, int], policy: Any, critic: Any, jo
     return {name: max(one[name] for one in found[1:]) for name in found[0]}
 
 
-def main() -> int:
-    for line in Path(sys.argv[1]).read_text().splitlines():
-        row = json.loads(line)
-        print(json.dumps({**row, "measured": trace(row["job"])}), flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(traced(trace))

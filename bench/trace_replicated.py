@@ -7,11 +7,9 @@ into its tensors) with small real ones. ``sharding: ddp`` or ``hsdp``; ``gpus`` 
 hybrid shards.
 """
 
-import json
 import sys
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +19,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from oomdoc.tracing import building, sharding, stepping
 from oomdoc.tracing.meter import Meter, scalars
-from trace_steps import counted, stepped
+from trace_steps import counted, stepped, traced
 
 
 def _hybrid(model: Any, job: dict[str, Any], mesh: Any) -> Any:
@@ -75,12 +73,5 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
             return stepped(meter, row, model, job, partial(stepping.sft_loss, model, job, "cpu"), steps=3)
 
 
-def main() -> int:
-    for line in Path(sys.argv[1]).read_text().splitlines():
-        row = json.loads(line)
-        print(json.dumps({**row, "measured": trace(row["job"])}), flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(traced(trace))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -11,7 +14,7 @@ from oomdoc.tracing import building, stepping
 from oomdoc.tracing.meter import Meter, scalars
 from oomkb.units import GIB
 
-__all__ = ["counted", "measured", "stepped"]
+__all__ = ["counted", "measured", "stepped", "traced"]
 
 
 def counted(meter: Meter, networks: Iterable[Any]) -> dict[str, int]:
@@ -59,3 +62,11 @@ def measured(model: Any, job: dict[str, Any], loss: Callable[[], Any], *, also: 
             building.materialise(network, "cpu")
         with Meter() as meter:
             return stepped(meter, counted(meter, networks), model, job, loss)
+
+
+def traced(trace: Callable[[dict[str, Any]], dict[str, float]]) -> int:
+    """The rows of the file named on the command line, each printed with what its job's trace measured."""
+    for line in Path(sys.argv[1]).read_text().splitlines():
+        row = json.loads(line)
+        print(json.dumps({**row, "measured": trace(row["job"])}), flush=True)
+    return 0

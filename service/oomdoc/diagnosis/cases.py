@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.result import MatchedCase
@@ -58,7 +59,7 @@ class Look:
         found = scored(self.index, self.views, top=top + len(hidden), weights=alone)
         heard = said(self.heard)
         known = ((cases[number], score) for number, score in found if cases[number].id not in hidden)
-        return tuple(Vote(case.cause, case.id, score, retold(case, heard)) for case, score in known)[:top]
+        return tuple(Vote(case.cause, case.id, score, retold(case, heard)) for case, score in islice(known, top))
 
     def chosen(self, told: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""
