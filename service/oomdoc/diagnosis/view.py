@@ -60,6 +60,9 @@ _TRAINS: Final = (
     r"|训练(?:了|完|过程|时|一|几)"
 )
 
+_TRAINING: Final = r"\btrain(?:ing|s)?\b(?! ?(?:data|set|ed))|\bfine-?tun(?:e|ing)\b|微调|训练|torch\.optim\.|optimizer\.step|loss\.backward"
+"""Words of a training where no setting of it is given."""
+
 TERMS: Final[Mapping[str, tuple[str, ...]]] = {
     "logits": ("logit", "loss", "vocab", "log_soft", "logprob"),
     "attention-scores": ("attention_score", "score"),
@@ -236,7 +239,11 @@ class View:
     def training(self) -> bool:
         """Whether the input says that something is trained."""
         named = any(self.stated(n) for n in ("objective", "method", "optimizer", "micro_batch", "sharding"))
-        return not self.serving and named
+        return not self.serving and (named or self._told_to_train)
+
+    @cached_property
+    def _told_to_train(self) -> bool:
+        return alternatives(_TRAINING).search(self.prose) is not None
 
     def stated(self, name: str) -> Any:
         """A field of the job, or ``None`` where a framework's default was filled in."""

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest
 from oomdoc.diagnosis.rules._late import long_past
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
@@ -106,6 +107,10 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(-WEAK, say("cause.ran-first"))
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
+    if peaks_over_rest(view):
+        yield Reason(STRONG, say("cause.activations.steps"))
+    elif beyond_weights(view):
+        yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     if view.training and view.stated("grad_ckpt") is False:
         yield Reason(FAIR, say("cause.activations.not-on"))
     allocated, states = view.bytes_of("allocated"), view.state_bytes

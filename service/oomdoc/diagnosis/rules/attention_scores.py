@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._fits import beyond_weights
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
-from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -95,6 +96,8 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from weigh_clues(view, CAUSE, _CLUES)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
+    if beyond_weights(view):
+        yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
     if requested and capacity and requested > 0.4 * capacity and view.phase != "optimizer-init":
         yield Reason(STRONG, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))

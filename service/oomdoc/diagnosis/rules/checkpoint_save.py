@@ -60,7 +60,9 @@ _CLUES: Final = (
         r"|file) is (?:being )?(?:written|dumped|exported)"
         r"|every save_steps|(?:writ\w{1,4}|dump\w{0,3}) (?:the |out )?(?:safetensors|shards|pickle|\.bin|\.pt)"
         r"|(?:存|写|保存) ?(?:checkpoint|ckpt|检查点|权重|模型)(?:的)?(?:那|时|这)"
-        r"|saving the (?:optimizer|full|final|sharded)",
+        r"|saving the (?:optimizer|full|final|sharded)|export_model\b|merge_(?:lora|adapter|peft|model)\w{0,12}"
+        r"|\bmerge_and"
+        r"|(?:export|merge)_dir\b|(?:合并|导出)[^\n]{0,12}(?:权重|模型|lora|adapter)",
     ),
 )
 

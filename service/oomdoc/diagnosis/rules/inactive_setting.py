@@ -57,7 +57,10 @@ _CLUES: Final = (
         r"|although [^\n]{0,24}(?:was|is) (?:asked|set|enabled|requested)|despite (?:the |this )?(?:flag|setting"
         r"|option|config)|instead of (?:torchrun|accelerate|deepspeed)|没有?用 ?torchrun|用 ?python ?直接"
         r"|world.?size (?:is|为|是) ?1\b|is dropped|一点没降"
-        r"|(?:占用|显存)[^\n]{0,6}[和跟与][^\n]{0,12}(?:一样|相同)",
+        r"|(?:占用|显存)[^\n]{0,6}[和跟与][^\n]{0,12}(?:一样|相同)"
+        r"|hard-?coded|写死|(?:not|n'?t) (?:seem to )?chang\w{1,3} (?:the )?(?:memory|vram|gpu|usage|peak)"
+        r"|(?:checkpointing|offload\w{0,4}|zero\w{0,2}|quanti[sz]ation|flash\w{0,10}|packing|sharding|fsdp|liger)"
+        r" (?:is|are|does|seems?) (?:not|n'?t) (?:to )?(?:be )?work",
     ),
     Clue(
         "reported-other",

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.view import DECISIVE, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -36,6 +36,13 @@ _ON_AND_ON: Final = (
     r"|\bevery\b|step by step|as (?:the )?(?:training|steps|number|time)|more and more|until|\bsteps\b|epochs?"
     r"|after (?:some|several|a while))"
 )
+_GUESSED: Final = (
+    r"(?:may ?be|perhaps|possibly|probably|might|could|suspect|wonder|is (?:it|this|that|there)|seems?|some (?:kind"
+    r"|sort)"
+    r"|是不是|可能|怀疑|难道|会不会|是否)[^\n.。]{0,40}(?:\bleak|泄漏|泄露)|(?:\bleak\w{0,3}|泄漏|泄露) ?(?:\?|？|吗"
+    r"|么)"
+)
+"""A reader's guess: most failures are taken for a leak by somebody."""
 _CLUES: Final = (
     Clue("growth", DECISIVE, signals=("growth-over-steps", "memory-growth")),
     Clue(
@@ -48,9 +55,11 @@ _CLUES: Final = (
         r"|ram )*(?:growth"
         r"|increase|rise|grow)"
         r"|(?:显存|内存).{0,20}(?:慢慢|逐渐|逐步|不断|越来越|缓慢|持续|一点点|会?一直).{0,8}(?:涨|增|上升"
-        r"|升高|变大|变多)|(?:泄漏|泄露)|\bleak|memory.{0,24}higher (?:after|each|every|with)"
+        r"|升高|变大|变多)|memory.{0,24}higher (?:after|each|every|with)"
         r"|显存.{0,8}变高|(?:越来越)(?:多|高|大)"
-        r"|linear(?:ly)? grow|longer and longer|eventually (?:oom|out of|runs)"
+        r"|linear(?:ly)? (?:grow|increas|fill|with (?:the )?(?:steps|time|number))|fills? up (?:\w{1,9} )?(?:with"
+        r"|over) "
+        r"(?:the )?(?:steps|time)|longer and longer|eventually (?:oom|out of|runs)"
         r"|(?:memory|vram)[^\n]{0,24}(?:increments|adds up|accumulat|piles? up|keeps? going)"
         r"|(?:never|\bnot|n'?t) (?:\w{1,8} ){0,2}(?:given back|giv(?:e|ing) back|releas\w{1,3}|freed?"
         r"|come (?:back )?down|go (?:back )?down|drop\w{0,4})\b[^\n]{0,50}(?:request|call|inference|generat"
@@ -74,6 +83,8 @@ _CLUES: Final = (
         r"|循环推理)[^\n]{0,10}显存(?:还是|仍|也)?(?:会)?(?:不断|一直|持续)",
         unless=r"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b",
     ),
+    Clue("named", FAIR, says=r"泄漏|泄露|\bleak", unless=_GUESSED),
+    Clue("guessed", WEAK, says=_GUESSED),
     Clue(
         "every-round",
         STRONG,

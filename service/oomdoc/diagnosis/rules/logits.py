@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._fits import beyond_weights
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -53,6 +54,7 @@ _CLUES: Final = (
         r"|损失)(?:函数)?[^\n]{0,8}(?:那里|那一步)[^\n]{0,8}(?:爆|oom|炸|显存|申请)|算(?:损失|loss)|(?:liger"
         r"|fused loss)[^\n]{0,30}(?:fix|help|之后|解决)|larger tokenizer|bigger vocab",
     ),
+    Clue("prompts-scored", FAIR, says=r"log.?likelihood|\bprompt_?logprobs|perplexity|困惑度|\bppl\b"),
     Clue("vocabulary", FAIR, says=r"vocab(?:ulary)?[ _-]?(?:size)?\b|词表|128k words"),
     Clue("unfused", STRONG, says=r"no liger kernels? supported|(?:liger|fused).{0,40}(?:not|unsupported|silently)"),
 )
@@ -66,6 +68,8 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from weigh_clues(view, CAUSE, _CLUES)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
+    if beyond_weights(view):
+        yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     copy, capacity = _one_copy_bytes(view), view.bytes_of("capacity")
     if copy and capacity and not view.job.fused_ce and view.stated("seq_len"):
         share = copy / capacity

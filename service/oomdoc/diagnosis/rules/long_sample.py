@@ -22,7 +22,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._late import AT_STEP
-from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import FAIR, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -32,7 +32,7 @@ CAUSE: Final = "long-sample"
 _CLUES: Final = (
     Clue(
         "sudden",
-        STRONG,
+        FAIR,
         says=r"\bsudden|\bspike|突然|偶尔|某个(?:batch|样本|step)|once in a while|(?:occasional|sporadic)"
         r"|out of nowhere"
         r"|random(?:ly)? (?:oom|crash|fail)|(?:oom|crash|fail)\w{0,3} random|直接冲|intermittent|unpredictab|at random"

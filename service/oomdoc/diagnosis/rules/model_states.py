@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest
 from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
@@ -98,11 +99,15 @@ def weigh(view: View) -> Iterator[Reason]:
     if not view.training:
         return  # a server holds none, and where nothing is said of the job, training in full is an assumption
     yield from ran_first(view)
+    if beyond_weights(view) or peaks_over_rest(view):
+        yield Reason(-FAIR, say("cause.out-of-place"))
     if view.stated("optimizer") is None and view.says(_MEASURES) is not None:
         yield Reason(-STRONG, say("cause.out-of-place"))
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     states, capacity = view.state_bytes, view.bytes_of("capacity")
+    if (tables := _tables_bytes(view)) and capacity and tables > _LARGE_TABLES * capacity:
+        yield Reason(STRONG, say("cause.model-states.tables", tables_bytes=tables, capacity_bytes=capacity))
     if states and capacity:
         share = states / capacity
         if share >= 0.45:
@@ -125,3 +130,19 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(FAIR if moved else STRONG, say("cause.model-states.one-rank", sharding=view.job.sharding))
     elif view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1:
         yield Reason(WEAK, say("cause.model-states.replicated", ranks=view.ranks))
+
+
+_LARGE_TABLES: Final = 0.2
+_STATES: Final = 16
+"""Bytes for each trained weight in mixed precision: copy, gradient, master and two moments."""
+
+
+def _tables_bytes(view: View) -> int:
+    """Weights, gradients and states of embedding and head, where they are trained whole beside adapters."""
+    if view.job.method not in ("lora", "qlora") or view.shape is None:
+        return 0
+    named = view.job.extra.get("modules_to_save") or ()
+    names = [named] if isinstance(named, str) else [str(name) for name in named]
+    trained = sum(any(word in name for name in names) for word in ("embed", "lm_head"))
+    dims = view.shape.dims
+    return trained * dims.vocab * dims.hidden * _STATES

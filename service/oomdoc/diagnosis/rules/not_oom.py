@@ -42,7 +42,11 @@ _CLUES: Final = (
         says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory"
         r"|reducing block sizes|memory space vmem|scoped vmem",
     ),
-    Clue("transport", STRONG, says=r"nccl warn cuda failure|transport/shm\.cc|nccl.{0,30}cumem"),
+    Clue(
+        "transport",
+        STRONG,
+        says=r"nccl warn cuda failure(?! 2\b)(?![^\n]{0,8}out of mem)|transport/shm\.cc|nccl.{0,30}cumem",
+    ),
     Clue("size", STRONG, says=r"\b1 ?eb\b|more than 1eb|17179869184"),
     Clue(
         "disk",

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._fits import beyond_weights
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
-from oomdoc.diagnosis.view import DECISIVE, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -38,7 +39,7 @@ _CLUES: Final = (
         frames=r"optimizer\.step|optimizer_step|_init_group|exp_avg|initialize_optimizer_states|zero_optim"
         r"|adamw?\.py|_multi_tensor"
         r"|configure_zero_optimizer|fp32_flat|low_level_optim|_foreach_|optim/optimizer|create_fp32_part"
-        r"|setup_optimizer",
+        r"|setup_optimizer|_init_optim_state|optim\.step\(|init_optimizer_state",
     ),
     Clue("phase", STRONG, phases=("optimizer-init", "optimizer-step")),
     Clue(
@@ -74,5 +75,7 @@ def weigh(view: View) -> Iterator[Reason]:
     reasons = list(weigh_clues(view, CAUSE, _CLUES))
     yield from reasons
     yield from tensor_reasons(view, CAUSE)
+    if beyond_weights(view):
+        yield Reason(-FAIR, say("cause.out-of-place"))
     if reasons and view.shares.get(CAUSE, 0.0) > 0.3:
         yield Reason(WEAK, say("cause.optimizer-init.part", percent=round(100 * view.shares[CAUSE])))

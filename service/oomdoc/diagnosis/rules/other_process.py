@@ -32,7 +32,7 @@ CAUSE: Final = "other-process"
 _CLUES: Final = (
     Clue(
         "said",
-        STRONG,
+        FAIR,
         says=r"(?:other|another|someone else'?s?|different) (?:process|user|program|job|people|person)"
         r"|no such process|zombie"
         r"|leftover|shared (?:server|machine|gpu|box|cluster)"

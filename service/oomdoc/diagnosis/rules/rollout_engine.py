@@ -90,9 +90,16 @@ _CLUES: Final = (
 )
 
 
+_TAKEN: Final = r"free memory on device[^\n]{0,60}less than desired"
+_TRAINER: Final = r"rollout|\bverl\b|openrlhf|\bgrpo\b|\bppo\b|\bfsdp\b|actor|\brl\b|\brlhf\b|trainer\b"
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """Where it fails, what is said of the engine, and its share of the card."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    taken = view.says(_TAKEN)
+    if taken is not None and view.says(_TRAINER) is not None:
+        yield Reason(STRONG, say("cause.rollout-engine.taken", quote=taken.text.strip()[:90]), (taken,))
     yield from peak_share(view, CAUSE)
     rollout = None if "rollout" in view.job.assumed else view.job.rollout
     if rollout is None or view.serving:

@@ -97,12 +97,15 @@ _CLUES: Final = (
         r"[^\n]{0,20} (?:in|on|with|under) (?:the )?(?:previous|old\w{0,2}|earlier|prior|last) (?:version|release"
         r"|image|build)"
         r"|以前[^\n]{0,12}(?:能跑|可以|没|正常|不会)",
+        unless=r"(?:previously|before|used to|earlier)[^\n.]{0,50}\b\d{1,3}(?:\.\d)?b\b"
+        r"|(?:之前|以前)[^\n。]{0,20}\d{1,3}(?:\.\d)?b\b",
     ),
     Clue(
         "update-named",
         STRONG,
         prose=True,
-        says=r"upgrad|downgrad|after (?:the |an? )?updat|latest (?:version|iteration|main|release|commit)"
+        says=r"upgrad|downgrad|after (?:the |an? )?updat|(?<!using )(?<!use )(?<!using the )(?<!use the )(?<!on the )"
+        r"latest (?:version|iteration|main|release|commit)"
         r"|nightly|\bbug (?:of|in)\b|older versions?|新版|旧版|老版本|reverting|roll(?:ed|ing)? back"
         r"|current version"
         r"|(?:new|newer|latest|minor|previous) release|(?:which|哪个|这个) ?(?:version|版本)|pinning the old"

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest, weights_fit
 from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
@@ -111,6 +112,8 @@ def weigh(view: View) -> Iterator[Reason]:
     if loaded:
         yield Reason(-STRONG, say("cause.ran-first"))
     yield from tensor_reasons(view, CAUSE)
+    if peaks_over_rest(view) or beyond_weights(view) or weights_fit(view):
+        yield Reason(-FAIR, say("cause.out-of-place"))
     job = view.job
     quantized = job.quant not in (None, "none") or job.method == "qlora"
     if quantized and job.sharding in ("zero3", "fsdp", "fsdp2"):

@@ -41,6 +41,10 @@ _NAMES: Final = {
     "lora_modules_to_save": "modules_to_save",
     "additional_target": "modules_to_save",
 }
+_NEW_TOKENS: Final = frozenset({"resize_vocab", "new_special_tokens", "add_special_tokens", "add_tokens"})
+_RESIZED: Final = ("embed_tokens", "lm_head")
+"""LLaMA-Factory trains both tables beside the adapters where it resized them for new tokens and nothing else was named
+(0.9.1, ``model/adapter.py``, ``_setup_lora_tuning``; ``model/loader.py`` sets ``resize_vocab``)."""
 _FLAGS: Final = {
     "lora_mlp_kernel": "lora_mlp_kernel",
     "freeze_vision_tower": "freeze_vision_tower",
@@ -71,6 +75,16 @@ def further_facts(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
             if name not in seen:
                 seen.add(name)
                 yield Fact(PREFIX + name, value, lines.span(entry.key_span[0]), "config", 0.95)
+    resized = next(_resizing(docs), None)
+    if resized is not None and "modules_to_save" not in seen:
+        yield Fact(PREFIX + "modules_to_save", list(_RESIZED), lines.span(resized.key_span[0]), "config", 0.9)
+
+
+def _resizing(docs: Iterable[Doc]) -> Iterator[Entry]:
+    """Settings by which LLaMA-Factory gives the model new tokens."""
+    for doc in docs:
+        if doc.table is not None and doc.table.name == "llama-factory":
+            yield from (e for e in doc.entries if not e.off and norm(e.key) in _NEW_TOKENS and e.value)
 
 
 def _entries(docs: Iterable[Doc]) -> Iterator[tuple[list[str], Entry]]:

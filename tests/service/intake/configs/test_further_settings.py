@@ -38,6 +38,15 @@ CASES = [
     ),
     ("model_name_or_path: x/y-7b\nstage: sft\n# additional_target: lm_head\n", {}),
     (
+        "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: lora\nnew_special_tokens: '<a>,<b>'\n",
+        {"modules_to_save": ["embed_tokens", "lm_head"]},
+    ),
+    (
+        "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: lora\nadditional_target: lm_head\nresize_vocab: true\n",
+        {"modules_to_save": ["lm_head"]},
+    ),
+    ("model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: lora\nresize_vocab: false\n", {}),
+    (
         "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: full\neval_strategy: steps\ncompute_accuracy: true\n",
         {"compute_metrics": True, "preprocess_logits_for_metrics": True},
     ),

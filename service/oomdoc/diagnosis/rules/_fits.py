@@ -1,0 +1,56 @@
+"""What sizes alone rule out: a request larger than any weight, weights far smaller than the card, low ends of steps."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomdoc.diagnosis.view import View
+from oomdoc.intake.sieve import alternatives
+
+__all__ = ["beyond_weights", "peaks_over_rest", "weights_fit"]
+
+_WIDEST_BYTES: Final = 4
+"""fp32: the widest a weight, a gradient or a moment is kept in."""
+_SLACK: Final = 1.1
+_FLAT: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "megatron"})
+"""Sharding that joins many parameters in one buffer, of whatever size."""
+_LITTLE: Final = 0.4
+_STEP: Final = alternatives(
+    r"\balloc\w{0,8}[ =:]{1,3}\d{1,4}(?:\.\d{1,3})?[^\n]{0,12}\bpeak\w{0,10}[ =:]{1,3}\d{1,4}(?:\.\d{1,3})?"
+)
+_NUMBERS: Final = re.compile(r"[ =:](\d{1,4}(?:\.\d{1,3})?)", re.ASCII)
+_OVER: Final = 2.5
+
+
+def beyond_weights(view: View) -> bool:
+    """Whether the request is larger than the largest matrix of the model in fp32.
+
+    Then no weight, gradient or moment was asked for, where each parameter has its own tensor.
+    """
+    requested, shape = view.bytes_of("requested"), view.shape
+    if not requested or shape is None or view.job.model is None or shape.dims.experts:
+        return False
+    if view.job.sharding in _FLAT or view.phase in ("load", "save", "optimizer-init"):
+        return False
+    dims = shape.dims
+    largest = max(dims.vocab, 2 * dims.ffn) * dims.hidden * _WIDEST_BYTES
+    return requested > _SLACK * largest
+
+
+def weights_fit(view: View) -> bool:
+    """Whether even fp32 weights would take less than two fifths of the card they are loaded to."""
+    capacity, estimate = view.bytes_of("capacity"), view.estimate
+    known = view.stated("model") is not None or view.stated("params_b") is not None
+    if not capacity or estimate is None or not known:
+        return False
+    return estimate.params * _WIDEST_BYTES < _LITTLE * capacity
+
+
+def peaks_over_rest(view: View) -> bool:
+    """Whether lines of steps show a peak of several times what stays allocated between them."""
+    found = _STEP.search(view.text)
+    if found is None:
+        return False
+    numbers = [float(number) for number in _NUMBERS.findall(found[0])]
+    return len(numbers) >= 2 and numbers[0] > 0 and numbers[-1] > _OVER * numbers[0]
