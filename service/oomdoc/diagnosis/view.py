@@ -60,7 +60,10 @@ _TRAINS: Final = (
     r"|训练(?:了|完|过程|时|一|几)"
 )
 
-_TRAINING: Final = r"\btrain(?:ing|s)?\b(?! ?(?:data|set|ed))|\bfine-?tun(?:e|ing)\b|微调|训练|torch\.optim\.|optimizer\.step|loss\.backward"
+_TRAINING: Final = (
+    r"\btrain(?:ing|s)?\b(?! ?(?:data|set|ed))|\bfine-?tun(?:e|ing)\b|微调|训练|torch\.optim\.|optimizer\.step"
+    r"|loss\.backward"
+)
 """Words of a training where no setting of it is given."""
 
 TERMS: Final[Mapping[str, tuple[str, ...]]] = {
