@@ -26,6 +26,7 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest
 from oomdoc.diagnosis.rules._late import long_past
+from oomdoc.diagnosis.rules._shapes import is_scores, is_vocabulary_wide
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -40,8 +41,8 @@ _CLUES: Final = (
         STRONG,
         says=r"checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks"
         r"|throws|raises|attributeerror)|(?:without|no|turned off"
-        r"|disabled?) "
-        r"(?:gradient |activation )checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:gradient"
+        r"|disabl\w{1,3}) "
+        r"(?:gradient[ _-]|activation[ _-])?checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:gradient"
         r"|activation)_?checkpointing[\"' :=]{1,4}false",
     ),
     Clue("selective", FAIR, says=r"activation_checkpointing|use_reentrant|recompute.{0,20}(?:selective|partial)"),
@@ -88,6 +89,7 @@ _CLUES: Final = (
         r"|(?:when|while|during) quantizing|量化(?:时|过程|模型时)",
         unless=r"内存|host memory|\bram\b",
     ),
+    Clue("remat", FAIR, says=r"hlo_rematerialization|reduce memory use below|temp(?:orary)? allocation: +[1-9]\d"),
     Clue("program", FAIR, says=r"\bprogram\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b|hlo temp\s+[1-9]"),
     Clue(
         "prefill",
@@ -109,6 +111,8 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from peak_share(view, CAUSE)
     if peaks_over_rest(view):
         yield Reason(STRONG, say("cause.activations.steps"))
+    elif (shape := _of_a_layer(view)) is not None:
+        yield Reason(FAIR, say("cause.activations.shape", shape=" × ".join(map(str, shape))))
     elif beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     if view.training and view.stated("grad_ckpt") is False:
@@ -118,3 +122,15 @@ def weigh(view: View) -> Iterator[Reason]:
     left = 0.2 if frozen else 0.5
     if allocated and states and view.training and allocated - states > left * allocated:
         yield Reason(FAIR, say("cause.activations.rest", rest_bytes=allocated - states, states_bytes=states))
+
+
+_WIDE: Final = range(256, 30_000)
+
+
+def _of_a_layer(view: View) -> tuple[int, ...] | None:
+    """The shape that was refused, where it is rows of a layer's width: ``[batch, S, H]``, ``[tokens, F]``."""
+    refused = view.failure.signal.data.get("shape") if view.failure is not None else None
+    shape = tuple(int(n) for n in refused or ())
+    if len(shape) not in (2, 3) or is_scores(shape) or is_vocabulary_wide(shape):
+        return None
+    return shape if shape[-1] in _WIDE and shape[0] * (shape[1] if len(shape) == 3 else 1) >= 1024 else None

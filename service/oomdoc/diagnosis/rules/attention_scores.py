@@ -24,6 +24,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import beyond_weights
+from oomdoc.diagnosis.rules._shapes import einsum_of_pairs, is_scores, shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -98,8 +99,14 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from peak_share(view, CAUSE)
     if beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
+    square = next((shape for shape in shapes_in(view) if is_scores(shape)), None)
+    if square is not None:
+        yield Reason(STRONG, say("cause.attention-scores.shape", shape=" × ".join(map(str, square))))
+    elif einsum_of_pairs(view):
+        yield Reason(STRONG, say("cause.attention-scores.pairs"))
     requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
-    if requested and capacity and requested > 0.4 * capacity and view.phase != "optimizer-init":
+    program = view.failure is not None and view.failure.signal.name.startswith("xla")  # all temporaries in one request
+    if requested and capacity and requested > 0.4 * capacity and view.phase != "optimizer-init" and not program:
         yield Reason(STRONG, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
     if view.stated("attention") == "eager":
         yield Reason(FAIR, say("cause.attention-scores.in-use"))

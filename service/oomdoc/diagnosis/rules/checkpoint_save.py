@@ -33,7 +33,8 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"save_pretrained|save_model|save_checkpoint|(?<!load_)state_dict\b|_save_to_state|save_16bit"
+        frames=r"save_pretrained|save_model|save_checkpoint|(?<!load_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b"
+        r"|_save_to_state|save_16bit"
         r"|consolidat|torch\.save"
         r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler|_save\b",
     ),
@@ -43,7 +44,8 @@ _CLUES: Final = (
         says=r"(?:when|while|on|during|after|at|whenever|before|step of|only) (?:the )?(?:model |checkpoint "
         r"|epoch )?sav(?:e|ing)\b|sav(?:ing|es?) (?:the |a |of )?(?:model|checkpoint|weights|adapter)"
         r"|(?:model|checkpoint|adapter|it|epoch \d) (?:is|are|gets|being) saved|model save\b|saving (?:step"
-        r"|runs)|save_pretrained|save_steps.{0,8}(?:时|那|步|step)|每到.{0,4}save|保存.{0,12}(?:时|模型|权重"
+        r"|runs)|save_pretrained|save_steps.{0,8}(?:时|那|步|step)|每到.{0,4}save|保存(?![^\n]{0,8}(?:梯度|激活"
+        r"|中间)).{0,12}(?:时|模型|权重"
         r"|checkpoint"
         r"|检查点|参数|又|就|oom)"
         r"|(?:get|gets|getting|gather\w{0,3}|call\w{0,3}) (?:the )?(?:full )?state.?dict|\bcli export"

@@ -34,7 +34,8 @@ _CLUES: Final = (
         "trace",
         DECISIVE,
         frames=r"evaluation_loop|prediction_step|\bevaluate\b|compute_metrics|nested_concat|pad_across"
-        r"|gather_for_metrics|eval_step|validation_step|predict_loop",
+        r"|gather_for_metrics|eval_step|validation_step|predict_loop|/eval(?:uat\w{1,5})?[/.]|\w{0,12}_eval\("
+        r"|evaluator",
     ),
     Clue(
         "said",
@@ -48,7 +49,8 @@ _CLUES: Final = (
         r"|step)"
         r"|(?<![a-z_])predict(?:ions?)?\b[^\n]{0,24}(?:oom|out of|gather|concat|fills|显存|爆)|trainer\.predict"
         r"|predict_with_generate[^\n]{0,24}(?:oom|out|爆)|preprocess_logits_for_metrics|validation (?:set|loss|pass)"
-        r"|eval(?:uation)? loss|评测脚本|per_device_eval_batch_size[^\n]{0,16}(?:默认|default|larger|太大|too)",
+        r"|encod(?:e|ing) (?:around |about |~)?\d[\d.]* ?(?:m\b|million|k\b|万|亿)|eval(?:uation)? loss|评测脚本"
+        r"|per_device_eval_batch_size[^\n]{0,16}(?:默认|default|larger|太大|too)",
     ),
 )
 

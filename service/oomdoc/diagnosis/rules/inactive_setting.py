@@ -36,7 +36,8 @@ _CLUES: Final = (
         "said",
         STRONG,
         prose=True,
-        says=r"\bignor(?:ed|es|ing)\b|no effect|(?:\bnot|n'?t) (?:being |getting )?(?:applied|honou?red|in effect"
+        says=r"\bignor(?:ed?|es|ing)\b(?! (?:the |this |that )?(?:warning|above|previous))|no effect|(?:\bnot"
+        r"|n'?t) (?:being |getting )?(?:applied|honou?red|in effect"
         r"|passed|respected)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
         r"|all|my))|silently|overrid|overwrit|不生效|未生效|没(?:有)?生效|没起作用|无效|without effect"
@@ -58,6 +59,11 @@ _CLUES: Final = (
         r"|option|config)|instead of (?:torchrun|accelerate|deepspeed)|没有?用 ?torchrun|用 ?python ?直接"
         r"|world.?size (?:is|为|是) ?1\b|is dropped|一点没降"
         r"|(?:占用|显存)[^\n]{0,6}[和跟与][^\n]{0,12}(?:一样|相同)"
+        r"|(?:even (?:after|with|though|when)|despite|although)[^\n]{0,24}(?:deepspeed|zero|checkpointing|fsdp|flash"
+        r"|lora"
+        r"|quanti[sz]\w{1,6}|offload\w{0,3})[^\n]{0,16}(?:turned on|enabled|is on|was on|in use)"
+        r"|(?:4.?bit|8.?bit|int[48]|quanti[sz]ed)[^\n]{0,60}(?:more|higher|larger)[^\n]{0,30}(?:bf16|fp16|full"
+        r"|16.?bit|half)"
         r"|hard-?coded|写死|(?:not|n'?t) (?:seem to )?chang\w{1,3} (?:the )?(?:memory|vram|gpu|usage|peak)"
         r"|(?:checkpointing|offload\w{0,4}|zero\w{0,2}|quanti[sz]ation|flash\w{0,10}|packing|sharding|fsdp|liger)"
         r" (?:is|are|does|seems?) (?:not|n'?t) (?:to )?(?:be )?work",
@@ -72,7 +78,9 @@ _CLUES: Final = (
     Clue(
         "one-gpu",
         STRONG,
-        says=r"only (?:uses? )?(?:one|1|a single|the first|gpu ?0|cuda:0)\b|(?:does|do) not use the (?:two|four"
+        says=r"only (?:uses? )?(?:(?:one|1|a single|the first) (?:\w{1,8} )?(?:gpu|card|device|process|rank)|gpu ?0"
+        r"|cuda:0)"
+        r"|(?:in|on)to (?:only )?(?:one|a single|the first) (?:gpu|card|device)\b|(?:does|do) not use the (?:two|four"
         r"|other|second)|只(?:用|占|跑)了?.{0,4}(?:一|1|单) ?张|只有.{0,6}0 ?号?卡|other gpus? (?:are|is"
         r"|stay)s? (?:idle|empty|free)|(?:second|other|remaining) gpus?\b.{0,24}(?:hardly|not|barely|never) (?:used"
         r"|utili)"

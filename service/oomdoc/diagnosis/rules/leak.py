@@ -83,6 +83,12 @@ _CLUES: Final = (
         r"|循环推理)[^\n]{0,10}显存(?:还是|仍|也)?(?:会)?(?:不断|一直|持续)",
         unless=r"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b",
     ),
+    Clue(
+        "keeps-growing",
+        STRONG,
+        says=r"(?:keeps?|kept) (?:on )?(?:grow|increas|ris|climb)ing|slowly (?:consum|eat|us|fill)ing(?: up)? (?:all"
+        r"|the)",
+    ),
     Clue("named", FAIR, says=r"泄漏|泄露|\bleak", unless=_GUESSED),
     Clue("guessed", WEAK, says=_GUESSED),
     Clue(

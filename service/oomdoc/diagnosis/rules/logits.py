@@ -27,6 +27,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import beyond_weights
+from oomdoc.diagnosis.rules._shapes import is_vocabulary_wide, shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -70,6 +71,9 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from peak_share(view, CAUSE)
     if beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
+    wide = next((shape for shape in shapes_in(view) if is_vocabulary_wide(shape)), None)
+    if wide is not None:
+        yield Reason(STRONG, say("cause.logits.shape", shape=" × ".join(map(str, wide))))
     copy, capacity = _one_copy_bytes(view), view.bytes_of("capacity")
     if copy and capacity and not view.job.fused_ce and view.stated("seq_len"):
         share = copy / capacity

@@ -47,6 +47,7 @@ _CLUES: Final = (
         STRONG,
         says=r"nccl warn cuda failure(?! 2\b)(?![^\n]{0,8}out of mem)|transport/shm\.cc|nccl.{0,30}cumem",
     ),
+    Clue("misleading", STRONG, says=r"mis-?leading[^\n]{0,40}(?:memory|oom)|(?:memory|oom)[^\n]{0,40}mis-?leading"),
     Clue("size", STRONG, says=r"\b1 ?eb\b|more than 1eb|17179869184"),
     Clue(
         "disk",

@@ -50,7 +50,7 @@ _CLUES: Final = (
         r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))|(?:creat|initiali[sz]|build|prepar"
         r"|set(?:ting)? up)\w{0,4} "
         r"(?:the )?optimizer|deepspeed\.initialize|accelerator\.prepare|adamw? states?|(?:creating|initialising) fp32"
-        r"|创建优化器|优化器(?:创建|更新)|更新参数(?:时|的时候|那)"
+        r"|参数更新[^\n]{0,6}[爆炸]|创建优化器|优化器(?:创建|更新)|更新参数(?:时|的时候|那|[^\n]{0,4}就?[爆o炸])"
         r"|(?:adam|optimizer)[^\n]{0,30}moments?\b|fp32 (?:master|main) |主权重|main params|8 ?bit ?优化器"
         r"|from sgd to adam|step 1 fails|第一步[^\n]{0,12}打出来|initiali[sz]ing zero|deepspeed initiali[sz]e"
         r"|backward[^\n]{0,6}(?:完|之后)[^\n]{0,6}更新",

@@ -45,7 +45,9 @@ _CLUES: Final = (
         r"|(?:who is|find (?:out )?who)[^\n]{0,20}gpu|(?:card|gpu)[^\n]{0,10}(?:is |was |already )(?:occupied|taken)"
         r"|显[卡存][^\n]{0,6}被[^\n]{0,4}占|another pid|process with another|jupyter (?:notebook )?kernel"
         r"|notebook[^\n]{0,12}(?:没关|still|keeps)|free memory on device[^\n]{0,60}less than desired|only (?:a few"
-        r"|\d{1,3}) mi?b free|worked yesterday|昨天(?:能|还|可以)|desktop|another container|公用|抢显存|ctrl.?c\b"
+        r"|\d{1,3}) mi?b free|worked yesterday|昨天(?:能|还|可以)|desktop|another container|公用|抢显存"
+        r"|(?:卡|显存|gpu)[^\n]{0,8}已经?有?被?(?:别的)?占用|已有别的占用|only has \d{1,2} ?gi?b (?:left|free)"
+        r"|ctrl.?c\b"
         r"|second time fails|two services",
     ),
     Clue(

@@ -32,6 +32,7 @@ __all__ = ["CAUSE", "weigh"]
 CAUSE: Final = "rollout-engine"
 
 _CLUES: Final = (
+    Clue("mapped-back", STRONG, signals=("cumem-oom",)),
     Clue(
         "trace",
         DECISIVE,

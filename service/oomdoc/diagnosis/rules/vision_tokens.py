@@ -56,7 +56,7 @@ _CLUES: Final = (
         says=r"(?:max|min)_pixels|image (?:size|resolution|token)|resolution|high.?res|(?<![a-z])videos?\b|(?:large"
         r"|big|many|high.resolution|4k|hd"
         r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b"
-        r"|num_frames|\bframes\b|多模态|pixel_values|screenshots?|\bocr\b"
+        r"|num_frames|frame_bucket|\bframes\b|多模态|pixel_values|screenshots?|\bocr\b"
         r"|multi.?image|多图|大图|视觉(?:编码器|塔|模型)|vision (?:tower|encoder|language)|image processor",
         unless=DRAWS,
     ),

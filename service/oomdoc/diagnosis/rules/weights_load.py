@@ -41,7 +41,8 @@ _CLUES: Final = (
         STRONG,
         frames=r"from_pretrained|load_checkpoint|load_state_dict|load_model|load_weights|load_pretrained"
         r"|dispatch_model|safetensors"
-        r"|prepare_model_for_(?:kbit|int8)|param\.data\.to\(torch\.float32|set_module_tensor|full_state_dict"
+        r"|prepare_model_for_(?:kbit|int8)|model\.float\(\)|param\.data\.to\(torch\.float32|set_module_tensor"
+        r"|full_state_dict"
         r"|allocator_warmup|create_weights|reset_parameters|initialize_affine|_init_weights"
         r"|__init__\b[^\n]{0,40}self\.\w{1,30} ?= ?[\w.]{0,40}(?:linear|embedding|attention|mlp|feedforward|layer"
         r"|block)\("
@@ -76,6 +77,8 @@ _CLUES: Final = (
         r"|the )?[\w.-]{1,24} ?(?:model|checkpoint)|why does loading|loading (?:it |the model )?in (?:bf16|fp16"
         r"|4.?bit|8.?bit|int[48])|加载 ?(?:checkpoint|ckpt|检查点|阶段)|(?:都|全)往 ?(?:0 ?号|第一张)卡"
         r"|(?:fails|oom|crash\w{0,3}|dies|out of memory) (?:at|during|in|on) (?:model )?initiali[sz]ation"
+        r"|model\.float\(\)|转(?:成|为)? ?fp32|upcast\w{0,3} (?:the )?(?:whole |entire )?model|(?:还没"
+        r"|没有?)(?:有)?到?训练(?:阶段|开始)?"
         r"|loads the (?:whole|full|entire|complete) model\b|before (?:reading|touching|seeing) any data",
     ),
     Clue(

@@ -40,7 +40,7 @@ _CLUES: Final = (
         r"|partition_parameters"
         r"|partitioned_param"
         r"|gathered_?param|summon_full"
-        r"|reduce_scatter(?![\"']? ?[:=])|allreduce_bucket|prefetch(?!_bucket|_factor)"
+        r"|reduce_scatter(?![\"']? ?[:=])|allreduce_bucket|(?<!_)prefetch(?!_bucket|_factor|_policy)"
         r"|unwrap_model_for_generation|reduce_ipg|flat_param",
     ),
     Clue(
@@ -52,11 +52,12 @@ _CLUES: Final = (
         r"|unwrap_model_for_generation"
         r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)"
         r"|all.?gather(?!_(?:bucket|partition))"
-        r"|forward_prefetch|ds3_gather|fetch(?:ing)? (?:the )?param|\bunshard|reshard_after_forward|z3_leaf"
+        r"|ds3_gather|fetch(?:ing)? (?:the )?param|\bunshard|reshard_after_forward|z3_leaf"
         r"|leaf_module"
         r"|reduce.?scatter(?![\"'=:]| [:=])|communication buffer"
         r"|bucket sizes? (?:is|are|in|调)|聚合(?:参数|专家|权重|后)|gather\w{0,3} (?:one|a|full"
-        r"|all) [^\n]{0,16}(?:layer|param|expert|weight|model)|wrap policy|layer class to wrap|没有按层",
+        r"|all) [^\n]{0,16}(?:layer|param|expert|weight|model)|wrap policy|remov\w{1,3} [^\n]{0,12}layer_cls_to_wrap"
+        r"|layer class to wrap|没有按层",
     ),
 )
 _BUCKETS: Final = (
