@@ -34,12 +34,28 @@ _MODEL: Final = (
     r"(?<!\bgemma)(?<!\bgemma[- ])(?<!seek[- ])(?<!seek[- ]v)(?<!\binternlm)(?<!\bmistral[- ])(?<!\bwan)(?<!\bwan[- ])"
 )
 """Families of models count as packages do: theirs are no versions that one goes up or back to."""
-_V: Final = _MODEL + r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12})?(?! ?[gmk]i?b|\d| ?%|x\b| ?b(?:illion)?(?![a-z\d])))"
+_V: Final = (
+    _MODEL
+    + r"(?<![\d.])v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12}|(?:rc|dev|post|[ab])\d{1,3}\b)?"
+    + r"(?! ?[gmkt]i?b|\d|[a-z]| ?%| ?x\b| ?b(?:illion)?(?![a-z\d])"
+    + r"| ?(?:epochs?|steps?|hours?|min|sec|ms\b|[smhk]\b|times\b|[倍个轮亿万秒小])))"
+)
 _SAME: Final = (
-    r"(?:every|all|any|each) versions?|other versions? (?:too|as well)|same (?:error|problem|oom) (?:with|in|on)"
+    r"(?:every|all|any|each|different|several|various|multiple) versions?|other versions? (?:too|as well)"
+    r"|\b(?:same [^\n.]{0,24}(?:error|problem|oom|issue|behaviou?r)|similar [^\n.]{0,50})[^\n.]{0,8} (?:with|in|on)\b"
     r"|(?:fraction|utili[sz]|static)[\w -]{0,16} from 0?\.\d"
 )
-_WELL: Final = r"(?:works?\b|worked|fine|runs\b|ran\b|as expected|\bfits|loads in|it is about|can train|trained)"
+_WELL: Final = r"(?:works?\b|worked|fine|runs\b|ran\b|as expected|\bfits|loads in|it is about|can train|\btrained)"
+_STEPS_OF: Final = (
+    r"(?:(?!weight|param|grad|polic|actor|critic|optim|train|model|each|every|first|step|several|few)[\w'.+-]{1,16} )"
+)
+"""Words between "after" and "update"; what a training step updates is another matter."""
+_BUILD: Final = r"(?:b\d{4,5}\b|(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[0-9a-f]{7,40}\b)"
+"""A numbered build, or the name of a commit."""
+_BACK: Final = (
+    r"(?:git[` \"]{1,3}(?:reset|checkout)|downgrad(?:e|ed|ing)|revert(?:ed|ing)?\b|(?:roll|went|going|go)(?:ed"
+    r"|ing)? back to)"
+)
 _CLUES: Final = (
     Clue(
         "comparison",
@@ -74,25 +90,59 @@ _CLUES: Final = (
         r"|(?:patch|commit|pr|merge)\b[^\n]{0,40}(?:causes?|breaks?|broke|leads? to)\b",
     ),
     Clue(
+        "since-update",
+        DECISIVE,
+        prose=True,
+        says=rf"(?:after|since|following|before)\s{_STEPS_OF}{{0,3}}(?:updat(?:e|es|ed|ing)|upgrad(?:e|es|ed|ing)"
+        r"|git pull)\b(?! (?:steps?|of |to (?:an? |the )?(?:colab|pro\b|premium|larger|bigger|rtx|\d{2,3} ?gb)"
+        r"|(?:the |my )?(?:config|batch|setting|param|weight|learning)))"
+        r"|(?:recent|latest|last|newest|today'?s|yesterday'?s) (?:[\w.+-]{2,16} )?(?:updates?|upgrade|release)\b"
+        r"[^\n.]{0,40}(?:caus|broke|break|lead|use[sd]? |requir|need|mak)",
+    ),
+    Clue(
+        "commit-named",
+        DECISIVE,
+        prose=True,
+        says=r"\b(?:previous|prior|preceding|parent|earlier|older|last) (?:\w{1,12} )?(?:commit|build|nightly)s?\b"
+        rf"|(?:oom|out of memory|memory)[^\n]{{0,16}} (?:with|on|at|in|after|since|from) (?:commit |build )?{_BUILD}"
+        rf"|(?:after|since|from|until|before|up to) (?:commit |build |version )?{_BUILD}"
+        r"|\bbuild a\b[^\n]{0,120}\bbuild b\b|(?:上一个|前一个|旧的?) ?(?:commit|提交|构建)",
+    ),
+    Clue(
+        "reverted",
+        DECISIVE,
+        prose=True,
+        says=rf"{_BACK}[^\n]{{0,80}}(?:\bfix|\bhelp|\bsolv|\bresolv|\bwork|\bok\b|no (?:error|problem|issue)"
+        r"|able to|makes it run|\bruns?\b|loads?\b)"
+        rf"|(?:fixed|resolved|solved|works?|worked|gone)[^\n]{{0,40}}{_BACK}"
+        r"|(?:回退|回滚|降级|退回|换回)[^\n]{0,20}(?:解决|恢复|正常|好了|可以|没问题)",
+    ),
+    Clue(
         "commit",
         STRONG,
         prose=True,
-        says=r"(?:before|after|since|earlier|previous|until|with) (?:the )?commit|(?:之前的?|之后的?"
+        says=r"(?:before|after|since|until|with) (?:the )?commit|(?:之前的?|之后的?"
         r"|从).{0,20}commit|commit.{0,16}(?:之后|之前)|earlier [\w-]{2,20} commit",
     ),
     Clue(
         "before-after",
         STRONG,
         prose=True,
-        says=r"(?:used to (?:be able|run|work|fit|train|load)|previously|before (?:the )?updat\w{0,3}"
-        r"|before that).{0,60}(?:work|fit|run|train"
-        r"|fine)|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before\b|previously|weeks? ago|months? ago"
-        r"|yesterday)|(?:a few|few|one|a|last|\d) (?:weeks?|months?) ago|last (?:week|month)"
+        says=r"(?:used to (?:be able|run|work|fit|train|load)|previously|before that).{0,60}(?:\bwork|\bfits?\b"
+        r"|\bruns?\b|\bran\b|\btrained|fine\b|able|did not|didn'?t|does(?: not|n'?t) happen)"
+        r"|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before\b|previously|weeks? ago|months? ago"
+        r"|yesterday)|(?:(?:two|three|four|some|\d)(?: and a half)?|couple of) days ago[^\n]{0,60}(?:start|work|fine"
+        r"|began)"
+        r"|(?:fine|worked|ran)[^\n.]{0,24} (?:until|till|up to) (?:today|yesterday|recently|last|this|the (?:last"
+        r"|latest))"
+        r"|(?:worked|been using)[^\n]{0,40} for (?:an? |\w{1,6} )(?:years?|months?|weeks?)\b|stopped working"
+        r"|(?:a few|few|one|a|last|\d) (?:weeks?|months?) ago|last (?:week|month)"
         r"|no longer (?:works|fits|runs|starts|loads|trains|possible)|since (?:the )?(?:first |new "
         r"|latest )?(?:version|release|update)|does not (?:load|work|fit) any ?more"
-        r"|nothing (?:else )?(?:in my config )?(?:was |is |has )?changed|别的.{0,6}没动"
+        r"|别的.{0,6}没动"
         r"|(?<!报错)(?<!出错)(?<!训练)(?<!运行)之前.{0,12}(?:能跑"
-        r"|可以|正常|不会)|升级|更新(?:后|到|之后)|回退|降级|退回|(?:previous|old\w{0,2}|earlier|prior) (?:version"
+        r"|可以|正常|不会)|升级|(?<!权重)(?<!参数)(?<!梯度)(?<!模型)更新(?:后|到|之后)|回退|降级|退回|(?:previous"
+        r"|old\w{0,2}|earlier|prior) (?:version"
         r"|release|image"
         r"|build)\w{0,1}[^\n]{0,40}(?:work|fine|\bok\b|fit|no (?:problem|issue)|did not|didn)|(?:work|ran|fit"
         r"|train)\w{0,3}"
@@ -100,15 +150,44 @@ _CLUES: Final = (
         r"|image|build)"
         r"|以前[^\n]{0,12}(?:能跑|可以|没|正常|不会)",
         unless=r"(?:previously|before|used to|earlier)[^\n.]{0,50}\b\d{1,3}(?:\.\d)?b\b"
+        r"|换了(?:一?个)?[^\n。]{0,6}(?:模型|数据)|只改了"
         r"|(?:之前|以前)[^\n。]{0,20}\d{1,3}(?:\.\d)?b\b",
+    ),
+    Clue(
+        "unchanged",
+        FAIR,
+        prose=True,
+        says=r"nothing (?:else )?(?:in my config )?(?:was |is |has )?changed|everything else (?:is |being |stays )?"
+        r"(?:un|the same|identical)|leaving all [^\n]{0,24}unchanged"
+        r"|(?:identical|same) (?:\w{1,12} ){0,2}(?:source|code|config\w{0,8}|commands?|scripts?|machine|hardware"
+        r"|workflow|settings?)\b[^\n]{0,60}(?:works?\b|worked|\bruns?\b|\bran\b|loads|\bfine\b|functioning"
+        r"|no (?:problem|issue))|(?:同样|相同|一样)的?(?:代码|配置|参数|命令|脚本|入参)[^\n]{0,24}(?:以前|之前|正常"
+        r"|可以)",
+        unless=r"(?:same|identical) [^\n]{0,60}(?:repo|paper|\bgpus?\b|a100|h100)"
+        # Other models and other tasks under the same command are another comparison.
+        r"|(?:gemma|qwen|llama|mi[sx]tral|deepseek|glm|baichuan|phi)[^\n]{0,30}the same|\bwithout \w{3,20} the same"
+        r"|(?:相同|同样|一样)的?(?:代码|配置|参数|命令|脚本)[^\n]{0,12}(?:gemma|qwen|llama|mi[sx]tral|deepseek|glm"
+        r"|模型)",
+    ),
+    Clue(
+        "takes-more",
+        STRONG,
+        prose=True,
+        says=r"fsdp2[^\n]{0,60}(?:more|higher|larger|extra)[^\n]{0,40}\bfsdp1?\b"
+        r"|(?:more|higher|larger|twice|double)[^\n]{0,30}(?:memory|vram|ram)[^\n]{0,30} than [^\n]{0,24}"
+        r"(?:(?:older|old|previous|earlier|last) (?:one|version|release|build|commit)|\bv\d)"
+        rf"|versions? ?[<>]=? ?{_V}|[<>]=? ?{_V}[^\n]{{0,40}}(?:no longer|does not|doesn'?t)"
+        r"|(?:works?|fine|safe|\bok\b|no (?:problem|issue)|runs)[^\n]{0,24}\b(?:v0|v1|legacy|old) ?(?:engine)?\b(?!\.)"
+        r"|\bv0\b(?!\.)[^\n]{0,24}(?:works?\b|fine|safe|\bok\b|no (?:problem|issue)|正常|没问题)",
     ),
     Clue(
         "update-named",
         STRONG,
         prose=True,
-        says=r"upgrad|downgrad|after (?:the |an? )?updat|(?<!using )(?<!use )(?<!using the )(?<!use the )(?<!on the )"
+        says=r"upgrad(?:e|es|ed|ing)\b(?! to (?:an? )?(?:colab|pro\b|premium|larger|bigger|rtx|\d{2,3} ?gb))|downgrad"
+        r"|after (?:the |an? )?updat|(?<!using )(?<!use )(?<!using the )(?<!use the )(?<!on the )"
         r"latest (?:version|iteration|main|release|commit)"
-        r"|nightly|\bbug (?:of|in)\b|older versions?|新版|旧版|老版本|reverting|roll(?:ed|ing)? back"
+        r"|nightly|\bbug (?:of|in)\b[^\n]{0,16}\d\.\d|older versions?|新版|旧版|老版本|reverting|roll(?:ed|ing)? back"
         r"|current version"
         r"|(?:new|newer|latest|minor|previous) release|(?:which|哪个|这个) ?(?:version|版本)|pinning the old"
         r"|换了(?:镜像|版本|环境)|重新装环境|new environment|merged change|used to run|最新代码|(?:更新"

@@ -1,0 +1,64 @@
+"""What people write when a version is at fault, and what only looks like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoc.diagnosis.engine import view_of
+from oomdoc.diagnosis.rules import RULES
+from oomdoc.intake import read_text
+
+RULE = next(rule for rule in RULES if rule.CAUSE == "version-regression")
+
+
+def signs(text: str) -> set[str]:
+    view = view_of(read_text(text))[0]
+    return {r.message.key.rpartition(".")[2] for r in RULE.weigh(view) if r.log_odds > 0}
+
+
+@pytest.mark.parametrize(
+    ("sign", "text"),
+    [
+        ("since-update", "OOM on every start since I upgraded the webui this morning"),
+        ("since-update", "After updating axolotl my old job runs out of memory"),
+        ("since-update", "The latest torchtune release makes the same recipe need 10 GB more and OOM"),
+        ("commit-named", "CUDA OOM with 4be17aa, the build from last night; older ones are good"),
+        ("commit-named", "out of memory since b3201 of the server, loading the model"),
+        ("commit-named", "The parent commit loads this model, HEAD goes out of memory"),
+        ("commit-named", "Build A: driver 550, loads. Build B: driver 560, out of memory"),
+        ("reverted", "OOM in the first step. Downgrading peft solved it."),
+        ("reverted", "fixed by `git checkout` of the tag before; with main it is out of memory"),
+        ("reverted", "新版本显存不足，回退一个版本就恢复了"),
+        ("before-after", "Three days ago this notebook stopped working: CUDA out of memory, I did nothing"),
+        ("before-after", "I have been using this workflow for a year, now it is OOM"),
+        ("unchanged", "OOM now. The same script was running last spring, everything else is the same"),
+        ("unchanged", "现在爆显存，同样的配置以前可以跑"),
+        ("takes-more", "FSDP2 needs much more memory per GPU than FSDP1 for this LoRA"),
+        ("takes-more", "Any version >= 0.9.2 needs twice the VRAM for the same model"),
+        ("comparison", "Out of memory with flash-attn 2.7.1, runs fine with flash-attn 2.6.3"),
+    ],
+)
+def test_a_version_at_fault_is_heard(sign: str, text: str) -> None:
+    assert sign in signs(text)
+
+
+@pytest.mark.parametrize(
+    ("sign", "text"),
+    [
+        ("since-update", "OOM after the first optimizer update of the training"),
+        ("since-update", "It still goes out of memory after upgrading to a larger GPU"),
+        ("since-update", "out of memory after updating the weights of the rollout engine"),
+        ("commit-named", "We are on main @ 4be17aa, vLLM colocated, OOM in generation"),
+        ("reverted", "Should I downgrade something? OOM with an 8 GB card"),
+        ("before-after", "Previously, I tried to train on another data set and stopped it. Now out of memory"),
+        ("before-after", "之前都可以运行，今天换了个大模型就爆显存"),
+        ("unchanged", "OOM, while Qwen with the same command runs without trouble"),
+        ("comparison", "Training runs fine, then OOM at 2.5 epochs with batch size 8"),
+        ("comparison", "On a p3.2xlarge it ran properly with less data; now OOM"),
+        ("comparison", "Converting with a 3.8 TB machine works, on 1.9TB it is killed"),
+        ("comparison", "I see similar memory use on other machines, with torch 1.4.0 it runs too and ends OOM"),
+        ("update-named", "CUDA OOM even after upgrading to Colab Pro"),
+    ],
+)
+def test_what_only_looks_like_it_is_not(sign: str, text: str) -> None:
+    assert sign not in signs(text)
