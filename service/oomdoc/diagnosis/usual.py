@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._network import of_pictures, speaks_of_language
 from oomdoc.diagnosis.view import WEAK, View
 from oomdoc.messages import say
 from oomkb.memory.job import Job
@@ -28,9 +29,30 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
     "metal": {"hardware-limit": 1.0, "leak": 1.0, "weights-load": 0.5},
     "untold": {"activations": 1.0, "attention-scores": 1.0, "weights-load": 0.5, "leak": 0.5, "fragmentation": 0.5},
     "brim": {"model-states": 1.0, "activations": 1.0, "weights-load": 1.0},
+    "small": {
+        "activations": 1.5,
+        "eval": 1.0,
+        "hardware-limit": 1.0,
+        "leak": 1.0,
+        "long-sample": 1.0,
+        "other-process": 1.0,
+        "inactive-setting": -1.0,
+        "kv-cache": -2.0,
+        "optimizer-init": -2.0,
+        "weights-load": -2.0,
+        "extra-models": -4.0,
+        "rollout-engine": -4.0,
+        "vision-tokens": -4.0,
+        "zero3-gather": -4.0,
+        "logits": -5.0,
+        "model-states": -5.0,
+    },
+    "pictures": {"activations": 1.5, "eval": 0.5},
 }
 """Kind of job -> cause -> share of half a weak sign. ``untold``: neither training nor serving is said; ``brim``: a
-full card refused a tiny request, so it is what fills the card that counts, not the tensor that failed."""
+full card refused a tiny request, so it is what fills the card that counts, not the tensor that failed; ``small``: no
+large language model is named, and of 228 such threads none was of optimizer states, two of a vocabulary; ``pictures``:
+of these, networks of pictures, sound or points."""
 _BRIM: Final = 0.85
 _TINY: Final = 0.01
 
@@ -64,6 +86,10 @@ def _kinds(view: View) -> Iterator[str]:
         yield "server"
     elif not view.training:
         yield "untold"
+    if view.evidence.prose and not speaks_of_language(view):
+        yield "small"
+        if of_pictures(view):
+            yield "pictures"
     requested, allocated, capacity = (view.bytes_of(name) for name in ("requested", "allocated", "capacity"))
     if requested and allocated and capacity and requested < _TINY * capacity and allocated >= _BRIM * capacity:
         yield "brim"

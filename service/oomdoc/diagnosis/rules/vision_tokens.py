@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._network import DRAWS, speaks_of_language
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -31,13 +32,6 @@ __all__ = ["CAUSE", "DRAWS", "is_vision_model", "weigh"]
 
 CAUSE: Final = "vision-tokens"
 
-DRAWS: Final = (
-    r"hunyuan.?video|\bwan ?2(?:\.\d|\b)|\bcogvideo|\bltx.?video|\bmochi\b|\bopen.?sora|stable.?(?:video|diffusion)"
-    r"|text.?(?:to|2).?(?:video|image)|image.?(?:to|2).?video|\b[ti]2v\b|\bt2i\b|\bdiffusers\b|video generation"
-    r"|comfyui|\bsdxl\b"
-    r"|混元视频|[文图]生(?:视频|图)|视频生成|生成视频|扩散模型"
-)
-"""Models that draw: they make images and videos of noise, read none as tokens and keep no cache of tokens."""
 _CLUES: Final = (
     Clue(
         "trace",
@@ -82,7 +76,8 @@ _MODEL_PARTS: Final = (
 
 def weigh(view: View) -> Iterator[Reason]:
     """Only for a model that sees: the trace, the request and what is set of sizes."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    # Only a language model makes tokens of pictures; elsewhere pictures are what every network is fed with.
+    yield from weigh_clues(view, CAUSE, _CLUES if speaks_of_language(view) else _CLUES[:2])
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     if is_vision_model(view):
