@@ -62,7 +62,11 @@ def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[I
 
 
 def _count(failure: Failure) -> int:
-    return sum(getattr(failure, name) is not None for name in _SIZES)
+    return sum(_states(failure, name) for name in _SIZES)
+
+
+def _states(failure: Failure, name: str) -> bool:
+    return getattr(failure, name) is not None
 
 
 def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]:
@@ -75,8 +79,9 @@ def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]
         whole = first
         for later, (other, more) in enumerate(found[at + 1 : at + 4], start=at + 1):
             near = other - index <= _NEAR and lines[other].tag == lines[index].tag and more.kind == first.kind
-            if near and not _count(whole) and _count(more):
-                whole = replace(whole, **{name: getattr(more, name) for name in _SIZES})
+            bare = not _count(whole) or (whole.requested_bytes is None and more.requested_bytes is not None)
+            if near and bare and _count(more) > _count(whole):
+                whole = replace(whole, **{name: getattr(more, name) for name in _SIZES if _states(more, name)})
                 skip.add(later)
         out.append((index, whole))
     return out

@@ -25,7 +25,8 @@ _HOST: Final = Expression(
     r"|(?<=[\w)] )killed(?=\s{0,3}(?:[,.;，。]|\Z))|[,，] ?killed(?=[,.;，。]|\s{0,3}\Z)"
     r"|(?:exits?|exited)(?: with)?(?: code)? 137\b"
     r"|被(?:系统)?(?:杀|[kK]ill)|(?:把|将)进程(?:就)?杀|进程(?:就)?(?:挂掉|挂了|没了|死掉)"
-    r"|workers? (?:has |have |had )?died\b|abruptly died",
+    r"|workers? (?:has |have |had )?died\b|abruptly died|\b(?:host|cpu|system|node)[ -]out of memory|LLVM ERROR: out of"
+    r"|SIGTERM\W{1,3}Killed|\*\*Killed\b|memory usage on this node\b[^\n]{0,60}low memory",
     _I,
 )
 _SHM: Final = Expression(
@@ -36,11 +37,11 @@ _SHM: Final = Expression(
 _DEVICE: Final = Expression(
     r"\bOOM(?:s|ed|ing)?\b|OutOfMemoryError|out[- ]of[- ]mem(?:ory)?\b"
     r"|爆(?:显存|掉)|显存[^。\n]{0,16}(?:不足|不够|溢出|爆|挤爆|占满|吃满|快满|OOM)|炸显存"
-    r"|(?:会|就|直接|一直|还是|也)爆了?(?=[，。,.！\s]|$)|oom|溢出",
+    r"|(?:会|就|直接|一直|还是|也)爆了?(?=[，。,.！\s]|$)|(?<![a-z])oom(?![a-z])|溢出",
     _I,
 )
 _DENIED: Final = re.compile(
-    r"(?:\b(?:no|not|without|never|did not|doesn'?t|no longer)\b|不会|没有|没|无)[^.。\n]{0,8}\Z", _I
+    r"(?:\b(?:no|not|without|never|did not|doesn'?t|no longer|cannot|can'?t)\b|不会|没有|没|无)[^.。\n]{0,8}\Z", _I
 )
 
 

@@ -39,13 +39,24 @@ CARD: Final = (
 )
 """A card with the word that elsewhere means the machine's memory: the same is meant by it in the rest of the text."""
 
+_OF_A_GPU: Final = (
+    r"gpus?(?: \w{1,8}){0,3} (?:with|has|have|of) \d{1,3} ?gb? (?:of )?ram|gpu[ -]?'?s? ?ram|\bcuda ?(?:out of|oom)"
+    r"|tried to allocate|vram(?! (?:is |was |use|stay|usage|not|free))|memory on (?:the |my )?gpu"
+)
+"""A card's memory called RAM."""
+_PLENTY: Final = (
+    r"free (?:host |cpu |system )?(?:ram|memory) left|(?:plenty|lots) of (?:host |cpu |system |free )*(?:ram|memory)"
+    r"|\bram (?:is|seems|looks) (?:fine|ok|enough|not (?:the|a) )|内存(?:还|是)?(?:足够|充足|够的|没有?问题)"
+)
+"""Host memory that is not short."""
 _CLUES: Final = (
     Clue(
         "killed",
         DECISIVE,
         says=r"(?:exit|return)s?(?: with)?(?: return)? ?code\W{0,4}-9|exitcode:? ?-9|\bsigkill\b"
         r"|exit(?:ed)?.{0,12}\b137\b|oom.?kill|out of memory: kill|signal 9\b|killed process|进程.{0,8}killed"
-        r"|直接被 ?kill|\bkilled$|(?:出现|显示|报|直接|提示|输出|变成) ?\bkilled\b|[(（\"'`]killed[)）\"'`]"
+        r"|直接被 ?kill|\bkilled$|\*\*killed|sigterm\W{0,3}killed|(?:出现|显示|报|直接|提示|输出|变成) ?\bkilled\b"
+        r"|[(（\"'`]killed[)）\"'`]"
         r"|(?:out of|exhausts?) (?:cpu|host|system) (?:memory|ram)\b",
     ),
     Clue(
@@ -61,7 +72,12 @@ _CLUES: Final = (
         r"|(?:process|script|python|job|training) (?:just |simply |silently )?(?:vanish|disappear)\w{0,3}"
         r"|(?:node|machine|box|server|host) swaps|swap(?:s|ping)? to death|thrash|进程(?:直接|突然"
         r"|自己)?(?:没了|消失|不见)"
-        r"|\bkilled (?:right |immediately |directly |just )?(?:after|at|when|while|during|before)\b",
+        r"|\bkilled (?:right |immediately |directly |just )?(?:after|at|when|while|during|before)\b"
+        r"|\b(?:why|suddenly|will|would|to) (?:\w{1,12} ){0,3}be killed\b"
+        r"|(?:background|loader|pool|data) (?:worker|process)\w{0,3}[^\n]{0,30}(?:no longer alive|died|terminated"
+        r"|killed)|workers? (?:are |is |was |were )?(?:no longer alive|died)\b|broken ?process ?pool"
+        r"|terminated abruptly",
+        unless=r"can(?:no|')?t be killed|bus error|segmentation fault|被杀不掉|杀不(?:掉|死)",
     ),
     Clue(
         "data",
@@ -93,32 +109,76 @@ _CLUES: Final = (
         r"|grow|fill|not enough|kill|leak|usage|error)|cpu oom|(?:out of|fills? (?:up )?(?:the )?"
         r"|exhaust\w{0,3}|run\w{0,4} out of|exceed\w{0,3}) (?:all )?(?:cpu|system|host|main|node) (?:ram"
         r"|memory)"
-        r"|\bram (?:oom|usage|is full|runs? out|fills?)|(?:gb|tb) (?:of )?(?:host |system "
-        r"|cpu )?ram (?:filled|full|is|was)|out of host memory|host memory.{0,24}(?:killed|full|out)"
-        r"|out of ram|(?<![\w-])ray (?:的 ?)?oom"
+        r"|(?:gb|tb) (?:of )?(?:host |system |cpu )ram (?:filled|full|is|was)|out of host memory"
+        r"|host memory.{0,24}(?:killed|full|out)"
+        r"|(?<![\w-])ray (?:的 ?)?oom"
         r"|(?:cpu|system|host|main|physical|server'?s?|machine'?s?) (?:ram|memory)\b[^\n]{0,40}(?:insufficient|consum"
         r"|huge"
         r"|\bhigh\b|used up|limit|spik|balloon|blow|climb|increas|skyrocket|100 ?%)|(?:uses?|using|takes?|needs?"
         r"|requires?"
         r"|consum\w{1,3}|eats?|eating) (?:\w{1,10} ){0,4}(?:\d{2,4} ?[gt]i?b? (?:of )?)?(?:cpu|system|host"
         r"|physical) (?:ram|memory)"
-        r"|(?:uses?|takes?|needs?|requires?|consum\w{1,3}|eats?) (?:\w{1,10} ){0,3}\d{2,4} ?[gt]i?b? (?:of )?ram\b"
-        r"|(?:eats?|eating|filling|fills?|used?) (?:up )?(?:all |all of )?(?:my |the |available )*\bram\b"
-        r"|\bram\b[^\n]{0,30}(?:is not enough|not enough|insufficient|exhaust|keeps? (?:grow|increas|ris))"
-        r"|all available ram|(?:oom|out of memory)[^\n]{0,40}\b(?:on|with|of) \d{2,4}(?:\.\d)? ?gb (?:of )?ram\b"
-        r"|\bdram\b"
-        r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|不是显存|非显存|(?:打|撑"
+        r"|\bdram\b|不是显存|非显存|(?:打|撑"
         r"|挤)爆(?:了)?(?:整个)?(?:服务器|机器"
         r"|主机|节点|系统)?的?内存|爆内存|内存(?:爆|溢出|不够"
         r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)"
-        r"|(?:uses?|using|fills?|eats?|takes?) (?:up )?(?:all|too much|the whole) (?:of )?(?:the |my )?(?:ram"
-        r"|cpu memory|host memory)\b|内存(?:吃|占|用|打|撑|跑)(?:满|爆|光|完)|more ram\b|\bgb of ram\b"
+        r"|(?:uses?|using|fills?|eats?|takes?) (?:up )?(?:all|too much|the whole) (?:of )?(?:the |my )?"
+        r"(?:cpu memory|host memory)\b|内存(?:吃|占|用|打|撑|跑)(?:满|爆|光|完)"
         r"|(?:kills?|takes? down|freezes|crashes) (?:the |my |our )?(?:box|node|host|server|machine)\b"
         r"|(?:all )?the memory (?:of|on|in) (?:the |my )?(?:server|machine|host|node|box)|\bfree -[hgm]\b"
-        r"|how much (?:cpu |host |system )?ram\b|需要多少内存|killed due to memory",
-        unless=rf"{CARD}|cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|free (?:host |cpu |system )?(?:ram|memory) left",
+        r"|how much (?:cpu |host |system )?ram\b|需要多少内存|killed due to memory|ram_util\w{0,8}"
+        r"|memory usage on this node|(?:cpu|host|system)[ -](?:out of memory|oom)",
+        unless=rf"{CARD}|cuda ?(?:error: ?)?内存|gpu ?\d? ?的?总?内存|{_PLENTY}",
     ),
-    Clue("mentioned", FAIR, says=r"(?:cpu|system|host|main|node) (?:ram|memory)|swap.?space"),
+    Clue(
+        "ram",
+        STRONG,
+        says=r"\bram (?:oom|usage|is full|runs? out|fills?)|(?:gb|tb) (?:of )?ram (?:filled|full|is|was)|out of ram"
+        r"|(?:uses?|takes?|needs?|requires?|consum\w{1,3}|eats?) (?:\w{1,10} ){0,3}\d{2,4} ?[gt]i?b? (?:of )?ram\b"
+        r"|(?:eats?|eating|filling|fills?|used?|using|takes?|consum\w{1,3}) (?:up )?(?:all|all of|too much|so much"
+        r"|more|lots of|a lot of|the whole)? ?(?:my |the |available )*\bram\b"
+        r"|\bram\b[^\n]{0,30}(?:is not enough|not enough|insufficient|exhaust|keeps? (?:grow|increas|ris))"
+        r"|all available ram|(?:oom|out of memory)[^\n]{0,40}\b(?:on|with|of) \d{2,4}(?:\.\d)? ?gb (?:of )?ram\b"
+        r"|\b\d{2,4} ?gb? (?:of )?ram\b.{0,30}(?:full|out|not enough)|(?:more|less|enough|smaller|lower"
+        r"|limited) ram\b|\bgb of ram\b|(?:in|into|to|than|from|available) (?:the |my )?ram\b",
+        unless=rf"{_OF_A_GPU}|{_PLENTY}",
+    ),
+    Clue(
+        "swapped",
+        STRONG,
+        says=r"\bswap ?(?:file|partition|size|space|memory)\b|(?:increas|add|creat|enlarg|resiz)\w{0,3} (?:the |a "
+        r"|more |my )?swap\b|\bzram\b|page ?file|paging file|virtual memory|commit limit|虚拟内存|交换(?:分区|空间"
+        r"|文件)",
+        unless=r"--swap-space|swap_space|swap-space",
+    ),
+    Clue(
+        "converted",
+        FAIR,
+        says=r"\bconver(?:t|ts|sion|ting|t\.py)\b[^\n]{0,120}(?:memory|\bram\b|\boom\b|killed)|(?:memory|\bram\b"
+        r"|\boom\b|killed)[^\n]{0,100}\bconver(?:t|sion|ting)\b|(?:转换|转成|转为)[^\n]{0,40}(?:内存|killed|被杀)",
+        unless=r"cuda (?:out of memory|oom|error)|gpu memory|\bvram\b|显存",
+    ),
+    Clue(
+        "large",
+        FAIR,
+        says=r"(?<![\d.])(?:[3-9]\d\d|[1-9]\d{3}) ?gi?b?(?: of)?(?: \w{1,8})? memory\b"
+        r"|\d(?:\.\d{1,2})? ?tb(?: of)?(?: \w{1,8})? memory\b"
+        r"|memory(?: size)? (?:is|of|:) ?(?:25[0-9]|[3-9]\d\d|[1-9]\d{3}) ?gi?b?\b"
+        r"|(?:[3-9]\d\d|[1-9]\d{3}) ?gb? ?的?内存|\dt ?内存",
+        unless=rf"{CARD}|gpu memory|\bvram\b|tried to allocate|cuda out of memory",
+    ),
+    Clue(
+        "amount",
+        FAIR,
+        says=r"\b\d{1,4} ?gi?b?(?: of)?(?: (?:system|cpu|host|main|ddr\d))? ram\b",
+        unless=rf"{_OF_A_GPU}|{_PLENTY}|\bvram\b|allocating tensor",
+    ),
+    Clue(
+        "mentioned",
+        FAIR,
+        says=r"(?:cpu|system|host|main|node) (?:ram|memory)(?! ?[:=]? ?\d)|swap.?space",
+        unless=rf"system ram: [\d.]{{1,9}} gb|{_PLENTY}",
+    ),
     Clue(
         "short",
         FAIR,
@@ -126,23 +186,62 @@ _CLUES: Final = (
         r"|(?:insufficient|enough|more) (?:cpu|system|host) mem|每个进程.{0,12}内存",
         unless=rf"{CARD}|mps|统一内存|tried to allocate",
     ),
-    Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/[c-f]/|desktop-[a-z0-9]{5,}|windows"),
     Clue("stand", FAIR, says=r"mem\(gb\) command|\bon node with \d.{0,12}memory|and \d{2,4} ?g(?:b)? memory"),
 )
+
+
+_WINDOWS: Final = Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/(?:[c-f]|wsl)/|desktop-[a-z0-9]{5,}|windows")
+_PINNED: Final = Clue(
+    "pinned",
+    STRONG,
+    says=r"\bwsl2?\b|/mnt/wsl/|(?:cpu|model|layer|sequential|optimizer|activation)[ _-]?off-?load|off-?load(?:ing|ed)?"
+    r"|blocks?.{0,4}swap|swap.{0,4}blocks?|pin(?:ned|_memory)|page-?locked|ram and (?:an? )?(?:rtx|gtx)"
+    r"|use_gradient_checkpointing ?= ?[\"']unsloth|锁页|卸载到 ?(?:cpu|内存)",
+)
+"""The driver's own refusal, without the sizes of PyTorch's allocator, where something pins host memory."""
+_FULL: Final = 0.75
+_SETTLED: Final = (
+    r"(?:cpu|主机|系统|机器|服务器|节点|主|物理) ?的?内存|内存条|\bram\b|killed?\b|被杀|不是显存|非显存"
+    r"|\d{3,4} ?g|\dt\b"
+)
+"""Words that settle that 内存 is the machine's."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """A host failure, or a device failure with most of the device free."""
     yield from weigh_clues(view, CAUSE, _CLUES)
     failure = view.failure
+    if not _card_is_full(view):
+        yield from weigh_clues(view, CAUSE, (_WINDOWS,))
+    if failure is not None and failure.signal.name == "cuda-driver-oom":
+        yield from weigh_clues(view, CAUSE, (_PINNED,))
     if failure is not None and failure.kind == "host":
-        meant = WEAK if view.says(CARD) else DECISIVE
-        yield Reason(meant, say("cause.host-ram.failure"), (failure.signal.span,))
+        yield Reason(_meant(view), say("cause.host-ram.failure"), (failure.signal.span,))
     if refused_with_room(view):
         message = say(
             "cause.host-ram.free", free_bytes=view.bytes_of("free"), requested_bytes=view.bytes_of("requested")
         )
         yield Reason(DECISIVE, message)
+
+
+def _meant(view: View) -> float:
+    """How surely a failure that was read as one of the host is that: people call a card's memory 内存 as well."""
+    failure = view.failure
+    if view.says(CARD):
+        return WEAK
+    told = failure is not None and failure.signal.name == "told-host-oom"
+    if told and "内存" in failure.signal.span.text and not view.says(_SETTLED):
+        return FAIR
+    return DECISIVE
+
+
+def _card_is_full(view: View) -> bool:
+    """Whether the message shows the card's own memory taken, by this process or others."""
+    capacity, free, requested = view.bytes_of("capacity"), view.bytes_of("free"), view.bytes_of("requested")
+    if free is not None and requested is not None:
+        return free < max(requested, GIB)
+    held = (view.bytes_of("allocated") or 0) + (view.cached_bytes or 0)
+    return bool(capacity and held >= _FULL * capacity)
 
 
 def refused_with_room(view: View) -> bool:

@@ -42,6 +42,7 @@ _CLAUSES: Final[dict[str, re.Pattern[str]]] = {
         "private_pool_bytes": rf"with{_S}allocatedinprivatepools",
         "allowed_bytes": rf"{_S}allowed",
         "active_bytes": rf"{_S}currentactive",
+        "cached_bytes": rf"[;,]{_S}cached",
     }.items()
 }
 _OTHERS: Final = re.compile(rf"(?:Process(\d{{1,10}})has|进程(\d{{1,10}})(?:正在)?使用了?){_S}", re.IGNORECASE)
@@ -69,9 +70,19 @@ def _clauses(text: str) -> Mapping[str, Any]:
         out["capacity_bytes"] = to_bytes(found[2] or found[4], found[3] or "GiB")
     if (device := _DEVICE.search(text)) is not None:
         out["device"] = int(device[1])
+    _split_cached(out)
     others = [to_bytes(m[3], m[4]) for m in _OTHERS.finditer(text)]
     _split_processes(out, [size for size in others if size < _ABSURD])
     return {k: v for k, v in out.items() if k == "device" or v < _ABSURD}
+
+
+def _split_cached(out: dict[str, Any]) -> None:
+    """PyTorch 1.0 to 1.3 print as "cached" what is cached but not allocated; before, and by hand, it is the whole."""
+    cached, allocated = out.pop("cached_bytes", None), out.get("allocated_bytes")
+    if cached is None or allocated is None or out.keys() & {"reserved_bytes", "reserved_unallocated_bytes"}:
+        return
+    unallocated = allocated + cached <= out.get("capacity_bytes", 0)
+    out["reserved_unallocated_bytes" if unallocated else "reserved_bytes"] = cached
 
 
 def _split_processes(out: dict[str, Any], others: list[int]) -> None:
