@@ -10,7 +10,9 @@ from oomdoc.evidence import Fact, Failure, Frame, Signal, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.partitions import is_partition
-from oomdoc.intake.phases import phase_of_frames, phase_of_log, phase_of_prose
+from oomdoc.intake.phase_ops import phase_of_operation
+from oomdoc.intake.phase_words import phase_hinted, phase_of_prose
+from oomdoc.intake.phases import phase_of_frames, phase_of_log
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
 from oomkb.units import GIB
@@ -40,9 +42,18 @@ _SERVED: Final = Expression(
 )
 _LAYERS: Final = re.compile(r"modeling_|\bforward\b|_forward\b|\bmodel\(|softmax|matmul|linear\.py|attention")
 """Frames of layers at work."""
+_WEIGHED: Final = re.compile(r"loading (?:model )?weights took", re.IGNORECASE)
+"""An engine that says so has its weights in."""
 _EARLY: Final = re.compile(
     r"before (?:the |any )?(?:model|weights|loading)[^.\n]{0,24}load"
     r"|\bOOM at start(?:up)?\b",
+    re.IGNORECASE,
+)
+_LOADS: Final = re.compile(r"^\s{0,8}[\w., ]{1,60}= ?[\w.]{1,80}\.from_pretrained\(", re.MULTILINE)
+_WORKS: Final = re.compile(
+    r"\.generate\(|\bpipe(?:line)?\(|\.chat\(|\btrain|\bmodel\(|\.encode\(|\.fit\(|\bbackward|微调|训练|推理|fine-?tun"
+    r"|\bforward"
+    r"|infer|\bepochs?\b|\.step\(|tokeniz\w{0,4}\([\"'\w]",
     re.IGNORECASE,
 )
 _STEPS: Final = re.compile(r"training_step|train_step|inner_training_loop|compute_loss|train_batch|trainer\.train\(")
@@ -96,9 +107,8 @@ def phase_fact(
         return Fact("phase", failure.phase, span, "log", 0.95)
     frames = failure.frames if failure is not None and failure.frames else tuple(p.frame for p in placed)
     shown = phase_of_frames(frames) if frames else None
-    told = phase_of_prose(
-        "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config", "code"))
-    )
+    written = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config", "code"))
+    told = phase_of_prose(written)
     if told == "engine-init" and objective not in (None, "inference") and not _engine(lines):
         told = None  # a training run that fails while it starts: the log may tell in what
     if shown is not None:
@@ -109,6 +119,9 @@ def phase_fact(
         elif told == "eval" and shown in ("forward", "loss") and not any(_STEPS.search(_text(f)) for f in frames):
             shown = told
         return Fact("phase", shown, frames[-1].span, "log", 0.95)
+    operation = phase_of_operation("\n".join(line.text for line in lines[:4000]))
+    if operation is not None and told in (None, "load", "forward", "backward", "generate"):
+        return Fact("phase", operation, span, "log", 0.9)
     if engine and told in (None, "load", "forward", "engine-init", "generate"):
         return Fact("phase", _of_engine(said, told, signals), span, "prose", 0.7)
     if told is not None:
@@ -116,7 +129,20 @@ def phase_fact(
     guess = _guess(lines, kinds, root, span, objective)
     if guess.value == "unknown" and is_partition(facts):
         return Fact("phase", "optimizer-init", span, "log", 0.6)
+    if guess.value == "unknown":
+        ordered = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind == "command")
+        hinted = phase_hinted(f"{written}\n{ordered}") or _scripted(lines, failure)
+        if hinted is not None:
+            return Fact("phase", hinted, span, "prose", 0.6)
     return guess
+
+
+def _scripted(lines: Sequence[Line], failure: Failure | None) -> str | None:
+    """A pasted program that loads a model and calls nothing else on it can fail in nothing else."""
+    if failure is None:
+        return None
+    text = "\n".join(line.text for line in lines[:400])[:20_000]
+    return "load" if _LOADS.search(text) and not _WORKS.search(text) else None
 
 
 def _computes(frame: Frame) -> bool:
@@ -134,6 +160,8 @@ def _engine(lines: Sequence[Line]) -> bool:
 def _of_engine(text: str, told: str | None, signals: Sequence[Signal]) -> str:
     """An engine fails while it starts, unless it is said that it served."""
     started = any(s.name in ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile") for s in signals)
+    if told == "load" and _WEIGHED.search(text):
+        told = None
     if started or (told not in ("generate",) and not _SERVED.search(text)):
         return "load" if told == "load" and not started and not _EARLY.search(text) else "engine-init"
     return "generate"

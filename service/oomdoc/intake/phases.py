@@ -1,4 +1,4 @@
-"""In which phase of a job it failed: from the frames, else from what was logged last, else from what people say.
+"""In which phase of a job it failed: from the frames, else from what was logged last.
 
 ``load engine-init optimizer-init forward loss backward optimizer-step eval generate save rollout weight-sync unknown``.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from oomdoc.evidence import Frame
 from oomdoc.intake.sieve import Expression
 
-__all__ = ["phase_of_frames", "phase_of_log", "phase_of_prose"]
+__all__ = ["phase_of_frames", "phase_of_log"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 # Contexts: once inside, what is called from there belongs to them. The first that matches wins.
@@ -32,7 +32,9 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             "eval",
             r"evaluation_loop|prediction_loop|prediction_step|\bevaluate\b"
             r"|nested_concat|nested_gather|pad_across_processes|\bvalidation_step"
-            r"|eval_step|\bdo_eval|_maybe_log_save_evaluate|compute_metrics",
+            r"|eval_step|\bdo_eval|_maybe_log_save_evaluate|compute_metrics|\ball_eval\b|\bevaluator\.\w"
+            r"|\bsimple_evaluate"
+            r"|/evaluat(?:ion|or)s?[/.]|\bvalidate\b|\bval_step",
         ),
         (
             "weight-sync",
@@ -65,7 +67,7 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"optimizer\.step\(|optimizer_step|_use_grad|_multi_tensor_adam"
             r"|_foreach_|_single_tensor_adam|_init_group|optim/\w{1,30}\.py.{0,20} (?:step"
             r"|_?adamw?|_init_group)\b|hybrid_adam|fused_adam|take_model_step"
-            r"|_take_model_step|_optimizer_step|\bstep_and_update",
+            r"|_take_model_step|_optimizer_step|\bstep_and_update|exp_avg\w{0,3}\.(?:sqrt|mul_|lerp_)|\.addcdiv_\(",
         ),
         (
             "load",
@@ -145,7 +147,20 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
         ):
             continue
         return phase
-    return inner
+    return "load" if inner is None and _places_model(lows) else inner
+
+
+_MOVED: Final = re.compile(
+    r"module\.py\W{1,4}(?:_apply|convert|to|cuda|half|float)\b|\bt\.to\(|param_applied = fn\(|model\w{0,8}\.(?:to|cuda"
+    r"|half"
+    r"|float)\("
+)
+_BACK: Final = re.compile(r"offload|onload|sleep|wake|swap|load_\w{0,12}to_gpu|move_\w{0,12}to_\w{0,6}gpu|reload")
+
+
+def _places_model(lows: Sequence[str]) -> bool:
+    """Whether a whole module is being moved or cast at the end, and not one that was there before."""
+    return any(map(_MOVED.search, lows[-2:])) and not any(map(_BACK.search, lows))
 
 
 _BACKWARD: Final = Expression(
@@ -225,141 +240,3 @@ def phase_of_log(lines: Sequence[str]) -> str | None:
             if pattern.may_match(low) and pattern.search(text):
                 return phase
     return None
-
-
-_FAILS: Final = (
-    r"(?:oom|被 ?kill|out of (?:cuda |gpu )?memory|爆(?:显存|内存|掉|了)?|显存(?:溢出"
-    r"|不足|不够|爆)|内存(?:溢出|不足)|溢出|crash|fail|killed|runs? out|挤爆)"
-)
-_PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
-    (phase, Expression(text, _I))
-    for phase, text in (
-        (
-            "weight-sync",
-            r"(?:weight|parameter|model)s?[- ](?:sync\w{0,10}|update to|transfer to|broadcast)"
-            rf"|sync\w{{0,10}} (?:the )?(?:weights|parameters|model)|\brefit\b"
-            rf"|updat(?:e|ing) (?:the )?(?:weights|parameters) (?:of|in|to|on|from) (?:the )?(?:inference|vllm"
-            rf"|sglang|rollout)"
-            rf"|wak(?:e|es|ing)[-_ ]?up\b[^.。\n]{{0,40}}{_FAILS}|{_FAILS}[^.。\n]{{0,40}}\bwak(?:e|es"
-            rf"|ing)[-_ ]?up\b|(?:同步|更新)[^。\n]{{0,6}}(?:权重|参数)(?:到|给|至)|权重同步",
-        ),
-        (
-            "load",
-            r"(?:when|while|after|on|upon|by) (?:I )?(?:try(?:ing)? to )?resum(?:e|es|ing) (?:the |from |a "
-            r"|my )?(?:training|checkpoint|run|last)"
-            rf"|(?:resum(?:e|es|ing)|continu(?:e|es|ing) (?:the )?training)[^.。\n]{{0,60}}{_FAILS}|断点续训"
-            rf"|恢复训练[^。\n]{{0,12}}{_FAILS}|(?:load"
-            rf"|restor)\w{{0,3}}"
-            r" (?:the )?(?:saved )?(?:states?|checkpoints?)[^.。\n]{0,24}(?:and )?(?:continue|resume)",
-        ),
-        (
-            "save",
-            rf"(?:when(?:ever)?|while|during|after|but|at the end)[^.。\n]{{0,40}}\b(?:sav(?:e"
-            r"|es|ed|ing)|checkpointing\b(?<!gradient checkpointing)(?<!activation checkpointing)"
-            rf"|checkpoint is)[^.。\n]{{0,60}}|\bsav(?:e|ing) (?:the |a )?(?:model"
-            rf"|checkpoint|weights)[^.。\n]{{0,60}}{_FAILS}|保存[^。\n]{{0,24}}(?:时"
-            rf"|爆|oom|溢出|的时候|会)|(?:save_pretrained|save_model|save_steps|checkpoint[^.。\n]{{0,30}} is"
-            rf" saved)[^.。\n]{{0,40}}(?:{_FAILS}|保存)|合并(?:权重|模型)[^。\n]{{0,16}}(?:oom"
-            r"|爆|溢出)"
-            r"|(?:when|while|during|after)[^.。\n]{0,40}\bwrit(?:es?|ing) (?:the "
-            r"|a )?(?:\w{1,14} )?(?:checkpoint|weights|shards)"
-            rf"|(?:{_FAILS}|occurs?|happens?)[^.。\n]{{0,60}}"
-            rf"(?:\bat save_steps|(?:\b|\.)save_(?:model|pretrained|checkpoint)\b|merge_and_unload)"
-            rf"|\bmerg(?:e|ing) (?:the |a )?(?:lora|adapters?|peft)[^.。\n]{{0,60}}{_FAILS}"
-            rf"|(?:export|导出)[^。\n]{{0,24}}(?:合并|merg)|(?:合并|merg)[^。\n]{{0,32}}(?:导出|export)"
-            rf"|合并[^。\n]{{0,16}}(?:lora|权重|模型|适配器)?[^。\n]{{0,12}}(?:时|oom|爆|溢出)"
-            rf"|\b(?:get|getting|gather(?:ing)?|collect(?:ing)?|consolidat\w{{1,4}})[^.。\n]{{0,16}}state[_ ]?dict"
-            rf"|state[_ ]dict[^.。\n]{{0,24}}{_FAILS}"
-            r"|after (?:the )?training (?:job )?(?:is |has |was )?(?:complete[sd]?|finish\w{0,3}|done|end\w{0,2})"
-            rf"|训练(?:完成|结束)(?:后|之后|时)[^。\n]{{0,16}}{_FAILS}",
-        ),
-        (
-            "eval",
-            rf"\b(?:eval(?:uat\w{{1,4}})?|validation|compute_metrics|trainer\.predict)\b[^.。\n]{{0,60}}{_FAILS}"
-            r"|\bcompute_metrics\b[^.。\n]{0,60}\b(?:ram|memory)\b"
-            rf"|\b(?:eval(?:uat\w{{1,4}})?|validation)[_ ](?:loop|step|epoch)s?[^.。\n]{{0,40}}\b(?:leak|grow"
-            rf"|accumulat|cache)"
-            rf"|\b(?:leak|grow|accumulat|cache)\w{{0,5}}\b[^.。\n]{{0,48}}\b(?:eval(?:uat\w{{1,4}})?"
-            rf"|validation)[_ ](?:loop|step|epoch)"
-            rf"|{_FAILS}[^.。\n]{{0,30}}\b(?:during|in|at|when|while)\b[^.。\n]{{0,16}}\b(?:eval"
-            rf"|validation)|(?:评估|验证|eval|evaluate|测试集)[^。\n]{{0,20}}(?:时|过程"
-            rf"|阶段|的时候|再)?[^。\n]{{0,16}}(?:爆|oom|溢出|不断|显存|超出)|再做 ?eval",
-        ),
-        (
-            "optimizer-init",
-            r"(?:optimizer|优化器)[^。\n]{0,24}(?:init(?!ial_)|states? (?:are|is|init)|状态初始化|初始化)"
-            r"|initiali[sz]ing[ _](?:the )?optimizer"
-            rf"|(?:deepspeed\.initialize|initialize_optimizer)[^.。\n]{{0,40}}{_FAILS}"
-            rf"|{_FAILS}[^.。\n]{{0,40}}(?:\bin |: )(?:deepspeed\.initialize|initialize_optimizer)",
-        ),
-        ("optimizer-step", r"optimizer\.step|optimizer step|参数更新"),
-        (
-            "backward",
-            rf"\.backward\([^.。\n]{{0,40}}{_FAILS}|{_FAILS}[^.。\n]{{0,40}}\.backward\(|(?:during|in|at|on|of"
-            rf"|through) (?:the )?(?:\w{{1,8}} of )?(?:(?:first|second|third|\d(?:st|nd|rd|th)|GRPO|PPO|DPO) ){{0,2}}"
-            rf"back(?:ward|-?prop)|\d(?:st|nd|rd|th) (?:\w{{1,6}} )?back(?:ward|prop)"
-            rf"|backward[^.。\n]{{0,32}}{_FAILS}|反向传播|反向[^。\n]{{0,6}}{_FAILS}",
-        ),
-        (
-            "loss",
-            rf"(?:{_FAILS}|allocat\w{{1,4}})(?:[^.。\n]|\.(?=\w)){{0,32}}cross.?entropy"
-            rf"|logits\.float\(\)[^.。\n]{{0,24}}{_FAILS}"
-            rf"|loss comput\w{{1,6}}|comput\w{{1,4}} (?:the )?loss|calculat\w{{1,4}} (?:the )?loss"
-            rf"|计算 ?loss|last frame[^.\n]{{0,60}}cross_entropy|最后一帧[^\n]{{0,60}}cross_entropy"
-            rf"|cross.entropy[^.。\n]{{0,30}}{_FAILS}",
-        ),
-        (
-            "load",
-            r"(?:when|while|during|before|on|at|in the middle of|half-?way through)[^.。\n]{0,30}\b(?:loading"
-            r"(?! (?:the )?[\w.]{0,30}(?:processor|images?|template))|load(?:ed|s)?"
-            r"|model (?:is being )?initiali[sz])\b|(?<!down)loading (?:the )?(?:model"
-            r"|weights|checkpoint)[^.。\n]{0,40}|(?:oom|out of memory|crash\w{0,3}"
-            r"|dies|fails)[^.。\n]{0,50}\b(?:while|when|before|during|half ?way through)[^.。\n]{0,"
-            r"24}\b(?:load|initiali[sz])|no longer loads|does not load|加载(?:模型"
-            r"|权重|数据)?[^。\n]{0,20}(?:爆|oom|溢出|不足|超|时)|resum(?:e|ing)[^.。\n]{0,30}checkpoint"
-            r"|(?:从|加载)[^。\n]{0,12}(?:checkpoint|断点)[^。\n]{0,12}(?:恢复|继续|续训)|断点续训|恢复训练时"
-            r"|(?:every|each) (?:rank|process|gpu|worker) loads"
-            r"|加载到? ?\d{1,3} ?%|启动失败|couldn'?t load|cannot load|fail(?:s|ed|ing)? to load"
-            r"|weights (?:be |are |were |get |is )?(?:all )?loaded (?:to|on|onto) (?:the )?(?:cuda|gpu|first|same)"
-            r"|tokenizer oom|(?:process|prepar|tokeniz)(?:e|ing) (?:the )?data(?:set)?\b[^.。\n]{0,60}(?:oom"
-            r"|out of mem|killed)"
-            r"|(?:oom|out of mem\w{0,3}|killed)[^.。\n]{0,24}(?:process|prepar|tokeniz)(?:e"
-            r"|ing) (?:the )?data(?:set)?\b",
-        ),
-        (
-            "generate",
-            r"(?:when|while|during|at|on)[^.。\n]{0,24}\b(?:generat\w{1,5}"
-            r"|inference|rollout|sampling|decoding|serving)\b|rollout step"
-            r"|(?:oom|out of memory|crash)[^.。\n]{0,40}(?:generat\w{1,5}"
-            r"|rollout)(?! (?:is|are|was|works?) )|(?:生成|推理|调用|rollout)(?! ?(?:没问题|没有问题|正常"
-            r"|都行))[^。\n]{0,20}(?:爆|oom|溢出|时|次数|报 ?cuda|out of mem)"
-            r"|\bprefill\b[^.。\n]{0,40}(?:oom|out of mem)|(?:oom|out of mem)[^.。\n]{0,40}\bprefill\b"
-            r"|\bgenerate(?:\(\))? with [^.。\n]{0,40}(?:oom|out of mem)|inference (?:oom|out of mem|runs out)"
-            r"|\.generate\(\)[^.。\n]{0,40}(?:oom|out of mem)"
-            r"|\bmodel\.generate\b[^.。\n]{0,40}(?:oom|out of mem)"
-            r"|rollout worker|at inference|many requests|after (?:some|several"
-            r"|a few|many) (?:requests|calls)|unwrap_model_for_generation"
-            r"|generat\w{1,5}_sequences|middle of serving",
-        ),
-        (
-            "forward",
-            rf"(?:in|during|at|doing) (?:the )?(?:\w{{1,8}} )?forward(?: pass)?"
-            rf"|forward pass[^.。\n]{{0,30}}{_FAILS}|前向",
-        ),
-        (
-            "engine-init",
-            r"engine (?:is )?(?:built|build|init)|during (?:model )?initiali[sz]ation"
-            r"|server (?:does not|fails to|won't) start|fails? (?:at|on|during) start(?:up)?"
-            r"|warm-?up fails|(?<!训练)(?<!训练刚)(?:初始化就|启动就)|while (?:the )?engine"
-            r"|build(?:ing)? (?:the |an )?engine\b|fail\w{0,3} to build [^.\n]{0,24}engine"
-            r"|(?:profil|captur)ing (?:cuda ?)?graphs?",
-        ),
-    )
-)
-
-
-def phase_of_prose(text: str) -> str | None:
-    """The phase that people name as the one that fails."""
-    text = text[:10_000]
-    low = text.lower()
-    return next((phase for phase, pattern in _PROSE if pattern.may_match(low) and pattern.search(text)), None)

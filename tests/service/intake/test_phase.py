@@ -195,3 +195,63 @@ def test_collectives_leave_the_pass_to_the_words():
 def test_a_training_run_that_fails_at_once_is_no_engine():
     text = "zero stage 1 微调，初始化就 cuda out of memory\n[INFO] Creating fp16 ZeRO stage 1 optimizer\n"
     assert read_text(text).facts["phase"].value == "optimizer-init"
+
+
+@pytest.mark.parametrize(
+    ("text", "phase"),
+    [
+        ("oom comes from `model.save_pretrained(args.out)`: it results in CUDA out-of-memory", "save"),
+        ("把 LoRA 和底座合并报 cuda out of memory", "save"),
+        ("Out of memory when validating, training itself takes 5 GB", "eval"),
+        ("The test phase of the network runs out of memory", "eval"),
+        ("做完一轮训练，开始验证显存就不够了", "eval"),
+        ("lmdeploy：并发度上去以后 OOM", "generate"),
+        ("Works for a while, then after a few messages CUDA is out of memory", "generate"),
+        ("还没有到训练阶段就 OOM 了", "load"),
+        ("It dies before training even starts: CUDA out of memory", "load"),
+        ("python convert.py llama-7b gets killed on 16 GB", "load"),
+        ("转换模型到 ggml 时进程被杀", "load"),
+        ("It loads the whole 65B to one GPU and returns CUDA OOM", "load"),
+        ("Memory doubles when preparing the model with accelerate, then OOM", "load"),
+        ("在计算并保存每个 batch 的梯度后显存很高，后面更新模型参数直接爆显存", "optimizer-step"),
+        ("After the checkpoint is loaded there is an out of memory error on the first forward pass", "forward"),
+        ("Error while creating shared memory segment /dev/shm/nccl-ab12 (size 7340384)", "engine-init"),
+        ("FAILED tests/test_trainer.py::test_train - torch.OutOfMemoryError: CUDA out of memory.", "unknown"),
+        ("8 张 4090 微调 Qwen-7B-Chat 报 OOM", "unknown"),
+    ],
+)
+def test_what_is_told_less_surely(text, phase):
+    assert read_text(text).facts["phase"].value == phase
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("[[node gradients/h2/mlp/mul_grad/Mul (defined at train.py:90) ]]", "backward"),
+        ("[[{{node encoder/layer_3/attention/self/MatMul}}]]", "forward"),
+        ("[[Node: embedding/Adam_1/Initializer/zeros = Const[dtype=DT_FLOAT]()]]", "optimizer-init"),
+        ("[[node train/Adam/update_w/ApplyAdam]]", "optimizer-step"),
+        ("[[node save/RestoreV2]]", "load"),
+        ("[[{{node sample_sequence/while/concat}}]]", "generate"),
+        ('Operator: op_name="jit(train_step)/jit(main)/transpose(jvp(Model))/h/0/mlp/dot_general"', "backward"),
+        ('Operator: op_name="pjit(train_step)/jit(main)/jvp(Model)/h/0/mlp/dot_general"', "forward"),
+        ('Operator: op_name="pjit(generate)/jit(main)/Model/embed/convert_element_type"', "generate"),
+        ('Operator: op_name="jit(init_fn)/jit(main)/random_bits"', "load"),
+    ],
+)
+def test_operations_of_compiled_graphs(name, phase):
+    text = f"ResourceExhaustedError: OOM when allocating tensor with shape[8,16] and type float\n\t {name}\n"
+    assert read_text(text).facts["phase"].value == phase
+
+
+def test_a_module_that_is_moved_is_being_loaded():
+    moved = ("torch/nn/modules/module.py", "convert", "return t.to(device, dtype)")
+    assert read_text(trace(("train.py", "main", "trainer = T(model)"), moved)).facts["phase"].value == "load"
+    woken = ("worker/sleep.py", "wake", "self.module.to(device)")
+    assert read_text(trace(woken, moved)).facts["phase"].value != "load"
+
+
+def test_a_program_that_only_loads_a_model():
+    head = "OOM on a 24 GB card:\n\n```python\nmodel = AutoModel.from_pretrained(name)\n{}```\n"
+    assert read_text(head.format("model = model.eval()\n")).facts["phase"].value == "load"
+    assert read_text(head.format("out = model.encode(texts)\n")).facts["phase"].value == "unknown"
