@@ -21,6 +21,7 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
+from oomkb.units import GIB
 
 __all__ = ["CAUSE", "weigh"]
 
@@ -54,6 +55,40 @@ _CLUES: Final = (
         r"|\bcan (?:an?|my|one|two|\d) [^\n]{0,24}\b(?:run|train|handle|host|fit)\b[^\n]{0,24}\?|(?:gpu|card"
         r"|vram|memory) is too (?:small|little)",
     ),
+    Clue(
+        "larger-one",
+        FAIR,
+        says=r"(?:do|should|must|would) (?:i|we|you) (?:need|have to|get|buy|use|using|upgrade)[^\n?]{0,16}(?:bigger"
+        r"|larger|better"
+        r"|(?:more )?(?:capable|powerful)|stronger)[^\n?]{0,12}(?:gpu|card|machine|hardware)"
+        r"|(?:is|be|are|would|could) (?:this|that|it|they|\d{1,3} ?gb|my \w{1,10}) (?:be )?(?:enough|sufficient"
+        r"|too (?:small"
+        r"|little|weak))[^\n]{0,30}\?"
+        r"|(?:graphics? card|gpu|video card|my (?:laptop|pc|machine)) is (?:too |quite |very |rather )?(?:old|weak"
+        r"|low.?end)"
+        r"|\b(?:weak|low.?end|old|older|entry.?level) (?:gpu|graphics? card|hardware|laptop)s? (?:like|with|of mine)"
+        r"|(?:除了|只能)(?:更?换|升级|买|加)[^\n]{0,10}(?:gpu|显卡|卡|机器)[^\n]{0,10}(?:办法|方案|解决)"
+        r"|要不要换[^\n]{0,4}卡"
+        r"|显卡(?:太|比较|有点)(?:差|旧|老|低端|弱)",
+    ),
+    Clue(
+        "old-card",
+        FAIR,
+        says=r"\bgtx? ?(?:6[5-9]0|7[4-8]0|9[1-8]0|10[1-6]0|16[56]0)(?:m|ti)?\b|\bgt ?\d{3,4}\b|\bgeforce (?:mx ?\d{3}"
+        r"|gt|[89]\d0m?)\b"
+        r"|\bmx ?[1-5][1-7]0\b|\brtx ?[23]050\b|\bquadro [kmp]\d{3,4}\b|\bquadro t[1-9]000?\b|\b9[1-6]0mx?\b"
+        r"|jetson nano",
+    ),
+    Clue(
+        "small-told",
+        WEAK,
+        says=r"(?<![\d.])(?<!needs )(?<!uses )(?<!takes )(?<!need )[1-8](?:\.\d)? ?gi?[bo]?\b(?: of)?(?: (?:gpu|nvidia"
+        r"|dedicated))?[ -]{0,2}(?:v-?ram|graphic"
+        r"|video|显存|显卡"
+        r"|gpu\b)|(?:v-?ram|gpu|graphics? card|显存|显卡)(?: (?:only|just|has|have|is|of|with|memory)| ?只?有"
+        r"| ?[:：(]){1,3} ?(?<![\d.])"
+        r"[1-8](?:\.\d)? ?gi?b?\b",
+    ),
     Clue("little-allowed", FAIR, says=r"max allowed: [12]?\d(?:\.\d{1,2})? gi?b"),
     Clue(
         "small-machine",
@@ -65,13 +100,28 @@ _CLUES: Final = (
 )
 _FAR_OVER: Final = 2.0
 """A compiled program this many times the memory of one chip is not a matter of a setting."""
+_TINY_CARD: Final = 4.1 * GIB
+_SMALL_CARD: Final = 8.1 * GIB
+_LARGE_PART: Final = 0.3
+"""A request of such a part of the card is of one tensor, which a smaller batch or picture makes smaller."""
+_HOW_MUCH: Final = (
+    r"how (?:much|many|large|big)[^\n?]{0,24}(?:memory|vram|\bram\b|rams\b|gpus?|hardware)[^\n?]{0,40}(?:need|requir"
+    r"|recommend"
+    r"|necessary|enough|should)|(?:memory|vram|gpu) requirements?\b[^\n]{0,40}\?"
+    r"|(?:what|which) (?:kind of |type of |sort of )?(?:device|gpu|graphics? card|hardware|machine)s? (?:did|do|have"
+    r"|are|was|were"
+    r"|is|should)"
+    r"|(?:需要|要|得)(?:用)?(?:多少|多大|什么样?的?)[^\n，。]{0,6}(?:显存|显卡|gpu|卡)|显存(?:需要|要|至少)?多[少大]"
+    r"|多大(?:的)?显存"
+)
 _FLOOR: Final = 0.55
 """Bytes per parameter of the smallest usable weights, 4 bit with scales."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """What is asked, and the smallest form against all cards together."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    told = list(weigh_clues(view, CAUSE, _CLUES))
+    yield from told
     failure = view.failure
     if failure is not None and failure.signal.name == "xla-hbm-exhausted":
         needed, there = failure.signal.data.get("needed_bytes"), failure.signal.data.get("capacity_bytes")
@@ -79,6 +129,10 @@ def weigh(view: View) -> Iterator[Reason]:
             message = say("cause.hardware-limit.hbm", needed_bytes=needed, capacity_bytes=there)
             yield Reason(FAIR, message, (failure.signal.span,))
     capacity = view.bytes_of("capacity")
+    yield from _small_card(view, capacity)
+    asked = view.says(_HOW_MUCH, prose=True)
+    if asked is not None and view.estimate is None and not any(r.message.key.endswith(".asked") for r in told):
+        yield Reason(FAIR, say("cause.hardware-limit.how-much", quote=asked.text.strip()[:90]), (asked,))
     params = view.estimate.params if view.estimate is not None else (view.job.params_b or 0) * 1e9
     if not capacity or not params:
         return
@@ -92,3 +146,12 @@ def weigh(view: View) -> Iterator[Reason]:
         and "optimizer" not in (view.job.offload or ())
     ):
         yield Reason(WEAK, say("cause.hardware-limit.states", states_bytes=params * 16, total_bytes=total))
+
+
+def _small_card(view: View, capacity: int | None) -> Iterator[Reason]:
+    """A card on which little fits at all, unless one large tensor was asked for."""
+    if not capacity or capacity > _SMALL_CARD or capacity <= 0:
+        return
+    requested = view.bytes_of("requested") or 0
+    weight = STRONG if capacity <= _TINY_CARD and requested < _LARGE_PART * capacity else WEAK
+    yield Reason(weight, say("cause.hardware-limit.small-card", capacity_bytes=capacity))

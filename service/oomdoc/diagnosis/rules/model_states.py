@@ -87,18 +87,62 @@ _CLUES: Final = (
         says=r"shouldn't partition|does not shard|not (?:fully )?sharded|不(?:分片|切分)|placement.?policy",
     ),
 )
+_OF_STATES: Final = (".states-said", ".full", ".partition")
+"""Clues that speak of states themselves, whatever the model."""
 _MEASURES: Final = r"\blmms?[-_]eval\b|\bopencompass\b|\bevalscope\b|\bvlmevalkit\b"
 """Programs that measure a model and train none, whatever starts their processes."""
+_SIZED: Final = (
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,2})? ?b(?:illion)?\b|\d{3}m (?:model|param)|llama|llava|vicuna|alpaca|mi[sx]tral|qwen"
+    r"|glm\b|gpt|\bopt\b|\bm?t5\b|\bxx?l\b|pegasus|bart-large|bloom|falcon|gemma|\bphi\b|internvl|internlm|minicpm"
+    r"|baichuan|deepseek|\byi\b"
+    r"|cogvlm"
+    r"|whisper|flamingo|sdxl|\bflux\b|diffusion|dreambooth|\bwan\b|hunyuan|\b[lv]lms?\b|\bmoe\b|\bdit\b|大模型"
+    r"|language model"
+    r"|zero.?[0123]\b|deepspeed|\bfsdp|megatron|\bq?lora\b|full(?:.?parameter)? fine|全(?:参数?|量)|[ahb][128]00\b"
+    r"|\bh20\b"
+    r"|adam|optimizer|参数量|\bparam(?:eter)?s\b"
+)
+"""Words of a model with billions of parameters, of what trains one, or of its states. In 36 of 40 reports of a training
+without any of them the states were not what ran out: a detector's or a tagger's take a part of a GiB."""
+_ELSEWHERE: Final = (
+    r"(?:train\w{0,3}|fine-?tun\w{1,3}|训练|微调)[^\n.;。]{0,24}(?:\bok(?:ay)?\b|fine|works?|normal\w{0,2}"
+    r"|success\w{0,5}|no problem"
+    r"|正常|没问题|可以|成功)[^\n]{0,60}(?:infer\w{0,6}|test\w{0,3}|predict\w{0,4}|eval\w{0,6}|generat\w{0,4}"
+    r"|valid\w{0,6}|推理|测试|预测|评估"
+    r"|验证|生成)"
+    r"|(?:at|during|in) (?:the )?(?:inference|test|testing|prediction)(?: time| phase| stage|\b)|(?:推理|测试"
+    r"|预测)(?:的?时候?|阶段|时)"
+)
+"""What failed holds no gradients."""
+_NOT_STATES: Final = (
+    r"(?:context|seq\w{0,6}|prompt|max)[ _-]?(?:window|len\w{0,3}|size)?[^\n.]{0,24}\b(?:\d{2,3}k\b|1[0-9]\d{3}\b"
+    r"|[2-9]\d{4}\b|\d{6}\b)"
+    r"|\b(?:\d{2,3}k|\d{5,6})[- ](?:context|tokens?|seq\w{0,6}|length)|长文本|长上下文|长序列"
+    r"|(?<![\d.\w])\d{1,3}(?:\.\d{1,2})? ?m(?:illion)?\b[ -](?:param|model)|(?<![\d.])[1-4]?\d{1,2}m\.(?:sh|ya?ml|json"
+    r"|py)\b"
+    r"|(?:第一张|0 ?号|只有一[张块])[^\n]{0,12}(?:满|爆|占)[^\n]{0,16}(?:其他|其它|别的|另)"
+    r"|(?:其他|其它|另)[^\n]{0,6}(?:卡|gpu)[^\n]{0,12}(?:空|没|不高|低|不占|少)|(?:显存|内存)分配不均|显存不均"
+    r"|(?:other|remaining|rest of the) (?:gpus?|cards?|devices?)[^\n.]{0,20}(?:idle|empty|unused|free|almost no)"
+)
+"""A long context, a model of millions, or one card that is full beside others: none of it is a matter of states."""
 _FULL: Final = 0.85
 """States above this part of the card leave no room for anything else."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """What the states need on one GPU against what it has."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    told = list(weigh_clues(view, CAUSE, _CLUES))
+    yield from told
+    named = any(reason.message.key.endswith(_OF_STATES) for reason in told)
+    sized = named or _of_size(view)
     if not view.training:
-        return  # a server holds none, and where nothing is said of the job, training in full is an assumption
+        # A server holds none, and where nothing is said of the job, training in full is an assumption.
+        if not told and not sized and not view.serving:
+            yield Reason(-FAIR, say("cause.out-of-place"))
+        return
     yield from ran_first(view)
+    if not sized or view.says(_ELSEWHERE, prose=True) is not None or view.says(_NOT_STATES) is not None:
+        yield Reason(-FAIR, say("cause.out-of-place"))
     if beyond_weights(view) or peaks_over_rest(view):
         yield Reason(-FAIR, say("cause.out-of-place"))
     if view.stated("optimizer") is None and view.says(_MEASURES) is not None:
@@ -116,7 +160,7 @@ def weigh(view: View) -> Iterator[Reason]:
             weight = STRONG if share >= _FULL else FAIR if share >= large else WEAK
             # What is divided by a number of ranks that nobody states is a guess.
             guessed = view.job.sharding in ("zero1", "zero2", "zero3", "fsdp", "fsdp2") and view.ranks is None
-            weight *= 0.5 if guessed else 1.0
+            weight *= 0.5 if guessed or view.job.method in ("lora", "qlora") else 1.0
             yield Reason(
                 weight * view.sureness, say("cause.model-states.share", states_bytes=states, capacity_bytes=capacity)
             )
@@ -128,8 +172,18 @@ def weigh(view: View) -> Iterator[Reason]:
         # With the optimizer on the host, weights and gradients remain, which one rank does not divide either.
         moved = "optimizer" in (view.job.offload or ()) or view.phase == "optimizer-init"
         yield Reason(FAIR if moved else STRONG, say("cause.model-states.one-rank", sharding=view.job.sharding))
-    elif view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1:
+    elif view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1 and sized:
         yield Reason(WEAK, say("cause.model-states.replicated", ranks=view.ranks))
+
+
+_TUNED: Final = frozenset({"dpo", "kto", "orpo", "simpo", "rm", "ppo", "grpo", "rloo"})
+
+
+def _of_size(view: View) -> bool:
+    """Whether anything tells of a model whose states are large: its name or size, its sharding, or what trains it."""
+    job = view.job
+    told = view.stated("method") or job.objective in _TUNED or job.sharding not in (None, "none", "ddp", "device-map")
+    return view.estimate is not None or bool(told) or view.says(_SIZED) is not None
 
 
 _LARGE_TABLES: Final = 0.2
