@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -17,11 +17,12 @@ from oomkb.retrieval.facets import Facets, query_facets
 from oomkb.retrieval.gloss import gloss
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.signatures import matched
+from oomkb.retrieval.wording import opinions_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CauseVotes", "Views", "best_mean", "look", "standardised"]
+__all__ = ["CauseVotes", "Views", "best_mean", "look", "plain_words", "standardised"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _CHUNK_CHARS: Final = 500
@@ -69,6 +70,8 @@ class Views:
     """The number of each case's cause, in the order of ``sounds``; -1 for a cause of a private folder's own."""
     told: np.ndarray[Any, Any]
     """The probability of the case's cause, where a diagnosis has gone before."""
+    opinions: Mapping[str, float] = field(default_factory=dict)
+    """Log-probability of each cause by a report's wording; of a question it is not asked."""
 
 
 def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginning: bool = False) -> Views:
@@ -80,7 +83,8 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
 
     words = query_words(text)
     key = encoder().key
-    chunks = [_beginning(text)] if beginning else _chunks(text)
+    english = plain_words(text) if beginning else ""
+    chunks = [english[:_BEGINNING_CHARS]] if beginning else _chunks(text)
     vectors = np.stack([_vector(key, chunk, beginning) for chunk in chunks])
     asked = query_facets(text, context)
     bm25 = index.case_words.scores(words)
@@ -98,6 +102,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
         sounds=_votes(index, vectors, words, (bm25, owners)),
         owners=owners,
         told=np.asarray([float(told.get(case.cause, 0.0)) for case in index.cases], dtype=np.float32),
+        opinions=opinions_of(key, vectors[0], english) if beginning else {},
     )
 
 
@@ -142,10 +147,10 @@ def _chunks(text: str) -> list[str]:
     return [english[:_CHUNK_CHARS], english[-_CHUNK_CHARS:]]
 
 
-def _beginning(text: str) -> str:
-    """What of a report's text the model reads."""
+def plain_words(text: str) -> str:
+    """A report in English words: each line once, without figures and what every report says."""
     lines = "\n".join(dict.fromkeys(gloss(telling(text)).split("\n")))
-    return re.sub(r"[ \t]+", " ", _FIGURES.sub(" ", lines)).strip()[:_BEGINNING_CHARS]
+    return re.sub(r"[ \t]+", " ", _FIGURES.sub(" ", lines)).strip()
 
 
 @lru_cache(maxsize=2048)

@@ -48,6 +48,10 @@ class Look:
         said = (self.views.sounds.vectors + self.views.sounds.words) / 2
         return dict(zip(self.index.causes, said.tolist(), strict=True))
 
+    def opinions(self) -> Mapping[str, float]:
+        """Log-probability of each cause by the report's wording; empty with another embedding model."""
+        return self.views.opinions
+
     def votes(self, top: int = 5, hidden: Collection[str] = ()) -> tuple[Vote, ...]:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""
         from oomkb.retrieval.fusion import Weights

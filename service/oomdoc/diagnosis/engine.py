@@ -105,7 +105,9 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     )
     look = _look(view, cases, warnings)
     if look is not None:
-        view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden))
+        # The words of hidden cases were learned from: of them the wording would know the answer.
+        opinions = {} if hidden else look.opinions()
+        view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden), opinions=opinions)
     return replace(view, tensors=_tensors(view)), job, look, warnings
 
 

@@ -25,7 +25,8 @@ _NEXT_RULE: Final = 0.6
 _NEXT_CASE: Final = 0.5
 """What each further reason of a witness counts, relative to the one before it."""
 _HEARSAY: Final = frozenset({"cause.case", "cause.retold", "cause.sounds"})
-_USUAL: Final = "cause.usual."
+_BEFORE: Final = ("cause.usual.", "cause.worded")
+"""What shifts the prior, before any sign is read."""
 _MOST_REASONS: Final = 5
 _LOWEST: Final = 0.005
 _DOUBT: Final = 0.05
@@ -38,14 +39,14 @@ PRIORS: Final[Mapping[str, float]] = {
     "attention-scores": 6,
     "checkpoint-save": 7,
     "cuda-graph": 4,
-    "eval": 4,
+    "eval": 5,
     "extra-models": 4,
     "fragmentation": 4,
     "hardware-limit": 4,
     "host-ram": 12,
     "inactive-setting": 9,
     "kv-cache": 7,
-    "leak": 5,
+    "leak": 7,
     "logits": 13,
     "long-sample": 6,
     "model-states": 13,
@@ -121,7 +122,7 @@ def weigh(view: View) -> dict[str, list[Reason]]:
     for rule in RULES:
         signs = list(rule.weigh(view))
         reasons[rule.CAUSE] = [*signs, *_place(view, rule.CAUSE), *_not_the_cards(view, rule.CAUSE, signs)]
-    for cause, reason in (*_votes(view), *_sounds(view), *expected(view)):
+    for cause, reason in (*_votes(view), *_sounds(view), *_worded(view), *expected(view)):
         if cause in reasons:
             reasons[cause].append(reason)
     return reasons
@@ -131,15 +132,15 @@ def scores(reasons: Mapping[str, Sequence[Reason]]) -> dict[str, float]:
     """Log-odds per cause up to a constant: the prior, what speaks for it, and all that speaks against.
 
     What rules read and what known cases say are two witnesses; within each, a further reason counts less than the last.
-    What is usual for the kind of job is added to the prior.
+    What is usual for the kind of job, and how such reports are worded, is added to the prior.
     """
     total = sum(PRIORS.values())
     out = {}
     for cause, mine in reasons.items():
         cases = [r for r in mine if r.message.key in _HEARSAY]
-        usual = sum(r.log_odds for r in mine if r.message.key.startswith(_USUAL))
-        rules = [r for r in mine if r.message.key not in _HEARSAY and not r.message.key.startswith(_USUAL)]
-        against = sum(r.log_odds for r in mine if r.log_odds < 0)
+        usual = sum(r.log_odds for r in mine if r.message.key.startswith(_BEFORE))
+        rules = [r for r in mine if r.message.key not in _HEARSAY and not r.message.key.startswith(_BEFORE)]
+        against = sum(r.log_odds for r in mine if r.log_odds < 0 and not r.message.key.startswith(_BEFORE))
         support = _summed(rules, _NEXT_RULE) + _summed(cases, _NEXT_CASE)
         out[cause] = math.log(PRIORS[cause] / total) + usual + against + support
     return out
@@ -198,6 +199,19 @@ def _votes(view: View) -> list[tuple[str, Reason]]:
         for vote in view.votes
         if vote.retold or vote.score > 0.2
     ]
+
+
+_WORDING: Final = 0.5
+"""What a unit of log-probability says that the wording gives a cause. On 121 threads that neither the rules nor the
+wording had seen, 0.5 to 0.8 named the cause first in 4 to 5 of 100 more, and among three in 5 more."""
+
+
+def _worded(view: View) -> list[tuple[str, Reason]]:
+    """What reports of each cause are worded like, against one that is like all of them."""
+    if not view.opinions:
+        return []
+    even = -math.log(len(view.opinions))
+    return [(cause, Reason(_WORDING * (chance - even), say("cause.worded"))) for cause, chance in view.opinions.items()]
 
 
 _SOUND: Final = 0.8

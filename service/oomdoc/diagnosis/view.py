@@ -120,6 +120,8 @@ class View:
     """The known cases most like it."""
     sounds: Mapping[str, float] = field(default_factory=dict)
     """Cause -> how much the text sounds like questions about it, in standard deviations over the causes."""
+    opinions: Mapping[str, float] = field(default_factory=dict)
+    """Log-probability of each cause by the wording of the report (:mod:`oomkb.retrieval.wording`)."""
     advisories: tuple[Advisory, ...] = ()
     """Known regressions that a stated version lies in."""
     suspects: tuple[Advisory, ...] = ()

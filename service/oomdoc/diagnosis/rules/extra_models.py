@@ -51,6 +51,8 @@ _CLUES: Final = (
         r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型"
         r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|sft[^\n]{0,12}(?:能跑|正常|可以|works"
         r"|fits)[^\n]{0,12}(?:dpo|ppo|grpo)|judge beside|rlhf[^\n]{0,8}第三阶段|reference (?:worker|log ?prob)",
+        unless=r"(?:nodes?|gpus?|cards?) of their own|(?:separate|other|their own) (?:nodes?|gpus?|cards?)"
+        r"|单独的?(?:节点|卡|机器)",
     ),
 )
 
