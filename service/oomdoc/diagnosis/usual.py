@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.rules._network import of_pictures, speaks_of_language
+from oomdoc.diagnosis.rules._network import is_small, of_pictures
 from oomdoc.diagnosis.view import WEAK, View
 from oomdoc.messages import say
 from oomkb.memory.job import Job
@@ -86,7 +86,7 @@ def _kinds(view: View) -> Iterator[str]:
         yield "server"
     elif not view.training:
         yield "untold"
-    if view.evidence.prose and not speaks_of_language(view):
+    if is_small(view):
         yield "small"
         if of_pictures(view):
             yield "pictures"

@@ -12,7 +12,7 @@ from typing import Final
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
 
-__all__ = ["DRAWS", "of_pictures", "speaks_of_language"]
+__all__ = ["DRAWS", "is_small", "of_pictures", "speaks_of_language"]
 
 DRAWS: Final = (
     r"hunyuan.?video|\bwan ?2(?:\.\d|\b)|\bcogvideo|\bltx.?video|\bmochi\b|\bopen.?sora|stable.?(?:video|diffusion)"
@@ -34,6 +34,9 @@ _LANGUAGE: Final = alternatives(
     r"|上下文|context (?:length|window|size)|\b[48].?bit\b|quantiz|量化|sentence.?transformers|embedding model"
 )
 _STATED: Final = ("method", "params_b", "model", "quant", "rollout", "serving")
+_TOLD: Final = 60
+_WIDE_COUNTS: Final = 2
+"""How much must be told for a silence to say something: 60 letters, of which a Chinese one counts three."""
 _SPLIT: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "megatron", "device-map"})
 
 _PICTURES: Final = alternatives(
@@ -56,10 +59,17 @@ def speaks_of_language(view: View) -> bool:
     return job.objective not in (None, "sft", "inference", "pretrain") or _named(view.text) or _named(view.trace)
 
 
-def _named(text: str) -> bool:
-    return _LANGUAGE.search(text) is not None
+def is_small(view: View) -> bool:
+    """Whether no language model is named, where so much is told that one would have been."""
+    told = view.text
+    length = len(told) + _WIDE_COUNTS * sum(letter >= "\u4e00" for letter in told)
+    return length >= _TOLD and not speaks_of_language(view)
 
 
 def of_pictures(view: View) -> bool:
     """Whether the network is one of pictures, sound, points or molecules, and no language model is named."""
-    return not speaks_of_language(view) and _PICTURES.search(view.text) is not None
+    return is_small(view) and _PICTURES.search(view.text) is not None
+
+
+def _named(text: str) -> bool:
+    return _LANGUAGE.search(text) is not None

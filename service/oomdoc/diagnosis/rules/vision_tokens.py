@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.rules._network import DRAWS, speaks_of_language
+from oomdoc.diagnosis.rules._network import DRAWS, is_small
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -77,7 +77,7 @@ _MODEL_PARTS: Final = (
 def weigh(view: View) -> Iterator[Reason]:
     """Only for a model that sees: the trace, the request and what is set of sizes."""
     # Only a language model makes tokens of pictures; elsewhere pictures are what every network is fed with.
-    yield from weigh_clues(view, CAUSE, _CLUES if speaks_of_language(view) else _CLUES[:2])
+    yield from weigh_clues(view, CAUSE, _CLUES[:2] if is_small(view) else _CLUES)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     if is_vision_model(view):
