@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Inactive, Source
@@ -42,6 +43,8 @@ _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_ena
 """What saves memory while a rollout engine works: without an engine the trainer does not look at it."""
 _CLOSE: Final = 0.86
 _MOST: Final = 40
+_GAP: Final = 20
+"""Characters between two words of one command: blanks, and the end of a continued line."""
 
 
 def find_inactive(docs: Sequence[Doc], lines: Lines, others: Sequence[Source]) -> Iterator[Inactive]:
@@ -50,6 +53,7 @@ def find_inactive(docs: Sequence[Doc], lines: Lines, others: Sequence[Source]) -
     for doc in docs:
         for entry, reason, values in (
             *_cut_off(doc),
+            *_split(doc),
             *_contradicted(doc),
             *_late(doc),
             *_processes(doc),
@@ -70,6 +74,18 @@ def _cut_off(doc: Doc) -> Iterator[_Found]:
     for entry in doc.entries:
         if entry.off and not entry.key.startswith("@"):
             yield entry, entry.off_reason, {}
+
+
+def _split(doc: Doc) -> Iterator[_Found]:
+    """``--model_args a=1, b=2``: the shell ends the option at the blank, and what follows it reaches nothing."""
+    if doc.form != "shell":
+        return
+    for before, after in pairwise(doc.entries):
+        value = before.value
+        written = before.style in ("flag", "flag=") and isinstance(value, str) and not before.quote
+        beside = after.style == "override" and 0 < after.key_span[0] - before.value_span[1] <= _GAP
+        if written and beside and "=" in value and value.endswith(","):
+            yield after, "split-value", {"option": before.key}
 
 
 def _said(doc: Doc) -> dict[str, Any]:

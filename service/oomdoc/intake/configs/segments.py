@@ -65,7 +65,7 @@ _LANGUAGES: Final = {
 _PROGRAM: Final = (
     r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl"
     r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry"
-    r"|litgpt)"
+    r"|litgpt|lm[_-]eval|composer)"
 )
 _COMMAND: Final = Expression(
     r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}"

@@ -130,6 +130,12 @@ def test_a_comment_inside_a_command_cuts_it_off():
             "data-parallel",
             "CUDA_VISIBLE_DEVICES",
         ),
+        (
+            "run.sh",
+            "lm_eval --model hf --model_args pretrained=a/b-7b, parallelize=True --tasks x",
+            "split-value",
+            "parallelize",
+        ),
         ("run.sh", "vllm serve a/b-7b\n  --max-model-len 4096\n", "missing-continuation", "max-model-len"),
     ],
 )
