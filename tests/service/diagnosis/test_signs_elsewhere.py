@@ -22,6 +22,39 @@ SIGNS = [
     ),
     ("host-ram.ended", "One of the background workers is no longer alive", "the zombies cannot be killed"),
     ("host-ram.mentioned", "it is the host memory", "- System RAM: 503.51 GB"),
+    ("other-process.taken", "我的卡已经被占了 15G", "这张卡只有 15G"),
+    ("other-process.taken", "one GPU is fully occupied, the job takes it all the same", "the GPU is fully supported"),
+    (
+        "other-process.left-behind",
+        "after I interrupted the run the GPU memory is not released",
+        "memory is not released after each step",
+    ),
+    ("other-process.left-behind", "程序退出之后显存没有释放", "每一轮之后显存越来越多"),
+    ("other-process.undead", "nvidia-smi shows a zombie", "nvidia-smi shows my job"),
+    ("other-process.contexts", "GPU 0 is used by each of the worker processes", "GPU 0 is used by my job"),
+    (
+        "other-process.held",
+        "CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 6.00 GiB total capacity; 2.00 GiB already allocated; "
+        "5.00 MiB free; 30.00 MiB cached)",
+        "CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 2.00 GiB total capacity; 1.20 GiB already allocated; "
+        "5.00 MiB free; 30.00 MiB cached)",
+    ),
+    (
+        "fragmentation.setting-helps",
+        "CUDA OOM, but with expandable_segments it works again",
+        "expandable_segments did not help, nothing works again",
+    ),
+    (
+        "fragmentation.cached",
+        "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 4.00 GiB already allocated; "
+        "0 bytes free; 7.50 GiB reserved in total by PyTorch)",
+        "CUDA out of memory. Tried to allocate 5.00 GiB (GPU 0; 8.00 GiB total capacity; 4.00 GiB already allocated; "
+        "0 bytes free; 7.50 GiB reserved in total by PyTorch)",
+    ),
+    ("shared-memory.no-space", "NCCL: no space left on device", "saving the checkpoint: no space left on device"),
+    ("not-oom.size", "CUDA out of memory. Tried to allocate 73400320.00 GiB", "Tried to allocate 73.40 GiB"),
+    ("not-oom.crash", "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    ("not-oom.pool", "My JAX job occupies 70 GB of the card", "My torch job occupies 70 GB of the card"),
 ]  # fmt: skip
 
 

@@ -33,7 +33,8 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"fragment|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)|has the memory and"
+        says=r"fragment(?!ation\W{1,4}\d)|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)"
+        r"|has the memory and"
         r"|contiguous (?:region|block|memory|space)|at the bottom of memory|empty_cache[^\n]{0,40}(?:help|fix|solv"
         r"|avoid|好了|可以)"
         r"|expandable_segments[^\n]{0,40}(?:help|fix|solv|好了|可以)|cache flush"
@@ -51,8 +52,22 @@ _CLUES: Final = (
         unless=r"kv.?cache|page cache|sample|activat",
     ),
     Clue("contiguous", FAIR, says=r"largest (?:contiguous|free) (?:region|block|chunk)"),
+    Clue(
+        "setting-helps",
+        STRONG,
+        says=r"(?:expandable_segments|max_split_size\w{0,4}|garbage_collection_threshold|cuda_alloc_conf|empty_cache)\b"
+        r"[^\n]{0,60}(?:help(?:s|ed)|fix(?:es|ed)|solv(?:es|ed)|resolv(?:es|ed)|makes? it (?:work|fit|run)"
+        r"|works? (?:again|fine|now)|好了|就可以|解决了|不再)"
+        r"|(?:if|when|unless) (?:i|we|you) (?:do ?n'?t|do not|didn'?t)? ?(?:set|use|export) (?:it|this|that)\b"
+        r"[^\n]{0,12}(?:oom|out of mem|fail|crash)",
+        unless=r"(?:no|not|n'?t|did not|doesn'?t) (?:\w{1,8} )?(?:help|fix|solv|work|resolv)",
+    ),
     Clue("setting", WEAK, says=r"expandable_segments|max_split_size"),
 )
+
+
+_LITTLE: Final = 0.04
+"""Of a card: so small a cache is what any program has."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
@@ -62,10 +77,17 @@ def weigh(view: View) -> Iterator[Reason]:
     if cached is None or capacity is None:
         return
     part = cached / capacity
+    allocated, free = view.bytes_of("allocated"), view.bytes_of("free") or 0
+    if requested and allocated is not None and allocated <= capacity < allocated + requested:
+        yield Reason(-STRONG, say("cause.fragmentation.too-much", needed_bytes=allocated + requested))
+        return
+    if requested and cached + free < requested and part < _LITTLE:
+        yield Reason(-FAIR, say("cause.fragmentation.none", cached_bytes=cached))
+        return
     message = say("cause.fragmentation.cached", cached_bytes=cached, requested_bytes=requested or 0)
     if requested and cached >= requested and part >= 0.1:
         yield Reason(DECISIVE if part >= 0.3 else STRONG if part >= 0.2 else FAIR, message)
     elif requested and cached >= requested and part >= 0.04:
         yield Reason(WEAK, message)
-    elif part < 0.04:
+    elif part < _LITTLE:
         yield Reason(-WEAK, say("cause.fragmentation.none", cached_bytes=cached))

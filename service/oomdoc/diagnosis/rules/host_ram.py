@@ -221,7 +221,8 @@ def weigh(view: View) -> Iterator[Reason]:
         message = say(
             "cause.host-ram.free", free_bytes=view.bytes_of("free"), requested_bytes=view.bytes_of("requested")
         )
-        yield Reason(DECISIVE, message)
+        hosted = any(weigh_clues(view, CAUSE, (_WINDOWS, _PINNED)))
+        yield Reason(DECISIVE if hosted else STRONG, message)
 
 
 def _meant(view: View) -> float:
@@ -229,6 +230,8 @@ def _meant(view: View) -> float:
     failure = view.failure
     if view.says(CARD):
         return WEAK
+    if failure is not None and failure.signal.name == "worker-vanished":
+        return STRONG  # a loader's worker dies of /dev/shm as often
     told = failure is not None and failure.signal.name == "told-host-oom"
     if told and "内存" in failure.signal.span.text and not view.says(_SETTLED):
         return FAIR

@@ -24,6 +24,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules.host_ram import refused_with_room
+from oomdoc.diagnosis.rules.shared_memory import DISK
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
 from oomdoc.messages import say
 
@@ -47,14 +48,37 @@ _CLUES: Final = (
         STRONG,
         says=r"nccl warn cuda failure(?! 2\b)(?![^\n]{0,8}out of mem)|transport/shm\.cc|nccl.{0,30}cumem",
     ),
-    Clue("misleading", STRONG, says=r"mis-?leading[^\n]{0,40}(?:memory|oom)|(?:memory|oom)[^\n]{0,40}mis-?leading"),
-    Clue("size", STRONG, says=r"\b1 ?eb\b|more than 1eb|17179869184"),
+    Clue(
+        "misleading",
+        DECISIVE,
+        says=r"mis-?leading[^\n]{0,40}(?:memory|oom)|(?:memory|oom)[^\n]{0,40}mis-?leading|red herring"
+        r"|(?:wrong|false|spurious|bogus|incorrect) (?:\w{1,8} )?(?:oom\b|out[ -]of[ -]memory)"
+        r"|not (?:really |actually )(?:an? )?(?:oom\b|out of memory)|并不是(?:真的)?(?:显存不足|oom)|(?:误报"
+        r"|假)的?(?:oom|显存不足)",
+    ),
+    Clue(
+        "size",
+        DECISIVE,
+        says=r"\b1 ?eb\b|more than 1eb|17179869184|tried to allocate \d{6,12}(?:\.\d{1,3})? ?gi?b"
+        r"|(?:size|alloc\w{0,8}|request\w{0,3}|bytes|buffer)[^\n.]{0,30}(?<![\d.])\d{16,20}(?!\d)"
+        r"|(?<![\d.])\d{16,20} bytes",
+    ),
+    Clue("written", STRONG, says=r"resource ?exhausted(?:error)?: (?:/|[a-z]:\\)"),
+    Clue(
+        "pool",
+        STRONG,
+        says=r"(?:pre-?allocat\w{1,4}|occup\w{1,4}|takes?|us(?:es|ing)|reserv\w{1,3}|allocat\w{1,3}|占)[^\n]{0,24}"
+        r"(?:\b\d{2,3} ?gi?b?\b|\b(?:[79]\d|8\d) ?%|all (?:of )?(?:the |my )?(?:gpu|card|memory|vram)|满)",
+        unless=r"^(?![\s\S]{0,8000}(?:\bjax\b|openpi|\bpi0|flax|\bbrax\b|tensorflow|\bkeras\b|maxtext|easylm))"
+        r"|out of memory|\boom\b|exhausted|\bram\b|host memory|cpu memory|crash",
+    ),
     Clue(
         "disk",
-        STRONG,
-        says=r"no space left on device(?![^\n]{0,200}shm)|disk quota|磁盘.{0,4}满",
+        FAIR,
+        says=r"no space left on device(?![^\n]{0,200}shm)",
         unless=r"/dev/shm|posix_fallocate|nccl-shm",
     ),
+    Clue("disk-named", STRONG, says=r"disk quota|磁盘.{0,4}满|\bdisk (?:is |space )?(?:full|exhausted)"),
     Clue(
         "room",
         FAIR,
@@ -75,7 +99,9 @@ _CLUES: Final = (
         "crash",
         STRONG,
         says=r"illegal memory access|device-side assert|assertion `src|srcselectdimsize|segmentation fault"
-        r"|cublas_status_not_initialized"
+        r"|cublas_status_(?!alloc)\w|cudnn_status_(?!alloc|internal_error_dev)\w|cusolver\w{0,8} error|cufft"
+        r"|address[^\n]{0,40}(?:out of range|misaligned|not mapped)|misaligned address|out-of-bounds|xid \d{1,3}\b"
+        r"|aicore|mte instruction|error code is 507\d{3}"
         r"|unspecified launch failure|too many resources requested|num_stages|段错误|execution_failed|stack limit"
         r"|driver (?:version|mismatch)|驱动(?:版本)?不|initiali[sz]ation error|几千 ?g\b|terabytes|exabytes"
         r"|nccl timeout|nccl 超时|cannot fork|disk (?:is )?full|磁盘(?:空间)?(?:不足"
@@ -90,6 +116,8 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from weigh_clues(view, CAUSE, _CLUES)
     failure = view.failure
     if failure is not None and failure.kind == "other":
-        yield Reason(DECISIVE, say("cause.not-oom.failure"), (failure.signal.span,))
+        # "No space left on device" without a word of a disk is as often said of /dev/shm.
+        sure = failure.signal.name != "disk-full" or view.says(DISK) is not None
+        yield Reason(DECISIVE if sure else FAIR, say("cause.not-oom.failure"), (failure.signal.span,))
     if refused_with_room(view):
         yield Reason(STRONG, say("cause.not-oom.free", free_bytes=view.bytes_of("free")))

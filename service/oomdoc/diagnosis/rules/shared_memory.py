@@ -27,6 +27,13 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "shared-memory"
 
+DISK: Final = (
+    r"\bdisk (?:is |usage|space|full|quota)|磁盘|硬盘|(?:writ|sav|download|unzip|extract|dump)\w{1,4} (?:the |a |to )?"
+    r"(?:\w{1,12} )?(?:checkpoint|model|file|weights?|shards?|cache|dataset|archive|log)|保存|下载|\bdf -h|\bpip\b"
+    r"|/tmp/"
+    r"|\.safetensors|\.bin\b|\.tar|inode"
+)
+"""Of a disk: "no space left" is otherwise the word of /dev/shm, where a program of this kind runs out first."""
 _ON_CHIP: Final = r"hardware limit|outofresources|out of resource"
 _CLUES: Final = (
     Clue(
@@ -40,18 +47,22 @@ _CLUES: Final = (
         "size",
         STRONG,
         says=r"shm.?size|--ipc|insufficient shared mem|shm[^\n]{0,8}\b64 ?m\b|\(shm\)"
-        r"|ipc.?host|worker[^\n]{0,12}exited unexpectedly|default shared memory|too many open files|(?:docker"
+        r"|ipc.?host|worker[^\n]{0,24}exited unexpectedly|signal 7\b|default shared memory|too many open files"
+        r"|(?:docker"
         r"|container|容器)[^\n]{0,60}no space left|no space left[^\n]{0,60}(?:docker|container|容器|workers)"
         r"|num_workers (?:to )?\d{1,2} (?:works|fails|does)|num_workers ?调大",
         unless=_ON_CHIP,
     ),
     Clue(
         "no-space",
-        DECISIVE,
-        says=r"docker run(?![^\n]{0,300}(?:shm|ipc))",
-        unless=r"^(?![\s\S]{0,8000}(?:no space left|errno 28|bus error|nccl))",
+        STRONG,
+        says=r"no space left on device|errno 28\b",
+        unless=DISK,
     ),
 )
+
+_CERTAIN: Final = frozenset({"shm-bus-error", "exit-135", "shm-alloc-failed"})
+"""A bus error is no other memory's."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
@@ -59,4 +70,5 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from weigh_clues(view, CAUSE, _CLUES)
     failure = view.failure
     if failure is not None and failure.kind == "shared-memory":
-        yield Reason(DECISIVE, say("cause.shared-memory.failure"), (failure.signal.span,))
+        bus = failure.signal.name in _CERTAIN
+        yield Reason(2 * DECISIVE if bus else DECISIVE, say("cause.shared-memory.failure"), (failure.signal.span,))

@@ -27,8 +27,15 @@ PARSER: Final[Parser] = rules_parser(
         "memory allocation failed with oom",
         "cumemcreate",
         "memory allocation failure",
+        "buffer of size",
+        "tensor of size",
+        "exhausted: /",
+        "exhaustederror: /",
     ),
     (
+        rule("absurd-size", r"(?:buffer|tensor) of size \d{16,20}\b", "other"),
+        rule("onnxruntime-oom", r"requested buffer of size (?P<requested__n>\d{1,15})\b", "device"),
+        rule("file-exhausted", r"Resource ?exhausted(?:Error)?: /[\w.~-]", "other"),
         rule("torch-overflowed-size", r"tried to allocate more than 1\s?EB", "other"),
         rule(
             "torch-fraction-limit",

@@ -24,6 +24,8 @@ MUST = [
     ("cuda_driver", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "cublas-alloc-failed", "device", {}),
     ("cuda_driver", "include/alloc.h:65 NCCL WARN Cuda failure 2 'out of memory'", "nccl-cuda-oom", "device", {}),
     ("cuda_driver", "tried to allocate more than 1EB memory", "torch-overflowed-size", "other", {}),
+    ("cuda_driver", "Failed to allocate memory for a tensor of size 9223372036854775808", "absurd-size", "other", {}),
+    ("cuda_driver", "ResourceExhaustedError: /scratch/ckpt.tmp", "file-exhausted", "other", {}),
     ("cuda_driver", "memory allocation failed with OOM on device 0 while trying to allocate 1000341504 bytes (free: 916848640, total: 25243287552)", "torch-cuda-oom-warning", "device", {"requested_bytes": 1000341504, "free_bytes": 916848640}),
     ("deepspeed", "MA 12.58 GB         Max_MA 13.0 GB         CA 13.2 GB         Max_CA 14 GB", "deepspeed-memory", None, {"allocated_bytes": round(12.58 * GIB)}),
     ("evaluation", "***** Running Evaluation *****\n  Num examples = 1,250\n  Batch size = 4", "evaluation-started", None, {"samples": 1250}),

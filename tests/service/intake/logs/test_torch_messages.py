@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oomdoc.intake import read_text
+from oomdoc.intake.logs.torch_cuda import clauses
 
 OLD = (
     "RuntimeError: CUDA out of memory. Tried to allocate 1.45 GiB (GPU 1; 23.68 GiB total capacity; 18.98 GiB already allocated; "
@@ -157,3 +158,12 @@ def test_mention_in_words_does_not_hide_the_numbers():
 )
 def test_nothing_failed(text):
     assert read_text(text).root is None
+
+
+@pytest.mark.parametrize(
+    ("cached", "field"), [("0.5 GiB", "reserved_unallocated_bytes"), ("6.1 GiB", "reserved_bytes")]
+)
+def test_what_early_versions_call_cached(cached: str, field: str) -> None:
+    text = f"Tried to allocate 20.00 MiB (GPU 0; 8.00 GiB total capacity; 6.00 GiB already allocated; {cached} cached)"
+    sizes = clauses(text.replace(" ", ""))
+    assert {"reserved_unallocated_bytes", "reserved_bytes"} & sizes.keys() == {field}
