@@ -45,7 +45,7 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
         "vision-tokens": -4.0,
         "zero3-gather": -4.0,
         "logits": -5.0,
-        "model-states": -5.0,
+        "model-states": -7.0,
     },
     "pictures": {"activations": 1.5, "eval": 0.5},
 }

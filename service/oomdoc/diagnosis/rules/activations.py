@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._compared import IN_VAIN, LIMITED, decided_by
 from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest
 from oomdoc.diagnosis.rules._late import long_past
 from oomdoc.diagnosis.rules._shapes import is_scores, is_vocabulary_wide
@@ -39,10 +40,20 @@ _CLUES: Final = (
     Clue(
         "unchecked",
         STRONG,
-        says=r"checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks"
+        says=r"(?<!model )checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks"
         r"|throws|raises|attributeerror)|(?:without|no|turned off"
         r"|disabl\w{1,3}) "
-        r"(?:gradient[ _-]|activation[ _-])?checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:gradient"
+        r"(?:gradient[ _-]|activation[ _-])?checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:drop|remov|turn off"
+        r"|not us)\w{0,3} "
+        r"(?:the )?(?:gradient|activation)[ _-]?checkpoint"
+        r"|(?:必须|只有|一定要|需要)开(?:启)?[^\n]{0,4}(?:梯度|激活|重计算|gradient|activation)[^\n]{0,20}(?:否则|不然"
+        r"|才)"
+        r"|(?:关|去掉|不开|不用|不加)[^\n]{0,4}(?:梯度检查|重计算|(?:gradient"
+        r"|activation)[ _-]?checkpoint)[^\n]{0,24}(?:oom|爆|溢出|不够)"
+        r"|only (?:works|fits|runs|trains) (?:with|when|if)[^\n]{0,16}(?:gradient|activation)[ _-]?checkpoint"
+        r"|(?:with|enabl\w{1,3}|turning on) (?:gradient|activation)[ _-]?checkpoint\w{0,3}[^\n]{0,30}(?:works|fits"
+        r"|fine|runs|no oom|made it|solve)|开(?:启|了)[^\n]{0,6}(?:重计算|检查点|checkpoint)[^\n]{0,8}(?:能|可以|正常"
+        r"|不爆)|(?:gradient"
         r"|activation)_?checkpointing[\"' :=]{1,4}false",
     ),
     Clue("selective", FAIR, says=r"activation_checkpointing|use_reentrant|recompute.{0,20}(?:selective|partial)"),
@@ -53,25 +64,27 @@ _CLUES: Final = (
         r"|dropout"
         r"|rotary|residual|lora_[ab]\b|activations?\.py|self\.act\(",
     ),
+    Clue("limited", STRONG, says=LIMITED, prose=True),
     Clue(
         "batch",
         FAIR,
-        says=r"micro.?batch|(?:lower|smaller|reduc\w{1,4}|larger|bigger|increas\w{1,4}"
-        r"|decreas\w{1,4}).{0,24}batch|batch.?size"
-        r".{0,16}(?:larger|greater|bigger|more) than|max.?batch.?size|max_input_len"
+        says=r"(?:lower|smaller|reduc\w{1,4}|larger|bigger|increas\w{1,4}|decreas\w{1,4}).{0,24}batch"
+        r"|batch.?size.{0,16}(?:larger|greater|bigger|more) than|larger max_?batch_?size|max_input_len|max_num_tokens"
+        r"|micro.?batch[^\n]{0,24}(?:too (?:large|big|many)|larger|grow|padded)"
         r"|(?:works|fits|runs|fine|ok|trains) (?:only )?(?:with|at|when|if|for|using) (?:a "
         r"|the )?(?:small\w{0,3} )?batch"
         r"|batch[^\n]{0,12}(?:改成|设为|设置为|调到|降到|改为) ?\d|(?:batch|bs)[^\n]{0,10}\d[^\n]{0,6}(?:能跑|才能"
-        r"|没问题)"
-        r"|max_num_tokens|batch.{0,10}(?:调小|减小|太大|调大)"
+        r"|没问题)|batch[^\n]{0,12}(?:设置?为|=) ?\d{1,4}[^\n]{0,6}(?:就|会|时)[^\n]{0,4}(?:oom|爆|溢出)"
+        r"|batch.{0,10}(?:调小|减小|太大|调大)"
         r"|batch(?:.?size)?[ =:]{0,3}\d{1,4} (?:works|is fine|runs|fits|is ok)|what batch.?size"
         r"|batch[^\n]{0,10}(?:does not|doesn'?t) (?:work|fit)",
+        unless=IN_VAIN,
     ),
     Clue(
         "context",
         WEAK,
         says=r"\b\d{1,3}k (?:context|sequence|tokens?|seq)|(?:sequence|context|block|prompt).{0,16}(?:long"
-        r"|length|size).{0,30}(?:oom|out of|fail)|(?:longer|too long)|(?:data|text|input|output) lengths?|long data"
+        r"|length|size).{0,30}(?:oom|out of|fail)|(?<!no )longer|too long|(?:data|text|input|output) lengths?|long data"
         r"|(?:output|input|response|回答|输出|输入).{0,4}(?:过长|很长|太长)"
         r"|(?:works|fits|runs|fine|ok|trains)[^\n]{0,50}(?:\d{1,3}k|\d{3,6}|short\w{0,3}) ?(?:context|seq|tokens?"
         r"|length"
@@ -89,7 +102,30 @@ _CLUES: Final = (
         r"|(?:when|while|during) quantizing|量化(?:时|过程|模型时)",
         unless=r"内存|host memory|\bram\b",
     ),
-    Clue("remat", FAIR, says=r"hlo_rematerialization|reduce memory use below|temp(?:orary)? allocation: +[1-9]\d"),
+    Clue(
+        "said",
+        FAIR,
+        says=r"(?<![_a-z])activations\b|activation memory|intermediate (?:activation|tensor|result)|saved tensors"
+        r"|激活(?!函数|检查|重)"
+        r"|(?:memory|vram|usage|显存)[^\n]{0,16}(?:grows?|scales?|increases?|rises|随着?)[^\n]{0,10}(?:with )?(?:the )?"
+        r"(?:sequence|seq|batch|length|长度|resolution|分辨率)"
+        r"|weights? fit[^\n]{0,40}(?:but|training|memory)|(?:模型|权重)[^\n]{0,6}只占|block.?size[^\n]{0,6}(?:调大"
+        r"|加大)|large block.?size",
+        unless=r"optimizer states?|优化器状态|leak|泄",
+    ),
+    Clue(
+        "in-layer",
+        FAIR,
+        says=r"(?:\bin|\bat|inside|line|在)[^\n]{0,16}(?:\bmlp|down_proj|act_fn|layer ?norm|feed.?forward"
+        r"|rotary)[^\n]{0,40}"
+        r"(?:forward|out of memory|oom|memory error|前向|显存)",
+        prose=True,
+    ),
+    Clue(
+        "remat",
+        FAIR,
+        says=r"hlo_rematerialization|xla[^\n]{0,40}temporar|increase remat|reduce memory use below|temp(?:orary)? allocation: +[1-9]\d",
+    ),
     Clue("program", FAIR, says=r"\bprogram\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b|hlo temp\s+[1-9]"),
     Clue(
         "prefill",
@@ -98,13 +134,27 @@ _CLUES: Final = (
         r"|prefill[^\n]{0,60}(?:too much|allocat)|预填充|batched.?tokens[^\n]{0,40}(?:oom|out of)",
     ),
     Clue("compute-buffer", STRONG, says=r"compute buffers?|ggml_gallocr|activation buffers?|buffermanager"),
-    Clue("growth", WEAK, says=r"显存.{0,8}(?:一直|一路|不断|越来越).{0,6}(?:涨|增|大|多)"),
+    Clue(
+        "growth",
+        WEAK,
+        says=r"显存.{0,8}(?:一直|一路|不断|越来越).{0,6}(?:涨|增|大|多)",
+        unless=r"推理|部署|服务|循环|调用|\beval|多轮|web",
+    ),
 )
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """Place of failure, checkpointing, and what the estimate or the message leaves over the states."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    framed = view.failure is not None and bool(view.failure.frames)
+    for reason in weigh_clues(view, CAUSE, _CLUES):
+        # Without a traceback the name of a layer is as likely one of a list of modules to adapt.
+        if framed or reason.message.key != _LAYER:
+            yield reason
+    decided = decided_by(view)
+    if decided and (view.training or "batch" in decided):
+        yield Reason(STRONG, say("cause.activations.decided"))
+    elif decided:
+        yield Reason(FAIR, say("cause.activations.decided"))
     if long_past(view):
         yield Reason(-WEAK, say("cause.ran-first"))
     yield from tensor_reasons(view, CAUSE)
@@ -121,9 +171,10 @@ def weigh(view: View) -> Iterator[Reason]:
     frozen = view.job.method in ("lora", "qlora")
     left = 0.2 if frozen else 0.5
     if allocated and states and view.training and allocated - states > left * allocated:
-        yield Reason(FAIR, say("cause.activations.rest", rest_bytes=allocated - states, states_bytes=states))
+        yield Reason(WEAK, say("cause.activations.rest", rest_bytes=allocated - states, states_bytes=states))
 
 
+_LAYER: Final = "cause.activations.layer"
 _WIDE: Final = range(256, 30_000)
 
 
