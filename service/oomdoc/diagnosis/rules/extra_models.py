@@ -49,13 +49,27 @@ _CLUES: Final = (
         r"|(?:load|keep|hold|host|run)\w{0,3} (?:two|both|2|three|multiple|several|a second"
         r"|additional) (?:\w{1,12} )?models?"
         r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型"
-        r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|sft[^\n]{0,12}(?:能跑|正常|可以|works"
-        r"|fits)[^\n]{0,12}(?:dpo|ppo|grpo)|judge beside|rlhf[^\n]{0,8}第三阶段|reference (?:worker|log ?prob)",
+        r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|sft[^\n]{0,30}(?:能跑|能够?|正常|支持"
+        r"|没问题|可以|runs?|fine|works"
+        r"|fits)[^\n]{0,40}(?:dpo|ppo|grpo|kto|rlhf)[^\n]{0,30}(?:oom|爆|不够|不足|out of|fail|crash|\bnot\b|n't)"
+        r"|judge beside|rlhf[^\n]{0,8}第三阶段|reference (?:worker|log ?prob)",
         unless=r"(?:nodes?|gpus?|cards?) of their own|(?:separate|other|their own) (?:nodes?|gpus?|cards?)"
         r"|单独的?(?:节点|卡|机器)",
     ),
 )
 
+_THIRD: Final = Clue(
+    "third-step",
+    STRONG,
+    says=r"(?:steps?|stages?|phases?|phrases?) ?(?:1 and 2|1,? ?2|one and two|1 & 2)[^\n]{0,40}(?:normal|fine|\bok\b"
+    r"|works?|run)"
+    r"|(?:step|stage|phase|phrase|阶段|步骤)[ -]?(?:3|three|三)\b[^\n]{0,30}(?:oom|out of mem|爆|不够)|第三(?:步"
+    r"|阶段)[^\n]{0,30}(?:oom|爆|不够)",
+)
+"""The third step of a preference training brings actor, critic, reference and reward together."""
+_REWARD_TRAINED: Final = (
+    r"train\w{0,3}[ _](?:an? |the |my )?(?:reward|rm)(?:\b|_model)|reward.?model(?:ing)? training|训练(?:奖励|reward)"
+)
 _KEYS: Final = (
     "teacher_model",
     "reward_model",
@@ -71,8 +85,11 @@ _KEYS: Final = (
 
 def weigh(view: View) -> Iterator[Reason]:
     """What is said of other models, how many the job holds, and their part of the peak."""
-    trained = view.objective == "rm" and not view.job.extra_models  # then the reward model is the one that is trained
+    trained = not view.job.extra_models and (view.objective == "rm" or view.says(_REWARD_TRAINED) is not None)
+    # Then the reward model is the one that is trained
     yield from weigh_clues(view, CAUSE, _CLUES[1:] if trained else _CLUES)
+    if view.job.objective == "ppo":
+        yield from weigh_clues(view, CAUSE, (_THIRD,))
     yield from peak_share(view, CAUSE)
     models = view.job.extra_models or ()
     if models:

@@ -104,6 +104,13 @@ _TINY_CARD: Final = 4.1 * GIB
 _SMALL_CARD: Final = 8.1 * GIB
 _LARGE_PART: Final = 0.3
 """A request of such a part of the card is of one tensor, which a smaller batch or picture makes smaller."""
+_OTHERS: Final = 1.2 * GIB
+"""More than a context takes: what a process neither holds nor finds free is another's."""
+_ROOM: Final = (
+    r"batch.?size\w{0,2} ?(?:=|of|to|:|is|>)? ?(?:[4-9]|[1-9]\d{1,3})\b|\b(?:[4-9]|[1-9]\d{1,2}) batch.?size"
+    r"|any batch.?size ?>"
+)
+"""A batch that can still be made smaller."""
 _HOW_MUCH: Final = (
     r"how (?:much|many|large|big)[^\n?]{0,24}(?:memory|vram|\bram\b|rams\b|gpus?|hardware)[^\n?]{0,40}(?:need|requir"
     r"|recommend"
@@ -130,6 +137,8 @@ def weigh(view: View) -> Iterator[Reason]:
             yield Reason(FAIR, message, (failure.signal.span,))
     capacity = view.bytes_of("capacity")
     yield from _small_card(view, capacity)
+    if view.training and view.says(_ROOM) is not None:
+        yield Reason(-WEAK, say("cause.out-of-place"))
     asked = view.says(_HOW_MUCH, prose=True)
     if asked is not None and view.estimate is None and not any(r.message.key.endswith(".asked") for r in told):
         yield Reason(FAIR, say("cause.hardware-limit.how-much", quote=asked.text.strip()[:90]), (asked,))
@@ -152,6 +161,9 @@ def _small_card(view: View, capacity: int | None) -> Iterator[Reason]:
     """A card on which little fits at all, unless one large tensor was asked for."""
     if not capacity or capacity > _SMALL_CARD or capacity <= 0:
         return
-    requested = view.bytes_of("requested") or 0
+    requested, held, free = (view.bytes_of(name) or 0 for name in ("requested", "allocated", "free"))
+    held = max(held, view.bytes_of("reserved") or 0)
+    if held and capacity - held - free > _OTHERS:
+        return  # most of it is held by something else
     weight = STRONG if capacity <= _TINY_CARD and requested < _LARGE_PART * capacity else WEAK
     yield Reason(weight, say("cause.hardware-limit.small-card", capacity_bytes=capacity))

@@ -36,26 +36,52 @@ __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "logits"
 
+# Families by their vocabulary: of 128,000 words and more, and of 32,000 to 65,000.
+_MANY_WORDS: Final = r"(?:bloom|gemma|qwen|llama.?3|mt5|xlm|nllb|glm-?4|phi-?4|deepseek)"
+_FEW_WORDS: Final = r"(?:\bopt|llama.?2|llama-?(?:7|13)b|vicuna|gpt-?2|gpt-?neo|pythia|mistral|falcon|tinyllama|\bt5)"
+_FITS: Final = r"(?:\bcan\b|could|works?|fits?|\bfine\b|\bable\b|success|可以|能|正常|没问题)"
+_FAILS: Final = r"(?:\boom|out.of.mem|爆|不够|不足|\bfail|can'?t|cannot)"
+
 _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"cross_entropy|log_?softmax|logsumexp|(?:entropy|logprobs?)_from_logits|get_batch_logps"
-        r"|causallmloss|lm_head|compute_logprobs|prompt_logprobs|vocab_parallel|distributedlogprob"
+        frames=r"(?<!binary_)cross_entropy|log_?softmax|logsumexp|(?:entropy|logprobs?)_from_logits|get_batch_logps"
+        r"|causallmloss|(?<![,\"'])lm_head(?![,\"']|\.weight)|compute_logprobs|prompt_logprobs|vocab_parallel"
+        r"|distributedlogprob"
         r"|log_probs_and_entropy|compute_log_probs\(logits|_loss_step|token_logprobs",
     ),
     Clue("sampler", STRONG, says=r"warming up sampler|dummy (?:sampler )?requests|sampler.{0,20}(?:warm|profil)"),
     Clue(
         "said",
         STRONG,
-        says=r"cross.?entropy|\blogits\b|log.?softmax|log.?prob\w{0,12} (?:tensor|matrix)|prompt.?logprobs"
+        says=r"(?<!binary.)cross.?entropy|\blogits\b(?! ?=)|log.?softmax|log.?prob\w{0,12} (?:tensor|matrix)"
+        r"|prompt.?logprobs"
         r"|return_?log_?probs?\b|\b(?:top_)?logprobs ?[=:]"
         r"|\blog.?p(?:s|robs?)\b|log probabilit|\bentropy (?:loss|bonus|comput|calc|chunk|from|of|over)"
         r"|(?:comput|calculat)\w{1,4} (?:the )?entropy|shift_logits|at the loss\b|(?:loss"
         r"|损失)(?:函数)?[^\n]{0,8}(?:那里|那一步)[^\n]{0,8}(?:爆|oom|炸|显存|申请)|算(?:损失|loss)|(?:liger"
         r"|fused loss)[^\n]{0,30}(?:fix|help|之后|解决)|larger tokenizer|bigger vocab",
     ),
-    Clue("prompts-scored", FAIR, says=r"log.?likelihood|\bprompt_?logprobs|perplexity|困惑度|\bppl\b"),
+    Clue("prompts-scored", FAIR, says=r"log.?likelihood|\bprompt_?logprobs|perplexity|困惑度|\bppl\b(?! ?[=:])"),
+    Clue("upcast", FAIR, says=r"upcast\w{0,3}\b[^\n]{0,30}(?:logits|float.?32|fp32)|logits?[^\n]{0,16}\.float\(\)"),
+    Clue(
+        "without",
+        STRONG,
+        says=r"(?:return_?logprobs?|logprobs?|prompt_logprobs)[^\n]{0,12}(?:=|to|off)[^\n]{0,3}(?:false|none|0"
+        r"|off)\b[^\n]{0,80}(?:works?|fine"
+        r"|fits|no oom|not (?:run|go|get)|n'?t (?:run|go|get|oom)|正常|可以|没问题|不会)"
+        r"|(?:without|disabl\w{1,3}|不(?:要|开|返回)|去掉|关掉?) ?(?:the )?(?:prompt "
+        r"|return.?)?log.?prob\w{0,6}[^\n]{0,40}(?:works?|fine|fits|正常|可以"
+        r"|没问题|不会)",
+    ),
+    Clue(
+        "larger-fits",
+        STRONG,
+        says=rf"{_FITS}[^\n]{{0,60}}{_FEW_WORDS}[^\n]{{0,160}}{_MANY_WORDS}[^\n]{{0,80}}{_FAILS}"
+        rf"|{_FEW_WORDS}[^\n]{{0,30}}{_FITS}[^\n]{{0,100}}{_MANY_WORDS}[^\n]{{0,80}}{_FAILS}"
+        rf"|{_MANY_WORDS}[^\n]{{0,60}}{_FAILS}[^\n]{{0,120}}{_FITS}[^\n]{{0,40}}{_FEW_WORDS}",
+    ),
     Clue("vocabulary", FAIR, says=r"vocab(?:ulary)?[ _-]?(?:size)?\b|词表|128k words"),
     Clue("unfused", STRONG, says=r"no liger kernels? supported|(?:liger|fused).{0,40}(?:not|unsupported|silently)"),
 )
@@ -67,7 +93,14 @@ _COPY_LARGE: Final = 0.12
 def weigh(view: View) -> Iterator[Reason]:
     """Trace, size of the request, and how large one fp32 copy is on this card."""
     yield from weigh_clues(view, CAUSE, _CLUES)
-    yield from tensor_reasons(view, CAUSE)
+    engine = view.says(_SCORED_BY_ENGINE)
+    if engine is not None:
+        yield Reason(FAIR, say("cause.logits.engine", quote=engine.text.strip()[:90]), (engine,))
+    refused = view.failure.signal.data.get("shape") if view.failure is not None else None
+    if refused and not is_vocabulary_wide(tuple(int(n) for n in refused)):
+        yield Reason(-FAIR, say("cause.out-of-place"))
+    else:
+        yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     if beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
@@ -90,6 +123,10 @@ def weigh(view: View) -> Iterator[Reason]:
         )
 
 
+_SCORED_BY_ENGINE: Final = (
+    r"lm[-_ ]?eval[^\n]{0,60}(?:vllm|sglang)|(?:vllm|sglang)[^\n]{0,80}lm[-_ ]?eval|--model vllm[^\n]{0,200}--tasks"
+)
+"""An evaluation by likelihoods asks an engine for log-probabilities of every token of the prompts."""
 _MANY_TOKENS: Final = 16_384
 _COMMON_VOCABULARY: Final = 128_000
 _GLOBAL: Final = ("ppo_micro_batch_size", "log_prob_micro_batch_size", "micro_rollout_batch_size")

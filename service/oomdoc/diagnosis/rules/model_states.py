@@ -111,7 +111,7 @@ _ELSEWHERE: Final = (
     r"|valid\w{0,6}|推理|测试|预测|评估"
     r"|验证|生成)"
     r"|(?:at|during|in) (?:the )?(?:inference|test|testing|prediction)(?: time| phase| stage|\b)|(?:推理|测试"
-    r"|预测)(?:的?时候?|阶段|时)"
+    r"|预测)(?:的?时候?|阶段|时)|\binit_inference\b|zero[- ]inference"
 )
 """What failed holds no gradients."""
 _NOT_STATES: Final = (
@@ -122,6 +122,16 @@ _NOT_STATES: Final = (
     r"|py)\b"
     r"|(?:第一张|0 ?号|只有一[张块])[^\n]{0,12}(?:满|爆|占)[^\n]{0,16}(?:其他|其它|别的|另)"
     r"|(?:其他|其它|另)[^\n]{0,6}(?:卡|gpu)[^\n]{0,12}(?:空|没|不高|低|不占|少)|(?:显存|内存)分配不均|显存不均"
+    r"|(?:lower|reduc|decreas|smaller|shrink|halv)\w{0,4}[^\n.]{0,24}(?:batch|\bbs\b|length|seq\w{0,6}|resolution"
+    r"|context|max_\w{1,12})"
+    r"[^\n.]{0,16}\b(?:it |then |which |that )?(?:works|runs|fits|trains|is (?:fine|ok)|helps|fixe[sd])\b"
+    r"|(?:batch|bs|长度|分辨率|length)[^\n，。]{0,6}(?:减小|调小|降低|改小|缩小)[^\n]{0,6}(?:可以|就好|正常|能跑|没问题|就行)"
+    r"|(?:减小|调小|降低|改小|缩小)了?[^\n，。]{0,10}(?:batch|bs|长度|分辨率|length)[^\n]{0,10}(?:可以|就好|正常|能跑"
+    r"|没问题|就行)"
+    r"|(?:batch|length|len|resolution|size)\w{0,6}[^\n.]{0,12}\d{1,5}[`'\")]{0,2},? (?:setting "
+    r"|tokens? )?(?:it )?(?:works|runs|fits|is (?:fine|ok)|was normal"
+    r"|trains)\b|(?:only|able to|successfully) (?:train|run)\w{0,3}[^\n.]{0,24}(?:batch|resolution)[^\n.]{0,16}\d"
+    r"|batch.?size ?(?:=|of|to|:|is)? ?(?:6[4-9]|[7-9]\d|\d{3,4})\b[^\n.]{0,40}(?:oom|out of mem)"
     r"|(?:other|remaining|rest of the) (?:gpus?|cards?|devices?)[^\n.]{0,20}(?:idle|empty|unused|free|almost no)"
 )
 """A long context, a model of millions, or one card that is full beside others: none of it is a matter of states."""

@@ -38,21 +38,29 @@ _CLUES: Final = (
         DECISIVE,
         frames=r"optimizer\.step|optimizer_step|_init_group|exp_avg|initialize_optimizer_states|zero_optim"
         r"|adamw?\.py|_multi_tensor"
-        r"|configure_zero_optimizer|fp32_flat|low_level_optim|_foreach_|optim/optimizer|create_fp32_part"
+        r"|configure_zero_optimizer|/adam\w{0,3}/(?:initializer|assign)|adam_[mv]/|fp32_flat|low_level_optim|_foreach_"
+        r"|optim/optimizer|create_fp32_part"
         r"|setup_optimizer|_init_optim_state|optim\.step\(|init_optimizer_state",
     ),
     Clue("phase", STRONG, phases=("optimizer-init", "optimizer-step")),
     Clue(
         "said",
         STRONG,
-        says=r"optimizer\.step|first step|optimizer (?:init|state)|initialize_optimizer_states|optimizer\.pt"
+        says=r"optimizer\.step|first step|optimizer (?:init|state(?!s? ?off))|initialize_optimizer_states|optimizer\.pt"
         r"|优化器(?:状态|初始化)|exp_avg|(?:second|2nd) (?:training )?(?:step|batch|iteration|backprop|backward)"
         r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))|(?:creat|initiali[sz]|build|prepar"
         r"|set(?:ting)? up)\w{0,4} "
         r"(?:the )?optimizer|deepspeed\.initialize|accelerator\.prepare|adamw? states?|(?:creating|initialising) fp32"
         r"|参数更新[^\n]{0,6}[爆炸]|创建优化器|优化器(?:创建|更新)|更新参数(?:时|的时候|那|[^\n]{0,4}就?[爆o炸])"
         r"|(?:adam|optimizer)[^\n]{0,30}moments?\b|fp32 (?:master|main) |主权重|main params|8 ?bit ?优化器"
-        r"|from sgd to adam|step 1 fails|第一步[^\n]{0,12}打出来|initiali[sz]ing zero|deepspeed initiali[sz]e"
+        r"|from sgd to adam|\bsgd\b[^\n]{0,20}(?:works?|fits?|fine|runs?|可以|正常)[^\n]{0,40}\badam"
+        r"|\badam\w{0,2}\b[^\n]{0,30}(?:oom|out of mem|爆)[^\n]{0,40}\bsgd\b"
+        r"|(?:first|1st) (?:step|iteration|batch|forward and backward)[^\n.]{0,16}(?:passes|works|is (?:fine|ok)"
+        r"|goes through|succeeds|completes)"
+        r"[^\n]{0,60}(?:oom|out of mem|second|2nd)|memory (?:doubles|jumps)[^\n.]{0,30}(?:first"
+        r"|1st) (?:optimi[sz]er )?(?:step|update)"
+        r"|(?:只能?跑|跑完|过了?)[^\n]{0,4}(?:第?一(?:个 ?)?(?:步|step|batch|iter))[^\n]{0,12}(?:爆|oom|不够|显存)"
+        r"|step 1 fails|第一步[^\n]{0,12}打出来|initiali[sz]ing zero|deepspeed initiali[sz]e"
         r"|backward[^\n]{0,6}(?:完|之后)[^\n]{0,6}更新",
     ),
     Clue(

@@ -36,7 +36,8 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"wake_?up|sharding_manager|resume_memory_occupation|update_weights_from|cumem|sleep_level"
+        frames=r"wake_?up|sharding_manager|resume_memory_occupation|update_weights_from|cumem(?:_?allocator|\.py)"
+        r"|sleep_level"
         r"|move_model_to_vllm|init_vllm|_init_rollout|build_rollout|self\.llm = llm\(|prepare_vllm|vllmengine\b",
     ),
     Clue(
@@ -45,7 +46,9 @@ _CLUES: Final = (
         says=r"(?:vllm|sglang|rollout|engine).{0,80}(?:没让|没有?释放|不释放|未释放|释放.{0,12}延迟"
         r"|not.{0,12}(?:releas|freed"
         r"|free)|woken|wake|resid)"
-        r"|release_memory_occupation|still in use|memory is not (?:properly )?released",
+        r"|release_memory_occupation|(?:\bgrpo|\bppo|rollouts?|generation|sleep\w{0,3}"
+        r"|verl)\b[^\n]{0,80}(?:not (?:properly |fully )?(?:released"
+        r"|freed)|still (?:in use|occupied|held))",
     ),
     Clue(
         "with-without",
@@ -64,7 +67,8 @@ _CLUES: Final = (
         "colocated-said",
         STRONG,
         says=r"refit|use_vllm[\"']?(?: ?[=:] ?| )true|(?:fast_inference|enable_sleep)\b(?! ?[=:] ?false)"
-        r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|共用|(?:vllm|sglang|rollout)[^\n]{0,60}(?:same (?:gpu|card"
+        r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|(?:vllm|sglang|引擎|推理|训练|rollout)[^\n]{0,20}共用"
+        r"|共用[^\n]{0,20}(?:vllm|sglang|引擎|rollout)|(?:vllm|sglang|rollout)[^\n]{0,60}(?:same (?:gpu|card"
         r"|device)"
         r"|compet|together with (?:the )?train)|update_actor|actor update"
         r"|(?:vllm|sglang|engine|rollout)[^\n]{0,40}(?:keeps its|holds? the|占着|beside the|inside the trainer"
@@ -110,4 +114,4 @@ def weigh(view: View) -> Iterator[Reason]:
         weight = FAIR if rollout.colocated and (share is None or share >= 0.5) else WEAK
         yield Reason(weight, say("cause.rollout-engine.colocated", share=share if share is not None else "default"))
     if view.phase in ("rollout", "weight-sync", "generate"):
-        yield Reason(FAIR, say("cause.rollout-engine.phase", phase=view.phase))
+        yield Reason(WEAK, say("cause.rollout-engine.phase", phase=view.phase))

@@ -56,8 +56,19 @@ _CLUES: Final = (
         r"|leaf_module"
         r"|reduce.?scatter(?![\"'=:]| [:=])|communication buffer"
         r"|bucket sizes? (?:is|are|in|调)|聚合(?:参数|专家|权重|后)|gather\w{0,3} (?:one|a|full"
-        r"|all) [^\n]{0,16}(?:layer|param|expert|weight|model)|wrap policy|remov\w{1,3} [^\n]{0,12}layer_cls_to_wrap"
+        r"|all) [^\n]{0,16}(?:layer|param|expert|weight|model)|wrap policy|(?:remov\w{1,3}|without|dropp\w{2,3}"
+        r"|delet\w{1,3}|no|去掉|删掉?|没有?[加设]) [^\n]{0,40}layer_cls_to_wrap"
         r"|layer class to wrap|没有按层",
+    ),
+    Clue(
+        "third-stage",
+        STRONG,
+        says=r"(?:zero|stage|\bz).{0,6}3\b[^\n]{0,30}(?:\bmore\b|higher|larger|更[^\n]{0,6}(?:多|高|大|消耗"
+        r"|占))[^\n]{0,40}(?:zero|stage|\bz)"
+        r".{0,6}[12]\b|(?:zero|stage|\bz).{0,6}2\b[^\n]{0,16}(?:works?|runs?|fine|fits|\bok\b|可以|能跑|没问题"
+        r"|正常)[^\n]{0,30}(?:zero|stage"
+        r"|\bz).{0,6}3\b[^\n]{0,16}(?:oom|fail|out of|爆|不行)|zero.?3[^\n]{0,24}反而[^\n]{0,10}(?:oom|爆|更)"
+        r"|zero.?3[^\n]{0,30}(?:oom|爆)[^\n]{0,30}(?:不用|不启动|去掉|without|disabl\w{1,3}) ?(?:deepspeed|zero)",
     ),
 )
 _BUCKETS: Final = (
