@@ -30,6 +30,7 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
             rf"|sync\w{{0,10}} (?:the )?(?:weights|parameters|model)|\brefit\b"
             rf"|updat(?:e|ing) (?:the )?(?:weights|parameters) (?:of|in|to|on|from) (?:the )?(?:inference|vllm"
             rf"|sglang|rollout)"
+            rf"|(?:resume|release)_memory_occupation[^.。\n]{{0,40}}{_FAILS}"
             rf"|wak(?:e|es|ing)[-_ ]?up\b[^.。\n]{{0,40}}{_FAILS}|{_FAILS}[^.。\n]{{0,40}}\bwak(?:e|es"
             rf"|ing)[-_ ]?up\b|(?:同步|更新)[^。\n]{{0,6}}(?:权重|参数)(?:到|给|至)|权重同步",
         ),

@@ -21,7 +21,7 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
     for phase, text in (
         (
             "save",
-            r"\bsave_pretrained|save_ckpt|_state_dict_utils|(?<!load_)(?<!_)\bstate_dict\(\)"
+            r"\bsave_pretrained|save_ckpt|_state_dict_utils(?!\.py\W{1,4}_(?:pre|post)_load)|(?<!load_)(?<!_)\bstate_dict\(\)"
             r"|_full_pre_state_dict|save_model|save_checkpoint|_save_to_state_dict"
             r"|_save_checkpoint|torch\.save\b|consolidat\w{0,12}|full_optim_state_dict"
             r"|get_state_dict\b|undo_layout|_gather_state|model_checkpointing"
@@ -78,6 +78,8 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"|_initialize_affine_weight|(?:model|modeling_\w{1,40}|transformer)\.py __init__|init_empty"
             r"|_materialize|create_weights|convert_and_load|fsdp2_load_full"
             r"|run_sft\(model_args|quantize_\dbit|init_model\b|build_model\b"
+            r"|(?:Distributed|FullySharded)DataParallel\(|\bFSDP\(|fully_shard\(|\b_wrap_model\b|accelerator\.prepare\("
+            r"|_pre_load_state_dict|_sync_module_states"
             r"|load_base_model|_init_model|prepare_model_for_(?:kbit|int8)",
         ),
         (

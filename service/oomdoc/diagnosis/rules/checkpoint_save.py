@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.rules._interval import due, failing_step, returns_at
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -33,7 +34,8 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"save_pretrained|save_model|save_checkpoint|(?<!load_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b"
+        frames=r"save_pretrained|save_model|save_checkpoint"
+        r"|(?<!load_)(?<!load_from_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b"
         r"|_save_to_state|save_16bit"
         r"|consolidat|torch\.save"
         r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler|_save\b",
@@ -64,7 +66,9 @@ _CLUES: Final = (
         r"|(?:存|写|保存) ?(?:checkpoint|ckpt|检查点|权重|模型)(?:的)?(?:那|时|这)"
         r"|saving the (?:optimizer|full|final|sharded)|export_model\b|merge_(?:lora|adapter|peft|model)\w{0,12}"
         r"|\bmerge_and"
-        r"|(?:export|merge)_dir\b|(?:合并|导出)[^\n]{0,12}(?:权重|模型|lora|adapter)",
+        r"|(?:export|merge)_dir\b|(?:合并|导出)[^\n]{0,12}(?:权重|模型|lora|adapter)"
+        r"|model checkpointing|\bsaves (?:a |the )?(?:model|checkpoint|weights)|modelcheckpoint\b",
+        unless=r"load(?:ing|s|ed)? (?:an? |the )?(?:full |sharded |whole )?state[ _]?dict|broadcast_from_rank0",
     ),
 )
 
@@ -78,8 +82,32 @@ _SAVED: Final = (
 """What was written in full did not run out while it was written."""
 
 
+_INTERVALS: Final = (
+    "save_steps",
+    "save_interval",
+    "save_freq",
+    "save_every_n_steps",
+    "checkpointing_steps",
+    "save_every",
+)
+_USUAL: Final = 500
+"""Steps between saves where none are stated: ``TrainingArguments.save_steps`` of transformers and what stands on it."""
+
+
+def _at_a_save(view: View) -> int | None:
+    """The interval between saves that the failing step ends; the usual one where none is stated."""
+    every = due(view, _INTERVALS)
+    if every is not None or not view.training or view.setting(*_INTERVALS, "save_strategy") is not None:
+        return every
+    step = failing_step(view)
+    return _USUAL if step is not None and step % _USUAL <= 1 and step >= _USUAL else None
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """Phase, trace and words."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    every = _at_a_save(view)
+    if every is not None and view.phase in ("save", "unknown"):
+        yield Reason(STRONG if returns_at(view) else FAIR, say("cause.checkpoint-save.interval", steps=every))
     if not (view.phase == "save" and view.phase_shown) and view.says(_SAVED) is not None:
         yield Reason(-STRONG, say("cause.ran-first"))

@@ -22,7 +22,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.rules._interval import due, returns_at
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
 
@@ -36,6 +38,29 @@ _CLUES: Final = (
         frames=r"evaluation_loop|prediction_step|\bevaluate\b|compute_metrics|nested_concat|pad_across"
         r"|gather_for_metrics|eval_step|validation_step|predict_loop|/eval(?:uat\w{1,5})?[/.]|\w{0,12}_eval\("
         r"|evaluator",
+    ),
+    Clue(
+        "collected",
+        STRONG,
+        frames=r"torch\.cat\(\(?\[?\w{0,12}(?:pred|logit|output|embed|feat)\w{0,6}[, \])]|\b(?:all|total|list)_?\w{0,8}"
+        r"(?:pred|logit|output|embed|feat)\w{0,8}\.append\(",
+        says=r"(?:accumulat|collect|gather|concat|stor|keep)\w{0,6} (?:\w{1,12} ){0,4}(?:outputs?|predictions?|preds"
+        r"|logits"
+        r"|embeddings?) [^\n]{0,40}(?:whole|entire|all|full) (?:\w{1,10} )?(?:data ?set|samples|batches|examples)",
+    ),
+    Clue(
+        "test-phase",
+        FAIR,
+        says=r"\btest(?:ing)? (?:phase|stage|step|epoch|loop|time)\b|(?:enter|begin|start)\w{0,4} (?:the |to )?tests?\b"
+        r"|\b(?:validat|evaluat)(?:e|ing)\b|[\"'`]val[\"'`] mode|测试(?:阶段|时|过程)|auto(?:matic)?[ _-]batch[ _-]size"
+        r"|batch[ _-]size (?:set to |= ?)?[\"'`]?auto\b|_detect_batch_size",
+    ),
+    Clue(
+        "epoch-end",
+        FAIR,
+        says=r"after (?:the |an? |one |1 |first |1st |full |successful |training ){1,3}epoch\b|trained (?:an?|one|1|the"
+        r" first) epoch|at the end of (?:the |an? |one |first |every |each ){1,2}epoch|第?[一1] ?个? ?(?:轮|epoch)"
+        r"(?:训练)?(?:结束|完|之?后)|(?:跑|训练?)完了?(?:第?[一1]|整)? ?个? ?(?:轮|epoch)",
     ),
     Clue(
         "said",
@@ -55,6 +80,19 @@ _CLUES: Final = (
 )
 
 
+_INTERVALS: Final = ("eval_steps", "eval_interval", "eval_freq", "test_freq", "validation_steps", "val_check_interval")
+_ROUND: Final = 50
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """Phase, trace and words."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    if view.phase not in ("eval", "evaluation", "unknown"):
+        return
+    every, told = due(view, _INTERVALS), returns_at(view)
+    if every is not None:
+        yield Reason(STRONG if told else FAIR, say("cause.eval.interval", steps=every))
+    elif told is not None and told % _ROUND == 0 and view.training and view.setting(*_INTERVALS) is None:
+        # No interval is stated: it is the framework's own.
+        sweeps = any(document.framework == "ms-swift" for document in view.evidence.documents)
+        yield Reason(STRONG if sweeps else WEAK, say("cause.eval.interval", steps=told))

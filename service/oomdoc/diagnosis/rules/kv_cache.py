@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._shapes import shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.rules.vision_tokens import DRAWS
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
@@ -63,6 +64,22 @@ _CLUES: Final = (
         r"|(?:长文档|长文章|长对话)[^\n]{0,4}(?:问答|推理|生成|总结)|k/v (?:blocks?|cache)"
         r"|\b0 (?:gpu|cuda) blocks",
     ),
+    Clue(
+        "turns",
+        STRONG,
+        says=r"(?:[几多两二三]|\d[~\-\d]{0,4}) ?轮(?:次|连续|左右)?的?(?:对话|聊天|问答|交互|提问)|(?:随着|不断|持续"
+        r"|连续|多次)"
+        r"(?:地|的|进行){0,2}(?:交互|对话|聊天|问答|提问)|(?:对话|聊天|交互|问答)[^\n。]{0,24}(?:飙升|增加|增长|上涨"
+        r"|上升|越来越|爆|溢出"
+        r"|oom)|问(?:了)?(?:第)?[一二两三几\d]个?(?:问题)?[^\n。]{0,20}(?:oom|out of mem|爆|报错|溢出)"
+        r"|(?:after|within) (?:only |just )?(?:a few|several|some|two|three|four|five"
+        r"|\d{1,3}) (?:\w{1,10} )?(?:messages"
+        r"|turns|exchanges|questions|replies|rounds|chats)\b|\b(?:few|\d{1,2}) messages\b|back and forth"
+        r"|as (?:the |a )?(?:conversation|chat|history|generation|dialog\w{0,3})[^\n]{0,24}(?:grows?|continues?|goes on"
+        r"|gets? longer|progress)|(?:conversation|chat|history|dialog\w{0,3})s? (?:grows?|gets? long|becomes? long)"
+        r"|memory[^\n]{0,40}(?:while|as) (?:more )?(?:tokens|text|words) (?:are|is) (?:being )?generated",
+        unless=r"训练|微调|fine-?tun|\btrain(?:ing|s)?\b|history\W{1,12}\[\]|image|图|视频|video",
+    ),
     Clue("workspace", FAIR, says=r"setting maximum total tokens \(|requested memory: ?[\d.]{1,9} \(gigabytes\)"),
     Clue(
         "trace",
@@ -82,9 +99,20 @@ def _no_share(view: View) -> bool:
     return isinstance(share, int | float) and share < _LEAST
 
 
+_HEADS: Final = frozenset({64, 80, 96, 128, 160, 192, 256})
+
+
+def _pairs_of(view: View) -> tuple[int, ...] | None:
+    """A shape that holds keys and values of many positions in one: an axis of two, and heads of the usual widths."""
+    return next((shape for shape in shapes_in(view) if len(shape) >= 5 and 2 in shape and shape[-1] in _HEADS), None)
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """What the engine says and how much of the card it is told to take."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    shape = _pairs_of(view)
+    if shape is not None:
+        yield Reason(STRONG, say("cause.kv-cache.shape", shape=" × ".join(f"{n:,}" for n in shape)))
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     if view.says(_NO_CACHE) is not None or _no_share(view):

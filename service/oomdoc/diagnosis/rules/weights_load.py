@@ -46,7 +46,7 @@ _CLUES: Final = (
         r"|allocator_warmup|create_weights|reset_parameters|initialize_affine|_init_weights"
         r"|__init__\b[^\n]{0,40}self\.\w{1,30} ?= ?[\w.]{0,40}(?:linear|embedding|attention|mlp|feedforward|layer"
         r"|block)\("
-        r"|model\w{0,6}\.(?:half\(\)\.)?(?:cuda|to)\(|\.half\(\)\.cuda\("
+        r"|model\w{0,6}\.(?:half\(\)\.)?(?:cuda|to)\((?!\W{0,2}cpu)|\.half\(\)\.cuda\("
         r"|module\.py.{0,40}(?:convert|_apply)\b",
     ),
     Clue(
@@ -82,6 +82,19 @@ _CLUES: Final = (
         r"|loads the (?:whole|full|entire|complete) model\b|before (?:reading|touching|seeing) any data",
     ),
     Clue(
+        "dispatch",
+        STRONG,
+        says=r"offload_dir\b|submodules need to be offloaded|(?:modules|layers) are dispatched on the (?:cpu|disk)"
+        r"|enough gpu ram to fit the (?:quantized )?model",
+    ),
+    Clue(
+        "resumed",
+        FAIR,
+        says=r"resum\w{1,3}[^\n]{0,60}(?:more (?:gpu |video )?memory|(?:smaller|lower|reduce|drop"
+        r"|decrease)\w{0,2} (?:the )?"
+        r"batch|memory error)|checkpoint[^\n]{0,40}(?:never|not) (?:freed|released)|map_location",
+    ),
+    Clue(
         "unquantized",
         FAIR,
         says=r"load_in_(?:4|8)?_?bit(?![\"' ]{0,3}[:=] ?(?:false|none|0))|(?:4|8).?bit.{0,40}(?:still|not|oom"
@@ -102,6 +115,10 @@ _LOADED: Final = (
     r"|compute (?:pp )?buffers?[^\n]{0,40}(?:fail|out of mem|oom)|kv_cache_init[^\n]{0,8}failed"
     r"|after (?:the )?warm-?up|(?:model|weights) (?:loads?|loaded|is loaded) (?:fine|ok|successfully|without"
     r"|normally)"
+    r"|weights (?:took|take) \d|(?:after|once) [^\n]{0,60}(?:from_pretrained|\bload\w{0,3})\b[^\n]{0,60}(?:only|just"
+    r"|about"
+    r"|around)[^\n]{0,24}\d ?[gm]i?b|(?:启动|加载(?:完成?)?)(?:之?后|时)?[^\n。内]{0,12}(?:占用|显存)[^\n。内]{0,12}\d"
+    r"[\d.]{0,5} ?gi?b?\b"
     r"|(?:模型|权重)(?:可以|能|能够)?(?:正常)?加载(?:成功|完成|正常|没问题|完了?之?后)|预热(?:之)?后"
 )
 """Buffers are reserved and requests served when the weights are in: loading went well."""
@@ -125,6 +142,9 @@ def weigh(view: View) -> Iterator[Reason]:
         )
     weights, capacity = _weights(view), view.bytes_of("capacity")
     cards = view.evidence.value("gpu_count")
+    copies = view.setting("dp_size", "data_parallel_size", "dp", "data-parallel-size", "dp-size")
+    if isinstance(copies, int) and copies > 1:
+        cards = 1  # each card, or group of them, has a whole copy
     if weights and view.serving and view.stated("tp") is None and isinstance(cards, int) and cards > 1:
         weights /= cards  # several cards are there, and nothing says that the engine uses one
     served = loaded or (view.phase in ("generate", "serving") and view.phase_shown)
