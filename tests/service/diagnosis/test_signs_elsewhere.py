@@ -55,6 +55,16 @@ SIGNS = [
     ("not-oom.size", "CUDA out of memory. Tried to allocate 73400320.00 GiB", "Tried to allocate 73.40 GiB"),
     ("not-oom.crash", "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ("not-oom.pool", "My JAX job occupies 70 GB of the card", "My torch job occupies 70 GB of the card"),
+    ("leak.in-training", "Memory use increases as training proceeds", "Memory use increases during evaluation"),
+    ("leak.in-training", "训练不断地吃显存", "训练要吃 20G 显存"),
+    (
+        "leak.not-falling",
+        "VRAM rises with a query and does not drop",
+        "VRAM rises with a query, then it drops",
+    ),
+    ("leak.not-falling", "推理之后显存不释放", "推理之后显存就释放"),
+    ("leak.resumed", "resumed from the checkpoint it works for 5 hours, then fails again", "resumed, it fails at once"),
+    ("leak.kept", "results.append(outputs) on the GPU", "results.append(outputs.cpu())"),
 ]  # fmt: skip
 
 
@@ -67,3 +77,10 @@ def keys(text: str) -> set[str]:
 def test_sign(key: str, text: str, other: str) -> None:
     assert key in keys(text)
     assert key not in keys(other)
+
+
+def test_a_growing_conversation_is_no_leak() -> None:
+    def weight(text: str) -> float:
+        return sum(r.log_odds for r in weigh(view_of(read_text(text))[0])["leak"] if r.message.key != "cause.worded")
+
+    assert weight("推理时随着多轮对话显存不断增加") < weight("推理时显存不断增加")

@@ -121,7 +121,7 @@ _CLUES: Final = (
         r"|\bdram\b|不是显存|非显存|(?:打|撑"
         r"|挤)爆(?:了)?(?:整个)?(?:服务器|机器"
         r"|主机|节点|系统)?的?内存|爆内存|内存(?:爆|溢出|不够"
-        r"|会?一直|会?持续|会?不断|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)"
+        r"|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)"
         r"|(?:uses?|using|fills?|eats?|takes?) (?:up )?(?:all|too much|the whole) (?:of )?(?:the |my )?"
         r"(?:cpu memory|host memory)\b|内存(?:吃|占|用|打|撑|跑)(?:满|爆|光|完)"
         r"|(?:kills?|takes? down|freezes|crashes) (?:the |my |our )?(?:box|node|host|server|machine)\b"
@@ -182,7 +182,8 @@ _CLUES: Final = (
     Clue(
         "short",
         FAIR,
-        says=r"(?<![显存卡a-z])(?<!gpu )(?<!cuda )内存.{0,4}(?:不足|耗尽|打满|爆满|跑满|超)|超(?:出)?内存"
+        says=r"(?<![显存卡a-z])(?<!gpu )(?<!cuda )内存(?:.{0,4}(?:不足|耗尽|打满|爆满|跑满|超"
+        r"|一直|持续|不断))|超(?:出)?内存"
         r"|(?:insufficient|enough|more) (?:cpu|system|host) mem|每个进程.{0,12}内存",
         unless=rf"{CARD}|mps|统一内存|tried to allocate",
     ),

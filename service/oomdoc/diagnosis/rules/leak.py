@@ -43,6 +43,14 @@ _GUESSED: Final = (
     r"|么)"
 )
 """A reader's guess: most failures are taken for a leak by somebody."""
+_INCREASES: Final = r"(?:increa\w{2,6}|grow\w{0,3}|grew|ris(?:es?|ing)|rose|climb\w{0,3}|upward)"
+_LOADING: Final = (
+    r"(?:while|when|during|at) (?:the )?load(?:ing)? (?:the )?(?:model|weights?|checkpoint)[^\n]{0,50}(?:grow|increas"
+    r"|ris)"
+    r"|加载[^\n]{0,8}(?:阶段|时|过程)[^\n]{0,20}(?:增|涨|升)|load ?(?:权重|模型)[^\n]{0,8}时候"
+    r"|(?<!not )(?<!n't )(?<!never )(?:can go back|goes back|falls back|drops back|comes back) down"
+)
+"""Growth that is not of steps: while weights are read, or one that falls again by itself."""
 _CLUES: Final = (
     Clue("growth", DECISIVE, signals=("growth-over-steps", "memory-growth")),
     Clue(
@@ -81,7 +89,50 @@ _CLUES: Final = (
         r"|never recovers|after (?:some |a few |several )?(?:dozens?|hundreds) of (?:chats|requests|calls"
         r"|messages|images)|in a (?:python )?list\b[^\n]{0,40}(?:memory|vram|climb|grow)|(?:请求|服务"
         r"|循环推理)[^\n]{0,10}显存(?:还是|仍|也)?(?:会)?(?:不断|一直|持续)",
-        unless=r"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b",
+        unless=rf"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b|{_LOADING}",
+    ),
+    Clue(
+        "in-training",
+        STRONG,
+        says=rf"{_MEMORY}[^\n]{{0,60}}{_INCREASES}[^\n]{{0,40}}(?:during|while|when|\bas\b|with)[^\n]{{0,16}}"
+        r"(?:train|fine-?tun|proceed|progress|iterat|going on|running)"
+        r"|(?:during|while|when|as) (?:the )?(?:training|fine-?tuning|progress)\w{0,4}[^\n]{0,40}"
+        rf"{_MEMORY}[^\n]{{0,30}}{_INCREASES}|upward trend|trend(?:s|ing) up(?:ward)?"
+        r"|increa\w{2,6} (?:gpu |cpu |ram |cuda )*(?:memory|vram|ram)(?: usage)? (?:and|until|till|then|over|with)\b"
+        r"|more and more (?:\w{1,6} )?(?:memory|vram|ram)\b|不断(?:地)?(?:吃|占用?|消耗)(?:显存|内存)"
+        r"|(?:显存|内存)[^\n]{0,12}(?:随着?|伴随)[^\n]{0,12}(?:增|涨|升|变大|变多)"
+        r"|(?:随着?|伴随)[^\n]{0,16}(?:显存|内存)[^\n]{0,8}(?:增|涨|升|变大|变多)"
+        r"|increas\w{1,3} by \d[\d.]{0,6} ?[mgk]i?b? (?:at a time|each|every|per)",
+        unless=rf"during (?:the )?(?:eval|validat|load|init)|{_LOADING}",
+    ),
+    Clue(
+        "not-falling",
+        STRONG,
+        says=rf"{_INCREASES}[^\n]{{0,40}}(?:\bnot|n'?t|never) (?:\w{{1,8}} ){{0,2}}(?:fall|drop"
+        r"|go (?:back )?down|decreas|releas|come (?:back )?down|freed|reclaim)"
+        r"|(?:显存|内存)[^\n]{0,30}(?:增|涨|升|多)[^\n]{0,30}不(?:会)?(?:再)?(?:下降|回落|回收|释放|降)"
+        r"|(?:memory|vram)[^\n]{0,16}(?:won'?t|doesn'?t|not|never) (?:be |get "
+        r"|being )?(?:automatically )?releas[^\n]{0,40}"
+        r"(?:request|call|inference|predict|embed|query|queries|encod)"
+        r"|(?:memory|vram|显存)[^\n]{0,40}(?:after|per|for) (?:each|every) (?:\w{1,10} )?(?:call|request|query|user"
+        r"|client)"
+        r"|(?:reset|reload|restart|clear|empty)\w{0,3} [^\n]{0,40}(?:after|between) (?:each|every)"
+        r"|每次(?:调用|推理|请求|运行)[^\n]{0,10}(?:清理|重启|清空)|(?:显存|内存)(?:占用)?不(?:会)?(?:自动)?(?:释放"
+        r"|回收)",
+        unless=r"sleep|wake_up|rollout engine|initialization|" + _LOADING,
+    ),
+    Clue(
+        "resumed",
+        STRONG,
+        says=r"(?:重新|断点|resum\w{0,4}|restart\w{0,4}|重启)[^\n]{0,40}(?:正常|可以|fine|works?|ok\b|好)[^\n]{0,40}"
+        r"(?:还是|again|但是|又|仍|same (?:number|point|time))",
+    ),
+    Clue(
+        "kept",
+        STRONG,
+        says=r"\.append\((?:model\(|outputs?\b(?!\.)|logits\b(?!\.)|losses?\b(?!\.)|preds?\b(?!\.)"
+        r"|embed\w{0,6}\b(?!\.))"
+        r"|def training_epoch_end\(|create_graph ?= ?(?:true|second_order)",
     ),
     Clue(
         "keeps-growing",
@@ -96,7 +147,7 @@ _CLUES: Final = (
         STRONG,
         says=r"(?:each|every|per|after each) (?:step|iteration|iter|rollout|request|call|round|epoch"
         r"|(?:micro-?)?batch)"
-        r"|每(?:一)?(?:步|轮|次)(?!.{0,6}(?:save|eval))|随着(?:调用|训练|请求|步数)"
+        r"|每(?:一)?(?:步|轮|次)(?!.{0,6}(?:save|eval|到?保存|验证|评估))|随着(?:调用|训练|请求|步数)"
         r"|iter: ?\d+ memory_allocated",
         unless=r"^(?!.{0,20000}(?:grow|grew|increas|leak|rises?|rising|涨|增长|上升|泄))",
     ),
@@ -106,7 +157,7 @@ _CLUES: Final = (
         says=r"(?:initiali[sz]\w{0,4}|(?:re)?load\w{0,3}|creat\w{1,3}|instantiat\w{1,3})[^\n]{0,24}(?:with|for|on"
         r"|at|in) (?:every|each) "
         r"(?:request|call|time|iteration|loop|round)|每次(?:请求|调用|推理)[^\n]{0,8}(?:加载|初始化|创建)"
-        r"|(?:on|at|after|with|from) (?:the |my |a )?(?:second|2nd|third|next) (?:prompt|image|request|test"
+        r"|(?:on|at|after|with|from) (?:the |my |a )?(?:second|2nd|third|3rd|next) (?:time|prompt|image|request|test"
         r"|generation|run"
         r"|call|video|file)\b|第一次(?:正常|可以|能|没问题)[^\n]{0,16}第二次",
     ),
@@ -126,13 +177,27 @@ _CLUES: Final = (
         r"|几轮(?:之)?后",
     ),
 )
+_DIALOGUE: Final = (
+    r"(?:交互|对话|多轮|聊天)[^\n]{0,40}(?:增|涨|升|飙)|(?:增|涨|升|飙)[^\n]{0,40}(?:交互|对话|多轮|聊天)"
+    r"|(?:conversation|chatting|multi-?turn|dialogue?)\b[^\n]{0,60}(?:grow|increas|ris)"
+    r"|(?:grow|increas|ris)[^\n]{0,60}(?:conversation|chatting|multi-?turn|dialogue?)\b"
+    r"|as (?:more )?tokens are generated"
+    r"|while tokens are generated|as generation continues"
+)
+_NO_HISTORY: Final = (
+    r"history[^\n]{0,12}(?:\[\]|空|empty|none|clear)|单句|单轮|请求|requests?\b|只保留|only kept|泄|\bleak"
+)
+"""Each question on its own, or said to be more than the history."""
 _OTHERS: Final = 0.4
 """Part of what Metal allows that "other allocations" take: buffers that no tensor owns."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """Growth that is stated, measured, or written in the loop."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    reasons = tuple(weigh_clues(view, CAUSE, _CLUES))
+    yield from reasons
+    if reasons and not view.training and view.says(_DIALOGUE) and not view.says(_NO_HISTORY):
+        yield Reason(-FAIR, say("cause.leak.dialogue"))
     failure = view.failure
     if failure is not None and failure.signal.name == "mps-oom":
         other, allowed = failure.signal.data.get("other_bytes"), failure.signal.data.get("capacity_bytes")
