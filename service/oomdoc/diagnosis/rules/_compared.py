@@ -13,9 +13,10 @@ from typing import Final
 
 from oomdoc.diagnosis.view import View
 
-__all__ = ["IN_VAIN", "LIMITED", "decided_by"]
+__all__ = ["IN_VAIN", "LIMITED", "decided_by", "longest_told"]
 
 _REMEMBERED: Final = 3
+_MOST_TOKENS: Final = 2_000_000
 
 _CLAUSES: Final = re.compile(
     r"[,;!?，。；：！？()（）\n]|\.(?!\d)|\b(?:but|however|while|whereas|although|otherwise|then|and (?:when|if|with"
@@ -54,6 +55,10 @@ _FAILS: Final = re.compile(
     r"|不够|不行|报错|失败"
     r"|does(?: not|n'?t) (?:work|fit|run)|insufficient|unable|挂"
 )
+_DOES_NOT: Final = re.compile(
+    r"(?:won'?t|will not|do(?:es)?n'?t|does not|did ?n[o']?t|never|不会|没有?)(?: (?:oom|crash|fail|happen|occur))? ?$"
+)
+"""It failed before, and here it did not."""
 _WORKS: Final = re.compile(
     r"\bworks?\b|\bworked|\bworking|\bfine\b|\bfits?\b|success|\bno (?:oom|problem|issue|error)|\bok\b|\bokay\b"
     r"|\bruns?\b|\bran\b|\bnormal"
@@ -91,6 +96,12 @@ IN_VAIN: Final = (
 """How people say that a smaller batch changed nothing."""
 
 
+def longest_told(view: View) -> int:
+    """The greatest length in tokens that is told or set, 0 where none is."""
+    told = [number for kind, number in _numbers(view.prose) if kind == "length" and number <= _MOST_TOKENS]
+    return max([*told, int(view.stated("seq_len") or 0)])
+
+
 def decided_by(view: View) -> frozenset[str]:
     """``batch``, ``length``, ``picture``: of which of them a smaller one is told to work where a larger one fails."""
     return _decided(view.prose)
@@ -121,6 +132,8 @@ def _decided(text: str) -> frozenset[str]:
 
 
 def _verdict(clause: str) -> bool | None:
+    if _DOES_NOT.search(clause) is not None:
+        return True
     fails, works = _FAILS.search(clause), _WORKS.search(clause)
     if fails is None or works is None:
         return None if fails is works else works is not None

@@ -8,11 +8,12 @@ from typing import Final
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
 
-__all__ = ["beyond_weights", "peaks_over_rest", "weights_fit"]
+__all__ = ["beyond_weights", "of_whole_model", "peaks_over_rest", "weights_fit"]
 
 _WIDEST_BYTES: Final = 4
 """fp32: the widest a weight, a gradient or a moment is kept in."""
 _SLACK: Final = 1.1
+_NEAR: Final = 0.03
 _FLAT: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "megatron"})
 """Sharding that joins many parameters in one buffer, of whatever size."""
 _LITTLE: Final = 0.4
@@ -36,6 +37,14 @@ def beyond_weights(view: View) -> bool:
     dims = shape.dims
     largest = max(dims.vocab, 2 * dims.ffn) * dims.hidden * _WIDEST_BYTES
     return requested > _SLACK * largest
+
+
+def of_whole_model(view: View) -> bool:
+    """Whether the request is all parameters at once, in 16 or 32 bit: buckets of gradients, flattened states."""
+    requested, estimate = view.bytes_of("requested"), view.estimate
+    if not requested or estimate is None or view.job.model is None:
+        return False
+    return any(abs(requested / (size * estimate.params) - 1) < _NEAR for size in (2, _WIDEST_BYTES))
 
 
 def weights_fit(view: View) -> bool:

@@ -124,7 +124,8 @@ _CLUES: Final = (
     Clue(
         "remat",
         FAIR,
-        says=r"hlo_rematerialization|xla[^\n]{0,40}temporar|increase remat|reduce memory use below|temp(?:orary)? allocation: +[1-9]\d",
+        says=r"hlo_rematerialization|xla[^\n]{0,40}temporar|increase remat|reduce memory use below"
+        r"|temp(?:orary)? allocation: +[1-9]\d",
     ),
     Clue("program", FAIR, says=r"\bprogram\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b|hlo temp\s+[1-9]"),
     Clue(

@@ -23,11 +23,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.rules._fits import beyond_weights
+from oomdoc.diagnosis.rules._fits import beyond_weights, of_whole_model
+from oomdoc.diagnosis.rules._network import of_pictures
+from oomdoc.diagnosis.rules._scores import scores_bytes, training_scores_bytes, unfused
 from oomdoc.diagnosis.rules._shapes import einsum_of_pairs, is_scores, shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
+from oomkb.units import GIB
 
 __all__ = ["CAUSE", "weigh"]
 
@@ -40,9 +43,19 @@ _CLUES: Final = (
         frames=r"scaled_dot_product|apply_sdpa|eager_attention|attn_weights|attention_scores|attention_probs"
         r"|matmul\(q"
         r"|baddbmm|(?:causal|sliding_window|attention|decoder|full)\w{0,12}_mask|_make_causal|torch\.tril|repeat_kv"
-        r"|create_block_mask|dot_product_attention|multi_head_attention_forward|attention_interface|attn_bias|q ?@ ?k"
+        r"|create_block_mask|dot_product_attention|multi_head_attention_forward|attention_interface|attn_bias"
+        r"|expand_mask|mask_4d|4d_mask|q ?@ ?k"
         r"|query\w{0,8}, ?key\w{0,8}\.transpose|attn_scores?\b|qk_?dot|indexer|mqa_logits"
         r"|deep_gemm[^\n]{0,60}attention",
+    ),
+    Clue(
+        "recording",
+        FAIR,
+        says=r"(?:long|\d ?(?:hours?|hrs?|min(?:ute)?s?)(?: of)?|whole)[ -][^\n]{0,16}(?:audio|recording|speech"
+        r"|podcast)"
+        r"|(?:audio|recording|speech)s?[^\n]{0,24}(?:long(?:er)?\b|\d ?(?:hours?|hrs?|minutes?))|长(?:音频|录音|语音)"
+        r"|(?:音频|录音)[^\n]{0,12}(?:过长|太长|小时|分钟)",
+        unless=r"\btrain|fine.?tun|训练|微调",
     ),
     Clue("softmax", STRONG, frames=r"(?<!log_)(?<!log)softmax\b"),
     Clue(
@@ -92,6 +105,11 @@ _CLUES: Final = (
 )
 
 
+_MUCH: Final = 0.4
+_ANY_CARD_BYTES: Final = 48 * GIB
+"""A request of this size is hardly ever one of weights."""
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """Trace, request and the attention in use."""
     yield from weigh_clues(view, CAUSE, _CLUES)
@@ -104,9 +122,27 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(STRONG, say("cause.attention-scores.shape", shape=" × ".join(map(str, square))))
     elif einsum_of_pairs(view):
         yield Reason(STRONG, say("cause.attention-scores.pairs"))
-    requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
-    program = view.failure is not None and view.failure.signal.name.startswith("xla")  # all temporaries in one request
-    if requested and capacity and requested > 0.4 * capacity and view.phase != "optimizer-init" and not program:
-        yield Reason(STRONG, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
+    needed = scores_bytes(view)
+    if needed is not None:
+        yield Reason(STRONG, say("cause.attention-scores.long-text", scores_bytes=needed))
+        if unfused(view):
+            yield Reason(FAIR, say("cause.attention-scores.before-fused"))
+    elif unfused(view) and (needed := training_scores_bytes(view)) is not None:
+        yield Reason(STRONG, say("cause.attention-scores.before-fused-training", scores_bytes=needed))
+    yield from _request(view)
     if view.stated("attention") == "eager":
         yield Reason(FAIR, say("cause.attention-scores.in-use"))
+
+
+def _request(view: View) -> Iterator[Reason]:
+    """A request that is large for the card, where nothing else asks for so much at once."""
+    failure, requested, capacity = view.failure, view.bytes_of("requested"), view.bytes_of("capacity")
+    if not requested or failure is None or failure.kind != "device" or view.phase in ("optimizer-init", "load", "save"):
+        return
+    if failure.signal.name.startswith("xla") or of_whole_model(view):  # a program's temporaries are one request
+        return
+    if capacity and requested > _MUCH * capacity:
+        weight = FAIR if of_pictures(view) else STRONG  # a convolution unrolls a large picture as well
+        yield Reason(weight, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
+    elif not capacity and requested > _ANY_CARD_BYTES:
+        yield Reason(FAIR, say("cause.attention-scores.beyond", requested_bytes=requested))
