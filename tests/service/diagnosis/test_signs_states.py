@@ -43,6 +43,14 @@ HAS = [
     ("zero3-gather", "said", "FSDP training of a 7B: OOM since I deleted fsdp_transformer_layer_cls_to_wrap"),
     ("optimizer-init", "said", "Training of a 3B with SGD works, with Adam it goes OOM"),
     ("optimizer-init", "said", "微调 3B 模型，只能跑第一步 就爆显存"),
+    ("optimizer-init", "said", "前向反向都过了，优化器更新的时候爆显存"),
+    ("extra-models", "beside", "TTS and the chat model run on one GPU, out of memory"),
+    ("extra-models", "beside", "embedding 模型和 LLM 同时加载，爆显存"),
+    ("model-states", "states-said", "Unfreezing the encoder as well makes training go OOM"),
+    ("model-states", "full", "Full transformer fine-tuning of flux goes OOM"),
+    ("hardware-limit", "how-much", "CUDA out of memory. Could you tell me the GPU you used?"),
+    ("hardware-limit", "larger-one", "8G 显存够用吗？一推理就溢出"),
+    ("hardware-limit", "small-told", "RTX 3050 (4GB), out of memory"),
 ]  # fmt: skip
 
 HAS_NOT = [
@@ -55,6 +63,8 @@ HAS_NOT = [
     ("logits", "said", "Training a detector: OOM in F.binary_cross_entropy_with_logits"),
     ("logits", "larger-fits", "Fine-tuning gemma-2b works, but with pythia-12b I always get OOM"),
     ("logits", "prompts-scored", "step 400 loss 2.1 ppl=8.2 then CUDA out of memory"),
+    ("extra-models", "beside", "Whisper large-v3 fine-tuning on two GPUs, out of memory"),
+    ("model-states", "states-said", "Freezing does not change anything, still OOM"),
     ("extra-models", "named", "train_reward_model.py with a 6.7B on one card: out of memory"),
     ("zero3-gather", "third-stage", "Training an 8B: zero2 goes OOM, zero3 runs fine"),
     ("rollout-engine", "not-released", "GPU memory is not released after ctrl-C of my training script"),

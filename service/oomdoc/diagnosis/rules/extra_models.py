@@ -50,14 +50,21 @@ _CLUES: Final = (
         r"|additional) (?:\w{1,12} )?models?"
         r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型"
         r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|sft[^\n]{0,30}(?:能跑|能够?|正常|支持"
-        r"|没问题|可以|runs?|fine|works"
-        r"|fits)[^\n]{0,40}(?:dpo|ppo|grpo|kto|rlhf)[^\n]{0,30}(?:oom|爆|不够|不足|out of|fail|crash|\bnot\b|n't)"
+        r"|没问题|可以|runs?|trains|fine|works"
+        r"|fits)[^\n]{0,40}(?:dpo|ppo|grpo|kto|rlhf)[^\n]{0,60}(?:oom|爆|不够|不足|out of|fail|crash|\bnot\b|n't)"
         r"|judge beside|rlhf[^\n]{0,8}第三阶段|reference (?:worker|log ?prob)",
         unless=r"(?:nodes?|gpus?|cards?) of their own|(?:separate|other|their own) (?:nodes?|gpus?|cards?)"
         r"|单独的?(?:节点|卡|机器)",
     ),
 )
 
+_BESIDE: Final = Clue(
+    "beside",
+    FAIR,
+    says=r"(?:reranker|embedding ?(?:model|模型)|embedder|\btts\b|\basr\b|whisper|controlnet|ip-?adapter|refiner"
+    r"|upscaler)[^\n]{0,60}"
+    r"(?:in one process|same (?:gpu|card|time)|together|at once|\bone (?:gpu|card)|同一张|一张卡|同时)",
+)
 _THIRD: Final = Clue(
     "third-step",
     STRONG,
@@ -87,7 +94,7 @@ def weigh(view: View) -> Iterator[Reason]:
     """What is said of other models, how many the job holds, and their part of the peak."""
     trained = not view.job.extra_models and (view.objective == "rm" or view.says(_REWARD_TRAINED) is not None)
     # Then the reward model is the one that is trained
-    yield from weigh_clues(view, CAUSE, _CLUES[1:] if trained else _CLUES)
+    yield from weigh_clues(view, CAUSE, (*(_CLUES[1:] if trained else _CLUES), _BESIDE))
     if view.job.objective == "ppo":
         yield from weigh_clues(view, CAUSE, (_THIRD,))
     yield from peak_share(view, CAUSE)

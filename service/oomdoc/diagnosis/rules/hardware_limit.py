@@ -69,6 +69,7 @@ _CLUES: Final = (
         r"|\b(?:weak|low.?end|old|older|entry.?level) (?:gpu|graphics? card|hardware|laptop)s? (?:like|with|of mine)"
         r"|(?:除了|只能)(?:更?换|升级|买|加)[^\n]{0,10}(?:gpu|显卡|卡|机器)[^\n]{0,10}(?:办法|方案|解决)"
         r"|要不要换[^\n]{0,4}卡"
+        r"|(?<!\d)\d{1,2} ?gi?b?[^\n]{0,6}(?:显存|显卡)?够(?:用)?(?:吗|不|么)"
         r"|显卡(?:太|比较|有点)(?:差|旧|老|低端|弱)",
     ),
     Clue(
@@ -82,7 +83,9 @@ _CLUES: Final = (
     Clue(
         "small-told",
         WEAK,
-        says=r"(?<![\d.])(?<!needs )(?<!uses )(?<!takes )(?<!need )[1-8](?:\.\d)? ?gi?[bo]?\b(?: of)?(?: (?:gpu|nvidia"
+        says=r"(?:\bgtx?|rtx|radeon|\brx|quadro|\bmx|geforce)[ -]?\w{0,6} ?\d{3,4}\w{0,3}(?: ti"
+        r"| super)?[ ,(-]{1,3}[1-8] ?gi?b\b"
+        r"|(?<![\d.])(?<!needs )(?<!uses )(?<!takes )(?<!need )[1-8](?:\.\d)? ?gi?[bo]?\b(?: of)?(?: (?:gpu|nvidia"
         r"|dedicated))?[ -]{0,2}(?:v-?ram|graphic"
         r"|video|显存|显卡"
         r"|gpu\b)|(?:v-?ram|gpu|graphics? card|显存|显卡)(?: (?:only|just|has|have|is|of|with|memory)| ?只?有"
@@ -115,6 +118,9 @@ _HOW_MUCH: Final = (
     r"how (?:much|many|large|big)[^\n?]{0,24}(?:memory|vram|\bram\b|rams\b|gpus?|hardware)[^\n?]{0,40}(?:need|requir"
     r"|recommend"
     r"|necessary|enough|should)|(?:memory|vram|gpu) requirements?\b[^\n]{0,40}\?"
+    r"|(?:tell|share|know|mention|ask)[^\n]{0,30}(?:gpu|device|hardware|card)s? (?:that )?(?:you|was|were"
+    r"|they) (?:have )?(?:used?|using)"
+    r"|\bgpus? (?:do|did) you (?:use|train)"
     r"|(?:what|which) (?:kind of |type of |sort of )?(?:device|gpu|graphics? card|hardware|machine)s? (?:did|do|have"
     r"|are|was|were"
     r"|is|should)"

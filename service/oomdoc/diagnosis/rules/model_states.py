@@ -51,12 +51,15 @@ _CLUES: Final = (
         r"|zero.?[12]\b[^\n]{0,16}(?:oom|fail|out of|爆|不行|挂|不够)[^\n]{0,24}zero.?3\b[^\n]{0,16}(?:works?"
         r"|runs?|fine|fits|\bok\b|可以|能|没问题|正常)"
         r"|zero.?3 ?(?:\+|with|and|加) ?(?:cpu )?offload[^\n]{0,10}(?:works|runs|fits|fine|可以|能跑"
-        r"|没问题)[^\n]{0,30}(?:without|plain|not|no |不|去掉)|冻结[^\n]{0,12}(?:能跑|可以|就好|正常)",
+        r"|没问题)[^\n]{0,30}(?:without|plain|not|no |不|去掉)|冻结[^\n]{0,12}(?:能跑|可以|就好|正常)"
+        r"|unfreez\w{1,4}[^\n]{0,60}(?:oom|out of mem)|\b(?:frozen|freez\w{1,3})\b[^\n]{0,40}(?:works?\b|fits|\bfine\b"
+        r"|runs(?! out))|解冻[^\n]{0,30}(?:爆|oom|不够)",
     ),
     Clue(
         "full",
-        WEAK,
-        says=r"full(?:.?parameters?)? (?:fine.?tun|finetun|training|sft)|全(?:参数?|量)[^\n]{0,4}(?:微调|训练|更新"
+        FAIR,
+        says=r"full(?:.?parameters?)? (?:\w{1,12} )?(?:fine.?tun|finetun|training|sft)|全(?:参数?|量)[^\n]{0,4}(?:微调"
+        r"|训练|更新"
         r"|sft|就爆)"
         r"|full copy of (?:the )?model|fp32 训练|train\w{0,3} [^\n]{0,16}in fp32|model plus gradients"
         r"|(?:more|adding) gpus?[^\n]{0,30}(?:does not|doesn'?t) (?:reduce|help)|加卡没有?用"
@@ -124,12 +127,13 @@ _NOT_STATES: Final = (
     r"|(?:其他|其它|另)[^\n]{0,6}(?:卡|gpu)[^\n]{0,12}(?:空|没|不高|低|不占|少)|(?:显存|内存)分配不均|显存不均"
     r"|(?:lower|reduc|decreas|smaller|shrink|halv)\w{0,4}[^\n.]{0,24}(?:batch|\bbs\b|length|seq\w{0,6}|resolution"
     r"|context|max_\w{1,12})"
-    r"[^\n.]{0,16}\b(?:it |then |which |that )?(?:works|runs|fits|trains|is (?:fine|ok)|helps|fixe[sd])\b"
-    r"|(?:batch|bs|长度|分辨率|length)[^\n，。]{0,6}(?:减小|调小|降低|改小|缩小)[^\n]{0,6}(?:可以|就好|正常|能跑|没问题|就行)"
+    r"[^\n.]{0,16}\b(?:it |then |which |that )?(?:works|runs(?! out)|fits|trains|is (?:fine|ok)|helps|fixe[sd])\b"
+    r"|(?:batch|bs|长度|分辨率|length)[^\n，。]{0,6}(?:减小|调小|降低|改小|缩小)[^\n]{0,6}(?:可以|就好|正常|能跑"
+    r"|没问题|就行)"
     r"|(?:减小|调小|降低|改小|缩小)了?[^\n，。]{0,10}(?:batch|bs|长度|分辨率|length)[^\n]{0,10}(?:可以|就好|正常|能跑"
     r"|没问题|就行)"
     r"|(?:batch|length|len|resolution|size)\w{0,6}[^\n.]{0,12}\d{1,5}[`'\")]{0,2},? (?:setting "
-    r"|tokens? )?(?:it )?(?:works|runs|fits|is (?:fine|ok)|was normal"
+    r"|tokens? )?(?:it )?(?:works|runs(?! out)|fits|is (?:fine|ok)|was normal"
     r"|trains)\b|(?:only|able to|successfully) (?:train|run)\w{0,3}[^\n.]{0,24}(?:batch|resolution)[^\n.]{0,16}\d"
     r"|batch.?size ?(?:=|of|to|:|is)? ?(?:6[4-9]|[7-9]\d|\d{3,4})\b[^\n.]{0,40}(?:oom|out of mem)"
     r"|(?:other|remaining|rest of the) (?:gpus?|cards?|devices?)[^\n.]{0,20}(?:idle|empty|unused|free|almost no)"

@@ -38,7 +38,8 @@ _CLUES: Final = (
         DECISIVE,
         frames=r"optimizer\.step|optimizer_step|_init_group|exp_avg|initialize_optimizer_states|zero_optim"
         r"|adamw?\.py|_multi_tensor"
-        r"|configure_zero_optimizer|/adam\w{0,3}/(?:initializer|assign)|adam_[mv]/|fp32_flat|low_level_optim|_foreach_"
+        r"|configure_zero_optimizer|/adam\w{0,3}/(?:initializer|assign)|adam_[mv]/|fp32_flat|low_level_(?:optim|zero)"
+        r"|hybrid_?adam|_foreach_"
         r"|optim/optimizer|create_fp32_part"
         r"|setup_optimizer|_init_optim_state|optim\.step\(|init_optimizer_state",
     ),
@@ -47,7 +48,8 @@ _CLUES: Final = (
         "said",
         STRONG,
         says=r"optimizer\.step|first step|optimizer (?:init|state(?!s? ?off))|initialize_optimizer_states|optimizer\.pt"
-        r"|优化器(?:状态|初始化)|exp_avg|(?:second|2nd) (?:training )?(?:step|batch|iteration|backprop|backward)"
+        r"|优化器(?:状态|初始化)|优化器[^\n]{0,8}(?:step|更新)|exp_avg|(?:second|2nd) (?:training )?(?:step|batch"
+        r"|iteration|backprop|backward)"
         r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))|(?:creat|initiali[sz]|build|prepar"
         r"|set(?:ting)? up)\w{0,4} "
         r"(?:the )?optimizer|deepspeed\.initialize|accelerator\.prepare|adamw? states?|(?:creating|initialising) fp32"
