@@ -63,6 +63,8 @@ SIGNS = [
         "VRAM rises with a query, then it drops",
     ),
     ("leak.not-falling", "推理之后显存不释放", "推理之后显存就释放"),
+    ("leak.again", "the second call fails with out of memory, the first did not", "the second card is out of memory"),
+    ("host-ram.in-memory", "It reads all pictures into a list", "It reads all pictures into GPU memory, a list"),
     ("leak.resumed", "resumed from the checkpoint it works for 5 hours, then fails again", "resumed, it fails at once"),
     ("leak.kept", "results.append(outputs) on the GPU", "results.append(outputs.cpu())"),
 ]  # fmt: skip

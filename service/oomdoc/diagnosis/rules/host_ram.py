@@ -73,6 +73,8 @@ _CLUES: Final = (
         r"|(?:node|machine|box|server|host) swaps|swap(?:s|ping)? to death|thrash|进程(?:直接|突然"
         r"|自己)?(?:没了|消失|不见)"
         r"|\bkilled (?:right |immediately |directly |just )?(?:after|at|when|while|during|before)\b"
+        r"|(?:cluster|scheduler|system|\bos\b|kernel|slurm|kubernetes|watchdog) (?:always |then |just )?(?:kill"
+        r"|evict)s?\b"
         r"|\b(?:why|suddenly|will|would|to) (?:\w{1,12} ){0,3}be killed\b"
         r"|(?:background|loader|pool|data) (?:worker|process)\w{0,3}[^\n]{0,30}(?:no longer alive|died|terminated"
         r"|killed)|workers? (?:are |is |was |were )?(?:no longer alive|died)\b|broken ?process ?pool"
@@ -93,6 +95,16 @@ _CLUES: Final = (
         r"|fewer and fewer|subprocess\w{0,2} (?:has |have )?(?:abruptly )?died|进程[^\n]{0,8}(?:越来越少|变少"
         r"|减少|消失|被杀))",
         unless=r"cuda out of memory|显存|tried to allocate",
+    ),
+    Clue(
+        "in-memory",
+        FAIR,
+        says=r"(?:load|read|cach|stor|keep|put|hold)\w{0,4} (?:\w{1,8} )?(?:all|whole|entire|every|full)[^\n]{0,40}"
+        r"(?:in|into|to|in the) (?:a |the |cpu |system )?(?:memory|list|ram|dict)\b"
+        r"|(?:dataset|images|data|corpus|features|samples|files) [^\n]{0,24}(?:in|into|to) (?:the )?(?:memory|ram)\b"
+        r"|lazy ?load|(?:数据|图片|样本)[^\n]{0,12}(?:读|加载|载)入?(?:到|进)?内存|一次性?(?:全部)?(?:读"
+        r"|加载)[^\n]{0,12}内存",
+        unless=r"cuda|\bgpu|\bvram\b|显存",
     ),
     Clue(
         "allocator",

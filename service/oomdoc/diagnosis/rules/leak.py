@@ -117,6 +117,8 @@ _CLUES: Final = (
         r"|(?:memory|vram|显存)[^\n]{0,40}(?:after|per|for) (?:each|every) (?:\w{1,10} )?(?:call|request|query|user"
         r"|client)"
         r"|(?:reset|reload|restart|clear|empty)\w{0,3} [^\n]{0,40}(?:after|between) (?:each|every)"
+        r"|每(?:次)?(?:调用|推理|请求|跑)(?:一次|完|一张)?[^\n]{0,12}显存[^\n]{0,6}(?:涨|增|多)|(?:显存"
+        r"|内存)[^\n]{0,4}就[涨增]"
         r"|每次(?:调用|推理|请求|运行)[^\n]{0,10}(?:清理|重启|清空)|(?:显存|内存)(?:占用)?不(?:会)?(?:自动)?(?:释放"
         r"|回收)",
         unless=r"sleep|wake_up|rollout engine|initialization|" + _LOADING,
@@ -159,7 +161,11 @@ _CLUES: Final = (
         r"(?:request|call|time|iteration|loop|round)|每次(?:请求|调用|推理)[^\n]{0,8}(?:加载|初始化|创建)"
         r"|(?:on|at|after|with|from) (?:the |my |a )?(?:second|2nd|third|3rd|next) (?:time|prompt|image|request|test"
         r"|generation|run"
-        r"|call|video|file)\b|第一次(?:正常|可以|能|没问题)[^\n]{0,16}第二次",
+        r"|call|video|file)\b|(?:second|2nd|third|3rd) (?:call|time|run|pass|round|trial|fold)\b[^\n]{0,40}(?:fail|oom"
+        r"|out of|crash"
+        r"|die)|(?:twice|repeatedly|several times) in (?:the same|one) (?:process|session|script)"
+        r"|(?:first|1st) (?:\d{1,4} |few )?(?:are |is |was |were |runs? )(?:fine|ok|good)[^\n]{0,24}(?:then|but)"
+        r"|第一次(?:正常|可以|能|没问题)[^\n]{0,16}第二次",
     ),
     Clue(
         "graph-kept",

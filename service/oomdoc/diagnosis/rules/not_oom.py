@@ -40,7 +40,8 @@ _CLUES: Final = (
     Clue(
         "kernel",
         2 * DECISIVE,
-        says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory"
+        says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory|too much shared data"
+        r"|shared memory per (?:block|sm)"
         r"|reducing block sizes|memory space vmem|scoped vmem",
     ),
     Clue(
@@ -66,7 +67,7 @@ _CLUES: Final = (
     Clue("written", STRONG, says=r"resource ?exhausted(?:error)?: (?:/|[a-z]:\\)"),
     Clue(
         "pool",
-        STRONG,
+        DECISIVE,
         says=r"(?:pre-?allocat\w{1,4}|occup\w{1,4}|takes?|us(?:es|ing)|reserv\w{1,3}|allocat\w{1,3}|占)[^\n]{0,24}"
         r"(?:\b\d{2,3} ?gi?b?\b|\b(?:[79]\d|8\d) ?%|all (?:of )?(?:the |my )?(?:gpu|card|memory|vram)|满)",
         unless=r"^(?![\s\S]{0,8000}(?:\bjax\b|openpi|\bpi0|flax|\bbrax\b|tensorflow|\bkeras\b|maxtext|easylm))"
@@ -102,6 +103,8 @@ _CLUES: Final = (
         r"|cublas_status_(?!alloc)\w|cudnn_status_(?!alloc|internal_error_dev)\w|cusolver\w{0,8} error|cufft"
         r"|address[^\n]{0,40}(?:out of range|misaligned|not mapped)|misaligned address|out-of-bounds|xid \d{1,3}\b"
         r"|aicore|mte instruction|error code is 507\d{3}"
+        r"|no kernel image is available|invalid device function|invalid configuration argument|\becc error|peer mapping"
+        r"|file write failed|failed writing file"
         r"|unspecified launch failure|too many resources requested|num_stages|段错误|execution_failed|stack limit"
         r"|driver (?:version|mismatch)|驱动(?:版本)?不|initiali[sz]ation error|几千 ?g\b|terabytes|exabytes"
         r"|nccl timeout|nccl 超时|cannot fork|disk (?:is )?full|磁盘(?:空间)?(?:不足"

@@ -34,7 +34,7 @@ _TRIFLE: Final = (
     r"|program)"
     r"|(?:其他|其它)(?:进程|程序)都?关|没有(?:其他|其它|别的)(?:进程|程序)"
 )
-"""Others that hold next to nothing, or are said not to be there."""
+"""Others that hold next to nothing, are said not to be there, or are asked about in a standing advice."""
 _MEMORY: Final = r"(?:memory|vram|显存|gpus?\b)"
 _ENDS: Final = (
     r"(?:stop|\bend(?:s|ed|ing)?\b|exit|\bquit|kill|interrupt|crash|finish|terminat|\bclos(?:e|ed|ing)\b|inactive|abort"
@@ -117,6 +117,9 @@ _CLUES: Final = (
         says=r"(?:first|main|same|gpu ?0|0 ?号卡?|cuda:0|device 0)\b[^\n]{0,60}(?:used |occupied "
         r"|taken )?by [^\n]{0,20}"
         r"(?:other|each|every|all)[^\n]{0,12}(?:gpus?|process|ranks?|workers?)"
+        r"|(?:all|four|eight|every|each|\d) (?:of the )?(?:ranks?|process(?:es)?|workers?) [^\n]{0,24}(?:on|to|in|use"
+        r"|onto) "
+        r"(?:the )?(?:cuda:0|gpu ?0|first (?:gpu|card)|same (?:gpu|card)|one (?:gpu|card))"
         r"|process(?:es)? (?:running )?on (?:the )?(?:other )?gpus?\d{0,2}[^\n]{0,40}(?:occup|us|tak)\w{1,4}"
         r"[^\n]{0,40}(?:gpu|memory)|(?:每个|其他|其它)进程[^\n]{0,16}(?:0 ?号|第一张|主)卡",
         unless=r"check whether there is any other",

@@ -31,8 +31,17 @@ PARSER: Final[Parser] = rules_parser(
         "tensor of size",
         "exhausted: /",
         "exhaustederror: /",
+        "memory on gpu",
     ),
     (
+        rule(
+            "paddle-oom",
+            rf"Cannot allocate {size('requested')} memory on GPU \d{{1,3}}, {size('used')} memory has been allocated"
+            rf" and available memory is only {size('free')}",
+            "device",
+        ),
+        rule("torch-thc-oom", r"cuda runtime error \(2\) ?: ?out of memory", "device"),
+        rule("ctranslate2-oom", r"CUDA failed with error out of memory", "device"),
         rule("absurd-size", r"(?:buffer|tensor) of size \d{16,20}\b", "other"),
         rule("onnxruntime-oom", r"requested buffer of size (?P<requested__n>\d{1,15})\b", "device"),
         rule("file-exhausted", r"Resource ?exhausted(?:Error)?: /[\w.~-]", "other"),
