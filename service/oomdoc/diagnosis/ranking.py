@@ -20,7 +20,7 @@ from oomdoc.messages import Message, say
 
 __all__ = ["PRIORS", "TEMPERATURE", "probabilities", "rank", "scores"]
 
-TEMPERATURE: Final = 0.5
+TEMPERATURE: Final = 0.55
 _NEXT_RULE: Final = 0.6
 _NEXT_CASE: Final = 0.5
 """What each further reason of a witness counts, relative to the one before it."""
@@ -29,7 +29,7 @@ _BEFORE: Final = ("cause.usual.", "cause.worded")
 """What shifts the prior, before any sign is read."""
 _MOST_REASONS: Final = 5
 _LOWEST: Final = 0.005
-_DOUBT: Final = 0.05
+_DOUBT: Final = 0.07
 """What no evidence takes away: a report may be of something that none of the rules knows. Of reports that nobody had
 read when the rules were written, one in seven of those with every sign on one cause was of another; of those that were
 at hand, one in fifty."""
