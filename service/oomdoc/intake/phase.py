@@ -25,7 +25,8 @@ _QUOTED: Final = 3
 """Lines before a message that is told first, with its log after it."""
 _CODE: Final = re.compile(r"\s{1,24}\S|[\w.\[\]\"', ]{1,60} ?= ?[\w.]{1,80}\(|(?:return|raise|self\.)\b|[\w.]{1,60}\(")
 _ENGINE: Final = Expression(
-    r"vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b|text.generation.(?:inference"
+    r"(?<!没有 )(?<!没有)(?<!没用 )(?<!without )(?<!\bno )(?<!instead of )vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b"
+    r"|text.generation.(?:inference"
     r"|launcher)|mem[-_]fraction[-_]static|gpu[-_]memory[-_]utilization|EngineCore|\bLLM\(|llama runner|turbomind",
     re.IGNORECASE,
 )
@@ -51,7 +52,8 @@ _EARLY: Final = re.compile(
 )
 _LOADS: Final = re.compile(r"^\s{0,8}[\w., ]{1,60}= ?[\w.]{1,80}\.from_pretrained\(", re.MULTILINE)
 _WORKS: Final = re.compile(
-    r"\.generate\(|\bpipe(?:line)?\(|\.chat\(|\btrain|\bmodel\(|\.encode\(|\.fit\(|\bbackward|微调|训练|推理|fine-?tun"
+    r"\.generate\(|\bpipe(?:line)?\(|\.chat\(|\btrain|\bmodel\(|\.encode\(|transcribe|\.predict|\.embed|\.run\("
+    r"|\.fit\(|\bbackward|微调|训练|推理|fine-?tun"
     r"|\bforward"
     r"|infer|\bepochs?\b|\.step\(|tokeniz\w{0,4}\([\"'\w]",
     re.IGNORECASE,

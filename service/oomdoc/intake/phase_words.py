@@ -105,7 +105,8 @@ _PROSE: Final[tuple[tuple[str, Expression], ...]] = tuple(
         (
             "load",
             r"(?:when|while|during|before|on|at|in the middle of|half-?way through)[^.。\n]{0,30}\b(?:loading"
-            r"(?! (?:the )?[\w.]{0,30}(?:processor|images?|template))|load(?:ed|s)?"
+            r"(?! (?:the )?[\w.]{0,30}(?:processor|images?|template))|(?<!data was )(?<!data is )"
+            r"(?<!dataset is )load(?:ed|s)?"
             r"|model (?:is being )?initiali[sz])\b|(?<!down)loading (?:the )?(?:model"
             r"|weights|checkpoint)[^.。\n]{0,40}|(?:oom|out of memory|crash\w{0,3}"
             r"|dies|fails)[^.。\n]{0,50}\b(?:while|when|before|during|half ?way through)[^.。\n]{0,"

@@ -50,7 +50,7 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             r"|capture_model|compile_or_warm_up|capture_cuda_?graph|_capture"
             r"|CudaGraphRunner|init_memory_pool|EngineCore\w{0,8}__init__"
             r"|init_engine|create_engine|warm_?up\b|Warmup|LLMEngine|AsyncLLM\b"
-            r"|prepare_vllm_engine|(?:model_runner|worker|scheduler|tp_worker)\.py.{0,40}__init__"
+            r"|prepare_vllm_engine|(?:model_runner|(?<!model_)worker|scheduler|tp_worker)\.py.{0,40}__init__"
             r"|MemoryPool|alloc_memory_pool",
         ),
         (
@@ -86,7 +86,7 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             "generate",
             r"generate_sequences|\.generate\(|\bgenerate\b|_sample\b|greedy_search"
             r"|beam_search|sample_token|compute_logprobs|_get_prompt_logprobs"
-            r"|sampler\.py|execute_model|unwrap_model_for_generation|generate_step"
+            r"|sampler\.py|execute_model|run_busy_loop|event_loop_(?:normal|overlap)|unwrap_model_for_generation|generate_step"
             r"|_beam|chat\b|stream_chat|rollout",
         ),
         (

@@ -57,3 +57,12 @@ def test_weights_that_are_in_are_not_what_ran_out():
     asked = "After `model = AutoModel.from_pretrained(...)` nvidia-smi shows only 4700 MiB; then CUDA is out of memory"
     reasons = weigh(view_of(read_text(asked))[0])["weights-load"]
     assert any(r.log_odds < 0 and r.message.key == "cause.ran-first" for r in reasons)
+
+
+def test_weights_that_leave_little_of_an_engines_card_leave_it_to_the_cache():
+    """Llama-2-13B in 16 bit: 13,015,864,320 parameters (its weights' index), 24.2 GiB of a card of 32."""
+    asked = "vllm: serving meta-llama/Llama-2-13b-hf in float16 on one V100 32GB is out of memory at start-up"
+    assert "little-left" in signs("kv-cache", asked)
+    assert "too-big" not in signs("weights-load", asked)
+    small = asked.replace("13b", "7b")
+    assert "little-left" not in signs("kv-cache", small)

@@ -9,7 +9,7 @@ from typing import Final
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
 
-__all__ = ["due", "failing_step", "returns_at"]
+__all__ = ["LONG", "due", "failing_step", "returns_at"]
 
 _BAR: Final = re.compile(r"\b(\d{1,7})/(\d{1,7}) (?:\[|\d\d:\d\d)[^\n]{0,60}(?:it/s|s/it|epoch)")
 _RETURNS: Final = alternatives(
@@ -25,6 +25,8 @@ _RETURNS: Final = alternatives(
 _FEWEST: Final = 20
 """Intervals below this are hit by chance."""
 _NEAR: Final = 2
+LONG: Final = 60
+"""Of an interval of at least this many steps, chance hits the last or the first few less than once in twelve."""
 
 
 def returns_at(view: View) -> int | None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.rules._interval import due, failing_step, returns_at
+from oomdoc.diagnosis.rules._interval import LONG, due, failing_step, returns_at
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
 from oomdoc.messages import say
 
@@ -108,6 +108,10 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from weigh_clues(view, CAUSE, _CLUES)
     every = _at_a_save(view)
     if every is not None and view.phase in ("save", "unknown"):
-        yield Reason(STRONG if returns_at(view) else FAIR, say("cause.checkpoint-save.interval", steps=every))
+        stated = view.setting(*_INTERVALS) is not None
+        yield Reason(
+            STRONG if returns_at(view) or (stated and every >= LONG) else FAIR,
+            say("cause.checkpoint-save.interval", steps=every),
+        )
     if not (view.phase == "save" and view.phase_shown) and view.says(_SAVED) is not None:
         yield Reason(-STRONG, say("cause.ran-first"))

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.rules._interval import due, returns_at
+from oomdoc.diagnosis.rules._interval import LONG, due, returns_at
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
@@ -91,8 +91,8 @@ def weigh(view: View) -> Iterator[Reason]:
         return
     every, told = due(view, _INTERVALS), returns_at(view)
     if every is not None:
-        yield Reason(STRONG if told else FAIR, say("cause.eval.interval", steps=every))
+        yield Reason(STRONG if told or every >= LONG else FAIR, say("cause.eval.interval", steps=every))
     elif told is not None and told % _ROUND == 0 and view.training and view.setting(*_INTERVALS) is None:
         # No interval is stated: it is the framework's own.
         sweeps = any(document.framework == "ms-swift" for document in view.evidence.documents)
-        yield Reason(STRONG if sweeps else WEAK, say("cause.eval.interval", steps=told))
+        yield Reason(DECISIVE if sweeps else WEAK, say("cause.eval.interval", steps=told))

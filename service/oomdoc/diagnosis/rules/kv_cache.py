@@ -25,6 +25,7 @@ from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._shapes import shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.rules.vision_tokens import DRAWS
+from oomdoc.diagnosis.rules.weights_load import FILLS
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
@@ -84,7 +85,8 @@ _CLUES: Final = (
     Clue(
         "trace",
         STRONG,
-        frames=r"cache_engine|_allocate_kv_cache|kv_cache|cache_utils|dynamiccache|init_device_cache|past_key_value",
+        frames=r"cache_engine|_allocate_kv_cache|kv_cache(?!_utils\.py:\d{1,5}\])|(?<!kv_)cache_utils|dynamiccache"
+        r"|init_device_cache|past_key_value",
     ),
 )
 
@@ -107,6 +109,19 @@ def _pairs_of(view: View) -> tuple[int, ...] | None:
     return next((shape for shape in shapes_in(view) if len(shape) >= 5 and 2 in shape and shape[-1] in _HEADS), None)
 
 
+def _left(view: View) -> float | None:
+    """The share of the card that the weights leave, where they fit and leave next to nothing."""
+    load = view.estimate.phases.get("load") if view.estimate is not None else None
+    capacity = view.bytes_of("capacity")
+    if load is None or not capacity or view.stated("model") is None or view.says(FILLS) is None:
+        return None
+    left = 1 - sum(v for k, v in load.terms_bytes.items() if "weight" in k) / capacity
+    return left if _NEXT_TO_NOTHING[0] < left < _NEXT_TO_NOTHING[1] else None
+
+
+_NEXT_TO_NOTHING: Final = (0.08, 0.3)
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """What the engine says and how much of the card it is told to take."""
     yield from weigh_clues(view, CAUSE, _CLUES)
@@ -122,6 +137,9 @@ def weigh(view: View) -> Iterator[Reason]:
     share = view.stated("serving.gpu_memory_utilization")
     if share is not None and share >= 0.85:
         yield Reason(WEAK, say("cause.kv-cache.utilisation", share=share))
+    left = _left(view)
+    if left is not None:
+        yield Reason(FAIR, say("cause.kv-cache.little-left", percent=round(100 * left)))
     if view.phase in ("generate", "serving"):
         yield Reason(WEAK, say("cause.kv-cache.phase"))
     if view.phase in ("engine-init", "unknown"):

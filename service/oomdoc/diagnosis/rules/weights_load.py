@@ -28,11 +28,15 @@ from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest, weight
 from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
-__all__ = ["CAUSE", "weigh"]
+__all__ = ["CAUSE", "FILLS", "weigh"]
 
 CAUSE: Final = "weights-load"
+
+FILLS: Final = r"\bvllm\b|sglang|lmdeploy|text-generation-(?:launcher|inference)|gpu.memory.utilization"
+"""Engines that take the rest of the card for their cache: a full card says nothing of its weights."""
 
 _CLUES: Final = (
     Clue("phase", STRONG, phases=("load",)),
@@ -80,6 +84,7 @@ _CLUES: Final = (
         r"|model\.float\(\)|转(?:成|为)? ?fp32|upcast\w{0,3} (?:the )?(?:whole |entire )?model|(?:还没"
         r"|没有?)(?:有)?到?训练(?:阶段|开始)?"
         r"|loads the (?:whole|full|entire|complete) model\b|before (?:reading|touching|seeing) any data",
+        phases=("load", "unknown"),
     ),
     Clue(
         "dispatch",
@@ -97,9 +102,11 @@ _CLUES: Final = (
     Clue(
         "unquantized",
         FAIR,
-        says=r"load_in_(?:4|8)?_?bit(?![\"' ]{0,3}[:=] ?(?:false|none|0))|(?:4|8).?bit.{0,40}(?:still|not|oom"
+        says=r"load_in_(?:4|8)?_?bit(?![\"' ]{0,3}[:=] ?(?:false|none|0)|[^\n]{0,8}false)|(?:4|8).?bit.{0,40}(?:still"
+        r"|not|oom"
         r"|whole|full)|量化.{0,16}(?:还是|没|不)"
         r"|quantiz\w{1,6}.{0,30}(?:not|still|oom|whole)",
+        unless=FILLS,
     ),
     Clue(
         "unified",
@@ -117,11 +124,19 @@ _LOADED: Final = (
     r"|normally)"
     r"|weights (?:took|take) \d|(?:after|once) [^\n]{0,60}(?:from_pretrained|\bload\w{0,3})\b[^\n]{0,60}(?:only|just"
     r"|about"
-    r"|around)[^\n]{0,24}\d ?[gm]i?b|(?:启动|加载(?:完成?)?)(?:之?后|时)?[^\n。内]{0,12}(?:占用|显存)[^\n。内]{0,12}\d"
-    r"[\d.]{0,5} ?gi?b?\b"
+    r"|around)[^\n]{0,24}\d ?[gm]i?b|(?:启动|加载)[^\n。]{0,30}(?:占用?了?(?:显存|gpu ?内存)?"
+    r"|显存(?:占用)?)(?:为|是|大概|大约|约|只有?|仅|在){0,3} ?\d[\d.]{0,5} ?gi?b?\b(?![^\n。]{0,6}(?:爆|oom|溢出))"
     r"|(?:模型|权重)(?:可以|能|能够)?(?:正常)?加载(?:成功|完成|正常|没问题|完了?之?后)|预热(?:之)?后"
 )
 """Buffers are reserved and requests served when the weights are in: loading went well."""
+
+
+_OF_A_CARD: Final = 0.8
+_OF_AN_ENGINE: Final = 0.92
+"""Weights that leave a tenth of the card are in; what finds no room beside them is an engine's cache."""
+_TP: Final = alternatives(
+    r"\btp ?[=:] ?(?P<short>[2-9]|16)\b|tensor[_ -]parallel(?:ism)?(?:[_ -]size)?[ =:]{1,3}(?P<long>[2-9]|16)\b"
+)
 
 
 def weigh(view: View) -> Iterator[Reason]:
@@ -142,13 +157,18 @@ def weigh(view: View) -> Iterator[Reason]:
         )
     weights, capacity = _weights(view), view.bytes_of("capacity")
     cards = view.evidence.value("gpu_count")
+    ways = _TP.search(view.text)
+    if weights and view.stated("tp") is None and ways is not None and cards != 1:
+        weights /= int(next(filter(None, ways.groups())))
+        cards = None
     copies = view.setting("dp_size", "data_parallel_size", "dp", "data-parallel-size", "dp-size")
     if isinstance(copies, int) and copies > 1:
         cards = 1  # each card, or group of them, has a whole copy
     if weights and view.serving and view.stated("tp") is None and isinstance(cards, int) and cards > 1:
         weights /= cards  # several cards are there, and nothing says that the engine uses one
     served = loaded or (view.phase in ("generate", "serving") and view.phase_shown)
-    if weights and capacity and weights > 0.8 * capacity and not served:
+    most = _OF_AN_ENGINE if view.serving and view.says(FILLS) is not None else _OF_A_CARD
+    if weights and capacity and weights > most * capacity and not served:
         yield Reason(
             (STRONG if job.method != "full" else FAIR) * view.sureness,
             say("cause.weights-load.too-big", weights_bytes=weights, capacity_bytes=capacity),
