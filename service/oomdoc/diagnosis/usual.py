@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.rules._network import is_small, of_pictures
+from oomdoc.diagnosis.rules._network import is_light, is_small, of_pictures
 from oomdoc.diagnosis.view import WEAK, View
 from oomdoc.messages import say
 from oomkb.memory.job import Job
@@ -47,21 +47,22 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
         "logits": -5.0,
         "model-states": -7.0,
     },
+    "light": {"activations": 1.0, "logits": 1.0, "weights-load": -2.0, "model-states": -3.0},
     "pictures": {"activations": 1.5, "eval": 0.5},
 }
 """Kind of job -> cause -> share of half a weak sign. ``untold``: neither training nor serving is said; ``brim``: a
 full card refused a tiny request, so it is what fills the card that counts, not the tensor that failed; ``small``: no
 large language model is named, and of 228 such threads none was of optimizer states, two of a vocabulary; ``pictures``:
-of these, networks of pictures, sound or points."""
+of these, networks of pictures, sound or points; ``light``: a language model below 0.7 billion parameters."""
 _BRIM: Final = 0.85
 _TINY: Final = 0.01
 
 
 def expected(view: View) -> Iterator[tuple[str, Reason]]:
     """(cause, reason) for each kind of job that this is; nothing where no device ran out."""
-    if view.failure is None or view.failure.kind != "device":
+    if view.failure is not None and view.failure.kind != "device":
         return
-    for kind in _kinds(view):
+    for kind in _kinds(view) if view.failure is not None else _networks(view):
         for cause, share in KINDS[kind].items():
             yield cause, Reason(_HALF * share, say(f"cause.usual.{kind}"))
 
@@ -77,6 +78,15 @@ def _of_training(job: Job) -> Iterator[str]:
         yield "quantized"
 
 
+def _networks(view: View) -> Iterator[str]:
+    if is_small(view):
+        yield "small"
+        if of_pictures(view):
+            yield "pictures"
+    elif is_light(view):
+        yield "light"
+
+
 def _kinds(view: View) -> Iterator[str]:
     if view.training:
         yield from _of_training(view.job)
@@ -86,10 +96,7 @@ def _kinds(view: View) -> Iterator[str]:
         yield "server"
     elif not view.training:
         yield "untold"
-    if is_small(view):
-        yield "small"
-        if of_pictures(view):
-            yield "pictures"
+    yield from _networks(view)
     requested, allocated, capacity = (view.bytes_of(name) for name in ("requested", "allocated", "capacity"))
     if requested and allocated and capacity and requested < _TINY * capacity and allocated >= _BRIM * capacity:
         yield "brim"

@@ -37,3 +37,39 @@ def test_pictures_of_a_language_model_are_tokens() -> None:
         f"LoRA of Qwen2-VL-7B fails as soon as a batch holds images of high resolution, max_pixels is not set.\n{FULL}"
     )
     assert causes(told)[0] == "vision-tokens"
+
+
+def test_a_small_language_model_holds_no_states_to_speak_of() -> None:
+    told = "Fine-tuning of bert-base-uncased with a batch of 96 ends in an out-of-memory error.\n" + FULL
+    assert "model-states" not in causes(told)[:2]
+    assert causes(told)[0] in ("activations", "logits")
+
+
+def test_a_decoder_of_latents_is_no_reader_of_pictures() -> None:
+    assert (
+        causes("SDXL ends in CUDA out of memory at the very end, when the VAE decodes the picture")[0] == "activations"
+    )
+
+
+def test_recordings_differ_in_length() -> None:
+    told = "Training of a speech recogniser on our own corpus dies with CUDA out of memory in the third epoch."
+    assert causes(told)[0] == "long-sample"
+    assert "long-sample" not in causes("Transcribing speech ends in CUDA out of memory with the large network.")[:1]
+
+
+def test_a_model_that_left_the_card_free_is_not_what_fills_it() -> None:
+    told = (
+        "LoRA training on an A100 40GB.\nAfter loading the model the memory usage is only 5100 MiB.\n"
+        "CUDA out of memory. Tried to allocate 256.00 MiB (GPU 0; 39.42 GiB total capacity; 37.39 GiB already allocated)"
+    )
+    assert "weights-load" not in causes(told)[:1]
+    assert "activations" in causes(told)
+
+
+def test_a_program_whose_temporaries_exceed_its_parameters() -> None:
+    told = (
+        "Pre-training with JAX on 8 A800 80GB.\nRESOURCE_EXHAUSTED: Out of memory while trying to allocate 70.10GiB\n"
+        "BufferAssignment stats:\n             parameter allocation:    2.10GiB\n"
+        "preallocated temp allocation:   70.10GiB"
+    )
+    assert causes(told)[0] == "activations"

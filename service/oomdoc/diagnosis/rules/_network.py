@@ -12,7 +12,7 @@ from typing import Final
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
 
-__all__ = ["DRAWS", "is_small", "of_pictures", "speaks_of_language"]
+__all__ = ["DRAWS", "is_light", "is_small", "of_pictures", "speaks_of_language"]
 
 DRAWS: Final = (
     r"hunyuan.?video|\bwan ?2(?:\.\d|\b)|\bcogvideo|\bltx.?video|\bmochi\b|\bopen.?sora|stable.?(?:video|diffusion)"
@@ -28,12 +28,14 @@ _LANGUAGE: Final = alternatives(
     r"|\b\d{1,3}(?:\.\d)?b\b|\d{1,3}(?:\.\d)? ?billion|\d{1,4}亿"
     r"|llm|\bmlx\b|sglang|\btgi\b|text.?generation|exllama|ggml|gguf|ollama|lora\b|deepspeed|\bzero.?[123]\b|fsdp"
     r"|megatron|\bsft\b|\bdpo\b|\bgrpo\b|\bppo\b|\brlhf|\btrl\b|peft|unsloth|axolotl|torchtune|litgpt"
-    r"|max_?seq|\btokens?\b|cutoff|instruct\b|language.?model|语言模型|大模型|对话|聊天|交互|\bchat|微调|prompt"
+    r"|micro.?batch|\bseq\b|max_?seq|\btokens?\b|cutoff|instruct\b|language.?model|语言模型|大模型|对话|聊天|交互|\bchat|微调|prompt"
     r"|causallm|kv.?cache|\bm?[vl]lm|千问|hugging ?face"
-    r"|m(?:ax|in).?pixels|understanding|多模态|multi-?modal|checkpoint shards"
+    r"|m(?:ax|in).?pixels|understanding|\bsdxl|\bflux|hunyuan|cogvideo|\bwan ?2|\bltx|\bkohya|多模态|multi-?modal"
+    r"|checkpoint shards"
     r"|上下文|context (?:length|window|size)|\b[48].?bit\b|quantiz|量化|sentence.?transformers|embedding model"
 )
 _STATED: Final = ("method", "params_b", "model", "quant", "rollout", "serving")
+_LIGHT: Final = 0.7e9
 _TOLD: Final = 60
 _WIDE_COUNTS: Final = 2
 """How much must be told for a silence to say something: 60 letters, of which a Chinese one counts three."""
@@ -64,6 +66,12 @@ def is_small(view: View) -> bool:
     told = view.text
     length = len(told) + _WIDE_COUNTS * sum(letter >= "\u4e00" for letter in told)
     return length >= _TOLD and not speaks_of_language(view)
+
+
+def is_light(view: View) -> bool:
+    """Whether the model that is named is so small that its states fit any card: BERT, GPT-2, T5-base."""
+    estimate = view.estimate
+    return view.stated("model") is not None and estimate is not None and estimate.params < _LIGHT
 
 
 def of_pictures(view: View) -> bool:

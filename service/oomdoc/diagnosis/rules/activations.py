@@ -25,8 +25,9 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._compared import IN_VAIN, LIMITED, decided_by
-from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest
+from oomdoc.diagnosis.rules._fits import beyond_weights, held_little, peaks_over_rest
 from oomdoc.diagnosis.rules._late import long_past
+from oomdoc.diagnosis.rules._network import DRAWS
 from oomdoc.diagnosis.rules._shapes import is_scores, is_vocabulary_wide
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
@@ -134,6 +135,13 @@ _CLUES: Final = (
         says=r"unable to warm ?up|(?:prefill|warm-?up).{0,40}(?:oom|out of memory|exceed)"
         r"|prefill[^\n]{0,60}(?:too much|allocat)|预填充|batched.?tokens[^\n]{0,40}(?:oom|out of)",
     ),
+    Clue(
+        "decoder",
+        STRONG,
+        says=r"\bvae[ _-]?(?:is |en|de)\w{0,10}|tiled? (?:vae|decod|diffusion)|decod\w{1,4} (?:the )?latents|(?:vae"
+        r"|潜空间)[^\n]{0,6}解码",
+        unless=r"commit|version|updat|\bmerg|upgrad|更新|版本",
+    ),
     Clue("compute-buffer", STRONG, says=r"compute buffers?|ggml_gallocr|activation buffers?|buffermanager"),
     Clue(
         "growth",
@@ -151,6 +159,10 @@ def weigh(view: View) -> Iterator[Reason]:
         # Without a traceback the name of a layer is as likely one of a list of modules to adapt.
         if framed or reason.message.key != _LAYER:
             yield reason
+    if held_little(view) and view.training:
+        yield Reason(STRONG, say("cause.activations.after-load"))
+    if view.says(DRAWS) is not None and (size := view.says(_DRAWN)) is not None:
+        yield Reason(WEAK, say("cause.activations.drawn", quote=size.text.strip()[:90]), (size,))
     decided = decided_by(view)
     if decided and (view.training or "batch" in decided):
         yield Reason(STRONG, say("cause.activations.decided"))
@@ -175,6 +187,9 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(WEAK, say("cause.activations.rest", rest_bytes=allocated - states, states_bytes=states))
 
 
+_DRAWN: Final = (
+    r"\b(?:480|540|720|768|1024|1080|1440|2160)p?\b|frames?\b|resolution|分辨率|\d{3,4} ?[x×*] ?\d{3,4}|\d 秒|帧"
+)
 _LAYER: Final = "cause.activations.layer"
 _WIDE: Final = range(256, 30_000)
 

@@ -49,6 +49,12 @@ _CLUES: Final = (
         r"|deep_gemm[^\n]{0,60}attention",
     ),
     Clue(
+        "operator",
+        STRONG,
+        says=r"op_name=[^\n]{0,120}atten\w{0,8}[^\n]{0,24}/(?:sub|softmax|exp|div|reduce_max|reduce_sum|add|mul"
+        r"|select_n|dot_general)\b",
+    ),
+    Clue(
         "recording",
         FAIR,
         says=r"(?:long|\d ?(?:hours?|hrs?|min(?:ute)?s?)(?: of)?|whole)[ -][^\n]{0,16}(?:audio|recording|speech"

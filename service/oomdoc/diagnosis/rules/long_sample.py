@@ -33,12 +33,16 @@ _CLUES: Final = (
     Clue(
         "sudden",
         FAIR,
-        says=r"\bsudden|\bspike|突然|偶尔|某个(?:batch|样本|step)|once in a while|(?:occasional|sporadic)"
+        says=r"\bsudden|usage jumps|(?:shoot|shot) up (?:so|much|sudden)|某个?(?:瞬间|时刻)|different moments|疯狂跳动"
+        r"|at some point"
+        r"|\bspike|突然|偶尔|某个(?:batch|样本|step)|once in a while|(?:occasional|sporadic)"
         r"|out of nowhere"
         r"|random(?:ly)? (?:oom|crash|fail)|(?:oom|crash|fail)\w{0,3} random|直接冲|intermittent|unpredictab|at random"
         r"|忽高忽低|显存[^\n]{0,6}波动|different steps? (?:each|every)|random (?:step|point|time|iteration)"
         r"|sometimes (?:it )?(?:oom|crash|fail)|有时(?:候)?(?:会)?(?:oom|爆|挂"
         r"|报)|时不时|随机",
+        unless=r"\bkilled\b|cpu memory|host memory|\beval|validat|验证|serving|推理|illegal|zero\.init"
+        r"|when training starts",
     ),
     Clue(
         "at-step",
@@ -48,7 +52,10 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"(?:longest|over-?long|very long|long,|too long"
+        says=r"utterances?[^\n]{0,30}(?:above|over|longer|up to)|(?:long|longer|longest) (?:audio|utterance|clip"
+        r"|recording)s?|batch_bins"
+        r"|too many (?:gt |ground.truth )?(?:boxes|objects|points|instances)|so many (?:gt )?boxes|variable batch"
+        r"|(?:longest|over-?long|very long|long,|too long"
         r"|longer than max\w*) ?(?:not )?(?:filtered )?(?:sample|sequence|example|text|batch|one|sentence"
         r"|document|chain)|(?:samples?|examples?|sequences?).{0,24}(?:longer than|too long|not truncated)"
         r"|(?:not|without|no) truncat|no max.{0,3}length"
@@ -104,6 +111,10 @@ _GROWS: Final = (
 )
 """Growth in a training of samples: as often as not a longer batch than those before it, for which room is kept."""
 
+_SOUND: Final = r"\bspeech|\baudios?\b|utterance|\basr\b|\btts\b|espnet|wav2vec|librispeech|语音(?!助手)|音频"
+"""Recordings of a data set differ in length more than texts do, and few programs cut them."""
+_SPOKEN: Final = r"transcri|inference|synthesi|infer\b|推理|转录|识别(?:一|时)"
+
 
 def weigh(view: View) -> Iterator[Reason]:
     """Late and sudden, or a request out of proportion."""
@@ -112,6 +123,8 @@ def weigh(view: View) -> Iterator[Reason]:
     grows = view.says(_GROWS) if view.training and view.objective not in ("ppo", "grpo") else None
     if grows is not None and not any(r.message.key == "cause.long-sample.growth" for r in reasons):
         yield Reason(FAIR, say("cause.long-sample.growth", quote=grows.text.strip()[:90]), (grows,))
+    if (sound := view.says(_SOUND)) is not None and not view.serving and view.says(_SPOKEN) is None:
+        yield Reason(FAIR, say("cause.long-sample.sound", quote=sound.text.strip()[:90]), (sound,))
     failure = view.failure
     if failure is not None and failure.step is not None and failure.step >= 5:
         yield Reason(FAIR, say("cause.long-sample.late", step=failure.step), (failure.signal.span,))

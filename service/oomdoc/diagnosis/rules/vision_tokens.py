@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._late import long_past
 from oomdoc.diagnosis.rules._network import DRAWS, is_small
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
@@ -38,6 +39,12 @@ _CLUES: Final = (
         STRONG,
         frames=r"visual|vision|\bvit_|image_embeds|pixel_values|patch_embed|mm_projector|siglip|clip_encoder"
         r"|get_image_features|multimodal",
+    ),
+    Clue(
+        "profiled",
+        FAIR,
+        says=r"profil\w{1,4} run[^\n]{0,30}(?:multi-?modal|image|vision)|encoder cache|mm_encoder"
+        r"|dummy[^\n]{0,20}(?:image|video)",
     ),
     Clue(
         "largest",
@@ -77,16 +84,22 @@ _MODEL_PARTS: Final = (
 def weigh(view: View) -> Iterator[Reason]:
     """Only for a model that sees: the trace, the request and what is set of sizes."""
     # Only a language model makes tokens of pictures; elsewhere pictures are what every network is fed with.
-    yield from weigh_clues(view, CAUSE, _CLUES[:2] if is_small(view) else _CLUES)
+    yield from weigh_clues(view, CAUSE, _CLUES[:3] if is_small(view) else _CLUES)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     if is_vision_model(view):
         yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model)))
         if view.stated("max_pixels") is None and view.setting("max_pixels", "max_dynamic_patch") is None:
             yield Reason(WEAK, say("cause.vision-tokens.unset"))
+        allocated, states = view.bytes_of("allocated"), view.state_bytes
+        if allocated and states and view.training and allocated - states > _MOST * allocated and not long_past(view):
+            yield Reason(FAIR, say("cause.vision-tokens.rest", rest_bytes=allocated - states))
         requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
         if requested and capacity and requested > 0.1 * capacity:
             yield Reason(FAIR, say("cause.vision-tokens.huge", requested_bytes=requested))
+
+
+_MOST: Final = 0.5
 
 
 def is_vision_model(view: View) -> bool:
