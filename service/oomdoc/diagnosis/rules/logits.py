@@ -63,7 +63,11 @@ _CLUES: Final = (
         r"|损失)(?:函数)?[^\n]{0,8}(?:那里|那一步)[^\n]{0,8}(?:爆|oom|炸|显存|申请)|算(?:损失|loss)|(?:liger"
         r"|fused loss)[^\n]{0,30}(?:fix|help|之后|解决)|larger tokenizer|bigger vocab",
     ),
-    Clue("prompts-scored", FAIR, says=r"log.?likelihood|\bprompt_?logprobs|perplexity|困惑度|\bppl\b(?! ?[=:])"),
+    Clue(
+        "prompts-scored",
+        FAIR,
+        says=r"log.?likelihood|\bprompt_?logprobs|perplexity|困惑度|(?:\b|get_|compute_|calculate_)ppl\b(?! ?[=:])",
+    ),
     Clue("upcast", FAIR, says=r"upcast\w{0,3}\b[^\n]{0,30}(?:logits|float.?32|fp32)|logits?[^\n]{0,16}\.float\(\)"),
     Clue(
         "without",
