@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -19,6 +18,8 @@ from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.phase import phase_fact
+from oomdoc.intake.prose.method import implied_method
+from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
@@ -87,6 +88,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts(lines, kinds, varied, words)
+    method = implied_method(facts, varied, words)
+    facts += [method] if method is not None else []
     shown = framework_of(varied, words)
     framework = _framework(options or {}, configs, shown)
     engine = next((name for name in (framework, *(c.framework for c in configs)) if name in ENGINES), None)
@@ -240,21 +243,12 @@ _CONFIG_DOUBTS: Final = {"gpu_count": 0.75, "seq_len": 0.97, "dtype": 0.93, "obj
 and the dtype is told as it was written."""
 
 
-_PLAIN_NAME: Final = re.compile(
-    r"(?:base_?|my_?|final_?|merged_?)?(?:model|models|ckpt|checkpoints?"
-    r"|weights|output|llm|best|last)|<.{0,60}>|\$.{0,60}|nvfp4|fp8"
-    r"|auto",
-    re.IGNORECASE,
-)
-"""What a folder is called that could hold any model."""
-
-
 def _weighed(fact: Fact) -> Fact:
     """A config's fact with the confidence that it has beside what logs and prose say."""
     if fact.origin == "prose":
         return replace(fact, confidence=min(fact.confidence, 0.84))
     if fact.name == "model" and isinstance(fact.value, str):
-        telling = not _PLAIN_NAME.fullmatch(fact.value.rstrip("/").rsplit("/", 1)[-1])
+        telling = not PLAIN_NAME.fullmatch(fact.value.rstrip("/").rsplit("/", 1)[-1])
         return replace(fact, value=fact.value.replace("___", "."), confidence=fact.confidence if telling else 0.4)
     return replace(fact, confidence=min(fact.confidence, _CONFIG_DOUBTS.get(fact.name, 1.0)))
 

@@ -63,7 +63,9 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
                 parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
-            if kind == "log" and (row := _ROW.match(line.text)) is not None and "    " not in row["value"].rstrip():
+            row = _ROW.match(line.text) if kind == "log" else None
+            # Columns that blanks set apart are a monitor's table, whose first number is which card it is.
+            if row is not None and "    " not in row["value"].rstrip() and "  " not in row["key"].strip():
                 parts["prose"].append(
                     line._replace(text=f"{row['key'].strip(' *`')}: {row['value'].replace('**', '').strip(' `')}")
                 )

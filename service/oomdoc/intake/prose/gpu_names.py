@@ -13,7 +13,7 @@ from oomdoc.intake.sieve import Expression
 __all__ = ["GPU_NAME", "is_consumer"]
 
 _NVIDIA: Final = (
-    r"(?:GB?200|GB300|GH200|H200|H100|H800|H20|B100|B200|B300|A100"
+    r"(?:GB?200|GB300|GH200|H200|H100|H800|H20|B100|B200|B300|A-?100"
     r"|A800|A6000|A5000|A4500|A4000|A2000|A10G|A10|A16|A30|A40|V100S?"
     r"|P100|P40"
     r"|T4|L40S|L40|L20|L4|K80|M40)(?:s(?![A-Za-z0-9]))?(?:[- ]?(?:SXM\d?"

@@ -68,7 +68,7 @@ _OF_SIZE: Final = Expression(
 )
 _LOOSE_SIZE: Final = Expression(
     r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?\+?(?: 的)? {0,2}(?:的 ?)?(?:vram"
-    r"|显存|显卡|video memory|gpus?\b|graphics card|card\b)"
+    r"|显存|显卡|video memory|v?npus?\b|gpus?\b|graphics card|card\b)"
     r"|(?:显存|vram|video memory|(?:gpu|cuda) memory)(?: ?(?:是|为|有|只有|大小|总共|of|is"
     r"|[:：]))? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
     r"|(?:单卡|单张|每张卡?|每卡|单机单卡) ?[（(]? ?(?P<d>\d{1,3}) ?g(?:i?b)?(?![A-Za-z])"
@@ -120,7 +120,7 @@ _USED: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _NODES_RIGHT_BEFORE: Final = re.compile(
-    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:台|nodes? ?(?:of|with|x|[(（:])|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
+    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:台|nodes? ?(?:of|with|x|[,，(（:])|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
 )
 _EACH_NODE: Final = re.compile(
     rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?"
@@ -138,6 +138,7 @@ _LISTED: Final = Expression(
     re.IGNORECASE | re.ASCII,
 )
 """What environment reports list: ``GPU number: 8``, ``world_size=16``."""
+_PLURAL: Final = re.compile(r"(?<=\d)([A-Z]?)s(?=[ -]\d{2,3} ?g)", re.IGNORECASE)
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
 _TOTAL: Final = re.compile(r"(?:\btotal(?:ly)?(?: of)?|共计?|总共|合计) {0,2}\Z", re.IGNORECASE | re.ASCII)
@@ -195,7 +196,7 @@ def _around(line: Line, found: re.Match[str], several: bool, lone: bool) -> Iter
     :param several: whether several cards are spoken of anywhere; ``lone``: whether it runs where there is one.
     """
     text, span = line.text, line.span(line.raw.find(found[0]) + 1)
-    name = found[0].strip()
+    name = _one_of(found[0].strip())
     before, after = text[max(0, found.start() - 60) : found.start()], text[found.end() : found.end() + 60]
     if _not_hardware(name, before, after):
         return
@@ -222,6 +223,11 @@ def _around(line: Line, found: re.Match[str], several: bool, lone: bool) -> Iter
         # "a V100" beside "GPU 7" names the kind of card, not how many there are.
         sure = 0.45 if several and count == 1 and sure == _ARTICLE else max(0.5, sure - minus)
         yield Fact("gpu_count", count, span, "prose", sure)
+
+
+def _one_of(name: str) -> str:
+    """``A100s 80gb`` names the A100 80gb, several of it."""
+    return _PLURAL.sub(r"\1", name)
 
 
 def _holds(name: str, gib: float) -> bool:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.evidence import Fact, Span
+from oomdoc.intake.configs.wordlist import words
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.key_names import FLAGS, KEYS, TEXT_KEYS
-from oomdoc.intake.prose.model_names import billions, tidy_model
+from oomdoc.intake.prose.model_names import PLAIN_NAME, billions, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens
 from oomdoc.intake.prose.stance import worked
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
@@ -107,6 +108,8 @@ def _facts(mention: Mention, sure: float) -> Iterator[Fact]:
     origin: Any = "command" if mention.flag else "config"
     if name == "method" and isinstance(value, tuple):
         name, value = value
+    if name == "model" and PLAIN_NAME.fullmatch(str(value).rsplit("/", 1)[-1]):
+        sure = 0.4 + weight
     yield Fact(name, value, mention.span, origin, max(0.3, sure - weight))
     if name == "model" and (size := billions(str(value))) is not None:
         yield Fact("params_b", size, mention.span, origin, max(0.3, sure - weight))
@@ -136,6 +139,7 @@ def _value(kind: str, mention: Mention) -> Any:
             and "$" not in raw
             and not low.endswith((".py", ".sh"))
             and not _VARIABLE.fullmatch(low)
+            and low not in _PLAIN_WORDS
             else None
         )
     if kind == "devices":
@@ -159,6 +163,11 @@ def _lengths(found: list[Mention], sure: float) -> Iterator[Fact]:
         yield Fact("seq_len", prompt[0] + completion[0], prompt[1], "command", min(1.0, sure + 0.05))
 
 
+_PLAIN_WORDS: Final = words(
+    "a an and are but can even for how i if in is it its just my no not of on only or the then this to was we what when"
+    " which why with yes you"
+)
+"""What follows "model:" in a sentence."""
 _POSITIONAL: Final = Expression(
     r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?"
     r"|SentenceTransformer\()\s{0,8}(?:model ?= ?|pretrained_model_name_or_path ?= ?)?[\"']("

@@ -10,7 +10,17 @@ from typing import Final
 
 from oomdoc.intake.sieve import Expression
 
-__all__ = ["ANY_NAME", "FAMILY", "MODEL_NAME", "SIZE_B", "billions", "looks_like_model", "of_experts", "tidy_model"]
+__all__ = [
+    "ANY_NAME",
+    "FAMILY",
+    "MODEL_NAME",
+    "PLAIN_NAME",
+    "SIZE_B",
+    "billions",
+    "looks_like_model",
+    "of_experts",
+    "tidy_model",
+]
 
 _FAMILIES: Final = (
     r"qwen|qwq|qvq|meta-?llama|code-?llama|tiny-?llama|open_?llama"
@@ -26,7 +36,7 @@ _FAMILIES: Final = (
     r"|moonlight|moonshot|hunyuan|ernie|minimax|step-?\d|seed-?oss"
     r"|ling-|ring-|llava|moellava|idefics|florence-2|smollm|smolvlm"
     r"|flan-t5|mt5|t5-|flan-ul2"
-    r"|bert-(?:base|large)|roberta|deberta|labse|xlm-r|electra|modernbert"
+    r"|bert-(?:base|large)|(?-i:\bBERT\b)(?=[ ,.(]|$)|roberta|deberta|labse|xlm-r|electra|modernbert"
     r"|whisper|wan ?2\.\d|flux\.?1|sdxl|stable-?diffusion|openvla"
     r"|ovis|jamba|mamba|rwkv|zephyr|openchat|solar-|dbrx|grok-|arctic"
     r"|orca-|wizardlm|wizardcoder|skywork|telechat|xverse|aquila|ziya"
@@ -81,6 +91,14 @@ ANY_NAME: Final = Expression(
 )
 """Whatever ends in its billions of parameters: ``SUS-Chat-34B``, ``org/Some-Coder-7b-beta``."""
 
+PLAIN_NAME: Final = re.compile(
+    r"(?:base_?|my_?|final_?|merged_?)?(?:model|models|ckpt|checkpoints?"
+    r"|weights|output|llm|best|last)|<.{0,60}>|\$.{0,60}|nvfp4|fp8"
+    r"|auto|hf|huggingface|local-[\w-]{1,24}|lora_?model|(?:reward|actor|critic|ref|sft|rm)_?model",
+    re.IGNORECASE,
+)
+"""What a folder is called that could hold any model."""
+
 
 def billions(name: str) -> float | None:
     """Parameters in billions that a name states: ``30B-A3B`` → 30, ``1_7B`` → 1.7, ``350m`` → 0.35."""
@@ -100,7 +118,7 @@ def of_experts(name: str) -> bool:
 
 def looks_like_model(name: str) -> bool:
     """Whether a word with a family in it names a model, not a tool, a class or a file."""
-    return bool(FAMILY.search(name)) and not _NOT_MODELS.search(name) and not _FILE.search(name)
+    return bool(FAMILY.search(name)) and not _NOT_MODELS.search(name) and not _FILE.search(name.rstrip(".:;,-_"))
 
 
 def tidy_model(value: str) -> str:

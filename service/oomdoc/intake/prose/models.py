@@ -22,9 +22,13 @@ _SIZE_NOUN: Final = Expression(
     r"|~?(\d{1,4}(?:\.\d{1,2})?) ?[bB](?:illion)?[- ]param|(?<![\d.])(\d{1,4}(?:\.\d)?) ?亿(?:的?参数|模型|规模)",
     re.IGNORECASE | re.ASCII,
 )
-_LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/])", re.ASCII)
+_LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/]| {0,2}\(\d)", re.ASCII)
+"""A size that stands alone; bytes of a compiler's table are followed by their share."""
 
 
+_FOLDER: Final = re.compile(
+    r"(?:examples?|scripts?|configs?|recipes|research_projects|src|tests?|docker|projects?|tools)/", re.IGNORECASE
+)
 _SIEVE: Final = Sieve(((expression,), expression) for expression in (MODEL_NAME, ANY_NAME, _SIZE_NOUN))
 
 
@@ -55,6 +59,8 @@ def _named(line: Line, found: re.Match[str], base: float) -> Iterator[Fact]:
     before = text[max(0, found.start() - 8) : found.start()]
     if not looks_like_model(found["name"]) or _in_link(text, found.start()):
         return
+    if _FOLDER.match(found["name"]):
+        base = 0.45  # of a repository, not of the hub
     sure = base
     weights = found["name"].lower().endswith(".gguf")  # a file that holds the model, and is named after it
     if not weights and (

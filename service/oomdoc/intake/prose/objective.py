@@ -37,8 +37,9 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             "ppo",
             0.78,
             r"PPOTrainer|train_ppo|(?<![a-z_])ppo(?![a-z]|_)|ppo_epochs|step3_rlhf|rl_training\.py"
-            r"|actor_model_name_or_path|critic_zero_stage|enable_hybrid_engine",
+            r"|actor_model_name_or_path|(?:actor|critic)_zero_stage|enable_hybrid_engine",
         ),
+        ("ppo", 0.56, r"(?<![a-z/_-])rlhf(?![a-z/_-])"),
         ("distill", 0.74, r"(?<![a-z])gkd(?![a-z])|distillation|GKDTrainer|知识蒸馏"),
         ("sft", 0.7, r"SFTTrainer|SFTConfig|train_sft|run_sft|(?<![a-z])sft(?![a-z])|clm_sft"),
         (
@@ -47,9 +48,16 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             r"pretrain_\w{2,12}\.py|run_language_modeling|base_train|continued? pre-?train|(?<![a-z])cpt(?![a-z])"
             r"|增量预训练|(?:继续|二次|持续)预训练|从头训练|torchtitan|\[titan\]|(?:train"
             r"|built)\w{0,5} [^.\n]{0,24}from scratch|(?<![\w-])pre-?train(?:ing)?(?![\w-])|run_pt\b"
-            r"|do_pretrain",
+            r"|do_pretrain|continued?-train(?:ing)?\b|\b(?:continual|further) training of\b",
         ),
-        ("sft", 0.62, r"fine[- ]?tun(?:e|es|ing|ed)(?![\w])|微调|finetun\w{1,3}\b|_finetune|instruction[- ]tun|sft_"),
+        # What a library prints of its vocabulary, and a model that was tuned before, are no aims of this run.
+        (
+            "sft",
+            0.62,
+            r"(?<!embeddings are )(?<!embeddings to be )(?<!\ba )(?<!\bthe )fine[- ]?tun(?:e|es|ing|ed)(?![\w])"
+            r"|(?:\ba|\bthe) fine-?tun(?:e|ing)\b|微调(?!(?:后|好|过)的?模型)|finetun\w{1,3}\b|_finetune"
+            r"|instruction[- ]tun|sft_",
+        ),
         (
             "pretrain",
             0.6,
@@ -64,7 +72,8 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             r"|swift deploy|swift infer|from lmdeploy|sglang\.launch_server"
             r"|trtllm-serve|gptManager\w{0,12}|tritonserver|text-generation-launcher"
             r"|ollama run|llama-server|text_generation_launcher|deploy_main"
-            r"|llm_deploy|AsyncLLMEngine|cli_demo|web_demo|openai_api"
+            r"|llm_deploy|lm[-_]eval(?![a-z])|xinference launch|fastchat\.serve|model_worker|AsyncLLMEngine|cli_demo"
+            r"|web_demo|openai_api"
             r"|mlx_lm\.(?:server|generate|chat)|trtllm-build|lm ?studio|koboldcpp|text-generation-webui|exllama",
         ),
         (
@@ -72,7 +81,7 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             0.57,
             r"(?<![\w-])inference(?! engine)(?![\w-])|推理(?!缓存|引擎)|部署|\bdeploy(?:ing"
             r"|ed|ment)?\b|\bserving\b|llama\.cpp|ollama|comfyui|gradio|web ?ui"
-            r"|pi?peline\(|stable ?diffusion|VLMEval|benchmark_(?:serving"
+            r"|pi?peline\(|xinference|\bserver\.py\b|stable ?diffusion|VLMEval|benchmark_(?:serving"
             r"|throughput)|prompt_logprobs",
         ),
         (
@@ -90,6 +99,7 @@ _EVIDENCE: Final[tuple[tuple[str, float, Expression], ...]] = tuple(
             r"|\b(?:run|ran|running|try) (?:the )?(?:example\w{0,20}\.py|[\w./]{2,40}-(?:chat|instruct|it)\b)"
             r"|运行[^。\n]{0,20}(?:demo|chat)",
         ),
+        ("inference", 0.59, r"\b(?:run|running|do|doing|perform(?:ing)?|multi-?gpu|batch) inference\b"),
         ("inference", 0.515, r"from_pretrained\("),
     )
 )

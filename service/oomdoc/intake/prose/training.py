@@ -22,7 +22,8 @@ __all__ = ["read_traces", "read_training"]
 _IS: Final = (
     r"(?: {0,2}(?:size|大小)?(?: per (?:device|gpu|core|card|rank))?\s{0,2}"
     r"(?: ?(?:is|of|to|into|was|set to|=|==|:|：|[(（~≈]"
-    r"|为|是|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到|设为|设置为|设置成|设置|改成|改为|只有|已经|最小"
+    r"|为|是|(?:相关)?的?(?:参数)?[都均全](?:调|设|改)[成为到]|设成|设到|调到|调成|调整为|降到|减到|降低到|改到|开到"
+    r"|设为|设置为|设置成|设置|改成|改为|只有|已经|最小"
     r"|(?:also|only|just|about|around|up)(?= )|down to|to just|每卡|每张卡|都是|with)){0,2}\s{0,2})"
 )
 _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
@@ -30,7 +31,7 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
     for name, text, sure in (
         (
             "micro_batch",
-            r"(?<![A-Za-z0-9_-])(?:micro[-_ ]?|per[- ]device )(?:train )?batch(?:[- _]?(?:of )?size)"
+            r"(?<![A-Za-z0-9_-])(?:micro[-_ ]?|per[- _]device[ _])(?:train[ _])?batch(?:[- _]?(?:of )?size)[`\"']?"
             rf"?{_IS}(\d{{1,5}})(?![A-Za-z0-9_]|\.\d)",
             0.8,
         ),
@@ -49,7 +50,8 @@ _NUMBERS: Final[tuple[tuple[str, Expression, float], ...]] = tuple(
         ),
         (
             "micro_batch",
-            r"\((\d{1,4}) per (?:gpu|device)\)|(?:每卡|每张卡|per gpu) ?(?:batch(?:[ _]?size)?)? ?(\d{1,3"
+            r"\((\d{1,4}) per (?:gpu|device)\)|(?:imgs?|images|samples|videos)_?p(?:er"
+            r"|re)_gpu ?[=:]{1,2} ?(\d{1,4})(?!\w)|(?:每卡|每张卡|per gpu) ?(?:batch(?:[ _]?size)?)? ?(\d{1,3"
             r"})(?![\dGg.])",
             0.75,
         ),
@@ -120,7 +122,7 @@ _WORDS: Final[tuple[tuple[str, Any, Expression, float], ...]] = tuple(
         ),
         ("method", "lora", r"(?<![a-z])(?<!q)(?<!alpaca-)lora(?!_|[a-z])", 0.7),
         ("method", "lora", r"(?:train|sft|tune|tuning)[_-]lora(?![a-z])|(?<![a-z])lora[_-](?:sft|train|tun)", 0.55),
-        ("method", "lora", r"(?<![a-z])lora_(?:model|r\b|rank)|PeftModel|peft/tuners|get_peft_model", 0.52),
+        ("method", "lora", r"(?<![a-z])lora_(?:model|r\b|rank|dim\b)|PeftModel|peft/tuners|get_peft_model", 0.52),
         (
             "method",
             "full",
