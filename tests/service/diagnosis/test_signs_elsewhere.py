@@ -40,6 +40,11 @@ SIGNS = [
         "5.00 MiB free; 30.00 MiB cached)",
     ),
     (
+        "other-process.held",
+        "Free memory on device (20.0/80.0 GiB) on startup is less than desired GPU memory utilization (0.9, 72.0 GiB).",
+        "No available memory for the cache blocks.",
+    ),
+    (
         "fragmentation.setting-helps",
         "CUDA OOM, but with expandable_segments it works again",
         "expandable_segments did not help, nothing works again",
@@ -86,3 +91,10 @@ def test_a_growing_conversation_is_no_leak() -> None:
         return sum(r.log_odds for r in weigh(view_of(read_text(text))[0])["leak"] if r.message.key != "cause.worded")
 
     assert weight("推理时随着多轮对话显存不断增加") < weight("推理时显存不断增加")
+
+
+def test_a_word_for_both_memories_is_weak_beside_cards() -> None:
+    def weight(text: str) -> float:
+        return sum(r.log_odds for r in weigh(view_of(read_text(text))[0])["host-ram"] if r.log_odds > 0)
+
+    assert weight("训练时内存不够，batch 改小就可以，显卡是 3090") < 0.5 * weight("训练时服务器内存不够，被杀掉了")

@@ -203,7 +203,10 @@ _CLUES: Final = (
 )
 
 
-_WINDOWS: Final = Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/(?:[c-f]|wsl)/|desktop-[a-z0-9]{5,}|windows")
+_WINDOWS: Final = (
+    Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/(?:[c-f]|wsl)/|desktop-[a-z0-9]{5,}"),
+    Clue("windows", WEAK, says=r"\bwindows\b", unless=r"\bwsl2?\b|context windows?"),
+)
 _PINNED: Final = Clue(
     "pinned",
     STRONG,
@@ -213,6 +216,10 @@ _PINNED: Final = Clue(
 )
 """The driver's own refusal, without the sizes of PyTorch's allocator, where something pins host memory."""
 _FULL: Final = 0.75
+_OF_CARDS: Final = (
+    r"显卡|显存|\bgpu|\bcuda|batch|\b[2345]0[5-9]0(?: ?ti)?\b|\b[avht]\d{1,3}\b|卡上|单卡|多卡|\d ?卡"
+    r"|zero[-_ ]?[123]|lora"
+)
 _SETTLED: Final = (
     r"(?:cpu|主机|系统|机器|服务器|节点|主|物理) ?的?内存|内存条|\bram\b|killed?\b|被杀|不是显存|非显存"
     r"|\d{3,4} ?g|\dt\b"
@@ -222,10 +229,13 @@ _SETTLED: Final = (
 
 def weigh(view: View) -> Iterator[Reason]:
     """A host failure, or a device failure with most of the device free."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    doubtful = _either(view)
+    for reason in weigh_clues(view, CAUSE, _CLUES):
+        told = reason.message.key.rpartition(".")[2] in ("said", "short")
+        yield Reason(WEAK, reason.message, reason.spans) if doubtful and told else reason
     failure = view.failure
     if not _card_is_full(view):
-        yield from weigh_clues(view, CAUSE, (_WINDOWS,))
+        yield from weigh_clues(view, CAUSE, _WINDOWS)
     if failure is not None and failure.signal.name == "cuda-driver-oom":
         yield from weigh_clues(view, CAUSE, (_PINNED,))
     if failure is not None and failure.kind == "host":
@@ -234,8 +244,13 @@ def weigh(view: View) -> Iterator[Reason]:
         message = say(
             "cause.host-ram.free", free_bytes=view.bytes_of("free"), requested_bytes=view.bytes_of("requested")
         )
-        hosted = any(weigh_clues(view, CAUSE, (_WINDOWS, _PINNED)))
+        hosted = any(weigh_clues(view, CAUSE, (*_WINDOWS, _PINNED)))
         yield Reason(DECISIVE if hosted else STRONG, message)
+
+
+def _either(view: View) -> bool:
+    """Whether 内存 may be the card's: cards and batches are spoken of, and nothing that settles it."""
+    return "内存" in view.text and view.says(_OF_CARDS) is not None and view.says(_SETTLED) is None
 
 
 def _meant(view: View) -> float:
@@ -245,9 +260,9 @@ def _meant(view: View) -> float:
         return WEAK
     if failure is not None and failure.signal.name == "worker-vanished":
         return STRONG  # a loader's worker dies of /dev/shm as often
-    told = failure is not None and failure.signal.name == "told-host-oom"
-    if told and "内存" in failure.signal.span.text and not view.says(_SETTLED):
-        return FAIR
+    told = failure.signal.span.text if failure is not None and failure.signal.name == "told-host-oom" else ""
+    if "内存" in told and not view.says(_SETTLED):
+        return WEAK if _either(view) else FAIR
     return DECISIVE
 
 

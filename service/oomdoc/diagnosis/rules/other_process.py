@@ -128,6 +128,7 @@ _CLUES: Final = (
 _CONTEXT_BYTES: Final = int(0.9 * GIB)
 """A CUDA context with its libraries: held by this process itself, where its own total is not stated."""
 _LEAST_BYTES: Final = int(0.9 * GIB)
+_AT_START: Final = "vllm-startup-free-too-low"
 _MOST: Final = 0.5
 """Of a card: what others hold then leaves no job of its size any room."""
 
@@ -135,6 +136,7 @@ _MOST: Final = 0.5
 def weigh(view: View) -> Iterator[Reason]:
     """Memory in use on the card that this process does not hold."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from _at_the_start(view)
     capacity = view.bytes_of("capacity")
     held = _held_by_others(view)
     if not capacity or held is None:
@@ -149,6 +151,19 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(
             weight if helps else WEAK, say("cause.other-process.held", held_bytes=held, capacity_bytes=capacity)
         )
+
+
+def _at_the_start(view: View) -> Iterator[Reason]:
+    """An engine that finds the card taken before it has put anything there."""
+    failure = view.failure
+    if failure is None or failure.signal.name != _AT_START or view.job.rollout is not None or view.says(_WITHIN):
+        return
+    free, capacity = view.bytes_of("free"), view.bytes_of("capacity")
+    if not capacity or free is None:
+        return
+    held = capacity - free
+    message = say("cause.other-process.held", held_bytes=held, capacity_bytes=capacity)
+    yield Reason(DECISIVE if held >= 0.25 * capacity else FAIR, message, (failure.signal.span,))
 
 
 def _names_one(view: View) -> bool:

@@ -70,7 +70,7 @@ PARSER: Final[Parser] = rules_parser(
         ),
         rule(
             "vllm-startup-free-too-low",
-            rf"Free memory on device (?:\S{{0,12}} )?\((?P<free__n>[\d.]{{1,12}})(?: ?GiB)?/(?P<capac"
+            rf"Free memory on device (?:\S{{0,12}} )?\((?P<free__g>[\d.]{{1,12}})(?: ?GiB)?/(?P<capac"
             rf"ity__n>[\d.]{{1,12}}) ?(?P<capacity__u>GiB)\) on startup is less than desired GPU memo"
             rf"ry utilization \((?P<utilization__f>[\d.]{{1,8}}), {size('desired')}\)",
             "device",

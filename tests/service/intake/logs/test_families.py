@@ -37,6 +37,8 @@ MUST = [
     ("exit_codes", "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 265408 closing signal SIGTERM", "sigterm-cascade", "other", {}),
     ("jax_xla", "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 30.21G of 15.48G hbm. Exceeded hbm capacity by 14.73G.", "xla-hbm-exhausted", "device", {"capacity_bytes": round(15.48 * GIB)}),
     ("jax_xla", "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 2147483648 bytes.", "xla-oom", "device", {"requested_bytes": 2 * GIB}),
+    ("accelerate", "ValueError: We need an `offload_dir` to dispatch this model according to this `device_map`, the following submodules need to be offloaded: model.layers.30", "dispatch-too-large", "device", {}),
+    ("accelerate", "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.", "dispatch-too-large", "device", {}),
     ("kernel_oom", "Out of memory: Killed process 1234 (python) total-vm:104857600kB, anon-rss:62914560kB, file-rss:0kB, shmem-rss:4kB, UID:0 pgtables:1kB oom_score_adj:0", "kernel-oom-kill", "host", {"pid": 1234, "anon_bytes": 60 * GIB}),
     ("kernel_oom", "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0", "kernel-oom-kill", "host", {}),
     ("kubernetes", "    Reason:       OOMKilled", "kubernetes-oom-killed", "host", {}),
@@ -64,10 +66,11 @@ MUST = [
     ("trtllm", "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory", "trtllm-oom", "device", {}),
     ("vllm", "ValueError: The model's max seq len (29000) is larger than the maximum number of tokens that can be stored in KV cache (23648).", "vllm-kv-cache-too-small", "device", {"length": 29000, "stored": 23648}),
     ("vllm", "To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache memory (3.89 GiB). Based on the available memory, the estimated maximum model length is 31824.", "vllm-kv-cache-too-small", "device", {"estimate": 31824}),
-    ("vllm", "Free memory on device (3.5/23.57 GiB) on startup is less than desired GPU memory utilization (0.9, 21.21 GiB).", "vllm-startup-free-too-low", "device", {"utilization": 0.9}),
+    ("vllm", "Free memory on device (3.5/23.57 GiB) on startup is less than desired GPU memory utilization (0.9, 21.21 GiB).", "vllm-startup-free-too-low", "device", {"utilization": 0.9, "free_bytes": round(3.5 * 1024**3)}),
 ]  # fmt: skip
 
 MUST_NOT = [
+    ("accelerate", "all submodules are offloaded; offload_dir is set"),
     ("bitsandbytes", "bitsandbytes csrc/ops.cu compiled"),
     ("cpu_allocator", "using pin_memory=True for the dataloader"),
     ("cuda_driver", "see the docs on out of memory errors"),
