@@ -198,6 +198,7 @@ _CLUES: Final = (
 _FEW: Final = 2
 _ROOM: Final = (0.7, 0.9)
 """Predicted part of the card up to which an estimate contradicts a failure in full, and from which not at all."""
+_FAR: Final = 1 / 3
 
 
 def weigh(view: View) -> Iterator[Reason]:
@@ -225,6 +226,8 @@ def weigh(view: View) -> Iterator[Reason]:
     yield Reason(WEAK / 2 * sure, say("cause.version-regression.should-fit", **sizes))
     # An estimate that fits contradicts a failure with figures, and says little against a mere "OOM".
     weight = WEAK if view.bytes_of("requested") or view.bytes_of("allocated") else WEAK / 2
+    if weight == WEAK and view.sureness >= 1.0 and fullness < _FAR:
+        weight = FAIR  # all that decides the estimate is stated, and it is nowhere near the card's end
     for suspect in () if view.advisories else view.suspects[:1]:
         yield Reason(
             weight * sure, say("cause.version-regression.suspect", package=suspect.package, range=range_of(suspect))
