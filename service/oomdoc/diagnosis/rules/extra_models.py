@@ -37,11 +37,19 @@ _CLUES: Final = (
         r"|teacher|precompute_ref|参考模型|奖励模型|(?:教师|评论|老师)模型",
     ),
     Clue(
-        "two-copies",
+        "sft-fits",
         STRONG,
-        says=r"(?:second|two|2|another) cop(?:y|ies) of the (?:\w{1,10} )?(?:model|weights)|(?:sft"
-        r"|lora).{0,30}(?:fits|fine"
-        r"|works).{0,60}(?:dpo|ppo|grpo|kto)|(?:loaded?|resident|held|hold\w{0,3}) (?:\w{1,12} ){0,3}(?:twice"
+        says=r"(?:sft|lora).{0,30}(?:fits|fine|works).{0,60}(?:dpo|ppo|grpo|kto)"
+        r"|sft[^\n]{0,30}(?:能跑|能够?|正常|支持|没问题|可以|runs?|trains|fine|works|fits)[^\n]{0,40}(?:dpo|ppo|grpo"
+        r"|kto|rlhf)[^\n]{0,60}(?:oom"
+        r"|爆|不够|不足|out of|fail|crash|\bnot\b|n't)|(?:orpo|simpo)[^\n]{0,20}(?:works|fits|fine|runs(?! out)|可以"
+        r"|正常|能跑)[^\n]{0,30}\bdpo\b",
+    ),
+    Clue(
+        "two-copies",
+        FAIR,
+        says=r"(?:second|two|2|another) cop(?:y|ies) of the (?:\w{1,10} )?(?:model|weights)|(?:loaded?|resident|held"
+        r"|hold\w{0,3}) (?:\w{1,12} ){0,3}(?:twice"
         r"|two models)"
         r"|(?:both|two) (?:\w{1,10} )?models? (?:are )?(?:loaded|resident|share)|two models\b|(?:policy|student) and "
         r"(?:the )?(?:base|policy|teacher|student|ref\w{0,6})|teacher and (?:the )?student|两(?:份|个)模型"
@@ -49,10 +57,8 @@ _CLUES: Final = (
         r"|(?:load|keep|hold|host|run)\w{0,3} (?:two|both|2|three|multiple|several|a second"
         r"|additional) (?:\w{1,12} )?models?"
         r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型"
-        r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|sft[^\n]{0,30}(?:能跑|能够?|正常|支持"
-        r"|没问题|可以|runs?|trains|fine|works"
-        r"|fits)[^\n]{0,40}(?:dpo|ppo|grpo|kto|rlhf)[^\n]{0,60}(?:oom|爆|不够|不足|out of|fail|crash|\bnot\b|n't)"
-        r"|judge beside|rlhf[^\n]{0,8}第三阶段|reference (?:worker|log ?prob)",
+        r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|judge beside|rlhf[^\n]{0,8}第三阶段"
+        r"|reference (?:worker|log ?prob)",
         unless=r"(?:nodes?|gpus?|cards?) of their own|(?:separate|other|their own) (?:nodes?|gpus?|cards?)"
         r"|单独的?(?:节点|卡|机器)",
     ),
@@ -60,10 +66,11 @@ _CLUES: Final = (
 
 _BESIDE: Final = Clue(
     "beside",
-    FAIR,
+    STRONG,
     says=r"(?:reranker|embedding ?(?:model|模型)|embedder|\btts\b|\basr\b|whisper|controlnet|ip-?adapter|refiner"
     r"|upscaler)[^\n]{0,60}"
-    r"(?:in one process|same (?:gpu|card|time)|together|at once|\bone (?:gpu|card)|同一张|一张卡|同时)",
+    r"(?:in one process|same (?:gpu|card|time)|together|at once|\bone (?:gpu|card)"
+    r"|同一张|一张卡|同时(?:加载|跑|运行|放|部署))",
 )
 _THIRD: Final = Clue(
     "third-step",

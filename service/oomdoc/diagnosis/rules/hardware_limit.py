@@ -69,6 +69,9 @@ _CLUES: Final = (
         r"|\b(?:weak|low.?end|old|older|entry.?level) (?:gpu|graphics? card|hardware|laptop)s? (?:like|with|of mine)"
         r"|(?:除了|只能)(?:更?换|升级|买|加)[^\n]{0,10}(?:gpu|显卡|卡|机器)[^\n]{0,10}(?:办法|方案|解决)"
         r"|要不要换[^\n]{0,4}卡"
+        r"|(?:will|would|does|should|could) (?:this|it) (?:work|run|fit)[^\n?]{0,20}(?:with|on"
+        r"|in) [^\n?]{0,12}\d{1,2} ?gi?b[^\n?]{0,20}\?"
+        r"|(?:只能|要不要|需要|是不是得)换(?:个|张|更?[大好]的?)?(?:显?卡|机器|gpu)"
         r"|(?<!\d)\d{1,2} ?gi?b?[^\n]{0,6}(?:显存|显卡)?够(?:用)?(?:吗|不|么)"
         r"|显卡(?:太|比较|有点)(?:差|旧|老|低端|弱)",
     ),

@@ -100,7 +100,7 @@ _SIZED: Final = (
     r"|baichuan|deepseek|\byi\b"
     r"|cogvlm"
     r"|whisper|flamingo|sdxl|\bflux\b|diffusion|dreambooth|\bwan\b|hunyuan|\b[lv]lms?\b|\bmoe\b|\bdit\b|大模型"
-    r"|language model"
+    r"|large language model"
     r"|zero.?[0123]\b|deepspeed|\bfsdp|megatron|\bq?lora\b|full(?:.?parameter)? fine|全(?:参数?|量)|[ahb][128]00\b"
     r"|\bh20\b"
     r"|adam|optimizer|参数量|\bparam(?:eter)?s\b"

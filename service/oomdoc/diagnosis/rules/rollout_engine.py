@@ -67,7 +67,8 @@ _CLUES: Final = (
         "colocated-said",
         STRONG,
         says=r"refit|use_vllm[\"']?(?: ?[=:] ?| )true|(?:fast_inference|enable_sleep)\b(?! ?[=:] ?false)"
-        r"|colocat|hybrid.?engine|同(?:一张)?卡.{0,12}vllm|(?:vllm|sglang|引擎|推理|训练|rollout)[^\n]{0,20}共用"
+        r"|colocat|(?:verl|vllm|sglang|rollout)[^\n]{0,60}hybrid.?engine|hybrid.?engine[^\n]{0,60}(?:verl|vllm|sglang"
+        r"|rollout)|同(?:一张)?卡.{0,12}vllm|(?:vllm|sglang|引擎|推理|训练|rollout)[^\n]{0,20}共用"
         r"|共用[^\n]{0,20}(?:vllm|sglang|引擎|rollout)|(?:vllm|sglang|rollout)[^\n]{0,60}(?:same (?:gpu|card"
         r"|device)"
         r"|compet|together with (?:the )?train)|update_actor|actor update"

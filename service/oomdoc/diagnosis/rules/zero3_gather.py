@@ -48,7 +48,8 @@ _CLUES: Final = (
         STRONG,
         says=r"(?:(?:reduce|allgather|prefetch|ipg)_?bucket(?:_size)?|(?<!_)bucket_size|max_live_param\w{0,6}"
         r"|overlap_comm)(?![\w\"':=]| [:=])"
-        r"|hybrid_engine"
+        r"|hybrid_engine|(?:deepspeed|step.?3|inference_tp)[^\n]{0,60}hybrid.engine|hybrid.engine[^\n]{0,60}(?:zero"
+        r"|gather|inference_tp)"
         r"|unwrap_model_for_generation"
         r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)"
         r"|all.?gather(?!_(?:bucket|partition))"
