@@ -38,6 +38,7 @@ _SERVED: Final = Expression(
     r"|Running: \d|Received request|prompt_logprobs|long prompts?"
     r"|when (?:i )?(?:send|call|request|chat)|return_logprob|CPU swap space|No free blocks left"
     r"|each (?:\w{1,12} ){0,2}request|every (?:\w{1,12} ){0,2}request|一直涨|越来越[高多大]|in production"
+    r"|run_busy_loop|运行时(?:服务|被)"
     r"|(?:keeps?|continuous\w{0,2}) (?:growing|rising|increasing|processing)",
     re.IGNORECASE,
 )
@@ -55,7 +56,7 @@ _WORKS: Final = re.compile(
     r"\.generate\(|\bpipe(?:line)?\(|\.chat\(|\btrain|\bmodel\(|\.encode\(|transcribe|\.predict|\.embed|\.run\("
     r"|\.fit\(|\bbackward|微调|训练|推理|fine-?tun"
     r"|\bforward"
-    r"|infer|\bepochs?\b|\.step\(|tokeniz\w{0,4}\([\"'\w]",
+    r"|infer|\bfor [\w, ]{1,40} in\b|\bepochs?\b|\.step\(|tokeniz\w{0,4}\([\"'\w]",
     re.IGNORECASE,
 )
 _STEPS: Final = re.compile(r"training_step|train_step|inner_training_loop|compute_loss|train_batch|trainer\.train\(")

@@ -35,7 +35,7 @@ _CLUES: Final = (
         "trace",
         DECISIVE,
         frames=r"save_pretrained|save_model|save_checkpoint"
-        r"|(?<!load_)(?<!load_from_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b"
+        r"|(?<!load_)(?<!load_from_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b(?! ?[,)])"
         r"|_save_to_state|save_16bit"
         r"|consolidat|torch\.save"
         r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler|_save\b",

@@ -130,6 +130,8 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(STRONG, say("cause.kv-cache.shape", shape=" × ".join(f"{n:,}" for n in shape)))
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
+    if view.signal("vllm-startup-free-too-low") is not None:  # the card was taken before the engine took its share
+        yield Reason(-FAIR, say("cause.out-of-place"))
     if view.says(_NO_CACHE) is not None or _no_share(view):
         yield Reason(-STRONG, say("cause.out-of-place"))
     if not view.serving or view.says(DRAWS) is not None:

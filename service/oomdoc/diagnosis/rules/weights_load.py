@@ -86,12 +86,7 @@ _CLUES: Final = (
         r"|loads the (?:whole|full|entire|complete) model\b|before (?:reading|touching|seeing) any data",
         phases=("load", "unknown"),
     ),
-    Clue(
-        "dispatch",
-        STRONG,
-        says=r"offload_dir\b|submodules need to be offloaded|(?:modules|layers) are dispatched on the (?:cpu|disk)"
-        r"|enough gpu ram to fit the (?:quantized )?model",
-    ),
+    Clue("dispatch", DECISIVE, signals=("dispatch-too-large",)),
     Clue(
         "resumed",
         FAIR,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoc.intake.logs import (
+    accelerate,
     bitsandbytes,
     cpu_allocator,
     cuda_driver,
@@ -38,6 +39,7 @@ from oomdoc.intake.logs.base import Parser, Reading, Window
 __all__ = ["PARSERS", "Parser", "Reading", "Window"]
 
 PARSERS: Final[tuple[Parser, ...]] = (
+    accelerate.PARSER,
     bitsandbytes.PARSER,
     cpu_allocator.PARSER,
     cuda_driver.PARSER,
