@@ -2,7 +2,10 @@
 
 import pytest
 
-from oomdoc.diagnosis.engine import diagnose
+from oomdoc.diagnosis.engine import diagnose, view_of
+from oomdoc.diagnosis.ranking import weigh
+from oomdoc.diagnosis.rules import vision_tokens
+from oomdoc.diagnosis.view import STRONG
 from oomdoc.intake import read_text
 
 FULL = (
@@ -73,3 +76,23 @@ def test_a_program_whose_temporaries_exceed_its_parameters() -> None:
         "preallocated temp allocation:   70.10GiB"
     )
     assert causes(told)[0] == "activations"
+
+
+def test_smaller_pictures_that_change_nothing_take_picture_tokens_back() -> None:
+    told = "Full fine-tuning of Qwen2-VL-7B on two A100 80GB ends in CUDA out of memory. {}"
+    with_large = told.format("The images have a high resolution.")
+    in_vain = told.format("I reduced the images to a low resolution and it still fails.")
+    assert causes(with_large)[0] == "vision-tokens"
+    large, vain = (
+        sum(r.log_odds for r in vision_tokens.weigh(view_of(read_text(t))[0])) for t in (with_large, in_vain)
+    )
+    assert vain < large - STRONG
+
+
+def test_where_nothing_says_that_a_model_is_trained_its_layers_keep_nothing() -> None:
+    told = (
+        "Llama-3.1-8B on a 4090 does not work.\n"
+        "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 23.64 GiB"
+    )
+    reasons = weigh(view_of(read_text(told))[0])
+    assert not [r for r in reasons["activations"] if r.message.key == "cause.peak-share"]

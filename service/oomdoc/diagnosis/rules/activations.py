@@ -57,7 +57,7 @@ _CLUES: Final = (
         r"|不爆)|(?:gradient"
         r"|activation)_?checkpointing[\"' :=]{1,4}false",
     ),
-    Clue("selective", FAIR, says=r"activation_checkpointing|use_reentrant|recompute.{0,20}(?:selective|partial)"),
+    Clue("selective", FAIR, says=r"use_reentrant|recompute.{0,20}(?:selective|partial)"),
     Clue(
         "layer",
         FAIR,
@@ -74,7 +74,8 @@ _CLUES: Final = (
         r"|micro.?batch[^\n]{0,24}(?:too (?:large|big|many)|larger|grow|padded)"
         r"|(?:works|fits|runs|fine|ok|trains) (?:only )?(?:with|at|when|if|for|using) (?:a "
         r"|the )?(?:small\w{0,3} )?batch"
-        r"|batch[^\n]{0,12}(?:改成|设为|设置为|调到|降到|改为) ?\d|(?:batch|bs)[^\n]{0,10}\d[^\n]{0,6}(?:能跑|才能"
+        r"|batch[^\n]{0,12}(?:改成|设为|设置为|调到|降到|改为) ?(?:[2-9]|\d{2})|(?:batch"
+        r"|bs)[^\n]{0,10}\d[^\n]{0,6}(?:能跑|才能"
         r"|没问题)|batch[^\n]{0,12}(?:设置?为|=) ?\d{1,4}[^\n]{0,6}(?:就|会|时)[^\n]{0,4}(?:oom|爆|溢出)"
         r"|batch.{0,10}(?:调小|减小|太大|调大)"
         r"|batch(?:.?size)?[ =:]{0,3}\d{1,4} (?:works|is fine|runs|fits|is ok)|what batch.?size"
@@ -171,7 +172,8 @@ def weigh(view: View) -> Iterator[Reason]:
     if long_past(view):
         yield Reason(-WEAK, say("cause.ran-first"))
     yield from tensor_reasons(view, CAUSE)
-    yield from peak_share(view, CAUSE)
+    if view.training or view.serving:  # else that the layers keep anything is an assumption
+        yield from peak_share(view, CAUSE)
     if peaks_over_rest(view):
         yield Reason(STRONG, say("cause.activations.steps"))
     elif (shape := _of_a_layer(view)) is not None:
@@ -192,6 +194,8 @@ _DRAWN: Final = (
 )
 _LAYER: Final = "cause.activations.layer"
 _WIDE: Final = range(256, 30_000)
+_ROWS: Final = 30_000
+_ALIGNED: Final = 128
 
 
 def _of_a_layer(view: View) -> tuple[int, ...] | None:
@@ -199,5 +203,7 @@ def _of_a_layer(view: View) -> tuple[int, ...] | None:
     refused = view.failure.signal.data.get("shape") if view.failure is not None else None
     shape = tuple(int(n) for n in refused or ())
     if len(shape) not in (2, 3) or is_scores(shape) or is_vocabulary_wide(shape):
+        return None
+    if len(shape) == 2 and shape[0] > _ROWS and shape[0] % _ALIGNED:  # a table of words
         return None
     return shape if shape[-1] in _WIDE and shape[0] * (shape[1] if len(shape) == 3 else 1) >= 1024 else None

@@ -120,7 +120,8 @@ def weigh(view: View) -> Iterator[Reason]:
     """Trace, request and the attention in use."""
     yield from weigh_clues(view, CAUSE, _CLUES)
     yield from tensor_reasons(view, CAUSE)
-    yield from peak_share(view, CAUSE)
+    if view.stated("attention") is not None or unfused(view):  # else that scores exist at all is an assumption
+        yield from peak_share(view, CAUSE)
     if beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     square = next((shape for shape in shapes_in(view) if is_scores(shape)), None)

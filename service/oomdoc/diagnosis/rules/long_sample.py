@@ -52,7 +52,8 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"utterances?[^\n]{0,30}(?:above|over|longer|up to)|(?:long|longer|longest) (?:audio|utterance|clip"
+        says=r"utterances?[^\n]{0,30}(?:above|over|longer|up to)|(?<!transcribing )(?:long|longer|longest) (?:audio"
+        r"|utterance|clip"
         r"|recording)s?|batch_bins"
         r"|too many (?:gt |ground.truth )?(?:boxes|objects|points|instances)|so many (?:gt )?boxes|variable batch"
         r"|(?:longest|over-?long|very long|long,|too long"

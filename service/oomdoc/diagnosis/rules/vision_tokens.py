@@ -33,11 +33,18 @@ __all__ = ["CAUSE", "DRAWS", "is_vision_model", "weigh"]
 
 CAUSE: Final = "vision-tokens"
 
+_SMALLER_IN_VAIN: Final = (
+    r"(?:resiz|downsampl|downscal|shr[iu]nk|reduc|lower)\w{0,4} [^\n]{0,40}(?:images?|pictures?|resolution|pixels"
+    r"|frames)"
+    r"[^\n]{0,60}(?:\bstill\b|persist|same error|no difference|did ?n[o']?t help|does ?n[o']?t help)"
+    r"|(?:缩小|降低|减少|调小)[^\n]{0,16}(?:图片|图像|分辨率|像素|帧)[^\n]{0,24}(?:仍|还是|依然|也没用|一样)"
+)
+"""Smaller pictures changed nothing."""
 _CLUES: Final = (
     Clue(
         "trace",
         STRONG,
-        frames=r"visual|vision|\bvit_|image_embeds|pixel_values|patch_embed|mm_projector|siglip|clip_encoder"
+        frames=r"visual|vision|\bvit_|image_embeds|pixel_values|patch_embed|mm_projector(?!\.)|siglip|clip_encoder"
         r"|get_image_features|multimodal",
     ),
     Clue(
@@ -59,7 +66,7 @@ _CLUES: Final = (
         r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b"
         r"|num_frames|frame_bucket|\bframes\b|多模态|pixel_values|screenshots?|\bocr\b"
         r"|multi.?image|多图|大图|视觉(?:编码器|塔|模型)|vision (?:tower|encoder|language)|image processor",
-        unless=DRAWS,
+        unless=f"{DRAWS}|{_SMALLER_IN_VAIN}",
     ),
 )
 _MODEL_PARTS: Final = (
@@ -87,6 +94,10 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from weigh_clues(view, CAUSE, _CLUES[:3] if is_small(view) else _CLUES)
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
+    if view.says(_SMALLER_IN_VAIN) is not None:
+        yield Reason(-FAIR, say("cause.out-of-place"))
+    if view.says(DRAWS) is not None and not is_vision_model(view):
+        yield Reason(-FAIR, say("cause.out-of-place"))
     if is_vision_model(view):
         yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model)))
         if view.stated("max_pixels") is None and view.setting("max_pixels", "max_dynamic_patch") is None:
