@@ -10,7 +10,7 @@ from oomdoc.evidence import Failure
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 
-__all__ = ["digest_of", "language_of", "prose_of"]
+__all__ = ["digest_of", "errors_of", "language_of", "prose_of"]
 
 _MOST: Final = 4000
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@<>\-+]{1,120}){2,24}")
@@ -62,6 +62,18 @@ def _tells(line: Line, kind: Kind) -> bool:
     if kind != "command" or line.logged or text.lstrip().startswith(("#", "$", ">")):
         return False
     return _TOLD.search(text) is not None or (_OPTION.search(text) is None and _WORDS.search(text) is not None)
+
+
+_RAISED: Final = re.compile(r"\s{0,12}(?:E\s{1,7})?[\w.]{0,80}(?:Error|Exception)\b ?: ?\S")
+_RAISED_MOST: Final = 2
+
+
+def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None) -> list[str]:
+    """Where no message of a known failure was read: the last exceptions as they were printed."""
+    if root is not None and not root.signal.name.startswith("told-"):
+        return []
+    raised = [line.text for line, kind in zip(lines, kinds, strict=True) if kind == "log" and _RAISED.match(line.text)]
+    return [_clean(text)[:300] for text in dict.fromkeys(raised[-_RAISED_MOST:])]
 
 
 def language_of(prose: str, text: str) -> Literal["en", "zh"]:

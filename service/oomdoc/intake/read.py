@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Signal, Source, Span
 from oomdoc.intake import environment
 from oomdoc.intake.detect import check_text, framework_of
-from oomdoc.intake.digest import digest_of, language_of, prose_of
+from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_of
 from oomdoc.intake.failures import Indexed, assemble, promoted
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
@@ -170,7 +170,7 @@ def _evidence(parts: _Parts) -> Evidence:
         versions=MappingProxyType(versions),
         framework=framework,
         language=language_of(prose, text),
-        digest=digest_of(prose, root, values, framework),
+        digest=digest_of(prose, root, values, framework, errors_of(parts.lines, parts.kinds, root)),
         prose=prose,
         warnings=(*parts.warnings, *(w for reading in parts.configs for w in reading.warnings)),
     )

@@ -108,3 +108,10 @@ def test_a_command_that_lost_its_line_breaks():
     assert facts["serving.kv_dtype"].value == "nvfp4"
     assert facts["max_model_len"].value == 32768
     assert not facts["model"].stated
+
+
+def test_an_exception_that_no_reader_knows_is_kept_in_the_digest() -> None:
+    unknown = "It stops.\nRuntimeError: the stream could not be written, quota reached"
+    assert "quota reached" in read_text(unknown).digest
+    known = unknown + "\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert "quota reached" not in read_text(known).digest
