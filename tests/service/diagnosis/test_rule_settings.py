@@ -32,6 +32,12 @@ def signs(text: str) -> set[str]:
         ("one-gpu", "两卡训练，第一张卡直接爆显存，另一张显存占用很低"),
         ("one-gpu", "Out of memory, while two of the cards are idle"),
         ("said", "LoRA 开不开，显存占用都没有变化，都是 OOM"),
+        ("option-named", "--offload has no influence on GPU memory: OOM"),
+        ("option-named", "zero3 is never activated here, OOM"),
+        ("said", "I forgot to pass the config, so it was plain DDP: OOM"),
+        ("said", "vram usage with the flag is the same as without it, OOM"),
+        ("one-gpu", "device_map puts everything on the first GPU and it is out of memory"),
+        ("one-gpu", "多卡训练只用到了第 0 张卡，OOM"),
         ("card-of-many", "out of memory:\n" + SMI.format(0, 24100) + SMI.format(1, 8)),
     ],
 )
@@ -51,6 +57,7 @@ def test_a_setting_without_effect_is_heard(sign: str, text: str) -> None:
         ("takes-more", "Full fine-tuning needs more memory than int8 with adapters; OOM"),
         ("wrong-card", "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 8.00 GiB total capacity)"),
         ("one-gpu", "There is only one process on the GPU, and it is out of memory"),
+        ("one-gpu", "I offload all layers to the gpu, OOM"),
         ("card-of-many", "out of memory:\n" + SMI.format(0, 24100) + SMI.format(1, 23900)),
     ],
 )

@@ -80,7 +80,10 @@ _CLUES: Final = (
         r"|(?:even (?:after|with|though|when)|despite|although)[^\n]{0,24}(?:deepspeed|zero|checkpointing|fsdp|flash"
         r"|lora"
         r"|quanti[sz]\w{1,6}|offload\w{0,3})[^\n]{0,16}(?:turned on|enabled|is on|was on|in use)"
-        r"|hard-?coded|写死|(?:not|n'?t) (?:seem to )?chang\w{1,3} (?:the )?(?:memory|vram|gpu|usage|peak)"
+        r"|forgot to (?:pass|set|add|enable|use|export|launch)|although (?:i|we) (?:asked|set|passed|enabled|requested"
+        r"|specified)|(?:same|identical) (?:as|to) without|明明(?:设置?|开启?|加|用|指定|选)了?|没有?(?:起到?作用|用上)"
+        r"|(?:is|was|are) not being read|hard-?coded|写死|(?:not|n'?t) (?:seem to )?chang\w{1,3} (?:the )?(?:memory"
+        r"|vram|gpu|usage|peak)"
         r"|(?:checkpointing|offload\w{0,4}|zero\w{0,2}|quanti[sz]ation|flash\w{0,10}|packing|sharding|fsdp|liger)"
         r" (?:is|are|does|seems?) (?:not|n'?t) (?:to )?(?:be )?work",
         # What grows, what is never given back and what was restored at the start is not about a setting.
@@ -92,7 +95,9 @@ _CLUES: Final = (
         "option-named",
         STRONG,
         prose=True,
-        says=rf"{_OPTION}[^\n.。]{{0,60}}(?:\bno effect\b|without effect|\bignored\b|not (?:being |getting )?(?:applied"
+        says=rf"{_OPTION}[^\n.。]{{0,60}}(?:\bno (?:effect|influence|impact)\b|never (?:activated|enabled|used|applied)"
+        r"|(?:is|stays|remains) (?:identical|unchanged|the same)|没有?(?:任何)?(?:下降|减少|变化|降低)|without effect"
+        r"|\bignored\b|not (?:being |getting )?(?:applied"
         r"|honou?red|passed|respected|in effect|work(?:ing)?\b)|never (?:seems to )?(?:appl|reach|tak)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|work\b)|appears to do nothing"
         r"|不生效|未生效|没有?生效|不起作用|没有?(?:作用|效果)|前后[^\n]{0,12}没有?变化)"
@@ -129,7 +134,11 @@ _CLUES: Final = (
     Clue(
         "one-gpu",
         STRONG,
-        says=r"only (?:uses? )?(?!one process on)(?:(?:one|1|a single|the first) (?:\w{1,8} )?(?:gpu|card|device"
+        says=r"(?:everything|whole model|entire model|all (?:layers|weights|of it)) (?:on|to|onto"
+        r"|into) (?:the )?(?:first|a single|one|(?:gpu|cuda)[ :]?0)\b|(?:just|only) (?:one|a single|1) (?:card"
+        r"|gpu) (?:fills|is used|is full|works|gets)"
+        r"|只用到?了?第 ?\d|(?:还是|却|仍然?)(?:跑|加载|分配|用)(?:到|在)了? ?(?:0 ?号|第一[张块]|gpu ?0|cuda:0)"
+        r"|only (?:uses? )?(?!one process on)(?:(?:one|1|a single|the first) (?:\w{1,8} )?(?:gpu|card|device"
         r"|process|rank)|gpu ?0"
         r"|cuda:0)"
         r"|(?:in|on)to (?:only )?(?:one|a single|the first) (?:gpu|card|device)\b|(?:does|do) not use the (?:two|four"

@@ -53,7 +53,8 @@ _STEPS_OF: Final = (
 _BUILD: Final = r"(?:b\d{4,5}\b|(?=[a-f]{0,39}\d)(?=\d{0,39}[a-f])[0-9a-f]{7,40}\b)"
 """A numbered build, or the name of a commit."""
 _BACK: Final = (
-    r"(?:git[` \"]{1,3}(?:reset|checkout)|downgrad(?:e|ed|ing)|revert(?:ed|ing)?\b|(?:roll|went|going|go)(?:ed"
+    r"(?:git[` \"]{1,3}(?:reset|checkout)|downgrad(?:e|ed|ing)|revert(?:ed|ing)?\b|pinn(?:ed|ing)\b|going back to"
+    r"|(?:roll|went|going|go)(?:ed"
     r"|ing)? back to)"
 )
 _CLUES: Final = (
@@ -61,7 +62,16 @@ _CLUES: Final = (
         "comparison",
         DECISIVE,
         prose=True,
-        says=rf"(?:with|on|in|using|under|and) [^\n.]{{0,24}}{_V}[^\n]{{0,60}}{_WELL}"
+        says=rf"{_V} (?:ooms?|fails|crashes|dies|runs? out)[^\n]{{0,40}}(?:where|while|whereas|but|and)"
+        rf"[^\n]{{0,20}}{_V}"
+        rf"|{_V} (?:is |was |runs? )?(?:works?|fine|ok|good)\b[^\n]{{0,40}}(?:{_V}|oom|out of memory)"
+        rf"|{_V} (?:uses?|takes?|needs?|requires?|consumes?) [^\n]{{0,40}}(?:more|less)[^\n]{{0,30}}{_V}"
+        r"|(?:driver|cuda|build|tag)s? v?\d{2,4}(?:\.\d{1,3}){0,2} (?:is |was )?(?:works?|fine|ok"
+        r"|good)\b[^\n]{0,60}\d{2,4}"
+        r"|(?:image|container|tag) (?:from|of) [^\n]{0,24}(?:works|fine|runs)[^\n]{0,40}(?:oom|out of memory)"
+        r"|\b(?:main|master|head|dev)\b[^\n]{0,24}(?:,|but|while) [^\n]{0,12}(?:release|stable|tagged)[^\n]{0,20}"
+        r"(?:is |are |was )?(?:fine|works?|ok)\b"
+        rf"|(?:with|on|in|using|under|and) [^\n.]{{0,24}}{_V}[^\n]{{0,60}}{_WELL}"
         rf"|(?:{_WELL}|successfully)[^\n]{{0,40}} (?:with|on|in|under|using|and) [^\n.]{{0,24}}{_V}"
         rf"|{_V} ?(?:升|更新|换)?(?:级)?到 ?{_V}|{_V} ?(?:的?(?:环境|版本|代码))?(?:之?后)?,?(?:训练)?"
         r"(?:是|就|都)?(?:正常|没问题|没事|可以)"
@@ -94,9 +104,12 @@ _CLUES: Final = (
         DECISIVE,
         prose=True,
         says=rf"(?:after|since|following|before)\s{_STEPS_OF}{{0,3}}(?:updat(?:e|es|ed|ing)|upgrad(?:e|es|ed|ing)"
-        r"|git pull)\b(?! (?:steps?|of |to (?:an? |the )?(?:colab|pro\b|premium|larger|bigger|rtx|\d{2,3} ?gb)"
+        r"|bump(?:ed|ing)|git pull)\b(?! (?:steps?|of |to (?:an? |the )?(?:colab|pro\b|premium|larger|bigger|rtx"
+        r"|\d{2,3} ?gb)"
         r"|(?:the |my )?(?:config|batch|setting|param|weight|learning)))"
-        r"|(?:recent|latest|last|newest|today'?s|yesterday'?s) (?:[\w.+-]{2,16} )?(?:updates?|upgrade|release)\b"
+        r"|install(?:ing|ed) the (?:latest|newest|new) (?:\w{2,12} )?(?:driver|version|release|update)s?\b"
+        r"|(?:git ?pull|拉取?最新代码|更新代码|更新了?依赖)[^\n，。]{0,6}(?:之后|以后|后)|(?:recent|latest|last|newest"
+        r"|today'?s|yesterday'?s) (?:[\w.+-]{2,16} )?(?:updates?|upgrade|release)\b"
         r"[^\n.]{0,40}(?:caus|broke|break|lead|use[sd]? |requir|need|mak)",
     ),
     Clue(
@@ -113,9 +126,11 @@ _CLUES: Final = (
         DECISIVE,
         prose=True,
         says=rf"{_BACK}[^\n]{{0,80}}(?:\bfix|\bhelp|\bsolv|\bresolv|\bwork|\bok\b|no (?:error|problem|issue)"
+        r"|go(?:es|ne)? away|disappear"
         r"|able to|makes it run|\bruns?\b|loads?\b)"
         rf"|(?:fixed|resolved|solved|works?|worked|gone)[^\n]{{0,40}}{_BACK}"
-        r"|(?:回退|回滚|降级|退回|换回)[^\n]{0,20}(?:解决|恢复|正常|好了|可以|没问题)",
+        r"|(?:回退|回滚|降级|退回|换回|降回|装回|降到|回到)[^\n，。]{0,24}(?:解决|恢复|正常|好了|可以|没问题|就不|就没"
+        r"|就能|就好)",
     ),
     Clue(
         "commit",
@@ -128,7 +143,9 @@ _CLUES: Final = (
         "before-after",
         STRONG,
         prose=True,
-        says=r"(?:used to (?:be able|run|work|fit|train|load)|previously|before that).{0,60}(?:\bwork|\bfits?\b"
+        says=r"used to (?:be able to )?(?:run|work|fit|train|load)\b[^\n]{0,80}\bnow\b|(?:上个?月|上周|前几天|前天"
+        r"|昨天|几天前)[^\n，。]{0,12}(?:还能|还可以|都能|都可以|能跑|可以跑|正常|没问题)"
+        r"|(?:used to (?:be able|run|work|fit|train|load)|previously|before that).{0,60}(?:\bwork|\bfits?\b"
         r"|\bruns?\b|\bran\b|\btrained|fine\b|able|did not|didn'?t|does(?: not|n'?t) happen)"
         r"|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before\b|previously|weeks? ago|months? ago"
         r"|yesterday)|(?:(?:two|three|four|some|\d)(?: and a half)?|couple of) days ago[^\n]{0,60}(?:start|work|fine"
@@ -173,7 +190,10 @@ _CLUES: Final = (
         "takes-more",
         STRONG,
         prose=True,
-        says=r"fsdp2[^\n]{0,60}(?:more|higher|larger|extra)[^\n]{0,40}\bfsdp1?\b"
+        says=r"(?:memory|vram|usage|consumption|peak)[^\n.]{0,40}(?:doubl|tripl|increas|jump|higher|more"
+        r"|went (?:up )?from)[^\n.]{0,40}(?:in|with|between|across|since) (?:the )?(?:new|latest|newer|recent|newest"
+        r"|last)?(?:er|est)? ?(?:\w{2,16} )?(?:versions?|releases?|builds?)\b"
+        r"|fsdp2[^\n]{0,60}(?:more|higher|larger|extra)[^\n]{0,40}\bfsdp1?\b"
         r"|(?:more|higher|larger|twice|double)[^\n]{0,30}(?:memory|vram|ram)[^\n]{0,30} than [^\n]{0,24}"
         r"(?:(?:older|old|previous|earlier|last) (?:one|version|release|build|commit)|\bv\d)"
         rf"|versions? ?[<>]=? ?{_V}|[<>]=? ?{_V}[^\n]{{0,40}}(?:no longer|does not|doesn'?t)"
