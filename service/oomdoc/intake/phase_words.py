@@ -207,6 +207,8 @@ _HINTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             rf"|(?:量化|转换)[^。\n]{{0,24}}{_FAILS}|\bconvert\b{_X}{{0,40}}\bmodel\b"
             rf"|\bquantiz(?:e|ing) (?:an? |the |my )?[\w.-]{{0,24}} ?(?:model|weights|\d{{1,3}}b)\b"
             rf"|{_FAILS}[^\n]{{0,40}}load|\bprepar(?:e|ing)\b{_X}{{0,24}}\bmodel\b|accelerator\.prepare\("
+            rf"|\b(?:ddp|fsdp|DistributedDataParallel|DataParallel)\b{_X}{{0,16}}\bwrap\w{{0,4}}{_X}{{0,40}}{_FAILS}"
+            rf"|before the progress bar|{_FAILS}{_X}{{0,24}}before the first (?:step|iteration|batch|epoch)"
             rf"|\b(?:want|try|trying|tried|attempt\w{{0,3}}|how) to load\b",
         ),
         (

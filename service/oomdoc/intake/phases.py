@@ -21,7 +21,8 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
     for phase, text in (
         (
             "save",
-            r"\bsave_pretrained|save_ckpt|_state_dict_utils(?!\.py\W{1,4}_(?:pre|post)_load)|(?<!load_)(?<!_)\bstate_dict\(\)"
+            r"\bsave_pretrained|save_ckpt|_state_dict_utils(?!\.py\W{1,4}_(?:pre|post)_load)"
+            r"|(?<!load_)(?<!_)\bstate_dict\(\)"
             r"|_full_pre_state_dict|save_model|save_checkpoint|_save_to_state_dict"
             r"|_save_checkpoint|torch\.save\b|consolidat\w{0,12}|full_optim_state_dict"
             r"|get_state_dict\b|undo_layout|_gather_state|model_checkpointing"
@@ -86,7 +87,8 @@ _CONTEXTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             "generate",
             r"generate_sequences|\.generate\(|\bgenerate\b|_sample\b|greedy_search"
             r"|beam_search|sample_token|compute_logprobs|_get_prompt_logprobs"
-            r"|sampler\.py|execute_model|run_busy_loop|event_loop_(?:normal|overlap)|unwrap_model_for_generation|generate_step"
+            r"|sampler\.py|execute_model|run_busy_loop|event_loop_(?:normal|overlap)|unwrap_model_for_generation"
+            r"|generate_step"
             r"|_beam|chat\b|stream_chat|rollout",
         ),
         (
@@ -207,13 +209,20 @@ _LOG: Final[tuple[tuple[str, Expression], ...]] = tuple(
         ),
         (
             "load",
-            r"Loading checkpoint shards|Loading (?:safetensors|pt) checkpoint"
+            r"Loading checkpoint shards|Loading pipeline components|Fetching \d{1,3} files|Loading (?:safetensors"
+            r"|pt) checkpoint"
             r"|Running tokenizer on|Loading model|loading weights|load_tensors"
             r"|llama_model_load|llama_new_context|cudaMalloc failed|Restoring checkpoint"
             r"|Finished restoring|load_in_\d|Converting format of dataset"
             r"|Map ?:? ?\(?num_proc|Tokenizing",
         ),
-        ("eval", r"\*{3,} ?Running Evaluation|Running (?:Evaluation|Prediction)|\bEvaluating\b|eval(?:uation)? step"),
+        (
+            "eval",
+            r"\*{3,} ?Running Evaluation|Running (?:Evaluation|Prediction)|\bEvaluating\b|eval(?:uation)? step"
+            r"|\b(?:Validation|Validating|Sanity Checking|Testing|Predicting|Evaluation)(?: DataLoader \d{1,2}"
+            r"| Sanity Check)?"
+            r": {1,4}\d{1,3}(?:%|it)|\*{2,} ?(?:Validation|Running Validation)",
+        ),
         (
             "save",
             r"Saving model checkpoint|Saving checkpoint|returning from state_dict\(\)|config saved in"

@@ -29,6 +29,8 @@ def signs(cause: str, text: str) -> set[str]:
         ("kv-cache", "turns", "推理时，几轮对话之后显存就溢出"),
         ("kv-cache", "turns", "The chatbot answers, but after five questions CUDA is out of memory"),
         ("kv-cache", "turns", "VRAM rises as the conversation gets longer until inference is out of memory"),
+        ("kv-cache", "named", "With use_cache=False the OOM of generate goes away"),
+        ("cuda-graph", "compiler", "compile mode reduce-overhead is OOM after some shapes"),
         ("kv-cache", "shape", "ResourceExhausted: OOM when allocating tensor with shape[8,36,2,20,512,64] and type float"),
         ("weights-load", "resumed", "When resuming I must use a smaller batch size, or CUDA is out of memory"),
     ],

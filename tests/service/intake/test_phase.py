@@ -217,6 +217,10 @@ def test_a_training_run_that_fails_at_once_is_no_engine():
         ("After the checkpoint is loaded there is an out of memory error on the first forward pass", "forward"),
         ("Error while creating shared memory segment /dev/shm/nccl-ab12 (size 7340384)", "engine-init"),
         ("FAILED tests/test_trainer.py::test_train - torch.OutOfMemoryError: CUDA out of memory.", "unknown"),
+        ("Validation DataLoader 0:   3%|▎ | 2/60 [00:01<00:40]\nCUDA out of memory", "eval"),
+        ("Wrapping the model: FSDP wrap of the 7B runs out of memory", "load"),
+        ("We use the transformers script (without vllm); after five questions CUDA is out of memory", "generate"),
+        ("The data was loaded, and then CUDA is out of memory", "unknown"),
         ("8 张 4090 微调 Qwen-7B-Chat 报 OOM", "unknown"),
     ],
 )

@@ -21,7 +21,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._sizes import peak_share
-from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -64,7 +64,7 @@ _CLUES: Final = (
         r"|(?:first )?compil\w{1,3} (?:step|of the model)[^\n]{0,30}more memory|autotun\w{1,5}[^\n]{0,30}(?:allocat"
         r"|memory|oom)|编译[^\n]{0,12}(?:显存|oom|爆)",
     ),
-    Clue("compiler", WEAK, says=r"torch\.compile|torchinductor|max-autotune|cudagraph_mode"),
+    Clue("compiler", FAIR, says=r"torch\.compile|torchinductor|max-autotune|reduce-overhead|cudagraph_mode"),
 )
 
 

@@ -63,7 +63,9 @@ _CLUES: Final = (
         r"|多轮(?:之?后|聊天)|上下文[^\n]{0,6}\d{2,4} ?k|缓存块|kv ?块"
         r"|tokens of (?:kv )?cache|\b\d{1,4} parallel (?:requests|sequences|streams|slots)|cache (?:space|room)"
         r"|(?:长文档|长文章|长对话)[^\n]{0,4}(?:问答|推理|生成|总结)|k/v (?:blocks?|cache)"
-        r"|\b0 (?:gpu|cuda) blocks",
+        r"|\b0 (?:gpu|cuda) blocks"
+        r"|use_cache\W{1,3}false[^\n]{0,40}(?:away|fix|work|no oom|fine|help|fits|runs|不)|(?:关闭|禁用"
+        r"|关掉) ?use_cache",
     ),
     Clue(
         "turns",
