@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._copies import flat_copy
 from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest
 from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
@@ -101,7 +102,8 @@ _SIZED: Final = (
     r"|cogvlm"
     r"|whisper|flamingo|sdxl|\bflux\b|diffusion|dreambooth|\bwan\b|hunyuan|\b[lv]lms?\b|\bmoe\b|\bdit\b|大模型"
     r"|large language model"
-    r"|zero.?[0123]\b|deepspeed|\bfsdp|megatron|\bq?lora\b|full(?:.?parameter)? fine|全(?:参数?|量)|[ahb][128]00\b"
+    r"|zero.?[0123]\b|deepspeed|\bfsdp|megatron|\bq?lora\b|full(?:.?parameter)? fine|全(?:参数?|量)|[ahbv][128]00\b"
+    r"|a[46]0(?:00)?\b|l40s?\b"
     r"|\bh20\b"
     r"|adam|optimizer|参数量|\bparam(?:eter)?s\b"
 )
@@ -161,6 +163,11 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(-FAIR, say("cause.out-of-place"))
     if view.stated("optimizer") is None and view.says(_MEASURES) is not None:
         yield Reason(-STRONG, say("cause.out-of-place"))
+    copy = flat_copy(view)
+    if copy is not None:
+        yield Reason(
+            FAIR, say("cause.model-states.copy", params=copy.params_b, width=copy.width_bytes, ranks=copy.ranks)
+        )
     yield from tensor_reasons(view, CAUSE)
     yield from peak_share(view, CAUSE)
     states, capacity = view.state_bytes, view.bytes_of("capacity")

@@ -23,11 +23,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._copies import flat_copy
 from oomdoc.diagnosis.rules._fits import beyond_weights
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
-from oomkb.units import MIB
 
 __all__ = ["CAUSE", "weigh"]
 
@@ -86,28 +86,13 @@ def weigh(view: View) -> Iterator[Reason]:
     reasons = list(weigh_clues(view, CAUSE, _CLUES))
     yield from reasons
     yield from tensor_reasons(view, CAUSE)
-    yield from _one_copy(view)
+    copy = flat_copy(view)
+    if copy is not None:
+        yield Reason(
+            STRONG if copy.ranks > 1 else FAIR,
+            say("cause.optimizer-init.one-copy", params=copy.params_b, width=copy.width_bytes, ranks=copy.ranks),
+        )
     if beyond_weights(view):
         yield Reason(-FAIR, say("cause.out-of-place"))
     if reasons and view.shares.get(CAUSE, 0.0) > 0.3:
         yield Reason(WEAK, say("cause.optimizer-init.part", percent=round(100 * view.shares[CAUSE])))
-
-
-_LEAST: Final = 100 * MIB
-_CLOSE: Final = 0.04
-"""How far the nominal size of a model, "13B", is from its parameters, padding included."""
-
-
-def _one_copy(view: View) -> Iterator[Reason]:
-    """A request of all parameters at once, or of one rank's part of them: one flat copy for the optimizer."""
-    requested = view.bytes_of("requested") or 0
-    params = view.estimate.params if view.estimate is not None else (view.stated("params_b") or 0) * 1e9
-    if not view.training or requested < _LEAST or not params:
-        return
-    for ranks in sorted({view.ranks or 1, 1}, reverse=True):
-        for width in (4, 2):
-            part = params * width / ranks
-            if abs(requested / part - 1) < _CLOSE:
-                message = say("cause.optimizer-init.one-copy", params=round(params / 1e9, 1), width=width, ranks=ranks)
-                yield Reason(STRONG if ranks > 1 else FAIR, message)
-                return
