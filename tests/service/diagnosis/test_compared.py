@@ -51,6 +51,7 @@ def signs(text: str) -> set[str]:
         ("After I reduced the batch size to 10 it trains fine, before that CUDA out of memory", "limited"),
         ("训练时 batch size 最多为 6，再大就爆显存", "limited"),
         ("LoRA training goes OOM once I remove gradient checkpointing", "unchecked"),
+        ("I forgot to turn on gradient checkpointing and training ran out of memory", "unchecked"),
         ("微调时去掉 gradient checkpointing 就会爆显存", "unchecked"),
     ],
 )

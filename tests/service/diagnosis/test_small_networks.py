@@ -96,3 +96,31 @@ def test_where_nothing_says_that_a_model_is_trained_its_layers_keep_nothing() ->
     )
     reasons = weigh(view_of(read_text(told))[0])
     assert not [r for r in reasons["activations"] if r.message.key == "cause.peak-share"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ResourceExhaustedError: OOM when allocating tensor with shape[24,96,384,384] and type float on "
+        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc [[node conv2d_4/Conv2D]]",
+        f"Upscaling one 8K photo with the super-resolution network, no tiling.\n{FULL}",
+        f"3D 分割网络训练，patch size 160，显存不够\n{FULL}",
+    ],
+)
+def test_features_over_a_picture_are_activations(text: str) -> None:
+    assert causes(text)[0] == "activations"
+
+
+def test_a_square_of_positions_stays_one() -> None:
+    told = (
+        "Self-attention over 384 frames ends in: OOM when allocating tensor with shape[24,16,384,384] and type float on "
+        "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"
+    )
+    assert causes(told)[0] == "attention-scores"
+
+
+def test_after_many_iterations_at_random_it_is_a_batch() -> None:
+    told = (
+        "Training the detector goes out of memory randomly after several thousand iterations, boxes differ in number."
+    )
+    assert causes(told)[0] == "long-sample"

@@ -60,7 +60,8 @@ _DOES_NOT: Final = re.compile(
 )
 """It failed before, and here it did not."""
 _WORKS: Final = re.compile(
-    r"\bworks?\b|\bworked|\bworking|\bfine\b|\bfits?\b|success|\bno (?:oom|problem|issue|error)|\bok\b|\bokay\b"
+    r"\bworks?\b|\bworked|\bworking|\bfine\b(?!.?tun)|\bfits?\b|success|\bno (?:oom|problem|issue|error)|\bok\b"
+    r"|\bokay\b"
     r"|\bruns?\b|\bran\b|\bnormal"
     r"|\bable\b|can (?:train|run|only|still|use|fit|be)|could|正常|可以|能跑|能训|没问题|成功|performs|\bstable"
     r"|\bwithout (?:oom|problem|issue|error)"

@@ -13,7 +13,9 @@ from oomdoc.messages import say
 __all__ = ["AT_STEP", "long_past", "ran_first"]
 
 AT_STEP: Final = (
-    r"after (?:training )?(?:for )?~?\d{2,6}\+? (?:steps|iter)|after a while|(?:at|in|around|until|on"
+    r"after (?:several|some|many|hundreds of|thousands of|dozens of) (?:hundred |thousand |training )?(?:steps"
+    r"|iter\w{0,7}|batches|epochs)"
+    r"|after (?:training )?(?:for )?~?\d{2,6}\+? (?:steps|iter)|after a while|(?:at|in|around|until|on"
     r"|step|第) ?(?:the )?(?:step|iteration|iter|batch)? ?\d{2,7}(?:(?:th|st|nd"
     r"|rd)? (?:step|iteration|iter)| ?步|(?= ?\())|(?:at|around|until|on) (?:step|iteration"
     r"|iter) \d{2,6}|\d{2,6} steps?,? then|after half|half.?way|a few (?:hundred|thousand) steps"

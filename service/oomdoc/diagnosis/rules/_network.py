@@ -28,13 +28,14 @@ _LANGUAGE: Final = alternatives(
     r"|\b\d{1,3}(?:\.\d)?b\b|\d{1,3}(?:\.\d)? ?billion|\d{1,4}亿"
     r"|llm|\bmlx\b|sglang|\btgi\b|text.?generation|exllama|ggml|gguf|ollama|lora\b|deepspeed|\bzero.?[123]\b|fsdp"
     r"|megatron|\bsft\b|\bdpo\b|\bgrpo\b|\bppo\b|\brlhf|\btrl\b|peft|unsloth|axolotl|torchtune|litgpt"
-    r"|micro.?batch|\bseq\b|max_?seq|\btokens?\b|cutoff|instruct\b|language.?model|语言模型|大模型|对话|聊天|交互|\bchat|微调|prompt"
+    r"|micro.?batch|\bseq\b|max_?seq|\btokens?\b|cutoff|instruct\b|language.?model|语言模型|大模型|对话|聊天|交互"
+    r"|\bchat|微调|prompt"
     r"|causallm|kv.?cache|\bm?[vl]lm|千问|hugging ?face"
     r"|m(?:ax|in).?pixels|understanding|\bsdxl|\bflux|hunyuan|cogvideo|\bwan ?2|\bltx|\bkohya|多模态|multi-?modal"
     r"|checkpoint shards"
     r"|上下文|context (?:length|window|size)|\b[48].?bit\b|quantiz|量化|sentence.?transformers|embedding model"
 )
-_STATED: Final = ("method", "params_b", "model", "quant", "rollout", "serving")
+_STATED: Final = ("params_b", "model", "quant", "rollout", "serving")
 _LIGHT: Final = 0.7e9
 _TOLD: Final = 60
 _WIDE_COUNTS: Final = 2
@@ -42,7 +43,8 @@ _WIDE_COUNTS: Final = 2
 _SPLIT: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "megatron", "device-map"})
 
 _PICTURES: Final = alternatives(
-    r"u-?net\b|gans?\b|\byolo|detectron|\bmm(?:det|seg|cv|rotate|action|detection)|r-?cnn\b|segment(?:ation|ing)\b"
+    r"u-?net\b|gan\d?s?(?:-\w{1,4})?\b|\byolo|detectron|\bmm(?:det|seg|cv|rotate|action|detection)|r-?cnn\b"
+    r"|segment(?:ation|ing)\b"
     r"|super.?resolution|srgan|resnet|\bvgg|deeplab|\bnerf\b|gaussian|splat|point ?cloud|pointnet|lidar|\bpose\b"
     r"|denois|deblur|dehaz|matting|inpaint|style ?transfer|\bvae\b|diffusion|\bsdxl?\b|controlnet|k-?sampler"
     r"|to.?video|speech|\basr\b|\btts\b|audio|voice|wav2vec|whisper|conformer|\bconv(?:\dd|olution\w{0,3})?\b"

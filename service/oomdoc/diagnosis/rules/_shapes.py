@@ -12,7 +12,7 @@ from typing import Final
 
 from oomdoc.diagnosis.view import View
 
-__all__ = ["einsum_of_pairs", "is_scores", "is_vocabulary_wide", "shapes_in"]
+__all__ = ["einsum_of_pairs", "is_map", "is_scores", "is_vocabulary_wide", "shapes_in"]
 
 _SHAPE: Final = re.compile(
     r"(?:shape|size|tensor|(?:bf|f|u?int|s|u)\d{1,2}|float\d{0,2}|half)[ :=]{0,3}(?:torch\.size)?\(?"
@@ -21,6 +21,7 @@ _SHAPE: Final = re.compile(
 _EINSUM: Final = re.compile(r"['\"]([a-z]{2,6}) ?, ?([a-z]{2,6}) ?-> ?([a-z]{2,6})['\"]")
 _MOST: Final = 24
 _LONG: Final = 256
+_KERNEL: Final = 11
 _WORDS: Final = 30_000
 _UNITS: Final = 8_192
 """A layer's widths that are as long as a small vocabulary stand beside no axis of the batch."""
@@ -41,6 +42,11 @@ def shapes_in(view: View) -> Iterator[tuple[int, ...]]:
 def is_scores(shape: tuple[int, ...]) -> bool:
     """Whether it has three axes or more, and the last two are one length: ``[batch, heads, S, S]``."""
     return len(shape) >= 3 and shape[-1] == shape[-2] >= _LONG
+
+
+def is_map(shape: tuple[int, ...]) -> bool:
+    """Whether it is features over a picture or a recording, ``[batch, channels, H, W]``, and no kernel of a layer."""
+    return len(shape) >= 4 and max(shape[:2]) > _KERNEL
 
 
 def is_vocabulary_wide(shape: tuple[int, ...]) -> bool:

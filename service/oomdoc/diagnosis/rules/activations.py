@@ -27,8 +27,8 @@ from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._compared import IN_VAIN, LIMITED, decided_by
 from oomdoc.diagnosis.rules._fits import beyond_weights, held_little, peaks_over_rest
 from oomdoc.diagnosis.rules._late import long_past
-from oomdoc.diagnosis.rules._network import DRAWS
-from oomdoc.diagnosis.rules._shapes import is_scores, is_vocabulary_wide
+from oomdoc.diagnosis.rules._network import DRAWS, is_small
+from oomdoc.diagnosis.rules._shapes import is_map, is_scores, is_vocabulary_wide
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -44,7 +44,8 @@ _CLUES: Final = (
         says=r"(?<!model )checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks"
         r"|throws|raises|attributeerror)|(?:without|no|turned off"
         r"|disabl\w{1,3}) "
-        r"(?:gradient[ _-]|activation[ _-])?checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:drop|remov|turn off"
+        r"(?:gradient[ _-]|activation[ _-])?checkpoint|(?:forgot|forget|missed)[^\n]{0,20}(?:gradient"
+        r"|activation)[ _-]?checkpoint|没(?:有)?开.{0,8}(?:检查点|checkpoint)|(?:drop|remov|turn off"
         r"|not us)\w{0,3} "
         r"(?:the )?(?:gradient|activation)[ _-]?checkpoint"
         r"|(?:必须|只有|一定要|需要)开(?:启)?[^\n]{0,4}(?:梯度|激活|重计算|gradient|activation)[^\n]{0,20}(?:否则|不然"
@@ -164,6 +165,8 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(STRONG, say("cause.activations.after-load"))
     if view.says(DRAWS) is not None and (size := view.says(_DRAWN)) is not None:
         yield Reason(WEAK, say("cause.activations.drawn", quote=size.text.strip()[:90]), (size,))
+    if is_small(view) and (picture := view.says(_PICTURE)) is not None:
+        yield Reason(FAIR, say("cause.activations.picture", quote=picture.text.strip()[:90]), (picture,))
     decided = decided_by(view)
     if decided and (view.training or "batch" in decided):
         yield Reason(STRONG, say("cause.activations.decided"))
@@ -192,6 +195,14 @@ def weigh(view: View) -> Iterator[Reason]:
 _DRAWN: Final = (
     r"\b(?:480|540|720|768|1024|1080|1440|2160)p?\b|frames?\b|resolution|分辨率|\d{3,4} ?[x×*] ?\d{3,4}|\d 秒|帧"
 )
+_PICTURE: Final = (
+    r"(?:large|big|huge|4k|8k|high.?res\w{0,7}) (?:size )?(?:images?|pictures?|photos?|scenes?|volumes?|inputs?)"
+    r"|(?:images?|inputs?|pictures?|volumes?)\b[^\n]{0,24}too (?:large|big)|(?:image|img|input|patch|crop"
+    r"|tile)[ _-]?size"
+    r"|\[\d{3,4}, ?\d{3,4}\]|\d{3,4} ?[x×*] ?\d{3,4}|\btil(?:e|ing)\b|tiled|分辨率|大图|(?:图片|图像"
+    r"|输入)[^\n]{0,4}(?:太大|过大|尺寸)"
+)
+"""Sizes of what a network of pictures is fed with: each layer keeps as many values."""
 _LAYER: Final = "cause.activations.layer"
 _WIDE: Final = range(256, 30_000)
 _ROWS: Final = 30_000
@@ -202,6 +213,8 @@ def _of_a_layer(view: View) -> tuple[int, ...] | None:
     """The shape that was refused, where it is rows of a layer's width: ``[batch, S, H]``, ``[tokens, F]``."""
     refused = view.failure.signal.data.get("shape") if view.failure is not None else None
     shape = tuple(int(n) for n in refused or ())
+    if is_map(shape) and is_small(view):
+        return shape
     if len(shape) not in (2, 3) or is_scores(shape) or is_vocabulary_wide(shape):
         return None
     if len(shape) == 2 and shape[0] > _ROWS and shape[0] % _ALIGNED:  # a table of words

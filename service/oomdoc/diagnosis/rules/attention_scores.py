@@ -24,7 +24,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import beyond_weights, of_whole_model
-from oomdoc.diagnosis.rules._network import of_pictures
+from oomdoc.diagnosis.rules._network import is_small, of_pictures
 from oomdoc.diagnosis.rules._scores import scores_bytes, training_scores_bytes, unfused
 from oomdoc.diagnosis.rules._shapes import einsum_of_pairs, is_scores, shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
@@ -111,6 +111,8 @@ _CLUES: Final = (
 )
 
 
+_ATTENTION: Final = r"atten|attn|transformer|score|softmax|\bbert|heads?\b"
+"""Four axes of which the last two are alike are also features over a square picture."""
 _MUCH: Final = 0.4
 _ANY_CARD_BYTES: Final = 48 * GIB
 """A request of this size is hardly ever one of weights."""
@@ -125,7 +127,7 @@ def weigh(view: View) -> Iterator[Reason]:
     if beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     square = next((shape for shape in shapes_in(view) if is_scores(shape)), None)
-    if square is not None:
+    if square is not None and (len(square) == 3 or not is_small(view) or view.says(_ATTENTION) is not None):
         yield Reason(STRONG, say("cause.attention-scores.shape", shape=" × ".join(map(str, square))))
     elif einsum_of_pairs(view):
         yield Reason(STRONG, say("cause.attention-scores.pairs"))

@@ -35,7 +35,8 @@ _CLUES: Final = (
         FAIR,
         says=r"\bsudden|usage jumps|(?:shoot|shot) up (?:so|much|sudden)|某个?(?:瞬间|时刻)|different moments|疯狂跳动"
         r"|at some point"
-        r"|\bspike|突然|偶尔|某个(?:batch|样本|step)|once in a while|(?:occasional|sporadic)"
+        r"|\bspike|突然|偶尔|某个(?:batch|样本|step)|(?:out of memory|oom) (?:errors? )?(?:\w{1,8} )?random"
+        r"|once in a while|(?:occasional|sporadic)"
         r"|out of nowhere"
         r"|random(?:ly)? (?:oom|crash|fail)|(?:oom|crash|fail)\w{0,3} random|直接冲|intermittent|unpredictab|at random"
         r"|忽高忽低|显存[^\n]{0,6}波动|different steps? (?:each|every)|random (?:step|point|time|iteration)"
