@@ -70,6 +70,10 @@ SIGNS = [
     ("leak.not-falling", "推理之后显存不释放", "推理之后显存就释放"),
     ("leak.again", "the second call fails with out of memory, the first did not", "the second card is out of memory"),
     ("host-ram.in-memory", "It reads all pictures into a list", "It reads all pictures into GPU memory, a list"),
+    ("leak.sweep", "an optuna study dies after some trials", "the trial licence is over"),
+    ("leak.not-falling", "one has to restart the service every night", "one has to restart with a smaller batch"),
+    ("not-oom.quota", "OSError: [Errno 122] Disk quota exceeded", "a quota of GPU hours"),
+    ("other-process.shares-card", "test processes share one GPU", "test processes share one script"),
     ("leak.resumed", "resumed from the checkpoint it works for 5 hours, then fails again", "resumed, it fails at once"),
     ("leak.kept", "results.append(outputs) on the GPU", "results.append(outputs.cpu())"),
 ]  # fmt: skip

@@ -40,7 +40,9 @@ _CLUES: Final = (
         r"|expandable_segments[^\n]{0,40}(?:help|fix|solv|好了|可以)|cache flush"
         r"|(?:gigabytes|gib|gb|memory) (?:are |is )?cached|(?:free|unused) inside pytorch"
         r"|empty_cache[^\n]{0,40}makes? it fit|allocator (?:not used|keeps?|retries)|high reserved|保留的?很多|缓存却"
-        r"|占着显存又不用|sum of (?:allocated|free)",
+        r"|占着显存又不用|sum of (?:allocated|free)"
+        r"|allocated[^\n]{0,20}\d ?gi?b?[^\n]{0,40}(?:reserved|nvidia-smi|cached)[^\n]{0,24}\d ?gi?b"
+        r"|(?:reserved|cached)[^\n]{0,20}\d ?gi?b?[^\n]{0,40}allocated[^\n]{0,20}\d ?gi?b",
     ),
     Clue(
         "cache",
@@ -57,6 +59,7 @@ _CLUES: Final = (
         STRONG,
         says=r"(?:expandable_segments|max_split_size\w{0,4}|garbage_collection_threshold|cuda_alloc_conf|empty_cache)\b"
         r"[^\n]{0,60}(?:help(?:s|ed)|fix(?:es|ed)|solv(?:es|ed)|resolv(?:es|ed)|makes? it (?:work|fit|run)"
+        r"|vanish|disappear|goes away|is gone"
         r"|works? (?:again|fine|now)|好了|就可以|解决了|不再)"
         r"|(?:if|when|unless) (?:i|we|you) (?:do ?n'?t|do not|didn'?t)? ?(?:set|use|export) (?:it|this|that)\b"
         r"[^\n]{0,12}(?:oom|out of mem|fail|crash)",

@@ -21,6 +21,7 @@ Cost
     NVMe offload is slow; unpinned memory makes transfers slower.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -260,6 +261,12 @@ def _meant(view: View) -> float:
         return WEAK
     if failure is not None and failure.signal.name == "worker-vanished":
         return STRONG  # a loader's worker dies of /dev/shm as often
+    if (
+        failure is not None
+        and failure.signal.name == "told-host-oom"
+        and re.search("泄[漏露]|leak", failure.signal.span.text)
+    ):
+        return STRONG
     told = failure.signal.span.text if failure is not None and failure.signal.name == "told-host-oom" else ""
     if "内存" in told and not view.says(_SETTLED):
         return WEAK if _either(view) else FAIR

@@ -51,6 +51,8 @@ _LOADING: Final = (
     r"|(?<!not )(?<!n't )(?<!never )(?:can go back|goes back|falls back|drops back|comes back) down"
 )
 """Growth that is not of steps: while weights are read, or one that falls again by itself."""
+_ENDED: Final = r"每次(?:中断|退出|结束|停止)|after (?:i |we |it (?:is|was) )?(?:interrupt|abort|ctrl.?c)\w{0,3}"
+"""Memory that stays after its process is another matter."""
 _CLUES: Final = (
     Clue("growth", DECISIVE, signals=("growth-over-steps", "memory-growth")),
     Clue(
@@ -89,7 +91,7 @@ _CLUES: Final = (
         r"|never recovers|after (?:some |a few |several )?(?:dozens?|hundreds) of (?:chats|requests|calls"
         r"|messages|images)|in a (?:python )?list\b[^\n]{0,40}(?:memory|vram|climb|grow)|(?:请求|服务"
         r"|循环推理)[^\n]{0,10}显存(?:还是|仍|也)?(?:会)?(?:不断|一直|持续)",
-        unless=rf"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b|{_LOADING}",
+        unless=rf"(?:will|would|does|do|can|should) (?:it|this|that|i|we) increase\b|{_LOADING}|{_ENDED}",
     ),
     Clue(
         "in-training",
@@ -119,6 +121,8 @@ _CLUES: Final = (
         r"|(?:reset|reload|restart|clear|empty)\w{0,3} [^\n]{0,40}(?:after|between) (?:each|every)"
         r"|每(?:次)?(?:调用|推理|请求|跑)(?:一次|完|一张)?[^\n]{0,12}显存[^\n]{0,6}(?:涨|增|多)|(?:显存"
         r"|内存)[^\n]{0,4}就[涨增]"
+        r"|(?:have|has|need|needs|must|had) (?:to )?(?:be )?restart\w{0,3}[^\n]{0,24}(?:daily|every|each|server|service"
+        r"|container|worker|periodically)|(?:必须|只能|需要|要)(?:定期|每天)?重启(?:服务|容器|进程)"
         r"|每次(?:调用|推理|请求|运行)[^\n]{0,10}(?:清理|重启|清空)|(?:显存|内存)(?:占用)?不(?:会)?(?:自动)?(?:释放"
         r"|回收)",
         unless=r"sleep|wake_up|rollout engine|initialization|" + _LOADING,
@@ -142,7 +146,14 @@ _CLUES: Final = (
         says=r"(?:keeps?|kept) (?:on )?(?:grow|increas|ris|climb)ing|slowly (?:consum|eat|us|fill)ing(?: up)? (?:all"
         r"|the)",
     ),
-    Clue("named", FAIR, says=r"泄漏|泄露|\bleak", unless=_GUESSED),
+    Clue("named", STRONG, says=r"泄漏|泄露|\bleak", unless=_GUESSED),
+    Clue(
+        "sweep",
+        FAIR,
+        says=r"(?:several|some|few|\d{1,3}|each|every|many) (?:trials|folds)\b|\b(?:trial|fold) ?\d|optuna|\bhpo\b"
+        r"|hyper-?parameter (?:search|optimi[sz]ation|tuning)|grid ?search|cross-?validation|\bk-?fold|交叉验证"
+        r"|[几多\d]折",
+    ),
     Clue("guessed", WEAK, says=_GUESSED),
     Clue(
         "every-round",

@@ -79,6 +79,7 @@ _CLUES: Final = (
         says=r"no space left on device(?![^\n]{0,200}shm)",
         unless=r"/dev/shm|posix_fallocate|nccl-shm",
     ),
+    Clue("quota", DECISIVE, says=r"disk quota exceeded|errno 122\b|超出(?:磁盘)?配额"),
     Clue("disk-named", STRONG, says=r"disk quota|磁盘.{0,4}满|\bdisk (?:is |space )?(?:full|exhausted)"),
     Clue(
         "room",

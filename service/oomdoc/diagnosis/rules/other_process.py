@@ -109,6 +109,9 @@ _CLUES: Final = (
         STRONG,
         says=r"(?:several|many|multiple|two|three) (?:\w{1,16} )?(?:models?|instances?|servers?|jobs?|scripts?) "
         r"[^\n]{0,30}(?:one|same|single) (?:gpu|card)|多个?(?:模型|实例|任务|脚本).{0,12}同一"
+        r"|(?:workers|processes|jobs|tests|instances|containers) (?:all )?(?:share|run on|are on|use) (?:the same|one"
+        r"|a single)"
+        r" (?:gpu|card)"
         r"|takes? (?:over )?(?:all|the whole|the entire)[^\n]{0,16}(?:gpu|card)",
     ),
     Clue(
