@@ -117,6 +117,9 @@ def _left(view: View) -> float | None:
     capacity = view.bytes_of("capacity")
     if load is None or not capacity or view.stated("model") is None or view.says(FILLS) is None:
         return None
+    cards = view.evidence.value("gpu_count")
+    if isinstance(cards, int) and cards > 1 and view.stated("tp") is None:
+        return None  # whether the engine uses one of them or all is not told
     left = 1 - sum(v for k, v in load.terms_bytes.items() if "weight" in k) / capacity
     return left if _NEXT_TO_NOTHING[0] < left < _NEXT_TO_NOTHING[1] else None
 
