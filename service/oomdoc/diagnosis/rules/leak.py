@@ -39,7 +39,8 @@ _ON_AND_ON: Final = (
 _GUESSED: Final = (
     r"(?:may ?be|perhaps|possibly|probably|might|could|suspect|wonder|is (?:it|this|that|there)|seems?|some (?:kind"
     r"|sort)"
-    r"|是不是|可能|怀疑|难道|会不会|是否)[^\n.。]{0,40}(?:\bleak|泄漏|泄露)|(?:\bleak\w{0,3}|泄漏|泄露) ?(?:\?|？|吗"
+    r"|是不是|可能|怀疑|难道|会不会|是否)[^\n.。]{0,40}(?:\bleak|泄漏|泄露)"
+    r"|\bor (?:a )?(?:memory )?leak|(?:\bleak\w{0,3}|泄漏|泄露) ?(?:\?|？|吗"
     r"|么)"
 )
 """A reader's guess: most failures are taken for a leak by somebody."""
@@ -187,7 +188,8 @@ _CLUES: Final = (
     Clue(
         "late",
         WEAK,
-        says=r"after \d{2,6} (?:steps|iterations|requests|calls)|after a few (?:hundred|thousand) (?:steps"
+        says=r"after (?:about |around |some )?\d{3,6} (?:steps|iterations|requests|calls|images)"
+        r"|after a few (?:hundred|thousand) (?:steps"
         r"|requests)|[几数上]?[百千万]多?步|(?:step|iteration) ?\d{3,6}\b|after (?:a few|several|some"
         r"|\d{1,3}) (?:epochs"
         r"|days|hours)"
@@ -214,7 +216,7 @@ def weigh(view: View) -> Iterator[Reason]:
     reasons = tuple(weigh_clues(view, CAUSE, _CLUES))
     yield from reasons
     if reasons and not view.training and view.says(_DIALOGUE) and not view.says(_NO_HISTORY):
-        yield Reason(-FAIR, say("cause.leak.dialogue"))
+        yield Reason(-STRONG, say("cause.leak.dialogue"))
     failure = view.failure
     if failure is not None and failure.signal.name == "mps-oom":
         other, allowed = failure.signal.data.get("other_bytes"), failure.signal.data.get("capacity_bytes")
