@@ -16,6 +16,7 @@ def signs(text: str) -> set[str]:
     [
         "Inference of a 7B model with transformers on an A100 80GB: prompts of 30000 tokens run out of memory in generate.",
         "单卡 A100 80G 用 transformers 推理 7B 模型，文本长度 28000 就爆显存",
+        "用 transformers 推理 6B 模型，输入 3 万字就显存不足，A100 80G",
     ],
 )
 def test_a_long_text_through_a_plain_model_fills_the_card_with_scores(text: str) -> None:

@@ -124,3 +124,9 @@ def test_after_many_iterations_at_random_it_is_a_batch() -> None:
         "Training the detector goes out of memory randomly after several thousand iterations, boxes differ in number."
     )
     assert causes(told)[0] == "long-sample"
+
+
+def test_a_model_that_reads_pictures_is_known_by_its_name_in_the_text() -> None:
+    told = "The demo of CogVLM2 with one picture of 2048x2048 ends in CUDA out of memory on a 4090."
+    said = [r.message for r in vision_tokens.weigh(view_of(read_text(told))[0])]
+    assert [m.values["model"] for m in said if m.key.endswith(".model")] == ["CogVLM2"]

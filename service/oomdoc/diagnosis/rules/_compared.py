@@ -15,6 +15,7 @@ from oomdoc.diagnosis.view import View
 
 __all__ = ["IN_VAIN", "LIMITED", "decided_by", "longest_told"]
 
+_UNITS: Final = {"k": 1024, "w": 10_000, "万": 10_000}
 _REMEMBERED: Final = 3
 _MOST_TOKENS: Final = 2_000_000
 
@@ -25,12 +26,13 @@ _CLAUSES: Final = re.compile(
 )
 _QUANTITIES: Final = {
     "batch": re.compile(
-        r"(?:\bbatch(?:[ _-]?sizes?)?(?:_per_\w{2,6})?|\b(?:bs|bsz|batchsizes?)|批次"
+        r"(?:(?<![a-z])batch(?:[ _-]?sizes?)?(?:_per_\w{2,6})?|\b(?:bs|bsz|batchsizes?)|批次"
         r"|批大小)[^\n\d]{0,20}?(?<![\d.])(\d{1,4})(?![\d.%]|x|gb?\b)"
         r"(?:(?: ?[/、,]| ?or| ?和| ?及) ?(\d{1,4})\b)?|\b(\d{1,4})[- ]batch"
     ),
     "length": re.compile(
-        r"(?:max_?(?:seq\w{0,8}|length|len|model_len|position\w{0,12}|prompt\w{0,8}|tokens?)"
+        r"(\d{1,3} ?[万w])(?= ?(?:字|tokens?\b|长度|上下文))|(?:max_?(?:seq\w{0,8}|length|len|model_len"
+        r"|position\w{0,12}|prompt\w{0,8}|tokens?)"
         r"|\bseq\w{0,8}(?:[_ ]len(?:gth)?)?|context"
         r"|cutoff\w{0,4}|block_?size|lengths?|长度|上下文)[^\n\d]{0,20}?(?<![\d.])(\d{1,3}k|\d{3,6})(?![\d.%])"
         r"|(?<![\d.])(\d{1,3}k|\d{3,6})[- ]?(?:(?:prompt |input )?tokens?|context|residues|seq\w{0,8}|字|length|长度"
@@ -46,10 +48,17 @@ _QUANTITIES: Final = {
 _BARE: Final = re.compile(
     r"(?:\bset(?:ting)? (?:it )?(?:to )?|\bwith |\buse |\busing |\bat |\bto |\bfor |(?:改成|设为|设成|为) ?)"
     r"`?(\d{1,3}k|\d{1,6})\b|`(\d{1,6})`"
+    r"|^ (\d{1,6})(?= (?:works|fits|runs|trains|is (?:fine|ok))|(?:可以|能跑|没问题))"
 )
 """A number of what was named before."""
 _ABOVE: Final = re.compile(r"(?:>|larger than|bigger than|greater than|more than|above|over|beyond|大于|超过|高于) ?$")
 _BELOW: Final = re.compile(r"(?:<|smaller than|less than|below|under|小于|低于|不超过) ?$")
+_RAISED: Final = re.compile(
+    r"(?:(batch)|(seq|length|len|context|cutoff|长度|上下文)|(resolution|size|frames|分辨率"
+    r"|帧数?))[^\n\d]{0,16}(?<![\d.])(\d{1,5}k?) ?"
+    r"(?:to|->|→|调到|改到|改成|提到|提高到|加到|增加到|升到|调成|增大到) ?(\d{1,6}k?)[^\n]{0,24}(?:oom|out of mem"
+    r"|crash|fail|爆|溢出|不够|不足)"
+)
 _FAILS: Final = re.compile(
     r"\boom|out.of.(?:\w{1,8} )?memory|memory error|\bcrash|\bfail|\berror|can(?:'?t|not)|won'?t|exceed|爆|溢出|不足"
     r"|不够|不行|报错|失败"
@@ -129,7 +138,13 @@ def _decided(text: str) -> frozenset[str]:
         if verdict is not None:
             for kind, number in numbers:
                 (works if verdict else fails).setdefault(kind, []).append(number)
-    return frozenset(kind for kind in works if kind in fails and max(works[kind]) < min(fails[kind]))
+    raised = {
+        kind
+        for found in _RAISED.finditer(text)
+        for kind, name in zip(("batch", "length", "picture"), found.groups()[:3], strict=True)
+        if name and _value(found[4]) < _value(found[5])
+    }
+    return frozenset(raised.union(kind for kind in works if kind in fails and max(works[kind]) < min(fails[kind])))
 
 
 def _verdict(clause: str) -> bool | None:
@@ -153,5 +168,9 @@ def _values(found: re.Match[str]) -> Iterator[int]:
         number = found[group]
         if number:
             before = found.string[max(0, found.start(group) - 16) : found.start(group)]
-            value = int(number.rstrip("k")) * (1024 if number.endswith("k") else 1)
-            yield value + (_ABOVE.search(before) is not None) - (_BELOW.search(before) is not None)
+            yield _value(number) + (_ABOVE.search(before) is not None) - (_BELOW.search(before) is not None)
+
+
+def _value(number: str) -> int:
+    """``16k`` is 16,384, ``2w`` and ``2 万`` are 20,000."""
+    return int(number.rstrip("kw万 ")) * _UNITS.get(number[-1], 1)

@@ -51,7 +51,7 @@ _PICTURES: Final = alternatives(
     r"|batch.?norm|upsampl|图像|分割|检测|超分|图片|视频|\bcnn|imagenet|\bcoco\b|cifar|keras|protein|alphafold|\bdetr\b"
     r"|depth|stereo|optical flow|images?\b|\bimg|patch.?size|\bcrop|\bgraphs? (?:neural|conv)|\bgnn|\bgcn|\brnn|lstm"
     r"|seq2seq|word2vec|tacotron|vocoder|dreambooth|textual inversion|\d{3,4} ?[x×*] ?\d{3,4}|resolution|video"
-    r"|picture|frames\b|caffe|theano|mxnet"
+    r"|picture|frames\b|num_?frame|vsr\b|gt_size|caffe|theano|mxnet"
 )
 
 

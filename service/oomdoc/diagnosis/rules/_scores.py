@@ -17,6 +17,7 @@ _ENGINES: Final = alternatives(
     r"|text-generation-inference|exllama|xinference|ktransformers|gguf|flash_attention_2|unsloth|llama_decode|\bmlx\b"
 )
 """Programs whose attention keeps no scores, and the option that takes a fused kernel."""
+_FUSED: Final = re.compile(r"unsloth|flash[ _-]?att|xformers|\bsdpa\b")
 _OLD_CARDS: Final = re.compile(
     r"\b(?:tesla )?(?:v100s?|t4|p100|p40|rtx ?20[678]0|20[678]0 ?ti|gtx ?1\d{3}|1080 ?ti?|titan)\b"
 )
@@ -44,7 +45,7 @@ _SERVERS: Final = frozenset({"vllm", "sglang", "lmdeploy", "tensorrt-llm", "llam
 def training_scores_bytes(view: View) -> int | None:
     """Scores that the layers of a training keep for the backward pass, if they take much of the card."""
     length, shape, capacity = view.stated("seq_len"), view.shape, view.bytes_of("capacity")
-    if not view.training or not length or shape is None or not capacity:
+    if _FUSED.search(view.text) is not None or not view.training or not length or shape is None or not capacity:
         return None
     kept = 1 if view.job.grad_ckpt else shape.dims.layers
     needed = (view.job.micro_batch or 1) * kept * shape.dims.heads * int(length) ** 2 * _COPIES_BYTES

@@ -27,6 +27,7 @@ from oomdoc.diagnosis.rules._late import long_past
 from oomdoc.diagnosis.rules._network import DRAWS, is_small
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "DRAWS", "is_vision_model", "weigh"]
@@ -61,7 +62,8 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"(?:max|min)_pixels|image (?:size|resolution|token)|resolution|high.?res|(?<![a-z])videos?\b|(?:large"
+        says=r"\d{3,4} ?[x×*] ?\d{3,4}(?: px| pixels?)? ?(?:的)?(?:images?|pictures?|图)|(?:max|min)_pixels"
+        r"|image (?:size|resolution|token)|resolution|high.?res|(?<![a-z])videos?\b|(?:large"
         r"|big|many|high.resolution|4k|hd"
         r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b"
         r"|num_frames|frame_bucket|\bframes\b|多模态|pixel_values|screenshots?|\bocr\b"
@@ -85,6 +87,11 @@ _MODEL_PARTS: Final = (
     "minicpm-v",
     "paligemma",
     "idefics",
+    "cogvlm",
+    "glm-4v",
+    "visualglm",
+    "molmo",
+    "smolvlm",
 )
 
 
@@ -99,7 +106,7 @@ def weigh(view: View) -> Iterator[Reason]:
     if view.says(DRAWS) is not None and not is_vision_model(view):
         yield Reason(-FAIR, say("cause.out-of-place"))
     if is_vision_model(view):
-        yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model)))
+        yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model or _name(view))))
         if view.stated("max_pixels") is None and view.setting("max_pixels", "max_dynamic_patch") is None:
             yield Reason(WEAK, say("cause.vision-tokens.unset"))
         allocated, states = view.bytes_of("allocated"), view.state_bytes
@@ -111,11 +118,24 @@ def weigh(view: View) -> Iterator[Reason]:
 
 
 _MOST: Final = 0.5
+_NAMED: Final = alternatives(
+    r"qwen\d?(?:\.\d)?-?vl|internvl|\bllava|minicpm-?v|cogvlm|glm-?4v|visualglm|deepseek-?vl|idefics|paligemma|pixtral"
+    r"|molmo|smolvlm"
+)
+"""Models that read pictures, by the names people give them."""
 
 
 def is_vision_model(view: View) -> bool:
     """Whether the model takes images, by its configuration or its name."""
     name = str(view.job.model or "").lower()
+    if not name:
+        return bool(_name(view))
     return any(part in name for part in _MODEL_PARTS) or (
         isinstance(view.job.model, dict) and "vision_config" in view.job.model
     )
+
+
+def _name(view: View) -> str:
+    """A model that reads pictures, as the person names it; empty where none is named."""
+    found = _NAMED.search(view.text)
+    return found[0] if found else ""
