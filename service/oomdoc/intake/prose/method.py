@@ -20,13 +20,15 @@ _SURE: Final = 0.52
 _PARTIAL: Final = Expression(
     r"lora|peft|adapter|freez|frozen|p-?tuning|ptv2|pre_seq_len|soft prompt|prompt[- _]?tun|prefix|[48][- ]?bit"
     r"|int[48](?!\d)"
-    r"|quant|unsloth|galore|lisa\b|badam|bnb|dreambooth|textual.inversion|controlnet|linear.prob|fix_(?:encoder|backbone|embed\w{0,8}|vit)|冻结|量化|部分参数"
+    r"|quant|unsloth|galore|lisa\b|badam|bnb|dreambooth|textual.inversion|controlnet|linear.prob|fix_(?:encoder"
+    r"|backbone|embed\w{0,8}|vit)|冻结|量化|部分参数"
 )
 """What trains a part of the parameters, or might."""
 _FOUR_BIT: Final = Expression(r"load_in_4bit ?[=:] ?[\"']?true|bnb_4bit_compute_dtype ?[=:]")
 _TRAINS: Final = Expression(
     r"per_device_train_batch_size|micro_train_batch_size|train_micro_batch_size_per_gpu|gradient_accumulation_steps"
     r"|\bfine-?tun\w{1,10}\.(?:py|sh)|openrlhf\.cli\.train_|\btrain_?\w{0,20}\.(?:py|sh)[^\n]{0,80} --"
+    r"|full_shard|composer [\w./]{0,40}\.py|ds_train_finetune"
     r"|--(?:actor_)?learning_rate\b|--enable_fsdp|optimizer\.type|\bpre-?train(?:ing)? (?:a|an|the|my|our|llama|gpt"
     r"|bert)"
 )
@@ -38,7 +40,8 @@ def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabula
     """A fact ``method``: ``qlora`` where a 4-bit base is trained, ``full`` where no part of the model is spoken of."""
     if any(f.name == "method" for f in facts):
         return None
-    if not any(f.name == "objective" and f.value in _LANGUAGE for f in facts):
+    aims = [f for f in facts if f.name == "objective"]
+    if not aims or max(aims, key=lambda f: f.confidence).value not in _LANGUAGE:
         return None
     loaded = next((line for line in candidates(_FOUR_BIT, lines, words) if _FOUR_BIT.search(line.low)), None)
     if loaded is not None:
