@@ -116,7 +116,7 @@ class Step:
             more = extra(phase, *key) if extra else _NONE
             size, chosen = (self._fullest if first else self._kept)(phase, key, tokens, square)
             size += sum(more.values())
-            if size > best[0]:
+            if size > best[0] + _ALIKE_BYTES:
                 best = (size, chosen, key, more)
         size, chosen, key, more = best
         return size, ({} if chosen is None else self._terms(chosen, key, tokens, square, more))
@@ -157,9 +157,18 @@ class Step:
         for base, segment in self._plan.groups[phase][key]:
             top, form = self._tops.get(id(segment)) or self._top(segment)
             size = top + self._bytes(base)
-            if size > best:
+            if size > best + _ALIKE_BYTES or (
+                size > best - _ALIKE_BYTES and self._grows(base, form) > self._grows(*chosen)
+            ):
                 best, chosen = size, (base, form)
         return best + self._sums[key[1]], Instant(_NOTHING, *chosen)
+
+    def _grows(self, base: Form, form: Form) -> tuple[float, float]:
+        """How fast an instant grows with tokens, then with squares: of two of one size the faster is meant.
+
+        Both ways of finding the fullest instant have to mean the same one.
+        """
+        return add(self._own.total(base), self._own.total(form))[1:]
 
     def _top(self, segment: Segment) -> tuple[float, Form]:
         """The fullest of a segment's instants, which stand above the same bytes."""
@@ -167,7 +176,9 @@ class Step:
         best, chosen = float("-inf"), _NONE
         for get, sizes, form in segment.reads:
             size = sum(map(mul, get(numbers), sizes))
-            if size > best:
+            if size > best + _ALIKE_BYTES or (
+                size > best - _ALIKE_BYTES and self._grows(_NONE, form) > self._grows(_NONE, chosen)
+            ):
                 best, chosen = size, form
         found = self._tops[id(segment)] = (best, chosen)
         return found
@@ -195,8 +206,9 @@ class Step:
         found = self._fronts.get((phase, key))
         if found is None:
             found = self._fronts[phase, key] = self._front(phase, key)
-        best = max(found, key=lambda instant: instant.at(tokens, square))
-        return best.at(tokens, square), best
+        size = max(instant.at(tokens, square) for instant in found)
+        alike = (instant for instant in found if instant.at(tokens, square) > size - _ALIKE_BYTES)
+        return size, max(alike, key=lambda instant: instant.total[1:])
 
     def _front(self, phase: str, key: Key) -> tuple[Instant, ...]:
         """Those instants that no other one exceeds in all three numbers."""
@@ -241,6 +253,8 @@ class Step:
         return {}
 
 
+_ALIKE_BYTES: Final = 0.5
+"""Sizes that differ by less differ by rounding."""
 _NO_INSTANT: Final[tuple[Form, Form]] = (_NONE, _NONE)
 _NOTHING: Final[Triple] = (0.0, 0.0, 0.0)
 _total_of: Final = attrgetter("total")

@@ -85,7 +85,6 @@ _TRAINING_ONLY: Final = frozenset(
         "optimizer-init",
         "zero3-gather",
         "rollout-engine",
-        "eval",
         "long-sample",
         "checkpoint-save",
         "extra-models",
