@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from oomkb.errors import RecordError
 from oomkb.records import compiled
 from oomkb.records.case import Case
 from oomkb.records.files import Listed, case_id, listed, parse, read_text
 
-__all__ = ["Loaded", "cases_dir", "load", "load_cases", "parse_case", "private_dirs", "read_case"]
+__all__ = ["Loaded", "cases_dir", "cases_lately", "load", "load_cases", "parse_case", "private_dirs", "read_case"]
 
 Problems = tuple[RecordError, ...]
 
@@ -80,6 +82,22 @@ def load_cases(paths: Iterable[Path | str] | None = None) -> tuple[Case, ...]:
     private one counts.
     """
     return load(paths).cases
+
+
+def cases_lately() -> tuple[Case, ...]:
+    """As :func:`load_cases` by default, but the folders are not walked again within a quarter of a second.
+
+    For what asks many times in a second: walking 444 files takes 2 ms, a tenth of a diagnosis.
+    """
+    return _lately((cases_dir(), *private_dirs()), int(time.monotonic() / _WALK_EVERY_S))
+
+
+_WALK_EVERY_S: Final = 0.25
+
+
+@lru_cache(maxsize=2)
+def _lately(_folders: tuple[Path, ...], _moment: int) -> tuple[Case, ...]:
+    return load_cases()
 
 
 def load(paths: Iterable[Path | str] | None = None) -> Loaded:

@@ -27,7 +27,7 @@ from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
-from oomkb.records.loader import load_cases
+from oomkb.records.loader import cases_lately
 
 __all__ = ["diagnose", "verdict_of", "view_of"]
 
@@ -150,7 +150,7 @@ def _tensors(view: View) -> tuple[TensorMatch, ...]:
 
 def _cases(warnings: list[Message]) -> tuple[Case, ...]:
     try:
-        return load_cases()
+        return cases_lately()
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
         return ()

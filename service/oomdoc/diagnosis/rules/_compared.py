@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from oomdoc.diagnosis.view import View
+from oomdoc.intake.sieve import alternatives
 
 __all__ = ["IN_VAIN", "LIMITED", "decided_by", "longest_told"]
 
@@ -76,6 +77,7 @@ _WORKS: Final = re.compile(
     r"|\bwithout (?:oom|problem|issue|error)"
     r"|won'?t\b(?= ?$)|(?:does not|doesn'?t|no longer|never) (?:oom|crash|fail)|不(?:会)?(?:爆|oom|报错)"
 )
+_ANY_FAILS, _ANY_WORKS, _ANY_RAISED = (alternatives(one.pattern) for one in (_FAILS, _WORKS, _RAISED))
 LIMITED: Final = (
     r"\b(?:any|every) batch.?sizes? ?(?:>|above|over|larger|bigger|greater)|batch.?sizes?[^\n]{0,12}(?:bigger|larger"
     r"|greater|more|higher) than \d"
@@ -108,13 +110,16 @@ IN_VAIN: Final = (
 
 def longest_told(view: View) -> int:
     """The greatest length in tokens that is told or set, 0 where none is."""
-    told = [number for kind, number in _numbers(view.prose) if kind == "length" and number <= _MOST_TOKENS]
+    lengths = _QUANTITIES["length"].finditer(view.prose)
+    told = [number for found in lengths for number in _values(found) if number <= _MOST_TOKENS]
     return max([*told, int(view.stated("seq_len") or 0)])
 
 
 def decided_by(view: View) -> frozenset[str]:
     """``batch``, ``length``, ``picture``: of which of them a smaller one is told to work where a larger one fails."""
-    return _decided(view.prose)
+    text = view.prose
+    compared = _ANY_WORKS.search(text) is not None or _ANY_RAISED.search(text) is not None
+    return _decided(text) if compared and _ANY_FAILS.search(text) is not None else frozenset()
 
 
 @lru_cache(maxsize=8)

@@ -7,6 +7,7 @@ batch, a picture or a recording leaves in the layers.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from oomdoc.diagnosis.view import View
@@ -65,9 +66,7 @@ def speaks_of_language(view: View) -> bool:
 
 def is_small(view: View) -> bool:
     """Whether no language model is named, where so much is told that one would have been."""
-    told = view.text
-    length = len(told) + _WIDE_COUNTS * sum(letter >= "\u4e00" for letter in told)
-    return length >= _TOLD and not speaks_of_language(view)
+    return _says_enough(view.text) and not speaks_of_language(view)
 
 
 def is_light(view: View) -> bool:
@@ -81,5 +80,11 @@ def of_pictures(view: View) -> bool:
     return is_small(view) and _PICTURES.search(view.text) is not None
 
 
+def _says_enough(text: str) -> bool:
+    beginning = text[:_TOLD]
+    return len(text) + _WIDE_COUNTS * sum(letter >= "\u4e00" for letter in beginning) >= _TOLD
+
+
+@lru_cache(maxsize=16)
 def _named(text: str) -> bool:
     return _LANGUAGE.search(text) is not None

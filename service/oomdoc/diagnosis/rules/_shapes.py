@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from oomdoc.diagnosis.view import View
@@ -33,10 +35,13 @@ def shapes_in(view: View) -> Iterator[tuple[int, ...]]:
     told = failure.signal.data.get("shape") if failure is not None else None
     if told:
         yield tuple(int(n) for n in told)
-    for number, found in enumerate(_SHAPE.finditer(view.text)):
-        if number >= _MOST:
-            return
-        yield tuple(int(n) for n in found[1].split(","))
+    yield from _written(view.text)
+
+
+@lru_cache(maxsize=16)
+def _written(text: str) -> tuple[tuple[int, ...], ...]:
+    found = islice(_SHAPE.finditer(text), _MOST)
+    return tuple(tuple(int(n) for n in one[1].split(",")) for one in found)
 
 
 def is_scores(shape: tuple[int, ...]) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from oomdoc.intake.sieve.expression import Expression
+from oomdoc.intake.sieve.vocabulary import Literals, Vocabulary
 
 __all__ = ["Alternatives", "alternatives", "split"]
 
@@ -42,33 +43,60 @@ def _parts(pattern: str) -> Iterator[str]:
     yield pattern[start:]
 
 
+_PARTS: Final[list[Expression]] = []
+"""Every alternative that there is, in the order in which they were made; their numbers are their places."""
+_TEXTS: Final = 16
+
+
+@lru_cache(maxsize=2)
+def _literals(count: int) -> Literals:
+    return Literals([part.literals for part in _PARTS[:count]])
+
+
+@lru_cache(maxsize=_TEXTS)
+def _possible(lowered: str, count: int) -> frozenset[int]:
+    """Numbers of the first ``count`` alternatives of which a literal can be in the text: asked once for all rules."""
+    words = Vocabulary((lowered,))
+    if words.all:
+        return frozenset(range(count))
+    literals = _literals(count)
+    return literals.without.union(literals.held(words))
+
+
 class Alternatives:
     """Stands for ``re.compile(pattern)`` over texts in lower case."""
 
     __slots__ = ("parts",)
 
     def __init__(self, pattern: str) -> None:
-        self.parts = tuple(Expression(part) for part in split(pattern))
+        self.parts: dict[int, Expression] = {}
+        for part in split(pattern):
+            self.parts[len(_PARTS)] = expression = Expression(part)
+            _PARTS.append(expression)
 
     def search(self, lowered: str) -> re.Match[str] | None:
         """The first match, as the whole expression finds it: of those that begin there, the first alternative's."""
         first: re.Match[str] | None = None
-        for part in self.parts:
-            if part.may_match(lowered):
-                found = part.search(lowered)
-                if found is not None and (first is None or found.start() < first.start()):
-                    first = found
+        for part in self._tried(lowered):
+            found = part.search(lowered)
+            if found is not None and (first is None or found.start() < first.start()):
+                first = found
         return first
 
     def last(self, lowered: str) -> re.Match[str] | None:
         """The match that begins last, of those that each alternative finds by itself."""
         last: re.Match[str] | None = None
-        for part in self.parts:
-            if part.may_match(lowered):
-                for found in part.finditer(lowered):
-                    if last is None or found.start() > last.start():
-                        last = found
+        for part in self._tried(lowered):
+            for found in part.finditer(lowered):
+                if last is None or found.start() > last.start():
+                    last = found
         return last
+
+    def _tried(self, lowered: str) -> Iterator[Expression]:
+        possible = _possible(lowered, len(_PARTS))
+        for number, part in self.parts.items():
+            if number in possible and part.may_match(lowered):
+                yield part
 
 
 @cache
