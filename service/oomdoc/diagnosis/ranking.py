@@ -72,6 +72,21 @@ _PLACES: Final[Mapping[str, frozenset[str]]] = {
     "kv-cache": frozenset({"engine-init", "generate", "serving", "eval", "rollout", "load"}),
     "logits": frozenset({"loss", "forward", "backward", "generate", "engine-init", "eval", "serving"}),
     "long-sample": frozenset({"forward", "backward", "loss", "generate", "serving"}),
+    "model-states": frozenset(
+        {
+            "forward",
+            "backward",
+            "loss",
+            "optimizer-init",
+            "optimizer-step",
+            "engine-init",
+            "eval",
+            "generate",
+            "rollout",
+            "weight-sync",
+            "save",
+        }
+    ),
     "optimizer-init": frozenset({"optimizer-init", "optimizer-step", "load", "engine-init", "forward", "backward"}),
     "rollout-engine": frozenset(
         {"generate", "rollout", "weight-sync", "engine-init", "backward", "forward", "load", "loss"}

@@ -43,7 +43,8 @@ _QUOTE_LIMIT: Final = 90
 _INNER_FRAMES: Final = 10
 # The allocator's standing advice is in every message and says nothing about this failure.
 _ADVICE: Final = re.compile(
-    r"if reserved[^\n]{0,160}?fragmentation\.?|see documentation for memory management[^\n]{0,160}"
+    r"if reserved[^\n]{0,160}?fragmentation\.?|(?:try setting )?max_split_size_mb to avoid fragmentation\.?"
+    r"|see documentation for memory management[^\n]{0,160}"
     r"|if reserved but unallocated memory is large[^\n]{0,120}"
     r"|and [\d.]{1,12} [gmk]?i?b is reserved by pytorch but unallocated"
     r"|\(e\.g\., cuda graphs\)"

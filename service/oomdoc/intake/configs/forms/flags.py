@@ -311,22 +311,36 @@ def _has_flags(text: str, low: int, high: int) -> bool:
     return len(_INNER_FLAG.findall(text[low:high])) >= 2
 
 
+_ENOUGH_CONTINUED: Final = 3
+
+
+def _continued(text: str, before: list[Command], command: Command) -> bool:
+    """Whether the lines of the command before are continued with backslashes, all but its last one."""
+    previous = next((one for one in reversed(before) if one.words), None)
+    if previous is None or not command.words or previous.orphan:
+        return False
+    low, high = previous.words[0].value_span[0], command.words[0].value_span[0]
+    lines = text[low:high].rstrip().split("\n")[:-1]
+    continued = sum(line.rstrip().endswith("\\") for line in lines)
+    return continued >= _ENOUGH_CONTINUED and continued == len(lines)
+
+
 def parse_shell(
     text: str, start: int = 0, end: int | None = None, *, lenient: bool = True, depth: int = 0
 ) -> ShellReading:
     """The settings of shell text.
 
     :param lenient: whether a line of flags after a line without a backslash still counts as in effect (pasted text
-        loses its backslashes; a script does not).
+        loses its backslashes; a script does not). Where the lines before have theirs, it was not lost in pasting.
     """
     end = len(text) if end is None else end
     commands, heredocs = _commands(text, start, end)
     reading = ShellReading()
     env: list[Entry] = []
-    for command in commands:
+    for number, command in enumerate(commands):
         env += [_variable_entry(v, local=not command.words) for v in command.variables]
         orphan = command.orphan
-        if orphan == "missing-continuation" and lenient:
+        if orphan == "missing-continuation" and lenient and not _continued(text, commands[:number], command):
             orphan = ""
         words = command.words
         if words and words[0].text in (
