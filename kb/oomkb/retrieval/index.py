@@ -232,14 +232,11 @@ _NOTHING: Final = _Known("", {}, None)
 
 
 def _vectors_beside(scopes: Path, key: str) -> _Known | None:
-    """Those of another set of folders, or of an image: a submitted case makes another index of mostly known texts."""
+    """The most that another set of folders, or an image, has: a submitted case makes an index of mostly known texts."""
     baked = baked_dir()
     places = (scopes, *(() if baked is None else (baked / "index",)))
-    for scope in (found for place in places for found in sorted(place.glob("*"))):
-        known = _known_vectors(scope)
-        if known is not None and known.model == key:
-            return known
-    return None
+    found = (_known_vectors(scope) for place in places for scope in sorted(place.glob("*")))
+    return max((known for known in found if known and known.model == key), key=lambda k: len(k.rows), default=None)
 
 
 def _known_vectors(root: Path) -> _Known | None:
