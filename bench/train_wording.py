@@ -1,12 +1,13 @@
-"""Learn how reports of each cause are worded, from public threads and the case records.
+"""Learn how reports of each cause are worded, and by what to know a thread again, from public threads and the cases.
 
 usage: python bench/train_wording.py [--add REPORTS.jsonl ...] [--check]
 
-Without options the weights are learned again and written to ``kb/oomkb/retrieval/data/wording.npz``.
+Without options the weights are learned again and written to ``kb/oomkb/retrieval/data/wording.npz``, and the table of
+threads beside it, to ``threads.npz``.
 
 ``--add`` reads further threads first: each line holds ``url``, ``report`` (the text), ``cause`` and ``also``. What is
-kept of a thread, in ``bench/data/wording_threads.npz``, is its link, its labels, which words it holds how often (not
-in which order), and the vector of its beginning. A thread that is there already is replaced.
+kept of a thread, in ``bench/data/wording_threads.npz``, is its link, its labels, which words and figures it holds how
+often (not in which order), and the vector of its beginning. A thread that is there already is replaced.
 
 ``--check`` prints how often the wording alone names the right cause of a thread left out of the learning (five folds),
 beside the share of the largest cause. No thread of the data that the diagnosis is measured with may be added.
@@ -33,12 +34,16 @@ from oomdoc.intake import read_text
 from oomkb.memory.job import Job
 from oomkb.records.loader import load_cases
 from oomkb.retrieval.embed import encoder
+from oomkb.retrieval.threads import Threads, marks, table_of
 from oomkb.retrieval.views import plain_words
-from oomkb.retrieval.wording import Wording, tokens
+from oomkb.retrieval.wording import Wording
 
 ROOT = Path(__file__).parent.parent
 THREADS = ROOT / "bench" / "data" / "wording_threads.npz"
-WEIGHTS = ROOT / "kb" / "oomkb" / "retrieval" / "data" / "wording.npz"
+SHIPPED = ROOT / "kb" / "oomkb" / "retrieval" / "data"
+WEIGHTS = SHIPPED / "wording.npz"
+TABLE = SHIPPED / "threads.npz"
+READ_CHARS = 6000
 BEGINNING_CHARS = 240
 RAREST = 3
 MOST_WORDS = 4000
@@ -56,17 +61,24 @@ class Text:
     url: str
     cause: str
     also: tuple[str, ...]
-    words: Counter[str]
+    marks: Counter[str]
+    """Its words and its longer figures."""
     vector: np.ndarray[Any, Any]
     weight: float = 1.0
+
+    @property
+    def words(self) -> Counter[str]:
+        """Without the figures: how a report is worded, whatever its sizes."""
+        return Counter({mark: n for mark, n in self.marks.items() if not mark[0].isdigit()})
 
 
 def text_of(report: str, url: str, cause: str, also: Sequence[str], weight: float = 1.0) -> Text:
     """Read a report as a diagnosis does."""
     view = View(evidence=read_text(report), job=Job())
-    english = plain_words(view.text[:6000])
+    text = view.text[:READ_CHARS]
+    english = plain_words(text)
     vector = encoder().encode([english[:BEGINNING_CHARS]])[0]
-    return Text(url, cause, tuple(also), Counter(tokens(english)), vector, weight)
+    return Text(url, cause, tuple(also), Counter(marks(text, english)), vector, weight)
 
 
 def kept() -> list[Text]:
@@ -74,7 +86,7 @@ def kept() -> list[Text]:
     if not THREADS.exists():
         return []
     with np.load(THREADS, allow_pickle=False) as found:
-        words = [str(word) for word in found["words"]]
+        words = [str(word) for word in found["marks"]]
         starts, columns, counts = found["starts"], found["columns"], found["counts"]
         out = []
         for row, (url, cause, also) in enumerate(zip(found["urls"], found["causes"], found["also"], strict=True)):
@@ -88,16 +100,16 @@ def kept() -> list[Text]:
 def keep(texts: Sequence[Text]) -> None:
     """Write the threads, sorted by link."""
     texts = sorted(texts, key=lambda text: text.url)
-    words = sorted({word for text in texts for word in text.words})
+    words = sorted({word for text in texts for word in text.marks})
     column = {word: number for number, word in enumerate(words)}
-    rows = [sorted((column[w], n) for w, n in text.words.items()) for text in texts]
+    rows = [sorted((column[w], n) for w, n in text.marks.items()) for text in texts]
     THREADS.parent.mkdir(exist_ok=True)
     np.savez_compressed(
         THREADS,
         urls=np.array([text.url for text in texts]),
         causes=np.array([text.cause for text in texts]),
         also=np.array([",".join(text.also) for text in texts]),
-        words=np.array(words),
+        marks=np.array(words),
         starts=np.cumsum([0, *(len(row) for row in rows)]).astype(np.int32),
         columns=np.array([c for row in rows for c, _ in row], dtype=np.uint16 if len(words) < 65536 else np.int32),
         counts=np.array([min(n, 255) for row in rows for _, n in row], dtype=np.uint8),
@@ -168,6 +180,20 @@ def write(wording: Wording) -> None:
     )
 
 
+def write_table(table: Threads) -> None:
+    np.savez_compressed(
+        TABLE,
+        urls=np.array(table.urls),
+        causes=np.array(table.causes),
+        also=np.array(table.also),
+        marks=np.array(list(table.marks)),
+        rarity=table.rarity.astype(np.float16),
+        starts=table.starts,
+        holders=table.holders.astype(np.uint16 if len(table.urls) < 65536 else np.int32),
+        weights=table.weights.astype(np.float16),
+    )
+
+
 def check(threads: Sequence[Text], cases: Sequence[Text]) -> None:
     first = three = 0
     for learned, left_out in KFold(5, shuffle=True, random_state=0).split(threads):
@@ -205,6 +231,7 @@ def main() -> None:
         return
     wording = learn([*threads.values(), *cases])
     write(wording)
+    write_table(table_of([(text.url, text.cause, text.also, text.marks) for text in threads.values()]))
     print(f"{len(threads)} threads, {len(cases)} symptoms, {len(wording.words)} words -> {WEIGHTS.relative_to(ROOT)}")
 
 

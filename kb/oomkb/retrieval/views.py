@@ -17,6 +17,7 @@ from oomkb.retrieval.facets import Facets, query_facets
 from oomkb.retrieval.gloss import gloss
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.signatures import matched
+from oomkb.retrieval.threads import KnownThread, likenesses
 from oomkb.retrieval.wording import opinions_of
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Views:
     """The probability of the case's cause, where a diagnosis has gone before."""
     opinions: Mapping[str, float] = field(default_factory=dict)
     """Log-probability of each cause by a report's wording; of a question it is not asked."""
+    threads: tuple[KnownThread, ...] = ()
+    """The public threads that a report is most like; of a question they are not asked."""
 
 
 def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginning: bool = False) -> Views:
@@ -103,6 +106,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
         owners=owners,
         told=np.asarray([float(told.get(case.cause, 0.0)) for case in index.cases], dtype=np.float32),
         opinions=opinions_of(key, vectors[0], english) if beginning else {},
+        threads=likenesses(text, english) if beginning else (),
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oomkb.records.case import Case
     from oomkb.retrieval.index import Index
     from oomkb.retrieval.search import Match
+    from oomkb.retrieval.threads import KnownThread
     from oomkb.retrieval.views import Views
 
 __all__ = ["Look", "Vote", "find_cases", "look_at"]
@@ -51,6 +52,10 @@ class Look:
     def opinions(self) -> Mapping[str, float]:
         """Log-probability of each cause by the report's wording; empty with another embedding model."""
         return self.views.opinions
+
+    def threads(self) -> tuple[KnownThread, ...]:
+        """The public threads that the text is most like."""
+        return self.views.threads
 
     def votes(self, top: int = 5, hidden: Collection[str] = ()) -> tuple[Vote, ...]:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""

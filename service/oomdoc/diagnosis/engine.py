@@ -105,9 +105,9 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     )
     look = _look(view, cases, warnings)
     if look is not None:
-        # The words of hidden cases were learned from: of them the wording would know the answer.
-        opinions = {} if hidden else look.opinions()
-        view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden), opinions=opinions)
+        view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden))
+        if not hidden:  # The threads of hidden cases were learned from: wording and table would know the answer.
+            view = replace(view, opinions=look.opinions(), threads=look.threads())
     return replace(view, tensors=_tensors(view)), job, look, warnings
 
 

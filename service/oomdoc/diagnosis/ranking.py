@@ -24,7 +24,7 @@ TEMPERATURE: Final = 0.55
 _NEXT_RULE: Final = 0.6
 _NEXT_CASE: Final = 0.5
 """What each further reason of a witness counts, relative to the one before it."""
-_HEARSAY: Final = frozenset({"cause.case", "cause.retold", "cause.sounds"})
+_HEARSAY: Final = frozenset({"cause.case", "cause.retold", "cause.sounds", "cause.thread"})
 _BEFORE: Final = ("cause.usual.", "cause.worded")
 """What shifts the prior, before any sign is read."""
 _MOST_REASONS: Final = 5
@@ -136,7 +136,7 @@ def weigh(view: View) -> dict[str, list[Reason]]:
     for rule in RULES:
         signs = list(rule.weigh(view))
         reasons[rule.CAUSE] = [*signs, *_place(view, rule.CAUSE), *_not_the_cards(view, rule.CAUSE, signs)]
-    for cause, reason in (*_votes(view), *_sounds(view), *_worded(view), *expected(view)):
+    for cause, reason in (*_votes(view), *_threads(view), *_sounds(view), *_worded(view), *expected(view)):
         if cause in reasons:
             reasons[cause].append(reason)
     return reasons
@@ -213,6 +213,23 @@ def _votes(view: View) -> list[tuple[str, Reason]]:
         for vote in view.votes
         if vote.retold or vote.score > 0.2
     ]
+
+
+_ALIKE: Final = (0.35, 0.7)
+"""From which likeness on a public thread says something, and from which on it is the same one."""
+_FURTHER: Final = 0.3
+"""What a thread says of a cause that its label names besides."""
+
+
+def _threads(view: View) -> Iterator[tuple[str, Reason]]:
+    """A public thread with the same words and figures is the same failure."""
+    least, same = _ALIKE
+    for thread in view.threads:
+        weight = DECISIVE * min(1.0, (thread.likeness - least) / (same - least))
+        if weight > 0:
+            told = say("cause.thread", url=thread.url, percent=round(100 * thread.likeness))
+            yield thread.cause, Reason(weight, told)
+            yield from ((cause, Reason(_FURTHER * weight, told)) for cause in thread.also)
 
 
 _WORDING: Final = 0.5

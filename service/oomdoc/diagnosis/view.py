@@ -21,6 +21,7 @@ from oomdoc.messages import say
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
+from oomkb.retrieval.threads import KnownThread
 from oomkb.units import GIB
 
 __all__ = ["DECISIVE", "FAIR", "STRONG", "WEAK", "Clue", "View", "weigh_clues"]
@@ -123,6 +124,8 @@ class View:
     """Cause -> how much the text sounds like questions about it, in standard deviations over the causes."""
     opinions: Mapping[str, float] = field(default_factory=dict)
     """Log-probability of each cause by the wording of the report (:mod:`oomkb.retrieval.wording`)."""
+    threads: tuple[KnownThread, ...] = ()
+    """The public threads it is most like (:mod:`oomkb.retrieval.threads`)."""
     advisories: tuple[Advisory, ...] = ()
     """Known regressions that a stated version lies in."""
     suspects: tuple[Advisory, ...] = ()
