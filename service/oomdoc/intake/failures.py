@@ -32,6 +32,7 @@ def assemble(
     """Failures in order, with frames, steps and cascades told."""
     kept = _without_mentions(found, kinds)
     kept = [(i, replace(f, frames=frames_of(i, lines, placed), step=_step(f, signals))) for i, f in kept]
+    kept = _without_headlines(kept)
     real = [f for _, f in kept if not f.cascade and f.kind != "other" and f.signal.name not in _EXITS]
     out: list[Indexed] = []
     for index, failure in kept:
@@ -61,6 +62,12 @@ def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[I
     return out
 
 
+def _without_headlines(found: Sequence[Indexed]) -> list[Indexed]:
+    """Drop a message that stands alone ("CUDA out of memory", as a thread's title) where it follows with its sizes."""
+    sized = {f.signal.name for _, f in found if _count(f) and not f.cascade}
+    return [(i, f) for i, f in found if _count(f) or f.frames or f.signal.name not in sized]
+
+
 def _count(failure: Failure) -> int:
     return sum(_states(failure, name) for name in _SIZES)
 
@@ -80,11 +87,17 @@ def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]
         for later, (other, more) in enumerate(found[at + 1 : at + 4], start=at + 1):
             near = other - index <= _NEAR and lines[other].tag == lines[index].tag and more.kind == first.kind
             bare = not _count(whole) or (whole.requested_bytes is None and more.requested_bytes is not None)
-            if near and bare and _count(more) > _count(whole):
+            if ((near and bare) or _same(whole, more)) and _count(more) > _count(whole):
                 whole = replace(whole, **{name: getattr(more, name) for name in _SIZES if _states(more, name)})
                 skip.add(later)
         out.append((index, whole))
     return out
+
+
+def _same(one: Failure, other: Failure) -> bool:
+    """Whether the other message repeats every size of this one, two of them at least."""
+    told = [name for name in _SIZES if _states(one, name)]
+    return len(told) > 1 and all(getattr(one, name) == getattr(other, name) for name in told)
 
 
 def _step(failure: Failure, signals: Sequence[Signal]) -> int | None:

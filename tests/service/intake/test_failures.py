@@ -105,3 +105,28 @@ def test_consequences_do_not_hide_the_failure():
     evidence = read_text(text)
     assert evidence.root.kind == "device"
     assert all(f.cascade for f in evidence.failures if f.kind == "host")
+
+
+FULL = "CUDA out of memory. Tried to allocate 384.00 MiB (GPU 0; 15.90 GiB total capacity; 14.75 GiB already allocated)"
+
+
+def test_a_title_is_not_the_failure_that_follows_with_its_sizes():
+    lines = [
+        "RuntimeError: CUDA out of memory.",
+        *(f"what I did, part {n}" for n in range(20)),
+        f"RuntimeError: {FULL}",
+    ]
+    root = read_text("\n".join(lines)).root
+    assert root is not None
+    assert root.requested_bytes == 384 << 20
+    assert root.signal.span.line == len(lines)
+
+
+def test_a_message_printed_twice_keeps_what_the_longer_one_says():
+    short = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 148.00 MiB. GPU 0 has a total capacity of 31.60 GiB of which 87.44 MiB is free."
+    long = f"{short} Including non-PyTorch memory, this process has 2.00 GiB memory in use. Of the allocated memory 594.01 MiB is allocated by PyTorch, and 5.99 MiB is reserved by PyTorch but unallocated."
+    text = "\n".join([short, *(f"line {n} of something else" for n in range(12)), long])
+    root = read_text(text).root
+    assert root is not None
+    assert root.allocated_bytes is not None
+    assert root.process_bytes == 2 << 30

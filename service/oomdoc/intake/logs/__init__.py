@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoc.intake.logs import (
     accelerate,
+    accelerators,
     bitsandbytes,
     cpu_allocator,
     cuda_driver,
@@ -40,6 +41,7 @@ __all__ = ["PARSERS", "Parser", "Reading", "Window"]
 
 PARSERS: Final[tuple[Parser, ...]] = (
     accelerate.PARSER,
+    accelerators.PARSER,
     bitsandbytes.PARSER,
     cpu_allocator.PARSER,
     cuda_driver.PARSER,

@@ -36,8 +36,8 @@ PARSER: Final[Parser] = rules_parser(
     (
         rule(
             "paddle-oom",
-            rf"Cannot allocate {size('requested')} memory on GPU \d{{1,3}}, {size('used')} memory has been allocated"
-            rf" and available memory is only {size('free')}",
+            rf"Cannot allocate {size('requested')} memory on GPU (?P<device__i>\d{{1,3}}), (?:{size('allocated')}"
+            rf" memory has been allocated and )?available memory is only {size('free')}",
             "device",
         ),
         rule("torch-thc-oom", r"cuda runtime error \(2\) ?: ?out of memory", "device"),
@@ -58,6 +58,7 @@ PARSER: Final[Parser] = rules_parser(
             r"ocate (?P<requested__n>\d{1,15}) bytes \(free: (?P<free__n>\d{1,15}), total: (?P<capac"
             r"ity__n>\d{1,15})\)",
             "device",
+            lines=1,
         ),
         rule(
             "nccl-cuda-oom",

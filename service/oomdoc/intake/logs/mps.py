@@ -1,4 +1,4 @@
-"""Apple's Metal backend of PyTorch."""
+"""Apple's Metal: PyTorch's backend, and MLX, whose buffers have a largest size (mlx/backend/metal/allocator.cpp)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ PARSER: Final[Parser] = rules_parser(
         "invalid buffer size",
         "mtlbuffer",
         "insufficient memory (00000008",
+        "metal::malloc",
         "kiogpucommandbuffercallbackerroroutofmemory",
     ),
     (
@@ -33,6 +34,13 @@ PARSER: Final[Parser] = rules_parser(
             "device",
         ),
         rule("mps-buffer-too-large", rf"Invalid buffer size: {size('requested')}", "device"),
+        rule(
+            "metal-buffer-too-large",
+            r"Attempting to allocate (?P<requested__n>\d{1,15}) bytes which is\s{1,4}greater than the maximum allowed"
+            r" buffer size of (?P<allowed__n>\d{1,15})",
+            "device",
+            lines=1,
+        ),
     ),
     priority=5,
 )

@@ -29,7 +29,7 @@ Kind = Literal["device", "host", "shared-memory", "other"]
 
 def size(name: str, unit: str = r"[KMGTPE]i?B|[KMGT]i?b|bytes?|[KMGT](?![A-Za-z])|B(?![A-Za-z])") -> str:
     """An expression for a size whose bytes become ``<name>_bytes``."""
-    return rf"(?P<{name}__n>-?[0-9]{{1,20}}(?:\.[0-9]{{1,12}})?) ?(?P<{name}__u>{unit})"
+    return rf"(?P<{name}__n>-?[0-9]{{1,20}}(?:\.[0-9]{{0,12}})?) ?(?P<{name}__u>{unit})"
 
 
 @dataclass(frozen=True, slots=True)

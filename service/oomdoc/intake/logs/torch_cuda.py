@@ -92,6 +92,9 @@ def _split_processes(out: dict[str, Any], others: list[int]) -> None:
     missing. Then it is the smallest process that can hold what PyTorch holds here.
     """
     if "process_bytes" not in out and others:
+        if len(others) == 1 and _alone(out, others[0]):
+            out["process_bytes"] = others.pop()
+            return
         held = out.get("reserved_bytes") or out.get("allocated_bytes", 0) + out.get("reserved_unallocated_bytes", 0)
         able = sorted(size for size in others if held and size >= held * 0.995)
         if able:
@@ -123,6 +126,17 @@ def _named(window: Window) -> bool:
     """Whether the line (or the one before it) says that an out-of-memory error was raised."""
     nearby = window.text + " ".join(line.text for line in window.preceding(1))
     return "OutOfMemory" in nearby or "out of memory" in nearby.lower()
+
+
+def _alone(sizes: Mapping[str, int], process_bytes: int) -> bool:
+    """Whether a process holds all that is in use: then it is this one, which holds a context at least."""
+    if sizes.keys() & {"allocated_bytes", "reserved_bytes"} or not sizes.keys() >= {"capacity_bytes", "free_bytes"}:
+        return False
+    used = sizes["capacity_bytes"] - sizes["free_bytes"]
+    return used > 0 and abs(process_bytes - used) <= _ROUGHLY * used
+
+
+_ROUGHLY: Final = 0.02
 
 
 _FIELDS: Final = frozenset(

@@ -16,6 +16,11 @@ from oomdoc.intake.sieve import Vocabulary
 GIB = 1 << 30
 
 MUST = [
+    ("accelerators", "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::1073741824 (1024)MB", "gaudi-oom", "device", {"requested_bytes": GIB}),
+    ("accelerators", "ERROR  TDRV:log_dev_mem   Failed to allocate 64.000MB (usage: tensors) on ND 0:NC 1, current utilization:", "neuron-oom", "device", {"requested_bytes": 64 << 20, "device": 0}),
+    ("cuda_driver", "Out of memory error on GPU 1. Cannot allocate 2.500000GB memory on GPU 1, available memory is only 512.000000MB.", "paddle-oom", "device", {"requested_bytes": round(2.5 * GIB), "free_bytes": 512 << 20}),
+    ("mps", "RuntimeError: [metal::malloc] Attempting to allocate 8589934592 bytes which is greater than the maximum allowed buffer size of 4294967296 bytes.", "metal-buffer-too-large", "device", {"requested_bytes": 8 * GIB, "allowed_bytes": 4 * GIB}),
+    ("cpu_allocator", "MemoryError: Unable to allocate 12. GiB for an array with shape (3, 1) and data type float32", "numpy-oom", "host", {"requested_bytes": 12 * GIB}),
     ("bitsandbytes", "Error out of memory at line 380 in file /mmfs1/csrc/ops.cu", "bitsandbytes-oom", "device", {}),
     ("cpu_allocator", "DefaultCPUAllocator: can't allocate memory: you tried to allocate 268435456 bytes. Error code 12", "cpu-allocator-oom", "host", {"requested_bytes": 268435456}),
     ("cpu_allocator", "numpy.core._exceptions.MemoryError: Unable to allocate 30.5 GiB for an array with shape (1,)", "numpy-oom", "host", {"requested_bytes": round(30.5 * GIB)}),
@@ -70,6 +75,7 @@ MUST = [
 ]  # fmt: skip
 
 MUST_NOT = [
+    ("accelerators", "INFO memory report (usage: tensors) on ND 0: 3.1 GB of 15.9 GB"),
     ("accelerate", "all submodules are offloaded; offload_dir is set"),
     ("bitsandbytes", "bitsandbytes csrc/ops.cu compiled"),
     ("cpu_allocator", "using pin_memory=True for the dataloader"),
