@@ -19,7 +19,8 @@ _FLAT: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "megatron"
 """Sharding that joins many parameters in one buffer, of whatever size."""
 _LITTLE: Final = 0.4
 _STEP: Final = alternatives(
-    r"\balloc\w{0,8}[ =:]{1,3}\d{1,4}(?:\.\d{1,3})?[^\n]{0,12}\bpeak\w{0,10}[ =:]{1,3}\d{1,4}(?:\.\d{1,3})?"
+    r"\balloc\w{0,8}[ =:]{1,3}(?P<kept>\d{1,4}(?:\.\d{1,3})?)[^\n]{0,12}\bpeak\w{0,10}[ =:]{1,3}"
+    r"(?P<peak>\d{1,4}(?:\.\d{1,3})?)"
 )
 _PROGRAM: Final = re.compile(
     r"parameter allocation: +(\d{1,4}(?:\.\d{1,2})?)([gm])i?b[^~]{0,300}?"
@@ -30,7 +31,6 @@ _HELD: Final = re.compile(
     r"|ed)?\b)[^\n]{0,90}?(?<![\d.])(\d{1,6}(?:\.\d{1,2})?) ?(mi?b|gi?b|g)\b"
     r"|(?:加载)(?:完|后|完成)[^\n]{0,24}?(?<![\d.])(\d{1,6}(?:\.\d{1,2})?) ?(mi?b|gi?b|g)\b"
 )
-_NUMBERS: Final = re.compile(r"[ =:](\d{1,4}(?:\.\d{1,3})?)", re.ASCII)
 _OVER: Final = 2.5
 
 
@@ -85,7 +85,4 @@ def peaks_over_rest(view: View) -> bool:
         inputs, temporaries = (float(program[n]) * (1 if program[n + 1] == "m" else 1024) for n in (1, 3))
         return temporaries > _OVER * inputs
     found = _STEP.search(view.text)
-    if found is None:
-        return False
-    numbers = [float(number) for number in _NUMBERS.findall(found[0])]
-    return len(numbers) >= 2 and numbers[0] > 0 and numbers[-1] > _OVER * numbers[0]
+    return found is not None and 0 < _OVER * float(found["kept"]) < float(found["peak"])

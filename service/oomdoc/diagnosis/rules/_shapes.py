@@ -14,7 +14,7 @@ from typing import Final
 
 from oomdoc.diagnosis.view import View
 
-__all__ = ["einsum_of_pairs", "is_map", "is_scores", "is_vocabulary_wide", "shapes_in"]
+__all__ = ["einsum_of_pairs", "is_map", "is_scores", "is_vocabulary_wide", "refused", "shapes_in"]
 
 _SHAPE: Final = re.compile(
     r"(?:shape|size|tensor|(?:bf|f|u?int|s|u)\d{1,2}|float\d{0,2}|half)[ :=]{0,3}(?:torch\.size)?\(?"
@@ -29,12 +29,16 @@ _UNITS: Final = 8_192
 """A layer's widths that are as long as a small vocabulary stand beside no axis of the batch."""
 
 
+def refused(view: View) -> tuple[int, ...]:
+    """The shape that the failure's message says found no room, empty where it names none."""
+    told = view.failure.signal.data.get("shape") if view.failure is not None else None
+    return tuple(int(n) for n in told or ())
+
+
 def shapes_in(view: View) -> Iterator[tuple[int, ...]]:
     """The first shapes of the text, at most 24; the one that was refused comes first."""
-    failure = view.failure
-    told = failure.signal.data.get("shape") if failure is not None else None
-    if told:
-        yield tuple(int(n) for n in told)
+    if shape := refused(view):
+        yield shape
     yield from _written(view.text)
 
 

@@ -28,7 +28,7 @@ from oomdoc.diagnosis.rules._compared import IN_VAIN, LIMITED, decided_by
 from oomdoc.diagnosis.rules._fits import beyond_weights, held_little, peaks_over_rest
 from oomdoc.diagnosis.rules._late import long_past
 from oomdoc.diagnosis.rules._network import DRAWS, is_small
-from oomdoc.diagnosis.rules._shapes import is_map, is_scores, is_vocabulary_wide
+from oomdoc.diagnosis.rules._shapes import is_map, is_scores, is_vocabulary_wide, refused
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -211,8 +211,7 @@ _ALIGNED: Final = 128
 
 def _of_a_layer(view: View) -> tuple[int, ...] | None:
     """The shape that was refused, where it is rows of a layer's width: ``[batch, S, H]``, ``[tokens, F]``."""
-    refused = view.failure.signal.data.get("shape") if view.failure is not None else None
-    shape = tuple(int(n) for n in refused or ())
+    shape = refused(view)
     if is_map(shape) and is_small(view):
         return shape
     if len(shape) not in (2, 3) or is_scores(shape) or is_vocabulary_wide(shape):

@@ -27,7 +27,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import beyond_weights
-from oomdoc.diagnosis.rules._shapes import is_vocabulary_wide, shapes_in
+from oomdoc.diagnosis.rules._shapes import is_vocabulary_wide, refused, shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -100,8 +100,8 @@ def weigh(view: View) -> Iterator[Reason]:
     engine = view.says(_SCORED_BY_ENGINE)
     if engine is not None:
         yield Reason(FAIR, say("cause.logits.engine", quote=engine.text.strip()[:90]), (engine,))
-    refused = view.failure.signal.data.get("shape") if view.failure is not None else None
-    if refused and not is_vocabulary_wide(tuple(int(n) for n in refused)):
+    shape = refused(view)
+    if shape and not is_vocabulary_wide(shape):
         yield Reason(-FAIR, say("cause.out-of-place"))
     else:
         yield from tensor_reasons(view, CAUSE)
