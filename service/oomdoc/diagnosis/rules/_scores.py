@@ -8,9 +8,9 @@ from typing import Final
 from oomdoc.diagnosis.rules._compared import longest_told
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
-from oomkb.units import GIB
+from oomkb.units import GIB, MIB
 
-__all__ = ["scores_bytes", "training_scores_bytes", "unfused"]
+__all__ = ["round_request", "scores_bytes", "scores_requested", "training_scores_bytes", "unfused"]
 
 _ENGINES: Final = alternatives(
     r"vllm|sglang|lmdeploy|tensorrt|trt-?llm|llama[._-]?cpp|llama-server|ollama|lm ?studio|\btgi\b"
@@ -21,12 +21,28 @@ _FUSED: Final = re.compile(r"unsloth|flash[ _-]?att|xformers|\bsdpa\b")
 _OLD_CARDS: Final = re.compile(
     r"\b(?:tesla )?(?:v100s?|t4|p100|p40|rtx ?20[678]0|20[678]0 ?ti|gtx ?1\d{3}|1080 ?ti?|titan)\b"
 )
+_OLD_MESSAGE: Final = re.compile(
+    r"\(gpu \d{1,2}; [\d.]{1,8} [gm]ib total capacity; [\d.]{1,8} [gmk]?i?b?(?:ytes)? already allocated"
+)
+"""PyTorch's words up to 2.0; from 2.1 on the device "has a total capacity". Fused attention came to transformers 4.36,
+and is used there from 2.1.1 on."""
+_OWN_FUSED: Final = re.compile(r"\blit-?(?:gpt|llama|parrot)\b|nano-?gpt|megatron")
+_OLD_SCRIPTS: Final = alternatives(
+    r"\brun_(?:language_modeling|lm_finetuning|squad|classifier)\.py|pytorch[_-](?:transformers|pretrained[_-]bert)"
+    r"|fairseq|max-source-positions|tensor2tensor|\bt2t[-_]|opennmt"
+)
+"""Programs of the years before fused attention, and an option that only one of them has."""
+_WHOLE_LENGTH: Final = re.compile(r"\brun_(?:language_modeling|lm_finetuning|clm(?:_no_trainer)?)\.py")
+"""Language modelling scripts that cut their data into blocks as long as the model takes, of 1,024 tokens at most."""
+_LONGEST_BLOCK: Final = 1_024
+_LEAST_HEADS: Final = 12
 _COPIES_BYTES: Final = 6
 """Raw scores in 16 bit and their softmax in 32 bit."""
 _HEADS: Final = 32
 """Of a model of 7B, where the model is not known."""
 _A_CARD: Final = 80 * GIB
 _MUCH: Final = 0.4
+_PROGRAM: Final = 4_000
 
 
 def scores_bytes(view: View) -> int | None:
@@ -44,21 +60,81 @@ _SERVERS: Final = frozenset({"vllm", "sglang", "lmdeploy", "tensorrt-llm", "llam
 
 def training_scores_bytes(view: View) -> int | None:
     """Scores that the layers of a training keep for the backward pass, if they take much of the card."""
-    length, shape, capacity = view.stated("seq_len"), view.shape, view.bytes_of("capacity")
-    if _FUSED.search(view.text) is not None or not view.training or not length or shape is None or not capacity:
+    length, shape, capacity = _trained_length(view), view.shape, view.bytes_of("capacity")
+    if _FUSED.search(view.text) is not None or not view.training or not length or not capacity:
         return None
-    kept = 1 if view.job.grad_ckpt else shape.dims.layers
-    needed = (view.job.micro_batch or 1) * kept * shape.dims.heads * int(length) ** 2 * _COPIES_BYTES
+    if view.phase in _WITHOUT_STEPS:
+        return None
+    heads, layers = (shape.dims.heads, shape.dims.layers) if shape is not None else (_LEAST_HEADS, _LEAST_HEADS)
+    kept = 1 if view.job.grad_ckpt else layers
+    needed = (view.job.micro_batch or 1) * kept * heads * length**2 * _COPIES_BYTES
     return int(needed) if needed > _MUCH * capacity else None
 
 
+def _programs(view: View) -> str:
+    """The text with the commands and scripts that were read as settings."""
+    return "\n".join((view.text, *(document.text[:_PROGRAM].lower() for document in view.evidence.documents)))
+
+
+def _trained_length(view: View) -> int:
+    """Tokens of a row, as stated or as the script takes them; of a model that is not known, the greatest told."""
+    if view.shape is None:
+        return longest_told(view) if _OLD_SCRIPTS.search(_programs(view)) is not None else 0
+    positions = view.shape.dims.max_positions
+    stated = view.stated("seq_len")
+    if stated is None and positions and _WHOLE_LENGTH.search(_programs(view)) is not None:
+        return min(positions, _LONGEST_BLOCK)
+    return int(stated or 0)
+
+
+def scores_requested(view: View) -> tuple[int, ...] | None:
+    """``(batch, heads, S, S)`` where all of them are known and one layer's scores are what was asked for."""
+    requested, shape, length = view.bytes_of("requested"), view.shape, _trained_length(view)
+    if not requested or shape is None or not length or not view.training:
+        return None
+    batch = view.job.micro_batch or 1
+    one = batch * shape.dims.heads * length**2
+    near = any(abs(requested - one * width) <= _NEAR_BYTES for width in (2, 4))
+    return (batch, shape.dims.heads, length, length) if near else None
+
+
+_WITHOUT_STEPS: Final = ("load", "save", "optimizer-init")
+_ROUND_PARTS: Final = (1, 3, 5)
+_LEAST_ROUND: Final = GIB
+_NEAR_BYTES: Final = 2 * MIB
+"""The allocator asks for whole blocks of this."""
+
+
+def round_request(view: View) -> bool:
+    """Whether an old PyTorch was asked for a power of two, or three or five of one, of 1 GiB or more.
+
+    Batch, heads and lengths are round and weights of that size are not; layers' widths and vocabularies seldom are.
+    """
+    requested = view.bytes_of("requested") or 0
+    if requested < _LEAST_ROUND or not of_old_torch(view) or view.phase in _WITHOUT_STEPS:
+        return False
+    mebibytes = round(requested / MIB)
+    return abs(requested - mebibytes * MIB) < MIB / 100 and mebibytes // (mebibytes & -mebibytes) in _ROUND_PARTS
+
+
 def unfused(view: View) -> bool:
-    """Whether versions before fused attention are stated, or a card for which FlashAttention-2 is not built."""
+    """Whether versions before fused attention are stated or shown, or a card FlashAttention-2 is not built for."""
     return (
         _before(view, "torch", (2, 0))
         or _before(view, "transformers", (4, 36))
         or _OLD_CARDS.search(f"{view.job.gpu or ''}".lower()) is not None
+        or of_old_torch(view)
+        or _OLD_SCRIPTS.search(_programs(view)) is not None
     )
+
+
+def of_old_torch(view: View) -> bool:
+    """Whether the message is one of PyTorch 2.0 or older, and no program with a fused attention of its own is named."""
+    failure = view.failure
+    if failure is None or _OLD_MESSAGE.search(failure.signal.span.text.lower() + view.text) is None:
+        return False
+    named = (_FUSED, _OWN_FUSED, _ENGINES)
+    return view.evidence.framework not in _SERVERS and all(one.search(view.text) is None for one in named)
 
 
 def _before(view: View, library: str, version: tuple[int, int]) -> bool:

@@ -24,8 +24,14 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import beyond_weights, of_whole_model
-from oomdoc.diagnosis.rules._network import is_small, of_pictures
-from oomdoc.diagnosis.rules._scores import scores_bytes, training_scores_bytes, unfused
+from oomdoc.diagnosis.rules._network import DRAWS, is_small, of_pictures
+from oomdoc.diagnosis.rules._scores import (
+    round_request,
+    scores_bytes,
+    scores_requested,
+    training_scores_bytes,
+    unfused,
+)
 from oomdoc.diagnosis.rules._shapes import einsum_of_pairs, is_scores, shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
@@ -138,6 +144,10 @@ def weigh(view: View) -> Iterator[Reason]:
             yield Reason(FAIR, say("cause.attention-scores.before-fused"))
     elif unfused(view) and (needed := training_scores_bytes(view)) is not None:
         yield Reason(STRONG, say("cause.attention-scores.before-fused-training", scores_bytes=needed))
+    if unfused(view) and (rows := scores_requested(view)) is not None:
+        yield Reason(STRONG, say("cause.attention-scores.requested", shape=" × ".join(map(str, rows))))
+    elif round_request(view) and (not of_pictures(view) or view.says(DRAWS) is not None):
+        yield Reason(STRONG, say("cause.attention-scores.round", requested_bytes=view.bytes_of("requested") or 0))
     yield from _request(view)
     if view.stated("attention") == "eager":
         yield Reason(FAIR, say("cause.attention-scores.in-use"))
@@ -151,7 +161,8 @@ def _request(view: View) -> Iterator[Reason]:
     if failure.signal.name.startswith("xla") or of_whole_model(view):  # a program's temporaries are one request
         return
     if capacity and requested > _MUCH * capacity:
-        weight = FAIR if of_pictures(view) else STRONG  # a convolution unrolls a large picture as well
+        convolves = of_pictures(view) and view.says(DRAWS) is None
+        weight = FAIR if convolves else STRONG  # a convolution unrolls a large picture as well
         yield Reason(weight, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
     elif not capacity and requested > _ANY_CARD_BYTES:
         yield Reason(FAIR, say("cause.attention-scores.beyond", requested_bytes=requested))
