@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.records.case import Case
@@ -66,15 +67,23 @@ def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat:
     Five cases of one cause tell a reader less than three causes to check.
     """
     values = total.round(6).tolist()
-    order = sorted(range(len(cases)), key=lambda i: (-values[i], cases[i].id))
     taken: Counter[str] = Counter()
-    reachable = []  # no list of `top` can hold more than the first `top` of a cause
-    for number in order:
+    reachable: list[tuple[int, float]] = []
+    for number in _descending(values, cases):
+        if len(reachable) >= top and values[number] < sorted(value for _, value in reachable)[-top]:
+            break  # what comes now is below what is there already, before anything is taken off
         cause = cases[number].cause
         if taken[cause] < top:
             reachable.append((number, values[number] - repeat * taken[cause]))
         taken[cause] += 1
     return sorted(reachable, key=lambda pair: -round(pair[1], 6))[:top]
+
+
+def _descending(values: Sequence[float], cases: Sequence[Case]) -> Iterator[int]:
+    """Numbers of the cases by value, those of one value by id."""
+    order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+    for _, alike in groupby(order, key=values.__getitem__):
+        yield from sorted(alike, key=lambda number: cases[number].id)
 
 
 def assured(

@@ -54,6 +54,8 @@ class Index:
     facets: tuple[Facets, ...]
     columns: Columns
     causes: tuple[str, ...]
+    case_causes: np.ndarray[Any, Any]
+    """(cases,) the number of each case's cause in :attr:`causes`; -1 for a cause of a private folder's own."""
     case_vectors: Any
     case_owners: np.ndarray[Any, Any]
     cause_vectors: Any
@@ -183,12 +185,15 @@ def _facts(path: Path) -> dict[str, Any]:
 def _open(folder: Path, cases: Sequence[Case], manifest: dict[str, Any]) -> Index:
     import numpy as np
 
+    causes = tuple(documents.causes())
+    numbers = {name: number for number, name in enumerate(causes)}
     known = tuple(Facets.from_document(item) for item in json.loads((folder / "facets.json").read_bytes()))
     return Index(
         cases=tuple(cases),
         facets=known,
         columns=Columns.of(known, cases),
-        causes=tuple(documents.causes()),
+        causes=causes,
+        case_causes=np.asarray([numbers.get(case.cause, -1) for case in cases], dtype=np.int32),
         case_vectors=dense.open_dense(folder / "cases.faiss"),
         case_owners=np.asarray(manifest["case_owners"], dtype=np.int32),
         cause_vectors=dense.open_dense(folder / "causes.faiss"),

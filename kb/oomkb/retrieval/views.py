@@ -23,7 +23,7 @@ from oomkb.retrieval.wording import opinions_of
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CauseVotes", "Views", "best_mean", "look", "plain_words", "standardised"]
+__all__ = ["CauseVotes", "Views", "best_mean", "look", "plain_words", "standardised", "told_of"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _CHUNK_CHARS: Final = 500
@@ -91,9 +91,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
     vectors = np.stack([_vector(key, chunk, beginning) for chunk in chunks])
     asked = query_facets(text, context)
     bm25 = index.case_words.scores(words)
-    numbers = {name: number for number, name in enumerate(index.causes)}
-    owners = np.asarray([numbers.get(case.cause, -1) for case in index.cases], dtype=np.int32)
-    told = context.get("causes") or {}
+    owners = index.case_causes
     return Views(
         words=tuple(words),
         shown=shown_words(text),
@@ -104,10 +102,19 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
         signed=matched(text, index.cases),
         sounds=_votes(index, vectors, words, (bm25, owners)),
         owners=owners,
-        told=np.asarray([float(told.get(case.cause, 0.0)) for case in index.cases], dtype=np.float32),
+        told=told_of(index, context.get("causes") or {}),
         opinions=opinions_of(key, vectors[0], english) if beginning else {},
         threads=likenesses(text, english) if beginning else (),
     )
+
+
+def told_of(index: Index, causes: Mapping[str, float]) -> np.ndarray[Any, Any]:
+    """(cases,) the probability of each case's cause, where a diagnosis has gone before; ``causes`` by name."""
+    import numpy as np
+
+    chances = np.asarray([*(float(causes.get(name, 0.0)) for name in index.causes), 0.0], dtype=np.float32)
+    by_case: np.ndarray[Any, Any] = chances[index.case_causes]
+    return by_case
 
 
 def _votes(

@@ -72,12 +72,11 @@ class Look:
 
     def chosen(self, told: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""
-        import numpy as np
-
         from oomkb.retrieval.search import choose
+        from oomkb.retrieval.views import told_of
 
-        known = np.asarray([told.get(case.cause, 0.0) for case in self.index.cases], dtype=np.float32)
-        return tuple(_matched(m) for m in choose(self.index, replace(self.views, told=known), top=top))
+        views = replace(self.views, told=told_of(self.index, told))
+        return tuple(_matched(m) for m in choose(self.index, views, top=top))
 
 
 def look_at(

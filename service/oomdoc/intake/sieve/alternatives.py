@@ -66,13 +66,14 @@ def _possible(lowered: str, count: int) -> frozenset[int]:
 class Alternatives:
     """Stands for ``re.compile(pattern)`` over texts in lower case."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("_numbers", "parts")
 
     def __init__(self, pattern: str) -> None:
         self.parts: dict[int, Expression] = {}
         for part in split(pattern):
             self.parts[len(_PARTS)] = expression = Expression(part)
             _PARTS.append(expression)
+        self._numbers = frozenset(self.parts)
 
     def search(self, lowered: str) -> re.Match[str] | None:
         """The first match, as the whole expression finds it: of those that begin there, the first alternative's."""
@@ -93,10 +94,11 @@ class Alternatives:
         return last
 
     def _tried(self, lowered: str) -> Iterator[Expression]:
-        possible = _possible(lowered, len(_PARTS))
-        for number, part in self.parts.items():
-            if number in possible and part.may_match(lowered):
-                yield part
+        possible = self._numbers & _possible(lowered, len(_PARTS))
+        if possible:
+            for number, part in self.parts.items():
+                if number in possible and part.may_match(lowered):
+                    yield part
 
 
 @cache
