@@ -57,7 +57,17 @@ SIGNS = [
         "0 bytes free; 7.50 GiB reserved in total by PyTorch)",
     ),
     ("shared-memory.no-space", "NCCL: no space left on device", "saving the checkpoint: no space left on device"),
-    ("not-oom.size", "CUDA out of memory. Tried to allocate 73400320.00 GiB", "Tried to allocate 73.40 GiB"),
+    ("not-oom.impossible", "CUDA out of memory. Tried to allocate 73400320.00 GiB", "Tried to allocate 73.40 GiB"),
+    (
+        "not-oom.size",
+        "cannot allocate a buffer of size 18446744073709551488",
+        "Attempting to allocate 17179869184 bytes, which is more than the largest buffer of 14302248960 bytes",
+    ),
+    (
+        "not-oom.kernel",
+        "the kernel does not start (required shared memory 262912 > available shared memory 101376)",
+        "the container does not start (no shared memory available)",
+    ),
     ("not-oom.crash", "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ("not-oom.pool", "My JAX job occupies 70 GB of the card", "My torch job occupies 70 GB of the card"),
     ("leak.in-training", "Memory use increases as training proceeds", "Memory use increases during evaluation"),
@@ -75,6 +85,41 @@ SIGNS = [
     ("not-oom.quota", "OSError: [Errno 122] Disk quota exceeded", "a quota of GPU hours"),
     ("other-process.shares-card", "test processes share one GPU", "test processes share one script"),
     ("leak.resumed", "resumed from the checkpoint it works for 5 hours, then fails again", "resumed, it fails at once"),
+    ("host-ram.killed", "装载到一半就 killed 了", "装载到一半就报 CUDA OOM"),
+    ("host-ram.ended", "after an hour the job is then killed by Linux", "after an hour the job is not killed"),
+    (
+        "host-ram.allocator",
+        "GGML_ASSERT: ggml.c:100: ctx->mem_buffer != NULL",
+        "GGML_ASSERT: ggml.c:100: tensor->ne[0] != 0",
+    ),
+    ("host-ram.allocator", "memory allocation of 4294967296 bytes failed", "allocation of tensors failed"),
+    ("host-ram.replay", "the replay buffer takes 40 GB of memory", "the replay is 40 seconds long"),
+    ("host-ram.said", "all the DRAM of the node is gone", "not enough space for a DRAM buffer across 8 banks"),
+    (
+        "host-ram.mentioned",
+        "It is out of memory on a machine with 128G CPU memory",
+        "CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 8.00 GiB total capacity; 7.40 GiB already allocated; "
+        "0 bytes free; 7.50 GiB reserved in total by PyTorch) on a machine with 128G CPU memory",
+    ),
+    ("shared-memory.said", "Process was signaled to shutdown with signal 7", "Process was shut down by signal 6"),
+    (
+        "shared-memory.container",
+        "It does not start:\n\ndocker run --gpus all ghcr.io/huggingface/text-generation-inference:2.0 --model-id a/b "
+        "--num-shard 2",
+        "It does not start:\n\ndocker run --gpus all --shm-size 1g ghcr.io/huggingface/text-generation-inference:2.0 "
+        "--model-id a/b --num-shard 2",
+    ),
+    ("eval.harness", "lm_eval --model hf is out of memory", "evalscope perf --parallel 256 is out of memory"),
+    (
+        "checkpoint-save.switched-on",
+        "with save_consolidated=True there is an OOM",
+        "there is an OOM, save_total_limit=3",
+    ),
+    (
+        "checkpoint-save.adapter-written",
+        "I see that it will assume that the vocabulary was not modified, then it is out of memory",
+        "I see that the vocabulary was modified, then it is out of memory",
+    ),
     ("leak.kept", "results.append(outputs) on the GPU", "results.append(outputs.cpu())"),
 ]  # fmt: skip
 
@@ -102,3 +147,18 @@ def test_a_word_for_both_memories_is_weak_beside_cards() -> None:
         return sum(r.log_odds for r in weigh(view_of(read_text(text))[0])["host-ram"] if r.log_odds > 0)
 
     assert weight("训练时内存不够，batch 改小就可以，显卡是 3090") < 0.5 * weight("训练时服务器内存不够，被杀掉了")
+
+
+def test_reading_a_state_in_is_no_saving() -> None:
+    """``state_dict`` is in the frames of both."""
+
+    def text(line: str) -> str:
+        return f'Traceback (most recent call last):\n  File "run.py", line 9, in main\n    {line}\nCUDA out of memory'
+
+    assert "checkpoint-save.trace" in keys(text("state = model.state_dict()"))
+    assert "checkpoint-save.trace" not in keys(text("optimizer.load_state_dict(state_dict['optimizer'])"))
+
+
+def test_merged_before_is_no_merging() -> None:
+    assert "checkpoint-save.said" in keys("合并 lora 权重的时候显存不足")
+    assert "checkpoint-save.said" not in keys("合并 lora 后再量化，显存不足")

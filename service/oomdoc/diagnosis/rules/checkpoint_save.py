@@ -35,10 +35,10 @@ _CLUES: Final = (
         "trace",
         DECISIVE,
         frames=r"save_pretrained|save_model|save_checkpoint"
-        r"|(?<!load_)(?<!load_from_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b(?! ?[,)])"
+        r"|(?<!load_)(?<!load_from_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b(?! ?[,)\[=])"
         r"|_save_to_state|save_16bit"
         r"|consolidat|torch\.save"
-        r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler|_save\b",
+        r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler|(?<!to)_save\b",
     ),
     Clue(
         "said",
@@ -46,7 +46,8 @@ _CLUES: Final = (
         says=r"(?:when|while|on|during|after|at|whenever|before|step of|only) (?:the )?(?:model |checkpoint "
         r"|epoch )?sav(?:e|ing)\b|sav(?:ing|es?) (?:the |a |of )?(?:model|checkpoint|weights|adapter)"
         r"|(?:model|checkpoint|adapter|it|epoch \d) (?:is|are|gets|being) saved|model save\b|saving (?:step"
-        r"|runs)|save_pretrained|save_steps.{0,8}(?:时|那|步|step)|每到.{0,4}save|保存(?![^\n]{0,8}(?:梯度|激活"
+        r"|runs)|save_pretrained|save_steps.{0,8}(?:时|那|步|step)|每到.{0,4}save"
+        r"|(?<!正常)(?<!已经)(?<!成功)保存(?![^\n]{0,16}(?:梯度|激活"
         r"|中间)).{0,12}(?:时|模型|权重"
         r"|checkpoint"
         r"|检查点|参数|又|就|oom)"
@@ -66,17 +67,38 @@ _CLUES: Final = (
         r"|(?:存|写|保存) ?(?:checkpoint|ckpt|检查点|权重|模型)(?:的)?(?:那|时|这)"
         r"|saving the (?:optimizer|full|final|sharded)|export_model\b|merge_(?:lora|adapter|peft|model)\w{0,12}"
         r"|\bmerge_and"
-        r"|(?:export|merge)_dir\b|(?:合并|导出)[^\n]{0,12}(?:权重|模型|lora|adapter)"
+        r"|(?:export|merge)_dir\b|(?:合并|导出)(?![^\n]{0,12}(?:后|完))[^\n]{0,12}(?:权重|模型|lora|adapter)"
         r"|model checkpointing|\bsaves (?:a |the )?(?:model|checkpoint|weights)|modelcheckpoint\b",
-        unless=r"load(?:ing|s|ed)? (?:an? |the )?(?:full |sharded |whole )?state[ _]?dict|broadcast_from_rank0",
+        unless=r"update_weights|weight[- _]sync|sync\w{0,7} (?:the )?(?:model |actor )?weights|load(?:ing|s"
+        r"|ed)? (?:an? |the )?(?:full |sharded |whole )?state[ _]?dict|broadcast_from_rank0",
+    ),
+    Clue(
+        "switched-on",
+        STRONG,
+        says=r"\b(?:save|consolidat|export|merge)_?\w{0,24} ?[=:] ?[\"']?true[\"'`]{0,2}[^\n]{0,60}(?:\boom\b"
+        r"|out.of.memory"
+        r"|爆|不足)|(?:\boom\b|out.of.memory)[^\n]{0,60}\b(?:save|consolidat|export|merge)_?\w{0,24} ?[=:] ?[\"']?true"
+        r"|\bconsolidat(?:e|ing) (?:the )?(?:checkpoints?|shards?|weights|sharded|states?)|\bconsolidate\b[^\n]{0,12}"
+        r"(?:->|→|\boom\b)",
+    ),
+    Clue(
+        "adapter-written",
+        STRONG,
+        says=r"save_and_load\.py[^\n]{0,20}userwarning|setting `?save_embedding_layers`?"
+        r"|assume that the vocabulary was not"
+        r" modified|removed shared tensor",
     ),
 )
+_LOADS: Final = r"load_state_dict|load_checkpoint|load_model|state_dict_convert|from_pretrained|\bresume"
+_WRITES: Final = r"save_|_save|torch\.save|merge|export|consolidat|get_model_state_dict"
+"""What reads a state in takes the same words as what writes it out."""
 
 
 _SAVED: Final = (
     r"sav(?:ed|es?|ing) (?:\w{1,12} ){0,3}(?:successfully|succeed\w{0,2}|without (?:a "
     r"|any )?(?:problem|error|issue)s?)"
-    r"|successfully saved|(?:保存|存盘|落盘)(?:模型|权重|checkpoint|检查点)?(?:都|也|是)?(?:成功|正常|没问题"
+    r"|successfully saved|(?:正常|已经|成功)(?:地)?保存|first,? (?:i|we) save[^\n]{0,200}|(?:保存|存盘|落盘)(?:模型"
+    r"|权重|checkpoint|检查点)?(?:都|也|是)?(?:成功|正常|没问题"
     r"|没有问题)|成功保存"
 )
 """What was written in full did not run out while it was written."""
@@ -105,7 +127,10 @@ def _at_a_save(view: View) -> int | None:
 
 def weigh(view: View) -> Iterator[Reason]:
     """Phase, trace and words."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
+    reads = view.traces(_LOADS) is not None and view.traces(_WRITES) is None
+    for reason in weigh_clues(view, CAUSE, _CLUES):
+        if not (reads and reason.message.key.endswith(".trace")):
+            yield reason
     every = _at_a_save(view)
     if every is not None and view.phase in ("save", "unknown"):
         stated = view.setting(*_INTERVALS) is not None

@@ -35,8 +35,9 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"evaluation_loop|prediction_step|\bevaluate\b|compute_metrics|nested_concat|pad_across"
-        r"|gather_for_metrics|eval_step|validation_step|predict_loop|/eval(?:uat\w{1,5})?[/.]|\w{0,12}_eval\("
+        frames=r"evaluation_loop|prediction_step|\bevaluate(?: |\(|$)(?!\w{1,12}\b)|compute_metrics|nested_concat"
+        r"|pad_across"
+        r"|gather_for_metrics|eval_step|validation_step|predict_loop|(?<!envs)/eval(?:uat\w{1,5})?[/.]|\w{0,12}_eval\("
         r"|evaluator",
     ),
     Clue(
@@ -62,6 +63,7 @@ _CLUES: Final = (
         r" first) epoch|at the end of (?:the |an? |one |first |every |each ){1,2}epoch|第?[一1] ?个? ?(?:轮|epoch)"
         r"(?:训练)?(?:结束|完|之?后)|(?:跑|训练?)完了?(?:第?[一1]|整)? ?个? ?(?:轮|epoch)",
     ),
+    Clue("harness", WEAK, says=r"lm_eval\b|lmms.eval|lm-eval|opencompass|evalscope(?! perf)|vlmeval"),
     Clue(
         "said",
         STRONG,
@@ -70,7 +72,7 @@ _CLUES: Final = (
         r"|the) (?:the )?(?:an? )?(?:eval|evaluat\w{1,4}|validation|prediction|dev set)\b"
         r"|evaluate.{0,12}(?:就|时|oom|fail)|\beval.{0,16}(?:oom|爆|会|的时候|过程)"
         r"|验证(?:集|时|阶段)|评估(?:时|阶段|过程|就|模型|超)|评测(?:时|过程|模型)|预测(?:时|阶段|过程)|do_predict"
-        r"|测试集|lm_eval\b|lmms.eval|lm-eval|opencompass|evalscope|eval_accumulation_steps|evaluation (?:grows|fails"
+        r"|测试集|eval_accumulation_steps|evaluation (?:grows|fails"
         r"|step)"
         r"|(?<![a-z_])predict(?:ions?)?\b[^\n]{0,24}(?:oom|out of|gather|concat|fills|显存|爆)|trainer\.predict"
         r"|predict_with_generate[^\n]{0,24}(?:oom|out|爆)|preprocess_logits_for_metrics|validation (?:set|loss|pass)"

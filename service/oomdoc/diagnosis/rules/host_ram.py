@@ -56,18 +56,22 @@ _CLUES: Final = (
         DECISIVE,
         says=r"(?:exit|return)s?(?: with)?(?: return)? ?code\W{0,4}-9|exitcode:? ?-9|\bsigkill\b"
         r"|exit(?:ed)?.{0,12}\b137\b|oom.?kill|out of memory: kill|signal 9\b|killed process|进程.{0,8}killed"
-        r"|直接被 ?kill|\bkilled$|\*\*killed|sigterm\W{0,3}killed|(?:出现|显示|报|直接|提示|输出|变成) ?\bkilled\b"
+        r"|直接被 ?kill|killed?(?=[了掉])|(?:就|后|都|又|自动|进程) ?被? ?killed?\b|\bkilled$|\*\*killed"
+        r"|sigterm\W{0,3}killed|(?:出现|显示|报|直接|提示|输出|变成) ?\bkilled\b"
         r"|[(（\"'`]killed[)）\"'`]"
         r"|(?:out of|exhausts?) (?:cpu|host|system) (?:memory|ram)\b",
     ),
     Clue(
         "ended",
         STRONG,
-        says=r"\b(?:was|been|being|gets?|got|is|are) (?:just |been |suddenly |always )?killed\b|被 ?(?:系统"
+        says=r"\b(?:was|been|being|gets?|got|is|are) (?!not |never )(?:\w{2,12} )?killed\b|被 ?(?:系统"
         r"|操作系统)? ?(?:kill|杀)"
-        r"|\bkilled by (?:the )?(?:system|os|kernel|oom)|(?:无故|突然).{0,4}kill|oomkilled|\bevicted\b|memory cgroup"
+        r"|\bkilled by (?:the |my )?(?:system|os|kernel|oom|linux|ubuntu|windows|slurm|docker|colab|kubernetes)"
+        r"|(?:无故|突然).{0,4}kill|oomkilled|\bevicted\b|memory cgroup"
         r"|exceeded (?:its |the |job |step )?memory limit|kernel (?:died|dies|crash|appears to have died)"
         r"|session crashed|swap (?:memory |space |file )?(?:is |was )?(?:full|used up|exhausted|thrash)|bad_alloc"
+        r"|swap(?:分区|空间)?[^\n]{0,4}(?:用光|用完|耗尽|占满|打满|满了|爆)|交换(?:分区|空间)[^\n]{0,4}(?:用光|用完"
+        r"|耗尽|满)"
         r"|(?:machine|system|server|pc|computer|机器|系统|电脑)[^\n]{0,16}(?:freez|froze|unresponsive|hangs|卡死"
         r"|死机)"
         r"|(?:process|script|python|job|training) (?:just |simply |silently )?(?:vanish|disappear)\w{0,3}"
@@ -88,13 +92,23 @@ _CLUES: Final = (
         says=r"(?:tokeniz(?:e|ing|er training)|preprocess\w{0,5}|pre-?process\w{0,5}|process(?:ing)? (?:the )?data"
         r"|map \(num_proc"
         r"|train_from_iterator|train_new_from_iterator|load_dataset|datasets?\.map|分词|数据(?:预)?处理)"
-        r".{0,80}(?:\boom\b|out(?:ing)? of memory|内存|killed|\bram\b)"
+        r"[^\n]{0,140}(?:\boom\b|out(?:ing)? of memory|内存|killed|\bram\b)"
         r"|(?:\boom\b|out(?:ing)? of memory|内存|killed|\bram\b).{0,60}(?:tokeniz(?:e|ing)|preprocess|pre-process"
         r"|process(?:ing)? (?:the )?data|处理数据|数据(?:预)?处理|分词)|tokenizer oom"
         r"|(?:num_proc|\.map\b|tokeniz\w{1,4}|preprocess\w{0,5}|分词|预处理"
         r"|处理数据)[^\n]{0,100}(?:process\w{0,2} (?:\w{1,8} ){0,3}(?:less and less|fewer)"
         r"|fewer and fewer|subprocess\w{0,2} (?:has |have )?(?:abruptly )?died|进程[^\n]{0,8}(?:越来越少|变少"
         r"|减少|消失|被杀))",
+        unless=r"cuda out of memory|显存|tried to allocate",
+    ),
+    Clue(
+        "replay",
+        STRONG,
+        says=r"replay ?(?:buffer|memory)[^\n]{0,80}(?:memory|\bram\b|\d ?gb|内存)|(?:memory|\bram\b"
+        r"|内存)[^\n]{0,60}replay"
+        r" ?(?:buffer|memory)|(?:system|machine|computer) does ?(?:n't"
+        r"|not)? (?:apparently )?(?:not )?have (?:apparently )?"
+        r"enough memory\b|经验(?:回放|池)[^\n]{0,40}内存",
         unless=r"cuda out of memory|显存|tried to allocate",
     ),
     Clue(
@@ -113,13 +127,18 @@ _CLUES: Final = (
         says=r"arraymemoryerror|\bmemoryerror\b|memory pressure \(oom\)|abruptly died|defaultcpuallocator"
         r"|cannot allocate memory|ray_memory_usage_threshold|node running low on memory"
         r"|std::bad_alloc|cudahostalloc|mlock failed|cudamallochost|\benomem\b|errno 12\b"
-        r"|unable to allocate \d[\d.]{0,8} [gmt]ib for an array|java\.lang\.outofmemory",
+        r"|unable to allocate \d[\d.]{0,8} [gmt]ib for an array|java\.lang\.outofmemory"
+        r"|\bray ?out ?of ?memory ?error|ggml_assert[^\n]{0,160}mem_buffer ?!= ?null|ggml_aligned_malloc|os error 12\b"
+        r"|(?:buffer of type|unable to allocate|failed to allocate(?: buffer)?) cpu(?:_\w{1,12})?\b(?! ?kv)"
+        r"|memory allocation of \d{4,16} bytes failed|alloc_cpu\.cpp|cpu_buffer_type_alloc_buffer"
+        r"|exceeds \d{1,3} ?% of (?:free )?system memory|by allocator (?:mkl)?_?cpu\b|\(winerror 1455\)|os error 1455"
+        r"|javascript heap out of memory|llvm error: out of memory|cudahostregister",
     ),
     Clue(
         "said",
         STRONG,
-        says=r"(?:cpu|system|host|main|node) (?:ram|memory|oom)\b.{0,40}(?:full|out|exhaust|runs?|oom|exceed"
-        r"|grow|fill|not enough|kill|leak|usage|error)|cpu oom|(?:out of|fills? (?:up )?(?:the )?"
+        says=r"(?:cpu|system|host|main|node) (?:ram|memory|oom)\b.{0,40}\b(?:full|out\b|exhaust|runs? (?:out|full)|oom"
+        r"|exceed|grow|fill|not enough|kill|leak|usage|error)|cpu oom|(?:out of|fills? (?:up )?(?:the )?"
         r"|exhaust\w{0,3}|run\w{0,4} out of|exceed\w{0,3}) (?:all )?(?:cpu|system|host|main|node) (?:ram"
         r"|memory)"
         r"|(?:gb|tb) (?:of )?(?:host |system |cpu )ram (?:filled|full|is|was)|out of host memory"
@@ -131,12 +150,12 @@ _CLUES: Final = (
         r"|requires?"
         r"|consum\w{1,3}|eats?|eating) (?:\w{1,10} ){0,4}(?:\d{2,4} ?[gt]i?b? (?:of )?)?(?:cpu|system|host"
         r"|physical) (?:ram|memory)"
-        r"|\bdram\b|不是显存|非显存|(?:打|撑"
+        r"|\bdram\b(?! ?(?:buffer|bank|core|channel|[:：=]))|不是显存|非显存|(?:打|撑"
         r"|挤)爆(?:了)?(?:整个)?(?:服务器|机器"
         r"|主机|节点|系统)?的?内存|爆内存|内存(?:爆|溢出|不够"
         r"|占满|用量)|(?:机器|主机|系统|cpu) ?内存|\d+g?b? ?内存.{0,16}(?:爆|不)"
         r"|(?:uses?|using|fills?|eats?|takes?) (?:up )?(?:all|too much|the whole) (?:of )?(?:the |my )?"
-        r"(?:cpu memory|host memory)\b|内存(?:吃|占|用|打|撑|跑)(?:满|爆|光|完)"
+        r"(?:cpu memory|host memory)\b|内存(?:都|全|已经?)?被?(?:吃|占|用|打|撑|跑|耗)(?:满|爆|光|完|尽)"
         r"|(?:kills?|takes? down|freezes|crashes) (?:the |my |our )?(?:box|node|host|server|machine)\b"
         r"|(?:all )?the memory (?:of|on|in) (?:the |my )?(?:server|machine|host|node|box)|\bfree -[hgm]\b"
         r"|how much (?:cpu |host |system )?ram\b|需要多少内存|killed due to memory|ram_util\w{0,8}"
@@ -217,23 +236,29 @@ _PINNED: Final = Clue(
 )
 """The driver's own refusal, without the sizes of PyTorch's allocator, where something pins host memory."""
 _FULL: Final = 0.75
+_MACHINE: Final = frozenset({"mentioned", "amount", "large"})
+"""Signs that tell what machine it is, more than what it lacks."""
+_SIZED: Final = frozenset({"torch-cuda-oom", "paddle-oom", "tensorflow-oom", "xla-hbm-exhausted"})
 _OF_CARDS: Final = (
     r"显卡|显存|\bgpu|\bcuda|batch|\b[2345]0[5-9]0(?: ?ti)?\b|\b[avht]\d{1,3}\b|卡上|单卡|多卡|\d ?卡"
     r"|zero[-_ ]?[123]|lora"
 )
 _SETTLED: Final = (
     r"(?:cpu|主机|系统|机器|服务器|节点|主|物理) ?的?内存|内存条|\bram\b|killed?\b|被杀|不是显存|非显存"
-    r"|\d{3,4} ?g|\dt\b"
+    r"|(?<![\d.])\d{3,4} ?g|\dt\b"
 )
 """Words that settle that 内存 is the machine's."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """A host failure, or a device failure with most of the device free."""
-    doubtful = _either(view)
+    doubtful, measured = _either(view), _measured(view)
     for reason in weigh_clues(view, CAUSE, _CLUES):
-        told = reason.message.key.rpartition(".")[2] in ("said", "short")
-        yield Reason(WEAK, reason.message, reason.spans) if doubtful and told else reason
+        sign = reason.message.key.rpartition(".")[2]
+        if measured and sign in _MACHINE:
+            continue
+        told = sign in ("said", "short")
+        yield Reason(WEAK, reason.message, reason.spans) if told and (doubtful or measured) else reason
     failure = view.failure
     if not _card_is_full(view):
         yield from weigh_clues(view, CAUSE, _WINDOWS)
@@ -247,6 +272,13 @@ def weigh(view: View) -> Iterator[Reason]:
         )
         hosted = any(weigh_clues(view, CAUSE, (*_WINDOWS, _PINNED)))
         yield Reason(DECISIVE if hosted else STRONG, message)
+
+
+def _measured(view: View) -> bool:
+    """Whether a card's allocator gave the sizes of its refusal: the machine's memory is then only a description."""
+    failure = view.failure
+    sized = failure is not None and failure.kind == "device" and failure.signal.name in _SIZED
+    return bool(sized and view.bytes_of("requested")) and not refused_with_room(view)
 
 
 def _either(view: View) -> bool:

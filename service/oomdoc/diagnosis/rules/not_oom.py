@@ -25,7 +25,7 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules.host_ram import refused_with_room
 from oomdoc.diagnosis.rules.shared_memory import DISK
-from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -41,7 +41,7 @@ _CLUES: Final = (
         "kernel",
         2 * DECISIVE,
         says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory|too much shared data"
-        r"|shared memory per (?:block|sm)"
+        r"|shared memory per (?:block|sm)|(?:required|available|insufficient) shared memory[^\n]{0,4}\d{5,6}"
         r"|reducing block sizes|memory space vmem|scoped vmem",
     ),
     Clue(
@@ -58,10 +58,13 @@ _CLUES: Final = (
         r"|假)的?(?:oom|显存不足)",
     ),
     Clue(
+        "impossible", 2 * DECISIVE, says=r"(?:more than|[>≥]) ?1 ?eb\b|tried to allocate \d{6,12}(?:\.\d{1,3})? ?gi?b"
+    ),
+    Clue(
         "size",
         DECISIVE,
-        says=r"\b1 ?eb\b|more than 1eb|17179869184|tried to allocate \d{6,12}(?:\.\d{1,3})? ?gi?b"
-        r"|(?:size|alloc\w{0,8}|request\w{0,3}|bytes|buffer)[^\n.]{0,30}(?<![\d.])\d{16,20}(?!\d)"
+        says=r"\b1 ?eb\b|17179869184(?:\.\d{1,2})? ?gi?b|(?:size|alloc\w{0,8}|request\w{0,3}|bytes"
+        r"|buffer)[^\n.]{0,30}(?<![\d.])\d{16,20}(?!\d)"
         r"|(?<![\d.])\d{16,20} bytes",
     ),
     Clue("written", STRONG, says=r"resource ?exhausted(?:error)?: (?:/|[a-z]:\\)"),
@@ -75,7 +78,7 @@ _CLUES: Final = (
     ),
     Clue(
         "disk",
-        FAIR,
+        WEAK,
         says=r"no space left on device(?![^\n]{0,200}shm)",
         unless=r"/dev/shm|posix_fallocate|nccl-shm",
     ),
@@ -92,7 +95,7 @@ _CLUES: Final = (
     ),
     Clue(
         "library",
-        FAIR,
+        WEAK,
         says=r"cublas_status_alloc_failed|cublascreate",
         unless=r"tried to allocate|out of memory|offload\w{0,3} \d{1,3}|load_print_meta|load_tensors"
         r"|llama_model_load|llama runner|\bollama\b",
@@ -107,7 +110,8 @@ _CLUES: Final = (
         r"|no kernel image is available|invalid device function|invalid configuration argument|\becc error|peer mapping"
         r"|file write failed|failed writing file"
         r"|unspecified launch failure|too many resources requested|num_stages|段错误|execution_failed|stack limit"
-        r"|driver (?:version|mismatch)|驱动(?:版本)?不|initiali[sz]ation error|几千 ?g\b|terabytes|exabytes"
+        r"|driver (?:version )?(?:mismatch|(?:is )?insufficient|(?:is )?too old)|insufficient for cuda|驱动(?:版本)?不"
+        r"|initiali[sz]ation error|几千 ?g\b|terabytes|exabytes"
         r"|nccl timeout|nccl 超时|cannot fork|disk (?:is )?full|磁盘(?:空间)?(?:不足"
         r"|满)|下标越界|shared memory per block",
         unless=HUGE_CONTEXT,

@@ -21,6 +21,8 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.view import DECISIVE, STRONG, Clue, View, weigh_clues
+from oomdoc.evidence import Span
+from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -40,14 +42,15 @@ _CLUES: Final = (
         "said",
         DECISIVE,
         says=r"bus error|sigbus|/dev/shm(?! ?(?:is )?(?:large|enough))|nccl-shm|shared memory (?:segment|limit)"
-        r"|out of shared memory|posix_fallocate|</torch_\d|exitcode:? ?-7|共享内存",
+        r"|out of shared memory|posix_fallocate|</torch_\d|exitcode:? ?-7|共享内存"
+        r"|\bsignal ?(?:no\.?|number|[:=])? ?7\b|exit(?:ed)? (?:with )?(?:code|status)\W{0,4}(?:-7|135)\b",
         unless=_ON_CHIP,
     ),
     Clue(
         "size",
         STRONG,
         says=r"shm.?size|--ipc|insufficient shared mem|shm[^\n]{0,8}\b64 ?m\b|\(shm\)"
-        r"|ipc.?host|worker[^\n]{0,24}exited unexpectedly|signal 7\b|default shared memory|too many open files"
+        r"|ipc.?host|worker[^\n]{0,24}exited unexpectedly|default shared memory|too many open files"
         r"|(?:docker"
         r"|container|容器)[^\n]{0,60}no space left|no space left[^\n]{0,60}(?:docker|container|容器|workers)"
         r"|num_workers (?:to )?\d{1,2} (?:works|fails|does)|num_workers ?调大",
@@ -61,6 +64,14 @@ _CLUES: Final = (
     ),
 )
 
+_CONTAINER: Final = alternatives(r"\b(?:docker|podman|nerdctl) run\b")
+_LARGER: Final = alternatives(r"\bshm|/shm|--ipc|--pod\b")
+_RANKS: Final = alternatives(
+    r"(?:num[-_]shards?|tensor[-_]parallel(?:[-_]size)?|--?tp(?:[-_]size)?|nproc[-_]per[-_]node|num[-_]processes"
+    r"|sharded)[ =:\"']{1,4}(?:[2-9]\b|1\d\b|true)"
+)
+"""More than one process that have to talk: NCCL does it through /dev/shm."""
+_TOLD: Final = r"out of memory|\boom\b|killed|显存|内存|\bvram\b"
 _CERTAIN: Final = frozenset({"shm-bus-error", "exit-135", "shm-alloc-failed"})
 """A bus error is no other memory's."""
 
@@ -72,3 +83,15 @@ def weigh(view: View) -> Iterator[Reason]:
     if failure is not None and failure.kind == "shared-memory":
         bus = failure.signal.name in _CERTAIN
         yield Reason(2 * DECISIVE if bus else DECISIVE, say("cause.shared-memory.failure"), (failure.signal.span,))
+    elif failure is None and view.says(_TOLD) is None and _LARGER.search(view.text) is None:
+        yield from _default_container(view)
+
+
+def _default_container(view: View) -> Iterator[Reason]:
+    """Several processes in a container that was started with the 64 MB it is given by default."""
+    for document in view.evidence.documents:
+        text = document.text.lower()
+        if _CONTAINER.search(text) and _RANKS.search(text) and not _LARGER.search(text):
+            span = Span(document.source, document.first_line, 1, document.text.strip().splitlines()[0][:200])
+            yield Reason(STRONG, say("cause.shared-memory.container", quote=span.text[:90]), (span,))
+            return
