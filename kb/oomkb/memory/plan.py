@@ -119,13 +119,24 @@ def _mixer(name: str, c: Config) -> str:
 def plan(d: Dims, c: Config) -> tuple[Slot, ...]:
     """Every layer of the model, encoder layers first."""
     shared = _shared_from(c, d.layers)
+    single = _layer_by_layer(d, c)
+    of_kind: dict[tuple[bool, bool], tuple[tuple[str, Any], ...]] = {}
     slots = []
     for i in range(d.layers):
         mixer = d.mixers[i] if d.mixers else "attention"
         cross = bool(d.encoder_layers) and i >= d.encoder_layers
         window = d.window_of(i) if mixer.startswith("attention") else None
-        slots.append(Slot(mixer, _feed(d, c, i, mixer), window, cross, _changes(d, c, i, i >= shared)))
+        kind = (i >= shared, d.window_of(i) is None)
+        if single or kind not in of_kind:
+            of_kind[kind] = _changes(d, c, i, kind[0])
+        slots.append(Slot(mixer, _feed(d, c, i, mixer), window, cross, of_kind[kind]))
     return tuple(slots)
+
+
+def _layer_by_layer(d: Dims, c: Config) -> bool:
+    """Whether layers of one kind may differ from each other: then each has to be asked."""
+    named = (c.get("intermediate_size"), c.get("num_attention_heads_per_layer"))
+    return bool(d.encoder_layers) or any(isinstance(v, list | tuple) for v in named) or "per_layer_config" in c
 
 
 def _feed(d: Dims, c: Config, layer: int, mixer: str) -> str:
