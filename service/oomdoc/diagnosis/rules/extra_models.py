@@ -51,13 +51,15 @@ _CLUES: Final = (
         says=r"(?:second|two|2|another) cop(?:y|ies) of the (?:\w{1,10} )?(?:model|weights)|(?:loaded?|resident|held"
         r"|hold\w{0,3}) (?:\w{1,12} ){0,3}(?:twice"
         r"|two models)"
-        r"|(?:both|two) (?:\w{1,10} )?models? (?:are )?(?:loaded|resident|share)|two models\b|(?:policy|student) and "
-        r"(?:the )?(?:base|policy|teacher|student|ref\w{0,6})|teacher and (?:the )?student|两(?:份|个)模型"
+        r"|(?:both|two) (?:\w{1,10} )?models? (?:are )?(?:loaded|resident|share)|two models (?:in|on|at|together"
+        r"|fit)\b|(?:policy|student) and "
+        r"(?:the )?(?:base|policy|teacher|student|ref\w{0,6})|teacher and (?:the )?student|两(?:份|个)模型(?!参数"
+        r"|[^\n，。]{0,4}(?:一样|相同|一致))"
         r"|(?:actor|critic|reward|ref)(?: model)?(?:, | and | & |/|、|和)(?:the )?(?:critic|reward|ref\w{0,6}|actor)\b"
         r"|(?:load|keep|hold|host|run)\w{0,3} (?:two|both|2|three|multiple|several|a second"
         r"|additional) (?:\w{1,12} )?models?"
         r"|(?:三|四|多)个 ?模型|同时加载[^\n]{0,12}模型"
-        r"|critic (?:init|model|load)|text encoders?\b|草稿模型|[几多]个模型|judge beside|rlhf[^\n]{0,8}第三阶段"
+        r"|critic (?:init|load)|草稿模型|[几多]个模型|judge beside|rlhf[^\n]{0,8}第三阶段"
         r"|reference (?:worker|log ?prob)",
         unless=r"(?:nodes?|gpus?|cards?) of their own|(?:separate|other|their own) (?:nodes?|gpus?|cards?)"
         r"|单独的?(?:节点|卡|机器)",
@@ -110,7 +112,7 @@ def weigh(view: View) -> Iterator[Reason]:
         weight = FAIR if len(models) > 1 else WEAK
         yield Reason(weight, say("cause.extra-models.resident", roles=[m.role for m in models]))
     elif view.job.objective == "ppo":
-        yield Reason(FAIR, say("cause.extra-models.ppo"))
+        yield Reason(WEAK, say("cause.extra-models.ppo"))
     key = next((name for name in _KEYS if view.setting(name) not in (None, False, "")), None)
     if key is not None and not models:
         yield Reason(FAIR, say("cause.extra-models.given", key=key))

@@ -21,7 +21,7 @@ Cost
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -49,7 +49,8 @@ _CLUES: Final = (
         "said",
         STRONG,
         prose=True,
-        says=r"\bignor(?:ed?|es|ing)\b(?! (?:the |this |that )?(?:warning|above|previous))|no effect|(?:\bnot"
+        says=r"(?<!required and will be )\bignor(?:ed?|es|ing)\b(?! (?:the |this |that )?(?:warning|above|previous))"
+        r"|no effect|(?:\bnot"
         r"|n'?t) (?:being |getting )?(?:applied|honou?red|in effect"
         r"|passed|respected)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|use (?:the two|both"
@@ -67,7 +68,7 @@ _CLUES: Final = (
         r"|being ){1,2}(?:used|utili[sz]ed|enabled)"
         r"|(?:is|are|was) not (?:being )?(?:activated"
         r"|picked up|recogni[sz]ed|taken into account)|(?:usage|memory|vram)[^\n]{0,24}(?:stays|remains"
-        r"|is still) the same"
+        r"|is still) (?:the same|unchanged)"
         r"|still (?:loads?|uses?|takes?|consum\w{1,3}|allocat\w{1,3}) (?:the )?(?:full|whole|entire|same)"
         r"|没(?:有)?(?:启用|开启成功|识别)|并没有(?:减少|降低|切)|占用没(?:变|降|减)"
         r"|(?:configured|enabled|asked for|requested)[^\n]{0,30}\bbut\b[^\n]{0,40}(?:stays?|still|empty|same|eager)"
@@ -77,9 +78,6 @@ _CLUES: Final = (
         r"|option|config)|instead of (?:torchrun|accelerate|deepspeed)|没有?用 ?torchrun|用 ?python ?直接"
         r"|world.?size (?:is|为|是) ?1\b|is dropped|一点没降"
         r"|(?:占用|显存)[^\n]{0,6}[和跟与][^\n]{0,12}(?:一样|相同)"
-        r"|(?:even (?:after|with|though|when)|despite|although)[^\n]{0,24}(?:deepspeed|zero|checkpointing|fsdp|flash"
-        r"|lora"
-        r"|quanti[sz]\w{1,6}|offload\w{0,3})[^\n]{0,16}(?:turned on|enabled|is on|was on|in use)"
         r"|forgot to (?:pass|set|add|enable|use|export|launch)|although (?:i|we) (?:asked|set|passed|enabled|requested"
         r"|specified)|(?:same|identical) (?:as|to) without|明明(?:设置?|开启?|加|用|指定|选)了?|没有?(?:起到?作用|用上)"
         r"|(?:is|was|are) not being read|hard-?coded|写死|(?:not|n'?t) (?:seem to )?chang\w{1,3} (?:the )?(?:memory"
@@ -89,7 +87,27 @@ _CLUES: Final = (
         # What grows, what is never given back and what was restored at the start is not about a setting.
         unless=r"(?:内存|显存)[^\n，。]{0,10}(?:一直|不断|越来越)[^\n，。]{0,4}(?:涨|大|增|高)"
         r"|batch.?size[^\n，。]{0,6}(?:设置)?无效"
-        r"|越来越[大多]",
+        r"|越来越[大多]|could (?:it|this|that) (?:mean|be) that",
+    ),
+    Clue(
+        "even-so",
+        FAIR,
+        prose=True,
+        says=r"(?:even (?:after|with|though|when)|despite|although)[^\n]{0,24}(?:deepspeed|zero|checkpointing|fsdp"
+        r"|flash"
+        r"|lora"
+        r"|quanti[sz]\w{1,6}|offload\w{0,3})[^\n]{0,16}(?:turned on|enabled|is on|was on|in use)",
+    ),
+    Clue(
+        "other-device",
+        STRONG,
+        prose=True,
+        says=r"(?:n_gpu_layers|gpu_layers|\b-ngl|cuda_visible_devices|(?:to|on|onto|use|using|only) (?:the )?[\"'`]?cpu"
+        r"|not (?:to )?(?:use|using|touch) (?:the |any |my )?gpus?)\b[^\n.]{0,40}(?:\bstill\b|\banyway\b|however)"
+        r"[^\n.]{0,30}(?:\bus(?:es?|ed|ing)|tries to use|loads?|allocat\w{1,3})[^\n.]{0,20}(?:gpus?\b|cuda|vram"
+        r"|actively)"
+        r"|not (?:to )?use (?:the |any |my )?gpus?\b[^\n.]{0,24}(?:it is|it's|is) still (?:being )?used"
+        r"|(?:设置|指定|选|用)了?[^\n，。]{0,12}cpu[^\n。]{0,16}(?:还是|仍|却|依然)[^\n。]{0,10}(?:显存|gpu|cuda)",
     ),
     Clue(
         "option-named",
@@ -102,7 +120,7 @@ _CLUES: Final = (
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|work\b)|appears to do nothing"
         r"|不生效|未生效|没有?生效|不起作用|没有?(?:作用|效果)|前后[^\n]{0,12}没有?变化)"
         rf"|\bignor(?:es?|ing)\b (?:the |my )?(?:\S{{1,20}} )?{_OPTION}",
-        unless=r"utili[sz]ation[^\n]{0,20}(?:makes|made) no",
+        unless=r"utili[sz]ation[^\n]{0,20}(?:makes|made) no|could (?:it|this|that) (?:mean|be) that",
     ),
     Clue(
         "takes-more",
@@ -134,7 +152,9 @@ _CLUES: Final = (
     Clue(
         "one-gpu",
         STRONG,
-        says=r"(?:everything|whole model|entire model|all (?:layers|weights|of it)) (?:on|to|onto"
+        says=r"(?:everything|whole model|entire model|all (?:the |of the )?(?:models?|layers|weights|of it|workers"
+        r"|ranks"
+        r"|engines|replicas|instances|processes))(?: \w{2,9}){0,4} (?:on|to|onto|in"
         r"|into) (?:the )?(?:first|a single|one|(?:gpu|cuda)[ :]?0)\b|(?:just|only) (?:one|a single|1) (?:card"
         r"|gpu) (?:fills|is used|is full|works|gets)"
         r"|只用到?了?第 ?\d|(?:还是|却|仍然?)(?:跑|加载|分配|用)(?:到|在)了? ?(?:0 ?号|第一[张块]|gpu ?0|cuda:0)"
@@ -218,6 +238,21 @@ def _plain_start(view: View) -> str:
     return found[0].strip() if found else ""
 
 
+_HINTS: Final[Mapping[str, float]] = {
+    "inactive.adapters-in-full": WEAK,  # no one meant to train adapters who asked for full training
+    "inactive.unknown-key": FAIR,
+    "inactive.data-parallel": FAIR,
+}
+"""What says less than that a setting which saves memory is not in effect."""
+
+
+def _matters(view: View, reason: str) -> float:
+    if reason == "inactive.one-process":
+        # Sharding that has nothing to divide by matters where states are what overfills the card.
+        return WEAK if view.state_bytes and not _states_overfill(view) else STRONG
+    return _HINTS.get(reason, STRONG)
+
+
 def _one_card_of(view: View) -> Span | None:
     """The row of the full card where ``nvidia-smi`` shows it full beside one that is nearly empty."""
     rows = [(int(m[1]) / max(int(m[2]), 1), m) for m in islice(_USED.finditer(view.text), _MOST_CARDS)]
@@ -234,10 +269,8 @@ def weigh(view: View) -> Iterator[Reason]:
     """Settings that intake found without effect, and what the person or the log says."""
     yield from weigh_clues(view, CAUSE, _CLUES)
     for item in view.evidence.inactive[:3]:
-        # Sharding that has nothing to divide by matters where states are what overfills the card.
-        small = item.reason == "inactive.one-process" and view.state_bytes and not _states_overfill(view)
         yield Reason(
-            WEAK if small else STRONG,
+            _matters(view, item.reason),
             say(
                 "cause.inactive-setting.found",
                 setting=item.setting,

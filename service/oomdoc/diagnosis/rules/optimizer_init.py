@@ -51,7 +51,7 @@ _CLUES: Final = (
         says=r"optimizer\.step|first step|optimizer (?:init|state(?!s? ?off))|initialize_optimizer_states|optimizer\.pt"
         r"|优化器(?:状态|初始化)|优化器[^\n]{0,8}(?:step|更新)|exp_avg|(?:second|2nd) (?:training )?(?:step|batch"
         r"|iteration|backprop|backward)"
-        r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))|(?:creat|initiali[sz]|build|prepar"
+        r"|(?:at|in|on) step 2\b|第(?:二|2) ?(?:步|个 ?(?:batch|step))|(?<!before )(?:creat|initiali[sz]|build|prepar"
         r"|set(?:ting)? up)\w{0,4} "
         r"(?:the )?optimizer|deepspeed\.initialize|accelerator\.prepare|adamw? states?|(?:creating|initialising) fp32"
         r"|参数更新[^\n]{0,6}[爆炸]|创建优化器|优化器(?:创建|更新)|更新参数(?:时|的时候|那|[^\n]{0,4}就?[爆o炸])"
@@ -76,7 +76,8 @@ _CLUES: Final = (
         r"|resum\w{1,3}[^\n.]{0,40}(?:get|got|run|goes?|throws?)[^\n.]{0,24}(?:oom|out of mem)|断点续训|恢复训练"
         r"|继续训练|(?:load\w{0,3}|saved) [^\n]{0,40}(?:checkpoint|state)s?\)?[^\n]{0,30}(?:continue"
         r"|resum)\w{0,3} (?:the )?train|resum\w{1,3} (?:the )?training\b"
-        r"|resume_from_checkpoint ?[=:] ?(?!none|null|false)\S",
+        r"|(?<!train\()resume_from_checkpoint ?[=:] ?(?!none|null|false)\S",
+        unless=r"resum\w{1,3} (?:the )?quanti|(?<!before )\bquanti[sz]ing\b",
     ),
 )
 

@@ -26,8 +26,9 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest, weights_fit
 from oomdoc.diagnosis.rules._late import ran_first
+from oomdoc.diagnosis.rules._placed import LATER, is_common_matrix, still_placed
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
-from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
@@ -46,7 +47,7 @@ _CLUES: Final = (
         frames=r"from_pretrained|load_checkpoint|load_state_dict|load_model|load_weights|load_pretrained"
         r"|dispatch_model|safetensors"
         r"|prepare_model_for_(?:kbit|int8)|model\.float\(\)|param\.data\.to\(torch\.float32|set_module_tensor"
-        r"|full_state_dict"
+        r"|full_state_dict|_from_config\b|\bcls\(config|= ?\w{0,24}model\(config"
         r"|allocator_warmup|create_weights|reset_parameters|initialize_affine|_init_weights"
         r"|__init__\b[^\n]{0,40}self\.\w{1,30} ?= ?[\w.]{0,40}(?:linear|embedding|attention|mlp|feedforward|layer"
         r"|block)\("
@@ -58,12 +59,14 @@ _CLUES: Final = (
         FAIR,
         says=r"loading checkpoint shards|(?:while|when|during|at|before)\b.{0,24}(?<!-)\b(?:load|initiali[sz])(?:ed"
         r"|ing"
-        r"|s)?\b|(?:no longer|does not|fails? to|can't|cannot) load"
+        r"|s)?\b|(?:no longer|do(?:es)? not|do(?:es)?n't|fails? to|can't|cannot) load"
         r"|(?<![a-z])loading (?:the )?(?:model|weights)(?! ?(?:weights )?took)|failed to load|(?:model"
         r"|weights) (?:is|are) (?:being )?loaded"
         r"|(?:加|装|载入?)载(?:模型|权重|参数|时|阶段)|载入(?:模型|权重)|模型(?:加载|载入)|加载到.{0,8}(?:显存|gpu"
         r"|卡)"
-        r"|(?:every|each) (?:gpu|card|rank|process) (?:loads?|holds?) (?:the |a )?(?:full|whole|entire|complete)"
+        r"|(?:all|every|each)(?: of)?(?: the| my)? (?:gpu|card|rank|process|worker)(?:e?s)? (?:will |would |first "
+        r"|has to )?"
+        r"(?:loads?|holds?) (?:the |a |its own )?(?:full|whole|entire|complete|total|copy)"
         r"|(?:每张卡|每个进程|每个卡|各卡)[^\n]{0,8}(?:加载|都有)[^\n]{0,6}(?:一份|一遍|完整|全部|整个)"
         r"|(?<![a-z])load.{0,20}(?:爆|炸|oom)|(?:oom|out of mem\w{0,3}|crash\w{0,3})[^\n]{0,24}(?:when|while|on"
         r"|during|at)"
@@ -101,6 +104,7 @@ _CLUES: Final = (
         r"|not|oom"
         r"|whole|full)|量化.{0,16}(?:还是|没|不)"
         r"|quantiz\w{1,6}.{0,30}(?:not|still|oom|whole)",
+        phases=("load", "unknown"),
         unless=FILLS,
     ),
     Clue(
@@ -164,10 +168,39 @@ def weigh(view: View) -> Iterator[Reason]:
     served = loaded or (view.phase in ("generate", "serving") and view.phase_shown)
     most = _OF_AN_ENGINE if view.serving and view.says(FILLS) is not None else _OF_A_CARD
     if weights and capacity and weights > most * capacity and not served:
+        yield Reason(_by_place(view), say("cause.weights-load.too-big", weights_bytes=weights, capacity_bytes=capacity))
+    yield from _on_the_way(view)
+
+
+def _by_place(view: View) -> float:
+    """What weights larger than the card say, by where it failed.
+
+    Of 31 such failures of a card while loading 27 were of the weights; in a forward pass or later, 1 of 10.
+    """
+    if view.failure is None or view.failure.kind != "device":
+        return WEAK
+    if view.phase == "load":
+        return STRONG
+    if view.phase != "unknown":
+        return 0.0 if view.phase in LATER else WEAK
+    return FAIR * view.sureness if view.training else FAIR
+
+
+def _on_the_way(view: View) -> Iterator[Reason]:
+    """One matrix was asked for, and not all of the weights were there yet."""
+    whole = still_placed(view)
+    if whole:
         yield Reason(
-            (STRONG if job.method != "full" else FAIR) * view.sureness,
-            say("cause.weights-load.too-big", weights_bytes=weights, capacity_bytes=capacity),
+            STRONG,
+            say(
+                "cause.weights-load.still-placed",
+                requested_bytes=view.bytes_of("requested"),
+                allocated_bytes=view.bytes_of("allocated"),
+                weights_bytes=whole,
+            ),
         )
+    elif not view.training and is_common_matrix(view):
+        yield Reason(STRONG, say("cause.weights-load.matrix", requested_bytes=view.bytes_of("requested")))
 
 
 def _weights(view: View) -> float:

@@ -36,7 +36,8 @@ _CLUES: Final = (
     Clue(
         "trace",
         DECISIVE,
-        frames=r"all_?gather(?!_(?:bucket|partition))|reduce_and_partition|unshard|_fsdp_param|fetch_sub_module"
+        frames=r"all_?gather(?!_(?:bucket|partition|object|keys))|reduce_and_partition|unshard|_fsdp_param"
+        r"|fetch_sub_module"
         r"|partition_parameters"
         r"|partitioned_param"
         r"|gathered_?param|summon_full"
@@ -52,7 +53,7 @@ _CLUES: Final = (
         r"|gather|inference_tp)"
         r"|unwrap_model_for_generation"
         r"|gather\w{0,3} (?:all |the |every )?(?:entire |whole |full )?(?:param|model|weight)"
-        r"|all.?gather(?!_(?:bucket|partition))"
+        r"|all.?gather(?!_(?:bucket|partition|object|keys))"
         r"|ds3_gather|fetch(?:ing)? (?:the )?param|\bunshard|reshard_after_forward|z3_leaf"
         r"|leaf_module"
         r"|reduce.?scatter(?![\"'=:]| [:=])|communication buffer"
