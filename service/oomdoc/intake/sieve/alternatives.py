@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Final
 
 from oomdoc.intake.sieve.expression import Expression
@@ -45,34 +47,56 @@ def _parts(pattern: str) -> Iterator[str]:
 
 _PARTS: Final[list[Expression]] = []
 """Every alternative that there is, in the order in which they were made; their numbers are their places."""
+_ENDS: Final[list[int]] = []
+"""Where the blocks end in which the alternatives are asked for together: those that were there when one was needed.
+
+Rules make most of them when they are imported and a few when they first run; a table of all that were made anew for
+each of these took a fifth of a second of a cold start."""
+_LOCK: Final = Lock()
 _TEXTS: Final = 16
+_BLOCKS: Final = 24
 
 
-@lru_cache(maxsize=2)
-def _literals(count: int) -> Literals:
-    return Literals([part.literals for part in _PARTS[:count]])
+def _block_of(number: int) -> tuple[int, int]:
+    """Beginning and end of the block that an alternative lies in."""
+    if not _ENDS or number >= _ENDS[-1]:
+        with _LOCK:
+            _ENDS.append(len(_PARTS))
+    at = bisect_right(_ENDS, number)
+    return (_ENDS[at - 1] if at else 0), _ENDS[at]
+
+
+@lru_cache(maxsize=_BLOCKS)
+def _literals(start: int, end: int) -> Literals:
+    return Literals([part.literals for part in _PARTS[start:end]])
 
 
 @lru_cache(maxsize=_TEXTS)
-def _possible(lowered: str, count: int) -> frozenset[int]:
-    """Numbers of the first ``count`` alternatives of which a literal can be in the text: asked once for all rules."""
-    words = Vocabulary((lowered,))
+def _words(lowered: str) -> Vocabulary:
+    return Vocabulary((lowered,))
+
+
+@lru_cache(maxsize=_TEXTS * _BLOCKS)
+def _possible(lowered: str, start: int, end: int) -> frozenset[int]:
+    """Numbers of a block's alternatives of which a literal can be in the text: asked once for all rules."""
+    words = _words(lowered)
     if words.all:
-        return frozenset(range(count))
-    literals = _literals(count)
-    return literals.without.union(literals.held(words))
+        return frozenset(range(start, end))
+    literals = _literals(start, end)
+    return frozenset(start + number for number in literals.without.union(literals.held(words)))
 
 
 class Alternatives:
     """Stands for ``re.compile(pattern)`` over texts in lower case."""
 
-    __slots__ = ("_numbers", "parts")
+    __slots__ = ("_first", "_numbers", "parts")
 
     def __init__(self, pattern: str) -> None:
-        self.parts: dict[int, Expression] = {}
-        for part in split(pattern):
-            self.parts[len(_PARTS)] = expression = Expression(part)
-            _PARTS.append(expression)
+        made = [Expression(part) for part in split(pattern)]
+        with _LOCK:  # so that they lie beside each other, in one block
+            self._first = len(_PARTS)
+            _PARTS.extend(made)
+        self.parts = dict(enumerate(made, self._first))
         self._numbers = frozenset(self.parts)
 
     def search(self, lowered: str) -> re.Match[str] | None:
@@ -94,7 +118,7 @@ class Alternatives:
         return last
 
     def _tried(self, lowered: str) -> Iterator[Expression]:
-        possible = self._numbers & _possible(lowered, len(_PARTS))
+        possible = self._numbers & _possible(lowered, *_block_of(self._first))
         if possible:
             for number, part in self.parts.items():
                 if number in possible and part.may_match(lowered):
