@@ -40,6 +40,49 @@ SIGNS = [
         "fairseq-train of a summarizer: out of memory on my 24GB 3090 with --max-source-positions 9000 --max-tokens 9000",
         "fairseq-train of a summarizer: out of memory on my 24GB 3090 with --max-source-positions 512 --max-tokens 9",
     ),
+    (
+        "cause.logits.operator",
+        'RESOURCE_EXHAUSTED, peak buffer 1: 3.1GiB op_name="jit(step)/Decoder/lm_head/convert_element_type" in our jax job',
+        'RESOURCE_EXHAUSTED, peak buffer 1: 3.1GiB op_name="jit(step)/Decoder/mlp/convert_element_type" in our jax job',
+    ),
+    (
+        "cause.logits.trace",
+        'training stops\n  File "accelerate/utils/operations.py", line 781, in _convert_to_fp32\n    return tensor.float()\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.13 GiB.",
+        'training stops\n  File "accelerate/utils/operations.py", line 150, in send_to_device\n    return tensor.to(device)\n'
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.13 GiB.",
+    ),
+    (
+        "cause.logits.said",
+        "trtllm-build with --gather_context_logits: the server runs out of GPU memory with 300 requests",
+        "trtllm-build with --gemm_plugin float16: the server runs out of GPU memory with 300 requests",
+    ),
+    (
+        "cause.size-matches",
+        "our BART summarizer does not train. RuntimeError: CUDA out of memory. Tried to allocate 1.53 GiB "
+        + OLD.format(held="12.20"),
+        "our BART summarizer does not train. RuntimeError: CUDA out of memory. Tried to allocate 1.61 GiB "
+        + OLD.format(held="12.20"),
+    ),
+    (
+        "cause.size-matches",
+        "vllm serve mistralai/Mistral-7B-Instruct-v0.1\ntorch.cuda.OutOfMemoryError: CUDA out of memory. "
+        "Tried to allocate 1.75 GiB " + OLD.format(held="13.20"),
+        "vllm serve mistralai/Mistral-7B-Instruct-v0.1\ntorch.cuda.OutOfMemoryError: CUDA out of memory. "
+        "Tried to allocate 1.69 GiB " + OLD.format(held="13.20"),
+    ),
+    (
+        "cause.logits.copy",
+        "llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B-Instruct --stage sft --cutoff_len 100000 goes OOM",
+        "llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B-Instruct --stage sft --cutoff_len 2000 goes OOM",
+    ),
+    (
+        "cause.logits.copy",
+        "OOM on a 4GB card: python run_mlm.py --model_name_or_path bert-base-cased --max_seq_length 384 "
+        "--per_device_train_batch_size 12, which is masked language modelling",
+        "OOM on a 4GB card: python run_squad.py --model_name_or_path bert-base-cased --max_seq_length 384 "
+        "--per_device_train_batch_size 12, and I run run_squad.py as it is",
+    ),
 ]
 
 
@@ -52,3 +95,12 @@ def keys(text: str) -> set[str]:
 def test_sign(key: str, text: str, other: str) -> None:
     assert key in keys(text)
     assert key not in keys(other)
+
+
+def test_rows_as_wide_as_a_known_vocabulary_decide() -> None:
+    weights = []
+    for width in (30522, 30600):
+        text = f"ResourceExhaustedError: OOM when allocating tensor with shape[25000,{width}] and type float on GPU:0"
+        reasons = weigh(view_of(read_text(text))[0])["logits"]
+        weights.append(next(r.log_odds for r in reasons if r.message.key == "cause.logits.shape"))
+    assert weights[0] > weights[1]

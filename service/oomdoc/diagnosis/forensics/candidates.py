@@ -14,7 +14,7 @@ from typing import Final
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Candidate", "Scene", "candidates", "vocabulary_candidates"]
+__all__ = ["Candidate", "Scene", "candidates", "family_candidates", "vocabulary_candidates"]
 
 _PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 _WIDTHS: Final = (("float32", 4), ("bfloat16", 2))
@@ -107,12 +107,25 @@ def _attention(shape: ModelShape, job: Job) -> Iterator[Candidate]:
 
 
 def _layers(shape: ModelShape, job: Job) -> Iterator[Candidate]:
-    counts = _token_counts(job)
+    serving = job.objective == "inference"
+    counts = _prefill_counts(shape, job) if serving else _token_counts(job)
     d = shape.dims
     tp = job.tp or 1
+    # Engines multiply with the gate and the up projection in one; a row is no longer than it is stated to be.
+    widths = [(name, width) for name, width in (("mlp-activation", d.ffn // tp), ("hidden-states", d.hidden))]
+    if serving:
+        widths.append(("mlp-activation", 2 * d.ffn // tp))
     for dtype, width in _WIDTHS:
-        yield Candidate("mlp-activation", "activations", dtype, d.ffn / tp * width, (d.ffn // tp,), counts, 1024)
-        yield Candidate("hidden-states", "activations", dtype, d.hidden * width, (d.hidden,), counts, 4096)
+        for name, columns in widths:
+            grid = 0 if counts and not serving else 4096 if name == "hidden-states" else 1024
+            yield Candidate(name, "activations", dtype, columns * width, (columns,), counts, grid)
+
+
+def _prefill_counts(shape: ModelShape, job: Job) -> tuple[int, ...]:
+    """Tokens that an engine takes at once when it warms up: those set, else a whole context."""
+    limits = job.serving
+    told = (limits.max_num_batched_tokens, limits.max_model_len) if limits is not None else ()
+    return tuple(dict.fromkeys(n for n in (*told, shape.dims.max_positions) if n))
 
 
 def _vision(shape: ModelShape) -> Iterator[Candidate]:
@@ -151,6 +164,13 @@ def vocabulary_candidates(job: Job, vocabularies: Iterable[int]) -> Iterator[Can
         for dtype, width in _WIDTHS:
             name = "fp32-logits" if width == 4 else "logits"
             yield Candidate(name, "logits", dtype, size * width, (size,), counts)
+
+
+def family_candidates(vocabularies: Iterable[int]) -> Iterator[Candidate]:
+    """Logits of an unknown number of tokens over each of the vocabularies."""
+    for size in vocabularies:
+        for dtype, width in _WIDTHS:
+            yield Candidate("fp32-logits" if width == 4 else "logits", "logits", dtype, size * width, (size,), (), 256)
 
 
 def _shards(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:

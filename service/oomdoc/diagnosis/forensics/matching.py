@@ -12,17 +12,18 @@ Bayes' rule, with even odds that the tensor is among the n candidates at all, ca
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from oomdoc.diagnosis.forensics.candidates import Candidate, Scene, candidates, vocabulary_candidates
+from oomdoc.diagnosis.forensics.candidates import Candidate, Scene, candidates, family_candidates, vocabulary_candidates
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.messages import say
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-__all__ = ["rounding_of", "tensors_for", "tensors_of_unknown_model"]
+__all__ = ["rounding_of", "tensors_for", "tensors_of_family", "tensors_of_unknown_model"]
 
 _LARGE_BLOCK: Final = 2 * MIB
 _SMALLEST: Final = 20 * MIB
@@ -77,6 +78,13 @@ def tensors_of_unknown_model(requested_bytes: int, rounding: float, job: Job) ->
     sizes = {entry.config.get("vocab_size") for entry in all_models()}
     tried = tuple(vocabulary_candidates(job, sorted(v for v in sizes if isinstance(v, int) and v > 0)))
     return _priced(requested_bytes, rounding, tried, Scene(), "")
+
+
+def tensors_of_family(requested_bytes: int, rounding: float, vocabularies: Iterable[int]) -> list[TensorMatch]:
+    """Logits of a round number of tokens over one of these vocabularies, where only a model's family is known."""
+    if requested_bytes <= _SMALLEST:
+        return []
+    return _priced(requested_bytes, rounding, tuple(family_candidates(vocabularies)), Scene(), "")
 
 
 def _priced(

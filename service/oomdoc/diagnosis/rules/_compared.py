@@ -32,7 +32,8 @@ _QUANTITIES: Final = {
         r"(?:(?: ?[/、,]| ?or| ?和| ?及) ?(\d{1,4})\b)?|\b(\d{1,4})[- ]batch"
     ),
     "length": re.compile(
-        r"(\d{1,3} ?[万w])(?= ?(?:字|tokens?\b|长度|上下文))|(?:max[-_]?(?:source[-_]|target[-_])?(?:seq\w{0,8}|length|len|model_len"
+        r"(\d{1,3} ?[万w])(?= ?(?:字|tokens?\b|长度|上下文))|(?:max[-_]?(?:source[-_]|target[-_])?(?:seq\w{0,8}|length"
+        r"|len|model_len"
         r"|position\w{0,12}|prompt\w{0,8}|tokens?)"
         r"|\bseq\w{0,8}(?:[_ ]len(?:gth)?)?|context"
         r"|cutoff\w{0,4}|block_?size|lengths?|长度|上下文)[^\n\d]{0,20}?(?<![\d.])(\d{1,3}k|\d{3,6})(?![\d.%])"

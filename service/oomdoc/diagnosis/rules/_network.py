@@ -13,7 +13,7 @@ from typing import Final
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
 
-__all__ = ["DRAWS", "is_light", "is_small", "of_pictures", "speaks_of_language"]
+__all__ = ["DRAWS", "is_light", "is_small", "of_pictures", "scores_no_words", "speaks_of_language"]
 
 DRAWS: Final = (
     r"hunyuan.?video|\bwan ?2(?:\.\d|\b)|\bcogvideo|\bltx.?video|\bmochi\b|\bopen.?sora|stable.?(?:video|diffusion)"
@@ -54,6 +54,22 @@ _PICTURES: Final = alternatives(
     r"|seq2seq|word2vec|tacotron|vocoder|dreambooth|textual inversion|\d{3,4} ?[x×*] ?\d{3,4}|resolution|video"
     r"|picture|frames\b|num_?frame|vsr\b|gt_size|caffe|theano|mxnet"
 )
+
+
+_NO_WORDS: Final = alternatives(
+    r"\brun_(?:squad|ner|glue|classifier|swag|multiple_choice|qa|xnli)\b|sequence.?classif|token.?classif"
+    r"|(?:question.?answering|text.?classif\w{0,8}) (?:model|head|task|script)|sequencetagger|\bner\b"
+    r"|automodelfor(?:sequence|token|question|multiple)"
+    r"|sentence.?transformers|\bembedding models?\b|\bre-?rank|cross-?encoder|bi-?encoder|文本分类|命名实体|向量模型"
+)
+_WORDS_AFTER_ALL: Final = alternatives(r"\bmlm\b|masked.?l(?:m\b|anguage)|run_mlm|causal.?l(?:m\b|anguage)|lm_head")
+
+
+def scores_no_words(view: View) -> bool:
+    """Whether what is trained ends in a few classes, spans or a vector: there are no logits over a vocabulary."""
+    if view.objective == "rm":
+        return True
+    return _NO_WORDS.search(view.text) is not None and _WORDS_AFTER_ALL.search(view.text) is None
 
 
 def speaks_of_language(view: View) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from oomdoc.diagnosis.view import View
 
-__all__ = ["einsum_of_pairs", "is_map", "is_scores", "is_vocabulary_wide", "refused", "shapes_in"]
+__all__ = ["einsum_of_pairs", "is_a_vocabulary", "is_map", "is_scores", "is_vocabulary_wide", "refused", "shapes_in"]
 
 _SHAPE: Final = re.compile(
     r"(?:shape|size|tensor|(?:bf|f|u?int|s|u)\d{1,2}|float\d{0,2}|half)[ :=]{0,3}(?:torch\.size)?\(?"
@@ -63,6 +63,19 @@ def is_vocabulary_wide(shape: tuple[int, ...]) -> bool:
     if len(shape) < 2 or not _WORDS <= shape[-1] < 400_000:
         return False
     return len(shape) > 2 or shape[0] > _UNITS or shape[0] < 128
+
+
+def is_a_vocabulary(size: int) -> bool:
+    """Whether exactly so many words are in the vocabulary of a known model."""
+    return size in _vocabularies()
+
+
+@lru_cache(maxsize=1)
+def _vocabularies() -> frozenset[int]:
+    from oomkb.catalog.models import all_models
+
+    sizes = (entry.config.get("vocab_size") for entry in all_models())
+    return frozenset(size for size in sizes if isinstance(size, int) and size % 1000 and size & (size - 1))
 
 
 def einsum_of_pairs(view: View) -> bool:

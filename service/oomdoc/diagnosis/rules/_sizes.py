@@ -1,8 +1,9 @@
 """What several rules say in the same way: a tensor of the size asked for, and a share of the predicted peak."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.result import Reason, TensorMatch
+from oomdoc.diagnosis.rules._network import scores_no_words
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, View
 from oomdoc.messages import Message, say
 from oomkb.memory.estimate import Estimate
@@ -15,29 +16,42 @@ _BELIEVED = 0.3
 """A match below this is as likely to be chance."""
 
 
-def tensor_reasons(view: View, cause: str) -> Iterator[Reason]:
-    """The best matched tensor of this cause, weighed by how sure the match is."""
-    for tensor in view.tensors_for(cause)[:1]:
-        if tensor.match >= _BELIEVED:
-            spans = (view.failure.signal.span,) if view.failure is not None else ()
-            yield Reason(
-                DECISIVE
-                * tensor.match
-                * (_MATRIX if tensor.name.startswith("weight ") and cause != "zero3-gather" else 1),
-                say(
-                    "cause.size-matches",
-                    tensor=tensor.note or tensor.name,
-                    shape=" × ".join(f"{n:,}" for n in tensor.shape),
-                    dtype=tensor.dtype,
-                    size_bytes=tensor.size_bytes,
-                ),
-                spans,
-            )
+def tensor_reasons(view: View, cause: str, found: Sequence[TensorMatch] = ()) -> Iterator[Reason]:
+    """The best matched tensor of this cause, weighed by how sure the matches of this cause are together.
+
+    :param found: the matches to weigh, best first, where they are not those of the view.
+    """
+    found = found or view.tensors_for(cause)
+    if not found:
+        return
+    tensor, matrix = found[0], _is_matrix(found[0])
+    match = min(1.0, sum(other.match for other in found if _is_matrix(other) == matrix))
+    if match < _BELIEVED:
+        return
+    yield Reason(
+        DECISIVE * match * (_MATRIX if matrix and cause != "zero3-gather" else 1),
+        say(
+            "cause.size-matches",
+            tensor=tensor.note or tensor.name,
+            shape=" × ".join(f"{n:,}" for n in tensor.shape),
+            dtype=tensor.dtype,
+            size_bytes=tensor.size_bytes,
+        ),
+        (view.failure.signal.span,) if view.failure is not None else (),
+    )
+
+
+def _is_matrix(tensor: TensorMatch) -> bool:
+    return tensor.name.startswith("weight ")
 
 
 def peak_share(view: View, cause: str) -> Iterator[Reason]:
     """How much of the predicted peak this cause owns, where the estimate says that the job does not fit."""
     share, fullness, estimate = view.shares.get(cause, 0.0), view.fullness, view.estimate
+    if scores_no_words(view):  # the estimate counts logits that are not there
+        rest = 1 - view.shares.get("logits", 0.0)
+        share = 0.0 if cause == "logits" else share / max(rest, 0.1)
+        fullness = fullness and fullness * rest
     if estimate is None or share < 0.2:
         return
     if fullness is None:
@@ -46,7 +60,7 @@ def peak_share(view: View, cause: str) -> Iterator[Reason]:
             yield Reason(FAIR * share * view.sureness, _owns(estimate, share))
         return
     # Below the capacity the owner of the peak says less: something else must have happened.
-    sure = 1.0 if fullness >= 0.95 else 0.5 if fullness >= 0.75 else 0.0
+    sure = min(1.0, max(0.0, (fullness - _ROOM) / (_FULL - _ROOM)))
     if sure:
         yield Reason(
             STRONG * share * sure * view.sureness,
@@ -55,6 +69,8 @@ def peak_share(view: View, cause: str) -> Iterator[Reason]:
 
 
 _MOST_OF_IT = 0.6
+_ROOM, _FULL = 0.75, 0.95
+"""Of a card: what a peak below the one leaves is room enough, and one from the other on does not fit."""
 
 
 def _owns(estimate: Estimate, share: float) -> Message:

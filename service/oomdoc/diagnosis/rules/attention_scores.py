@@ -118,7 +118,7 @@ _CLUES: Final = (
 
 
 _ATTENTION: Final = r"atten|attn|transformer|score|softmax|\bbert|heads?\b"
-"""Four axes of which the last two are alike are also features over a square picture."""
+"""Axes of which the last two are alike are also features over a square picture."""
 _MUCH: Final = 0.4
 _ANY_CARD_BYTES: Final = 48 * GIB
 """A request of this size is hardly ever one of weights."""
@@ -133,7 +133,7 @@ def weigh(view: View) -> Iterator[Reason]:
     if beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     square = next((shape for shape in shapes_in(view) if is_scores(shape)), None)
-    if square is not None and (len(square) == 3 or not is_small(view) or view.says(_ATTENTION) is not None):
+    if square is not None and (not is_small(view) or view.says(_ATTENTION) is not None):
         yield Reason(STRONG, say("cause.attention-scores.shape", shape=" × ".join(map(str, square))))
     elif einsum_of_pairs(view):
         yield Reason(STRONG, say("cause.attention-scores.pairs"))

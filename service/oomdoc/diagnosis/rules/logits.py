@@ -25,12 +25,15 @@ Cost
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.forensics import rounding_of, tensors_of_family
+from oomdoc.diagnosis.result import Reason, TensorMatch
 from oomdoc.diagnosis.rules._fits import beyond_weights
-from oomdoc.diagnosis.rules._shapes import is_vocabulary_wide, refused, shapes_in
+from oomdoc.diagnosis.rules._network import scores_no_words
+from oomdoc.diagnosis.rules._shapes import is_a_vocabulary, is_vocabulary_wide, refused, shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
+from oomkb.units import GIB
 
 __all__ = ["CAUSE", "weigh"]
 
@@ -38,7 +41,10 @@ CAUSE: Final = "logits"
 
 # Families by their vocabulary: of 128,000 words and more, and of 32,000 to 65,000.
 _MANY_WORDS: Final = r"(?:bloom|gemma|qwen|llama.?3|mt5|xlm|nllb|glm-?4|phi-?4|deepseek)"
-_FEW_WORDS: Final = r"(?:\bopt|llama.?2|llama-?(?:7|13)b|vicuna|gpt-?2|gpt-?neo|pythia|mistral|falcon|tinyllama|\bt5)"
+_FEW_WORDS: Final = (
+    r"(?:\bopt|llama.?2|llama-?(?:7|13)b|vicuna|gpt-?2|gpt-?neo|pythia|mistral|falcon|tinyllama|\bt5"
+    r"|internlm-?(?:7|20)b|baichuan-?(?:7|13)b)"
+)
 _FITS: Final = r"(?:\bcan\b|could|works?|fits?|\bfine\b|\bable\b|success|可以|能|正常|没问题)"
 _FAILS: Final = r"(?:\boom|out.of.mem|爆|不够|不足|\bfail|can'?t|cannot)"
 
@@ -49,13 +55,19 @@ _CLUES: Final = (
         frames=r"(?<!binary_)cross_entropy|log_?softmax|logsumexp|(?:entropy|logprobs?)_from_logits|get_batch_logps"
         r"|causallmloss|(?<![,\"'])lm_head(?![,\"']|\.weight)|compute_logprobs|prompt_logprobs|vocab_parallel"
         r"|distributedlogprob"
-        r"|log_probs_and_entropy|compute_log_probs\(logits|_loss_step|token_logprobs",
+        r"|log_probs_and_entropy|compute_log_probs\(logits|_loss_step|token_logprobs|convert_(?:outputs_)?to_fp32",
+    ),
+    Clue(
+        "operator",
+        DECISIVE,
+        says=r"op_name=[^\n]{0,160}/(?:lm_head|logits?|log_softmax|cross_entropy|softmax_cross\w{0,30})/",
     ),
     Clue("sampler", STRONG, says=r"warming up sampler|dummy (?:sampler )?requests|sampler.{0,20}(?:warm|profil)"),
     Clue(
         "said",
         STRONG,
-        says=r"(?<!binary.)cross.?entropy|\blogits\b(?! ?=)|log.?softmax|log.?prob\w{0,12} (?:tensor|matrix)"
+        says=r"(?<!binary.)cross.?entropy|\bgather_\w{0,20}logits|\blogits\b(?! ?=)|log.?softmax"
+        r"|log.?prob\w{0,12} (?:tensor|matrix)"
         r"|prompt.?logprobs"
         r"|return_?log_?probs?\b|\b(?:top_)?logprobs ?[=:]"
         r"|\blog.?p(?:s|robs?)\b|log probabilit|\bentropy (?:loss|bonus|comput|calc|chunk|from|of|over)"
@@ -90,6 +102,8 @@ _CLUES: Final = (
     Clue("unfused", STRONG, says=r"no liger kernels? supported|(?:liger|fused).{0,40}(?:not|unsupported|silently)"),
 )
 
+_LARGE_CARD: Final = 192 * GIB
+"""Where none is told: then only what is much for any card counts."""
 _COPY_LARGE: Final = 0.12
 """One fp32 copy of an eighth of the card: with three alive at the peak it takes over a third."""
 
@@ -104,15 +118,16 @@ def weigh(view: View) -> Iterator[Reason]:
     if shape and not is_vocabulary_wide(shape):
         yield Reason(-FAIR, say("cause.out-of-place"))
     else:
-        yield from tensor_reasons(view, CAUSE)
+        yield from tensor_reasons(view, CAUSE, _of_family(view))
     yield from peak_share(view, CAUSE)
     if beyond_weights(view):
         yield Reason(WEAK, say("cause.large-request", requested_bytes=view.bytes_of("requested") or 0))
     wide = next((shape for shape in shapes_in(view) if is_vocabulary_wide(shape)), None)
     if wide is not None:
-        yield Reason(STRONG, say("cause.logits.shape", shape=" × ".join(map(str, wide))))
-    copy, capacity = _one_copy_bytes(view), view.bytes_of("capacity")
-    if copy and capacity and not view.job.fused_ce and view.stated("seq_len"):
+        weight = DECISIVE if is_a_vocabulary(wide[-1]) else STRONG
+        yield Reason(weight, say("cause.logits.shape", shape=" × ".join(map(str, wide))))
+    copy, capacity = _one_copy_bytes(view), view.bytes_of("capacity") or _LARGE_CARD
+    if copy and not view.job.fused_ce and view.stated("seq_len"):
         share = copy / capacity
         if share >= _COPY_LARGE / 2:
             weight = STRONG if share >= _COPY_LARGE else WEAK
@@ -125,6 +140,26 @@ def weigh(view: View) -> Iterator[Reason]:
             STRONG if tokens >= 4 * _MANY_TOKENS else FAIR,
             say("cause.logits.scored", tokens=tokens, one_bytes=tokens * _COMMON_VOCABULARY * 2),
         )
+
+
+_FAMILIES: Final = (
+    (r"\bseq2seq", (50_265, 32_128, 250_112)),
+    (r"\bm?bart\b|\broberta\b", (50_265,)),
+    (r"\b(?:flan-?)?t5\b", (32_128,)),
+    (r"\bmt5\b", (250_112,)),
+    (r"\bgpt-?2\b", (50_257,)),
+    (r"\bbloomz?\b", (250_880,)),
+)
+"""Words for a family whose members share one vocabulary, and what programs for text to text are run with."""
+
+
+def _of_family(view: View) -> list[TensorMatch]:
+    """Logits over the vocabulary of the family that is named, where no model is known and the request fits."""
+    requested, failure = view.bytes_of("requested"), view.failure
+    if view.shape is not None or not requested or failure is None or failure.kind != "device" or not view.training:
+        return []
+    sizes = next((sizes for words, sizes in _FAMILIES if view.says(words) is not None), ())
+    return tensors_of_family(requested, rounding_of(requested), sizes)
 
 
 _SCORED_BY_ENGINE: Final = (
@@ -161,4 +196,4 @@ def _vocabulary(view: View) -> int:
 
 def _one_copy_bytes(view: View) -> int:
     # A server keeps the logits of the last token of each sequence only.
-    return 0 if view.serving else _tokens(view) * _vocabulary(view) * 4
+    return 0 if view.serving or scores_no_words(view) else _tokens(view) * _vocabulary(view) * 4
