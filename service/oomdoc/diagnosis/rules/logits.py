@@ -159,7 +159,8 @@ def _of_family(view: View) -> list[TensorMatch]:
     if view.shape is not None or not requested or failure is None or failure.kind != "device" or not view.training:
         return []
     sizes = next((sizes for words, sizes in _FAMILIES if view.says(words) is not None), ())
-    return tensors_of_family(requested, rounding_of(requested), sizes)
+    found = tensors_of_family(requested, rounding_of(requested), sizes)
+    return found if sum(tensor.match for tensor in found) >= _SURE else []
 
 
 _SCORED_BY_ENGINE: Final = (
@@ -167,6 +168,8 @@ _SCORED_BY_ENGINE: Final = (
 )
 """An evaluation by likelihoods asks an engine for log-probabilities of every token of the prompts."""
 _MANY_TOKENS: Final = 16_384
+_SURE: Final = 0.6
+"""Below this a count that is solved for may be chance, where not even the model is known."""
 _COMMON_VOCABULARY: Final = 128_000
 _GLOBAL: Final = ("ppo_micro_batch_size", "log_prob_micro_batch_size", "micro_rollout_batch_size")
 _PER_GPU: Final = ("ppo_micro_batch_size_per_gpu", "log_prob_micro_batch_size_per_gpu")
