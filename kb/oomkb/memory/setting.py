@@ -29,7 +29,7 @@ from oomkb.memory.ranks import chunks, expert_split, ranks
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import Note
 
-__all__ = ["BYTES", "Setting", "settle"]
+__all__ = ["BYTES", "Setting", "settle", "trained_tables"]
 
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
@@ -250,7 +250,7 @@ def settle(job: Job, shape: ModelShape) -> Setting:
         deepspeed=sharding.startswith("zero") or "deepspeed" in (job.framework or "").lower(),
         megatron=megatron,
         trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
-        tables=_tables(job) if adapters else 0,
+        tables=trained_tables(job) if adapters else 0,
         state_fraction=_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
@@ -336,7 +336,7 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
 
 
-def _tables(job: Job) -> int:
+def trained_tables(job: Job) -> int:
     """How many of embedding and head PEFT trains whole (LLaMA-Factory calls it ``additional_target``)."""
     named = job.extra.get("modules_to_save") or job.extra.get("additional_target") or ()
     names = named.split(",") if isinstance(named, str) else [str(n) for n in named] if isinstance(named, list) else []

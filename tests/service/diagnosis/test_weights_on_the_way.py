@@ -76,6 +76,22 @@ def test_weights_beyond_the_card_say_little_in_a_forward_pass() -> None:
     assert early["too-big"] > late.get("too-big", 0.0)
 
 
+def test_one_flat_copy_beside_two_and_a_half() -> None:
+    """One fp32 copy of 6.74e9 parameters is 25.1 GiB; 2.5 of them are weights in 16 bit, a master and a moment."""
+    text = "Fine-tuning llama-2 on every card we have. "
+    assert "one-copy" in weights("optimizer-init", text + refused("25.10 GiB", "79.15 GiB", "62.79 GiB"))
+    assert "one-copy" not in weights("optimizer-init", text + refused("25.10 GiB", "79.15 GiB", "57.00 GiB"))
+
+
+def test_a_smaller_batch_that_changed_nothing() -> None:
+    def says(text: str) -> float:
+        return weights("model-states", f"Full fine-tuning of a 7B model with AdamW, OOM. {text}").get("batch-one", 0.0)
+
+    one = says("Batch size is 1.")
+    assert says("I reduced the batch size to 1 and it did not help, still out of memory.") > one >= says("Any advice?")
+    assert not says("The batch size is 1 and it still fails, these are long audio files.")
+
+
 HAS = [
     ("inactive-setting", "other-device", "I asked it not to use the GPU but it is still used and runs out of memory"),
     ("inactive-setting", "other-device", "With n_gpu_layers=0 it still loads 9 GB on the GPU and goes OOM"),
@@ -88,6 +104,8 @@ HAS = [
     ),
     ("inactive-setting", "said", "GPU memory usage remains unchanged after offload, then out of memory"),
     ("weights-load", "loading", "All four ranks: every rank will load the whole model before FSDP wraps it, OOM"),
+    ("optimizer-init", "said", "Training a 3B model: it dies during the step function, out of memory"),
+    ("optimizer-init", "said", "Training from a checkpoint: with load optim it is OOM, without it runs"),
     ("weights-load", "loading", "The text encoder does not load on a card of 12 GB, out of memory"),
 ]
 HAS_NOT = [

@@ -38,7 +38,7 @@ def flat_copy(view: View) -> FlatCopy | None:
         return None
     if params:
         return _of_known(requested, params, view.ranks or 1)
-    return _of_common(requested, view.ranks or 1)
+    return _of_common(requested, view.ranks or 1, view.bytes_of("allocated") or 0)
 
 
 def _of_known(requested: int, params: float, ranks: int) -> FlatCopy | None:
@@ -49,10 +49,22 @@ def _of_known(requested: int, params: float, ranks: int) -> FlatCopy | None:
     return None
 
 
-def _of_common(requested: int, ranks: int) -> FlatCopy | None:
-    """Without a model's name: parts over several ranks that make up a size that is common."""
-    if ranks < 2 or requested < GIB:
+def _of_common(requested: int, ranks: int, allocated: int) -> FlatCopy | None:
+    """Without a model's name: parts that make up a size that is common, or all of it beside copies like it."""
+    if requested < GIB:
         return None
-    whole = requested * ranks / 4 / 1e9
-    common = next((size for size in _COMMON if abs(whole / size - 1) < _VERY_CLOSE), None)
-    return None if common is None else FlatCopy(common, 4, ranks)
+    for count in sorted({ranks, 1}, reverse=True):
+        whole = requested * count / 4 / 1e9
+        common = next((size for size in _COMMON if abs(whole / size - 1) < _VERY_CLOSE), None)
+        if common is not None and (count > 1 or _beside_copies(requested, allocated)):
+            return FlatCopy(common, 4, count)
+    return None
+
+
+def _beside_copies(requested: int, allocated: int) -> bool:
+    """Whether what is there is a multiple of a 16-bit copy: weights, a master copy, one moment."""
+    copies = 2 * allocated / requested
+    return 1 < round(copies) <= 10 and abs(copies - round(copies)) < _WHOLE
+
+
+_WHOLE: Final = 0.05

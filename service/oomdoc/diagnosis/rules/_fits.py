@@ -9,13 +9,15 @@ from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
 from oomkb.units import GIB, MIB
 
-__all__ = ["beyond_weights", "held_little", "of_whole_model", "peaks_over_rest", "weights_fit"]
+__all__ = ["OVER_RANKS", "beyond_weights", "held_little", "of_whole_model", "peaks_over_rest", "weights_fit"]
 
 _WIDEST_BYTES: Final = 4
 """fp32: the widest a weight, a gradient or a moment is kept in."""
 _SLACK: Final = 1.1
 _NEAR: Final = 0.03
-_FLAT: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "megatron"})
+OVER_RANKS: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp"})
+"""Sharding that divides states over the ranks of data parallelism."""
+_FLAT: Final = OVER_RANKS | {"megatron"}
 """Sharding that joins many parameters in one buffer, of whatever size."""
 _LITTLE: Final = 0.4
 _STEP: Final = alternatives(

@@ -26,6 +26,7 @@ from itertools import islice
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._fits import OVER_RANKS
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.evidence import Span
 from oomdoc.intake.sieve import alternatives
@@ -291,7 +292,7 @@ def weigh(view: View) -> Iterator[Reason]:
         return
     if ranks == 1:
         yield Reason(STRONG, say("cause.inactive-setting.one-process", visible=visible))
-        if job.sharding in ("zero1", "zero2", "zero3", "fsdp", "fsdp2"):
+        if job.sharding in OVER_RANKS:
             yield Reason(FAIR, say("cause.inactive-setting.shards-nothing", sharding=job.sharding))
     elif view.stated("sharding") is None and (start := _plain_start(view)):
         yield Reason(STRONG, say("cause.inactive-setting.plain-start", visible=visible, quote=start[:90]))

@@ -23,27 +23,22 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._compared import IN_VAIN
 from oomdoc.diagnosis.rules._copies import flat_copy
-from oomdoc.diagnosis.rules._fits import beyond_weights, peaks_over_rest
+from oomdoc.diagnosis.rules._fits import OVER_RANKS, beyond_weights, peaks_over_rest
 from oomdoc.diagnosis.rules._late import ran_first
+from oomdoc.diagnosis.rules._network import is_light, is_small
 from oomdoc.diagnosis.rules._placed import still_placed
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
+from oomkb.memory.setting import trained_tables
 
 __all__ = ["CAUSE", "weigh"]
 
 CAUSE: Final = "model-states"
 
 _CLUES: Final = (
-    Clue(
-        "batch-one",
-        FAIR,
-        says=r"(?:even|still|already|down to|minimal|lowest|仍|还是|已经|最小|都).{0,40}(?:batch|bs).{0,14}\b1\b"
-        r"|(?:batch|bs).{0,14}\b1\b"
-        r".{0,40}(?:still|even|还是|仍|也|都)|not (?:have )?enough memory to process even 1|batch 已经最小"
-        r"|batch.?(?:size)? ?(?:已经)?[是为] ?1\b",
-    ),
     Clue(
         "states-said",
         FAIR,
@@ -93,6 +88,15 @@ _CLUES: Final = (
         FAIR,
         says=r"shouldn't partition|does not shard|not (?:fully )?sharded|不(?:分片|切分)|placement.?policy",
     ),
+)
+_ONE: Final = (
+    r"(?:even|still|already|down to|minimal|lowest|仍|还是|已经|最小|都).{0,40}(?:batch|bs).{0,14}\b1\b"
+    r"|(?:batch|bs).{0,14}\b1\b"
+    r".{0,40}(?:still|even|还是|仍|也|都)|not (?:have )?enough memory to process even 1|batch 已经最小"
+    r"|batch.?(?:size)? ?(?:已经)?[是为] ?1\b"
+)
+_LONG: Final = (
+    r"long (?:audio|recording|sequence|text|video|sample|context)|audio recording|长文本|长序列|长音频|长视频"
 )
 _OF_STATES: Final = (".states-said", ".full", ".partition")
 """Clues that speak of states themselves, whatever the model."""
@@ -154,7 +158,7 @@ _METHOD: Final = ("method", "quant", "optimizer", "lora")
 
 def weigh(view: View) -> Iterator[Reason]:
     """What the states need on one GPU against what it has."""
-    told = list(weigh_clues(view, CAUSE, _CLUES))
+    told = [*weigh_clues(view, CAUSE, _CLUES), *_batch_in_vain(view)]
     yield from told
     named = any(reason.message.key.endswith(_OF_STATES) for reason in told)
     sized = named or _of_size(view)
@@ -164,7 +168,12 @@ def weigh(view: View) -> Iterator[Reason]:
             yield Reason(-FAIR, say("cause.out-of-place"))
         return
     yield from ran_first(view)
-    if not sized or view.says(_ELSEWHERE, prose=True) is not None or view.says(_NOT_STATES) is not None:
+    # Of a small network the kind of job says so already (:mod:`oomdoc.diagnosis.usual`).
+    if (
+        (not sized and not is_small(view))
+        or view.says(_ELSEWHERE, prose=True) is not None
+        or view.says(_NOT_STATES) is not None
+    ):
         yield Reason(-FAIR, say("cause.out-of-place"))
     if beyond_weights(view) or peaks_over_rest(view):
         yield Reason(-FAIR, say("cause.out-of-place"))
@@ -204,6 +213,20 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(WEAK, say("cause.model-states.replicated", ranks=view.ranks))
 
 
+def _batch_in_vain(view: View) -> Iterator[Reason]:
+    """A batch that cannot be made smaller, or was and to no end: what is left is there for any batch.
+
+    Where both are told of a large model 17 of 22 were of the states, where one is 13 of 23; of small networks 3 of 21.
+    """
+    one, vain = view.says(_ONE), view.says(IN_VAIN)
+    told = one or vain
+    if told is None or is_small(view) or is_light(view) or view.says(_LONG) is not None:
+        return
+    both = one is not None and vain is not None and view.training and view.phase in _OPEN and _of_size(view)
+    weight = STRONG if both and view.job.method not in ("lora", "qlora") else FAIR
+    yield Reason(weight, say("cause.model-states.batch-one", quote=told.text.strip()[:90]), (told,))
+
+
 def _states_fail(view: View) -> bool:
     """Whether it failed where states may be what runs out, on a card as far as is known."""
     return (view.failure is None or view.failure.kind == "device") and view.phase in _OPEN
@@ -223,7 +246,7 @@ def _by_place(view: View, share: float) -> float:
     else:
         weight = STRONG if any(view.stated(name) is not None for name in _METHOD) else FAIR
     # What is divided by a number of ranks that nobody states is a guess.
-    guessed = view.job.sharding in ("zero1", "zero2", "zero3", "fsdp", "fsdp2") and view.ranks is None
+    guessed = view.job.sharding in OVER_RANKS and view.ranks is None
     return weight * (0.5 if guessed or frozen else 1.0)
 
 
@@ -246,8 +269,5 @@ def _tables_bytes(view: View) -> int:
     """Weights, gradients and states of embedding and head, where they are trained whole beside adapters."""
     if view.job.method not in ("lora", "qlora") or view.shape is None:
         return 0
-    named = view.job.extra.get("modules_to_save") or ()
-    names = [named] if isinstance(named, str) else [str(name) for name in named]
-    trained = sum(any(word in name for name in names) for word in ("embed", "lm_head"))
     dims = view.shape.dims
-    return trained * dims.vocab * dims.hidden * _STATES
+    return trained_tables(view.job) * dims.vocab * dims.hidden * _STATES

@@ -64,7 +64,8 @@ _CLUES: Final = (
         r"|1st) (?:optimi[sz]er )?(?:step|update)"
         r"|(?:只能?跑|跑完|过了?)[^\n]{0,4}(?:第?一(?:个 ?)?(?:步|step|batch|iter))[^\n]{0,12}(?:爆|oom|不够|显存)"
         r"|step 1 fails|第一步[^\n]{0,12}打出来|initiali[sz]ing zero|deepspeed initiali[sz]e"
-        r"|backward[^\n]{0,6}(?:完|之后)[^\n]{0,6}更新",
+        r"|backward[^\n]{0,6}(?:完|之后)[^\n]{0,6}更新|(?:during|in|inside|at) the step (?:function|call|method)"
+        r"|(?:with|when|while|after|if|on|by) (?:load|loading) (?:the )?optim\w{0,6}\b|accelerator\.load_state",
     ),
     Clue(
         "resume",
