@@ -125,7 +125,12 @@ def composed(reply: dict[str, Any], language: str, *, brief: bool = False) -> st
 
     shown = document | {"summary": ""}
     if brief:
-        shown |= {"estimate": None, "plans": document["plans"][:1], "matches": document["matches"][:2]}
+        shown |= {
+            "estimate": None,
+            "plans": document["plans"][:1],
+            "matches": document["matches"][:2],
+            "threads": (document.get("threads") or [])[:1],
+        }
     return "\n\n".join(filter(None, [answer, diagnosis_markdown(shown, language), notes]))
 
 

@@ -32,6 +32,8 @@ from oomkb.records.loader import cases_lately
 __all__ = ["diagnose", "verdict_of", "view_of"]
 
 _MATCHES: Final = 5
+_READS_ALIKE: Final = 0.45
+"""Likeness from which a thread is shown: at 0.4 to 0.5 three in five are of the same cause, above four in five."""
 _QUERY_LIMIT: Final = 6_000
 _LINES: Final = 200
 
@@ -75,6 +77,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         tensors=view.tensors,
         estimate=view.estimate,
         matches=matches,
+        threads=tuple(thread for thread in view.threads if thread.likeness >= _READS_ALIKE),
         questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
     )

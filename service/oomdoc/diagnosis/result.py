@@ -11,6 +11,7 @@ from oomdoc.evidence import Evidence, Span
 from oomdoc.messages import Message
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.retrieval.threads import KnownThread
 
 __all__ = [
     "CauseFinding",
@@ -144,6 +145,8 @@ class Diagnosis:
     tensors: tuple[TensorMatch, ...] = ()
     estimate: Estimate | None = None
     matches: tuple[MatchedCase, ...] = ()
+    threads: tuple[KnownThread, ...] = ()
+    """Public threads that read so much like it that they may tell of the same failure."""
     plans: tuple[Plan, ...] = ()
     singles: tuple[SingleFix, ...] = ()
     questions: tuple[Question, ...] = ()

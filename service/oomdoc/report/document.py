@@ -48,6 +48,10 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         "estimate": estimate_document(found.estimate, language=language) if found.estimate else None,
         "job": found.job.document(),
         "matches": [match_document(m, language) for m in found.matches],
+        "threads": [
+            {"url": t.url, "cause": t.cause, "also": list(t.also), "likeness": round(t.likeness, 3)}
+            for t in found.threads
+        ],
         "plans": [plan_document(p, language) for p in found.plans],
         "single_fixes": [_single(s, language) for s in found.singles],
         "questions": [

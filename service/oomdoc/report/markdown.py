@@ -27,7 +27,7 @@ def diagnosis_markdown(document: dict[str, Any], language: str) -> str:
     if document["summary"]:
         lines += [_escape(document["summary"]), ""]
     lines += _causes(causes, language) + _memory(document.get("estimate"), language) + _plans(document, language)
-    lines += _matches(document, language) + _questions(document, language)
+    lines += _matches(document, language) + _threads(document, language) + _questions(document, language)
     lines += _bullets("report.warnings", [_escape(w) for w in document["warnings"]], language)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -97,6 +97,11 @@ def _key(change: dict[str, Any]) -> str:
 def _matches(document: dict[str, Any], language: str) -> list[str]:
     items = [f"[{_escape(m['title'])}]({m['url']}) `{m['case']}`" for m in document["matches"][:3]]
     return _bullets("report.matches", items, language)
+
+
+def _threads(document: dict[str, Any], language: str) -> list[str]:
+    items = [f"<{t['url']}> `{t['cause']}` {t['likeness']:.0%}" for t in document.get("threads") or []]
+    return _bullets("report.threads", items, language)
 
 
 def _questions(document: dict[str, Any], language: str) -> list[str]:

@@ -49,6 +49,7 @@ def diagnosis_text(document: dict[str, Any], language: str, *, width: int = 100,
         print_assumed(console, document["estimate"].get("assumed") or {}, language)
     print_plans(console, document, language)
     _matches(console, document, language)
+    _threads(console, document, language)
     _questions(console, document, language)
     _conflicts(console, document, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
@@ -240,6 +241,11 @@ def _matches(console: Console, document: dict[str, Any], language: str) -> None:
         console.print(
             Text(f"        {match['case']}  {match['url']}" + (f"\n        {why}" if why else ""), style="dim")
         )
+
+
+def _threads(console: Console, document: dict[str, Any], language: str) -> None:
+    items = [f"{t['url']}  ({t['cause']}, {t['likeness']:.0%})" for t in document.get("threads") or []]
+    _list(console, "report.threads", items, language)
 
 
 def _questions(console: Console, document: dict[str, Any], language: str) -> None:

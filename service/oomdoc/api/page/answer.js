@@ -82,7 +82,14 @@ function patch(text, number) {
 
 function cases(found) {
   fill("cases", found.matches.length ? el("h2", {}, word("page.cases")) : null, el("ul", {}, ...found.matches.slice(0, 5).map((match) =>
-    el("li", {}, link(match), el("span", { class: "soft" }, `  ${match.case} · ${match.why.slice(0, 2).join("; ")}`)))));
+    el("li", {}, link(match), el("span", { class: "soft" }, `  ${match.case} · ${match.why.slice(0, 2).join("; ")}`)))),
+  ...threads(found));
+}
+
+function threads(found) {
+  const alike = found.threads || [];
+  return alike.length ? [el("h2", {}, word("page.threads")), el("ul", {}, ...alike.map((thread) =>
+    el("li", {}, link({ url: thread.url, title: thread.url }), el("span", { class: "soft" }, `  ${thread.cause} · ${Math.round(100 * thread.likeness)} %`))))] : [];
 }
 
 function link(match) {
