@@ -162,3 +162,27 @@ def test_reading_a_state_in_is_no_saving() -> None:
 def test_merged_before_is_no_merging() -> None:
     assert "checkpoint-save.said" in keys("合并 lora 权重的时候显存不足")
     assert "checkpoint-save.said" not in keys("合并 lora 后再量化，显存不足")
+
+
+CARD = "CUDA out of memory. Tried to allocate 16.00 MiB (GPU 0; {} GiB total capacity; {} GiB already allocated)"
+
+
+def test_the_smallest_batch_on_a_modest_card() -> None:
+    """Nothing is left to make smaller; on a large card it is a matter of what is trained."""
+    told = "I train my segmentation network with a batch size of 1. "
+    assert "hardware-limit.least" in keys(told + CARD.format("8.00", "7.40"))
+    assert "hardware-limit.least" not in keys(told + CARD.format("79.15", "78.40"))
+    assert "hardware-limit.least" not in keys("I train my segmentation network. " + CARD.format("8.00", "7.40"))
+
+
+def test_the_question_for_hardware_weighs_less_where_a_batch_can_shrink() -> None:
+    def weight(text: str) -> float:
+        reasons = weigh(view_of(read_text(text))[0])["hardware-limit"]
+        return sum(r.log_odds for r in reasons if r.message.key.endswith(".how-much"))
+
+    asked = " How much GPU memory is needed? " + CARD.format("8.00", "7.40")
+    assert weight("I train it with batch size 16." + asked) < weight("I train it." + asked)
+
+
+def test_the_question_for_the_machines_memory_is_not_of_cards() -> None:
+    assert "hardware-limit.how-much" not in keys("How much CPU memory is needed to preprocess the set? It was killed.")

@@ -15,6 +15,7 @@ Cost
     Money or time; no setting helps.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -29,20 +30,12 @@ CAUSE: Final = "hardware-limit"
 
 _CLUES: Final = (
     Clue(
-        "asked",
-        STRONG,
-        says=r"min(?:imum|imal) (?:hardware|system|requirement|vram|gpu|memory)|(?:hardware|system) requirement"
-        r"|(?:which|what) (?:gpu|hardware|card|approach)|is there an alternative|最低(?:显存|配置|要求)"
-        r"|设备条件|最小显存"
-        r"|要多大|需要(?:多少|多大)"
-        r"|biggest model|what are the memory requirements|(?:需要|要)几张卡|最低要|更?小一点的模型|更大的卡"
-        r"|recommended (?:hardware|gpu|spec|config)|显存(?:需求|要求)(?:表|是|如何|怎么|有多)|need (?:more|bigger"
-        r"|larger) gpus?\b",
-    ),
-    Clue(
         "possible",
         WEAK,
-        says=r"is (?:one|a|it|this|\d) .{0,40}(?:enough|possible|sufficient)|how (?:much|many).{0,20}(?:memory"
+        says=r"(?:which|what) (?:gpu|hardware|card|approach)|is there an alternative|最低(?:显存|配置|要求)|设备条件"
+        r"|最小显存|biggest model|(?:需要|要)几张卡|最低要"
+        r"|更?小一点的模型|更大的卡|显存(?:需求|要求)(?:表|是|如何|怎么|有多)|need (?:more|bigger|larger) gpus?\b"
+        r"|is (?:one|a|it|this|\d) .{0,40}(?:enough|possible|sufficient)|how (?:much|many).{0,20}(?:memory"
         r"|vram|gpus?)|can (?:i|it|we) .{0,24}(?:run|train|fine.?tune) .{0,40}(?:on|with)|够(?:吗|不|用)|能不能|(?:能"
         r"|可以)(?:支持|跑|训练|部署|微调)(?:吗|么)|够不够"
         r"|跑得动|does not fit|\bsuffic(?:e|es|ient)\b|does (?:it|this) run on|(?:bigger"
@@ -119,25 +112,37 @@ _ROOM: Final = (
 """A batch that can still be made smaller."""
 _HOW_MUCH: Final = (
     r"how (?:much|many|large|big)[^\n?]{0,24}(?:memory|vram|\bram\b|rams\b|gpus?|hardware)[^\n?]{0,40}(?:need|requir"
-    r"|recommend"
-    r"|necessary|enough|should)|(?:memory|vram|gpu) requirements?\b[^\n]{0,40}\?"
-    r"|(?:tell|share|know|mention|ask)[^\n]{0,30}(?:gpu|device|hardware|card)s? (?:that )?(?:you|was|were"
-    r"|they) (?:have )?(?:used?|using)"
-    r"|\bgpus? (?:do|did) you (?:use|train)"
-    r"|(?:what|which) (?:kind of |type of |sort of )?(?:device|gpu|graphics? card|hardware|machine)s? (?:did|do|have"
-    r"|are|was|were"
-    r"|is|should)"
-    r"|(?:需要|要|得)(?:用)?(?:多少|多大|什么样?的?)[^\n，。]{0,6}(?:显存|显卡|gpu|卡)|显存(?:需要|要|至少)?多[少大]"
-    r"|多大(?:的)?显存"
+    r"|recommend|necessary|enough|should)|(?:hardware|system) requirements?\b|(?:what|min)[^\n]{0,24}requirements?\b"
+    r"|(?:memory|vram|gpu) requirements?\b[^\n]{0,40}\?"
+    r"|\bmin(?:imum|imal)[^\n?]{0,20}(?:hardware|system|gpu|vram|memory|requirement)"
+    r"|(?:what|which) (?:kind of |type of |sort of )?(?:device|gpu|graphics? card|hardware|machine)s? (?:is|are|was"
+    r"|were"
+    r"|should)[^\n]{0,24}(?:need|requir|recommend|use)|(?:至少|最少|最低)(?:需要|要)?(?:多少"
+    r"|多大)[^\n，。]{0,4}(?:显存|卡)"
 )
+_HOW_LARGE: Final = r"(?:需要|要|得)(?:用)?(?:多少|多大|什么样?的?)[^\n，。]{0,6}(?:显存|显卡|gpu|卡)|多大(?:的)?显存"
+_OF_THE_HOST: Final = re.compile(r"\b(?:cpu|host|system)[ -]?(?:memory|ram)|pre-? ?process|conver(?:t|sion)")
+_ELSEWHERE: Final = (
+    r"(?:tell|share|know|mention|ask)[^\n]{0,30}(?:gpu|device|hardware|card)s? (?:that )?(?:you|was|were"
+    r"|they) (?:have )?(?:used?|using)|\bgpus? (?:do|did) you (?:use|train)"
+    r"|(?:what|which) (?:kind of |type of |sort of )?(?:device|gpu|graphics? card|hardware|machine)s? (?:did|do|have)"
+)
+"""What the authors had themselves."""
+_LEAST: Final = (
+    r"batch.?size[^\n]{0,16}\b(?:1|one|minimum|smallest)\b(?!\.\d)|\bbs ?=? ?1\b|(?:smallest|minimal|minimum) batch"
+    r"|batch"
+    r"(?:.?size)?[^\n]{0,12}最小|最小的? ?batch|batch of (?:1|one)\b"
+)
+"""Nothing left to make smaller."""
+_MODEST: Final = 12.6 * GIB
+_LARGE_BATCH: Final = 4
 _FLOOR: Final = 0.55
 """Bytes per parameter of the smallest usable weights, 4 bit with scales."""
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """What is asked, and the smallest form against all cards together."""
-    told = list(weigh_clues(view, CAUSE, _CLUES))
-    yield from told
+    yield from weigh_clues(view, CAUSE, _CLUES)
     failure = view.failure
     if failure is not None and failure.signal.name == "xla-hbm-exhausted":
         needed, there = failure.signal.data.get("needed_bytes"), failure.signal.data.get("capacity_bytes")
@@ -146,17 +151,17 @@ def weigh(view: View) -> Iterator[Reason]:
             yield Reason(FAIR, message, (failure.signal.span,))
     capacity = view.bytes_of("capacity")
     yield from _small_card(view, capacity)
-    if view.training and view.says(_ROOM) is not None:
-        yield Reason(-WEAK, say("cause.out-of-place"))
-    asked = view.says(_HOW_MUCH, prose=True)
-    if asked is not None and view.estimate is None and not any(r.message.key.endswith(".asked") for r in told):
-        yield Reason(FAIR, say("cause.hardware-limit.how-much", quote=asked.text.strip()[:90]), (asked,))
+    modest = bool(capacity and capacity < _MODEST)
+    yield from _asked(view, modest)
+    least = view.says(_LEAST)
+    if modest and least is not None and view.training:
+        yield Reason(FAIR, say("cause.hardware-limit.least", quote=least.text.strip()[:90]), (least,))
     params = view.estimate.params if view.estimate is not None else (view.job.params_b or 0) * 1e9
     if not capacity or not params:
         return
     total = capacity * (view.ranks or 1)
     if params * _FLOOR > total and not view.serving:  # a server's cards are often not all named
-        yield Reason(STRONG, say("cause.hardware-limit.floor", floor_bytes=params * _FLOOR, total_bytes=total))
+        yield Reason(WEAK, say("cause.hardware-limit.floor", floor_bytes=params * _FLOOR, total_bytes=total))
     elif (
         view.job.method == "full"
         and view.training
@@ -164,6 +169,33 @@ def weigh(view: View) -> Iterator[Reason]:
         and "optimizer" not in (view.job.offload or ())
     ):
         yield Reason(WEAK, say("cause.hardware-limit.states", states_bytes=params * 16, total_bytes=total))
+
+
+def _asked(view: View, modest: bool) -> Iterator[Reason]:
+    """The question what hardware it takes, unless the batch leaves room or the arithmetic says that it fits."""
+    room = view.training and (view.says(_ROOM) is not None or (view.stated("micro_batch") or 0) >= _LARGE_BATCH)
+    if room:
+        yield Reason(-WEAK, say("cause.out-of-place"))
+    least = modest or view.says(_LEAST) is not None
+    asked = view.says(_HOW_MUCH, prose=True) or view.says(_HOW_LARGE, prose=True)
+    if asked is not None and not _OF_THE_HOST.search(asked.text.lower()):
+        open_ = view.estimate is None or not view.training or least or (view.fullness or 0) > 1
+        if open_:
+            message = say("cause.hardware-limit.how-much", quote=asked.text.strip()[:90])
+            yield Reason(_question(view, room, modest, least), message, (asked,))
+        return
+    others = view.says(_ELSEWHERE, prose=True)
+    if others is not None and view.estimate is None:
+        yield Reason(WEAK, say("cause.hardware-limit.how-much", quote=others.text.strip()[:90]), (others,))
+
+
+def _question(view: View, room: bool, modest: bool, least: bool) -> float:
+    """What the question says: of a training it is asked for many reasons."""
+    if view.says(_HOW_MUCH, prose=True) is None:
+        return FAIR if least else WEAK
+    if not room and (modest or not view.training):
+        return STRONG
+    return FAIR
 
 
 def _small_card(view: View, capacity: int | None) -> Iterator[Reason]:
