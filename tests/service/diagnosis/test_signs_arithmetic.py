@@ -83,6 +83,56 @@ SIGNS = [
         "OOM on a 4GB card: python run_squad.py --model_name_or_path bert-base-cased --max_seq_length 384 "
         "--per_device_train_batch_size 12, and I run run_squad.py as it is",
     ),
+    (
+        "cause.activations.experts",
+        "our MoE runs OOM in the first hundred steps: an unlucky router sends most tokens of a batch to one expert",
+        "our MoE runs OOM in the first hundred steps: every expert is a small MLP of 512 units",
+    ),
+    (
+        "cause.activations.context",
+        "I get OOM as soon as the sequence length is larger than 2048, whatever else I do",
+        "I get OOM as soon as the learning rate scheduler is created, whatever else I do",
+    ),
+    (
+        "cause.activations.limited",
+        "CUDA out of memory unless I reduce the batch size to 8, then training is fine",
+        "CUDA out of memory. I tried to reduce the batch size to 1, but it did not help at all",
+    ),
+    (
+        "cause.activations.unchecked",
+        "CUDA out of memory on 8 GB when training the LoRA. I do not want to use gradient checkpointing, it is slow",
+        "CUDA out of memory on 8 GB when training the LoRA. gradient_checkpointing: false is what the yaml says",
+    ),
+    (
+        "cause.activations.compute-buffer",
+        "TensorRT engine: the weights take 12 GB and engine.device_memory_size asks for 13 more, so the 24 GB card is out of memory",
+        "TensorRT engine: the weights take 26 GB and the 24 GB card is out of memory",
+    ),
+    (
+        "cause.long-sample.one-dataset",
+        "training of a tagger is out of GPU memory even with batch 1; with a smaller corpus it works fine",
+        "training of a tagger is out of GPU memory even with batch 1; with a smaller learning rate as well",
+    ),
+    (
+        "cause.long-sample.same-place",
+        "SFT goes CUDA out of memory, always at the same step of the epoch, also with twice as many GPUs",
+        "SFT goes CUDA out of memory, always at the same step when saving the adapter",
+    ),
+    (
+        "cause.long-sample.uncut",
+        "swift sft 微调时必须加 --max_length 2048 才不会 OOM，默认不是有这个值吗",
+        "swift sft 微调时必须加 --deepspeed zero3 才不会 OOM，默认不是有这个值吗",
+    ),
+    (
+        "cause.long-sample.said",
+        "training the tagger: CUDA out of memory when the corpus has an extremely long word",
+        "training the tagger: CUDA out of memory when the corpus has an extremely odd encoding",
+    ),
+    (
+        "cause.long-sample.sound",
+        "fine-tuning a speech model on my recordings fails with CUDA out of memory",
+        "fine-tuning a speech model on my recordings, the longest of 8 seconds, fails with CUDA out of memory",
+    ),
 ]
 
 

@@ -13,7 +13,9 @@ from oomdoc.messages import say
 __all__ = ["AT_STEP", "long_past", "ran_first"]
 
 AT_STEP: Final = (
-    r"after (?:several|some|many|hundreds of|thousands of|dozens of) (?:hundred |thousand |training )?(?:steps"
+    r"after (?:training )?(?:on )?(?:several|some|many|a few|hundreds of|thousands of|dozens of) (?:hundred |thousand "
+    r"|training )?(?:of )?(?:examples|samples|sentences)"
+    r"|after (?:several|some|many|hundreds of|thousands of|dozens of) (?:hundred |thousand |training )?(?:steps"
     r"|iter\w{0,7}|batches|epochs)"
     r"|after (?:training )?(?:for )?~?\d{2,6}\+? (?:steps|iter)|after a while|(?:at|in|around|until|on"
     r"|step|第) ?(?:the )?(?:step|iteration|iter|batch)? ?\d{2,7}(?:(?:th|st|nd"

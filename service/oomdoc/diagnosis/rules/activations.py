@@ -41,7 +41,7 @@ _CLUES: Final = (
     Clue(
         "unchecked",
         STRONG,
-        says=r"(?<!model )checkpointing.{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks"
+        says=r"(?<!model )checkpointing(?![\"' ]{0,2}[:=]).{0,24}(?:\boff\b|false|disabled|forgot|missing|lacks"
         r"|throws|raises|attributeerror)|(?:without|no|turned off"
         r"|disabl\w{1,3}) "
         r"(?:gradient[ _-]|activation[ _-])?checkpoint|(?:forgot|forget|missed)[^\n]{0,20}(?:gradient"
@@ -56,7 +56,15 @@ _CLUES: Final = (
         r"|(?:with|enabl\w{1,3}|turning on) (?:gradient|activation)[ _-]?checkpoint\w{0,3}[^\n]{0,30}(?:works|fits"
         r"|fine|runs|no oom|made it|solve)|开(?:启|了)[^\n]{0,6}(?:重计算|检查点|checkpoint)[^\n]{0,8}(?:能|可以|正常"
         r"|不爆)|(?:gradient"
-        r"|activation)_?checkpointing[\"' :=]{1,4}false",
+        r"|activation)_?checkpointing=false|(?:do(?:n.?t| not) (?:want|wish|like)|rather not)[^\n]{0,16}(?:gradient"
+        r"|activation).?checkpoint",
+    ),
+    Clue(
+        "experts",
+        STRONG,
+        says=r"(?:more|too many|most|all) (?:of the )?tokens[^\n]{0,60}(?:\bexpert|one (?:gpu|rank|device))"
+        r"|expert\w{0,3}[^\n]{0,40}(?:imbalance|unbalanced|uneven|overload|too many tokens|more tokens)"
+        r"|accept more tokens|without dropping tokens|专家[^\n]{0,10}(?:不均|过载|倾斜)|负载不均[^\n]{0,12}专家",
     ),
     Clue("selective", FAIR, says=r"use_reentrant|recompute.{0,20}(?:selective|partial)"),
     Clue(
@@ -66,12 +74,13 @@ _CLUES: Final = (
         r"|dropout"
         r"|rotary|residual|lora_[ab]\b|activations?\.py|self\.act\(",
     ),
-    Clue("limited", STRONG, says=LIMITED, prose=True),
+    Clue("limited", STRONG, says=LIMITED, prose=True, unless=IN_VAIN),
     Clue(
         "batch",
         FAIR,
         says=r"(?:lower|smaller|reduc\w{1,4}|larger|bigger|increas\w{1,4}|decreas\w{1,4}).{0,24}batch"
-        r"|batch.?size.{0,16}(?:larger|greater|bigger|more) than|larger max_?batch_?size|max_input_len|max_num_tokens"
+        r"|batch.?size.{0,16}(?:larger|greater|bigger|more) than|larger max_?batch_?size"
+        r"|(?:larger?|add\w{0,3}|increas\w{1,3}|rais\w{1,3}|bigger|high) (?:--)?(?:max_input_len|max_num_tokens)"
         r"|micro.?batch[^\n]{0,24}(?:too (?:large|big|many)|larger|grow|padded)"
         r"|(?:works|fits|runs|fine|ok|trains) (?:only )?(?:with|at|when|if|for|using) (?:a "
         r"|the )?(?:small\w{0,3} )?batch"
@@ -94,6 +103,9 @@ _CLUES: Final = (
         r"|cutoff)|(?:长度|len\w{0,3})[^\n]{0,16}(?:超过|大于|改成|调到|最大|只能)[^\n]{0,24}(?:爆|oom|溢出|不足|支持)"
         r"|(?:oom|out of mem\w{0,3}|crash\w{0,3}|fails?)[^\n]{0,40}(?:when|if|with|for|at|beyond|above)[^\n]{0,24}"
         r"(?:long\w{0,3}|larger|increas\w{1,4}|\d{2,3}k)[^\n]{0,16}(?:seq|context|input|prompt|length|token|text)"
+        r"|(?:out of mem\w{0,3}|oom|ran out)[^\n]{0,40}(?:when|if|with|for|as soon as)[^\n]{0,40}(?:seq\w{0,6}|length"
+        r"|context|tokens|max_len\w{0,3})[^\n]{0,16}(?:higher|larger|greater|more|longer|above|over|beyond|>|bigger)"
+        r"(?: than)? ?`?\d"
         r"|(?:rais|increas|going|chang|mov)\w{0,4} (?:the )?(?:max_?seq\w{0,8}|max_?length|cutoff_?len|seq\w{0,8}"
         r"|context|length)[^\n]{0,12}from|short\w{0,3} (?:one|prompt|context|seq\w{0,6}|text)s?[^\n]{0,12}(?:works?"
         r"|fine|ok)\b|短的(?:没问题|可以|能)|(?:长度|上下文|数据|序列)[^\n]{0,6}(?:加长|变长|调长|长一点|拉长|一长)",
@@ -134,7 +146,8 @@ _CLUES: Final = (
     Clue(
         "prefill",
         FAIR,
-        says=r"unable to warm ?up|(?:prefill|warm-?up).{0,40}(?:oom|out of memory|exceed)"
+        says=r"(?:\boom\b|out of memory)[^\n]{0,80}(?:during|in|at|while|on) [^\n]{0,16}prefill|unable to warm ?up"
+        r"|(?:prefill|warm-?up).{0,40}(?:oom|out of memory|exceed)"
         r"|prefill[^\n]{0,60}(?:too much|allocat)|预填充|batched.?tokens[^\n]{0,40}(?:oom|out of)",
     ),
     Clue(
@@ -144,7 +157,12 @@ _CLUES: Final = (
         r"|潜空间)[^\n]{0,6}解码",
         unless=r"commit|version|updat|\bmerg|upgrad|更新|版本",
     ),
-    Clue("compute-buffer", STRONG, says=r"compute buffers?|ggml_gallocr|activation buffers?|buffermanager"),
+    Clue(
+        "compute-buffer",
+        STRONG,
+        says=r"device_memory_size|createexecutioncontext|compute buffers?|ggml_gallocr|activation buffers?"
+        r"|buffermanager",
+    ),
     Clue(
         "growth",
         WEAK,

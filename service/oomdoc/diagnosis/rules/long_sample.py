@@ -22,7 +22,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._late import AT_STEP
-from oomdoc.diagnosis.view import FAIR, WEAK, Clue, View, weigh_clues
+from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
 __all__ = ["CAUSE", "weigh"]
@@ -53,7 +53,9 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"utterances?[^\n]{0,30}(?:above|over|longer|up to)|(?<!transcribing )(?:long|longer|longest) (?:audio"
+        says=r"(?:very|extremely|really) (?:long|large|big) (?:words?|strings?|lines?|sentences?|paragraphs?|texts?"
+        r"|documents?|passages?)|utterances?[^\n]{0,30}(?:above|over|longer|up to)|(?<!transcribing )(?:long|longer"
+        r"|longest) (?:audio"
         r"|utterance|clip"
         r"|recording)s?|batch_bins"
         r"|too many (?:gt |ground.truth )?(?:boxes|objects|points|instances)|so many (?:gt )?boxes|variable batch"
@@ -81,6 +83,34 @@ _CLUES: Final = (
         r"|~) \d{4,6} tokens|dynamic padding|动态 ?padding|飙[到升]|有的(?:样本|数据)[^\n]{0,10}(?:长|\d{4})"
         r"|个别 ?(?:batch|批)|(?:序列|句子|对话|样本)(?:太|过|特别|非常)长|same (?:sample|index|data point"
         r"|example)|重启[^\n]{0,6}断点[^\n]{0,8}又能",
+    ),
+    Clue(
+        "one-dataset",
+        STRONG,
+        says=r"(?:disappear|works?|fine|trains?|runs?|no (?:problem|issue|error)|gone|success\w*)[^\n]{0,40}"
+        r"(?:another|other|smaller|different|older?|previous|toy) (?:\w{1,12} )?(?:data ?sets?|corpus|corpora|data\b)"
+        r"|(?:another|other|smaller|different|toy) (?:\w{1,12} )?(?:data ?sets?|corpus|data)[^\n]{0,40}"
+        r"(?:works?|fine|no (?:problem|issue|error)|success)"
+        r"|(?:when|if|after|once|but)[^\n]{0,40}(?:chang|switch|mov)\w{0,4} (?:it )?to [^\n]{0,40}(?:data\b|data ?sets?"
+        r"|corpus)[^\n]{0,60}(?:oom|out of mem|memory)"
+        r"|(?:换(?:了|成)?|用)(?:别的|其他|另一个?|小)[^\n]{0,4}数据集?[^\n]{0,12}(?:正常|可以|没问题|能跑|能训)",
+        unless=r"\bkilled\b|cpu memory|host memory|\bram\b|内存",
+    ),
+    Clue(
+        "same-place",
+        FAIR,
+        says=r"(?:always|every ?time|each time|consistently|总是|每次|都)[^\n]{0,40}(?:same|identical|exact|同一?个?) ?"
+        r"(?:place|point|step|sample|batch|iteration|位置|地方|步|样本)"
+        r"|steps? [^\n]{0,40}unchanged",
+        unless=r"\bkilled\b|cpu memory|host memory|save_steps|\bsaving\b|when sav|保存",
+    ),
+    Clue(
+        "uncut",
+        FAIR,
+        says=r"(?:不加|没有?(?:设|加|指定)|必须要?加|只能(?:添)?加)[^\n]{0,20}max_?(?:seq_?)?len\w{0,4}"
+        r"|(?:without|unless|only (?:if|when|with)|need(?:s|ed)? to (?:set|add"
+        r"|pass))[^\n]{0,20}max_?(?:seq_?)?len\w{0,4}",
+        unless=r"max_?model_?len",
     ),
     Clue(
         "growth",
@@ -115,17 +145,26 @@ _GROWS: Final = (
 
 _SOUND: Final = r"\bspeech|\baudios?\b|utterance|\basr\b|\btts\b|espnet|wav2vec|librispeech|语音(?!助手)|音频"
 """Recordings of a data set differ in length more than texts do, and few programs cut them."""
+_SHORT: Final = (
+    r"(?:max\w{0,4}|longest|at most|up to|shorter than|最长|不超过)[^\n]{0,40}?(?<![\d.])(?:\d|1\d)(?:\.\d)? ?(?:s"
+    r"|secs?"
+    r"|seconds?|秒)\b"
+)
+"""Recordings of which the longest is below 20 s: what every recipe takes."""
 _SPOKEN: Final = r"transcri|inference|synthesi|infer\b|推理|转录|识别(?:一|时)"
 
 
 def weigh(view: View) -> Iterator[Reason]:
     """Late and sudden, or a request out of proportion."""
+    if view.failure is not None and view.failure.kind != "device":
+        return
     reasons = list(weigh_clues(view, CAUSE, _CLUES))
     yield from reasons
     grows = view.says(_GROWS) if view.training and view.objective not in ("ppo", "grpo") else None
     if grows is not None and not any(r.message.key == "cause.long-sample.growth" for r in reasons):
         yield Reason(FAIR, say("cause.long-sample.growth", quote=grows.text.strip()[:90]), (grows,))
-    if (sound := view.says(_SOUND)) is not None and not view.serving and view.says(_SPOKEN) is None:
+    apart = view.serving or view.says(_SPOKEN) is not None or view.says(_SHORT) is not None
+    if not apart and (sound := view.says(_SOUND)) is not None:
         yield Reason(FAIR, say("cause.long-sample.sound", quote=sound.text.strip()[:90]), (sound,))
     failure = view.failure
     if failure is not None and failure.step is not None and failure.step >= 5:
