@@ -92,6 +92,16 @@ def test_a_smaller_batch_that_changed_nothing() -> None:
     assert not says("The batch size is 1 and it still fails, these are long audio files.")
 
 
+def test_a_hint_of_loading_says_less_than_frames_of_it() -> None:
+    frames = (
+        'Traceback (most recent call last):\n  File "run.py", line 3, in <module>\n    m = A.from_pretrained(p)\n'
+        '  File "modeling_utils.py", line 900, in from_pretrained\n    set_module_tensor_to_device(m, n, d)\n'
+    )
+    shown = weights("weights-load", frames + refused("62.00 MiB", "9.77 GiB", "9.30 GiB"))
+    host = weights("weights-load", "While loading the model the process is killed, the machine has 32 GB of RAM")
+    assert shown["phase"] > host.get("phase", 0.0)
+
+
 HAS = [
     ("inactive-setting", "other-device", "I asked it not to use the GPU but it is still used and runs out of memory"),
     ("inactive-setting", "other-device", "With n_gpu_layers=0 it still loads 9 GB on the GPU and goes OOM"),

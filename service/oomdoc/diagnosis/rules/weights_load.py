@@ -29,6 +29,7 @@ from oomdoc.diagnosis.rules._late import ran_first
 from oomdoc.diagnosis.rules._placed import LATER, is_common_matrix, still_placed
 from oomdoc.diagnosis.rules._sizes import tensor_reasons
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
+from oomdoc.evidence import Span
 from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
@@ -40,7 +41,6 @@ FILLS: Final = r"\bvllm\b|sglang|lmdeploy|text-generation-(?:launcher|inference)
 """Engines that take the rest of the card for their cache: a full card says nothing of its weights."""
 
 _CLUES: Final = (
-    Clue("phase", STRONG, phases=("load",)),
     Clue(
         "trace",
         STRONG,
@@ -57,7 +57,8 @@ _CLUES: Final = (
     Clue(
         "loading",
         FAIR,
-        says=r"loading checkpoint shards|(?:while|when|during|at|before)\b.{0,24}(?<!-)\b(?:load|initiali[sz])(?:ed"
+        says=r"loading checkpoint shards(?!: {1,3}100)|(?:while|when|during|at|before)\b.{0,24}(?<!-)\b(?:load"
+        r"|initiali[sz])(?:ed"
         r"|ing"
         r"|s)?\b|(?:no longer|do(?:es)? not|do(?:es)?n't|fails? to|can't|cannot) load"
         r"|(?<![a-z])loading (?:the )?(?:model|weights)(?! ?(?:weights )?took)|failed to load|(?:model"
@@ -141,6 +142,7 @@ _TP: Final = alternatives(
 def weigh(view: View) -> Iterator[Reason]:
     """Phase, trace, quantization against sharding, and the weights' size against the card."""
     yield from weigh_clues(view, CAUSE, _CLUES)
+    yield from _while_loading(view)
     yield from ran_first(view)
     loaded = view.says(_LOADED) is not None
     if loaded:
@@ -170,6 +172,24 @@ def weigh(view: View) -> Iterator[Reason]:
     if weights and capacity and weights > most * capacity and not served:
         yield Reason(_by_place(view), say("cause.weights-load.too-big", weights_bytes=weights, capacity_bytes=capacity))
     yield from _on_the_way(view)
+
+
+_SURE: Final = 0.75
+
+
+def _while_loading(view: View) -> Iterator[Reason]:
+    """It fails while the model is loaded: shown by frames (28 of 37 were right), told (45 of 73), hinted (23 of 58)."""
+    if view.phase != "load":
+        return
+    fact = view.evidence.facts.get("phase")
+    told = fact is None or fact.confidence >= _SURE
+    host = view.failure is not None and view.failure.kind != "device"
+    span = view.failure.signal.span if view.failure is not None else Span("", 0)
+    yield Reason(
+        WEAK if host or not told else STRONG if view.phase_shown else FAIR,
+        say("cause.weights-load.phase", quote=span.text.strip()[:90]),
+        (span,) if span.text or span.line else (),
+    )
 
 
 def _by_place(view: View) -> float:
