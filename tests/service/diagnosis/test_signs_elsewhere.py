@@ -186,3 +186,24 @@ def test_the_question_for_hardware_weighs_less_where_a_batch_can_shrink() -> Non
 
 def test_the_question_for_the_machines_memory_is_not_of_cards() -> None:
     assert "hardware-limit.how-much" not in keys("How much CPU memory is needed to preprocess the set? It was killed.")
+
+
+def weight_of(cause: str, text: str) -> float:
+    reasons = weigh(view_of(read_text(text))[0])[cause]
+    return sum(r.log_odds for r in reasons if r.message.key.startswith(f"cause.{cause}."))
+
+
+def test_growth_over_samples_of_different_lengths_may_be_the_longest_so_far() -> None:
+    told = "SFT of Qwen2.5-7B with LoRA: the memory keeps growing during training until it fails"
+    assert 0 < weight_of("leak", told) < weight_of("leak", told + ", linear in the steps")
+    assert weight_of("leak", told) < weight_of("leak", "Training my GAN, the memory keeps growing until it fails")
+
+
+def test_an_increase_with_an_adapter_is_no_growth() -> None:
+    assert "leak.in-training" not in keys("Training an adapter: increased VRAM usage with some of them")
+    assert "leak.in-training" in keys("Training an adapter: increasing VRAM usage with each of the steps")
+
+
+def test_a_cards_memory_by_the_word_for_the_machines() -> None:
+    assert "host-ram.failure" not in keys("启动的时候提示内存不够（T4，15GB内存）")
+    assert "host-ram.failure" in keys("启动的时候提示内存不够（A800 八卡，机器内存只有 400G），被 killed")

@@ -35,8 +35,8 @@ __all__ = ["CAUSE", "weigh"]
 CAUSE: Final = "host-ram"
 
 CARD: Final = (
-    r"(?:\b\d{3,4} ?(?:ti|super)?|\b[avthl]\d{1,3}|显卡|gpu)[^\n]{0,6}\b\d{1,3} ?gi?b? ?的?内存"
-    r"|\d{1,3} ?gi?b? ?内存的?(?:显卡|gpu)"
+    r"(?:(?<![a-z\d.])(?:\d{3,4} ?(?:ti|super)?|[avthl]\d{1,3})|显卡|gpu)[^\n]{0,6}(?<![\d.])\d{1,2} ?gi?b? ?的?内存"
+    r"|\d{1,2} ?gi?b? ?内存的?(?:显卡|gpu)"
 )
 """A card with the word that elsewhere means the machine's memory: the same is meant by it in the rest of the text."""
 
@@ -223,6 +223,7 @@ _CLUES: Final = (
 )
 
 
+_KILLED: Final = r"\bkilled?\b|被杀|cpu ?内存|主机内存|服务器内存|\bram\b|bad_alloc|cannot allocate"
 _WINDOWS: Final = (
     Clue("windows", FAIR, says=r"\bwsl2?\b|/mnt/(?:[c-f]|wsl)/|desktop-[a-z0-9]{5,}"),
     Clue("windows", WEAK, says=r"\bwindows\b", unless=r"\bwsl2?\b|context windows?"),
@@ -264,8 +265,8 @@ def weigh(view: View) -> Iterator[Reason]:
         yield from weigh_clues(view, CAUSE, _WINDOWS)
     if failure is not None and failure.signal.name == "cuda-driver-oom":
         yield from weigh_clues(view, CAUSE, (_PINNED,))
-    if failure is not None and failure.kind == "host":
-        yield Reason(_meant(view), say("cause.host-ram.failure"), (failure.signal.span,))
+    if failure is not None and failure.kind == "host" and (meant := _meant(view)):
+        yield Reason(meant, say("cause.host-ram.failure"), (failure.signal.span,))
     if refused_with_room(view):
         message = say(
             "cause.host-ram.free", free_bytes=view.bytes_of("free"), requested_bytes=view.bytes_of("requested")
@@ -289,8 +290,8 @@ def _either(view: View) -> bool:
 def _meant(view: View) -> float:
     """How surely a failure that was read as one of the host is that: people call a card's memory 内存 as well."""
     failure = view.failure
-    if view.says(CARD):
-        return WEAK
+    if view.says(CARD) and not view.says(_KILLED):
+        return 0.0
     if failure is not None and failure.signal.name == "worker-vanished":
         return STRONG  # a loader's worker dies of /dev/shm as often
     if (
