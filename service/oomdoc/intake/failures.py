@@ -64,8 +64,8 @@ def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[I
 
 def _without_headlines(found: Sequence[Indexed]) -> list[Indexed]:
     """Drop a message that stands alone ("CUDA out of memory", as a thread's title) where it follows with its sizes."""
-    sized = {f.signal.name for _, f in found if _count(f) and not f.cascade}
-    return [(i, f) for i, f in found if _count(f) or f.frames or f.signal.name not in sized]
+    sized = [(f.signal.name, frames) for _, f in found if _count(f) and not f.cascade for frames in ((), f.frames)]
+    return [(i, f) for i, f in found if _count(f) or (f.signal.name, f.frames) not in sized]
 
 
 def _count(failure: Failure) -> int:
@@ -95,9 +95,10 @@ def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]
 
 
 def _same(one: Failure, other: Failure) -> bool:
-    """Whether the other message repeats every size of this one, two of them at least."""
+    """Whether the other message repeats every size of this one."""
     told = [name for name in _SIZES if _states(one, name)]
-    return len(told) > 1 and all(getattr(one, name) == getattr(other, name) for name in told)
+    alike = one.signal.name == other.signal.name and bool(told)
+    return alike and all(getattr(one, name) == getattr(other, name) for name in told)
 
 
 def _step(failure: Failure, signals: Sequence[Signal]) -> int | None:

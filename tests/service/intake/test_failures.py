@@ -130,3 +130,50 @@ def test_a_message_printed_twice_keeps_what_the_longer_one_says():
     assert root is not None
     assert root.allocated_bytes is not None
     assert root.process_bytes == 2 << 30
+
+
+def test_a_title_before_a_traceback_is_not_the_failure_that_ends_it():
+    frames = ['  File "/a/train.py", line 31, in <module>', "    model = load_checkpoint_and_dispatch("]
+    text = "\n".join(["RuntimeError: CUDA out of memory", "It fails on a T4.", *frames, f"RuntimeError: {FULL}"])
+    root = read_text(text).root
+    assert root is not None
+    assert root.requested_bytes == 384 << 20
+    assert root.frames
+
+
+def test_emphasis_inside_a_message_is_no_part_of_it():
+    root = read_text(f"torch.cuda.OutOfMemoryError: {FULL.replace('384.00 MiB', '**384.00 MiB**')}").root
+    assert root is not None
+    assert root.requested_bytes == 384 << 20
+
+
+def test_the_asynchronous_allocator_states_its_sizes_in_lines():
+    text = """torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)
+Currently allocated     : 20.50 GiB
+Requested               : 900.00 MiB
+Device limit            : 24.00 GiB
+Free (according to CUDA): 0 bytes
+"""
+    root = read_text(text).root
+    assert root is not None
+    assert (root.requested_bytes, root.allocated_bytes, root.capacity_bytes, root.free_bytes) == (
+        900 << 20,
+        round(20.5 * 2**30),
+        24 << 30,
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("内存超出怎么办？训练 13B 时显存总是不足", "device"),
+        ("4060 只有 8GB内存，一训练就报 CUDA OOM", "device"),
+        ("数据预处理时内存不足，进程被杀", "host"),
+        ("RayOutOfMemoryError after an hour of sampling", "host"),
+    ],
+)
+def test_whose_memory_ran_out(text, kind):
+    root = read_text(text).root
+    assert root is not None
+    assert root.kind == kind

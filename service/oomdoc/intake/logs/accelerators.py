@@ -11,9 +11,9 @@ __all__ = ["PARSER"]
 
 PARSER: Final[Parser] = rules_parser(
     "accelerators",
-    ("pt_devmem", "failed to alloc device memory", "(usage: ", "dmem_alloc"),
+    ("devmem allocation", "failed to alloc device memory", "(usage: ", "dmem_alloc"),
     (
-        rule("gaudi-oom", r"PT_DEVMEM Allocation failed for size ?::? ?(?P<requested__n>\d{1,15})", "device"),
+        rule("gaudi-oom", r"DEVMEM Allocation failed for size ?::? ?(?P<requested__n>\d{1,15})", "device"),
         rule(
             "neuron-oom",
             rf"Failed to allocate {size('requested')} \(usage: \w{{1,40}}\) on ND (?P<device__i>\d{{1,3}})",

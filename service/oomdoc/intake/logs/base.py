@@ -14,7 +14,7 @@ from oomdoc.intake.lines import Line
 __all__ = ["Parser", "Reading", "Window", "fact", "failure", "only", "signal"]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-_MARK: Final = re.compile(r"[\s|│╭╰─]{1,200}")
+_MARK: Final = re.compile(r"[\s|│╭╰─*`]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Window:
         return out
 
     def squeezed(self, start: int, count: int) -> str:
-        """The text from ``start`` with up to ``count`` lines after it, without blanks and box-drawing marks.
+        """The text from ``start`` with up to ``count`` lines after it, without blanks, boxes and marks of emphasis.
 
         A message that a terminal wrapped in the middle of a word reads as one piece again.
         """

@@ -83,6 +83,14 @@ PARSER: Final[Parser] = rules_parser(
         ),
         rule(
             "async-allocator-oom",
+            rf"would exceed allowed memory.{{0,60}}Currently allocated\s*:\s*{size('allocated')}\s*Requested\s*:\s*"
+            rf"{size('requested')}\s*Device limit\s*:\s*{size('capacity')}"
+            rf"(?:\s*Free \(according to CUDA\):\s*{size('free')})?",
+            "device",
+            lines=4,
+        ),
+        rule(
+            "async-allocator-oom",
             r"Allocation on device.{0,60}would exceed allowed memory|cudaMallocAsync.{0,120}out "
             r"of memory",
             "device",
