@@ -116,9 +116,14 @@ HAS = [
     ("weights-load", "loading", "All four ranks: every rank will load the whole model before FSDP wraps it, OOM"),
     ("optimizer-init", "said", "Training a 3B model: it dies during the step function, out of memory"),
     ("optimizer-init", "said", "Training from a checkpoint: with load optim it is OOM, without it runs"),
+    ("zero3-gather", "said", "DPO with sync_ref_model=true under ZeRO-3 jumps in memory at every sync and is OOM"),
+    ("zero3-gather", "third-stage", "训练时 ZeRO stage 3 比 stage 2 更耗显存，直接 OOM"),
+    ("model-states", "replicated", "Full-parameter fine-tuning of an 8B model with DDP on 4 GPUs, CUDA out of memory"),
     ("weights-load", "loading", "The text encoder does not load on a card of 12 GB, out of memory"),
 ]
 HAS_NOT = [
+    ("model-states", "replicated", "DDP on 4 GPUs, 8B model, OOM while the checkpoint is saved"),
+    ("weights-load", "loading", "Loading checkpoint shards: 100%|####| 4/4\nthen the chat starts, and it is out of memory"),
     ("inactive-setting", "other-device", "On the CPU it works, on the GPU it runs out of memory"),
     ("inactive-setting", "option-named", "OOM on long audio. Could it mean that gradient checkpointing does not work here?"),
     ("inactive-setting", "said", "[W] max_output_len is not required and will be ignored. Then CUDA out of memory"),

@@ -209,8 +209,11 @@ def weigh(view: View) -> Iterator[Reason]:
         if not _states_fail(view) or view.job.method in ("lora", "qlora"):
             weight = WEAK
         yield Reason(weight, say("cause.model-states.one-rank", sharding=view.job.sharding))
-    elif view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1 and sized:
-        yield Reason(WEAK, say("cause.model-states.replicated", ranks=view.ranks))
+    elif view.job.sharding in (None, "none", "ddp") and (view.ranks or 1) > 1 and sized and _states_fail(view):
+        # Where the states can be counted, their share of the card says it already.
+        counted = bool(states and capacity)
+        weight = FAIR if view.stated("method") == "full" and not counted else WEAK
+        yield Reason(weight, say("cause.model-states.replicated", ranks=view.ranks))
 
 
 def _batch_in_vain(view: View) -> Iterator[Reason]:

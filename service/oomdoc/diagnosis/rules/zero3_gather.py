@@ -56,7 +56,7 @@ _CLUES: Final = (
         r"|all.?gather(?!_(?:bucket|partition|object|keys))"
         r"|ds3_gather|fetch(?:ing)? (?:the )?param|\bunshard|reshard_after_forward|z3_leaf"
         r"|leaf_module"
-        r"|reduce.?scatter(?![\"'=:]| [:=])|communication buffer"
+        r"|sync_ref(?:erence)?_model|syncrefmodel|reduce.?scatter(?![\"'=:]| [:=])|communication buffer"
         r"|bucket sizes? (?:is|are|in|调)|聚合(?:参数|专家|权重|后)|gather\w{0,3} (?:one|a|full"
         r"|all) [^\n]{0,16}(?:layer|param|expert|weight|model)|wrap policy|(?:remov\w{1,3}|without|dropp\w{2,3}"
         r"|delet\w{1,3}|no|去掉|删掉?|没有?[加设]) [^\n]{0,40}layer_cls_to_wrap"
@@ -70,6 +70,7 @@ _CLUES: Final = (
         r".{0,6}[12]\b|(?:zero|stage|\bz).{0,6}2\b[^\n]{0,16}(?:works?|runs?|fine|fits|\bok\b|可以|能跑|没问题"
         r"|正常)[^\n]{0,30}(?:zero|stage"
         r"|\bz).{0,6}3\b[^\n]{0,16}(?:oom|fail|out of|爆|不行)|zero.?3[^\n]{0,24}反而[^\n]{0,10}(?:oom|爆|更)"
+        r"|(?:zero|stage)[^\n]{0,8}3 ?比 ?[^\n，。]{0,16}[12][^\n，。]{0,12}更[^\n，。]{0,6}(?:耗|多|高|大|占)"
         r"|zero.?3[^\n]{0,30}(?:oom|爆)[^\n]{0,30}(?:不用|不启动|去掉|without|disabl\w{1,3}) ?(?:deepspeed|zero)",
     ),
 )
