@@ -133,6 +133,20 @@ SIGNS = [
         "fine-tuning a speech model on my recordings fails with CUDA out of memory",
         "fine-tuning a speech model on my recordings, the longest of 8 seconds, fails with CUDA out of memory",
     ),
+    (
+        "cause.attention-scores.buffer",
+        "llama_new_context_with_model: n_ctx      = 32768\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2300.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 2411724800",
+        "llama_new_context_with_model: n_ctx      = 4096\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2300.00 MiB on device 0: cudaMalloc failed: out of memory\n"
+        "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 2411724800",
+    ),
+    (
+        "cause.attention-scores.square",
+        "OOM in inference: the hook copies a heads * seq_len * seq_len tensor that should not be there",
+        "OOM in inference: the hook copies a layers * hidden tensor that should not be there",
+    ),
 ]
 
 
@@ -153,4 +167,15 @@ def test_rows_as_wide_as_a_known_vocabulary_decide() -> None:
         text = f"ResourceExhaustedError: OOM when allocating tensor with shape[25000,{width}] and type float on GPU:0"
         reasons = weigh(view_of(read_text(text))[0])["logits"]
         weights.append(next(r.log_odds for r in reasons if r.message.key == "cause.logits.shape"))
+    assert weights[0] > weights[1]
+
+
+def test_an_amount_that_is_told_may_be_the_scores_of_the_length_that_is_told() -> None:
+    weights = []
+    for amount in (58, 47):
+        text = (
+            f"transformers inference on my 80GB A100: OOM for prompts of 30000 tokens, it allocates {amount} GB at once"
+        )
+        reasons = weigh(view_of(read_text(text))[0])["attention-scores"]
+        weights.append(next(r.log_odds for r in reasons if r.message.key == "cause.attention-scores.long-text"))
     assert weights[0] > weights[1]

@@ -10,7 +10,15 @@ from oomdoc.diagnosis.view import View
 from oomdoc.intake.sieve import alternatives
 from oomkb.units import GIB, MIB
 
-__all__ = ["round_request", "scores_bytes", "scores_requested", "training_scores_bytes", "unfused"]
+__all__ = [
+    "buffer_of_scores",
+    "round_request",
+    "scores_bytes",
+    "scores_requested",
+    "scores_told",
+    "training_scores_bytes",
+    "unfused",
+]
 
 _ENGINES: Final = alternatives(
     r"vllm|sglang|lmdeploy|tensorrt|trt-?llm|llama[._-]?cpp|llama-server|ollama|lm ?studio|\btgi\b"
@@ -43,6 +51,21 @@ _HEADS: Final = 32
 _A_CARD: Final = 80 * GIB
 _MUCH: Final = 0.4
 _PROGRAM: Final = 4_000
+_AMOUNT: Final = re.compile(
+    r"(?:alloc\w{0,8}|buffers?|tensors?|矩阵|张量|申请)[^\n]{0,40}?(?<![\d.])(\d{1,4}(?:\.\d{1,2})?) ?gi?b\b"
+)
+_LEAST_TOLD: Final = 4
+_CLOSE: Final = 0.05
+"""24k tokens are 24,000 or 24,576, and 37 GB may be GiB."""
+_LLAMA: Final = {
+    "context": re.compile(r"\bn_ctx {0,8}= {0,4}(\d{3,8})\b"),
+    "batch": re.compile(r"\bn_ubatch {0,8}= {0,4}(\d{1,6})\b"),
+    "heads": re.compile(r"\bn_head {0,8}= {0,4}(\d{1,4})\b"),
+}
+_UBATCH: Final = 512
+"""What llama.cpp takes at once where it is not told otherwise."""
+_LLAMA_FUSED: Final = re.compile(r"flash_attn {0,8}= {0,4}(?:1|on|enabled)\b|flash attention (?:is )?enabled")
+_MOST_OF_IT: Final = 0.6
 
 
 def scores_bytes(view: View) -> int | None:
@@ -56,6 +79,29 @@ def scores_bytes(view: View) -> int | None:
 
 
 _SERVERS: Final = frozenset({"vllm", "sglang", "lmdeploy", "tensorrt-llm", "llama.cpp", "ollama", "tgi", "unsloth"})
+
+
+def scores_told(view: View) -> bool:
+    """Whether an amount of memory is told that is the scores of one layer over the longest text that is told."""
+    length = longest_told(view)
+    one = (view.shape.dims.heads if view.shape is not None else _HEADS) * length * length
+    told = [float(found[1]) for found in _AMOUNT.finditer(view.prose)]
+    near = (abs(amount * 1e9 / (one * width) - 1) < _CLOSE for amount in told for width in (2, 4) if one)
+    return any(near) and max(told) >= _LEAST_TOLD
+
+
+def buffer_of_scores(view: View) -> bool:
+    """Whether most of a llama.cpp compute buffer that was refused is one batch's scores over the whole context."""
+    requested = view.bytes_of("requested")
+    context, batch, heads = (_LLAMA[name].search(view.text) for name in ("context", "batch", "heads"))
+    if not requested or context is None or _LLAMA_FUSED.search(view.text) is not None:
+        return False
+    many = int(heads[1]) if heads is not None else view.shape.dims.heads if view.shape is not None else _HEADS
+    return (
+        _MOST_OF_IT * requested
+        < many * int(context[1]) * (int(batch[1]) if batch is not None else _UBATCH) * 4
+        <= requested
+    )
 
 
 def training_scores_bytes(view: View) -> int | None:

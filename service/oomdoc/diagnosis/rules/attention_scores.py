@@ -23,12 +23,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._compared import longest_told
 from oomdoc.diagnosis.rules._fits import beyond_weights, of_whole_model
 from oomdoc.diagnosis.rules._network import DRAWS, is_small, of_pictures
 from oomdoc.diagnosis.rules._scores import (
+    buffer_of_scores,
     round_request,
     scores_bytes,
     scores_requested,
+    scores_told,
     training_scores_bytes,
     unfused,
 )
@@ -96,7 +99,8 @@ _CLUES: Final = (
         r"|申请)[^\n]{0,16}(?:tens|hundreds|上百|几十)|materiali[sz]es? (?:the )?(?:scores|attention|full matrix)"
         r"|\[(?:batch\w{0,5}|bs?z?), ?(?:num_)?(?:heads?|h|n_heads?), ?(?:seq\w{0,6}|[sltn]"
         r"|q_len), ?(?:seq\w{0,6}|[sltn]|k\w{0,5})\]|\d{1,3}k 到 ?\d{1,3}k[^\n]{0,12}(?:四|4) ?倍"
-        r"|\bn ?[x×*] ?n (?:matrix|scores?|mask)|q ?@? ?k\^t\b|\bqk\^?t\b|heads? [x×*] seq"
+        r"|\bn ?[x×*] ?n (?:matrix|scores?|mask)|q ?@? ?k\^t\b|\bqk\^?t\b|heads? [x×*] seq|heads?(?:_num"
+        r"|s)? ?[x×*] ?seq\w{0,6} ?[x×*] ?seq"
         r"|原生 ?(?:的 ?)?attention|(?:native|naive|plain|pytorch'?s?) attention|(?:with|in|using|under) eager\b",
     ),
     Clue(
@@ -120,6 +124,8 @@ _CLUES: Final = (
 _ATTENTION: Final = r"atten|attn|transformer|score|softmax|\bbert|heads?\b"
 """Axes of which the last two are alike are also features over a square picture."""
 _MUCH: Final = 0.4
+_LOGIT_BYTES: Final = 6
+"""A word's logit in 32 bit, with half as much for what is not counted as told."""
 _ANY_CARD_BYTES: Final = 48 * GIB
 """A request of this size is hardly ever one of weights."""
 
@@ -139,7 +145,8 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(STRONG, say("cause.attention-scores.pairs"))
     needed = scores_bytes(view)
     if needed is not None:
-        yield Reason(STRONG, say("cause.attention-scores.long-text", scores_bytes=needed))
+        weight = DECISIVE if scores_told(view) else STRONG
+        yield Reason(weight, say("cause.attention-scores.long-text", scores_bytes=needed))
         if unfused(view):
             yield Reason(FAIR, say("cause.attention-scores.before-fused"))
     elif unfused(view) and (needed := training_scores_bytes(view)) is not None:
@@ -148,6 +155,8 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(STRONG, say("cause.attention-scores.requested", shape=" × ".join(map(str, rows))))
     elif round_request(view) and (not of_pictures(view) or view.says(DRAWS) is not None):
         yield Reason(STRONG, say("cause.attention-scores.round", requested_bytes=view.bytes_of("requested") or 0))
+    if buffer_of_scores(view):
+        yield Reason(STRONG, say("cause.attention-scores.buffer", requested_bytes=view.bytes_of("requested") or 0))
     yield from _request(view)
     if view.stated("attention") == "eager":
         yield Reason(FAIR, say("cause.attention-scores.in-use"))
@@ -162,7 +171,12 @@ def _request(view: View) -> Iterator[Reason]:
         return
     if capacity and requested > _MUCH * capacity:
         convolves = of_pictures(view) and view.says(DRAWS) is None
-        weight = FAIR if convolves else STRONG  # a convolution unrolls a large picture as well
+        words = (
+            (view.shape.dims.vocab if view.shape is not None else 0) * longest_told(view) * (view.job.micro_batch or 1)
+        )
+        weight = (
+            FAIR if convolves or requested < words * _LOGIT_BYTES else STRONG
+        )  # a convolution unrolls a picture, logits are large too
         yield Reason(weight, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
     elif not capacity and requested > _ANY_CARD_BYTES:
         yield Reason(FAIR, say("cause.attention-scores.beyond", requested_bytes=requested))
