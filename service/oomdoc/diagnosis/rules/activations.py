@@ -80,7 +80,7 @@ _CLUES: Final = (
         FAIR,
         says=r"(?:lower|smaller|reduc\w{1,4}|larger|bigger|increas\w{1,4}|decreas\w{1,4}).{0,24}batch"
         r"|batch.?size.{0,16}(?:larger|greater|bigger|more) than|larger max_?batch_?size"
-        r"|(?:larger?|add\w{0,3}|increas\w{1,3}|rais\w{1,3}|bigger|high) (?:--)?(?:max_input_len|max_num_tokens)"
+        r"|max_(?:input_len|num_tokens)(?![\w:]| is not)"
         r"|micro.?batch[^\n]{0,24}(?:too (?:large|big|many)|larger|grow|padded)"
         r"|(?:works|fits|runs|fine|ok|trains) (?:only )?(?:with|at|when|if|for|using) (?:a "
         r"|the )?(?:small\w{0,3} )?batch"
@@ -112,7 +112,7 @@ _CLUES: Final = (
     ),
     Clue(
         "calibration",
-        FAIR,
+        WEAK,
         says=r"calibrat|calib_data|校准|awq/quantize|autoawq|llm-?compressor|gptqmodel|auto-?gptq|quantize/quantizer"
         r"|(?:when|while|during) quantizing|量化(?:时|过程|模型时)",
         unless=r"内存|host memory|\bram\b",
@@ -120,7 +120,7 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"(?<![_a-z])activations\b|activation memory|intermediate (?:activation|tensor|result)|saved tensors"
+        says=r"(?<![-_a-z])activations\b|activation memory|intermediate (?:activation|tensor|result)|saved tensors"
         r"|激活(?!函数|检查|重)"
         r"|(?:memory|vram|usage|显存)[^\n]{0,16}(?:grows?|scales?|increases?|rises|随着?)[^\n]{0,10}(?:with )?(?:the )?"
         r"(?:sequence|seq|batch|length|长度|resolution|分辨率)"

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.result import Reason
+from oomdoc.diagnosis.rules._interval import failing_step
 from oomdoc.diagnosis.rules._late import AT_STEP
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -166,9 +167,10 @@ def weigh(view: View) -> Iterator[Reason]:
     apart = view.serving or view.says(_SPOKEN) is not None or view.says(_SHORT) is not None
     if not apart and (sound := view.says(_SOUND)) is not None:
         yield Reason(FAIR, say("cause.long-sample.sound", quote=sound.text.strip()[:90]), (sound,))
-    failure = view.failure
-    if failure is not None and failure.step is not None and failure.step >= 5:
-        yield Reason(FAIR, say("cause.long-sample.late", step=failure.step), (failure.signal.span,))
+    failure, step = view.failure, failing_step(view)
+    elsewhere = view.phase in ("load", "save", "eval", "evaluation")
+    if failure is not None and step is not None and step >= 5 and view.training and not elsewhere:
+        yield Reason(WEAK, say("cause.long-sample.late", step=step), (failure.signal.span,))
     requested, allocated, capacity = view.bytes_of("requested"), view.bytes_of("allocated"), view.bytes_of("capacity")
     if (
         requested
