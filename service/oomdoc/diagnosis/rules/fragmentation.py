@@ -33,12 +33,13 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"fragment(?!ation\W{1,4}\d)|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)"
+        says=r"(?<!no )(?<!avoid )(?<!temp )(?<!no memory )(?<!out memory )(?<!pytorch memory )fragment(?!s\b)"
+        r"(?!ation\W{1,12}\d)|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)"
         r"|has the memory and"
         r"|contiguous (?:region|block|memory|space)|at the bottom of memory|empty_cache[^\n]{0,40}(?:help|fix|solv"
         r"|avoid|好了|可以)"
         r"|expandable_segments[^\n]{0,40}(?:help|fix|solv|好了|可以)|cache flush"
-        r"|(?:gigabytes|gib|gb|memory) (?:are |is )?cached|(?:free|unused) inside pytorch"
+        r"|(?:gigabytes|memory) (?:are |is )?cached|(?:free|unused) inside pytorch"
         r"|empty_cache[^\n]{0,40}makes? it fit|allocator (?:not used|keeps?|retries)|high reserved|保留的?很多|缓存却"
         r"|占着显存又不用|sum of (?:allocated|free)"
         r"|allocated[^\n]{0,20}\d ?gi?b?[^\n]{0,40}(?:reserved|nvidia-smi|cached)[^\n]{0,24}\d ?gi?b"
@@ -57,10 +58,13 @@ _CLUES: Final = (
     Clue(
         "setting-helps",
         STRONG,
-        says=r"(?:expandable_segments|max_split_size\w{0,4}|garbage_collection_threshold|cuda_alloc_conf|empty_cache)\b"
-        r"[^\n]{0,60}(?:help(?:s|ed)|fix(?:es|ed)|solv(?:es|ed)|resolv(?:es|ed)|makes? it (?:work|fit|run)"
+        says=r"(?:expandable[ _]segments|max_split_size\w{0,4}|garbage_collection_threshold|cuda_alloc_conf"
+        r"|empty_cache)\b"
+        r"[^\n]{0,110}(?:help(?:s|ed)|fix(?:es|ed)|solv(?:es|ed)|resolv(?:es|ed)|makes? it (?:work|fit|run)"
         r"|vanish|disappear|goes away|is gone"
-        r"|works? (?:again|fine|now)|好了|就可以|解决了|不再)"
+        r"|works? (?:again|fine|now)|\bruns? (?:fine|well|through|without)|trains? (?:fine|without)"
+        r"|without (?:any )?(?:error|oom)"
+        r"|no (?:more )?oom|can (?:now )?(?:train|run)|好了|就可以|解决了|不再)"
         r"|(?:if|when|unless) (?:i|we|you) (?:do ?n'?t|do not|didn'?t)? ?(?:set|use|export) (?:it|this|that)\b"
         r"[^\n]{0,12}(?:oom|out of mem|fail|crash)",
         unless=r"(?:no|not|n'?t|did not|doesn'?t) (?:\w{1,8} )?(?:help|fix|solv|work|resolv)",

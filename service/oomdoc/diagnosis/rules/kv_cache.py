@@ -24,7 +24,7 @@ from typing import Final
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._shapes import shapes_in
 from oomdoc.diagnosis.rules._sizes import peak_share, tensor_reasons
-from oomdoc.diagnosis.rules.vision_tokens import DRAWS
+from oomdoc.diagnosis.rules.vision_tokens import DRAWS, is_vision_model
 from oomdoc.diagnosis.rules.weights_load import FILLS
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
@@ -48,17 +48,20 @@ _CLUES: Final = (
     Clue(
         "named",
         FAIR,
-        says=r"kv.?cache|max.batch.prefill|max.batch.total|n_ctx\b|cache.max.entry|max.model.len|session.len"
+        says=r"(?<!use.)(?<!no.)kv.?cache(?!_utils|\d?_init:|[-_]dtype|_init:)|max.batch.prefill|max.batch.total"
+        r"|n_ctx\b(?! {0,12}[=:] {0,6}(?:[1-3]?\d{1,3}|40\d\d)\b)|cache.max.entry|max.model.len|session.len"
         r"|max.num.seqs|past_key_values|max.total.tokens|mem.fraction.static|context_length ?[=:] ?\d|num_ctx"
         r"|--?ctx.size"
         r"|(?:huge|large|long|longer|\d{1,4}[km]) (?:token )?context|(?:extend|increas)\w{0,3} (?:the )?context"
-        r"|\bctx\b"
-        r"|max_new_tokens\W{1,4}\d{4}"
+        r"|\bctx\b(?!->|\.)"
+        r"|max_new_tokens\W{1,4}(?:[2-9]\d{3}|\d{5})|num_return_sequences\W{1,4}(?:[4-9]\b|\d\d)"
         r"|context (?:length |size |window )?(?:is )?(?:extended|enlarged|larger|bigger)|(?:larger|bigger"
-        r"|enlarg\w{0,3}) (?:the )?context|concurrent|并发|多轮对话|chat history|long conversations?|(?:长文本"
-        r"|太长)[^\n]{0,4}生成|生成[^\n]{0,4}太长|上下文(?:长度|窗口)?[^\n]{0,6}[大调设]|for the cache|beam (?:width"
-        r"|size|search)|static cache|under load"
-        r"|num_beams?\W{1,3}\d|\b\d{2,4} (?:concurrent |parallel |simultaneous )?(?:users|clients)\b"
+        r"|enlarg\w{0,3}) (?:the )?context"
+        r"|concurrent(?! (?:nvcc|thread|compil|job|download|writ|process))|并发|多轮对话|chat history"
+        r"|long conversations?|(?:长文本"
+        r"|太长)[^\n]{0,4}生成|生成[^\n]{0,4}太长|上下文(?:长度|窗口)?[^\n]{0,6}[大调设]|for the cache|static cache"
+        r"|under load"
+        r"|\b\d{2,4} (?:concurrent |parallel |simultaneous )?(?:users|clients)\b"
         r"|paged.?attention|number of (?:generated|new) tokens|\d{1,3}k new tokens|轮数[^\n]{0,4}多"
         r"|多轮(?:之?后|聊天)|上下文[^\n]{0,6}\d{2,4} ?k|缓存块|kv ?块"
         r"|tokens of (?:kv )?cache|\b\d{1,4} parallel (?:requests|sequences|streams|slots)|cache (?:space|room)"
@@ -66,6 +69,7 @@ _CLUES: Final = (
         r"|\b0 (?:gpu|cuda) blocks"
         r"|use_cache\W{1,3}false[^\n]{0,40}(?:away|fix|work|no oom|fine|help|fits|runs|不)|(?:关闭|禁用"
         r"|关掉) ?use_cache",
+        unless=r"required shared memory|shared memory (?:size|limit)|out of shared memory",
     ),
     Clue(
         "turns",
@@ -87,7 +91,9 @@ _CLUES: Final = (
     Clue(
         "trace",
         STRONG,
-        frames=r"cache_engine|_allocate_kv_cache|kv_cache(?!_utils\.py:\d{1,5}\])|(?<!kv_)cache_utils|dynamiccache"
+        frames=r"(?<!init_)cache_engine(?!\"|', )|_allocate_kv_cache"
+        r"|(?<!use_)(?<!no_)(?<!use-)(?<!no-)kv_cache(?!_utils\.py:\d{1,5}\]|_init:|_dtype)|(?<!kv_)cache_utils"
+        r"|dynamiccache"
         r"|init_device_cache|past_key_value",
     ),
 )
@@ -127,6 +133,24 @@ def _left(view: View) -> float | None:
 _NEXT_TO_NOTHING: Final = (0.08, 0.3)
 
 
+def _weights_fit(view: View) -> bool:
+    """Whether an engine's start fails on a card that holds the weights, with room for more."""
+    load = view.estimate.phases.get("load") if view.estimate is not None and _pooled(view) else None
+    capacity, failure = view.bytes_of("capacity"), view.failure
+    if load is None or not capacity or failure is None or failure.kind != "device" or view.phase != "engine-init":
+        return False
+    weights = sum(v for k, v in load.terms_bytes.items() if "weight" in k)
+    return view.stated("model") is not None and 0 < weights < _ROOMY * capacity and not is_vision_model(view)
+
+
+_ROOMY: Final = 0.85
+
+
+def _pooled(view: View) -> bool:
+    """Whether an engine makes one pool of what weights and profiling leave."""
+    return view.estimate is not None and view.estimate.served is not None
+
+
 def weigh(view: View) -> Iterator[Reason]:
     """What the engine says and how much of the card it is told to take."""
     yield from weigh_clues(view, CAUSE, _CLUES)
@@ -134,7 +158,9 @@ def weigh(view: View) -> Iterator[Reason]:
     if shape is not None:
         yield Reason(STRONG, say("cause.kv-cache.shape", shape=" × ".join(f"{n:,}" for n in shape)))
     yield from tensor_reasons(view, CAUSE)
-    yield from peak_share(view, CAUSE)
+    # An engine takes all that is left on purpose: its cache is the largest share where the job fits as well.
+    if not _pooled(view) or (view.fullness is not None and view.fullness >= 1.0):
+        yield from peak_share(view, CAUSE)
     if view.signal("vllm-startup-free-too-low") is not None:  # the card was taken before the engine took its share
         yield Reason(-FAIR, say("cause.out-of-place"))
     if view.says(_NO_CACHE) is not None or _no_share(view):
@@ -147,6 +173,8 @@ def weigh(view: View) -> Iterator[Reason]:
     left = _left(view)
     if left is not None:
         yield Reason(FAIR, say("cause.kv-cache.little-left", percent=round(100 * left)))
+    elif _weights_fit(view):
+        yield Reason(FAIR, say("cause.kv-cache.weights-fit"))
     if view.phase in ("generate", "serving"):
         yield Reason(WEAK, say("cause.kv-cache.phase"))
     if view.phase in ("engine-init", "unknown"):

@@ -38,7 +38,7 @@ _TRIFLE: Final = (
 _MEMORY: Final = r"(?:memory|vram|显存|gpus?\b)"
 _ENDS: Final = (
     r"(?:stop|\bend(?:s|ed|ing)?\b|exit|\bquit|kill|interrupt|crash|finish|terminat|\bclos(?:e|ed|ing)\b|inactive|abort"
-    r"|shut ?down|ctrl.?c\b|\bdie[sd]\b|结束|退出|停止|中止|终止|杀|中断|关闭|关掉|崩溃|报错)"
+    r"|shut ?down|ctrl.?c\b|\bdie[sd]\b|结束|退出|停止|中止|终止|杀|中断|关闭|关掉|崩溃)"
 )
 _KEPT: Final = (
     r"(?:(?:\bnot|n'?t|never|without|doesnot|没有?|无法|不会?|未)[^\n]{0,20}(?:releas|free[ds]?\b|return|clear|let go"
@@ -54,12 +54,13 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"(?:other|another|someone else'?s?|different) (?:process|user|program|job|person)"
+        says=r"(?:(?<!there is any )(?<!have any )(?<!with no )other|another|someone else'?s?|different) (?:process"
+        r"|user|program|job|person)"
         r"|other people(?:'s)? (?:are|is|us|run|job|process)|no such process"
         r"|leftover|shared (?:server|machine|gpu|box|cluster)"
         r"|nvidia-smi.{0,40}(?:no process|nothing|一个python都没有|没有.{0,6}进程|without)"
-        r"|kill.{0,24}(?:重跑|still|还占"
-        r"|显存)|残留|师弟|师兄|同学|别人|其他(?:进程|人|程序)(?!都?关)|who is that|ollama[^\n]{0,10}(?:开着|占)"
+        r"|kill.{0,24}(?:重跑|still|还占)|残留|师弟|师兄|同学|别人|其他(?:进程|人|程序)(?!都?关)|who is that"
+        r"|ollama[^\n]{0,10}(?:开着|占)"
         r"|(?:开着|占)[^\n]{0,10}ollama|在(?:跑|运行)的(?:代码|程序|任务|进程)"
         r"|previous (?:run|process|job|session|server)"
         r"|(?:still|already) (?:occupied|taken|held)\b|without (?:running|starting) anything|(?:上一次|上次"
@@ -80,6 +81,10 @@ _CLUES: Final = (
         r"(?:跑|运行)(?:了|着)?(?:其他|其它|别的|另)|(?:剩余|还剩|只剩)(?:显存)?[^\n]{0,6}\d{1,2} ?gi?b?\b"
         r"|(?:gpu|card)s?\b[^\n]{0,24}(?:at full capacity|fully occupied|fully used|busy with)"
         r"|(?:gpu|card|memory|vram)\b[^\n]{0,24}(?:already|currently) (?:in use|used|occupied|taken|busy)\b"
+        r"|(?:vram|gpu memory|device memory|video memory|显存)\b[^\n]{0,24}(?:occupied|held|taken|consumed|eaten"
+        r"|hogged) by "
+        r"(?:an? |the |my |our )?(?![^\n.]{0,16}(?:cache|model|weight|tensor|activ|grad|optim))[^\n.]{0,30}"
+        r"(?:process|program|application|\bapp|\bjob|server|container|user)"
         r"|someone (?:else )?(?:is |was )?(?:using|running)|only (?:has |about )?\d{1,2}(?:\.\d)? ?gi?b? (?:is |are )?"
         r"(?:left|free)\b|avoid(?:ing)? the (?:busy|occupied|used|first) (?:gpu|card)",
         unless=rf"{_TRIFLE}|cuda out of memory\. tried|磁盘|disk|运行内存|\bram\b",
@@ -91,6 +96,8 @@ _CLUES: Final = (
         rf"|{_ENDS}[^\n]{{0,80}}{_KEPT}[^\n]{{0,30}}{_MEMORY}|{_KEPT}[^\n]{{0,16}}{_MEMORY}[^\n]{{0,40}}{_ENDS}"
         rf"|{_ENDS}[^\n]{{0,70}}{_LINGERS}[^\n]{{0,24}}(?:{_MEMORY}|us(?:e|ed|ing)\b|occup|held|taken|占)"
         rf"|{_ENDS}[^\n]{{0,70}}{_MEMORY}[^\n]{{0,24}}{_LINGERS}"
+        r"|\bprocess(?:es)?\b[^\n]{0,50} (?:is|are|was|were) not (?:killed|cleaned|terminated|reaped|ended|stopped)\b"
+        r"|进程[^\n]{0,12}(?:没有?|未)(?:被)?(?:杀|清理|退出|结束)"
         r"|hold(?:s|ing)? on ?to (?:\w{1,10} )?memory|jobs? keep the gpus?|not killing (?:the )?(?:process|child"
         r"|worker)",
         unless=_WITHIN,
@@ -100,7 +107,7 @@ _CLUES: Final = (
         DECISIVE,
         says=r"zombie|僵尸|orphan|defunct|残留的?进程|leftover process|no process(?:es)? (?:of mine|found|running"
         r"|listed"
-        r"|shown)|no running process|(?:not|n'?t) have any [^\n]{0,20}process|processes[^\n]{0,60}\(empty\)"
+        r"|shown)|no running process|(?:not|n'?t) have any (?!other)[^\n]{0,20}process|processes[^\n]{0,60}\(empty\)"
         r"|(?:cannot|can'?t|could not|couldn'?t) (?:be )?kill(?:ed)?\b|杀不(?:掉|死)|孤儿进程"
         r"|没有(?:任何)?进程[^\n]{0,12}(?:占|显存)",
     ),

@@ -45,8 +45,11 @@ _CLUES: Final = (
     Clue(
         "trace",
         STRONG,
-        frames=r"visual|vision|\bvit_|image_embeds|pixel_values|patch_embed|mm_projector(?!\.)|siglip|clip_encoder"
-        r"|get_image_features|multimodal",
+        frames=r"\.visual\b|\bvisual[._(]|_visual\b|\bvision[._](?!.{0,4}tower['\"])|[/_]vision\b|visionattn|visionsdpa"
+        r"|vision_?(?:transformer|tower|model|encoder|embed)\w{0,12}[.(]|(?:siglip|clip|pixtral|mllama"
+        r"|qwen2\w{0,6})_?vision"
+        r"|\bvit_|image_embeds|pixel_values|patch_embed(?!/)|mm_projector(?!\.)|siglip|clip_encoder|get_image_features"
+        r"|multimodal(?!/)",
     ),
     Clue(
         "profiled",
@@ -60,13 +63,23 @@ _CLUES: Final = (
         says=r"max_pixels\W{1,4}1\d{7}\b|16384 ?\* ?28|(?:very|too) high pixel|pixel count",
     ),
     Clue(
+        "sent",
+        STRONG,
+        says=r"(?:when(?:ever)?|once|after|only|if|with|by|as soon as) (?:i |we |you |the user )?(?:provid|send|sent"
+        r"|upload"
+        r"|attach|add|past|pass|inclu|feed|process|shar|submit)\w{0,4} (?:\w{1,10} )?(?:an? |the |my |any |one )?"
+        r"(?:\w{1,10} )?(?:images?|pictures?|photos?|screenshots?)\b|text[- ]only[^\n]{0,40}(?:works?|fine|\bok\b)"
+        r"|(?:上传|发送|传入|输入|带|加)(?:了|一?张|多张)?图",
+    ),
+    Clue(
         "said",
         STRONG,
         says=r"\d{3,4} ?[x×*] ?\d{3,4}(?: px| pixels?)? ?(?:的)?(?:images?|pictures?|图)|(?:max|min)_pixels"
-        r"|image (?:size|resolution|token)|resolution|high.?res|(?<![a-z])videos?\b|(?:large"
+        r"|image (?:size|resolution|token)|resolution|high.?res"
+        r"|(?<![a-z])videos?\b(?! ?(?:memory|ram\b|card|mem\b|adapter))|(?:large"
         r"|big|many|high.resolution|4k|hd"
         r"|multi\w{0,3}|several) (?:image|picture)|图片|图像|视频|分辨率|images? per|nframes|fps\b"
-        r"|num_frames|frame_bucket|\bframes\b|多模态|pixel_values|screenshots?|\bocr\b"
+        r"|num_frames|frame_bucket|\bframes\b|多模态|pixel_values|\bocr\b"
         r"|multi.?image|多图|大图|视觉(?:编码器|塔|模型)|vision (?:tower|encoder|language)|image processor",
         unless=f"{DRAWS}|{_SMALLER_IN_VAIN}",
     ),
@@ -107,7 +120,8 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(-FAIR, say("cause.out-of-place"))
     if is_vision_model(view):
         yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model or _name(view))))
-        if view.stated("max_pixels") is None and view.setting("max_pixels", "max_dynamic_patch") is None:
+        yield from _engine_and_states(view)
+        if view.stated("max_pixels") is None and not _limited(view):
             yield Reason(WEAK, say("cause.vision-tokens.unset"))
         allocated, states = view.bytes_of("allocated"), view.state_bytes
         if allocated and states and view.training and allocated - states > _MOST * allocated and not long_past(view):
@@ -117,10 +131,33 @@ def weigh(view: View) -> Iterator[Reason]:
             yield Reason(FAIR, say("cause.vision-tokens.huge", requested_bytes=requested))
 
 
+def _engine_and_states(view: View) -> Iterator[Reason]:
+    """An engine sizes itself by pictures of the largest size; where the states alone fill the card, no picture does."""
+    failure = view.failure
+    taken = failure is not None and (failure.kind != "device" or failure.signal.name in _TAKEN)
+    if view.serving and view.phase == "engine-init" and not taken:
+        yield Reason(FAIR if failure is None else STRONG, say("cause.vision-tokens.engine"))
+    states, capacity = view.state_bytes, view.bytes_of("capacity")
+    if view.training and states and capacity and states >= _FULL * capacity:
+        yield Reason(-FAIR, say("cause.out-of-place"))
+
+
+_TAKEN: Final = frozenset({"vllm-startup-free-too-low"})
+_FULL: Final = 0.9
+_LIMITS: Final = (
+    r"(?:max_pixels|max_token_num|max_dynamic_patch|image_resolution)['\"`]{0,2} ?(?:[=: ]|to)['\" ]{0,2}\d"
+)
+
+
+def _limited(view: View) -> bool:
+    """Whether a limit of the pictures' size is given, in the settings or in words."""
+    return view.setting("max_pixels", "max_dynamic_patch") is not None or view.says(_LIMITS) is not None
+
+
 _MOST: Final = 0.5
 _NAMED: Final = alternatives(
     r"qwen\d?(?:\.\d)?-?vl|internvl|\bllava|minicpm-?v|cogvlm|glm-?4v|visualglm|deepseek-?vl|idefics|paligemma|pixtral"
-    r"|molmo|smolvlm"
+    r"|molmo|smolvlm|[- ]vision\b(?! (?:transformer|edge|api))|vision[- ]?(?:llm|language)|\bm?vlms?\b"
 )
 """Models that read pictures, by the names people give them."""
 
