@@ -53,7 +53,7 @@ SIGNS = [
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.13 GiB.",
     ),
     (
-        "cause.logits.said",
+        "cause.logits.all-positions",
         "trtllm-build with --gather_context_logits: the server runs out of GPU memory with 300 requests",
         "trtllm-build with --gemm_plugin float16: the server runs out of GPU memory with 300 requests",
     ),
@@ -146,6 +146,11 @@ SIGNS = [
         "cause.attention-scores.square",
         "OOM in inference: the hook copies a heads * seq_len * seq_len tensor that should not be there",
         "OOM in inference: the hook copies a layers * hidden tensor that should not be there",
+    ),
+    (
+        "cause.logits.all-positions",
+        "the prefill computes logits for all prompt tokens although the server needs the last one, and runs out of memory",
+        "the prefill computes the logits of the last position only, and runs out of memory",
     ),
 ]
 

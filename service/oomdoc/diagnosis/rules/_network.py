@@ -60,7 +60,8 @@ _NO_WORDS: Final = alternatives(
     r"\brun_(?:squad|ner|glue|classifier|swag|multiple_choice|qa|xnli)\b|sequence.?classif|token.?classif"
     r"|(?:question.?answering|text.?classif\w{0,8}) (?:model|head|task|script)|sequencetagger|\bner\b"
     r"|automodelfor(?:sequence|token|question|multiple)"
-    r"|sentence.?transformers|\bembedding models?\b|\bre-?rank|cross-?encoder|bi-?encoder|文本分类|命名实体|向量模型"
+    r"|sentence.?transformers|\bembedding models?\b|\bre-?rank|cross-?encoder|bi-?encoder"
+    r"|flagembedding|\bbge-|文本分类|命名实体|向量模型"
 )
 _WORDS_AFTER_ALL: Final = alternatives(r"\bmlm\b|masked.?l(?:m\b|anguage)|run_mlm|causal.?l(?:m\b|anguage)|lm_head")
 

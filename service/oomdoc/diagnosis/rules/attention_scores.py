@@ -170,13 +170,15 @@ def _request(view: View) -> Iterator[Reason]:
     if failure.signal.name.startswith("xla") or of_whole_model(view):  # a program's temporaries are one request
         return
     if capacity and requested > _MUCH * capacity:
-        convolves = of_pictures(view) and view.says(DRAWS) is None
-        words = (
-            (view.shape.dims.vocab if view.shape is not None else 0) * longest_told(view) * (view.job.micro_batch or 1)
-        )
-        weight = (
-            FAIR if convolves or requested < words * _LOGIT_BYTES else STRONG
-        )  # a convolution unrolls a picture, logits are large too
+        weight = FAIR if _also_others(view, requested) else STRONG
         yield Reason(weight, say("cause.attention-scores.huge", requested_bytes=requested, capacity_bytes=capacity))
     elif not capacity and requested > _ANY_CARD_BYTES:
         yield Reason(FAIR, say("cause.attention-scores.beyond", requested_bytes=requested))
+
+
+def _also_others(view: View, requested: int) -> bool:
+    """Whether something else may be as large: an unrolled picture, or the logits of all rollouts or of a long text."""
+    if (of_pictures(view) and view.says(DRAWS) is None) or view.objective in ("grpo", "ppo", "rloo"):
+        return True
+    words = view.shape.dims.vocab if view.shape is not None else 0
+    return requested < words * longest_told(view) * (view.job.micro_batch or 1) * _LOGIT_BYTES

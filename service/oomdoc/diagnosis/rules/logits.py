@@ -62,11 +62,18 @@ _CLUES: Final = (
         DECISIVE,
         says=r"op_name=[^\n]{0,160}/(?:lm_head|logits?|log_softmax|cross_entropy|softmax_cross\w{0,30})/",
     ),
+    Clue(
+        "all-positions",
+        DECISIVE,
+        says=r"(?:logits|log.?probs)\b[^\n]{0,40}(?:every|each|all)[^\n]{0,20}(?:position|token|prompt)s?\b"
+        r"|(?:every|each|all)[^\n]{0,24}(?:position|token)s?\b[^\n]{0,24}(?:logits|log.?probs)"
+        r"|(?:gather|return)_(?:all|context)_\w{0,12}logits|(?:每个|所有)[^\n]{0,8}(?:位置|token)[^\n]{0,8}logits",
+    ),
     Clue("sampler", STRONG, says=r"warming up sampler|dummy (?:sampler )?requests|sampler.{0,20}(?:warm|profil)"),
     Clue(
         "said",
         STRONG,
-        says=r"(?<!binary.)cross.?entropy|\bgather_\w{0,20}logits|\blogits\b(?! ?=)|log.?softmax"
+        says=r"(?<!binary.)cross.?entropy|\bgather_generation_logits|\blogits\b(?! ?=)|log.?softmax"
         r"|log.?prob\w{0,12} (?:tensor|matrix)"
         r"|prompt.?logprobs"
         r"|return_?log_?probs?\b|\b(?:top_)?logprobs ?[=:]"

@@ -159,12 +159,17 @@ def weigh(view: View) -> Iterator[Reason]:
     """Late and sudden, or a request out of proportion."""
     if view.failure is not None and view.failure.kind != "device":
         return
-    reasons = list(weigh_clues(view, CAUSE, _CLUES))
+    spoken = view.says(_SPOKEN) is not None
+    reasons = [
+        reason
+        for reason in weigh_clues(view, CAUSE, _CLUES)
+        if view.training or not spoken or reason.message.key != "cause.long-sample.said"
+    ]
     yield from reasons
     grows = view.says(_GROWS) if view.training and view.objective not in ("ppo", "grpo") else None
     if grows is not None and not any(r.message.key == "cause.long-sample.growth" for r in reasons):
         yield Reason(FAIR, say("cause.long-sample.growth", quote=grows.text.strip()[:90]), (grows,))
-    apart = view.serving or view.says(_SPOKEN) is not None or view.says(_SHORT) is not None
+    apart = view.serving or spoken or view.says(_SHORT) is not None
     if not apart and (sound := view.says(_SOUND)) is not None:
         yield Reason(FAIR, say("cause.long-sample.sound", quote=sound.text.strip()[:90]), (sound,))
     failure, step = view.failure, failing_step(view)
