@@ -119,6 +119,8 @@ HAS = [
     ("zero3-gather", "said", "DPO with sync_ref_model=true under ZeRO-3 jumps in memory at every sync and is OOM"),
     ("zero3-gather", "third-stage", "训练时 ZeRO stage 3 比 stage 2 更耗显存，直接 OOM"),
     ("model-states", "replicated", "Full-parameter fine-tuning of an 8B model with DDP on 4 GPUs, CUDA out of memory"),
+    ("weights-load", "loading", "With two instances the server loads multiple copies of the same model, out of memory"),
+    ("extra-models", "two-copies", "There is not enough memory for both the speech model and the alignment model, OOM"),
     ("weights-load", "loading", "The text encoder does not load on a card of 12 GB, out of memory"),
 ]
 HAS_NOT = [

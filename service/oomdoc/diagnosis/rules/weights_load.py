@@ -68,6 +68,7 @@ _CLUES: Final = (
         r"|(?:all|every|each)(?: of)?(?: the| my)? (?:gpu|card|rank|process|worker)(?:e?s)? (?:will |would |first "
         r"|has to )?"
         r"(?:loads?|holds?) (?:the |a |its own )?(?:full|whole|entire|complete|total|copy)"
+        r"|loads? (?:multiple|several|separate|two|its own) cop(?:y|ies) of the (?:\w{1,8} ){0,2}(?:model|weights)"
         r"|(?:每张卡|每个进程|每个卡|各卡)[^\n]{0,8}(?:加载|都有)[^\n]{0,6}(?:一份|一遍|完整|全部|整个)"
         r"|(?<![a-z])load.{0,20}(?:爆|炸|oom)|(?:oom|out of mem\w{0,3}|crash\w{0,3})[^\n]{0,24}(?:when|while|on"
         r"|during|at)"
@@ -201,7 +202,7 @@ def _by_place(view: View) -> float:
         return WEAK
     if view.phase == "load":
         return STRONG
-    if view.phase != "unknown":
+    if view.phase != "unknown" and view.phase_shown:
         return 0.0 if view.phase in LATER else WEAK
     return FAIR * view.sureness if view.training else FAIR
 
