@@ -120,6 +120,25 @@ SIGNS = [
         "I see that it will assume that the vocabulary was not modified, then it is out of memory",
         "I see that the vocabulary was modified, then it is out of memory",
     ),
+    ("host-ram.on-cpu", "I run it on the CPU and it is out of memory", "XPU out of memory, although I run it on CPU too"),
+    ("host-ram.computer", "then my laptop runs out of memory", "then the laptop says: CUDA error: out of memory"),
+    ("host-ram.heap", "with jemalloc it takes less", "with a smaller heap of books it takes less"),
+    ("host-ram.ram", "the loader takes abnormal amounts of RAM", "the loader takes abnormal amounts of time"),
+    ("host-ram.swapped", "I raised the swap space, no change", "Aborted due to the lack of CPU swap space."),
+    ("host-ram.amount", "The PC has 16 GB RAM", "My M2 has 16 GB RAM"),
+    (
+        "not-oom.crash",
+        "RuntimeError: CUDA error: device-side assert triggered",
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+    ),
+    ("not-oom.kernel", "Ran out of memory in memory space smem", "Ran out of memory in memory space hbm"),
+    (
+        "not-oom.kernel",
+        "It stops with: not enough space in the context's memory pool",
+        "It stops with: not enough space for the pool of buffers",
+    ),
+    ("shared-memory.said", "Shared memory needs 20 GB here", "Triton: out of resource: shared memory is too small"),
+    ("eval.collected", "sliding window inference fills the card", "a sliding window of attention fills the card"),
     ("leak.kept", "results.append(outputs) on the GPU", "results.append(outputs.cpu())"),
 ]  # fmt: skip
 
@@ -207,3 +226,14 @@ def test_an_increase_with_an_adapter_is_no_growth() -> None:
 def test_a_cards_memory_by_the_word_for_the_machines() -> None:
     assert "host-ram.failure" not in keys("启动的时候提示内存不够（T4，15GB内存）")
     assert "host-ram.failure" in keys("启动的时候提示内存不够（A800 八卡，机器内存只有 400G），被 killed")
+
+
+def test_more_is_held_than_the_card_has() -> None:
+    assert "hardware-limit.spilled" in keys("Rendering fails. " + CARD.format("8.00", "14.21"))
+    assert "hardware-limit.spilled" not in keys("Rendering fails. " + CARD.format("8.00", "7.90"))
+
+
+def test_an_argument_that_is_handed_on_saves_nothing() -> None:
+    line = 'CUDA out of memory\nTraceback (most recent call last):\n  File "run.py", line 3, in run\n    {}'
+    assert "checkpoint-save.trace" not in keys(line.format("train(config, checkpoint_handler)"))
+    assert "checkpoint-save.trace" in keys(line.format("checkpoint_handler.save(model)"))

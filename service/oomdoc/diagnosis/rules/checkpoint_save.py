@@ -38,7 +38,7 @@ _CLUES: Final = (
         r"|(?<!load_)(?<!load_from_)(?<!['\"]sharded_)(?<!['\"]full_)state_dict\b(?! ?[,)\[=])"
         r"|_save_to_state|save_16bit"
         r"|consolidat|torch\.save"
-        r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler|(?<!to)_save\b",
+        r"|dist_checkpoint|export_model|merge_and_unload|checkpoint_handler\.\w{0,10}sav|(?<!to)_save\b",
     ),
     Clue(
         "said",

@@ -45,7 +45,8 @@ _CLUES: Final = (
         STRONG,
         frames=r"torch\.cat\(\(?\[?\w{0,12}(?:pred|logit|output|embed|feat)\w{0,6}[, \])]|\b(?:all|total|list)_?\w{0,8}"
         r"(?:pred|logit|output|embed|feat)\w{0,8}\.append\(",
-        says=r"(?:accumulat|collect|gather|concat|stor|keep)\w{0,6} (?:\w{1,12} ){0,4}(?:outputs?|predictions?|preds"
+        says=r"sliding[_ ]window[_ ]inference|sav(?:e|ing) (?:the |all )?(?:model )?(?:predictions|results)\b"
+        r"|(?:accumulat|collect|gather|concat|stor|keep)\w{0,6} (?:\w{1,12} ){0,4}(?:outputs?|predictions?|preds"
         r"|logits"
         r"|embeddings?) [^\n]{0,40}(?:whole|entire|all|full) (?:\w{1,10} )?(?:data ?set|samples|batches|examples)",
     ),
@@ -58,7 +59,7 @@ _CLUES: Final = (
     ),
     Clue(
         "epoch-end",
-        FAIR,
+        WEAK,
         says=r"after (?:the |an? |one |1 |first |1st |full |successful |training ){1,3}epoch\b|trained (?:an?|one|1|the"
         r" first) epoch|at the end of (?:the |an? |one |first |every |each ){1,2}epoch|第?[一1] ?个? ?(?:轮|epoch)"
         r"(?:训练)?(?:结束|完|之?后)|(?:跑|训练?)完了?(?:第?[一1]|整)? ?个? ?(?:轮|epoch)",
@@ -67,8 +68,8 @@ _CLUES: Final = (
     Clue(
         "said",
         STRONG,
-        says=r"(?:during|in|at) .{0,24}(?:evaluation|validation) (?:phase|stage|step)|(?:during|in|when|while"
-        r"|at|once|before|after|start\w{0,3}|doing|do|run\w{0,4}"
+        says=r"(?:during|in|at) .{0,24}(?:evaluation|validation) (?:phase|stage|step)|\b(?:during|in|when|while"
+        r"|at|upon|on|once|before|after|start\w{0,3}|doing|do|run\w{0,4}"
         r"|the) (?:the )?(?:an? )?(?:eval|evaluat\w{1,4}|validation|prediction|dev set)\b"
         r"|evaluate.{0,12}(?:就|时|oom|fail)|\beval.{0,16}(?:oom|爆|会|的时候|过程)"
         r"|验证(?:集|时|阶段)|评估(?:时|阶段|过程|就|模型|超)|评测(?:时|过程|模型)|预测(?:时|阶段|过程)|do_predict"

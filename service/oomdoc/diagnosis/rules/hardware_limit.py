@@ -135,6 +135,9 @@ _LEAST: Final = (
 )
 """Nothing left to make smaller."""
 _MODEST: Final = 12.6 * GIB
+_CONSUMER: Final = 24.5 * GIB
+_SPILLED: Final = 1.2
+"""On Windows the driver lets a card hold more than it has, in the machine's memory, until that is full too."""
 _LARGE_BATCH: Final = 4
 _FLOOR: Final = 0.55
 """Bytes per parameter of the smallest usable weights, 4 bit with scales."""
@@ -152,10 +155,13 @@ def weigh(view: View) -> Iterator[Reason]:
     capacity = view.bytes_of("capacity")
     yield from _small_card(view, capacity)
     modest = bool(capacity and capacity < _MODEST)
-    yield from _asked(view, modest)
+    yield from _asked(view, capacity)
     least = view.says(_LEAST)
     if modest and least is not None and view.training:
         yield Reason(FAIR, say("cause.hardware-limit.least", quote=least.text.strip()[:90]), (least,))
+    held = max(view.bytes_of("allocated") or 0, view.bytes_of("reserved") or 0)
+    if capacity and held > _SPILLED * capacity and view.estimate is None:
+        yield Reason(FAIR, say("cause.hardware-limit.spilled", held_bytes=held, capacity_bytes=capacity))
     params = view.estimate.params if view.estimate is not None else (view.job.params_b or 0) * 1e9
     if not capacity or not params:
         return
@@ -171,31 +177,32 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(WEAK, say("cause.hardware-limit.states", states_bytes=params * 16, total_bytes=total))
 
 
-def _asked(view: View, modest: bool) -> Iterator[Reason]:
+def _asked(view: View, capacity: int | None) -> Iterator[Reason]:
     """The question what hardware it takes, unless the batch leaves room or the arithmetic says that it fits."""
     room = view.training and (view.says(_ROOM) is not None or (view.stated("micro_batch") or 0) >= _LARGE_BATCH)
     if room:
         yield Reason(-WEAK, say("cause.out-of-place"))
-    least = modest or view.says(_LEAST) is not None
+    least = bool(capacity and capacity <= _CONSUMER) or view.says(_LEAST) is not None
     asked = view.says(_HOW_MUCH, prose=True) or view.says(_HOW_LARGE, prose=True)
     if asked is not None and not _OF_THE_HOST.search(asked.text.lower()):
         open_ = view.estimate is None or not view.training or least or (view.fullness or 0) > 1
         if open_:
             message = say("cause.hardware-limit.how-much", quote=asked.text.strip()[:90])
-            yield Reason(_question(view, room, modest, least), message, (asked,))
+            yield Reason(_question(view, room, capacity, least), message, (asked,))
         return
     others = view.says(_ELSEWHERE, prose=True)
     if others is not None and view.estimate is None:
         yield Reason(WEAK, say("cause.hardware-limit.how-much", quote=others.text.strip()[:90]), (others,))
 
 
-def _question(view: View, room: bool, modest: bool, least: bool) -> float:
-    """What the question says: of a training it is asked for many reasons."""
+def _question(view: View, room: bool, capacity: int | None, least: bool) -> float:
+    """What the question says: who has a large card, or trains on one that is not named, asks for many reasons."""
+    limited = bool(capacity and capacity <= _CONSUMER)
     if view.says(_HOW_MUCH, prose=True) is None:
-        return FAIR if least else WEAK
-    if not room and (modest or not view.training):
-        return STRONG
-    return FAIR
+        return FAIR if limited or least else WEAK
+    if limited:
+        return FAIR if room else STRONG
+    return FAIR if capacity is None and not view.training else WEAK
 
 
 def _small_card(view: View, capacity: int | None) -> Iterator[Reason]:

@@ -165,7 +165,10 @@ _CLUES: Final = (
     Clue(
         "ram",
         STRONG,
-        says=r"\bram (?:oom|usage|is full|runs? out|fills?)|(?:gb|tb) (?:of )?ram (?:filled|full|is|was)|out of ram"
+        says=r"\b(?:huge|abnormal|large|excessive|insane|massive|crazy|ridiculous|enormous) amounts? of (?:system "
+        r"|cpu )?ram\b"
+        r"|\boom (?:of |in )?ram\b|\bram (?:oom|usage|is full|runs? out|fills?)|(?:gb|tb) (?:of )?ram (?:filled|full"
+        r"|is|was)|out of ram"
         r"|(?:uses?|takes?|needs?|requires?|consum\w{1,3}|eats?) (?:\w{1,10} ){0,3}\d{2,4} ?[gt]i?b? (?:of )?ram\b"
         r"|(?:eats?|eating|filling|fills?|used?|using|takes?|consum\w{1,3}) (?:up )?(?:all|all of|too much|so much"
         r"|more|lots of|a lot of|the whole)? ?(?:my |the |available )*\bram\b"
@@ -181,7 +184,7 @@ _CLUES: Final = (
         says=r"\bswap ?(?:file|partition|size|space|memory)\b|(?:increas|add|creat|enlarg|resiz)\w{0,3} (?:the |a "
         r"|more |my )?swap\b|\bzram\b|page ?file|paging file|virtual memory|commit limit|虚拟内存|交换(?:分区|空间"
         r"|文件)",
-        unless=r"--swap-space|swap_space|swap-space",
+        unless=r"--swap-space|swap_space|swap-space|lack of cpu swap",
     ),
     Clue(
         "converted",
@@ -203,12 +206,12 @@ _CLUES: Final = (
         "amount",
         FAIR,
         says=r"\b\d{1,4} ?gi?b?(?: of)?(?: (?:system|cpu|host|main|ddr\d))? ram\b",
-        unless=rf"{_OF_A_GPU}|{_PLENTY}|\bvram\b|allocating tensor",
+        unless=rf"{_OF_A_GPU}|{_PLENTY}|\bvram\b|allocating tensor|out of cuda|gpu memory|\bm[1-5]\b|\bmps\b|\[metal\]",
     ),
     Clue(
         "mentioned",
         FAIR,
-        says=r"(?:cpu|system|host|main|node) (?:ram|memory)(?! ?[:=]? ?\d)|swap.?space",
+        says=r"(?:cpu|system|host|main|node) (?:ram|memory)(?! ?[:=]? ?\d)|(?<!cpu )swap.?space",
         unless=rf"system ram: [\d.]{{1,9}} gb|{_PLENTY}",
     ),
     Clue(
@@ -219,6 +222,23 @@ _CLUES: Final = (
         r"|(?:insufficient|enough|more) (?:cpu|system|host) mem|每个进程.{0,12}内存",
         unless=rf"{CARD}|mps|统一内存|tried to allocate",
     ),
+    Clue(
+        "on-cpu",
+        FAIR,
+        says=r"device (?:is|=|:) ?[\"']?cpu|\bcpu[- ]only|\[cpu\]|(?:train|run|infer|load|execut)\w{0,5} (?:it "
+        r"|the model "
+        r"|everything |only )?on (?:the |a )?cpu\b|纯 ?cpu|(?:只用|仅用|使用) ?cpu|without (?:a |any )gpu",
+        unless=rf"{_OF_A_GPU}|\bxpu\b|显存|\bgpu (?:memory|oom)|cuda error",
+    ),
+    Clue(
+        "computer",
+        FAIR,
+        says=r"(?:system|laptop|computer|node|kernel|\bpc|workstation|\bvm) (?:to )?r[ua]ns? out of memory|(?:laptop"
+        r"|node"
+        r"|computer)s? with \d+ ?[gt]i?b? (?:of )?memory|\d ?tb?(?: of)? memory machine",
+        unless=rf"{_OF_A_GPU}|显存|cuda error",
+    ),
+    Clue("heap", STRONG, says=r"malloc_arena_max|jemalloc|tcmalloc|malloc_trim"),
     Clue("stand", FAIR, says=r"mem\(gb\) command|\bon node with \d.{0,12}memory|and \d{2,4} ?g(?:b)? memory"),
 )
 
@@ -242,7 +262,7 @@ _MACHINE: Final = frozenset({"mentioned", "amount", "large"})
 _SIZED: Final = frozenset({"torch-cuda-oom", "paddle-oom", "tensorflow-oom", "xla-hbm-exhausted"})
 _OF_CARDS: Final = (
     r"显卡|显存|\bgpu|\bcuda|batch|\b[2345]0[5-9]0(?: ?ti)?\b|\b[avht]\d{1,3}\b|卡上|单卡|多卡|\d ?卡"
-    r"|zero[-_ ]?[123]|lora"
+    r"|zero[-_ ]?[123]|lora|grad|梯度|shot"
 )
 _SETTLED: Final = (
     r"(?:cpu|主机|系统|机器|服务器|节点|主|物理) ?的?内存|内存条|\bram\b|killed?\b|被杀|不是显存|非显存"

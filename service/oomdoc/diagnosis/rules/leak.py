@@ -39,7 +39,7 @@ _ON_AND_ON: Final = (
 _GUESSED: Final = (
     r"(?:may ?be|perhaps|possibly|probably|might|could|suspect|wonder|is (?:it|this|that|there)|seems?|some (?:kind"
     r"|sort)"
-    r"|是不是|可能|怀疑|难道|会不会|是否)[^\n.。]{0,40}(?:\bleak|泄漏|泄露)"
+    r"|是不是|可能|怀疑|疑似|似乎|好像|难道|会不会|是否)[^\n.。]{0,40}(?:\bleak|泄漏|泄露)"
     r"|\bor (?:a )?(?:memory )?leak|(?:\bleak\w{0,3}|泄漏|泄露) ?(?:\?|？|吗"
     r"|么)"
 )
@@ -151,7 +151,7 @@ _CLUES: Final = (
     Clue("named", STRONG, says=r"泄漏|泄露|\bleak", unless=_GUESSED),
     Clue(
         "sweep",
-        FAIR,
+        STRONG,
         says=r"(?:several|some|few|\d{1,3}|each|every|many) (?:trials|folds)\b|\b(?:trial|fold) ?\d|optuna|\bhpo\b"
         r"|hyper-?parameter (?:search|optimi[sz]ation|tuning)|grid ?search|cross-?validation|\bk-?fold|交叉验证"
         r"|[几多\d]折",

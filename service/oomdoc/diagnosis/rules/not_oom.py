@@ -42,7 +42,7 @@ _CLUES: Final = (
         2 * DECISIVE,
         says=r"outofresources|out of resource:|triton.{0,40}shared memory|dynamic shared memory|too much shared data"
         r"|shared memory per (?:block|sm)|(?:required|available|insufficient) shared memory[^\n]{0,4}\d{5,6}"
-        r"|reducing block sizes|memory space vmem|scoped vmem",
+        r"|reducing block sizes|memory space [sv]mem|not enough space in the (?:context|scratch)|scoped vmem",
     ),
     Clue(
         "transport",
@@ -53,7 +53,7 @@ _CLUES: Final = (
         "misleading",
         DECISIVE,
         says=r"mis-?leading[^\n]{0,40}(?:memory|oom)|(?:memory|oom)[^\n]{0,40}mis-?leading|red herring"
-        r"|(?:wrong|false|spurious|bogus|incorrect) (?:\w{1,8} )?(?:oom\b|out[ -]of[ -]memory)"
+        r"|(?:wrong|false|spurious|bogus|incorrect)[ -](?:\w{1,8} )?(?:oom\b|out[ -]of[ -]memory)"
         r"|not (?:really |actually )(?:an? )?(?:oom\b|out of memory)|并不是(?:真的)?(?:显存不足|oom)|(?:误报"
         r"|假)的?(?:oom|显存不足)",
     ),
@@ -63,7 +63,7 @@ _CLUES: Final = (
     Clue(
         "size",
         DECISIVE,
-        says=r"\b1 ?eb\b|17179869184(?:\.\d{1,2})? ?gi?b|(?:size|alloc\w{0,8}|request\w{0,3}|bytes"
+        says=r"\b1 ?eb\b|(?:size|alloc\w{0,8}|request\w{0,3}|bytes"
         r"|buffer)[^\n.]{0,30}(?<![\d.])\d{16,20}(?!\d)"
         r"|(?<![\d.])\d{16,20} bytes",
     ),
@@ -103,7 +103,7 @@ _CLUES: Final = (
     Clue(
         "crash",
         STRONG,
-        says=r"illegal memory access|device-side assert|assertion `src|srcselectdimsize|segmentation fault"
+        says=r"illegal memory access|device-side assert(?!ions)|assertion `src|srcselectdimsize|segmentation fault"
         r"|cublas_status_(?!alloc)\w|cudnn_status_(?!alloc|internal_error_dev)\w|cusolver\w{0,8} error|cufft"
         r"|address[^\n]{0,40}(?:out of range|misaligned|not mapped)|misaligned address|out-of-bounds|xid \d{1,3}\b"
         r"|aicore|mte instruction|error code is 507\d{3}"

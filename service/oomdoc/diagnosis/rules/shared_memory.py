@@ -41,7 +41,8 @@ _CLUES: Final = (
     Clue(
         "said",
         DECISIVE,
-        says=r"bus error|sigbus|/dev/shm(?! ?(?:is )?(?:large|enough))|nccl-shm|shared memory (?:segment|limit)"
+        says=r"bus error|sigbus|/dev/shm(?! ?(?:is )?(?:large|enough))|nccl-shm|shared memory (?:segment|limit"
+        r"|needs?\b|requirements?\b|beyond|usage|is (?:too|not|full))"
         r"|out of shared memory|posix_fallocate|</torch_\d|exitcode:? ?-7|共享内存"
         r"|\bsignal ?(?:no\.?|number|[:=])? ?7\b|exit(?:ed)? (?:with )?(?:code|status)\W{0,4}(?:-7|135)\b",
         unless=_ON_CHIP,
