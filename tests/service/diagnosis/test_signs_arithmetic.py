@@ -152,6 +152,16 @@ SIGNS = [
         "the prefill computes logits for all prompt tokens although the server needs the last one, and runs out of memory",
         "the prefill computes the logits of the last position only, and runs out of memory",
     ),
+    (
+        "cause.long-sample.said",
+        "training of my tagger is out of GPU memory at a single sentence of 41000 characters",
+        "training of my tagger is out of GPU memory with a single card of the cheap sort",
+    ),
+    (
+        "cause.long-sample.late",
+        "LoRA training\nTrain:  18%|##        | 88/494 [04:04<18:48,  2.78s/it]\ntorch.OutOfMemoryError: CUDA out of memory.",
+        "LoRA training\nTrain:   0%|          | 1/494 [00:04<18:48,  2.78s/it]\ntorch.OutOfMemoryError: CUDA out of memory.",
+    ),
 ]
 
 
@@ -184,3 +194,20 @@ def test_an_amount_that_is_told_may_be_the_scores_of_the_length_that_is_told() -
         reasons = weigh(view_of(read_text(text))[0])["attention-scores"]
         weights.append(next(r.log_odds for r in reasons if r.message.key == "cause.attention-scores.long-text"))
     assert weights[0] > weights[1]
+
+
+def test_what_grows_in_a_training_is_not_what_was_there_at_first() -> None:
+    text = "full fine-tuning of a 7B: GPU memory keeps increasing until CUDA out of memory"
+    reasons = weigh(view_of(read_text(text))[0])["model-states"]
+    assert any(r.message.key == "cause.ran-first" and r.log_odds < 0 for r in reasons)
+
+
+def test_a_head_of_classes_leaves_the_peak_to_the_layers() -> None:
+    text = (
+        "OOM on my 8GB card: run_glue.py with bert-base-cased, {} batch size 64, max_seq_length 512, 12 layers trained"
+    )
+    shares = []
+    for task in ("sequence classification,", "masked language modelling,"):
+        reasons = weigh(view_of(read_text(text.format(task)))[0])["logits"]
+        shares.append([r for r in reasons if r.message.key == "cause.peak-share"])
+    assert shares[1] and not shares[0]

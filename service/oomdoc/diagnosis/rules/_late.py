@@ -10,7 +10,7 @@ from oomdoc.diagnosis.view import FAIR, STRONG, View
 from oomdoc.intake.sieve import alternatives
 from oomdoc.messages import say
 
-__all__ = ["AT_STEP", "long_past", "ran_first"]
+__all__ = ["AT_STEP", "GROWS", "long_past", "ran_first"]
 
 AT_STEP: Final = (
     r"after (?:training )?(?:on )?(?:several|some|many|a few|hundreds of|thousands of|dozens of) (?:hundred |thousand "
@@ -56,6 +56,13 @@ _SOMETIMES: Final = alternatives(
 """The same job passes and fails: what is the same in every run is not what differs."""
 
 
+GROWS: Final = (
+    r"(?:显存|memory|vram|\bmem\b)[^\n]{0,40}(?:越来越|一直|不断|逐渐|持续|keeps? (?:on )?(?:increas|grow|ris|climb)"
+    r"|gradual|steadi|continu)"
+)
+"""Growth in a training of samples: as often as not a longer batch than those before it, for which room is kept."""
+
+
 def long_past(view: View) -> bool:
     """Whether steps, samples or hours of a training had gone well."""
     step = view.failure.step if view.failure is not None else None
@@ -66,7 +73,13 @@ def ran_first(view: View) -> Iterator[Reason]:
     """Against what is allocated once, before or in the first step of a training."""
     if long_past(view):
         yield Reason(-STRONG, say("cause.ran-first"))
-    elif (view.training and view.phase in ("eval", "evaluation") and view.phase_shown) or _SOMETIMES.search(
-        view.text
-    ) is not None:
+    elif _late_at_times(view):
         yield Reason(-FAIR, say("cause.ran-first"))
+
+
+def _late_at_times(view: View) -> bool:
+    """Whether it fails in some runs only, in an evaluation of a training, or after what it takes has grown."""
+    if _SOMETIMES.search(view.text) is not None:
+        return True
+    evaluates = view.phase in ("eval", "evaluation") and view.phase_shown
+    return view.training and (evaluates or view.says(GROWS) is not None)

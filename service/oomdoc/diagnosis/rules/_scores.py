@@ -25,7 +25,10 @@ _ENGINES: Final = alternatives(
     r"|text-generation-inference|exllama|xinference|ktransformers|gguf|flash_attention_2|unsloth|llama_decode|\bmlx\b"
 )
 """Programs whose attention keeps no scores, and the option that takes a fused kernel."""
-_FUSED: Final = re.compile(r"unsloth|flash[ _-]?att|xformers|\bsdpa\b")
+_FUSED: Final = re.compile(
+    r"unsloth|\bsdpa\b"
+    r"|(?<!without )(?<!no )(?:flash[ _-]?att\w{0,9}|xformers)(?![^\w\n]{1,4}(?:false|off|disabled|0\b))"
+)
 _OLD_CARDS: Final = re.compile(
     r"\b(?:tesla )?(?:v100s?|t4|p100|p40|rtx ?20[678]0|20[678]0 ?ti|gtx ?1\d{3}|1080 ?ti?|titan)\b"
 )
@@ -49,7 +52,9 @@ _COPIES_BYTES: Final = 6
 _HEADS: Final = 32
 """Of a model of 7B, where the model is not known."""
 _A_CARD: Final = 80 * GIB
+_NARROW: Final = frozenset({"fp16", "bf16", "float16", "bfloat16"})
 _MUCH: Final = 0.4
+_MUCH_KEPT: Final = 0.3
 _PROGRAM: Final = 4_000
 _AMOUNT: Final = re.compile(
     r"(?:alloc\w{0,8}|buffers?|tensors?|矩阵|张量|申请)[^\n]{0,40}?(?<![\d.])(\d{1,4}(?:\.\d{1,2})?) ?gi?b\b"
@@ -113,8 +118,9 @@ def training_scores_bytes(view: View) -> int | None:
         return None
     heads, layers = (shape.dims.heads, shape.dims.layers) if shape is not None else (_LEAST_HEADS, _LEAST_HEADS)
     kept = 1 if view.job.grad_ckpt else layers
-    needed = (view.job.micro_batch or 1) * kept * heads * length**2 * _COPIES_BYTES
-    return int(needed) if needed > _MUCH * capacity else None
+    narrow = _NARROW.intersection((view.job.autocast, view.job.param_dtype))
+    needed = (view.job.micro_batch or 1) * kept * heads * length**2 * (_COPIES_BYTES if narrow else 2 * _COPIES_BYTES)
+    return int(needed) if needed > _MUCH_KEPT * capacity else None
 
 
 def _programs(view: View) -> str:

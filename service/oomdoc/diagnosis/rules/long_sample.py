@@ -22,7 +22,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._interval import failing_step
-from oomdoc.diagnosis.rules._late import AT_STEP
+from oomdoc.diagnosis.rules._late import AT_STEP, GROWS
 from oomdoc.diagnosis.view import FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.messages import say
 
@@ -54,7 +54,9 @@ _CLUES: Final = (
     Clue(
         "said",
         FAIR,
-        says=r"(?:very|extremely|really) (?:long|large|big) (?:words?|strings?|lines?|sentences?|paragraphs?|texts?"
+        says=r"(?:specific|particular|certain|single|one) (?:sentence|sample|document|text|row|example|string|word"
+        r"|paragraph)s?\b[^\n]{0,30}(?:\d{4,}|\blong\b)|(?:very|extremely|really) (?:long|large|big) (?:words?"
+        r"|strings?|lines?|sentences?|paragraphs?|texts?"
         r"|documents?|passages?)|utterances?[^\n]{0,30}(?:above|over|longer|up to)|(?<!transcribing )(?:long|longer"
         r"|longest) (?:audio"
         r"|utterance|clip"
@@ -138,12 +140,6 @@ _CLUES: Final = (
         r"|,).{0,4}\d{2,3} ?(?:g|gb|gib)?.{0,16}(?:before|right)|前期显存",
     ),
 )
-_GROWS: Final = (
-    r"(?:显存|memory|vram|\bmem\b)[^\n]{0,40}(?:越来越|一直|不断|逐渐|持续|keeps? (?:on )?(?:increas|grow|ris|climb)"
-    r"|gradual|steadi|continu)"
-)
-"""Growth in a training of samples: as often as not a longer batch than those before it, for which room is kept."""
-
 _SOUND: Final = r"\bspeech|\baudios?\b|utterance|\basr\b|\btts\b|espnet|wav2vec|librispeech|语音(?!助手)|音频"
 """Recordings of a data set differ in length more than texts do, and few programs cut them."""
 _SHORT: Final = (
@@ -166,7 +162,7 @@ def weigh(view: View) -> Iterator[Reason]:
         if view.training or not spoken or reason.message.key != "cause.long-sample.said"
     ]
     yield from reasons
-    grows = view.says(_GROWS) if view.training and view.objective not in ("ppo", "grpo") else None
+    grows = view.says(GROWS) if view.training and view.objective not in ("ppo", "grpo") else None
     if grows is not None and not any(r.message.key == "cause.long-sample.growth" for r in reasons):
         yield Reason(FAIR, say("cause.long-sample.growth", quote=grows.text.strip()[:90]), (grows,))
     apart = view.serving or spoken or view.says(_SHORT) is not None
