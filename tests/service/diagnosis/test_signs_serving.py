@@ -81,6 +81,12 @@ SIGNS = [
     ),
     ("kv-cache.named", "llama.cpp OOM, n_ctx = 131072", "llama.cpp OOM, n_ctx      = 512"),
     ("kv-cache.named", "OOM, 40 concurrent users", "OOM, concurrent nvcc threads: 40"),
+    ("vision-tokens.clips", "training a LoRA for Wan 2.1, OOM with num_frames = 129", "training a LoRA for SDXL, OOM"),
+    (
+        "kv-cache.shape",
+        "OOM with mii.pipeline\n[INFO] [kv_cache.py:135:__init__] Allocating KV-cache 0 with shape: (32, 700, 64, 2, 8, 128)",
+        "OOM with mii.pipeline\nweights of shape: (32, 700, 64, 8)",
+    ),
     ("kv-cache.trace", "_allocate_kv_cache failed, OOM", "run_generation.py --use_kv_cache is OOM"),
     (
         "kv-cache.weights-fit",
@@ -113,3 +119,12 @@ def test_states_beyond_the_card_are_not_for_want_of_smaller_pictures() -> None:
     text = "full fine-tuning of Qwen/Qwen2.5-VL-7B-Instruct with AdamW on one {card}, batch size 1. " + OOM
     small = view_of(read_text(text.format(card="RTX 3090 24GB")))[0]
     assert any(r.log_odds < 0 for r in rule.weigh(small))
+
+
+def test_a_cache_of_little_size_is_not_what_fills_the_card() -> None:
+    rule = next(rule for rule in RULES if rule.CAUSE == "kv-cache")
+    log = "llama_new_context_with_model: kv self size  = {size} MB\nggml_metal: error, out of memory"
+    small = view_of(read_text(log.format(size="  300.00")))[0]
+    large = view_of(read_text(log.format(size="30000.00")))[0]
+    assert any(r.log_odds < 0 for r in rule.weigh(small))
+    assert not any(r.log_odds < 0 for r in rule.weigh(large))

@@ -56,7 +56,7 @@ _CLUES: Final = (
         r"|\bctx\b(?!->|\.)"
         r"|max_new_tokens\W{1,4}(?:[2-9]\d{3}|\d{5})|num_return_sequences\W{1,4}(?:[4-9]\b|\d\d)"
         r"|context (?:length |size |window )?(?:is )?(?:extended|enlarged|larger|bigger)|(?:larger|bigger"
-        r"|enlarg\w{0,3}) (?:the )?context"
+        r"|enlarg\w{0,3}) (?:the )?context|context (?:length|size|window)?s? ?(?:above|over|beyond|larger|bigger|more) "
         r"|concurrent(?! (?:nvcc|thread|compil|job|download|writ|process))|并发|多轮对话|chat history"
         r"|long conversations?|(?:长文本"
         r"|太长)[^\n]{0,4}生成|生成[^\n]{0,4}太长|上下文(?:长度|窗口)?[^\n]{0,6}[大调设]|for the cache|static cache"
@@ -99,7 +99,21 @@ _CLUES: Final = (
 )
 
 
+_SMALL_BYTES: Final = 2**30
+_SMALL: Final = 0.1
+
+
+def _little(view: View) -> bool:
+    """Whether the log prints the cache's size, and it is next to nothing beside the weights or the card."""
+    sizes = {"kv": 0.0, "model": 0.0, "compute": 0.0}
+    for signal in view.evidence.find("llama-cpp-buffers"):
+        sizes[str(signal.data.get("what", "")).lower()] += float(signal.data.get("size_bytes") or 0)
+    most = max(view.bytes_of("capacity") or 0, sizes["model"])
+    return 0 < sizes["kv"] <= max(_SMALL_BYTES if not most else 0, _SMALL * most)
+
+
 _NO_CACHE: Final = r"cache.max.entry.count\W{1,3}0(?:\.0[0-4]\d{0,4})?(?![.\d])"
+_ON_CHIP: Final = r"required shared memory|out of resource: shared memory"
 _LEAST: Final = 0.05
 
 
@@ -163,7 +177,7 @@ def weigh(view: View) -> Iterator[Reason]:
         yield from peak_share(view, CAUSE)
     if view.signal("vllm-startup-free-too-low") is not None:  # the card was taken before the engine took its share
         yield Reason(-FAIR, say("cause.out-of-place"))
-    if view.says(_NO_CACHE) is not None or _no_share(view):
+    if view.says(_NO_CACHE) is not None or _no_share(view) or _little(view) or view.says(_ON_CHIP) is not None:
         yield Reason(-STRONG, say("cause.out-of-place"))
     if not view.serving or view.says(DRAWS) is not None:
         return

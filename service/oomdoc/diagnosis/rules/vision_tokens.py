@@ -116,7 +116,9 @@ def weigh(view: View) -> Iterator[Reason]:
     yield from peak_share(view, CAUSE)
     if view.says(_SMALLER_IN_VAIN) is not None:
         yield Reason(-FAIR, say("cause.out-of-place"))
-    if view.says(DRAWS) is not None and not is_vision_model(view):
+    if view.training and (clips := view.says(_CLIPS)) is not None:
+        yield Reason(FAIR, say("cause.vision-tokens.clips", quote=clips.text.strip()[:90]), (clips,))
+    elif view.says(DRAWS) is not None and not is_vision_model(view):
         yield Reason(-FAIR, say("cause.out-of-place"))
     if is_vision_model(view):
         yield Reason(WEAK, say("cause.vision-tokens.model", model=str(view.job.model or _name(view))))
@@ -135,6 +137,9 @@ def _engine_and_states(view: View) -> Iterator[Reason]:
     """An engine sizes itself by pictures of the largest size; where the states alone fill the card, no picture does."""
     failure = view.failure
     taken = failure is not None and (failure.kind != "device" or failure.signal.name in _TAKEN)
+    load = view.estimate.phases.get("load") if view.estimate is not None else None
+    weights = sum(v for k, v in load.terms_bytes.items() if "weight" in k) if load is not None else 0.0
+    taken = taken or weights > _TWICE * (view.bytes_of("capacity") or weights)
     if view.serving and view.phase == "engine-init" and not taken:
         yield Reason(FAIR if failure is None else STRONG, say("cause.vision-tokens.engine"))
     states, capacity = view.state_bytes, view.bytes_of("capacity")
@@ -144,6 +149,13 @@ def _engine_and_states(view: View) -> Iterator[Reason]:
 
 _TAKEN: Final = frozenset({"vllm-startup-free-too-low"})
 _FULL: Final = 0.9
+_TWICE: Final = 2.0
+"""Weights of which no reading of cards and bits makes a model that fits."""
+_CLIPS: Final = (
+    r"frame_(?:extraction|bucket)|num_?frames|(?:number of|max\w{0,4}|target) frames|\b\d{2,4} frames\b"
+    r"|videos? of \d{1,4} ?s|(?:帧数|抽帧|\d{2,4} ?帧)"
+)
+"""How long the clips of a training are: each frame more is a picture's tokens more."""
 _LIMITS: Final = (
     r"(?:max_pixels|max_token_num|max_dynamic_patch|image_resolution)['\"`]{0,2} ?(?:[=: ]|to)['\" ]{0,2}\d"
 )

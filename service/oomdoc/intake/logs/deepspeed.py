@@ -20,6 +20,7 @@ PARSER: Final[Parser] = rules_parser(
         "cpu_adam",
         "deepspeed basic optimizer",
         "using deepspeed optimizer",
+        "allocating kv-cache",
     ),
     (
         rule(
@@ -37,6 +38,7 @@ PARSER: Final[Parser] = rules_parser(
             None,
             facts={"stage": "zero_stage"},
         ),
+        rule("fastgen-cache", r"Allocating KV-cache \d{1,3} with shape: \((?P<shape>\d[\d, ]{4,80})\)"),
         rule("deepspeed-cpu-adam", r"DeepSpeedCPUAdam|cpu_adam op|Building extension module cpu_adam"),
     ),
     priority=60,

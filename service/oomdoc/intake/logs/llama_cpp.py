@@ -96,6 +96,7 @@ PARSER: Final[Parser] = rules_parser(
             "llama-cpp-buffers",
             rf"(?P<buffer>\w{{1,20}}) (?P<what>model|KV|compute) buffer size = {{1,12}}{size('size')}",
         ),
+        rule("llama-cpp-buffers", rf"(?P<what>KV) self size\s{{0,4}}= {{0,12}}{size('size')}"),
         rule("llama-cpp-offloaded", r"offloaded (?P<layers__i>\d{1,4})/(?P<of__i>\d{1,4}) layers to GPU"),
     ),
     priority=26,
