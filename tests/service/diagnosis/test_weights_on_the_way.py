@@ -102,6 +102,12 @@ def test_a_hint_of_loading_says_less_than_frames_of_it() -> None:
     assert shown["phase"] > host.get("phase", 0.0)
 
 
+def test_all_weights_go_to_one_of_several_cards() -> None:
+    text = "Chat with meta-llama/Llama-2-7b-hf on 2 GPUs. " + refused("86.00 MiB", "9.77 GiB", "9.30 GiB")
+    assert "all-on-one" in weights("inactive-setting", text)
+    assert "all-on-one" not in weights("inactive-setting", text.replace(" on 2 GPUs", ""))
+
+
 HAS = [
     ("inactive-setting", "other-device", "I asked it not to use the GPU but it is still used and runs out of memory"),
     ("inactive-setting", "other-device", "With n_gpu_layers=0 it still loads 9 GB on the GPU and goes OOM"),
@@ -116,6 +122,13 @@ HAS = [
     ("weights-load", "loading", "All four ranks: every rank will load the whole model before FSDP wraps it, OOM"),
     ("optimizer-init", "said", "Training a 3B model: it dies during the step function, out of memory"),
     ("optimizer-init", "said", "Training from a checkpoint: with load optim it is OOM, without it runs"),
+    (
+        "inactive-setting",
+        "uneven",
+        "Data parallel on four cards: GPU 0 takes far more memory than the others, then OOM",
+    ),
+    ("inactive-setting", "uneven", "两张卡训练，gpu0 显存比其他卡高很多，爆显存"),
+    ("inactive-setting", "option-named", "out of memory, --cpu-offload is no use at all here"),
     ("zero3-gather", "said", "DPO with sync_ref_model=true under ZeRO-3 jumps in memory at every sync and is OOM"),
     ("zero3-gather", "third-stage", "训练时 ZeRO stage 3 比 stage 2 更耗显存，直接 OOM"),
     ("model-states", "replicated", "Full-parameter fine-tuning of an 8B model with DDP on 4 GPUs, CUDA out of memory"),

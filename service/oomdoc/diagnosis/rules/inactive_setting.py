@@ -27,6 +27,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Reason
 from oomdoc.diagnosis.rules._fits import OVER_RANKS
+from oomdoc.diagnosis.rules._placed import still_placed
 from oomdoc.diagnosis.view import DECISIVE, FAIR, STRONG, WEAK, Clue, View, weigh_clues
 from oomdoc.evidence import Span
 from oomdoc.intake.sieve import alternatives
@@ -114,12 +115,14 @@ _CLUES: Final = (
         "option-named",
         STRONG,
         prose=True,
-        says=rf"{_OPTION}[^\n.。]{{0,60}}(?:\bno (?:effect|influence|impact)\b|never (?:activated|enabled|used|applied)"
+        says=rf"{_OPTION}[^\n.。]{{0,60}}(?:\bno (?:effect|influence|impact)\b"
+        r"|never (?:activated|enabled|used|applied)"
         r"|(?:is|stays|remains) (?:identical|unchanged|the same)|没有?(?:任何)?(?:下降|减少|变化|降低)|without effect"
         r"|\bignored\b|not (?:being |getting )?(?:applied"
         r"|honou?red|passed|respected|in effect|work(?:ing)?\b)|never (?:seems to )?(?:appl|reach|tak)"
         r"|(?:doesn'?t|does not|did not) (?:seem to )?(?:take effect|apply|do anything|work\b)|appears to do nothing"
         r"|不生效|未生效|没有?生效|不起作用|没有?(?:作用|效果)|前后[^\n]{0,12}没有?变化)"
+        rf"|{_OPTION}[\w-]{{0,12}} (?:is |has |was )?(?:of )?no use\b"
         rf"|\bignor(?:es?|ing)\b (?:the |my )?(?:\S{{1,20}} )?{_OPTION}",
         unless=r"utili[sz]ation[^\n]{0,20}(?:makes|made) no|could (?:it|this|that) (?:mean|be) that",
     ),
@@ -175,6 +178,18 @@ _CLUES: Final = (
         r"|有(?:几|一|两|\d) ?(?:张|块|个)(?:显?卡|gpu)没有?(?:用|使用)|(?:第一|0号)[张块]?卡[^\n]{0,20}(?:满|爆|oom)"
         r"[^\n]{0,30}(?:其他|其它|别的|另)[^\n]{0,16}(?:不高|空|没|很低|很少)"
         r"|另一张.{0,4}(?:空|没|不变)|其他(?:几张)?(?:卡|gpu).{0,6}(?:没|空)",
+    ),
+    Clue(
+        "uneven",
+        FAIR,
+        prose=True,
+        says=r"(?:gpu ?[:#]?0\b|first (?:gpu|card)|cuda:0|rank ?0|0 ?号卡|第一张卡)[^\n.。]{0,30}(?:\bgets?|\bhas"
+        r"|\bus(?:es|ing)"
+        r"|\btak(?:es|ing)|consum\w{1,3}|allocat\w{1,3}|occup\w{2,4}|占用?)[^\n.。]{0,24}(?:more|higher|larger"
+        r"|更多|更高)[^\n.。]{0,40}(?:others?\b|rest\b|remaining|\bgpu ?[1-9])"
+        r"|more (?:gpu |video )?(?:memory|vram) (?:\w{1,9} )?(?:on|in) (?:the )?(?:first (?:gpu|card|device)|gpu ?0"
+        r"|cuda:0)"
+        r"|(?:0 ?号卡|第一张卡|卡 ?0|gpu ?0)[^\n，。]{0,16}(?:比|高于|多于)其[他它]",
     ),
     Clue(
         "elsewhere-fine",
@@ -285,6 +300,9 @@ def weigh(view: View) -> Iterator[Reason]:
     visible = view.evidence.value("gpu_count")
     if view.serving and isinstance(visible, int) and visible > 1 and _served_by_command(view):
         yield Reason(FAIR, say("cause.inactive-setting.one-card", visible=visible))
+    whole, capacity = still_placed(view), view.bytes_of("capacity") or 0
+    if whole and not view.training and isinstance(visible, int) and visible > 1 and whole < visible * capacity:
+        yield Reason(FAIR, say("cause.inactive-setting.all-on-one", visible=visible, weights_bytes=whole))
     plain = view.traces(_PLAIN)
     if plain is not None and view.training and (view.fullness or 0.0) > 1 and (ranks or 1) > 1:
         yield Reason(STRONG, say("cause.inactive-setting.replicated", quote=plain.text.strip()[:90]), (plain,))
