@@ -139,6 +139,14 @@ SIGNS = [
     ),
     ("shared-memory.said", "Shared memory needs 20 GB here", "Triton: out of resource: shared memory is too small"),
     ("eval.collected", "sliding window inference fills the card", "a sliding window of attention fills the card"),
+    (
+        "hardware-limit.protein",
+        "a complex of 2100 residues is out of memory on my card",
+        "training on proteins of 2100 residues is out of memory",
+    ),
+    ("leak.said", "after each iteration 300 MB are allocated", "the first iteration takes 300 MB"),
+    ("checkpoint-save.said", "merge_lora.py is out of memory", "/models/merge_lora_step100 is out of memory"),
+    ("host-ram.mentioned", "is it the swap space?", "the lack of CPU swap space: is it the swap space?"),
     ("leak.kept", "results.append(outputs) on the GPU", "results.append(outputs.cpu())"),
 ]  # fmt: skip
 
@@ -237,3 +245,8 @@ def test_an_argument_that_is_handed_on_saves_nothing() -> None:
     line = 'CUDA out of memory\nTraceback (most recent call last):\n  File "run.py", line 3, in run\n    {}'
     assert "checkpoint-save.trace" not in keys(line.format("train(config, checkpoint_handler)"))
     assert "checkpoint-save.trace" in keys(line.format("checkpoint_handler.save(model)"))
+
+
+def test_a_crash_told_beside_a_measured_refusal_is_of_another_run() -> None:
+    crash = "On the old card: CUDA error: no kernel image is available. On the new one: "
+    assert weight_of("not-oom", crash) > weight_of("not-oom", crash + CARD.format("8.00", "7.90"))

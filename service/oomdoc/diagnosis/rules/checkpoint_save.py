@@ -53,7 +53,7 @@ _CLUES: Final = (
         r"|检查点|参数|又|就|oom)"
         r"|(?:get|gets|getting|gather\w{0,3}|call\w{0,3}) (?:the )?(?:full )?state.?dict|\bcli export"
         r"|export_(?:size|dir|device)|写盘|合并(?:模型|权重|lora|时)|merg(?:e"
-        r"|ing).{0,24}(?:adapter|lora|weights)"
+        r"|ing)(?!_lora_?(?:step|ckpt|\d)).{0,24}(?:adapter|lora|weights)"
         r"|export\w{0,3} (?:the )?(?:model|checkpoint)|(?:when|while|after|during|at) (?:the )?(?:writing|dumping"
         r"|exporting"
         r"|merging|consolidat\w{1,3})|(?:final|last) (?:save|checkpoint)|存(?:模型|权重|ckpt)|落盘|转换(?:权重"
@@ -65,7 +65,8 @@ _CLUES: Final = (
         r"|file) is (?:being )?(?:written|dumped|exported)"
         r"|every save_steps|(?:writ\w{1,4}|dump\w{0,3}) (?:the |out )?(?:safetensors|shards|pickle|\.bin|\.pt)"
         r"|(?:存|写|保存) ?(?:checkpoint|ckpt|检查点|权重|模型)(?:的)?(?:那|时|这)"
-        r"|saving the (?:optimizer|full|final|sharded)|export_model\b|merge_(?:lora|adapter|peft|model)\w{0,12}"
+        r"|saving the (?:optimizer|full|final|sharded)|export_model\b|merge_(?:lora|adapter|peft|model)(?!_?step"
+        r"|_?ckpt|_?\d)\w{0,12}"
         r"|\bmerge_and"
         r"|(?:export|merge)_dir\b|(?:合并|导出)(?![^\n]{0,12}(?:后|完))[^\n]{0,12}(?:权重|模型|lora|adapter)"
         r"|model checkpointing|\bsaves (?:a |the )?(?:model|checkpoint|weights)|modelcheckpoint\b",

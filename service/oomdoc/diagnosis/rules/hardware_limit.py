@@ -88,6 +88,12 @@ _CLUES: Final = (
         r"| ?[:：(]){1,3} ?(?<![\d.])"
         r"[1-8](?:\.\d)? ?gi?b?\b",
     ),
+    Clue(
+        "protein",
+        FAIR,
+        says=r"\d{3,5} ?(?:aa|residues|a\.a\.)|\b(?:alphafold|colabfold|bindcraft|boltz|rosettafold)",
+        unless=r"validation|\btrain",
+    ),
     Clue("little-allowed", FAIR, says=r"max allowed: [12]?\d(?:\.\d{1,2})? gi?b"),
     Clue(
         "small-machine",
@@ -112,7 +118,8 @@ _ROOM: Final = (
 """A batch that can still be made smaller."""
 _HOW_MUCH: Final = (
     r"how (?:much|many|large|big)[^\n?]{0,24}(?:memory|vram|\bram\b|rams\b|gpus?|hardware)[^\n?]{0,40}(?:need|requir"
-    r"|recommend|necessary|enough|should)|(?:hardware|system) requirements?\b|(?:what|min)[^\n]{0,24}requirements?\b"
+    r"|recommend|necessary|enough|should)|(?:hardware|system) (?:requirements?|specs?)\b|(?:what"
+    r"|min)[^\n]{0,24}requirements?\b"
     r"|(?:memory|vram|gpu) requirements?\b[^\n]{0,40}\?"
     r"|\bmin(?:imum|imal)[^\n?]{0,20}(?:hardware|system|gpu|vram|memory|requirement)"
     r"|(?:what|which) (?:kind of |type of |sort of )?(?:device|gpu|graphics? card|hardware|machine)s? (?:is|are|was"
@@ -177,9 +184,14 @@ def weigh(view: View) -> Iterator[Reason]:
         yield Reason(WEAK, say("cause.hardware-limit.states", states_bytes=params * 16, total_bytes=total))
 
 
+def _room(view: View) -> bool:
+    """Whether a training has a batch that can still be made smaller."""
+    return view.training and (view.says(_ROOM) is not None or (view.stated("micro_batch") or 0) >= _LARGE_BATCH)
+
+
 def _asked(view: View, capacity: int | None) -> Iterator[Reason]:
     """The question what hardware it takes, unless the batch leaves room or the arithmetic says that it fits."""
-    room = view.training and (view.says(_ROOM) is not None or (view.stated("micro_batch") or 0) >= _LARGE_BATCH)
+    room = _room(view)
     if room:
         yield Reason(-WEAK, say("cause.out-of-place"))
     least = bool(capacity and capacity <= _CONSUMER) or view.says(_LEAST) is not None
@@ -213,5 +225,7 @@ def _small_card(view: View, capacity: int | None) -> Iterator[Reason]:
     held = max(held, view.bytes_of("reserved") or 0)
     if held and capacity - held - free > _OTHERS:
         return  # most of it is held by something else
-    weight = STRONG if capacity <= _TINY_CARD and requested < _LARGE_PART * capacity else WEAK
+    tiny = capacity <= _TINY_CARD and requested < _LARGE_PART * capacity
+    smaller = capacity > _TINY_CARD / 2 and (view.stated("micro_batch") or 0) >= _LARGE_BATCH
+    weight = (FAIR if smaller else STRONG) if tiny else WEAK
     yield Reason(weight, say("cause.hardware-limit.small-card", capacity_bytes=capacity))

@@ -212,7 +212,7 @@ _CLUES: Final = (
         "mentioned",
         FAIR,
         says=r"(?:cpu|system|host|main|node) (?:ram|memory)(?! ?[:=]? ?\d)|(?<!cpu )swap.?space",
-        unless=rf"system ram: [\d.]{{1,9}} gb|{_PLENTY}",
+        unless=rf"system ram: [\d.]{{1,9}} gb|{_PLENTY}|lack of cpu swap",
     ),
     Clue(
         "short",

@@ -62,6 +62,7 @@ _CLUES: Final = (
         says=rf"{_MEMORY}[^\n]{{0,60}}{_RISES}[^\n]{{0,80}}{_ON_AND_ON}"
         rf"|{_MEMORY}[^\n]{{0,60}}{_ON_AND_ON}[^\n]{{0,30}}{_RISES}"
         rf"|{_ON_AND_ON}[^\n]{{0,30}}{_RISES}[^\n]{{0,40}}{_MEMORY}|{_MEMORY}[^\n]{{0,30}}(?:grow|grew|creep|climb)"
+        r"|(?:after|in|with) (?:each|every) (?:iteration|step|call|request)[^\n]{0,30}\d ?[mg]i?b"
         r"|(?:gradual\w{0,2}|slow\w{0,2}|steadi\w{0,2}|constant\w{0,2}|continuous\w{0,2}) (?:memory |vram |gpu "
         r"|ram )*(?:growth"
         r"|increase|rise|grow)"
@@ -240,4 +241,4 @@ def weigh(view: View) -> Iterator[Reason]:
         other, allowed = failure.signal.data.get("other_bytes"), failure.signal.data.get("capacity_bytes")
         if other and allowed and other >= _OTHERS * allowed:
             message = say("cause.leak.other-allocations", other_bytes=other, allowed_bytes=allowed)
-            yield Reason(STRONG, message, (failure.signal.span,))
+            yield Reason(FAIR, message, (failure.signal.span,))

@@ -94,13 +94,6 @@ _CLUES: Final = (
         r"|nearly empty|(?:card|gpu) is free|torch\.(?:zeros|tensor|randn|ones)\([^\n]{0,12}\)\.(?:cuda|to)\(",
     ),
     Clue(
-        "library",
-        WEAK,
-        says=r"cublas_status_alloc_failed|cublascreate",
-        unless=r"tried to allocate|out of memory|offload\w{0,3} \d{1,3}|load_print_meta|load_tensors"
-        r"|llama_model_load|llama runner|\bollama\b",
-    ),
-    Clue(
         "crash",
         STRONG,
         says=r"illegal memory access|device-side assert(?!ions)|assertion `src|srcselectdimsize|segmentation fault"
@@ -121,8 +114,12 @@ _CLUES: Final = (
 
 def weigh(view: View) -> Iterator[Reason]:
     """The look-alikes' own words, and a refusal with room to spare."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
     failure = view.failure
+    measured = failure is not None and failure.kind == "device" and view.bytes_of("requested") is not None
+    full = measured and not refused_with_room(view)
+    for reason in weigh_clues(view, CAUSE, _CLUES):
+        beside = full and reason.message.key.endswith((".crash", ".room"))  # told of another run, or of before it
+        yield Reason(min(reason.log_odds, WEAK), reason.message, reason.spans) if beside else reason
     if failure is not None and failure.kind == "other":
         # "No space left on device" without a word of a disk is as often said of /dev/shm.
         sure = failure.signal.name != "disk-full" or view.says(DISK) is not None
