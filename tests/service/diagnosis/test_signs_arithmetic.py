@@ -211,3 +211,12 @@ def test_a_head_of_classes_leaves_the_peak_to_the_layers() -> None:
         reasons = weigh(view_of(read_text(text.format(task)))[0])["logits"]
         shares.append([r for r in reasons if r.message.key == "cause.peak-share"])
     assert shares[1] and not shares[0]
+
+
+def test_a_share_says_less_where_neither_batch_nor_length_is_told() -> None:
+    text = "LoRA fine-tuning of meta-llama/Llama-2-7b-hf on a 24GB RTX 3090, no gradient checkpointing{}: CUDA out of memory"
+    shares = []
+    for told in ("", ", per_device_train_batch_size 8, max_seq_length 2048"):
+        reasons = weigh(view_of(read_text(text.format(told)))[0])["activations"]
+        shares.append(max((r.log_odds for r in reasons if r.message.key == "cause.peak-share"), default=0.0))
+    assert shares[0] < shares[1]

@@ -1,6 +1,7 @@
 """What several rules say in the same way: a tensor of the size asked for, and a share of the predicted peak."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from oomdoc.diagnosis.result import Reason, TensorMatch
 from oomdoc.diagnosis.rules._network import scores_no_words
@@ -52,23 +53,27 @@ def peak_share(view: View, cause: str) -> Iterator[Reason]:
         rest = 1 - view.shares.get("logits", 0.0)
         share = 0.0 if cause == "logits" else share / max(rest, 0.1)
         fullness = fullness and fullness * rest
-    if estimate is None or share < 0.2:
+    if estimate is None or share < 0.2 or (view.failure is not None and view.failure.kind != "device"):
         return
+    told = _TOLD if cause in _OF_TOKENS and not any(view.stated(name) for name in ("micro_batch", "seq_len")) else 1.0
     if fullness is None:
         refused = view.failure is not None and view.failure.kind == "device"
         if refused and share >= _MOST_OF_IT:  # on whatever card: what the peak is made of is what does not fit
-            yield Reason(FAIR * share * view.sureness, _owns(estimate, share))
+            yield Reason(FAIR * share * told * view.sureness, _owns(estimate, share))
         return
     # Below the capacity the owner of the peak says less: something else must have happened.
     sure = min(1.0, max(0.0, (fullness - _ROOM) / (_FULL - _ROOM)))
     if sure:
         yield Reason(
-            STRONG * share * sure * view.sureness,
+            STRONG * share * sure * told * view.sureness,
             _owns(estimate, share),
         )
 
 
 _MOST_OF_IT = 0.6
+_OF_TOKENS: Final = frozenset({"activations", "logits", "attention-scores"})
+_TOLD: Final = 0.5
+"""What the size of these says where neither batch nor length is told: 33 of 150 were of the cause, 27 of 60 else."""
 _ROOM, _FULL = 0.75, 0.95
 """Of a card: what a peak below the one leaves is room enough, and one from the other on does not fit."""
 
