@@ -27,6 +27,8 @@ __all__ = ["KnownThread", "Threads", "likenesses", "marks", "shipped", "table_of
 _FIGURE: Final = re.compile(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
 _SHORTEST: Final = 3
 """Characters of a figure that tells threads apart: 8 GPUs or a batch of 16 are everybody's."""
+_FEWEST: Final = 12
+"""Different marks of a text that can be told from another: three words are in some thread always."""
 _LEAST: Final = 0.3
 """Likeness under which two reports have nothing to do with each other."""
 
@@ -60,10 +62,12 @@ class Threads:
     """Of each thread's entries the squares sum to one."""
 
     def like(self, said: Iterable[str], top: int = 3) -> tuple[KnownThread, ...]:
-        """The threads most like a text with these marks, at least 0.3, best first."""
+        """The threads most like a text with these marks, at least 0.3, best first; none for a text of few marks."""
         import numpy as np
 
         counts = Counter(said)
+        if len(counts) < _FEWEST:
+            return ()
         unknown = math.log(1 + len(self.urls))
         likeness = np.zeros(len(self.urls), dtype=np.float32)
         squares = 0.0

@@ -43,6 +43,11 @@ def test_short_figures_are_no_marks():
     assert marks("8 gpus, batch 16, 2048 tokens, 7.5 gib", "") == ["2048", "7.5"]
 
 
+def test_a_question_of_a_few_words_is_like_no_thread():
+    asked = "llama 13b zero stage 2 986.00 mib"
+    assert _table(ONE, TWO).like(marks(asked, asked)) == ()
+
+
 def test_the_shipped_table_is_whole():
     table = shipped()
     assert len(table.urls) == len(set(table.urls)) == len(table.causes) == len(table.also)
