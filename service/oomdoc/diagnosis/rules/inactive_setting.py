@@ -102,7 +102,7 @@ _CLUES: Final = (
     ),
     Clue(
         "other-device",
-        STRONG,
+        FAIR,
         prose=True,
         says=r"(?:n_gpu_layers|gpu_layers|\b-ngl|cuda_visible_devices|(?:to|on|onto|use|using|only) (?:the )?[\"'`]?cpu"
         r"|not (?:to )?(?:use|using|touch) (?:the |any |my )?gpus?)\b[^\n.]{0,40}(?:\bstill\b|\banyway\b|however)"
