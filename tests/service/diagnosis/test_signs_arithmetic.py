@@ -210,7 +210,8 @@ def test_a_head_of_classes_leaves_the_peak_to_the_layers() -> None:
     for task in ("sequence classification,", "masked language modelling,"):
         reasons = weigh(view_of(read_text(text.format(task)))[0])["logits"]
         shares.append([r for r in reasons if r.message.key == "cause.peak-share"])
-    assert shares[1] and not shares[0]
+    assert shares[1]
+    assert not shares[0]
 
 
 def test_a_share_says_less_where_neither_batch_nor_length_is_told() -> None:
