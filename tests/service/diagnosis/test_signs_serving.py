@@ -87,6 +87,12 @@ SIGNS = [
         "OOM with mii.pipeline\n[INFO] [kv_cache.py:135:__init__] Allocating KV-cache 0 with shape: (32, 700, 64, 2, 8, 128)",
         "OOM with mii.pipeline\nweights of shape: (32, 700, 64, 8)",
     ),
+    (
+        "kv-cache.engine-says",
+        "Aborted due to the lack of CPU swap space, OOM",
+        "increase the swap space of the host, OOM",
+    ),
+    ("kv-cache.turns", "ChatGLM 问两个问题就爆显存", "我想问一下爆显存怎么办"),
     ("kv-cache.trace", "_allocate_kv_cache failed, OOM", "run_generation.py --use_kv_cache is OOM"),
     (
         "kv-cache.weights-fit",

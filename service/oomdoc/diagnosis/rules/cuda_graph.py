@@ -42,7 +42,7 @@ _CLUES: Final = (
         r"|in) capture\b|capture cuda graph|graph capturing|捕获.{0,8}(?:graph|图)|graph mode"
         r"|graph[^\n]{0,16}warm.?up|warm.?up[^\n]{0,16}graph|图模式"
         r"|graphs? (?:are |is )?captured|decode graphs?|piecewise|图捕获|(?:关闭|编译) ?graph|memory for graphs"
-        r"|graph pool",
+        r"|graph pool|deep_?gemm[^\n]{0,12}warm.?up",
     ),
     Clue(
         "workspace",
@@ -65,7 +65,7 @@ _CLUES: Final = (
     ),
     Clue(
         "eager",
-        STRONG,
+        FAIR,
         says=r"(?<!--)enforce.?eager(?!['\"]? ?[=:] ?(?:false|true))|eager mode|disable.?cuda.?graph",
     ),
     Clue(

@@ -34,9 +34,9 @@ _CLUES: Final = (
         "said",
         FAIR,
         says=r"(?<!no )(?<!avoid )(?<!temp )(?<!no memory )(?<!out memory )(?<!pytorch memory )fragment(?!s\b)"
-        r"(?!ation\W{1,12}\d)|碎片|reserved.{0,12}(?:but )?(?:is )?(?:unallocated|not used|unused)"
+        r"(?!ation\W{1,12}\d)|碎片|reserved.{0,12}(?:but )?(?:is )?(?:not used|unused)"
         r"|has the memory and"
-        r"|contiguous (?:region|block|memory|space)|at the bottom of memory|empty_cache[^\n]{0,40}(?:help|fix|solv"
+        r"|contiguous (?:region|block|space)|at the bottom of memory|empty_cache[^\n]{0,40}(?:help|fix|solv"
         r"|avoid|好了|可以)"
         r"|expandable_segments[^\n]{0,40}(?:help|fix|solv|好了|可以)|cache flush"
         r"|(?:gigabytes|memory) (?:are |is )?cached|(?:free|unused) inside pytorch"

@@ -42,7 +42,8 @@ _CLUES: Final = (
         r"|seq)\w{0,3} len\w{0,3} \(?\d[^\n]{0,60}(?:larger|kv)|stored in kv cache"
         r"|(?<!available )kv cache (?:memory|is needed|pool is full)|reserved for kv cache is -"
         r"|available kv cache memory: ?-|allocate buffer for kv cache|kv_cache_init(?:\(\))?:? failed"
-        r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size|enough memory to handle (?:\d{5,7}"
+        r"|# (?:gpu|cuda) blocks: 0\b|try to lower your batch size|lack of cpu swap space"
+        r"|enough memory to handle (?:\d{5,7}"
         r"|[2-9]\d{3}|1[2-9]\d\d) prefill",
     ),
     Clue(
@@ -78,7 +79,7 @@ _CLUES: Final = (
         r"|连续|多次)"
         r"(?:地|的|进行){0,2}(?:交互|对话|聊天|问答|提问)|(?:对话|聊天|交互|问答)[^\n。]{0,24}(?:飙升|增加|增长|上涨"
         r"|上升|越来越|爆|溢出"
-        r"|oom)|问(?:了)?(?:第)?[一二两三几\d]个?(?:问题)?[^\n。]{0,20}(?:oom|out of mem|爆|报错|溢出)"
+        r"|oom)|问(?:了)?(?:第)?[一二两三几\d]个?(?!下)(?:问题)?[^\n。]{0,20}(?:oom|out of mem|爆|报错|溢出)"
         r"|(?:after|within) (?:only |just )?(?:a few|several|some|two|three|four|five"
         r"|\d{1,3}) (?:\w{1,10} )?(?:messages"
         r"|turns|exchanges|questions|replies|rounds|chats)\b|\b(?:few|\d{1,2}) messages\b|back and forth"
@@ -93,7 +94,7 @@ _CLUES: Final = (
         STRONG,
         frames=r"(?<!init_)cache_engine(?!\"|', )|_allocate_kv_cache"
         r"|(?<!use_)(?<!no_)(?<!use-)(?<!no-)kv_cache(?!_utils\.py:\d{1,5}\]|_init:|_dtype)|(?<!kv_)cache_utils"
-        r"|dynamiccache"
+        r"|dynamiccache|exllamav\dcache|create_state_tensors|staticcache"
         r"|init_device_cache|past_key_value",
     ),
 )

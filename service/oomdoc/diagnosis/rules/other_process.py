@@ -104,7 +104,7 @@ _CLUES: Final = (
     ),
     Clue(
         "undead",
-        DECISIVE,
+        STRONG,
         says=r"zombie|僵尸|orphan|defunct|残留的?进程|leftover process|no process(?:es)? (?:of mine|found|running"
         r"|listed"
         r"|shown)|no running process|(?:not|n'?t) have any (?!other)[^\n]{0,20}process|processes[^\n]{0,60}\(empty\)"

@@ -39,7 +39,8 @@ _MODEL: Final = (
 """Families of models and systems count as packages do: theirs are no versions that one goes up or back to."""
 _V: Final = (
     _MODEL
-    + r"(?<![\d.v])v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12}|(?:rc|dev|post|[ab])\d{1,3}\b)?"
+    + r"(?<![\d.v])(?!0\.(?:9\d?|85|75|65)(?![\d.]))"
+    + r"v?\d{1,3}\.(?:x\b|\d{1,3}(?:\.[\w.]{1,12}|(?:rc|dev|post|[ab])\d{1,3}\b)?"
     + r"(?! ?[gmkt]i?b|\d|[a-z]| ?%| ?x\b| ?b(?:illion)?(?![a-z\d])"
     + r"| ?(?:epochs?|steps?|hours?|min|sec|ms\b|[smhk]\b|times\b|[倍个轮亿万秒小])))"
 )
@@ -178,16 +179,19 @@ _CLUES: Final = (
         prose=True,
         says=r"used to (?:be able to )?(?:run|work|fit|train|load)\b[^\n]{0,80}\bnow\b|(?:上个?月|上周|前几天|前天"
         r"|昨天|几天前)[^\n，。]{0,12}(?:还能|还可以|都能|都可以|能跑|可以跑|正常|没问题)"
-        r"|(?:used to (?:be able|run|work|fit|train|load)|previously|before that).{0,60}(?:\bwork|\bfits?\b"
+        r"|(?:used to (?:be able|run|work|fit|train|load)|previously(?! (?:interrupted|saved|trained|fine))"
+        r"|before that).{0,60}(?:\bwork|\bfits?\b"
         r"|\bruns?\b|\bran\b|\btrained|fine\b|able|did not|didn'?t|does(?: not|n'?t) happen)"
-        r"|(?:work|fit|ran|train)\w{0,3}.{0,24}(?:before\b|previously|weeks? ago|months? ago"
+        r"|(?:\bwork(?:s|ed|ing)?|\bfits?(?:ted)?|\bran|\btrained)\b.{0,24}(?:before\b(?! ?(?:it\b|the|a\b|an\b|i\b"
+        r"|we\b"
+        r"|any|forward|train|each|this|that|they|my\b|\w{2,12}ing\b))|previously|weeks? ago|months? ago"
         r"|yesterday)|(?:(?:two|three|four|some|\d)(?: and a half)?|couple of) days ago[^\n]{0,60}(?:start|work|fine"
         r"|began)"
         r"|(?:fine|worked|ran)[^\n.]{0,24} (?:until|till|up to) (?:today|yesterday|recently|last|this|the (?:last"
         r"|latest))"
         r"|(?:worked|been using)[^\n]{0,40} for (?:an? |\w{1,6} )(?:years?|months?|weeks?)\b"
         r"|no longer (?:works|fits|runs|starts|loads|trains|possible)|since (?:the )?(?:first |new "
-        r"|latest )?(?:version|release|update)|does not (?:load|work|fit) any ?more"
+        r"|latest )?(?:version|release|update)|(?<!until it )does not (?:load|work|fit) any ?more"
         r"|别的.{0,6}没动"
         r"|(?<!硬件没法)(?<!硬件)升级|(?<!权重)(?<!参数)(?<!梯度)(?<!模型)更新(?:后|到|之后)|回退|降级|退回|(?:work"
         r"|ran|fit"
@@ -255,11 +259,11 @@ _CLUES: Final = (
         prose=True,
         says=r"(?<!helm )(?<!--)upgrad(?:e|es|ed|ing)\b(?! (?:--|to (?:an? )?(?:colab|pro\b|premium|larger|bigger|rtx"
         r"|\d{2,3} ?gb)))|downgrad"
-        r"|after (?:the |an? )?updat(?!e on th)"
+        r"|after (?:the |an? )?updat(?!e on th|e_)"
         r"|\bbug (?:of|in)\b[^\n]{0,16}\d\.\d|older versions?|新版|旧版|老版本|reverting|roll(?:ed|ing)? back"
         r"|current version"
         r"|(?:new|newer|latest|minor|previous) release|(?:which|哪个|这个) ?(?:version|版本)|pinning the old"
-        r"|换了(?:镜像|版本|环境)|重新装环境|new environment|merged change|used to run|最新代码|(?:更新"
+        r"|换了(?:镜像|版本|环境)|重新装环境|new environment|merged change|used to run|(?:更新"
         r"|升级) ?\w{2,16} ?(?:以后|之后|后)|than the (?:last|previous) (?:one|version|release)",
         unless=_SAME,
     ),
