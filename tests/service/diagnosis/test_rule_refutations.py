@@ -42,7 +42,6 @@ REFUTED = [
     ("model-states", "accelerate launch, 8 processes, full 7B, batch size 1 still OOM, --per_device_train_batch_size 1", "-m lmms_eval --tasks mme"),
     ("kv-cache", "lmdeploy serve api_server, kv cache OOM", "--cache-max-entry-count 0.001"),
     ("zero3-gather", "rank 3: OOM in all_gather of the forward", 'Traceback (most recent call last):\n  File "/w/tp.py", line 8, in forward\n    x = DifferentiableAllGather.apply(x, g)'),
-    ("not-oom", "CUBLAS_STATUS_ALLOC_FAILED", "ollama run, offloaded 33/33 layers to GPU"),
     ("not-oom", "the runner stops with a segmentation fault", "num_ctx 262144"),
     ("vision-tokens", "a video of 129 frames at 720p resolution, OOM", "HunyuanVideo with diffusers"),
     ("vision-tokens", "生成 5 秒视频就爆显存，分辨率 720p", "用的是文生视频模型"),

@@ -118,7 +118,8 @@ _ROOM: Final = (
 """A batch that can still be made smaller."""
 _HOW_MUCH: Final = (
     r"how (?:much|many|large|big)[^\n?]{0,24}(?:memory|vram|\bram\b|rams\b|gpus?|hardware)[^\n?]{0,40}(?:need|requir"
-    r"|recommend|necessary|enough|should)|(?:hardware|system) (?:requirements?|specs?)\b|(?:what"
+    r"|recommend|necessary|enough|should)|(?:hardware|system) (?:requirements?|specs?)\b|recommended (?:hardware|gpus?"
+    r"|spec)|(?:what"
     r"|min)[^\n]{0,24}requirements?\b"
     r"|(?:memory|vram|gpu) requirements?\b[^\n]{0,40}\?"
     r"|\bmin(?:imum|imal)[^\n?]{0,20}(?:hardware|system|gpu|vram|memory|requirement)"
@@ -127,7 +128,10 @@ _HOW_MUCH: Final = (
     r"|should)[^\n]{0,24}(?:need|requir|recommend|use)|(?:至少|最少|最低)(?:需要|要)?(?:多少"
     r"|多大)[^\n，。]{0,4}(?:显存|卡)"
 )
-_HOW_LARGE: Final = r"(?:需要|要|得)(?:用)?(?:多少|多大|什么样?的?)[^\n，。]{0,6}(?:显存|显卡|gpu|卡)|多大(?:的)?显存"
+_HOW_LARGE: Final = (
+    r"显存(?:需求|要求)(?:表|是|如何|怎么|有多)"
+    r"|(?:需要|要|得)(?:用)?(?:多少|多大|什么样?的?)[^\n，。]{0,6}(?:显存|显卡|gpu|卡)|多大(?:的)?显存"
+)
 _OF_THE_HOST: Final = re.compile(r"\b(?:cpu|host|system)[ -]?(?:memory|ram)|pre-? ?process|conver(?:t|sion)")
 _ELSEWHERE: Final = (
     r"(?:tell|share|know|mention|ask)[^\n]{0,30}(?:gpu|device|hardware|card)s? (?:that )?(?:you|was|were"
@@ -197,7 +201,7 @@ def _asked(view: View, capacity: int | None) -> Iterator[Reason]:
     least = bool(capacity and capacity <= _CONSUMER) or view.says(_LEAST) is not None
     asked = view.says(_HOW_MUCH, prose=True) or view.says(_HOW_LARGE, prose=True)
     if asked is not None and not _OF_THE_HOST.search(asked.text.lower()):
-        open_ = view.estimate is None or not view.training or least or (view.fullness or 0) > 1
+        open_ = view.estimate is None or view.failure is None or not view.training or least or (view.fullness or 0) > 1
         if open_:
             message = say("cause.hardware-limit.how-much", quote=asked.text.strip()[:90])
             yield Reason(_question(view, room, capacity, least), message, (asked,))
@@ -210,6 +214,8 @@ def _asked(view: View, capacity: int | None) -> Iterator[Reason]:
 def _question(view: View, room: bool, capacity: int | None, least: bool) -> float:
     """What the question says: who has a large card, or trains on one that is not named, asks for many reasons."""
     limited = bool(capacity and capacity <= _CONSUMER)
+    if view.failure is None:  # nothing failed: the question is all there is
+        return FAIR if view.training or view.says(_HOW_MUCH, prose=True) is None else STRONG
     if view.says(_HOW_MUCH, prose=True) is None:
         return FAIR if limited or least else WEAK
     if limited:
