@@ -145,7 +145,7 @@ _CLUES: Final = (
     Clue("program", FAIR, says=r"\bprogram\s+[1-9]\d{0,3}(?:\.\d{1,3})?g\b|hlo temp\s+[1-9]"),
     Clue(
         "prefill",
-        FAIR,
+        WEAK,
         says=r"(?:\boom\b|out of memory)[^\n]{0,80}(?:during|in|at|while|on) [^\n]{0,16}prefill|unable to warm ?up"
         r"|(?:prefill|warm-?up).{0,40}(?:oom|out of memory|exceed)"
         r"|prefill[^\n]{0,60}(?:too much|allocat)|预填充|batched.?tokens[^\n]{0,40}(?:oom|out of)",

@@ -154,7 +154,7 @@ def weigh(view: View) -> Iterator[Reason]:
     if unfused(view) and (rows := scores_requested(view)) is not None:
         yield Reason(STRONG, say("cause.attention-scores.requested", shape=" × ".join(map(str, rows))))
     elif round_request(view) and (not of_pictures(view) or view.says(DRAWS) is not None):
-        yield Reason(STRONG, say("cause.attention-scores.round", requested_bytes=view.bytes_of("requested") or 0))
+        yield Reason(FAIR, say("cause.attention-scores.round", requested_bytes=view.bytes_of("requested") or 0))
     if buffer_of_scores(view):
         yield Reason(STRONG, say("cause.attention-scores.buffer", requested_bytes=view.bytes_of("requested") or 0))
     yield from _request(view)
