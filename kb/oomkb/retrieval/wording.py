@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Wording", "opinions_of", "shipped", "tokens"]
 
 _TOKEN: Final = re.compile(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
-_ENOUGH: Final = 25
+_ENOUGH: Final = 40
 """Different known words, from which on a text is as long as those that were learned from."""
 _FLOOR: Final = -4.5
 """The least log-probability: what a word model thinks impossible may be true."""

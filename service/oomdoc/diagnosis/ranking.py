@@ -102,7 +102,6 @@ _TRAINING_ONLY: Final = frozenset(
         "rollout-engine",
         "long-sample",
         "checkpoint-save",
-        "extra-models",
         "model-states",
     }
 )

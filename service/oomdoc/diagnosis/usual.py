@@ -48,12 +48,13 @@ KINDS: Final[Mapping[str, Mapping[str, float]]] = {
         "model-states": -7.0,
     },
     "light": {"activations": 1.0, "logits": 1.0, "weights-load": -2.0, "model-states": -3.0},
-    "pictures": {"activations": 1.5, "eval": 0.5},
+    "pictures": {"activations": 1.9, "eval": 1.0},
 }
 """Kind of job -> cause -> share of half a weak sign. ``untold``: neither training nor serving is said; ``brim``: a
 full card refused a tiny request, so it is what fills the card that counts, not the tensor that failed; ``small``: no
 large language model is named, and of 228 such threads none was of optimizer states, two of a vocabulary; ``pictures``:
-of these, networks of pictures, sound or points; ``light``: a language model below 0.7 billion parameters."""
+of these, networks of pictures, sound or points, of whose 132 threads a quarter were of their layers; ``light``: a
+language model below 0.7 billion parameters."""
 _BRIM: Final = 0.85
 _TINY: Final = 0.01
 

@@ -41,7 +41,7 @@ CAUSE: Final = "model-states"
 _CLUES: Final = (
     Clue(
         "states-said",
-        FAIR,
+        WEAK,
         says=r"optimizer states?\b(?! ?(?:dict|init|off|load|sav|check|restor))|\bmodel states?\b(?! ?dict)"
         r"|\b12 ?\* ?\d|(?<!\d)16 bytes|\bestimate_zero|模型状态|优化器状态"
         r"|shard_grad_op|(?:12|16|18|20) bytes (?:per|a|for each) param|gradients? (?:and|plus"
