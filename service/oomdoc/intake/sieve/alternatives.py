@@ -47,26 +47,32 @@ def _parts(pattern: str) -> Iterator[str]:
 
 _PARTS: Final[list[Expression]] = []
 """Every alternative that there is, in the order in which they were made; their numbers are their places."""
-_ENDS: Final[list[int]] = []
-"""Where the blocks end in which the alternatives are asked for together: those that were there when one was needed.
-
-Rules make most of them when they are imported and a few when they first run; a table of all that were made anew for
-each of these took a fifth of a second of a cold start."""
 _LOCK: Final = Lock()
 _TEXTS: Final = 16
-_BLOCKS: Final = 24
+_BLOCKS: Final = 8
 
 
-def _block_of(number: int) -> tuple[int, int]:
-    """Beginning and end of the block that an alternative lies in."""
-    if not _ENDS or number >= _ENDS[-1]:
-        with _LOCK:
-            _ENDS.append(len(_PARTS))
-    at = bisect_right(_ENDS, number)
-    return (_ENDS[at - 1] if at else 0), _ENDS[at]
+class _Blocks:
+    """Where the blocks end in which alternatives are asked for together: those that were there when one was needed.
+
+    Rules make most of them when they are imported and a few when they first run; a table of all that were made anew for
+    each of these took a fifth of a second of a cold start. Several blocks become one again, as each is asked apart.
+    """
+
+    ends: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, number: int) -> tuple[int, int]:
+        """Beginning and end of the block that an alternative lies in."""
+        ends = cls.ends
+        if not ends or number >= ends[-1]:
+            with _LOCK:
+                ends = cls.ends = (*(ends if len(ends) < _BLOCKS else ()), len(_PARTS))
+        at = bisect_right(ends, number)
+        return (ends[at - 1] if at else 0), ends[at]
 
 
-@lru_cache(maxsize=_BLOCKS)
+@lru_cache(maxsize=2 * _BLOCKS)
 def _literals(start: int, end: int) -> Literals:
     return Literals([part.literals for part in _PARTS[start:end]])
 
@@ -118,7 +124,7 @@ class Alternatives:
         return last
 
     def _tried(self, lowered: str) -> Iterator[Expression]:
-        possible = self._numbers & _possible(lowered, *_block_of(self._first))
+        possible = self._numbers & _possible(lowered, *_Blocks.of(self._first))
         if possible:
             for number, part in self.parts.items():
                 if number in possible and part.may_match(lowered):
