@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.retrieval.shipped import arrays_of
 from oomkb.retrieval.wording import tokens
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ def shipped() -> Threads:
     """The table that comes with the package."""
     import numpy as np
 
-    with (files("oomkb.retrieval") / "data" / "threads.npz").open("rb") as file:
-        found = np.load(file, allow_pickle=False)
-        arrays = {name: found[name] for name in found.files}
+    arrays = arrays_of("threads")
     return Threads(
         urls=arrays["urls"].tolist(),
         causes=arrays["causes"].tolist(),

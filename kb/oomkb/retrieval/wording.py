@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
+
+from oomkb.retrieval.shipped import arrays_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,9 +71,13 @@ class Wording:
         return columns, values / length if length else values
 
 
-def tokens(english: str) -> list[str]:
-    """The words of a text in which slang and Chinese were made English and figures left out, lower-case."""
-    return _TOKEN.findall(english.lower())
+@lru_cache(maxsize=1)
+def tokens(english: str) -> tuple[str, ...]:
+    """The words of a text in which slang and Chinese were made English and figures left out, lower-case.
+
+    The wording and the table of threads ask for those of one report, one after the other.
+    """
+    return tuple(_TOKEN.findall(english.lower()))
 
 
 def opinions_of(key: str, vector: np.ndarray[Any, Any], english: str) -> dict[str, float]:
@@ -86,9 +91,7 @@ def shipped() -> Wording:
     """The weights that come with the package."""
     import numpy as np
 
-    with (files("oomkb.retrieval") / "data" / "wording.npz").open("rb") as file:
-        found = np.load(file, allow_pickle=False)
-        arrays = {name: found[name] for name in found.files}
+    arrays = arrays_of("wording")
     return Wording(
         key=str(arrays["key"]),
         causes=tuple(str(name) for name in arrays["causes"]),

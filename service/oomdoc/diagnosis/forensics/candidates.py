@@ -158,19 +158,20 @@ def _cache(shape: ModelShape, job: Job) -> Iterator[Candidate]:
 def vocabulary_candidates(job: Job, vocabularies: Iterable[int]) -> Iterator[Candidate]:
     """Logits of the stated tokens over every vocabulary that is in use, where the model is not known."""
     counts = _token_counts(job)
-    if not counts:
-        return
-    for size in vocabularies:
-        for dtype, width in _WIDTHS:
-            name = "fp32-logits" if width == 4 else "logits"
-            yield Candidate(name, "logits", dtype, size * width, (size,), counts)
+    if counts:
+        yield from _over_words(vocabularies, counts, 0)
 
 
 def family_candidates(vocabularies: Iterable[int]) -> Iterator[Candidate]:
     """Logits of an unknown number of tokens over each of the vocabularies."""
+    return _over_words(vocabularies, (), 256)
+
+
+def _over_words(vocabularies: Iterable[int], counts: tuple[int, ...], grid: int) -> Iterator[Candidate]:
     for size in vocabularies:
         for dtype, width in _WIDTHS:
-            yield Candidate("fp32-logits" if width == 4 else "logits", "logits", dtype, size * width, (size,), (), 256)
+            name = "fp32-logits" if width == 4 else "logits"
+            yield Candidate(name, "logits", dtype, size * width, (size,), counts, grid)
 
 
 def _shards(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
