@@ -21,10 +21,13 @@ __all__ = [
     "Failure",
     "Frame",
     "Inactive",
+    "Outcome",
     "Setting",
+    "Sign",
     "Signal",
     "Source",
     "Span",
+    "Statement",
 ]
 
 Origin = Literal["log", "config", "command", "code", "env", "prose", "option"]
@@ -83,6 +86,47 @@ class Signal:
     span: Span
     data: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A row of the sign tables (``intake/signs/<cause>.toml``) that the input matches: something a machine printed.
+
+    ``name`` is ``<cause>/<row id>``, for example ``logits/loss-function``.
+    """
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something that the person says about the failure, from the closed list of ``intake/statements``.
+
+    ``name`` is the id of the list, for example ``worked-before-upgrade``.
+    """
+
+    name: str
+    span: Span
+    probability: float = 1.0
+    """How sure the reader is that the sentence says this, 0..1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened, before any cause: which memory ran out, which other failure was seen, or that nothing failed.
+
+    ``name`` is the id of the row that was matched (``nccl-timeout``, ``torch-cuda-oom``, ``memory-question`` ...).
+    """
+
+    kind: Literal["device", "host", "shared-memory", "engine", "said", "question", "healthy", "other"]
+    """``engine``: a server refuses its cache or its context. ``said``: no message, but the person plainly says that
+    memory ran out. ``question``: a question or a plan with no failure. ``other``: a failure that is not memory."""
+    name: str
+    span: Span
+    memory: Literal["device", "host", "shared-memory"] | None = None
+    """Which memory ran out, for the first five kinds."""
+    confidence: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +220,12 @@ class Evidence:
     """In order of appearance; :attr:`root` is the one to explain."""
     documents: tuple[Document, ...] = ()
     inactive: tuple[Inactive, ...] = ()
+    outcome: Outcome | None = None
+    """What happened; ``None`` where the input shows nothing that could be named."""
+    other_outcomes: tuple[Outcome, ...] = ()
+    """Further failures that were seen and are not the one to explain."""
+    signs: tuple[Sign, ...] = ()
+    statements: tuple[Statement, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     """library -> version, PyPI names in lower case."""
