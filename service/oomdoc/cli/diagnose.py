@@ -43,6 +43,7 @@ def diagnose(
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     plans: Annotated[bool, typer.Option(help="Search for plans that fit.")] = True,
+    explain: Annotated[bool, typer.Option("--explain", help="List what spoke for and against the first causes.")] = False,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart of the memory here (.svg or .png).")] = None,
 ) -> None:
     """Say why a job ran out of memory, and what would fit.
@@ -54,6 +55,8 @@ def diagnose(
         cat train.log | oomdoc diagnose - --set gpu=V100-16GB --set gpus=8
 
         oomdoc diagnose --batch reports.jsonl --format json
+
+        oomdoc diagnose log.txt --explain
     """
     options = parse_set(set_ or [])
     if batch is not None:
@@ -71,6 +74,10 @@ def diagnose(
         show(report.markdown())
     else:
         show(report.text(width=terminal_width(), colour=coloured()))
+        if explain:
+            from oomdoc.report.explaining import explanation_text
+
+            show(explanation_text(report.document(), report.language, width=terminal_width(), colour=coloured()))
     if report.diagnosis.verdict == "no-failure":
         raise typer.Exit(1)
 

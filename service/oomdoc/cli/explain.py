@@ -24,12 +24,13 @@ def explain(
 
     Example: `oomdoc explain logits`
     """
-    from oomdoc.diagnosis.rules import CAUSES, page
+    from oomdoc.diagnosis.pages import page
     from oomdoc.report.words import word
+    from oomkb.records.taxonomy import CAUSES
 
     language = "en" if lang is Language.auto else lang.value
     if cause is None:
-        for name in CAUSES:
+        for name in sorted(CAUSES):
             show(f"{name:<20} {word(f'cause.{name}.title', language)}")
         return
     show(page(cause, language))

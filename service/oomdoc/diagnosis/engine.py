@@ -1,4 +1,4 @@
-"""The whole diagnosis: job, price, forensics, cases, rules, ranking, questions, plans, summary.
+"""The whole diagnosis: job, price, forensics, cases, features, ranking, questions, plans, summary.
 
 A stage that cannot work with what there is says so in ``warnings`` and the rest goes on.
 """
@@ -14,8 +14,9 @@ from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
+from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.questions import questions_for
-from oomdoc.diagnosis.ranking import rank
+from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import Diagnosis, TensorMatch
 from oomdoc.diagnosis.summary import summarise
@@ -42,7 +43,7 @@ _LINES: Final = 200
 _ODD: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
-def _told(error: Exception) -> str:
+def _problem(error: Exception) -> str:
     return str(error) if isinstance(error, OomdocError) else f"{type(error).__name__}: {error}"
 
 
@@ -55,7 +56,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     :param questions: whether to weigh which missing facts to ask for; nobody answers for a log of last month.
     """
     view, stated, look, warnings = view_of(evidence)
-    causes = rank(view)
+    causes = rank(features_of(view))
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     verdict = verdict_of(view, causes)
     if verdict == "no-failure":
@@ -77,7 +78,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         tensors=view.tensors,
         estimate=view.estimate,
         matches=matches,
-        threads=tuple(thread for thread in view.threads if thread.likeness >= _READS_ALIKE),
+        threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),
         questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
     )
@@ -108,9 +109,7 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     )
     look = _look(view, cases, warnings)
     if look is not None:
-        view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden))
-        if not hidden:  # The threads of hidden cases were learned from: wording and table would know the answer.
-            view = replace(view, opinions=look.opinions(), threads=look.threads())
+        view = replace(view, votes=look.votes(hidden=hidden), sounds=look.sounds())
     return replace(view, tensors=_tensors(view)), job, look, warnings
 
 
@@ -130,7 +129,7 @@ def _priced(job: Job, warnings: list[Message]) -> Priced | None:
     except OomdocError as error:
         warnings.append(say("diagnosis.no-price", problem=problem_of(error)))
     except _ODD as error:
-        warnings.append(say("diagnosis.no-price", problem=_told(error)))
+        warnings.append(say("diagnosis.no-price", problem=_problem(error)))
     return None
 
 
@@ -166,10 +165,16 @@ def _advisories(evidence: Evidence, job: Job, cases: Sequence[Case]) -> tuple[Ad
 
 def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | None:
     try:
-        return look_at(view.text[:_QUERY_LIMIT], _context(view), cases, lines=_lines(view.evidence))
+        return look_at(_query(view.evidence), _context(view), cases, lines=_lines(view.evidence))
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
     return None
+
+
+def _query(evidence: Evidence) -> str:
+    """What is searched by: the person's words first, then the failing lines, each line once."""
+    lines = dict.fromkeys(line.rstrip() for part in (evidence.prose, evidence.digest) for line in part.splitlines())
+    return "\n".join(lines).lower()[:_QUERY_LIMIT]
 
 
 def _lines(evidence: Evidence) -> list[str]:
@@ -208,4 +213,4 @@ def _planned(diagnosis: Diagnosis) -> Diagnosis:
     try:
         return plan_for(diagnosis)
     except (OomdocError, *_ODD) as error:
-        return replace(diagnosis, warnings=(*diagnosis.warnings, say("diagnosis.no-plan", problem=_told(error))))
+        return replace(diagnosis, warnings=(*diagnosis.warnings, say("diagnosis.no-plan", problem=_problem(error))))

@@ -16,11 +16,12 @@ from oomkb.retrieval.threads import KnownThread
 __all__ = [
     "CauseFinding",
     "Change",
+    "Contribution",
     "Diagnosis",
+    "Feature",
     "MatchedCase",
     "Plan",
     "Question",
-    "Reason",
     "SingleFix",
     "TensorMatch",
     "Verdict",
@@ -31,12 +32,25 @@ Safety = Literal["same-numbers", "changed-numerics", "changed-training"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a rule speaks for (positive) or against (negative log-odds) its cause."""
+class Feature:
+    """One observation that the ranker weighs: ``phase:backward``, ``share:logits``, ``says:grows-with-steps`` ...
 
-    log_odds: float
-    message: Message
+    ``value`` is 0..1, most often 1. A feature speaks for and against many causes at once, by the weights of the table.
+    """
+
+    name: str
+    value: float = 1.0
+    message: Message | None = None
+    """What it says to a person; ``None`` where its name's own words do."""
     spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one feature says of one cause, in log-odds against the average cause."""
+
+    feature: Feature
+    log_odds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,8 @@ class CauseFinding:
     probability: float
     why: tuple[Message, ...] = ()
     evidence: tuple[Span, ...] = ()
+    contributions: tuple[Contribution, ...] = ()
+    """What spoke for it and against it, strongest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomdoc.diagnosis.result import Change, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
+from oomdoc.diagnosis.result import Change, Contribution, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
 from oomdoc.evidence import Fact, Failure, Span
 from oomdoc.messages import say
 from oomdoc.report.estimates import estimate_document
@@ -40,6 +40,7 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
                 "probability": round(cause.probability, 4),
                 "why": [render(m, language) for m in cause.why],
                 "evidence": [_span(s) for s in cause.evidence],
+                "contributions": [_contribution(c) for c in cause.contributions],
             }
             for cause in found.causes
         ],
@@ -122,6 +123,16 @@ def _single(single: SingleFix, language: str) -> dict[str, Any]:
         **_change(single.change, language),
         "peak_gib": round(single.peak_bytes / GIB, 2),
         "fits": single.fits,
+    }
+
+
+def _contribution(one: Contribution) -> dict[str, Any]:
+    place = next((span for span in one.feature.spans if span.line), None)
+    return {
+        "feature": one.feature.name,
+        "log_odds": one.log_odds,
+        "source": place.source if place else None,
+        "line": place.line if place else None,
     }
 
 

@@ -1,0 +1,322 @@
+"""Fit the ranker's table of weights from labelled reports and the cases' symptoms.
+
+usage: python bench/fit_ranker.py --collect REPORTS.jsonl [...]   # read the reports, keep their features
+       python bench/fit_ranker.py [--ablate] [--write]            # fit from the kept features, by groups of threads
+
+``--collect`` reads labelled reports (``url``, ``report``, ``cause``, ``also`` a line) and the cases' symptoms, and keeps
+in ``bench/data/ranker_features.jsonl.gz`` each one's link, label and features: no text. A case that cites a report's
+thread is hidden while that report is read, and each case while its own symptom is.
+
+Without options: cross-validation in groups by repository (all reports of a repository and all cases that cite it are
+left out together), the figure first / among three / label itself first, and the calibration error.
+``--ablate`` repeats it without each group of features; ``--write`` fits on everything and writes ``weights.tsv``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oomdoc.diagnosis.ranker import SHARED
+from oomkb.records.taxonomy import CAUSES
+
+ROOT = Path(__file__).parent.parent
+KEPT = ROOT / "bench" / "data" / "ranker_features.jsonl.gz"
+TABLE = ROOT / "service" / "oomdoc" / "diagnosis" / "weights.tsv"
+FOLDS = 8
+SHARE_OF_ALSO = 0.3
+CASE_WEIGHT = 0.35
+"""What a case's symptom counts beside a report: it is shorter, and was written by who knew the answer."""
+MIN_SUPPORT = 4
+"""Texts that must show a feature; rarer ones get no weight."""
+LEAST_WEIGHT = 0.05
+OWN_CAUSE = 1.0
+"""Prior weight of a sign for the cause in whose file it stands, and of a cause's own share of the peak."""
+KNOWN_CASE = 4.0
+"""Set, not fitted: a text that holds a case's symptoms word for word tells of that case. No text of the fit does."""
+FITTED_SHARED = tuple(kind for kind in SHARED if kind != "known-case")
+L2, L1 = 0.9, 0.25
+"""Penalties on the distance to the prior weight (squared) and on the distance itself."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One labelled text."""
+
+    url: str
+    source: str
+    cause: str
+    also: tuple[str, ...]
+    features: dict[str, float]
+
+    @property
+    def group(self) -> str:
+        """The repository of its thread."""
+        parts = self.url.split("/")
+        return "/".join(parts[3:5]).lower() if "github.com" in self.url else self.url
+
+    @property
+    def fold(self) -> int:
+        """Which fold it is left out in: by its repository."""
+        return int(hashlib.sha1(self.group.encode()).hexdigest(), 16) % FOLDS
+
+
+def collect(files: Sequence[str]) -> None:
+    """Read reports and cases, keep their features."""
+    from oomdoc.diagnosis.engine import view_of
+    from oomdoc.diagnosis.features import features_of
+    from oomdoc.intake import read_text
+    from oomkb.records.loader import load_cases
+
+    cases = load_cases()
+    by_url: dict[str, set[str]] = {}
+    for case in cases:
+        for url in {case.url, *(str(r) for r in getattr(case, "references", ()) or ())}:
+            by_url.setdefault(url.rstrip("/"), set()).add(case.id)
+
+    def features(text: str, hidden: set[str]) -> dict[str, float]:
+        view = view_of(read_text(text), hidden=hidden)[0]
+        return {f.name: round(float(f.value), 3) for f in features_of(view)}
+
+    rows: list[dict[str, Any]] = []
+    for name in files:
+        for line in Path(name).read_text(encoding="utf-8").splitlines():
+            if line.strip():
+                report = json.loads(line)
+                url = report.get("url") or f"https://github.com/{report['id'].replace('#', '/issues/')}"
+                rows.append(
+                    {
+                        "url": url,
+                        "source": Path(name).stem,
+                        "cause": report["cause"],
+                        "also": report.get("also") or [],
+                        "confirmed": report.get("confirmed", ""),
+                        "features": features(report["report"], by_url.get(url.rstrip("/"), set())),
+                    }
+                )
+    for case in cases:
+        for text in case.symptoms:
+            rows.append(
+                {
+                    "url": case.url,
+                    "source": "cases",
+                    "cause": case.cause,
+                    "also": list(case.also),
+                    "confirmed": "",
+                    "features": features(text, {case.id, *by_url.get(case.url.rstrip("/"), set())}),
+                }
+            )
+    KEPT.parent.mkdir(exist_ok=True)
+    with gzip.open(KEPT, "wt", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps(row, sort_keys=True) + "\n")
+    print(f"{len(rows)} texts kept in {KEPT.relative_to(ROOT)}")
+
+
+def load() -> list[Row]:
+    """The kept rows of known causes."""
+    with gzip.open(KEPT, "rt", encoding="utf-8") as lines:
+        found = [json.loads(line) for line in lines]
+    return [
+        Row(r["url"], r["source"], r["cause"], tuple(a for a in r["also"] if a in CAUSES), r["features"])
+        for r in found
+        if r["cause"] in CAUSES
+    ]
+
+
+class Model:
+    """Multinomial logistic regression whose weights are drawn to a prior and to zero."""
+
+    def __init__(self, rows: Sequence[Row], *, without: str = "") -> None:
+        self.causes = list(CAUSES)
+        support = Counter(n for row in rows for n in row.features if n.partition(":")[0] not in SHARED)
+        self.names = sorted(n for n, k in support.items() if k >= MIN_SUPPORT and not (without and n.startswith(without)))
+        self.kinds = [kind for kind in FITTED_SHARED if f"{kind}:" != without]
+        self.index = {name: i for i, name in enumerate(self.names)}
+        self._fit(rows)
+
+    def matrix(self, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+        """(features [N, F], features with shared weights [K, N, C])."""
+        x = np.zeros((len(rows), len(self.names)))
+        z = np.zeros((len(self.kinds), len(rows), len(self.causes)))
+        for i, row in enumerate(rows):
+            for name, value in row.features.items():
+                kind, _, cause = name.partition(":")
+                if name in self.index:
+                    x[i, self.index[name]] = value
+                elif kind in self.kinds and cause in self.causes:
+                    z[self.kinds.index(kind), i, self.causes.index(cause)] = value
+        return x, z
+
+    def _targets(self, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+        y = np.zeros((len(rows), len(self.causes)))
+        weight = np.array([CASE_WEIGHT if row.source == "cases" else 1.0 for row in rows])
+        for i, row in enumerate(rows):
+            share = SHARE_OF_ALSO if row.also else 0.0
+            y[i, self.causes.index(row.cause)] += 1 - share
+            for other in row.also:
+                y[i, self.causes.index(other)] += share / len(row.also)
+        return y, weight
+
+    def _prior_weights(self) -> np.ndarray:
+        prior = np.zeros((len(self.names), len(self.causes)))
+        for name, i in self.index.items():
+            kind, _, rest = name.partition(":")
+            owner = rest.partition("/")[0] if kind in ("sign", "share", "request-is") else ""
+            if owner in self.causes:
+                prior[i, self.causes.index(owner)] = OWN_CAUSE
+        return prior
+
+    def _fit(self, rows: Sequence[Row]) -> None:
+        x, z = self.matrix(rows)
+        y, weight = self._targets(rows)
+        prior = self._prior_weights()
+        w, b, v = prior.copy(), np.log((y * weight[:, None]).sum(0) + 2.0), np.ones(len(self.kinds))
+        b -= b.mean()
+        step = 1.0 / (0.25 * np.linalg.norm(x * np.sqrt(weight)[:, None], 2) ** 2 + 0.25 * weight.sum() / 4 + L2)
+        mw, mb, mv, t = w.copy(), b.copy(), v.copy(), 1.0
+        for _ in range(600):
+            p = _softmax(x @ mw + mb + np.tensordot(mv, z, 1))
+            g = (p - y) * weight[:, None]
+            nw = mw - step * (x.T @ g + L2 * (mw - prior))
+            nw = prior + np.sign(nw - prior) * np.maximum(np.abs(nw - prior) - step * L1, 0)
+            nb = mb - step * (g.sum(0) + 0.05 * mb)
+            nv = mv - step * ((g[None] * z).sum((1, 2)) + 0.5 * (mv - 1.0))
+            nt = (1 + np.sqrt(1 + 4 * t * t)) / 2
+            mw, mb, mv = nw + (t - 1) / nt * (nw - w), nb + (t - 1) / nt * (nb - b), nv + (t - 1) / nt * (nv - v)
+            w, b, v, t = nw, nb, nv, nt
+        self.w, self.b, self.v = w, b, np.maximum(v, 0.0)
+
+    def scores(self, rows: Sequence[Row]) -> np.ndarray:
+        """Log-odds [N, C]."""
+        x, z = self.matrix(rows)
+        return np.asarray(x @ self.w + self.b + np.tensordot(self.v, z, 1))
+
+
+def _softmax(s: np.ndarray) -> np.ndarray:
+    e = np.exp(s - s.max(1, keepdims=True))
+    return np.asarray(e / e.sum(1, keepdims=True))
+
+
+def held_out_scores(rows: Sequence[Row], *, without: str = "") -> np.ndarray:
+    """Scores of every row by a model that has not seen its repository."""
+    out = np.zeros((len(rows), len(CAUSES)))
+    for fold in range(FOLDS):
+        test = [i for i, row in enumerate(rows) if row.fold == fold]
+        model = Model([row for row in rows if row.fold != fold], without=without)
+        if test:
+            out[test] = model.scores([rows[i] for i in test])
+    return out
+
+
+def chances(s: np.ndarray, temperature: float, doubt: float) -> np.ndarray:
+    """Probabilities as the ranker computes them."""
+    return np.asarray((1 - doubt) * _softmax(s / temperature) + doubt / s.shape[1])
+
+
+def figures(rows: Sequence[Row], p: np.ndarray) -> dict[str, float]:
+    """First, among three, label itself first, calibration error (tenths) of the first."""
+    names = list(CAUSES)
+    first = three = strict = 0
+    bins: dict[int, list[float]] = {}
+    for row, chance in zip(rows, p, strict=True):
+        order = [names[i] for i in np.argsort(-chance)]
+        accepted = {row.cause, *row.also}
+        right = order[0] in accepted
+        first += right
+        three += bool(accepted & set(order[:3]))
+        strict += order[0] == row.cause
+        one = bins.setdefault(min(9, int(10 * chance.max())), [0.0, 0.0, 0.0])
+        one[0] += 1
+        one[1] += right
+        one[2] += float(chance.max())
+    n = max(len(rows), 1)
+    error = sum(abs(right - sure) for _, right, sure in bins.values()) / n
+    return {"n": len(rows), "first": first / n, "three": three / n, "strict": strict / n, "calibration": error}
+
+
+def calibrate(rows: Sequence[Row], s: np.ndarray) -> tuple[float, float]:
+    """Temperature and doubt with the best log-likelihood of an accepted cause on held-out scores of reports."""
+    names = list(CAUSES)
+    own = [i for i, row in enumerate(rows) if row.source != "cases"]
+    accepted = np.zeros((len(own), len(names)))
+    for k, i in enumerate(own):
+        accepted[k, [names.index(c) for c in {rows[i].cause, *rows[i].also}]] = 1
+    best = max(
+        ((t, d) for t in np.arange(0.5, 1.8, 0.05) for d in (0.02, 0.03, 0.05, 0.07, 0.1)),
+        key=lambda td: float(np.log((chances(s[own], *td) * accepted).sum(1)).sum()),
+    )
+    return round(float(best[0]), 2), float(best[1])
+
+
+def show(label: str, rows: Sequence[Row], p: np.ndarray) -> None:
+    """One line of figures for each source, reports first."""
+    for source in sorted({row.source for row in rows}, key=lambda s: (s == "cases", s)):
+        mine = [i for i, row in enumerate(rows) if row.source == source]
+        f = figures([rows[i] for i in mine], p[mine])
+        print(
+            f"{label:24s} {source:14s} {f['n']:5.0f} texts  first {f['first']:.1%}  three {f['three']:.1%}  "
+            f"strict {f['strict']:.1%}  calibration {f['calibration']:.3f}"
+        )
+
+
+def lines_of(model: Model, rows: Sequence[Row], temperature: float, doubt: float) -> Iterator[str]:
+    """The table's text."""
+    counts = Counter(row.source for row in rows)
+    yield "# Fitted by bench/fit_ranker.py --write; figures on these texts are training figures."
+    yield f"# {date.today().isoformat()}: " + ", ".join(f"{n} of {s}" for s, n in sorted(counts.items()))
+    yield f"temperature\t*\t{temperature}"
+    yield f"doubt\t*\t{doubt}"
+    yield from (f"{kind}:*\t*\t{v:.2f}" for kind, v in zip(model.kinds, model.v, strict=True))
+    yield f"known-case:*\t*\t{KNOWN_CASE}"
+    for j, cause in enumerate(model.causes):
+        yield f"prior\t{cause}\t{model.b[j]:.2f}"
+    for name, i in model.index.items():
+        for j, cause in enumerate(model.causes):
+            if abs(model.w[i, j]) >= LEAST_WEIGHT:
+                yield f"{name}\t{cause}\t{model.w[i, j]:.2f}"
+
+
+def main() -> None:
+    """Collect, or fit and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--collect", nargs="*", metavar="REPORTS.jsonl")
+    parser.add_argument("--ablate", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--misses", action="store_true")
+    args = parser.parse_args()
+    if args.collect is not None:
+        collect(args.collect)
+        return
+    rows = load()
+    s = held_out_scores(rows)
+    temperature, doubt = calibrate(rows, s)
+    print(f"temperature {temperature}, doubt {doubt}; every figure on repositories left out of the fit")
+    show("all features", rows, chances(s, temperature, doubt))
+    if args.misses:
+        names = list(CAUSES)
+        for row, chance in zip(rows, chances(s, temperature, doubt), strict=True):
+            order = [names[i] for i in np.argsort(-chance)]
+            if row.source != "cases" and order[0] not in {row.cause, *row.also}:
+                print(f"  {row.url}: {row.cause} {list(row.also)} <- {order[:3]} {chance.max():.2f}")
+    if args.ablate:
+        for group in sorted({name.partition(":")[0] + ":" for row in rows for name in row.features if ":" in name}):
+            show(f"without {group}", rows, chances(held_out_scores(rows, without=group), temperature, doubt))
+    if args.write:
+        model = Model(rows)
+        TABLE.write_text("\n".join(lines_of(model, rows, temperature, doubt)) + "\n", encoding="utf-8")
+        print(f"{TABLE.relative_to(ROOT)}: {len(model.names)} features")
+
+
+if __name__ == "__main__":
+    main()

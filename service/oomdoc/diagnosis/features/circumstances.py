@@ -1,0 +1,162 @@
+"""What failed, where, and in what kind of run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.features.buckets import bucket
+from oomdoc.diagnosis.result import Feature
+from oomdoc.diagnosis.view import View
+from oomdoc.messages import say
+from oomkb.frameworks import ENGINES
+
+__all__ = ["features"]
+
+_GENERIC_PHASES: Final = frozenset({"unknown", ""})
+_PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
+_REINFORCEMENT: Final = frozenset({"ppo", "grpo", "rloo", "dapo", "gspo", "reinforce"})
+_QUOTE_CHARACTERS: Final = 90
+_SIZE_EDGES: Final = (1e9, 4e9, 9.5e9, 22e9, 80e9)
+_SIZE_NAMES: Final = ("below-1b", "1b-4b", "4b-9b", "9b-22b", "22b-80b", "above-80b")
+_LENGTH_EDGES: Final = (1_025, 4_097, 16_385, 65_537)
+_LENGTH_NAMES: Final = ("to-1k", "to-4k", "to-16k", "to-64k", "above-64k")
+_BATCH_EDGES: Final = (2, 8, 32)
+_BATCH_NAMES: Final = ("one", "few", "many", "very-many")
+_STEP_EDGES: Final = (2, 20, 300)
+_STEP_NAMES: Final = ("first", "early", "hundreds", "late")
+_SHARE_EDGES: Final = (0.55, 0.85, 0.93)
+_SHARE_NAMES: Final = ("low", "medium", "usual", "high")
+
+
+def features(view: View) -> Iterator[Feature]:
+    """Outcome, phase, step, kind of run, method and settings."""
+    yield from _failure(view)
+    yield from _run(view)
+    yield from _settings(view)
+
+
+def _failure(view: View) -> Iterator[Feature]:
+    outcome, failure = view.evidence.outcome, view.failure
+    span = (failure.signal.span,) if failure is not None else ()
+    if outcome is not None:
+        yield Feature(f"outcome:{outcome.kind}", 1.0, None, (outcome.span,))
+        if outcome.memory is not None:
+            yield Feature(f"memory:{outcome.memory}", 1.0, None, (outcome.span,))
+    elif failure is not None:
+        yield Feature(f"memory:{failure.kind}", 1.0, None, span)
+    if failure is not None:
+        said = say("feature.message", quote=failure.signal.span.text.strip()[:_QUOTE_CHARACTERS])
+        yield Feature(f"message:{failure.signal.name}", 1.0, said, span)
+    if view.phase not in _GENERIC_PHASES:
+        fact = view.evidence.facts.get("phase")
+        where = (fact.span,) if fact is not None else span
+        said = say("feature.phase", phase=view.phase)
+        yield Feature(f"phase:{view.phase}", 1.0 if view.phase_shown else 0.6, said, where)
+    else:
+        yield Feature("phase:unknown")
+    step = failing_step(view)
+    if step is not None:
+        yield Feature(f"step:{bucket(step, _STEP_EDGES, _STEP_NAMES)}", 1.0, say("feature.step", step=step))
+    yield from _interval(view, step)
+
+
+def failing_step(view: View) -> int | None:
+    """The last step that was done before the failure, as the message or a progress line states it."""
+    if view.failure is not None and view.failure.step is not None:
+        return view.failure.step
+    shown = [s.data["step"] for s in view.evidence.find("progress") if "step" in s.data]
+    return int(shown[-1]) if shown else None
+
+
+_INTERVALS: Final = {
+    "save": ("save_steps", "save_interval", "save_freq", "save_every_n_steps", "checkpointing_steps", "save_every"),
+    "eval": ("eval_steps", "eval_interval", "eval_freq", "evaluation_steps", "test_freq", "val_check_interval"),
+}
+_SHORTEST_INTERVAL: Final = 20
+"""Steps; shorter intervals end at any step by chance."""
+_INTERVAL_SLACK: Final = 2
+
+
+def _interval(view: View, step: int | None) -> Iterator[Feature]:
+    """Whether the failing step ends an interval between evaluations or saves."""
+    for kind, keys in _INTERVALS.items():
+        every = view.setting(*keys)
+        if step is None or not isinstance(every, int) or isinstance(every, bool) or every < _SHORTEST_INTERVAL:
+            continue
+        past = step % every
+        if step >= every - _INTERVAL_SLACK and min(past, every - past) <= _INTERVAL_SLACK:
+            yield Feature(f"interval:{kind}", 1.0, say("feature.interval", steps=every))
+
+
+def _run(view: View) -> Iterator[Feature]:
+    job = view.job
+    kind = "serving" if view.serving else "training" if view.training else "unclear"
+    yield Feature(f"run:{kind}")
+    if view.objective in _PREFERENCE:
+        yield Feature("objective:preference")
+    elif view.objective in _REINFORCEMENT:
+        yield Feature("objective:reinforcement")
+    elif view.stated("objective") is not None:
+        yield Feature(f"objective:{view.objective}")
+    engine = view.evidence.framework in ENGINES
+    yield Feature("framework:engine" if engine else "framework:other" if view.evidence.framework else "framework:none")
+    if view.stated("method") is not None:
+        yield Feature(f"method:{job.method}")
+    if view.stated("quant") not in (None, "none") or job.method == "qlora":
+        yield Feature("weights:quantized")
+    rollout = view.stated("rollout")
+    if rollout is not None and not view.serving:
+        yield Feature("rollout:separate" if rollout.colocated is False else "rollout:colocated")
+    if job.extra_models:
+        yield Feature("models:several", min(1.0, 0.5 * len(job.extra_models)))
+    params = view.estimate.params if view.estimate is not None else (view.stated("params_b") or 0) * 1e9
+    if params:
+        yield Feature(f"model:{bucket(params, _SIZE_EDGES, _SIZE_NAMES)}", 1.0, say("feature.model", params_b=round(params / 1e9, 1)))
+    else:
+        yield Feature("model:unknown")
+    if reads_pictures(view):
+        yield Feature("model:vision")
+    if view.shape is not None and view.shape.dims.experts:
+        yield Feature("model:experts")
+
+
+def reads_pictures(view: View) -> bool:
+    """Whether the model takes images or video, by its configuration."""
+    model = view.job.model
+    if isinstance(model, dict):
+        return "vision_config" in model
+    return view.shape is not None and view.shape.vision is not None
+
+
+def _settings(view: View) -> Iterator[Feature]:
+    job = view.job
+    sharding = view.stated("sharding")
+    if sharding is not None:
+        yield Feature(f"sharding:{sharding}")
+    for part in view.stated("offload") or ():
+        yield Feature(f"offload:{part}")
+    if view.training and view.stated("grad_ckpt") is not None:
+        yield Feature(f"checkpointing:{'on' if job.grad_ckpt else 'off'}")
+    if view.stated("attention") is not None:
+        yield Feature(f"attention:{'eager' if job.attention == 'eager' else 'fused'}")
+    if view.stated("fused_ce"):
+        yield Feature("loss:fused")
+    if view.stated("packing"):
+        yield Feature("packing")
+    length = view.stated("seq_len") or view.stated("serving.max_model_len")
+    if isinstance(length, int | float):
+        yield Feature(
+            f"length:{bucket(length, _LENGTH_EDGES, _LENGTH_NAMES)}", 1.0, say("feature.length", length=int(length))
+        )
+    batch = view.stated("micro_batch")
+    if isinstance(batch, int | float):
+        yield Feature(f"batch:{bucket(batch, _BATCH_EDGES, _BATCH_NAMES)}", 1.0, say("feature.batch", batch=batch))
+    ranks = view.ranks
+    if ranks is not None and view.training:
+        yield Feature("ranks:one" if ranks == 1 else "ranks:several")
+    share = view.stated("serving.gpu_memory_utilization")
+    if isinstance(share, int | float):
+        yield Feature(f"engine-share:{bucket(share, _SHARE_EDGES, _SHARE_NAMES)}", 1.0, say("feature.share", share=share))
+    if view.setting("enforce_eager") is True:
+        yield Feature("engine:eager")

@@ -1,0 +1,30 @@
+"""Likeness to known cases, by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.result import Feature
+from oomdoc.diagnosis.view import View
+from oomdoc.messages import say
+
+__all__ = ["features"]
+
+_LEAST_LIKENESS: Final = 0.2
+_LEAST_DEVIATION: Final = 0.5
+_MOST_DEVIATION: Final = 4.0
+"""Standard deviations over the causes from which, and up to which, reading like a cause's questions counts."""
+
+
+def features(view: View) -> Iterator[Feature]:
+    """``like:<cause>``: likeness (0..1) of the most similar known case of each cause; ``reads-like:<cause>``: likeness
+    to the questions that stand for a cause; ``known-case:<cause>``: the text holds a case's symptoms word for word."""
+    for cause, deviations in view.sounds.items():
+        if deviations >= _LEAST_DEVIATION:
+            yield Feature(f"reads-like:{cause}", min(deviations / _MOST_DEVIATION, 1.0), say("cause.sounds"))
+    for vote in view.votes:
+        if vote.retold:
+            yield Feature(f"known-case:{vote.cause}", 1.0, say("cause.retold", case=vote.case))
+        if vote.score >= _LEAST_LIKENESS:
+            yield Feature(f"like:{vote.cause}", vote.score, say("cause.case", case=vote.case, score=round(vote.score, 2)))

@@ -1,0 +1,156 @@
+"""What the memory model predicts for the job, against the card: arithmetic speaks where it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.features.buckets import bucket
+from oomdoc.diagnosis.result import Feature
+from oomdoc.diagnosis.view import View
+from oomdoc.messages import say
+
+__all__ = ["features"]
+
+_FULLNESS_EDGES: Final = (0.5, 0.85, 1.0, 1.5, 4.0)
+_FULLNESS_NAMES: Final = ("far-below", "below", "near", "above", "far-above", "beyond")
+_WEIGHTS_EDGES: Final = (0.2, 0.5, 0.8, 1.0)
+_WEIGHTS_NAMES: Final = ("few", "part", "most", "nearly-all", "exceed")
+_STATES_EDGES: Final = (0.25, 0.5, 0.85, 1.0)
+_STATES_NAMES: Final = ("few", "part", "most", "nearly-all", "exceed")
+_LEAST_SHARE: Final = 0.15
+_ROOM, _FULL = 0.75, 0.95
+"""Fullness below which the peak's composition decides nothing, and from which it decides all."""
+_WIDEST_BYTES: Final = 4
+_SMALLEST_BYTES: Final = 0.55
+"""Bytes per parameter of the smallest usable weights: 4 bit with scales."""
+_FULL_TRAINING_BYTES: Final = 16
+"""Bytes per parameter of mixed-precision AdamW: weight, gradient, fp32 master and two moments (Rajbhandari et al.,
+"ZeRO", 2020, section 3.1)."""
+_CLOSE: Final = 0.05
+_OVER_RANKS: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp"})
+_SPLITS_WEIGHTS: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "megatron"})
+_UNSHARDED: Final = frozenset({None, "none", "ddp"})
+
+
+def features(view: View) -> Iterator[Feature]:
+    """Shares of the predicted peak, weights and states against the card, and what the request exceeds."""
+    estimate, capacity = view.estimate, view.bytes_of("capacity")
+    if estimate is None:
+        yield from _without_estimate(view, capacity)
+        return
+    yield from _shares(view)
+    if not capacity:
+        return
+    known = view.stated("model") is not None or view.stated("params_b") is not None
+    if not known:
+        return
+    weights, states = view.weight_bytes, view.state_bytes
+    sizes = {"weights_bytes": weights, "capacity_bytes": capacity}
+    yield Feature(
+        f"weights:{bucket(weights / capacity, _WEIGHTS_EDGES, _WEIGHTS_NAMES)}", 1.0, say("feature.weights", **sizes)
+    )
+    if view.training and states:
+        said = say("feature.states", states_bytes=states, capacity_bytes=capacity)
+        value = 1.0 if any(view.stated(n) is not None for n in ("method", "optimizer", "lora", "sharding")) else 0.6
+        yield Feature(f"states:{bucket(states / capacity, _STATES_EDGES, _STATES_NAMES)}", value, said)
+    if view.fullness is not None:
+        said = say("feature.predicted", peak_bytes=estimate.process_bytes, capacity_bytes=capacity)
+        name = bucket(view.fullness, _FULLNESS_EDGES, _FULLNESS_NAMES)
+        yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said)
+    yield from _whole_copies(view, estimate.params, capacity)
+    yield from _request(view, estimate.params)
+
+
+def _without_estimate(view: View, capacity: int | None) -> Iterator[Feature]:
+    params = (view.stated("params_b") or 0) * 1e9
+    yield Feature("predicted:not")
+    if params and capacity:
+        yield from _whole_copies(view, params, capacity)
+
+
+def _shares(view: View) -> Iterator[Feature]:
+    """Each cause's part of the predicted peak, as far as the job is predicted not to fit."""
+    failure, fullness, estimate = view.failure, view.fullness, view.estimate
+    if estimate is None or (failure is not None and failure.kind != "device"):
+        return
+    if fullness is None:
+        over = 0.5
+    else:
+        over = min(1.0, max(0.0, (fullness - _ROOM) / (_FULL - _ROOM)))
+    for cause, share in view.shares.items():
+        value = share * over * max(view.certainty, 0.3)
+        if share >= _LEAST_SHARE and value > 0:
+            message = say(
+                "cause.peak-share",
+                percent=round(100 * share),
+                peak_bytes=estimate.process_bytes,
+                phase=estimate.peak_phase,
+            )
+            yield Feature(f"share:{cause}", min(value, 1.0), message)
+
+
+def _whole_copies(view: View, params: float, capacity: int) -> Iterator[Feature]:
+    """Weights or states whole against one card and against all of them."""
+    job, ranks = view.job, view.ranks or 1
+    total = capacity * ranks
+    whole = params * (2 if job.quant in (None, "none") and job.method != "qlora" else _SMALLEST_BYTES)
+    if whole > capacity:
+        message = say("feature.whole-weights", weights_bytes=whole, capacity_bytes=capacity)
+        yield Feature("whole-weights:exceed-card", 1.0, message)
+    if params * _SMALLEST_BYTES > total:
+        message = say("feature.floor", floor_bytes=params * _SMALLEST_BYTES, total_bytes=total)
+        yield Feature("smallest-weights:exceed-all-cards", 1.0, message)
+    if view.training and job.method == "full" and params * _FULL_TRAINING_BYTES > total and "optimizer" not in (
+        job.offload or ()
+    ):
+        message = say("feature.full-states", states_bytes=params * _FULL_TRAINING_BYTES, total_bytes=total)
+        yield Feature("full-states:exceed-all-cards", 1.0, message)
+    if job.sharding in _OVER_RANKS and view.ranks == 1:
+        yield Feature("sharding:over-one-rank", 1.0, say("feature.one-rank", sharding=job.sharding))
+    visible = view.evidence.value("gpu_count")
+    if isinstance(visible, int) and visible > 1 and view.training:
+        if view.ranks == 1:
+            yield Feature("ranks:one-of-many-gpus", 1.0, say("feature.one-process", visible=visible))
+        elif job.sharding in _UNSHARDED and ranks > 1:
+            yield Feature("states:whole-on-each-rank", 1.0, say("feature.replicated", ranks=ranks))
+    yield from _allocated(view, params, capacity)
+
+
+def _allocated(view: View, params: float, capacity: int) -> Iterator[Feature]:
+    """What is allocated against the weights: less than all of them means that they were still being placed."""
+    allocated, states = view.bytes_of("allocated"), view.state_bytes
+    if not allocated:
+        return
+    split = view.job.sharding in _SPLITS_WEIGHTS or (view.stated("tp") or 1) > 1
+    for width in (0.55, 1, 2, 4):
+        whole = params * width
+        if not split and abs(allocated / whole - 1) <= _CLOSE:
+            yield Feature("allocated:one-copy-of-weights", 1.0, say("feature.one-copy", weights_bytes=whole))
+            break
+    if view.weight_bytes and allocated < 0.9 * view.weight_bytes and allocated > 0.4 * capacity:
+        message = say("feature.partial", allocated_bytes=allocated, weights_bytes=view.weight_bytes)
+        yield Feature("allocated:less-than-weights", 1.0, message)
+    if states and view.training and allocated > 2 * states:
+        message = say("feature.rest", rest_bytes=allocated - states, states_bytes=states)
+        yield Feature("allocated:far-above-states", 1.0, message)
+    if view.serving and view.weight_bytes and allocated > 1.5 * view.weight_bytes:
+        message = say("feature.rest", rest_bytes=allocated - view.weight_bytes, states_bytes=view.weight_bytes)
+        yield Feature("allocated:far-above-weights", 1.0, message)
+
+
+def _request(view: View, params: float) -> Iterator[Feature]:
+    """A request larger than any weight, or one flat copy of all parameters or of a rank's part."""
+    requested, shape = view.bytes_of("requested"), view.shape
+    if not requested:
+        return
+    if shape is not None and not shape.dims.experts and view.job.model is not None:
+        largest = max(shape.dims.vocab, 2 * shape.dims.ffn) * shape.dims.hidden * _WIDEST_BYTES
+        if requested > 1.1 * largest:
+            yield Feature("request:beyond-any-weight", 1.0, say("feature.beyond-weight", largest_bytes=largest))
+    for ranks in {view.ranks or 1, 1}:
+        for width in (4, 2):
+            if abs(requested * ranks / (params * width) - 1) < _CLOSE:
+                message = say("feature.flat-copy", params=round(params / 1e9, 2), width=width, ranks=ranks)
+                yield Feature("request:flat-copy-of-parameters", 1.0, message)
+                return

@@ -1,0 +1,123 @@
+"""The sizes that the failing message states, against each other and against the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.features.buckets import bucket
+from oomdoc.diagnosis.result import Feature, TensorMatch
+from oomdoc.diagnosis.view import View
+from oomdoc.messages import say
+from oomkb.units import GIB, MIB
+
+__all__ = ["features", "refused_with_room"]
+
+_REQUEST_EDGES: Final = (64 * MIB, 600 * MIB, 2.5 * GIB, 10 * GIB, 48 * GIB)
+_REQUEST_NAMES: Final = ("to-64m", "to-600m", "to-2.5g", "to-10g", "to-48g", "above-48g")
+_PART_EDGES: Final = (0.004, 0.02, 0.08, 0.25, 0.6)
+_PART_NAMES: Final = ("tiny", "small", "medium", "large", "very-large", "most-of-card")
+_HELD_EDGES: Final = (0.1, 0.45, 0.75, 0.92)
+_HELD_NAMES: Final = ("next-to-nothing", "little", "half", "most", "all")
+_CACHED_EDGES: Final = (0.02, 0.05, 0.1, 0.2)
+_CACHED_NAMES: Final = ("none", "little", "some", "much", "very-much")
+_CARD_EDGES: Final = (8.2 * GIB, 16.6 * GIB, 25 * GIB, 49 * GIB)
+_CARD_NAMES: Final = ("to-8g", "to-16g", "to-24g", "to-48g", "above-48g")
+_OTHERS_EDGES: Final = (0.05, 0.2, 0.5)
+_OTHERS_NAMES: Final = ("none", "some", "much", "most")
+_CONTEXT_BYTES: Final = 1.2 * GIB
+"""The most that a CUDA context, its libraries and NCCL take: what exceeds it belongs to another process."""
+_BELIEVED_MATCH: Final = 0.3
+"""Below this a tensor of the size asked for is as likely a coincidence."""
+_ROOM_FACTOR: Final = 3
+_LEAST_ROOM: Final = 2 * GIB
+
+
+def features(view: View) -> Iterator[Feature]:
+    """Request, what is held, what is cached, what others hold, and the tensors that have the size asked for."""
+    failure, capacity = view.failure, view.bytes_of("capacity")
+    if capacity:
+        yield Feature(f"card:{bucket(capacity, _CARD_EDGES, _CARD_NAMES)}", 1.0, say("feature.card", size_bytes=capacity))
+    if failure is None or failure.kind != "device":
+        return
+    requested = view.bytes_of("requested")
+    if requested:
+        said = say("feature.request", requested_bytes=requested)
+        yield Feature(f"request:{bucket(requested, _REQUEST_EDGES, _REQUEST_NAMES)}", 1.0, said)
+        if capacity:
+            part = bucket(requested / capacity, _PART_EDGES, _PART_NAMES)
+            yield Feature(f"request-part:{part}", 1.0, said)
+        if _is_power_of_two(requested):
+            yield Feature("request:power-of-two", 1.0, said)
+    else:
+        yield Feature("request:unstated")
+    yield from _tensors(view)
+    if capacity:
+        yield from _held(view, capacity, requested)
+    if refused_with_room(view):
+        message = say("feature.room", free_bytes=view.bytes_of("free"), requested_bytes=requested)
+        yield Feature("refused-with-room", 1.0, message)
+
+
+def _tensors(view: View) -> Iterator[Feature]:
+    """Tensors of the model whose size is the one asked for, by what they are."""
+    best: dict[str, tuple[float, TensorMatch]] = {}
+    for tensor in view.tensors:
+        family = "weight-matrix" if tensor.name.startswith("weight ") else str(tensor.cause or tensor.name)
+        total, first = best.get(family, (0.0, tensor))
+        best[family] = (min(1.0, total + tensor.match), first)
+    for family, (match, tensor) in best.items():
+        if match >= _BELIEVED_MATCH:
+            message = say(
+                "cause.size-matches",
+                tensor=tensor.note or tensor.name,
+                shape=" × ".join(f"{n:,}" for n in tensor.shape),
+                dtype=tensor.dtype,
+                size_bytes=tensor.size_bytes,
+            )
+            spans = (view.failure.signal.span,) if view.failure is not None else ()
+            yield Feature(f"request-is:{family}", match, message, spans)
+
+
+def _held(view: View, capacity: int, requested: int | None) -> Iterator[Feature]:
+    allocated, cached, free = view.bytes_of("allocated"), view.cached_bytes, view.bytes_of("free")
+    if allocated is not None:
+        said = say("feature.held", allocated_bytes=allocated, capacity_bytes=capacity)
+        yield Feature(f"held:{bucket(allocated / capacity, _HELD_EDGES, _HELD_NAMES)}", 1.0, said)
+    if cached is not None:
+        said = say("feature.cached", cached_bytes=cached, requested_bytes=requested or 0)
+        name = bucket(cached / capacity, _CACHED_EDGES, _CACHED_NAMES)
+        yield Feature(f"cached:{name}", 1.0, said)
+        fits = allocated is None or allocated + (requested or 0) <= capacity
+        if requested and cached + (free or 0) >= requested and fits:
+            yield Feature(f"cache-covers-request:{name}", 1.0, said)
+        elif requested and not fits:
+            yield Feature("request-exceeds-rest", 1.0, say("feature.exceeds", needed_bytes=(allocated or 0) + requested))
+    yield from _others(view, capacity)
+
+
+def _others(view: View, capacity: int) -> Iterator[Feature]:
+    """What other processes hold: stated, or what neither this one holds nor the card has free."""
+    others = view.bytes_of("other_process")
+    free, own = view.bytes_of("free"), view.bytes_of("process")
+    if others is None and free is not None:
+        if own is None and view.bytes_of("allocated") is not None:
+            own = (view.bytes_of("allocated") or 0) + (view.cached_bytes or 0) + round(_CONTEXT_BYTES)
+        others = max(capacity - free - own, 0) if own is not None else None
+    if others is not None:
+        said = say("feature.others", others_bytes=others, capacity_bytes=capacity)
+        yield Feature(f"others-hold:{bucket(others / capacity, _OTHERS_EDGES, _OTHERS_NAMES)}", 1.0, said)
+
+
+def refused_with_room(view: View) -> bool:
+    """Whether a request was refused although several times its size was free on the device."""
+    free, requested = view.bytes_of("free"), view.bytes_of("requested")
+    return bool(free and requested and free > _LEAST_ROOM and free > _ROOM_FACTOR * requested)
+
+
+def _is_power_of_two(requested: int) -> bool:
+    """Whether a request of at least 1 GiB is 2^k, 3 x 2^k or 5 x 2^k MiB: batch, heads and lengths are, widths are not."""
+    mebibytes = round(requested / MIB)
+    if requested < GIB or abs(requested - mebibytes * MIB) > MIB / 100:
+        return False
+    return mebibytes // (mebibytes & -mebibytes) in (1, 3, 5)

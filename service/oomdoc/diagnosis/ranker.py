@@ -1,0 +1,128 @@
+"""From features to probabilities: one sparse multinomial logistic model, whose weights are a table to read.
+
+``weights.tsv`` holds a row per (feature, cause) with the log-odds that the feature adds for the cause at value 1. The
+row ``prior`` is what is added without any feature. ``like:*``, ``reads-like:*`` and ``known-case:*`` are shared by all
+causes: what likeness 1 adds for the cause that the feature names. Weights are relative: a weight that is absent is 0. ``bench/fit_ranker.py`` fits the table; its header says from
+what. ``DOUBT`` is the share of probability that no evidence takes away, fitted with the temperature on threads left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Final, NamedTuple
+
+from oomdoc.diagnosis.result import CauseFinding, Contribution, Feature
+from oomkb.records.taxonomy import CAUSES
+
+__all__ = ["SHARED", "Table", "contributions", "load_table", "parse_table", "probabilities", "rank", "scores"]
+
+_PRIOR: Final = "prior"
+SHARED: Final = ("like", "reads-like", "known-case")
+"""Kinds of features whose weight is one for all causes, given to the cause they name."""
+_TEMPERATURE: Final = "temperature"
+_DOUBT: Final = "doubt"
+_MOST_REASONS: Final = 5
+_LEAST_REASON: Final = 0.3
+"""Log-odds below which a contribution is not worth a line."""
+_LEAST_PROBABILITY: Final = 0.005
+_FEWEST_SHOWN: Final = 3
+
+
+class Table(NamedTuple):
+    """The fitted model."""
+
+    prior: Mapping[str, float]
+    weights: Mapping[str, Mapping[str, float]]
+    """Feature name -> cause -> log-odds at value 1."""
+    shared: Mapping[str, float]
+    """Kind of feature -> log-odds at value 1 for the cause that the feature names."""
+    temperature: float
+    doubt: float
+
+
+@lru_cache(maxsize=1)
+def load_table() -> Table:
+    """The shipped table.
+
+    :raises ValueError: for a row that is not ``feature<TAB>cause<TAB>number`` or names an unknown cause.
+    """
+    return parse_table(resources.files(__package__).joinpath("weights.tsv").read_text(encoding="utf-8"))
+
+
+def parse_table(text: str) -> Table:
+    """Read the table's text.
+
+    :raises ValueError: for a row that is not ``feature<TAB>cause<TAB>number`` or names an unknown cause.
+    """
+    prior: dict[str, float] = dict.fromkeys(CAUSES, 0.0)
+    weights: dict[str, dict[str, float]] = {}
+    single = {_TEMPERATURE: 1.0, _DOUBT: 0.0, **{f"{kind}:*": 0.0 for kind in SHARED}}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        name, cause, value = line.split("\t")
+        if name in single:
+            single[name] = float(value)
+        elif cause not in prior:
+            raise ValueError(f"weights.tsv:{number}: {cause!r} is not a cause")
+        elif name == _PRIOR:
+            prior[cause] = float(value)
+        else:
+            weights.setdefault(name, {})[cause] = float(value)
+    shared = {kind: single[f"{kind}:*"] for kind in SHARED}
+    return Table(prior, weights, shared, single[_TEMPERATURE], single[_DOUBT])
+
+
+def _weights_of(feature: Feature, table: Table) -> Mapping[str, float]:
+    kind, _, cause = feature.name.partition(":")
+    if kind in SHARED:
+        return {cause: table.shared[kind]} if cause in table.prior else {}
+    return table.weights.get(feature.name, {})
+
+
+def scores(features: Sequence[Feature], table: Table) -> dict[str, float]:
+    """Log-odds of each cause up to a constant."""
+    total = dict(table.prior)
+    for feature in features:
+        for cause, weight in _weights_of(feature, table).items():
+            total[cause] += weight * feature.value
+    return total
+
+
+def probabilities(scored: Mapping[str, float], table: Table) -> dict[str, float]:
+    """Softmax of the scores at the table's temperature, less the doubt that all causes share."""
+    top = max(scored.values())
+    raised = {cause: math.exp((score - top) / table.temperature) for cause, score in scored.items()}
+    total = sum(raised.values())
+    return {cause: (1 - table.doubt) * value / total + table.doubt / len(raised) for cause, value in raised.items()}
+
+
+def contributions(cause: str, features: Sequence[Feature], table: Table) -> tuple[Contribution, ...]:
+    """What each feature says of a cause against the average cause, strongest first."""
+    found = []
+    for feature in features:
+        weights = _weights_of(feature, table)
+        mean = sum(weights.values()) / len(table.prior)
+        log_odds = (weights.get(cause, 0.0) - mean) * feature.value
+        if abs(log_odds) >= 0.05:
+            found.append(Contribution(feature, round(log_odds, 2)))
+    return tuple(sorted(found, key=lambda one: -abs(one.log_odds)))
+
+
+def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[CauseFinding, ...]:
+    """The causes, most probable first, each with what spoke for and against it."""
+    table = table or load_table()
+    chances = probabilities(scores(features, table), table)
+    found: list[CauseFinding] = []
+    for cause in sorted(chances, key=lambda c: -chances[c]):
+        if chances[cause] < _LEAST_PROBABILITY and len(found) >= _FEWEST_SHOWN:
+            break
+        spoke = contributions(cause, features, table)
+        for_it = [one for one in spoke if one.log_odds >= _LEAST_REASON and one.feature.message is not None]
+        spans = tuple(dict.fromkeys(s for one in spoke if one.log_odds > 0 for s in one.feature.spans if s.source))
+        why = tuple(one.feature.message for one in for_it[:_MOST_REASONS] if one.feature.message is not None)
+        found.append(CauseFinding(cause, chances[cause], why, spans[:4], spoke))
+    return tuple(found)
