@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,6 @@ from oomkb.retrieval.gloss import gloss
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.signatures import matched
 from oomkb.retrieval.threads import KnownThread, likenesses
-from oomkb.retrieval.wording import opinions_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,8 +70,6 @@ class Views:
     """The number of each case's cause, in the order of ``sounds``; -1 for a cause of a private folder's own."""
     told: np.ndarray[Any, Any]
     """The probability of the case's cause, where a diagnosis has gone before."""
-    opinions: Mapping[str, float] = field(default_factory=dict)
-    """Log-probability of each cause by a report's wording; of a question it is not asked."""
     threads: tuple[KnownThread, ...] = ()
     """The public threads that a report is most like; of a question they are not asked."""
 
@@ -103,7 +100,6 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
         sounds=_votes(index, vectors, words, (bm25, owners)),
         owners=owners,
         told=told_of(index, context.get("causes") or {}),
-        opinions=opinions_of(key, vectors[0], english) if beginning else {},
         threads=likenesses(text, english) if beginning else (),
     )
 

@@ -49,10 +49,6 @@ class Look:
         said = (self.views.sounds.vectors + self.views.sounds.words) / 2
         return dict(zip(self.index.causes, said.tolist(), strict=True))
 
-    def opinions(self) -> Mapping[str, float]:
-        """Log-probability of each cause by the report's wording; empty with another embedding model."""
-        return self.views.opinions
-
     def threads(self) -> tuple[KnownThread, ...]:
         """The public threads that the text is most like."""
         return self.views.threads

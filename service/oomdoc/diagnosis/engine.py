@@ -30,7 +30,7 @@ from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
 from oomkb.records.loader import cases_lately
 
-__all__ = ["diagnose", "verdict_of", "view_of"]
+__all__ = ["diagnose", "retrieval_query", "view_of"]
 
 _MATCHES: Final = 5
 _READS_ALIKE: Final = 0.45
@@ -165,13 +165,13 @@ def _advisories(evidence: Evidence, job: Job, cases: Sequence[Case]) -> tuple[Ad
 
 def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | None:
     try:
-        return look_at(_query(view.evidence), _context(view), cases, lines=_lines(view.evidence))
+        return look_at(retrieval_query(view.evidence), _context(view), cases, lines=_lines(view.evidence))
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
     return None
 
 
-def _query(evidence: Evidence) -> str:
+def retrieval_query(evidence: Evidence) -> str:
     """What is searched by: the person's words first, then the failing lines, each line once."""
     lines = dict.fromkeys(line.rstrip() for part in (evidence.prose, evidence.digest) for line in part.splitlines())
     return "\n".join(lines).lower()[:_QUERY_LIMIT]
