@@ -3,7 +3,7 @@
 usage: python bench/fit_ranker.py --collect REPORTS.jsonl [...]   # read the reports, keep their features
        python bench/fit_ranker.py [--ablate] [--write]            # fit from the kept features, by groups of threads
 
-``--collect`` reads labelled reports (``url``, ``report``, ``cause``, ``also`` a line) and the cases' symptoms, and keeps
+``--collect`` reads labelled reports (``url``, ``report``, ``cause``, ``also`` a line) and the cases' symptoms. It keeps
 in ``bench/data/ranker_features.jsonl.gz`` each one's link, label and features: no text. A case that cites a report's
 thread is hidden while that report is read, and each case while its own symptom is.
 
@@ -140,7 +140,9 @@ class Model:
     def __init__(self, rows: Sequence[Row], *, without: str = "") -> None:
         self.causes = list(CAUSES)
         support = Counter(n for row in rows for n in row.features if n.partition(":")[0] not in SHARED)
-        self.names = sorted(n for n, k in support.items() if k >= MIN_SUPPORT and not (without and n.startswith(without)))
+        self.names = sorted(
+            n for n, k in support.items() if k >= MIN_SUPPORT and not (without and n.startswith(without))
+        )
         self.kinds = [kind for kind in FITTED_SHARED if f"{kind}:" != without]
         self.index = {name: i for i, name in enumerate(self.names)}
         self._fit(rows)

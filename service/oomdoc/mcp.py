@@ -82,6 +82,7 @@ def search_cases(text: str, top: int = 5, lang: Literal["en", "zh"] = "en") -> d
 
 def scan(requirements: str, lang: Literal["en", "zh"] = "en") -> dict[str, Any]:
     """List known memory regressions among installed versions (the text of requirements.txt or pip freeze)."""
-    from oomdoc.diagnosis.regressions import parse_requirements, scan_versions
+    from oomdoc.diagnosis.regressions import scan_versions
+    from oomdoc.intake.requirements import parse_requirements
 
     return {"advisories": [advisory.document(lang) for advisory in scan_versions(parse_requirements(requirements))]}

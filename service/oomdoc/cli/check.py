@@ -75,7 +75,7 @@ def check(
 
 
 def _versions(requirements: Path | None, *, current_env: bool) -> dict[str, str]:
-    from oomdoc.diagnosis.regressions import installed_versions, parse_requirements
+    from oomdoc.intake.requirements import installed_versions, parse_requirements
 
     if current_env:
         return dict(installed_versions())

@@ -43,7 +43,9 @@ def diagnose(
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     plans: Annotated[bool, typer.Option(help="Search for plans that fit.")] = True,
-    explain: Annotated[bool, typer.Option("--explain", help="List what spoke for and against the first causes.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="List what spoke for and against the first causes.")
+    ] = False,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart of the memory here (.svg or .png).")] = None,
 ) -> None:
     """Say why a job ran out of memory, and what would fit.

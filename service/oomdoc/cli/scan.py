@@ -32,7 +32,8 @@ def scan(
 
         pip freeze | oomdoc scan -
     """
-    from oomdoc.diagnosis.regressions import installed_versions, parse_requirements, scan_versions
+    from oomdoc.diagnosis.regressions import scan_versions
+    from oomdoc.intake.requirements import installed_versions, parse_requirements
 
     if current_env:
         versions = installed_versions()

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for
 from oomdoc.diagnosis.cases import Look, look_at
+from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
-from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects

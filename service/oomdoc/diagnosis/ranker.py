@@ -1,9 +1,10 @@
 """From features to probabilities: one sparse multinomial logistic model, whose weights are a table to read.
 
-``weights.tsv`` holds a row per (feature, cause) with the log-odds that the feature adds for the cause at value 1. The
-row ``prior`` is what is added without any feature. ``like:*``, ``reads-like:*`` and ``known-case:*`` are shared by all
-causes: what likeness 1 adds for the cause that the feature names. Weights are relative: a weight that is absent is 0. ``bench/fit_ranker.py`` fits the table; its header says from
-what. ``DOUBT`` is the share of probability that no evidence takes away, fitted with the temperature on threads left out.
+``weights.tsv`` holds a row per (feature, cause) with the log-odds that the feature adds for the cause at value 1;
+weights are relative, and an absent one is 0. The row ``prior`` is what is added without any feature. ``like:*``,
+``reads-like:*`` and ``known-case:*`` are shared by all causes: what likeness 1 adds for the cause that the feature
+names. ``doubt`` is the share of probability that no evidence takes away. ``bench/fit_ranker.py`` fits the table, with
+temperature and doubt from repositories left out; its header says what it was fitted on.
 """
 
 from __future__ import annotations

@@ -112,7 +112,11 @@ def _run(view: View) -> Iterator[Feature]:
         yield Feature("models:several", min(1.0, 0.5 * len(job.extra_models)))
     params = view.estimate.params if view.estimate is not None else (view.stated("params_b") or 0) * 1e9
     if params:
-        yield Feature(f"model:{bucket(params, _SIZE_EDGES, _SIZE_NAMES)}", 1.0, say("feature.model", params_b=round(params / 1e9, 1)))
+        yield Feature(
+            f"model:{bucket(params, _SIZE_EDGES, _SIZE_NAMES)}",
+            1.0,
+            say("feature.model", params_b=round(params / 1e9, 1)),
+        )
     else:
         yield Feature("model:unknown")
     if reads_pictures(view):
@@ -157,6 +161,8 @@ def _settings(view: View) -> Iterator[Feature]:
         yield Feature("ranks:one" if ranks == 1 else "ranks:several")
     share = view.stated("serving.gpu_memory_utilization")
     if isinstance(share, int | float):
-        yield Feature(f"engine-share:{bucket(share, _SHARE_EDGES, _SHARE_NAMES)}", 1.0, say("feature.share", share=share))
+        yield Feature(
+            f"engine-share:{bucket(share, _SHARE_EDGES, _SHARE_NAMES)}", 1.0, say("feature.share", share=share)
+        )
     if view.setting("enforce_eager") is True:
         yield Feature("engine:eager")

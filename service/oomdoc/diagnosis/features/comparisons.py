@@ -19,7 +19,8 @@ _MOST_DEVIATION: Final = 4.0
 
 def features(view: View) -> Iterator[Feature]:
     """``like:<cause>``: likeness (0..1) of the most similar known case of each cause; ``reads-like:<cause>``: likeness
-    to the questions that stand for a cause; ``known-case:<cause>``: the text holds a case's symptoms word for word."""
+    to the questions that stand for a cause; ``known-case:<cause>``: the text holds a case's symptoms word for word.
+    """
     for cause, deviations in view.sounds.items():
         if deviations >= _LEAST_DEVIATION:
             yield Feature(f"reads-like:{cause}", min(deviations / _MOST_DEVIATION, 1.0), say("cause.sounds"))
@@ -27,4 +28,6 @@ def features(view: View) -> Iterator[Feature]:
         if vote.retold:
             yield Feature(f"known-case:{vote.cause}", 1.0, say("cause.retold", case=vote.case))
         if vote.score >= _LEAST_LIKENESS:
-            yield Feature(f"like:{vote.cause}", vote.score, say("cause.case", case=vote.case, score=round(vote.score, 2)))
+            yield Feature(
+                f"like:{vote.cause}", vote.score, say("cause.case", case=vote.case, score=round(vote.score, 2))
+            )

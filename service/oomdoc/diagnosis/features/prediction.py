@@ -101,8 +101,11 @@ def _whole_copies(view: View, params: float, capacity: int) -> Iterator[Feature]
     if params * _SMALLEST_BYTES > total:
         message = say("feature.floor", floor_bytes=params * _SMALLEST_BYTES, total_bytes=total)
         yield Feature("smallest-weights:exceed-all-cards", 1.0, message)
-    if view.training and job.method == "full" and params * _FULL_TRAINING_BYTES > total and "optimizer" not in (
-        job.offload or ()
+    if (
+        view.training
+        and job.method == "full"
+        and params * _FULL_TRAINING_BYTES > total
+        and "optimizer" not in (job.offload or ())
     ):
         message = say("feature.full-states", states_bytes=params * _FULL_TRAINING_BYTES, total_bytes=total)
         yield Feature("full-states:exceed-all-cards", 1.0, message)

@@ -37,7 +37,9 @@ def features(view: View) -> Iterator[Feature]:
     """Request, what is held, what is cached, what others hold, and the tensors that have the size asked for."""
     failure, capacity = view.failure, view.bytes_of("capacity")
     if capacity:
-        yield Feature(f"card:{bucket(capacity, _CARD_EDGES, _CARD_NAMES)}", 1.0, say("feature.card", size_bytes=capacity))
+        yield Feature(
+            f"card:{bucket(capacity, _CARD_EDGES, _CARD_NAMES)}", 1.0, say("feature.card", size_bytes=capacity)
+        )
     if failure is None or failure.kind != "device":
         return
     requested = view.bytes_of("requested")
@@ -92,7 +94,9 @@ def _held(view: View, capacity: int, requested: int | None) -> Iterator[Feature]
         if requested and cached + (free or 0) >= requested and fits:
             yield Feature(f"cache-covers-request:{name}", 1.0, said)
         elif requested and not fits:
-            yield Feature("request-exceeds-rest", 1.0, say("feature.exceeds", needed_bytes=(allocated or 0) + requested))
+            yield Feature(
+                "request-exceeds-rest", 1.0, say("feature.exceeds", needed_bytes=(allocated or 0) + requested)
+            )
     yield from _others(view, capacity)
 
 
@@ -116,7 +120,7 @@ def refused_with_room(view: View) -> bool:
 
 
 def _is_power_of_two(requested: int) -> bool:
-    """Whether a request of at least 1 GiB is 2^k, 3 x 2^k or 5 x 2^k MiB: batch, heads and lengths are, widths are not."""
+    """Whether a request of at least 1 GiB is 1, 3 or 5 x 2^k MiB, as products of batch, heads and lengths are."""
     mebibytes = round(requested / MIB)
     if requested < GIB or abs(requested - mebibytes * MIB) > MIB / 100:
         return False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
+
+from packaging.version import InvalidVersion, Version
 
 from oomdoc.diagnosis.regressions import applies, range_of
 from oomdoc.diagnosis.result import Feature
@@ -19,7 +20,6 @@ _FEW_VERSIONS: Final = 3
 _BEFORE: Final[Mapping[str, tuple[int, int]]] = {"torch": (2, 0), "transformers": (4, 36)}
 """Releases that brought fused attention: ``scaled_dot_product_attention`` (PyTorch 2.0 release notes), SDPA as default
 for many models (transformers 4.36 release notes)."""
-_NUMBERS: Final = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
 def features(view: View) -> Iterator[Feature]:
@@ -39,9 +39,16 @@ def features(view: View) -> Iterator[Feature]:
         message = say("cause.version-regression.suspect", package=suspect.package, range=range_of(suspect))
         yield Feature("regression:suspected", max(view.certainty, 0.2), message)
     for package, first in _BEFORE.items():
-        found_version = _NUMBERS.match(versions.get(package, ""))
-        if found_version and (int(found_version[1]), int(found_version[2])) < first:
+        stated = _parsed(versions.get(package, ""))
+        if stated is not None and stated.release[:2] < first:
             yield Feature(f"old:{package}", 1.0, say("feature.old", package=package, version=versions[package]))
     device = gpus.find(view.job.gpu) if view.job.gpu else None
     if device is not None and not device.can("flash2"):
         yield Feature("card:without-flash-attention", 1.0, say("feature.no-flash", gpu=device.name))
+
+
+def _parsed(version: str) -> Version | None:
+    try:
+        return Version(version)
+    except InvalidVersion:
+        return None
