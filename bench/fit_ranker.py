@@ -32,11 +32,13 @@ from oomkb.records.taxonomy import CAUSES
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "bench" / "data" / "ranker_features.jsonl.gz"
+SHORT = ROOT / "bench" / "data" / "short_texts.jsonl"
+"""Short descriptions of failures, written for this project."""
 TABLE = ROOT / "service" / "oomdoc" / "diagnosis" / "weights.tsv"
 FOLDS = 8
 SHARE_OF_ALSO = 0.3
-CASE_WEIGHT = 0.35
-"""What a case's symptom counts beside a report: it is shorter, and was written by who knew the answer."""
+SOURCE_WEIGHTS = {"cases": 0.35, "short_texts": 0.35}
+"""What a case's symptom or a short text counts beside a report: it was written by who knew the answer."""
 MIN_SUPPORT = 4
 """Texts that must show a feature; rarer ones get no weight."""
 LEAST_WEIGHT = 0.05
@@ -89,11 +91,11 @@ def collect(files: Sequence[str]) -> None:
         return {f.name: round(float(f.value), 3) for f in features_of(view)}
 
     rows: list[dict[str, Any]] = []
-    for name in files:
+    for name in (*files, str(SHORT)):
         for line in Path(name).read_text(encoding="utf-8").splitlines():
             if line.strip():
                 report = json.loads(line)
-                url = report.get("url") or f"https://github.com/{report['id'].replace('#', '/issues/')}"
+                url = report.get("url") or (_link(report["id"]) if "id" in report else f"short:{len(rows)}")
                 rows.append(
                     {
                         "url": url,
@@ -101,7 +103,7 @@ def collect(files: Sequence[str]) -> None:
                         "cause": report["cause"],
                         "also": report.get("also") or [],
                         "confirmed": report.get("confirmed", ""),
-                        "features": features(report["report"], by_url.get(url.rstrip("/"), set())),
+                        "features": features(report.get("report") or report["text"], by_url.get(url.rstrip("/"), set())),
                     }
                 )
     for case in cases:
@@ -121,6 +123,10 @@ def collect(files: Sequence[str]) -> None:
         for row in rows:
             out.write(json.dumps(row, sort_keys=True) + "\n")
     print(f"{len(rows)} texts kept in {KEPT.relative_to(ROOT)}")
+
+
+def _link(identifier: str) -> str:
+    return f"https://github.com/{identifier.replace('#', '/issues/')}" if "#" in identifier else identifier
 
 
 def load() -> list[Row]:
@@ -162,7 +168,7 @@ class Model:
 
     def _targets(self, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
         y = np.zeros((len(rows), len(self.causes)))
-        weight = np.array([CASE_WEIGHT if row.source == "cases" else 1.0 for row in rows])
+        weight = np.array([SOURCE_WEIGHTS.get(row.source, 1.0) for row in rows])
         for i, row in enumerate(rows):
             share = SHARE_OF_ALSO if row.also else 0.0
             y[i, self.causes.index(row.cause)] += 1 - share
@@ -250,7 +256,7 @@ def figures(rows: Sequence[Row], p: np.ndarray) -> dict[str, float]:
 def calibrate(rows: Sequence[Row], s: np.ndarray) -> tuple[float, float]:
     """Temperature and doubt with the best log-likelihood of an accepted cause on held-out scores of reports."""
     names = list(CAUSES)
-    own = [i for i, row in enumerate(rows) if row.source != "cases"]
+    own = [i for i, row in enumerate(rows) if row.source not in SOURCE_WEIGHTS]
     accepted = np.zeros((len(own), len(names)))
     for k, i in enumerate(own):
         accepted[k, [names.index(c) for c in {rows[i].cause, *rows[i].also}]] = 1
@@ -263,7 +269,7 @@ def calibrate(rows: Sequence[Row], s: np.ndarray) -> tuple[float, float]:
 
 def show(label: str, rows: Sequence[Row], p: np.ndarray) -> None:
     """One line of figures for each source, reports first."""
-    for source in sorted({row.source for row in rows}, key=lambda s: (s == "cases", s)):
+    for source in sorted({row.source for row in rows}, key=lambda s: (s in SOURCE_WEIGHTS, s)):
         mine = [i for i, row in enumerate(rows) if row.source == source]
         f = figures([rows[i] for i in mine], p[mine])
         print(
@@ -309,7 +315,7 @@ def main() -> None:
         names = list(CAUSES)
         for row, chance in zip(rows, chances(s, temperature, doubt), strict=True):
             order = [names[i] for i in np.argsort(-chance)]
-            if row.source != "cases" and order[0] not in {row.cause, *row.also}:
+            if row.source not in SOURCE_WEIGHTS and order[0] not in {row.cause, *row.also}:
                 print(f"  {row.url}: {row.cause} {list(row.also)} <- {order[:3]} {chance.max():.2f}")
     if args.ablate:
         for group in sorted({name.partition(":")[0] + ":" for row in rows for name in row.features if ":" in name}):

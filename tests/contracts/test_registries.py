@@ -1,4 +1,4 @@
-"""Nothing is forgotten: every parser, reader, rule and fix on disk is listed, documented and tested."""
+"""Nothing is forgotten: every parser, reader, feature group and fix on disk is listed, documented and tested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 REGISTRIES = [
-    ("service/oomdoc/diagnosis/rules", "tests/service/diagnosis"),
+    ("service/oomdoc/diagnosis/features", "tests/service/diagnosis"),
     ("service/oomdoc/diagnosis/fixes", "tests/service/diagnosis"),
     ("service/oomdoc/intake/logs", "tests/service/intake"),
     ("service/oomdoc/intake/configs", "tests/service/intake"),
@@ -39,10 +39,14 @@ def test_every_module_is_reached_from_its_package(root: Path, folder: str, tests
     assert not loose
 
 
-def test_causes_rules_and_cases_are_the_same_list(root: Path) -> None:
-    from oomdoc.diagnosis.rules import CAUSES
-    from oomkb.records.taxonomy import CAUSES as TAXONOMY
+def test_causes_pages_signs_and_cases_are_the_same_list(root: Path) -> None:
+    from oomdoc.diagnosis.pages import page
+    from oomkb.records.taxonomy import CAUSES
 
-    assert sorted(CAUSES) == sorted(TAXONOMY)
+    for cause in CAUSES:
+        for language in ("en", "zh"):
+            assert len(page(cause, language)) > 400, (cause, language)
     folders = {p.name for p in (root / "cases").iterdir() if p.is_dir()}
     assert folders <= set(CAUSES)
+    signs = {p.stem for p in (root / "service" / "oomdoc" / "intake" / "signs").glob("*.toml")}
+    assert signs <= set(CAUSES)

@@ -28,7 +28,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("parser", "newlib"), ("reader", "newframe"), ("rule", "new-cause"), ("fix", "new-remedy")]
+    ("kind", "name"), [("parser", "newlib"), ("reader", "newframe"), ("fix", "new-remedy")]
 )
 def test_a_new_piece_passes_its_own_test(copy: Path, kind: str, name: str) -> None:
     _, test, _ = scaffold(kind, name, copy)

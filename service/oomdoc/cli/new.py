@@ -1,4 +1,4 @@
-"""``oomdoc new``: start a case, parser, reader, rule, fix, GPU or model in a checkout."""
+"""``oomdoc new``: start a case, parser, reader, fix, GPU or model in a checkout."""
 
 from __future__ import annotations
 
@@ -39,12 +39,6 @@ def parser(name: str, root: _Root = Path()) -> None:
 def reader(name: str, root: _Root = Path()) -> None:
     """A config reader: `oomdoc new reader verl`."""
     _scaffold("reader", name, root)
-
-
-@app.command()
-def rule(name: str, root: _Root = Path()) -> None:
-    """A cause's rule: `oomdoc new rule kv-cache`."""
-    _scaffold("rule", name, root)
 
 
 @app.command()

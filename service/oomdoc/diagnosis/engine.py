@@ -33,6 +33,8 @@ from oomkb.records.loader import cases_lately
 __all__ = ["diagnose", "retrieval_query", "view_of"]
 
 _MATCHES: Final = 5
+_NEIGHBOURS: Final = 8
+"""Known cases whose causes are compared."""
 _READS_ALIKE: Final = 0.45
 """Likeness from which a thread is shown: at 0.4 to 0.5 three in five are of the same cause, above four in five."""
 _QUERY_LIMIT: Final = 6_000
@@ -109,7 +111,7 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     )
     look = _look(view, cases, warnings)
     if look is not None:
-        view = replace(view, votes=look.votes(hidden=hidden), sounds=look.sounds())
+        view = replace(view, votes=look.votes(_NEIGHBOURS, hidden=hidden), sounds=look.sounds())
     return replace(view, tensors=_tensors(view)), job, look, warnings
 
 

@@ -1,4 +1,4 @@
-"""``oomdoc new``: the files of a new case, parser, reader, rule, fix, GPU or model, and its one line in the list."""
+"""``oomdoc new``: the files of a new case, parser, reader, fix, GPU or model, and its one line in the list."""
 
 from __future__ import annotations
 

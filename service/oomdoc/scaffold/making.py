@@ -43,13 +43,6 @@ _CODE: Final[dict[str, _Kind]] = {
         templates.READER_TEST,
         ("service/oomdoc/intake/configs/__init__.py", "oomdoc.intake.configs.tables", "TABLES", ".TABLE"),
     ),
-    "rule": _Kind(
-        "service/oomdoc/diagnosis/rules/{module}.py",
-        templates.RULE,
-        "tests/service/diagnosis/rules/test_{module}.py",
-        templates.RULE_TEST,
-        ("service/oomdoc/diagnosis/rules/__init__.py", "oomdoc.diagnosis.rules", "RULES", ""),
-    ),
     "fix": _Kind(
         "service/oomdoc/diagnosis/fixes/{module}.py",
         templates.FIX,
@@ -67,7 +60,7 @@ _DATA: Final = {
 def scaffold(kind: str, name: str, root: Path, cause: str = "") -> list[Path]:
     """Write the files of a new piece; which ones were written or changed.
 
-    :param kind: ``case parser reader rule fix gpu model``.
+    :param kind: ``case parser reader fix gpu model``.
     :param root: the checkout.
     :param cause: for a case, the cause it is filed under.
     :raises InputError: outside a checkout, for an unfit name, or where a file exists.

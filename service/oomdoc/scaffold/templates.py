@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST", "RULE", "RULE_TEST"]
+__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST", "RULE_TEST"]
 
 PARSER: Final = '''"""{title}: say here which program prints these lines, and since which version."""
 
@@ -80,60 +80,6 @@ def test_reads_its_keys() -> None:
 def test_writes_them_back() -> None:
     patched = patch(TEXT, filename="{name}.yaml", framework="{name}", changes={{"seq_len": 2048}})
     assert patched.text == TEXT.replace("4096", "2048")
-'''
-
-RULE: Final = '''"""{title}: one sentence that names the bad state.
-
-Sign
-    What a person sees: the message, the phase, the numbers.
-Mechanism
-    What holds the memory, with a formula and its source.
-Confirm
-    One command that tells it from its neighbours.
-Fix
-    What helps, the least painful first.
-Cost
-    What that costs.
-"""
-
-from collections.abc import Iterator
-from typing import Final
-
-from oomdoc.diagnosis.result import Reason
-from oomdoc.diagnosis.view import STRONG, Clue, View, weigh_clues
-
-__all__ = ["CAUSE", "weigh"]
-
-CAUSE: Final = "{name}"
-
-_CLUES: Final = (Clue("said", STRONG, says=r"{phrase}"),)
-
-
-def weigh(view: View) -> Iterator[Reason]:
-    """The sign, where the input holds it."""
-    yield from weigh_clues(view, CAUSE, _CLUES)
-'''
-
-RULE_TEST: Final = '''"""{name} fires on its own sign and stays silent without it."""
-
-from __future__ import annotations
-
-from oomdoc.diagnosis.rules import {module}
-from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Evidence
-from oomkb.memory.job import Job
-
-
-def reasons(prose: str) -> list[object]:
-    return list({module}.weigh(View(evidence=Evidence(prose=prose, digest=prose), job=Job())))
-
-
-def test_fires_on_its_sign() -> None:
-    assert reasons("{phrase}")
-
-
-def test_stays_silent_without_it() -> None:
-    assert not reasons("all is well")
 '''
 
 FIX: Final = '''"""{title}: what it changes, and why that lowers the peak (formula and source).

@@ -30,10 +30,24 @@ _SHARE_NAMES: Final = ("low", "medium", "usual", "high")
 
 
 def features(view: View) -> Iterator[Feature]:
-    """Outcome, phase, step, kind of run, method and settings."""
+    """Outcome, phase, step, kind of run, method and settings, and phase with memory and with kind of run."""
     yield from _failure(view)
     yield from _run(view)
     yield from _settings(view)
+    memory = view.failure.kind if view.failure is not None else "none"
+    yield Feature(f"at:{memory}/{view.phase}")
+    yield Feature(f"at:{run_kind(view)}/{view.phase}")
+
+
+def run_kind(view: View) -> str:
+    """``serving``, ``rl`` (reinforcement learning), ``tuning`` (adapters), ``training`` or ``unclear``."""
+    if view.serving:
+        return "serving"
+    if view.objective in _REINFORCEMENT:
+        return "rl"
+    if not view.training:
+        return "unclear"
+    return "tuning" if view.job.method in ("lora", "qlora") else "training"
 
 
 def _failure(view: View) -> Iterator[Feature]:
@@ -91,8 +105,7 @@ def _interval(view: View, step: int | None) -> Iterator[Feature]:
 
 def _run(view: View) -> Iterator[Feature]:
     job = view.job
-    kind = "serving" if view.serving else "training" if view.training else "unclear"
-    yield Feature(f"run:{kind}")
+    yield Feature(f"run:{run_kind(view)}")
     if view.objective in _PREFERENCE:
         yield Feature("objective:preference")
     elif view.objective in _REINFORCEMENT:

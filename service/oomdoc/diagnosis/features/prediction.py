@@ -27,6 +27,8 @@ _SMALLEST_BYTES: Final = 0.55
 _FULL_TRAINING_BYTES: Final = 16
 """Bytes per parameter of mixed-precision AdamW: weight, gradient, fp32 master and two moments (Rajbhandari et al.,
 "ZeRO", 2020, section 3.1)."""
+_EARLY_PHASES: Final = frozenset({"load", "engine-init", "unknown"})
+"""Phases in which weights may still be on their way to the card."""
 _CLOSE: Final = 0.05
 _OVER_RANKS: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp"})
 _SPLITS_WEIGHTS: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "megatron"})
@@ -47,9 +49,10 @@ def features(view: View) -> Iterator[Feature]:
         return
     weights, states = view.weight_bytes, view.state_bytes
     sizes = {"weights_bytes": weights, "capacity_bytes": capacity}
-    yield Feature(
-        f"weights:{bucket(weights / capacity, _WEIGHTS_EDGES, _WEIGHTS_NAMES)}", 1.0, say("feature.weights", **sizes)
-    )
+    part = bucket(weights / capacity, _WEIGHTS_EDGES, _WEIGHTS_NAMES)
+    early = view.phase in _EARLY_PHASES
+    yield Feature(f"weights:{part}", 1.0, say("feature.weights", **sizes))
+    yield Feature(f"weights-{'early' if early else 'later'}:{part}", 1.0, say("feature.weights", **sizes))
     if view.training and states:
         said = say("feature.states", states_bytes=states, capacity_bytes=capacity)
         value = 1.0 if any(view.stated(n) is not None for n in ("method", "optimizer", "lora", "sharding")) else 0.6

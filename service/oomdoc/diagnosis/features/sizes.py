@@ -91,7 +91,7 @@ def _held(view: View, capacity: int, requested: int | None) -> Iterator[Feature]
         name = bucket(cached / capacity, _CACHED_EDGES, _CACHED_NAMES)
         yield Feature(f"cached:{name}", 1.0, said)
         fits = allocated is None or allocated + (requested or 0) <= capacity
-        if requested and cached + (free or 0) >= requested and fits:
+        if requested and cached + (free or 0) >= requested and fits and name != _CACHED_NAMES[0]:
             yield Feature(f"cache-covers-request:{name}", 1.0, said)
         elif requested and not fits:
             yield Feature(
