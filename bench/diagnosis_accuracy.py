@@ -1,10 +1,11 @@
 """How often the right cause comes first, and whether its probability can be believed.
 
 usage: python bench/diagnosis_accuracy.py [REPORTS.jsonl ...] [--cases-as-reports] [--confirmed] [--cases DIR]
-       [--half 0|1] [--misses] [--fit] [--record NAME]
+       [--half 0|1] [--misses] [--record NAME]
 
 Each line of REPORTS holds ``id``, ``report`` (the text), ``cause``, ``also`` (further causes that are right to name
-first) and, where given, ``confirmed`` and ``url``. Printed: cause@1 and cause@3 per cause and in all, the reliability
+first) and, where given, ``confirmed`` and ``url``. Printed: how often an accepted cause (the label or a further one) is
+first and among three, how often the label itself is, per cause and in all, and the reliability
 table with the expected calibration error (ten bins of the first cause's probability), and the same for the reports
 whose thread no case record cites.
 
@@ -13,8 +14,8 @@ given as a report, while the case and every other case that cites one of its thr
 the known version ranges. That is what a report of a thread nobody has read yet meets. REPORTS, where given, name the
 threads whose cases are left out.
 
-``--half`` keeps one half by a hash of the thread, so that rules can be written against one and judged by the other.
-``--fit`` prints the calibration error at other temperatures. ``--record`` writes the figures under this name into
+Threads that the package's table of known threads or a case holds are training figures: the line "neither cited nor
+known" leaves them out. ``--half`` keeps one half by a hash of the thread. ``--record`` writes the figures under this name into
 ``bench/results/diagnosis.json``.
 """
 
@@ -32,10 +33,12 @@ from pathlib import Path
 from typing import Any
 
 from oomdoc.diagnosis.engine import view_of
-from oomdoc.diagnosis.ranking import TEMPERATURE, probabilities, scores, weigh
+from oomdoc.diagnosis.features import features_of
+from oomdoc.diagnosis.ranker import load_table, probabilities, scores
 from oomdoc.intake import read_text
 from oomkb.records.case import Case
 from oomkb.records.loader import load_cases
+from oomkb.retrieval.threads import shipped
 
 BINS = 10
 RESULTS = Path(__file__).parent / "results" / "diagnosis.json"
@@ -43,35 +46,39 @@ RESULTS = Path(__file__).parent / "results" / "diagnosis.json"
 
 @dataclass(frozen=True)
 class Judged:
-    """One report with the scores of all causes."""
+    """One report with the probabilities of all causes."""
 
     row: Mapping[str, Any]
-    scores: Mapping[str, float]
+    chances: Mapping[str, float]
     seconds: float
 
     def order(self) -> list[str]:
         """Causes, most probable first."""
-        return sorted(self.scores, key=lambda cause: -self.scores[cause])
+        return sorted(self.chances, key=lambda cause: -self.chances[cause])
 
     def first(self) -> bool:
         """Whether the first cause is right."""
         return self.order()[0] in (self.row["cause"], *self.row.get("also", ()))
 
     def three(self) -> bool:
-        """Whether the label is among the first three."""
-        return self.row["cause"] in self.order()[:3]
+        """Whether the label or a further accepted cause is among the first three."""
+        return bool({self.row["cause"], *self.row.get("also", ())} & set(self.order()[:3]))
 
-    def sure(self, temperature: float) -> float:
+    def strict(self, most: int) -> bool:
+        """Whether the label itself is among the first ``most``."""
+        return self.row["cause"] in self.order()[:most]
+
+    def sure(self) -> float:
         """The probability of the first cause."""
-        return max(probabilities(self.scores, temperature).values())
+        return max(self.chances.values())
 
 
 def judge(row: Mapping[str, Any]) -> Judged:
     evidence = read_text(row["report"])
     started = time.perf_counter()
     view, *_ = view_of(evidence, hidden=row.get("hidden", ()))
-    scored = scores(weigh(view))
-    return Judged(row, scored, time.perf_counter() - started)
+    chances = probabilities(scores(features_of(view), load_table()), load_table())
+    return Judged(row, chances, time.perf_counter() - started)
 
 
 def half(row: Mapping[str, Any]) -> int:
@@ -79,11 +86,11 @@ def half(row: Mapping[str, Any]) -> int:
     return hashlib.sha1(str(row.get("url") or row["id"]).encode()).digest()[-1] % 2
 
 
-def calibration(judged: Sequence[Judged], temperature: float) -> tuple[float, dict[int, list[float]]]:
+def calibration(judged: Sequence[Judged]) -> tuple[float, dict[int, list[float]]]:
     """Expected calibration error, and per bin: count, summed probability, right ones."""
     bins: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for item in judged:
-        sure = item.sure(temperature)
+        sure = item.sure()
         cell = bins[min(int(sure * BINS), BINS - 1)]
         cell[0] += 1
         cell[1] += sure
@@ -95,12 +102,17 @@ def calibration(judged: Sequence[Judged], temperature: float) -> tuple[float, di
 def rates(judged: Sequence[Judged]) -> str:
     count = max(len(judged), 1)
     first, three = sum(j.first() for j in judged), sum(j.three() for j in judged)
-    return f"{len(judged):4d} reports  cause@1 {first / count:6.1%}  cause@3 {three / count:6.1%}"
+    one, among = sum(j.strict(1) for j in judged), sum(j.strict(3) for j in judged)
+    return (
+        f"{len(judged):4d} reports  cause@1 {first / count:6.1%}  cause@3 {three / count:6.1%}  "
+        f"label itself {one / count:6.1%} / {among / count:6.1%}"
+    )
 
 
 def cited(folder: Path) -> set[str]:
+    """Threads that a case cites or the table of known threads holds."""
     text = "\n".join(p.read_text(encoding="utf-8") for p in folder.rglob("*.yaml"))
-    return set(re.findall(r"https?://[^\s'\"},]{1,300}", text))
+    return {*re.findall(r"https?://[^\s'\"},]{1,300}", text), *shipped().urls}
 
 
 def rows_of(files: Iterable[Path]) -> list[dict[str, Any]]:
@@ -161,10 +173,10 @@ def show(judged: Sequence[Judged], seen: set[str]) -> None:
         print(f"{f'half {number}':20s} {rates([j for j in judged if half(j.row) == number])}")
     if seen:
         unseen = [j for j in judged if j.row.get("url") not in seen]
-        print(f"{'cited by no case':20s} {rates(unseen)}")
-        print(f"{'':20s} calibration error {calibration(unseen, TEMPERATURE)[0]:.3f}")
-    error, bins = calibration(judged, TEMPERATURE)
-    print(f"expected calibration error {error:.3f} at temperature {TEMPERATURE}")
+        print(f"{'neither cited nor known':20s} {rates(unseen)}")
+        print(f"{'':20s} calibration error {calibration(unseen)[0]:.3f}")
+    error, bins = calibration(judged)
+    print(f"expected calibration error {error:.3f}")
     for number, (count, sure, right) in bins.items():
         low, high = number / BINS, (number + 1) / BINS
         print(f"  {low:.1f}-{high:.1f}  {count:4.0f} reports  said {sure / count:5.1%}  right {right / count:5.1%}")
@@ -180,7 +192,9 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
         "reports": len(judged),
         "cause_at_1": round(sum(j.first() for j in judged) / count, 3),
         "cause_at_3": round(sum(j.three() for j in judged) / count, 3),
-        "calibration_error": round(calibration(judged, TEMPERATURE)[0], 3),
+        "label_at_1": round(sum(j.strict(1) for j in judged) / count, 3),
+        "label_at_3": round(sum(j.strict(3) for j in judged) / count, 3),
+        "calibration_error": round(calibration(judged)[0], 3),
     }
 
 
@@ -192,7 +206,7 @@ def record(name: str, judged: Sequence[Judged], seen: set[str]) -> None:
         by[item.row["cause"]].append(item)
     entry: dict[str, Any] = {"all": figures(judged), "causes": {c: figures(items) for c, items in sorted(by.items())}}
     if seen:
-        entry["cited_by_no_case"] = figures([j for j in judged if j.row.get("url") not in seen])
+        entry["neither_cited_nor_known"] = figures([j for j in judged if j.row.get("url") not in seen])
     kept[name] = entry
     RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -210,7 +224,6 @@ def main() -> None:
     parser.add_argument("--half", type=int, choices=(0, 1), help="only this half of the reports")
     parser.add_argument("--misses", action="store_true", help="list the reports whose first cause is wrong")
     parser.add_argument("--record", help="write the figures under this name into bench/results/diagnosis.json")
-    parser.add_argument("--fit", action="store_true", help="the calibration error at other temperatures")
     options = parser.parse_args()
     rows = rows_of(options.reports)
     if options.cases_as_reports:
@@ -228,9 +241,6 @@ def main() -> None:
     show(judged, seen)
     if options.record:
         record(options.record, judged, seen)
-    if options.fit:
-        for step in range(4, 14):
-            print(f"  temperature {step / 10:.1f}: calibration error {calibration(judged, step / 10)[0]:.3f}")
 
 
 if __name__ == "__main__":

@@ -103,7 +103,9 @@ def collect(files: Sequence[str]) -> None:
                         "cause": report["cause"],
                         "also": report.get("also") or [],
                         "confirmed": report.get("confirmed", ""),
-                        "features": features(report.get("report") or report["text"], by_url.get(url.rstrip("/"), set())),
+                        "features": features(
+                            report.get("report") or report["text"], by_url.get(url.rstrip("/"), set())
+                        ),
                     }
                 )
     for case in cases:

@@ -27,9 +27,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     return target
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [("parser", "newlib"), ("reader", "newframe"), ("fix", "new-remedy")]
-)
+@pytest.mark.parametrize(("kind", "name"), [("parser", "newlib"), ("reader", "newframe"), ("fix", "new-remedy")])
 def test_a_new_piece_passes_its_own_test(copy: Path, kind: str, name: str) -> None:
     _, test, _ = scaffold(kind, name, copy)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy / "kb"), str(copy / "service")])}

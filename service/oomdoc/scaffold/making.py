@@ -85,7 +85,7 @@ def scaffold(kind: str, name: str, root: Path, cause: str = "") -> list[Path]:
 def _code(kind: _Kind, name: str, root: Path) -> list[Path]:
     module = name.replace("-", "_")
     title = name.replace("_", " ").replace("-", " ").capitalize()
-    values = {"name": name, "module": module, "title": title, "phrase": name.replace("-", " ")}
+    values = {"name": name, "module": module, "title": title}
     file, package, tuple_name, suffix = kind.registry
     init = root / file
     listed = register(

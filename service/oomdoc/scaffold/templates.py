@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST", "RULE_TEST"]
+__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST"]
 
 PARSER: Final = '''"""{title}: say here which program prints these lines, and since which version."""
 

@@ -46,7 +46,9 @@ def test_contributions_add_up_to_the_score_against_the_average_cause() -> None:
     table = SMALL._replace(prior=dict.fromkeys(CAUSES, 0.0))
     total = scores(features, table)
     mean = sum(total.values()) / len(total)
-    assert sum(c.log_odds for c in contributions("leak", features, table)) == pytest.approx(total["leak"] - mean, abs=0.02)
+    assert sum(c.log_odds for c in contributions("leak", features, table)) == pytest.approx(
+        total["leak"] - mean, abs=0.02
+    )
 
 
 def test_the_most_probable_cause_comes_first_with_its_contributions() -> None:
