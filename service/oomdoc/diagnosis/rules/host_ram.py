@@ -316,11 +316,11 @@ def _meant(view: View) -> float:
         return STRONG  # a loader's worker dies of /dev/shm as often
     if (
         failure is not None
-        and failure.signal.name == "told-host-oom"
+        and failure.signal.name == "said-host"
         and re.search("泄[漏露]|leak", failure.signal.span.text)
     ):
         return STRONG
-    told = failure.signal.span.text if failure is not None and failure.signal.name == "told-host-oom" else ""
+    told = failure.signal.span.text if failure is not None and failure.signal.name == "said-host" else ""
     if "内存" in told and not view.says(_SETTLED):
         return WEAK if _either(view) else FAIR
     return DECISIVE

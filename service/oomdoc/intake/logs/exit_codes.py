@@ -20,16 +20,13 @@ _RULES: Final[Parser] = rules_parser(
         "exit code",
         "return code",
         "sigkill",
-        "sigterm",
         "sigbus",
         "exited with code",
-        "sigsegv",
         "returned non-zero exit status",
         "killed by signal",
         "exit status",
         "退出码",
         "signal: 9",
-        "segmentation fault",
         "died with",
         "killed",
         "abruptly died",
@@ -66,20 +63,6 @@ _RULES: Final[Parser] = rules_parser(
             r"|退出码)\W{0,6}(?:=|is|was)?\W{0,4}(?P<code__i>-7|135)\b|Signal 7 \(SIGBUS\)"
             r"|SIGBUS",
             "shared-memory",
-        ),
-        rule(
-            "exit-139",
-            r"(?:exitcode|exit[ _]code|return code|exited with code)\W{0,6}(?:="
-            r"|is|was)?\W{0,4}(?P<code__i>-11|139)\b|Signal 11 \(SIGSEGV\)"
-            r"|Segmentation fault",
-            "other",
-        ),
-        rule(
-            "sigterm-cascade",
-            r"closing signal SIGTERM|Signal 15 \(SIGTERM\)|(?:exitcode|return code)\W{0,8}(?:-15"
-            r"|143)\b",
-            "other",
-            cascade=True,
         ),
         rule("exit-other", r"(?:exitcode|exit code|return code|exit status)\W{0,8}(?P<code__i>-?\d{1,3})\b", None),
     ),

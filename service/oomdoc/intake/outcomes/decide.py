@@ -1,0 +1,216 @@
+"""What happened: one answer for a text, before any cause is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from oomdoc.evidence import Failure, Outcome, Signal
+from oomdoc.intake.kinds import Kind
+from oomdoc.intake.lines import Line
+from oomdoc.intake.outcomes.polarity import inside_a_name, is_past, stands
+from oomdoc.intake.outcomes.rows import Row, row_of, rows
+from oomdoc.intake.sieve import Literals, Vocabulary
+
+__all__ = ["failure_of", "is_asserted", "outcome_of"]
+
+_MOST_HITS: Final = 200
+"""Lines that one row is tried on: the first ones say what happened."""
+_LONGEST: Final = 2000
+"""Characters of a line that are looked at."""
+_ADVICE: Final = "follows"
+_SURE: Final = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
+"""How sure the name of a failure that is not memory is, by its row's order; below 0.5 it is no more than trouble."""
+
+Indexed = tuple[int, Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    row: Row
+    index: int
+    line: Line
+    column: int
+    past: bool = False
+
+    def outcome(self) -> Outcome:
+        sure = _SURE[self.row.order] if self.row.kind == "other" else 0.9
+        return Outcome(self.row.kind, self.row.id, self.line.span(self.column), self.row.memory, sure)
+
+
+def outcome_of(
+    lines: Sequence[Line],
+    kinds: Sequence[Kind],
+    failures: Sequence[Indexed],
+    signals: Sequence[Signal],
+    words: Vocabulary,
+) -> tuple[Outcome | None, tuple[Outcome, ...]]:
+    """What happened, and the other failures that were seen.
+
+    A message of memory explains everything beside it, except that a process that was merely killed explains less than
+    another failure that is named. What is only said explains less than another failure of the same time that is named.
+
+    :param failures: what the parsers read, consequences told (``cascade``).
+    """
+    seen = [(i, f) for i, f in failures if not f.cascade and f.kind != "other"]
+    hits = list(_hits(lines, kinds, words, frozenset(i for i, _ in seen)))
+    others = sorted((h for h in hits if h.row.kind == "other"), key=lambda h: (_RANK[h.row.order], h.index))
+    named = [h for h in others if h.row.order == "root"]
+    strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
+    weak = [_of_failure(f) for _, f in seen if _row_of(f).order != "root"]
+    covered = frozenset(h.index for h in named)
+    said = [h for h in hits if h.row.kind == "said" and h.index not in covered]
+    present = [h.outcome() for h in said if not (h.past and others and others[0].row.order != "unnamed")]
+    told_of = [h.outcome() for h in others]
+    if strong:
+        ranked = [*strong, *weak, *told_of]
+    elif named:
+        ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
+    else:
+        ranked = [*weak, *present, *told_of]
+    if ranked:
+        return ranked[0], _distinct(ranked)
+    return _nothing_failed(lines, kinds, hits, signals), ()
+
+
+_RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
+
+
+def _later(named: Sequence[_Hit], said: Sequence[_Hit]) -> bool:
+    """Whether another failure is printed, where memory is only talked about."""
+    return any(h.line.logged or "Error" in h.line.text for h in named)
+
+
+def _distinct(ranked: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """The further ones, each name once."""
+    names = {ranked[0].name}
+    out = []
+    for one in ranked[1:]:
+        if one.name not in names:
+            names.add(one.name)
+            out.append(one)
+    return tuple(out)
+
+
+def _row_of(failure: Failure) -> Row:
+    return _by_signal().get(failure.signal.name) or row_of(_REFUSED[failure.kind])
+
+
+_REFUSED: Final = {
+    "device": "device-refused",
+    "host": "host-refused",
+    "shared-memory": "shared-memory",
+    "other": "program-error",
+}
+
+
+@cache
+def _by_signal() -> dict[str, Row]:
+    return {name: row for row in rows() for name in row.signals}
+
+
+def _of_failure(failure: Failure) -> Outcome:
+    row = _row_of(failure)
+    memory = failure.kind if failure.kind != "other" else None
+    kind = "engine" if row.kind == "engine" else failure.kind
+    return Outcome(kind, failure.signal.name, failure.signal.span, memory, 0.98 if row.order == "root" else 0.85)
+
+
+@cache
+def _table() -> tuple[tuple[tuple[str, Row], ...], Literals]:
+    pairs = tuple((trigger, row) for row in rows() for trigger in row.triggers)
+    return pairs, Literals([(trigger,) for trigger, _ in pairs])
+
+
+def _hits(
+    lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]
+) -> Iterator[_Hit]:
+    """Every line that shows a row.
+
+    :param taken: lines of which a parser has read a failure of memory: they show nothing else.
+    """
+    pairs, literals = _table()
+    held = pairs if words.all else [pairs[n] for n in sorted(literals.held(words))]
+    if not held:
+        return
+    tried: dict[str, int] = {}
+    for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
+        if kind == "blank" or index in taken:
+            continue
+        low = line.low[:_LONGEST]
+        found = {row.id: row for trigger, row in held if trigger in low}
+        for row in found.values():
+            if tried.get(row.id, 0) < _MOST_HITS:
+                tried[row.id] = tried.get(row.id, 0) + 1
+                yield from _on_line(row, index, line, kind)
+
+
+def _on_line(row: Row, index: int, line: Line, kind: Kind) -> Iterator[_Hit]:
+    text = line.text[:_LONGEST]
+    plain = kind == "prose"
+    if kind in ("code", "command", "config") and row.kind != "said" and not _quotes(text):
+        return
+    for found in row.matches(text):
+        start, end = found.span()
+        if row.kind == "said":
+            if text.lstrip().startswith("#") and kind != "prose":
+                return
+            if inside_a_name(text, start, end) or not stands(text, start, end):
+                continue
+        elif row.kind == "other" and plain and not stands(text, start, end):
+            continue
+        yield _Hit(row, index, line, start + 1, plain and is_past(text, start, end))
+        return
+
+
+def _quotes(text: str) -> bool:
+    """Whether a line that looks like code or a setting is a message after all: "train.py: error: ...", "X: Error"."""
+    return "rror:" in text or "rror(" in text
+
+
+def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
+    """Whether a failure that a parser read without any size stands: not where prose or code only mentions it."""
+    if kind == "code":
+        return False
+    if kind not in ("prose", "command"):
+        return True
+    row = row_of("said-device" if failure.kind == "device" else "said-host")
+    text = line.text[:_LONGEST]
+    mentions = list(row.matches(text))
+    return not mentions or any(stands(text, *m.span()) for m in mentions)
+
+
+def failure_of(outcome: Outcome) -> Failure | None:
+    """The failure that an outcome stands for where no parser read one: what is said, or what is not memory."""
+    if outcome.kind == "said" and outcome.memory is not None:
+        return Failure(kind=outcome.memory, signal=Signal(outcome.name, outcome.span))
+    if outcome.kind == "other" and outcome.confidence >= 0.5:
+        return Failure(kind="other", signal=Signal(outcome.name, outcome.span))
+    return None
+
+
+def _nothing_failed(
+    lines: Sequence[Line], kinds: Sequence[Kind], hits: Sequence[_Hit], signals: Sequence[Signal]
+) -> Outcome | None:
+    """A log of work that goes on, else a question or a plan; ``None`` of an empty text."""
+    healthy = next((h for h in hits if h.row.kind == "healthy"), None)
+    if healthy is not None:
+        return healthy.outcome()
+    progress = next((s for s in signals if s.name == "progress"), None)
+    if progress is not None:
+        return Outcome("healthy", "progress", progress.span, None, 0.8)
+    first = next((line for line, kind in zip(lines, kinds, strict=True) if kind != "blank"), None)
+    if first is None:
+        return None
+    written = any(kind in ("prose", "config", "command", "code") for kind in kinds)
+    if written:
+        asked = next((ln for ln, k in zip(lines, kinds, strict=True) if k == "prose" and _asks(ln.text)), None)
+        job = asked is None and "prose" not in kinds
+        return Outcome("question", "job" if job else "question", (asked or first).span(), None, 0.8)
+    return Outcome("healthy", "quiet-log", first.span(), None, 0.6)
+
+
+def _asks(text: str) -> bool:
+    return "?" in text or "？" in text or "吗" in text
