@@ -70,7 +70,7 @@ _RAISED_MOST: Final = 2
 
 def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None) -> list[str]:
     """Where no message of a known failure was read: the last exceptions as they were printed."""
-    if root is not None and not root.signal.name.startswith("told-"):
+    if root is not None and not root.signal.name.startswith("said-"):
         return []
     raised = [line.text for line, kind in zip(lines, kinds, strict=True) if kind == "log" and _RAISED.match(line.text)]
     return [_clean(text)[:300] for text in dict.fromkeys(raised[-_RAISED_MOST:])]

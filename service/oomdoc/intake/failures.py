@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Final
 
-from oomdoc.evidence import Failure, Signal
+from oomdoc.evidence import Failure, Frame, Outcome, Signal
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
+from oomdoc.intake.outcomes import failure_of, is_asserted
 from oomdoc.intake.phase import frames_of
 from oomdoc.intake.tracebacks import Placed
 
-__all__ = ["assemble", "promoted"]
+__all__ = ["Indexed", "agreeing", "assemble"]
 
 _SIZES: Final = tuple(f.name for f in fields(Failure) if f.name.endswith("_bytes"))
-_EXITS: Final = frozenset({"exit-137", "exit-135", "exit-139", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
+_EXITS: Final = frozenset({"exit-137", "exit-135", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
-_NEAR = 6
+_NEAR: Final = 6
+_MOST_FRAMES: Final = 16
 
 Indexed = tuple[int, Failure]
 
@@ -29,19 +31,38 @@ def assemble(
     placed: Sequence[Placed],
     signals: Sequence[Signal],
 ) -> list[Indexed]:
-    """Failures in order, with frames, steps and cascades told."""
-    kept = _without_mentions(found, kinds)
+    """Failures of memory in order, with frames and steps; what follows from another is a ``cascade``."""
+    kept = [(i, f) for i, f in found if _count(f) or is_asserted(f, lines[i], kinds[i])]
+    kept = _without_mentions(kept, kinds)
     kept = [(i, replace(f, frames=frames_of(i, lines, placed), step=_step(f, signals))) for i, f in kept]
     kept = _without_headlines(kept)
-    real = [f for _, f in kept if not f.cascade and f.kind != "other" and f.signal.name not in _EXITS]
-    out: list[Indexed] = []
-    for index, failure in kept:
-        follows = bool(real) and (failure.signal.name in _EXITS or failure.kind == "other")
-        out.append((index, replace(failure, cascade=failure.cascade or follows)))
-    return _completed(out, lines)
+    real = [f for _, f in kept if not f.cascade and f.signal.name not in _EXITS]
+    out = [(i, replace(f, cascade=f.cascade or (bool(real) and f.signal.name in _EXITS))) for i, f in kept]
+    return _promoted(_completed(out, lines))
 
 
-def promoted(failures: Sequence[Indexed]) -> list[Indexed]:
+def agreeing(
+    failures: Sequence[Indexed], outcome: Outcome | None, lines: Sequence[Line], placed: Sequence[Placed]
+) -> list[Indexed]:
+    """The failures, the first that is no consequence being the one that the outcome names."""
+    failure = failure_of(outcome) if outcome is not None else None
+    if outcome is None or failure is None:
+        return list(failures)
+    place = outcome.span
+    index = next((i for i, at in enumerate(lines) if (at.source, at.number) == (place.source, place.line)), 0)
+    frames = frames_of(index, lines, placed) if failure.kind == "other" else ()
+    failure = replace(failure, frames=frames or _last_frames(placed))
+    rest = [(i, replace(f, cascade=True)) for i, f in failures]
+    return sorted([*rest, (index, failure)], key=lambda pair: pair[0])
+
+
+def _last_frames(placed: Sequence[Placed]) -> tuple[Frame, ...]:
+    """Those of the last traceback of the input: logs are often cut before the message."""
+    own = [p.frame for p in placed if p.tag == placed[-1].tag]
+    return tuple(own[-_MOST_FRAMES:])
+
+
+def _promoted(failures: Sequence[Indexed]) -> list[Indexed]:
     """Where only consequences were printed, the first that speaks of host memory stands for the failure behind it."""
     first = next((at for at, (_, f) in enumerate(failures) if f.kind == "host"), None)
     if first is None or any(not f.cascade for _, f in failures):

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Signal, Source, Span
+from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Signal, Source, Span
 from oomdoc.intake import environment
 from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_of
-from oomdoc.intake.failures import Indexed, assemble, promoted
+from oomdoc.intake.failures import Indexed, agreeing, assemble
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
+from oomdoc.intake.outcomes import outcome_of
 from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.prose.method import implied_method
 from oomdoc.intake.prose.model_names import PLAIN_NAME
@@ -24,7 +25,6 @@ from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.thinning import is_long, thinned
-from oomdoc.intake.told import told_failures
 from oomdoc.intake.tracebacks import Placed, read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
@@ -51,9 +51,6 @@ _YAML: Final = (".yaml", ".yml")
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
-_TOLD_FRAMES: Final = 16
-_TOLD_LINES: Final = 5000
-
 
 def read_text(text: str, name: str = "input") -> Evidence:
     """Evidence of one pasted text."""
@@ -77,8 +74,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     placed = read_frames(lines)
     prose_lines = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind == "prose"]
     failures = assemble(failures_of(found), lines, kinds, placed, signals)
-    if not any(not f.cascade for _, f in failures):
-        failures = promoted([*failures, *_told(lines, kinds, placed)])
+    outcome, other_outcomes = outcome_of(lines, kinds, failures, signals, placed, words)
+    failures = agreeing(failures, outcome, lines, placed)
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines], words)
@@ -106,27 +103,22 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
     return _evidence(
-        _Parts(lines, varied, words, kinds, failures, signals, configs, kept, conflicts, framework, warnings)
+        _Parts(
+            lines,
+            varied,
+            words,
+            kinds,
+            failures,
+            signals,
+            configs,
+            kept,
+            conflicts,
+            framework,
+            outcome,
+            other_outcomes,
+            warnings,
+        )
     )
-
-
-def _told(lines: Sequence[Line], kinds: Sequence[Kind], placed: Sequence[Placed]) -> list[Indexed]:
-    """Failures that are only told: in prose, else in the words around a command."""
-    for wanted in (("prose",), ("command", "code", "log", "config")):
-        some = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind in wanted]
-        told = told_failures([line for _, line in some[:_TOLD_LINES]], plain=wanted[0] == "prose")
-        found = sorted(((some[i][0], _framed(f, placed)) for i, f in told), key=lambda pair: pair[0])
-        if found:
-            return found
-    return []
-
-
-def _framed(failure: Failure, placed: Sequence[Placed]) -> Failure:
-    """A failure that is only told of gets the last traceback of the input: logs are often cut before the message."""
-    if failure.frames or not placed:
-        return failure
-    own = [p.frame for p in placed if p.tag == placed[-1].tag]
-    return replace(failure, frames=tuple(own[-_TOLD_FRAMES:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +133,8 @@ class _Parts:
     facts: dict[str, Fact]
     conflicts: Sequence[Conflict]
     framework: str | None
+    outcome: Outcome | None
+    other_outcomes: Sequence[Outcome]
     warnings: list[Message | str] = field(default_factory=list)
 
 
@@ -164,6 +158,8 @@ def _evidence(parts: _Parts) -> Evidence:
         facts=MappingProxyType(parts.facts),
         signals=tuple(parts.signals),
         failures=failures,
+        outcome=parts.outcome,
+        other_outcomes=tuple(parts.other_outcomes),
         documents=tuple(d for reading in parts.configs for d in reading.documents),
         inactive=tuple(i for reading in parts.configs for i in reading.inactive),
         conflicts=(*parts.conflicts, *own),

@@ -21,7 +21,6 @@ from oomdoc.intake.logs import (
     memory_summary,
     memory_usage,
     mps,
-    nccl,
     nvidia_smi,
     progress,
     ray,
@@ -31,7 +30,6 @@ from oomdoc.intake.logs import (
     tensorflow,
     tgi,
     torch_cuda,
-    triton,
     trtllm,
     vllm,
 )
@@ -56,7 +54,6 @@ PARSERS: Final[tuple[Parser, ...]] = (
     memory_summary.PARSER,
     memory_usage.PARSER,
     mps.PARSER,
-    nccl.PARSER,
     nvidia_smi.PARSER,
     progress.PARSER,
     ray.PARSER,
@@ -66,7 +63,6 @@ PARSERS: Final[tuple[Parser, ...]] = (
     tensorflow.PARSER,
     tgi.PARSER,
     torch_cuda.PARSER,
-    triton.PARSER,
     trtllm.PARSER,
     vllm.PARSER,
 )

@@ -14,23 +14,16 @@ PARSER: Final[Parser] = rules_parser(
     (
         "out of memory",
         "alloc_failed",
-        "more than 1eb",
-        "illegal memory access",
         "error_out_of_memory",
         "cuda error 2",
         "exceed allowed memory",
-        "device-side assert",
         "not enough memory on device",
         "preemptively rejected",
-        "no space left on device",
         "not_initialized",
         "memory allocation failed with oom",
         "cumemcreate",
         "memory allocation failure",
         "buffer of size",
-        "tensor of size",
-        "exhausted: /",
-        "exhaustederror: /",
         "memory on gpu",
     ),
     (
@@ -42,10 +35,7 @@ PARSER: Final[Parser] = rules_parser(
         ),
         rule("torch-thc-oom", r"cuda runtime error \(2\) ?: ?out of memory", "device"),
         rule("ctranslate2-oom", r"CUDA failed with error out of memory", "device"),
-        rule("absurd-size", r"(?:buffer|tensor) of size \d{16,20}\b", "other"),
         rule("onnxruntime-oom", r"requested buffer of size (?P<requested__n>\d{1,15})\b", "device"),
-        rule("file-exhausted", r"Resource ?exhausted(?:Error)?: /[\w.~-]", "other"),
-        rule("torch-overflowed-size", r"tried to allocate more than 1\s?EB", "other"),
         rule(
             "torch-fraction-limit",
             rf"preemptively rejected because it would exceed per_process_memory_fraction.{{0,80}}?"
@@ -102,13 +92,6 @@ PARSER: Final[Parser] = rules_parser(
             r"|cudaErrorMemoryAllocation|CUDA error 2 at|cudaMalloc failed: out of memory"
             r"|hipErrorOutOfMemory|CUDA error: memory allocation failure",
             "device",
-        ),
-        rule("cuda-illegal-access", r"illegal memory access was encountered|device-side assert triggered", "other"),
-        rule(
-            "disk-full",
-            r"No space left on device(?!.{0,80}shm)(?<!posix_fallocate failed: No space left on devi"
-            r"ce)",
-            "other",
         ),
     ),
     priority=30,

@@ -19,17 +19,15 @@ _RULES: Final[Parser] = rules_parser(
         "exitcode",
         "exit code",
         "return code",
+        "exits with return",
         "sigkill",
-        "sigterm",
         "sigbus",
         "exited with code",
-        "sigsegv",
         "returned non-zero exit status",
         "killed by signal",
         "exit status",
         "退出码",
         "signal: 9",
-        "segmentation fault",
         "died with",
         "killed",
         "abruptly died",
@@ -38,7 +36,7 @@ _RULES: Final[Parser] = rules_parser(
     (
         rule(
             "exit-137",
-            r"(?:exitcode|exit[ _]code|return code|exited with code|exit status"
+            r"(?:exitcode|exit[ _]code|return(?: code)?|exited with code|exit status"
             r"|退出码|died with)\W{0,6}(?:=|is|was|为)?\W{0,4}(?P<code__i>-9|137)\b",
             "host",
         ),
@@ -51,7 +49,7 @@ _RULES: Final[Parser] = rules_parser(
         rule(
             "exit-137",
             rf"\A{_BARE.pattern}\Z|\bline \d{{1,6}}: {{1,4}}\d{{1,9}} (?:Killed|已杀死)"
-            r"|\A\[\d{1,4}\][ +-]{1,6}(?:\d{1,9} )?[Kk]illed\s|\bOOMKilled\b",
+            r"|\A\[\d{1,4}\][ +-]{1,6}(?:\d{1,9} )?[Kk]illed\s|\bOOMKilled\b|(?:it/s|s/it)\]\s{0,4}Killed\b",
             "host",
         ),
         rule(
@@ -62,24 +60,10 @@ _RULES: Final[Parser] = rules_parser(
         ),
         rule(
             "exit-135",
-            r"(?:exitcode|exit[ _]code|return code|exited with code|exit status"
+            r"(?:exitcode|exit[ _]code|return(?: code)?|exited with code|exit status"
             r"|退出码)\W{0,6}(?:=|is|was)?\W{0,4}(?P<code__i>-7|135)\b|Signal 7 \(SIGBUS\)"
             r"|SIGBUS",
             "shared-memory",
-        ),
-        rule(
-            "exit-139",
-            r"(?:exitcode|exit[ _]code|return code|exited with code)\W{0,6}(?:="
-            r"|is|was)?\W{0,4}(?P<code__i>-11|139)\b|Signal 11 \(SIGSEGV\)"
-            r"|Segmentation fault",
-            "other",
-        ),
-        rule(
-            "sigterm-cascade",
-            r"closing signal SIGTERM|Signal 15 \(SIGTERM\)|(?:exitcode|return code)\W{0,8}(?:-15"
-            r"|143)\b",
-            "other",
-            cascade=True,
         ),
         rule("exit-other", r"(?:exitcode|exit code|return code|exit status)\W{0,8}(?P<code__i>-?\d{1,3})\b", None),
     ),

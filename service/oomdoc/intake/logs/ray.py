@@ -50,13 +50,6 @@ PARSER: Final[Parser] = rules_parser(
             "host",
             cascade=True,
         ),
-        rule(
-            "ray-actor-died",
-            r"ActorDiedError|The actor died unexpectedly|WorkerCrashedError"
-            r"|Worker exit type: SYSTEM_ERROR",
-            "other",
-            cascade=True,
-        ),
     ),
     priority=35,
 )

@@ -11,7 +11,7 @@ __all__ = ["PARSER"]
 
 PARSER: Final[Parser] = rules_parser(
     "slurm",
-    ("oom_kill", "oom-kill event", "exceeded memory limit", "out_of_memory", "out of memory", "slurmstepd"),
+    ("oom_kill", "oom-kill event", "exceeded memory limit", "out_of_memory", "out of memory"),
     (
         rule("slurm-oom-kill", r"Detected (?P<events__i>\d{1,6}) oom[_-]kill event", "host"),
         rule(
@@ -25,9 +25,6 @@ PARSER: Final[Parser] = rules_parser(
             r"srun: error: \S{1,80}: tasks? [\d,\-\[\]]{1,40}: Out Of Memory"
             r"|\bOUT_OF_ME(?:MORY|\+)?(?=\s)(?!.{0,20}CUDA)|State\W{1,4}OUT_OF_MEMORY",
             "host",
-        ),
-        rule(
-            "slurm-cancelled", r"slurmstepd: error: \*{3} (?:JOB|STEP) \S{1,40} .{0,60}CANCELLED", "other", cascade=True
         ),
     ),
     priority=22,

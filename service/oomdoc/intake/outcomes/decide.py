@@ -1,0 +1,270 @@
+"""What happened: one answer for a text, before any cause is looked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from oomdoc.evidence import Failure, Outcome, Signal
+from oomdoc.intake.kinds import Kind
+from oomdoc.intake.lines import Line
+from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
+from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
+from oomdoc.intake.sieve import Literals, Vocabulary
+from oomdoc.intake.tracebacks import Placed
+
+__all__ = ["failure_of", "is_asserted", "outcome_of"]
+
+_MOST_TRIED: Final = 200
+"""Lines that one row is tried on: the first ones say what happened."""
+_MOST_SAID: Final = 4
+"""Statements of one kind that are kept; of any other kind the first tells all."""
+_LONGEST: Final = 2000
+"""Characters of a line that are looked at."""
+_NAMELIKE: Final = ("oom", "out")
+"""How mentions begin that options, paths and functions may be named after."""
+_SURE: Final[Mapping[Order, float]] = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
+"""How sure the name of a failure that is not memory is, by its row's order; below 0.5 it is no more than trouble."""
+
+Indexed = tuple[int, Failure]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    row: Row
+    index: int
+    line: Line
+    start: int
+    text: str
+    """What matched."""
+    past: bool = False
+
+    @property
+    def memory(self) -> Memory | None:
+        """Which memory it speaks of: what grows or is too much is the host's where the host's memory is named."""
+        named = self.row.memory == "device" and _OF_HOST.search(self.text) and not _OF_CARD.search(self.text)
+        return "host" if named else self.row.memory
+
+    def outcome(self) -> Outcome:
+        sure = _SURE[self.row.order] if self.row.kind == "other" else 0.9
+        return Outcome(self.row.kind, self.row.id, self.line.span(self.start + 1), self.memory, sure)
+
+
+def outcome_of(
+    lines: Sequence[Line],
+    kinds: Sequence[Kind],
+    failures: Sequence[Indexed],
+    signals: Sequence[Signal],
+    placed: Sequence[Placed],
+    words: Vocabulary,
+) -> tuple[Outcome | None, tuple[Outcome, ...]]:
+    """What happened, and the other failures that were seen.
+
+    A message of memory explains everything beside it, except that a process that was merely killed explains less than
+    another failure that is named. What is only said explains less than another failure of the same time that is named.
+
+    :param failures: what the parsers read, consequences told (``cascade``).
+    """
+    seen = [(i, f) for i, f in failures if not f.cascade and f.kind != "other"]
+    hits = list(_hits(lines, kinds, words, frozenset(i for i, _ in seen)))
+    others = sorted((h for h in hits if h.row.kind == "other"), key=lambda h: (_RANK[h.row.order], h.index))
+    named = [h for h in others if h.row.order == "root"]
+    strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
+    weak = [_of_failure(f) for _, f in seen if _row_of(f).order != "root"]
+    covered = frozenset(h.index for h in named if kinds[h.index] != "prose")
+    said = [h for h in hits if h.row.kind == "said" and h.index not in covered]
+    present = _by_memory([h for h in said if not (h.past and others and others[0].row.order != "unnamed")])
+    told_of = [h.outcome() for h in others]
+    if strong:
+        ranked = [*strong, *weak, *told_of]
+    elif named:
+        ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
+    else:
+        ranked = [*weak, *present, *told_of]
+    if all(o.kind == "other" and o.confidence < _NAMED for o in ranked):
+        about = next((h for h in hits if h.row.kind == "question"), None) if ranked else None
+        if (likely := _cut_traceback(placed) or (_in_trouble(about) if about is not None else None)) is not None:
+            ranked = [likely, *ranked]
+    if ranked:
+        return ranked[0], _distinct(ranked)
+    return _nothing_failed(lines, kinds, hits, signals), ()
+
+
+def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
+    """A traceback whose message was not pasted, where nothing else is named: most that are brought here are memory's."""
+    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6) if placed else None
+
+
+def _in_trouble(about: _Hit) -> Outcome:
+    """Something fails that nothing names, and memory is what the person writes about."""
+    memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
+    return Outcome("said", about.row.id, about.line.span(about.start + 1), memory, 0.6)
+
+
+_NAMED: Final = 0.5
+_RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
+
+
+_OF_HOST: Final = re.compile(r"\bram\b|\bhost\b|\bcpu\b|ray ?out|内存", re.IGNORECASE | re.ASCII)
+_OF_CARD: Final = re.compile(r"vram|gpu|cuda|显存|\bcard\b", re.IGNORECASE)
+_FIRST: Final = {"shared-memory": 0, "host": 1, "device": 2, None: 3}
+
+
+def _by_memory(said: Sequence[_Hit]) -> list[Outcome]:
+    """What is said, the host's memory before the card's; where the card's is named, plain 内存 is the card's too."""
+    card = any(h.memory == "device" and _OF_CARD.search(h.text) for h in said)
+    weighed = [(card and h.memory == "host" and "内存" in h.text, _FIRST[h.memory], h.index) for h in said]
+    return [h.outcome() for _, h in sorted(zip(weighed, said, strict=True), key=lambda pair: pair[0])]
+
+
+def _later(named: Sequence[_Hit], said: Sequence[_Hit]) -> bool:
+    """Whether another failure is printed, where memory is only talked about."""
+    return any(h.line.logged or "Error" in h.line.text for h in named)
+
+
+def _distinct(ranked: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """The further ones, each name once."""
+    names = {ranked[0].name}
+    out = []
+    for one in ranked[1:]:
+        if one.name not in names and one.confidence >= _NAMED:
+            names.add(one.name)
+            out.append(one)
+    return tuple(out)
+
+
+def _row_of(failure: Failure) -> Row:
+    return _by_signal().get(failure.signal.name) or row_of(_REFUSED[failure.kind])
+
+
+_REFUSED: Final = {
+    "device": "device-refused",
+    "host": "host-refused",
+    "shared-memory": "shared-memory",
+    "other": "program-error",
+}
+
+
+@cache
+def _by_signal() -> dict[str, Row]:
+    return {name: row for row in rows() for name in row.signals}
+
+
+def _of_failure(failure: Failure) -> Outcome:
+    row = _row_of(failure)
+    memory = failure.kind if failure.kind != "other" else None
+    kind = "engine" if row.kind == "engine" else failure.kind
+    return Outcome(kind, failure.signal.name, failure.signal.span, memory, 0.98 if row.order == "root" else 0.85)
+
+
+@cache
+def _table() -> tuple[tuple[tuple[str, Row], ...], Literals]:
+    pairs = tuple((trigger, row) for row in rows() for trigger in row.triggers)
+    return pairs, Literals([(trigger,) for trigger, _ in pairs])
+
+
+def _hits(
+    lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]
+) -> Iterator[_Hit]:
+    """Every line that shows a row.
+
+    :param taken: lines of which a parser has read a failure of memory: they show nothing else.
+    """
+    pairs, literals = _table()
+    held = pairs if words.all else [pairs[n] for n in sorted(literals.held(words))]
+    if not held:
+        return
+    tried: dict[str, int] = {}
+    shown: dict[str, int] = {}
+    for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
+        if kind == "blank" or index in taken:
+            continue
+        low = line.low[:_LONGEST]
+        found = {row.id: row for trigger, row in held if trigger in low}
+        for row in found.values():
+            if shown.get(row.id, 0) >= (_MOST_SAID if row.kind == "said" else 1) or tried.get(row.id, 0) >= _MOST_TRIED:
+                continue
+            tried[row.id] = tried.get(row.id, 0) + 1
+            for hit in _on_line(row, index, line, kind, expected=_under_expected(lines, index)):
+                shown[row.id] = shown.get(row.id, 0) + 1
+                yield hit
+
+
+def _under_expected(lines: Sequence[Line], index: int) -> bool:
+    """Whether the line, or the last one before it that is not blank, says what was expected."""
+    before = next((line.text for line in reversed(lines[max(0, index - 3) : index]) if line.text.strip()), "")
+    return any(EXPECTED.search(text[:200]) for text in (lines[index].text, before))
+
+
+def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) -> Iterator[_Hit]:
+    text = line.text[:_LONGEST]
+    plain = kind == "prose"
+    if kind in ("code", "command", "config") and row.kind != "said" and not _quotes(text):
+        return
+    for found in row.matches(text):
+        start, end = found.span()
+        if row.kind == "said":
+            if text.lstrip().startswith("#") and kind != "prose":
+                return
+            if (found[0].lower()[:3] in _NAMELIKE and inside_a_name(text, start, end)) or not stands(
+                text, start, end, expected=expected
+            ):
+                continue
+        elif row.kind == "other" and plain and not stands(text, start, end):
+            continue
+        elif row.kind == "question" and not plain:
+            return
+        yield _Hit(row, index, line, start, found[0], plain and is_past(text, start, end))
+        return
+
+
+def _quotes(text: str) -> bool:
+    """Whether a line that looks like code or a setting is a message after all: "train.py: error: ...", "X: Error"."""
+    return "rror:" in text or "rror(" in text
+
+
+def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
+    """Whether a failure that a parser read without any size stands: not where prose or code only mentions it."""
+    if kind == "code":
+        return False
+    if kind not in ("prose", "command"):
+        return True
+    row = row_of("said-device" if failure.kind == "device" else "said-host")
+    text = line.text[:_LONGEST]
+    mentions = list(row.matches(text))
+    return not mentions or any(stands(text, *m.span()) for m in mentions)
+
+
+def failure_of(outcome: Outcome) -> Failure | None:
+    """The failure that an outcome stands for where no parser read one: what is said, or what is not memory."""
+    if (outcome.kind == "said" or outcome.name == "cut-traceback") and outcome.memory is not None:
+        return Failure(kind=outcome.memory, signal=Signal(outcome.name, outcome.span))
+    if outcome.kind == "other" and outcome.confidence >= _NAMED:
+        return Failure(kind="other", signal=Signal(outcome.name, outcome.span))
+    return None
+
+
+def _nothing_failed(
+    lines: Sequence[Line], kinds: Sequence[Kind], hits: Sequence[_Hit], signals: Sequence[Signal]
+) -> Outcome | None:
+    """A log of work that goes on, else a question or a plan; ``None`` of an empty text."""
+    healthy = next((h for h in hits if h.row.kind == "healthy"), None)
+    if healthy is not None:
+        return healthy.outcome()
+    progress = next((s for s in signals if s.name == "progress"), None)
+    if progress is not None:
+        return Outcome("healthy", "progress", progress.span, None, 0.8)
+    first = next((line for line, kind in zip(lines, kinds, strict=True) if kind != "blank"), None)
+    if first is None:
+        return None
+    written = any(kind in ("prose", "config", "command", "code") for kind in kinds)
+    if written:
+        about = next((h for h in hits if h.row.kind == "question"), None)
+        name = "question" if "prose" in kinds else "job"
+        return about.outcome() if about is not None else Outcome("question", name, first.span(), None, 0.8)
+    return Outcome("healthy", "quiet-log", first.span(), None, 0.6)
+
+

@@ -1,0 +1,120 @@
+"""The closed list of what a text can show: one file ``<id>.toml`` a kind, read and checked here.
+
+A file holds ``id`` (its name), ``kind`` (of :class:`~oomdoc.evidence.Outcome`), ``triggers`` (literals in lower case, one
+of which a line must hold), ``patterns`` (case-insensitive, each at most a line), ``unless`` (patterns of lines that do not
+count), ``lines`` that match, ``not_lines`` that must not, and ``source``: the program's file and version, or three threads.
+Of memory that a parser of ``intake/logs`` recognises, ``signals`` names the parser's signals instead (none: every one that
+no other file names). ``order`` says what explains what: a ``root`` failure explains one that ``follows``; ``generic``
+names any error, ``unnamed`` only that there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any, Final, Literal, get_args
+
+__all__ = ["Kind", "Memory", "Order", "Row", "row_from", "row_of", "rows"]
+
+Kind = Literal["device", "host", "shared-memory", "engine", "said", "question", "healthy", "other"]
+Order = Literal["root", "follows", "generic", "unnamed"]
+Memory = Literal["device", "host", "shared-memory"]
+
+_REPEAT: Final = re.compile(r"(?<!\\)[*+](?!\?)|\{\d{0,4},\}")
+"""A repetition without an end: not allowed in a pattern that reads untrusted lines."""
+_LISTS: Final = ("triggers", "patterns", "unless", "signals", "lines", "not_lines", "source")
+_EXAMPLES: Final = "\nlines = ["
+_THREADS: Final = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of outcome."""
+
+    id: str
+    kind: Kind
+    order: Order = "root"
+    memory: Memory | None = None
+    triggers: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    not_lines: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile("|".join(self.patterns), re.IGNORECASE | re.ASCII)
+
+    @cached_property
+    def _excluded(self) -> re.Pattern[str] | None:
+        return re.compile("|".join(self.unless), re.IGNORECASE) if self.unless else None
+
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """Every place of a line that shows it."""
+        if self._excluded is None or self._excluded.search(text) is None:
+            yield from self._compiled.finditer(text)
+
+    def shows(self, text: str) -> re.Match[str] | None:
+        """The first such place, of a line in any case that holds a trigger."""
+        low = text.lower()
+        return next(self.matches(text), None) if any(t in low for t in self.triggers) else None
+
+
+@cache
+def rows(*, examples: bool = False) -> tuple[Row, ...]:
+    """Every kind, in the order of the names.
+
+    :param examples: whether the lines and sources are read as well, which stand last in a file and only tests need.
+    """
+    folder = resources.files(__package__)
+    entries = sorted((e for e in folder.iterdir() if e.name.endswith(".toml")), key=lambda e: e.name)
+    texts = ((entry.name, entry.read_text(encoding="utf-8")) for entry in entries)
+    return tuple(
+        row_from(name, tomllib.loads(text if examples else text.partition(_EXAMPLES)[0]), examples=examples)
+        for name, text in texts
+    )
+
+
+@cache
+def row_of(identifier: str) -> Row:
+    """The kind of that name."""
+    return next(row for row in rows() if row.id == identifier)
+
+
+def row_from(name: str, table: Mapping[str, Any], *, examples: bool = True) -> Row:
+    """The row of a file's table.
+
+    :raises ValueError: where the file breaks the schema; says where and how.
+    """
+    known = {f.name for f in fields(Row)}
+    if unknown := table.keys() - known:
+        raise ValueError(f"{name}: unknown keys {sorted(unknown)}")
+    for key in ("id", "kind", "lines", "not_lines", "source") if examples else ("id", "kind"):
+        if not table.get(key):
+            raise ValueError(f"{name}: {key} is missing or empty")
+    values = {k: tuple(v) if k in _LISTS else v for k, v in table.items()}
+    row = Row(**values)
+    problems = [
+        (row.id == name.removesuffix(".toml"), "id is not the file's name"),
+        (row.kind in get_args(Kind), f"kind {row.kind!r}"),
+        (row.order in get_args(Order), f"order {row.order!r}"),
+        (row.memory is None or row.memory in get_args(Memory), f"memory {row.memory!r}"),
+        ((row.memory is not None) == (row.kind == "said"), "memory goes with kind said"),
+        (bool(row.patterns) == bool(row.triggers), "patterns go with triggers"),
+        (all(t == t.lower() for t in row.triggers), "triggers are in lower case"),
+        (not any(_REPEAT.search(p) for p in (*row.patterns, *row.unless)), "a repetition without an end"),
+        (
+            not examples or any(not s.startswith("https://") for s in row.source) or len(row.source) >= _THREADS,
+            "neither a program's file nor three threads",
+        ),
+    ]
+    for holds, problem in problems:
+        if not holds:
+            raise ValueError(f"{name}: {problem}")
+    return row
