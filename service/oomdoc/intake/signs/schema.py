@@ -1,0 +1,144 @@
+"""How a row of the sign tables is written, and what is checked of it.
+
+A file is named after a cause of the taxonomy; each of its tables is a sign::
+
+    [loss-function]
+    frames = ["cross_entropy", "log_?softmax"]
+    lines = ["torch/nn/functional.py cross_entropy return torch._C._nn.cross_entropy_loss(input, target)"]
+    not_lines = ["modeling.py forward loss = binary_cross_entropy(scores, labels)"]
+    source = "torch/nn/functional.py 2.1: cross_entropy, log_softmax"
+
+A row matches by one or more of ``frames`` (expressions over ``file function code`` of a frame), ``messages`` (over
+lines: what a program prints, or the key or call that configures it) and ``signals`` (names of what the parsers of
+``intake/logs`` recognise). Each list holds alternatives, over text in lower case. As people quote programs in the
+middle of their sentences, a message is tried on every line and must be such that nobody but a program, or somebody
+who quotes one, writes it. ``phases`` narrows a row to failures in these phases.
+
+Its witnesses are ``threads``, at least three public ones, or ``source``, the program, its file and version.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final
+
+__all__ = ["WITNESSES", "Row", "RowError", "parse_rows", "problems", "read_rows"]
+
+WITNESSES: Final = 3
+"""Independent threads that must show a sign whose program is not named."""
+_PATTERNS: Final = ("frames", "messages")
+_LISTS: Final = (*_PATTERNS, "signals", "phases", "lines", "not_lines", "threads")
+_ID: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_THREAD: Final = re.compile(r"[\w.-]{1,60}/[\w.-]{1,100}#\d{1,6}|https://\S{8,200}")
+_LONGEST: Final = 300
+"""Characters of one alternative."""
+
+
+class RowError(ValueError):
+    """A row that is not written as the schema says; the message names file and row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sign, as its file has it."""
+
+    cause: str
+    id: str
+    frames: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    not_lines: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """``<cause>/<id>``."""
+        return f"{self.cause}/{self.id}"
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """All expressions of the row."""
+        return self.frames + self.messages
+
+    def matches(self, line: str) -> bool:
+        """Whether any expression of the row matches a line of its examples."""
+        low = line.lower()
+        return any(re.search(pattern, low) for pattern in self.patterns)
+
+
+def read_rows() -> list[Row]:
+    """Every row of every file, in the order of files and rows.
+
+    :raises RowError: where a row breaks the schema or its own examples.
+    """
+    rows = list(parse_rows())
+    wrong = [f"{row.name}: {problem}" for row in rows for problem in problems(row)]
+    if wrong:
+        raise RowError("; ".join(wrong))
+    return rows
+
+
+def parse_rows() -> Iterator[Row]:
+    """The rows as they are written, unchecked but for their form.
+
+    :raises RowError: where a row has a key that is not known, or a value of another type.
+    """
+    for entry in sorted(resources.files(__package__).iterdir(), key=lambda e: e.name):
+        if entry.name.endswith(".toml"):
+            yield from _of_file(entry.name.removesuffix(".toml"), tomllib.loads(entry.read_text(encoding="utf-8")))
+
+
+def _of_file(cause: str, tables: Mapping[str, Any]) -> Iterator[Row]:
+    for name, table in tables.items():
+        if not isinstance(table, dict) or _ID.fullmatch(name) is None:
+            raise RowError(f"{cause}/{name}: not a table with a name of lower-case words and hyphens")
+        values: dict[str, Any] = {}
+        for key, value in table.items():
+            if key in _LISTS and isinstance(value, list) and all(isinstance(item, str) for item in value):
+                values[key] = tuple(value)
+            elif key == "source" and isinstance(value, str):
+                values[key] = value
+            else:
+                raise RowError(f"{cause}/{name}: {key} is not known, or not of its type")
+        yield Row(cause, name, **values)
+
+
+def problems(row: Row) -> Iterator[str]:
+    """What is wrong with a row, one sentence each."""
+    if not (row.patterns or row.signals):
+        yield "it matches nothing"
+    for pattern in row.patterns:
+        yield from _of_pattern(pattern)
+    if row.patterns and not row.lines:
+        yield "no line shows what it matches"
+    for line in row.lines:
+        if not row.matches(line):
+            yield f"it does not match its line {line!r}"
+    for line in row.not_lines:
+        if row.matches(line):
+            yield f"it matches {line!r}, which it must not"
+    for thread in row.threads:
+        if _THREAD.fullmatch(thread) is None:
+            yield f"{thread!r} names no thread"
+    if len(set(row.threads)) < WITNESSES and not row.source:
+        yield f"fewer than {WITNESSES} threads and no source"
+
+
+def _of_pattern(pattern: str) -> Iterator[str]:
+    if len(pattern) > _LONGEST:
+        yield f"{pattern[:40]!r}... is too long"
+    if pattern != pattern.lower() and not re.search(r"\\[A-Z]", pattern):
+        yield f"{pattern!r} is tried on text in lower case"
+    if re.search(r"(?<!\\)[*+]", re.sub(r"\[[^\]]{1,80}\]", "", pattern)) or re.search(r"\{\d+,\}", pattern):
+        yield f"{pattern!r} repeats without a bound"
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        yield f"{pattern!r} is no expression: {error}"
