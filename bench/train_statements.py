@@ -1,0 +1,248 @@
+"""Fit the classifier of statements (``oomdoc.intake.statements``) to its example sentences.
+
+usage: python bench/train_statements.py [--check] [--unseen SENTENCES.jsonl ...] [--add LABELLED.jsonl ...]
+
+Without options the weights are fitted again and written to ``service/oomdoc/intake/statements/weights.npz``. Needs
+scipy, which comes with scikit-learn (``.[embed]``).
+
+``--check`` prints how well each statement is found in examples left out of the fit (five folds); writes nothing.
+``--unseen`` prints how well the shipped weights read labelled sentences (``{"text", "statements": [...]}`` a line).
+``--add`` reads labelled sentences of public reports first. Kept of a sentence, in ``bench/data/statements.npz``, are its
+features (checksums of its words and pairs of words, in no order) and what it says; its text is not.
+
+The weights are made from the shipped examples (each also beside a second sentence, so that what else a sentence says
+counts little) and from the features in ``bench/data/statements.npz``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+
+from oomdoc.intake.statements.catalogue import NEUTRAL, examples, examples_hash, statements
+from oomdoc.intake.statements.features import features_of
+from oomdoc.intake.statements.model import WEIGHTS, Model, lead, model
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ROOT / "service" / "oomdoc" / "intake" / "statements" / WEIGHTS
+REPORTS = ROOT / "bench" / "data" / "statements.npz"
+NAMES = tuple(statements())
+PENALTY = 1.0
+POSITIVE_WEIGHT = 3.0
+RAREST = 2
+"""Sentences that a feature must stand in."""
+FOLDS = 5
+PRUNE = 0.02
+"""Weights below are left out."""
+_HAN = re.compile(r"[一-鿿]")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The features of a sentence and what it says."""
+
+    features: frozenset[int]
+    says: frozenset[str]
+    text: str = ""
+    table: str = ""
+
+
+def shipped() -> list[Labelled]:
+    return [Labelled(frozenset(features_of(e.text)), e.says, e.text, e.table) for e in examples()]
+
+
+def of_reports() -> list[Labelled]:
+    """Labelled sentences of public reports, without their texts."""
+    if not REPORTS.exists():
+        return []
+    with np.load(REPORTS, allow_pickle=False) as found:
+        starts = found["starts"]
+        return [
+            Labelled(
+                frozenset(map(int, found["features"][starts[i] : starts[i + 1]])),
+                frozenset(filter(None, str(says).split(","))),
+            )
+            for i, says in enumerate(found["says"])
+        ]
+
+
+def keep(rows: Sequence[Labelled]) -> None:
+    rows = sorted(rows, key=lambda row: sorted(row.features))
+    REPORTS.parent.mkdir(exist_ok=True)
+    np.savez_compressed(
+        REPORTS,
+        features=np.array([f for row in rows for f in sorted(row.features)], dtype=np.uint32),
+        starts=np.cumsum([0, *(len(row.features) for row in rows)]).astype(np.int32),
+        says=np.array([",".join(sorted(row.says)) for row in rows]),
+    )
+
+
+def beside_others(rows: Sequence[Labelled], seed: int = 0) -> list[Labelled]:
+    """Each example once beside a sentence that says nothing, and once beside another example."""
+    pick = random.Random(seed)
+    by: dict[tuple[bool, bool], list[Labelled]] = {}
+    for row in rows:
+        han = _HAN.search(row.text) is not None
+        by.setdefault((han, False), []).append(row)
+        if row.table == NEUTRAL:
+            by.setdefault((han, True), []).append(row)
+    out = []
+    for row in rows:
+        han = _HAN.search(row.text) is not None
+        for neutral in (True, False):
+            other = pick.choice(by[han, neutral])
+            text = f"{row.text.rstrip('.。')}{'，' if han else ', '}{other.text}"
+            out.append(Labelled(frozenset(features_of(text)), row.says | other.says))
+    return out
+
+
+def matrix(rows: Sequence[Labelled], columns: dict[int, int]) -> Any:
+    found = [[columns[f] for f in row.features if f in columns] for row in rows]
+    starts = np.cumsum([0, *map(len, found)])
+    flat = np.array([c for cs in found for c in cs], dtype=np.int32)
+    return csr_matrix((np.ones(len(flat)), flat, starts), shape=(len(rows), len(columns)))
+
+
+def labels(rows: Sequence[Labelled]) -> np.ndarray[Any, Any]:
+    return np.array([[name in row.says for name in NAMES] for row in rows], dtype=np.float64)
+
+
+def fit(own: Sequence[Labelled], reports: Sequence[Labelled]) -> Model:
+    """One logistic regression per statement, fitted together; not calibrated yet."""
+    seen = Counter(f for row in (*own, *reports) for f in row.features)
+    columns = {f: i for i, f in enumerate(sorted(f for f, n in seen.items() if n >= RAREST))}
+    rows = [*own, *beside_others(own), *reports]
+    x, y = matrix(rows, columns), labels(rows)
+    across = x.T.tocsr()
+    weight = 1 + (POSITIVE_WEIGHT - 1) * y
+    shape = (len(columns) + 1, len(NAMES))
+
+    def loss(flat: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+        w = flat.reshape(shape)
+        z = x @ w[:-1] + w[-1]
+        value = (weight * (np.logaddexp(0, z) - y * z)).sum() + 0.5 * PENALTY * (w[:-1] ** 2).sum()
+        pull = weight * (1 / (1 + np.exp(-z)) - y)
+        gradient = np.vstack([across @ pull + PENALTY * w[:-1], pull.sum(0)])
+        return float(value), gradient.ravel()
+
+    start = np.zeros(shape)
+    start[-1] = -4
+    found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 150}).x.reshape(shape)
+    return Model("", NAMES, columns, found[:-1].astype(np.float32), found[-1].astype(np.float32), (0.0, 1.0, 0.0))
+
+
+def left_out(own: Sequence[Labelled], reports: Sequence[Labelled]) -> np.ndarray[Any, Any]:
+    """The score of every own example by a fit that did not see it."""
+    order = np.random.default_rng(0).permutation(len(own))
+    out = np.zeros((len(own), len(NAMES)), dtype=np.float32)
+    for fold in range(FOLDS):
+        away = set(order[fold::FOLDS].tolist())
+        fitted = fit([row for i, row in enumerate(own) if i not in away], reports)
+        here = sorted(away)
+        out[here] = fitted.scores([own[i].features for i in here])
+    return out
+
+
+def calibrate(scores: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[float, float, float]:
+    """Logistic regression of "says it" on a score and its lead, over all statements."""
+    x = np.stack([np.ones(scores.size), scores.ravel(), lead(scores).ravel()])
+    target = y.ravel()
+
+    def loss(w: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+        z = w @ x
+        return float((np.logaddexp(0, z) - target * z).sum()), x @ (1 / (1 + np.exp(-z)) - target)
+
+    constant, factor, ahead = minimize(loss, np.array([0.0, 1.0, 0.0]), jac=True, method="L-BFGS-B").x
+    return float(constant), float(factor), float(ahead)
+
+
+def write(fitted: Model) -> None:
+    """int8 weights, one scale per statement."""
+    strong = np.abs(fitted.weights).max(axis=1) >= PRUNE * 4
+    weights = np.where(np.abs(fitted.weights) >= PRUNE, fitted.weights, 0)[strong]
+    scales = np.abs(weights).max(axis=0) / 127
+    np.savez_compressed(
+        SHIPPED,
+        key=np.array(examples_hash()),
+        names=np.array(NAMES),
+        features=np.array([f for f, keep_it in zip(fitted.rows, strong, strict=True) if keep_it], dtype=np.uint32),
+        weights=np.round(weights / scales).astype(np.int8),
+        scales=scales.astype(np.float32),
+        bias=fitted.bias,
+        calibration=np.array(fitted.calibration, dtype=np.float32),
+    )
+
+
+def average_precision(p: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> float:
+    order = np.argsort(-p, kind="stable")
+    hits = y[order].cumsum()
+    return float((hits / np.arange(1, len(y) + 1))[y[order] > 0].mean())
+
+
+def figures(p: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, each: bool = False) -> None:
+    """Print micro and macro figures at 0.5, and what neutral sentences do."""
+    says = y.any(axis=1)
+    fired = p >= 0.5
+    right = (fired & (y > 0)).sum(axis=0)
+    precision, recall = right / np.maximum(fired.sum(axis=0), 1), right / np.maximum(y.sum(axis=0), 1)
+    ap = np.array([average_precision(p[:, j], y[:, j]) if y[:, j].any() else np.nan for j in range(len(NAMES))])
+    if each:
+        for j in np.argsort(np.nan_to_num(ap)):
+            print(f"  {NAMES[j]:32} n {int(y[:, j].sum()):4}  P {precision[j]:.2f}  R {recall[j]:.2f}  AP {ap[j]:.2f}")
+    first = y[np.arange(len(y)), p.argmax(axis=1)] > 0
+    found = {t: ((p >= t) & (y > 0)).any(axis=1)[says].mean() for t in (0.5, 0.3)}
+    print(f"{int(says.sum())} sentences say something: the most probable statement is right in {first[says].mean():.1%};")
+    print(f"a right one at >= 0.5 in {found[0.5]:.1%}, at >= 0.3 in {found[0.3]:.1%}")
+    print(f"micro P {right.sum() / max(fired.sum(), 1):.1%} R {right.sum() / y.sum():.1%}; ", end="")
+    print(f"macro P {precision.mean():.1%} R {recall[y.any(axis=0)].mean():.1%} AP {np.nanmean(ap):.3f}")
+    if not says.all():
+        high = p[~says].max(axis=1)
+        print(f"{int((~says).sum())} neutral: {(high >= 0.5).mean():.1%} fire at 0.5, {(high >= 0.3).mean():.1%} at 0.3")
+    for low, top in ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.01)):
+        if (inside := (p >= low) & (p < top)).any():
+            print(f"  said {low:.1f}-{min(top, 1):.1f}: right in {y[inside].mean():.1%} of {int(inside.sum())}")
+
+
+def rows_of(files: Sequence[Path]) -> list[Labelled]:
+    lines = [line for f in files for line in f.read_text(encoding="utf-8").splitlines() if line.strip()]
+    rows = map(json.loads, lines)
+    return [Labelled(frozenset(features_of(r["text"])), frozenset(r["statements"]), r["text"]) for r in rows]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="figures on examples left out; writes nothing")
+    parser.add_argument("--unseen", nargs="+", type=Path, default=[], help="figures on labelled sentences")
+    parser.add_argument("--add", nargs="+", type=Path, default=[], help="labelled sentences of reports to learn from")
+    options = parser.parse_args()
+    if options.unseen:
+        rows = rows_of(options.unseen)
+        figures(model().probabilities([row.features for row in rows]), labels(rows), each=options.check)
+        return
+    own, reports = shipped(), of_reports()
+    if options.add:
+        reports = list({row.features: row for row in (*reports, *rows_of(options.add))}.values())
+        keep(reports)
+    scores, y = left_out(own, reports), labels(own)
+    calibration = calibrate(scores, y)
+    if options.check:
+        figures(Model("", NAMES, {}, scores, scores[0], calibration).calibrated(scores), y, each=True)
+        return
+    fitted = fit(own, reports)
+    write(Model("", NAMES, fitted.rows, fitted.weights, fitted.bias, calibration))
+    print(f"{len(own)} examples, {len(reports)} sentences of reports -> {SHIPPED.name}, {SHIPPED.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+"""What people say about a failure, from a closed list, read by one classifier.
+
+``statements.toml`` is the list, ``examples`` what it is learned from, ``concepts.toml`` the words that mean the same,
+``weights.npz`` what ``bench/train_statements.py`` made of them.
+"""
+
+from __future__ import annotations
+
+from oomdoc.intake.statements.reader import LEAST_PROBABLE, read_statements
+
+__all__ = ["LEAST_PROBABLE", "read_statements"]

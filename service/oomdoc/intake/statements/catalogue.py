@@ -1,0 +1,89 @@
+"""The closed list of statements and the sentences that the classifier learns them from.
+
+``statements.toml`` holds a definition per statement, ``examples/*.toml`` what people write: English and Chinese
+sentences that say it, and near misses that do not. A line may end in ``@id``: it says that statement as well.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Final
+
+__all__ = ["NEUTRAL", "Example", "examples", "examples_hash", "statements"]
+
+NEUTRAL: Final = "neutral"
+"""The table of sentences that say nothing of the list."""
+_FEWEST: Final = {"en": 12, "zh": 7, "near": 3}
+"""Examples of each kind that a statement needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence and all that it says of the list."""
+
+    text: str
+    says: frozenset[str]
+    table: str
+    """The statement that it is an example, or a near miss, of."""
+
+
+@lru_cache(maxsize=1)
+def statements() -> dict[str, str]:
+    """Identifier to definition, in the order of the file.
+
+    :raises ValueError: for a statement without a definition.
+    """
+    found = tomllib.loads((files(__package__) / "statements.toml").read_text(encoding="utf-8"))
+    for name, row in found.items():
+        if set(row) != {"definition"} or not row["definition"].strip():
+            raise ValueError(f"statements.toml: {name} needs a definition and nothing else")
+    return {name: row["definition"] for name, row in found.items()}
+
+
+def examples() -> list[Example]:
+    """Every shipped example.
+
+    :raises ValueError: for an unknown statement, one with too few examples, or a sentence that stands twice.
+    """
+    known = statements()
+    out: list[Example] = []
+    tables: set[str] = set()
+    for path in sorted((files(__package__) / "examples").iterdir(), key=lambda p: p.name):
+        for table, parts in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            where = f"{path.name}: {table}"
+            if table in tables or (table not in known and table != NEUTRAL):
+                raise ValueError(f"{where}: given twice, or not in statements.toml")
+            tables.add(table)
+            for part, text in parts.items():
+                lines = [line.strip() for line in text.splitlines() if line.strip()]
+                if part not in _FEWEST or len(lines) < _FEWEST[part]:
+                    raise ValueError(f"{where}: {part}: at least {_FEWEST} lines are needed")
+                out += [_example(line, table, part, where) for line in lines]
+    if missing := known.keys() - tables:
+        raise ValueError(f"no examples of {', '.join(sorted(missing))}")
+    texts = [example.text for example in out]
+    if twice := {text for text in texts if texts.count(text) > 1} if len(set(texts)) < len(texts) else set():
+        raise ValueError(f"given twice: {sorted(twice)}")
+    return out
+
+
+def _example(line: str, table: str, part: str, where: str) -> Example:
+    text, *also = line.split(" @")
+    says = {name.strip() for name in also}
+    if unknown := says - statements().keys():
+        raise ValueError(f"{where}: {line!r}: unknown {', '.join(unknown)}")
+    if part != "near" and table != NEUTRAL:
+        says.add(table)
+    return Example(text.strip(), frozenset(says), table)
+
+
+def examples_hash() -> str:
+    """Changes when an example, a definition's name or a concept does: the weights were fitted on what it stands for."""
+    here = files(__package__)
+    parts = [(here / "concepts.toml").read_bytes(), " ".join(statements()).encode()]
+    parts += [p.read_bytes() for p in sorted((here / "examples").iterdir(), key=lambda p: p.name)]
+    return sha256(b"\0".join(part.replace(b"\r\n", b"\n") for part in parts)).hexdigest()[:16]

@@ -1,0 +1,173 @@
+"""Sentences as sequences of words and concepts.
+
+``concepts.toml`` lists English and Chinese words that mean the same when people speak of memory ("oom", "blew up",
+"炸了"). Numbers become what they count: ``#`` any, ``#1`` one, ``#gb`` a size, ``#b`` billions of parameters, ``#ver``
+a release. Identifiers are split, so that ``per_device_train_batch_size`` reads as its words.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, NamedTuple
+from zlib import crc32
+
+__all__ = ["Item", "Lexicon", "items_of", "lexicon"]
+
+_TOKEN: Final = re.compile(
+    r"910b\d?|v\d{1,3}(?:\.\d{1,4}){1,3}|[a-z]{1,40}(?:'[a-z]{1,3})?\d{0,4}[a-z]{0,3}"
+    r"|\d{1,12}(?:[.,]\d{1,9}){0,3} ?(?:[gmk]i?b?\b|gigs\b|%|bit\b|b\b|x\b|th\b|nd\b|st\b)?"
+    r"|#[a-z0-9%]{0,4}|[一-鿿]{1,400}|[?？]"
+)
+_CARD: Final = re.compile(r"(?:10|20|30|40|50)[5-9]0\Z")
+_SIZES: Final = ("g", "gb", "gib", "gigs", "m", "mb", "mib")
+_ORDINALS: Final = ("bit", "st", "nd", "th")
+
+
+class Item(NamedTuple):
+    """One word of a sentence: its key, and the keys of what it means (nothing, one concept or several)."""
+
+    word: int
+    concepts: tuple[int, ...]
+    han: bool
+    paired: bool
+    """Whether it takes a place in the sequence that pairs of concepts are formed from."""
+
+
+class Lexicon:
+    """The words of a table of concepts: ``{concept: {"en": "a|b", "zh": "甲|乙"}}``.
+
+    :raises ValueError: for a Chinese word that holds other characters, or an entry without a word.
+    """
+
+    def __init__(self, table: Mapping[str, Mapping[str, str]]) -> None:
+        words: dict[str, list[str]] = {}
+        phrases: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        han: dict[str, list[str]] = {}
+        for concept, row in table.items():
+            for entry in row["en"].split("|"):
+                parts = tuple(entry.split()) if "*" in entry else tuple(_normal(t) for t in _TOKEN.findall(entry))
+                if not parts:
+                    raise ValueError(f"concepts.toml: {concept}: {entry!r} holds no word")
+                if len(parts) > 1:
+                    phrases.setdefault(parts[0].rstrip("*")[:3], []).append((parts, concept))
+                else:
+                    words.setdefault(parts[0], []).append(concept)
+            for entry in filter(None, row["zh"].split("|")):
+                if not all("一" <= c <= "鿿" for c in entry):
+                    raise ValueError(f"concepts.toml: {concept}: {entry!r} is not Chinese alone")
+                han.setdefault(entry, []).append(concept)
+        self._words = words
+        self._phrases = {word: sorted(found, key=lambda p: -len(p[0])) for word, found in phrases.items()}
+        self._han = {word: _item(word, concepts, han=True) for word, concepts in han.items()}
+        self._longest = max(map(len, self._han), default=1)
+        self.word = lru_cache(maxsize=20_000)(self._word)
+        self._character = lru_cache(maxsize=4_000)(lambda character: _item(character, (), han=True))
+        self._phrase_item = lru_cache(maxsize=2_000)(_item)
+
+    def _word(self, word: str) -> Item:
+        """One English word; of the entries with "*" the longest."""
+        found = self._words.get(word)
+        for size in range(min(len(word), 14), 1, -1):
+            if found is not None:
+                break
+            found = self._words.get(word[:size] + "*")
+        return _item(word, tuple(found or ()))
+
+    def phrase(self, tokens: Sequence[str], at: int) -> tuple[int, Item | None]:
+        """How many words from ``at`` on make the longest known phrase, and the phrase."""
+        best = 0
+        concepts: list[str] = []
+        for parts, concept in self._phrases.get(tokens[at][:3], ()):
+            size = len(parts)
+            if size < best:
+                break
+            if at + size <= len(tokens) and all(map(_equals, parts, tokens[at : at + size])):
+                best = size
+                concepts.append(concept)
+        return best, self._phrase_item(" ".join(tokens[at : at + best]), tuple(concepts)) if best else None
+
+    def of_han(self, run: str) -> list[Item]:
+        """A run of Chinese in words; what no entry knows comes one character at a time."""
+        out: list[Item] = []
+        at = 0
+        while at < len(run):
+            for size in range(min(self._longest, len(run) - at), 0, -1):
+                found = self._han.get(run[at : at + size])
+                if found is not None:
+                    out.append(found)
+                    at += size
+                    break
+            else:
+                out.append(self._character(run[at]))
+                at += 1
+        return out
+
+
+def _item(word: str, concepts: Sequence[str], *, han: bool = False) -> Item:
+    named = word[0] == "#" or word in "?？"
+    meant = tuple(crc32(f"c{concept}".encode()) for concept in dict.fromkeys(concepts)) or (
+        (crc32(f"c{word}".encode()),) if named else ()
+    )
+    return Item(crc32(f"w{_stem(word)}".encode()), meant, han, bool(meant) or not han)
+
+
+def _stem(word: str) -> str:
+    if len(word) > 4 and " " not in word:
+        for end in ("ing", "ed", "es", "s"):
+            if word.endswith(end):
+                return word[: -len(end)]
+    return word
+
+
+def _equals(part: str, token: str) -> bool:
+    return part == token or (part[-1] == "*" and token.startswith(part[:-1]))
+
+
+@lru_cache(maxsize=1)
+def lexicon() -> Lexicon:
+    """The shipped one."""
+    return Lexicon(tomllib.loads((files(__package__) / "concepts.toml").read_text(encoding="utf-8")))
+
+
+@lru_cache(maxsize=20_000)
+def _normal(token: str) -> str:
+    """A token as the lexicon writes it."""
+    if token[0] == "v" and token[1:2].isdigit() and "." in token:
+        return "#ver"
+    if not token[0].isdigit() or token.startswith("910b"):
+        return token
+    number = token.rstrip("abcdefghijklmnopqrstuvwxyz% ")
+    unit = token[len(number) :].strip()
+    if unit in _ORDINALS:
+        return number + unit
+    if unit in _SIZES:
+        return "#0gb" if number == "0" else "#gb"
+    if unit:
+        return "#100%" if number == "100" and unit == "%" else "#" + unit[0]
+    if number.count(".") > 1:
+        return "#ver"
+    if _CARD.match(number):
+        return number
+    return "#" + number if number in ("0", "1") else "#"
+
+
+def items_of(sentence: str) -> list[Item]:
+    """The words and concepts of a sentence, in order."""
+    known = lexicon()
+    tokens = [_normal(token) for token in _TOKEN.findall(sentence.lower().replace("#", " ").replace("’", "'"))]
+    out: list[Item] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if "一" <= token[0] <= "鿿":
+            out += known.of_han(token)
+            at += 1
+            continue
+        size, item = known.phrase(tokens, at)
+        out.append(item if item is not None else known.word(token))
+        at += max(size, 1)
+    return out

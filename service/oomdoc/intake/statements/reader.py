@@ -1,0 +1,51 @@
+"""Prose to statements: the one reader of what people say about a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oomdoc.evidence import Span, Statement
+from oomdoc.intake.lines import Line
+from oomdoc.intake.statements.features import features_of
+from oomdoc.intake.statements.model import model
+from oomdoc.intake.statements.sentences import Sentence, parts_of, sentences_of
+
+__all__ = ["LEAST_PROBABLE", "read_statements"]
+
+LEAST_PROBABLE: Final = 0.3
+"""Statements that are less probable are not reported."""
+_MOST: Final = 200
+"""Parts of sentences that are read: what is said about a job is said early, and work on untrusted text is bounded."""
+
+
+def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> tuple[Statement, ...]:
+    """What so many lines of prose say, each statement once, where it is said most surely; in the order of the text.
+
+    :param prose: the lines whose kind is "prose" (:func:`oomdoc.intake.kinds.kinds_of`), without repetitions.
+    :param least: the lowest probability that is reported.
+    """
+    parts: list[str] = []
+    owners: list[Sentence] = []
+    for sentence in sentences_of(prose):
+        for part in parts_of(sentence.text):
+            parts.append(part)
+            owners.append(sentence)
+        if len(parts) >= _MOST:
+            break
+    if not parts:
+        return ()
+    fitted = model()
+    probable = fitted.probabilities([features_of(part) for part in parts])
+    best = probable.argmax(axis=0)
+    found = [
+        (int(best[column]), Statement(name, _span(owners[best[column]]), round(float(probable[best[column], column]), 3)))
+        for column, name in enumerate(fitted.names)
+        if probable[best[column], column] >= least
+    ]
+    return tuple(statement for _, statement in sorted(found, key=lambda pair: (pair[0], -pair[1].probability)))
+
+
+def _span(sentence: Sentence) -> Span:
+    line = sentence.line
+    return Span(line.source, line.number, sentence.column, sentence.text[:300])

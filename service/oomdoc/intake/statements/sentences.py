@@ -1,0 +1,81 @@
+"""Lines of prose as sentences, and long sentences as parts short enough to say one thing or two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from oomdoc.intake.lines import Line
+
+__all__ = ["Sentence", "parts_of", "sentences_of"]
+
+_END: Final = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？；;])|\s[-–—]{1,2}>?\s(?=[A-Z])")
+_CLAUSE: Final = re.compile(
+    r"(?<=[,;:，；：])\s*|\s(?=(?:but|and|while|whereas|although|however|because|so|then)\s)|(?=但是|但|而且|然后|因为|所以)"
+)
+_MARKS: Final = re.compile(r"\A[\s>*#\-•+]*(?:\d{1,2}[.)、]\s)?[\s*]*")
+_LINK: Final = re.compile(r"!?\[([^\]]{0,200})\]\([^)]{0,500}\)|https?://\S{1,500}|<[^<>]{1,200}>")
+_LETTERS: Final = re.compile(r"[A-Za-z]{2}.{0,40}[A-Za-z]{2}|[一-鿿]{2}")
+_SHORTEST: Final = 6
+_LONGEST: Final = 160
+"""Characters of a part: about 25 words."""
+_WRAPPED: Final = 60
+"""A line at least so long that does not end a sentence goes on in the next one where that begins in lower case."""
+
+
+class Sentence(NamedTuple):
+    """A sentence, the line where it begins, and its column there (from 1)."""
+
+    text: str
+    line: Line
+    column: int
+
+
+def sentences_of(lines: Iterable[Line]) -> Iterator[Sentence]:
+    """The sentences of so many lines of prose, in order; wrapped lines are put together."""
+    held: tuple[str, Line] | None = None
+    for line in lines:
+        text = line.text.strip()
+        if held is not None:
+            before, first = held
+            if text[:1].islower() and first.source == line.source and 0 < line.number - first.number <= 8:
+                text, line = f"{before} {text}", first  # noqa: PLW2901
+            else:
+                yield from _split(before, first)
+        held = (text, line)
+        if len(line.text) < _WRAPPED or text[-1:] in ".!?。！？:：;；" or len(text) > 1000:
+            yield from _split(text, line)
+            held = None
+    if held is not None:
+        yield from _split(*held)
+
+
+def _split(text: str, line: Line) -> Iterator[Sentence]:
+    start = 0
+    for end in [found.start() for found in _END.finditer(text)] + [len(text)]:
+        piece = text[start:end]
+        said = _LINK.sub(lambda found: found[1] or " ", _MARKS.sub("", piece)).strip(" *_")
+        if len(said) >= (_SHORTEST if said.isascii() else 4) and _LETTERS.search(said):
+            yield Sentence(said, line, max(1, line.raw.find(piece.strip()[:20]) + 1))
+        start = end
+
+
+def parts_of(sentence: str) -> list[str]:
+    """The sentence, or where it is long its clauses, joined while they stay short; neighbours overlap by a clause."""
+    if _weight(sentence) <= _LONGEST:
+        return [sentence]
+    clauses = [clause for clause in _CLAUSE.split(sentence) if clause and clause.strip()]
+    out: list[str] = []
+    here: list[str] = []
+    for clause in clauses:
+        if here and _weight(" ".join([*here, clause])) > _LONGEST:
+            out.append(" ".join(here))
+            here = here[-1:] if _weight(here[-1] + clause) <= _LONGEST else []
+        here.append(clause)
+    return [*out, " ".join(here)]
+
+
+def _weight(text: str) -> int:
+    """Its length in bytes: a Chinese character, which says as much as three letters, has three."""
+    return len(text.encode())
