@@ -12,11 +12,9 @@ from oomdoc.intake.context import other_runs
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line, distinct
 from oomdoc.intake.prose.hardware import read_hardware
-from oomdoc.intake.prose.keys import read_keys, read_positional
-from oomdoc.intake.prose.memory import read_memory
-from oomdoc.intake.prose.models import read_models
-from oomdoc.intake.prose.objective import read_objective
-from oomdoc.intake.prose.training import read_traces, read_training
+from oomdoc.intake.prose.models import read_called, read_models
+from oomdoc.intake.prose.settings import read_settings
+from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 __all__ = ["text_facts"]
@@ -74,15 +72,14 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], words, anywhere=everything)
     yield from read_models(prose, words, prose=True)
     yield from read_models(settings, words, prose=False)
-    yield from read_training(prose, words)
+    yield from read_words(prose, words)
     yield from read_traces(parts["log"] + settings, words)
-    yield from read_memory(prose, words)
     yield from read_objective(everything, words)
-    yield from read_keys(settings, confidence=0.95)
-    yield from read_positional(settings + prose, words, confidence=0.85)
-    yield from read_keys(prose, confidence=0.85, prose=True)
-    yield from read_keys(parts["log"], confidence=0.7)
-    yield from read_keys(parts["other"], confidence=0.65)
+    yield from read_called(settings + prose, words, confidence=0.85)
+    yield from read_settings(settings, sure=0.95)
+    yield from read_settings(prose, sure=0.85, prose=True)
+    yield from read_settings(parts["log"], sure=0.7)
+    yield from read_settings(parts["other"], sure=0.65)
 
 
 def _told_before(line: Line) -> Line | None:
