@@ -25,9 +25,10 @@ _SEVERAL: Final = Expression(
     r"|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
     re.IGNORECASE,
 )
-_TRTLLM: Final = Expression(r"trtllm-(?:build|serve|bench)|tensorrt[-_]llm", re.IGNORECASE)
-_ENGINE_LENGTH: Final = "max_seq_len"
-"""TensorRT-LLM's longest sequence, prompt and answer together, as vLLM's ``max_model_len``."""
+_CONTEXT: Final = re.compile(r"max_seq_len|context|上下文", re.IGNORECASE)
+"""What an engine's longest sequence, prompt and answer together, is called beside ``max_model_len``."""
+_SPOKEN: Final = re.compile(r"(?![\w.]{1,80}(?:Error|Exception|Warning)\b)[A-Z_a-z一-鿿][^:=\[\]|]{24,}")
+"""How a sentence begins that quotes a log."""
 _ROW: Final = re.compile(r"\s{0,8}\|(?P<key>[^|\n]{2,48})\|(?P<value>[^|\n]{1,120})\|\s{0,4}\Z")
 _FIRST: Final = Expression(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
 
@@ -39,13 +40,16 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
     :param words: the vocabulary of all of them.
     """
     facts = list(_facts(lines, kinds, varied, words))
-    if any(_TRTLLM.search(line.raw) for line in candidates(_TRTLLM, varied, words)):
-        facts += [
-            replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _ENGINE_LENGTH in f.span.text
-        ]
+    if _serves(facts):
+        facts += [replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _CONTEXT.search(f.span.text)]
     if any(f.name == "quant" and f.value == "nf4" for f in facts):
         facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in facts if _is_adapter(f)]
     return _with_nodes(facts, lines, varied, words)
+
+
+def _serves(facts: Sequence[Fact]) -> bool:
+    aims = [f for f in facts if f.name == "objective" and f.stated]
+    return bool(aims) and max(aims, key=lambda f: f.confidence).value == "inference"
 
 
 def _is_adapter(fact: Fact) -> bool:
@@ -61,6 +65,8 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
                 parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
+            if kind == "log" and not line.logged and _SPOKEN.match(line.text):
+                parts["prose"].append(line)
             row = _ROW.match(line.text) if kind == "log" else None
             # Columns that blanks set apart are a monitor's table, whose first number is which card it is.
             if row is not None and "    " not in row["value"].rstrip() and "  " not in row["key"].strip():
@@ -109,8 +115,18 @@ def _with_nodes(facts: list[Fact], lines: Sequence[Line], varied: list[Line], wo
         if not f.name.startswith("_")
     ]
     if not any(f.name == "gpu_count" for f in out):
-        first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)
-        several = candidates(_SEVERAL, varied, words)
-        if first is not None and not any(_SEVERAL.search(line.raw) for line in several):
-            out.append(Fact("gpu_count", 1, first.span(), "log", 0.5))
+        out += _implied_count(out, lines, varied, words)
     return out
+
+
+def _implied_count(
+    facts: Sequence[Fact], lines: Sequence[Line], varied: Sequence[Line], words: Vocabulary
+) -> Iterator[Fact]:
+    """As many cards as a model is split over; one where only number 0 ever shows."""
+    split = {name: next((f for f in facts if f.name == name and f.stated), None) for name in ("tp", "pp")}
+    if (tp := split["tp"]) is not None and tp.value > 1:
+        yield Fact("gpu_count", tp.value * (split["pp"].value if split["pp"] else 1), tp.span, "prose", 0.5)
+        return
+    first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)
+    if first is not None and not any(_SEVERAL.search(x.raw) for x in candidates(_SEVERAL, varied, words)):
+        yield Fact("gpu_count", 1, first.span(), "log", 0.5)

@@ -96,12 +96,13 @@ _UNKNOWN: Final = Expression(
 )
 """Cards that the catalogue does not hold, after their makers' words."""
 _LEADING: Final = re.compile(
-    r"[^\w一-鿿]{0,3}(?:(?P<n>\d{1,4}(?!\d)|[单一两二双三四五六七八九十]) ?(?:[x×*✕]|\\\*|[张卡块片个台枚]|gpus?(?: of)?){0,2}[ \-]{0,2})?"
+    r"[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}| gpus?(?: of)?| (?!g))"
+    r"|(?P<zh>[单一两二双三四五六七八九十])[张卡块片个台枚]?)[ \-]{0,2})?"
     r"(?:(?:\d{1,3} ?g(?:i?b)?)(?:[ \-]|的|显存){1,3})?(?=.*[a-z0-9])",
     _I,
 )
 _TRAILING: Final = re.compile(r"(?: ?[x×✕*] ?\d{1,4})?[\s)）(（,，\-:：]{0,3}\Z")
-_WORDS_FOR_CARDS: Final = re.compile(r"[ ,]{0,2}(?:\b(?:graphics )?(?:gpus?|cards?)\b|[(（)）]|显卡)", _I)
+_WORDS_FOR_CARDS: Final = re.compile(r"[ ,]{0,2}(?:(?<=[\w ])\b(?:graphics )?(?:gpus?|cards?)\b|(?<=.)[(（)）]| with\b|显卡)", _I)
 _PLURAL: Final = re.compile(r"(?<=\d)(?<!L40)s(?=[ -]?\d{2,3} ?[gG])")
 _OWNED: Final = re.compile(r"\b(?:on|my|our|these|the|of|with|using|have|and|or|two|three|four) \Z", _I)
 _NUMBERED: Final = re.compile(r"(?:[:\-]|pid|port|steps?|[GM]iB) ?\Z", _I)
@@ -148,15 +149,15 @@ def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Ite
     if before.endswith(("/", "\\", "_", "#", "$")) or (before.endswith("=") and not before.endswith("==")):
         return
     lead = _LEADING.match(mention.text)
-    counted = mention.count is not None and lead is not None and lead["n"]
-    skip = lead.end() if lead is not None and (counted or not lead["n"]) else 0
-    name = _TRAILING.sub("", mention.text[skip:])
+    counted = mention.count is not None and lead is not None and (lead["n"] or lead["zh"])
+    skip = lead.end() if lead is not None and (counted or not (lead["n"] or lead["zh"])) else 0
+    name = _TRAILING.sub("", _WORDS_FOR_CARDS.split(mention.text[skip:].lstrip(" ,(（"), maxsplit=1)[0])
     bare = name.rstrip("sS")
     if bare.isdigit() and (
         (name != bare and mention.count is None and not _OWNED.search(before)) or _NUMBERED.search(before)
     ):
         return
-    name = _PLURAL.sub("", " ".join(_WORDS_FOR_CARDS.sub(" ", name).split())).strip(" -,")
+    name = _PLURAL.sub("", name).strip(" -,")
     start = mention.start + skip
     if (piece := _SLICE.search(mention.text)) is not None:
         yield Fact("capacity_gib", float(piece[1]), line.span(start + 1), "prose", 0.86)

@@ -43,6 +43,8 @@ _TOKENS: Final = re.compile(r" ?(?:tokens?|数据|条|rows?|samples?)", re.IGNOR
 _FOLDER: Final = re.compile(
     r"(?:\./)?(?:examples?|scripts?|configs?|recipes|research_projects|src|tests?|docker|projects?|tools)/", re.IGNORECASE
 )
+_SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
+_SPELT: Final = re.compile(r"[A-Za-z]{2}")
 _CALLED: Final = Expression(
     r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?|SentenceTransformer\("
     r"|= ?[A-Z]\w{2,30}\((?=[\"'][\w\-]{2,40}/[\w.\-]{2,80}[\"']))\s{0,8}"
@@ -51,6 +53,8 @@ _CALLED: Final = Expression(
     r" (?:-c|--ctx-size|--contextsize)[ =](?P<context>\d{2,8})(?!\d)"
     r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?|ollama run|swift infer|trtllm-serve)"
     r" (?P<bare>(?!-)[\w./\-:]{3,200})"
+    r"|(?:fine-?tun\w{1,4}|training|load(?:ing)?|model(?: is)?|running|serving|deploy(?:ing)?|微调|加载|部署|模型)[ :：`]{1,3}"
+    r"(?P<hub>(?=\w{1,40}[\w\-]{0,40}/[\w.]{1,30}-)[A-Za-z][\w\-]{1,40}/[A-Za-z][\w.\-]{2,80})(?![\w/])"
 )
 
 
@@ -62,8 +66,10 @@ def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) 
             if found["context"]:
                 yield Fact("max_model_len", int(found["context"]), span, "command", confidence)
                 continue
-            name = tidy_model(found["quoted"] or found["bare"])
+            name = tidy_model(found["quoted"] or found["bare"] or found["hub"].rstrip("."))
             if name.lower() == "tokenizer" or "tokenizer" in line.text[: found.start()].lower()[-24:]:
+                continue
+            if found["hub"] and _role(line.text, found.start("hub"), found.end()):
                 continue
             yield Fact("model", name, span, "command", 0.4 if PLAIN_NAME.fullmatch(name) else confidence)
             if (size := billions(name)) is not None:
@@ -104,7 +110,7 @@ def _mentioned(line: Line, mention: str, start: int, end: int, base: float, *, n
         return
     path = mention.startswith(("/", ".", "~")) or mention.count("/") > 1
     name = tidy_model(mention) if path else mention.strip(" .:-_,")
-    if _FOLDER.match(mention) or PLAIN_NAME.fullmatch(name):
+    if not _SPELT.search(_SIZES.sub("", name)) or _FOLDER.match(mention) or PLAIN_NAME.fullmatch(name):
         return
     size = billions(name)
     sure = base if known else min(base, 0.64)

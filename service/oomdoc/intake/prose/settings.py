@@ -226,8 +226,8 @@ def _valued(line: Line, setting: _Setting, start: int, end: int, name: str, sure
         return None
     key = flag or "_" in name or (mark is not None and not prose)
     sure -= setting.doubt + weight + (0.0 if key or mark is not None else 0.05)
-    if prose:
-        sure -= doubt(text, start, stop)
+    if prose and (minus := doubt(text, start, stop)):
+        sure = max(0.5, sure - minus) if minus < 0.5 else sure - minus
     return _Mention(setting, value, line.span(start + 1), flag, sure)
 
 
@@ -305,10 +305,11 @@ def _ahead(line: Line) -> Iterator[Fact]:
         return
     for found in _AHEAD.finditer(line.text):
         minus = doubt(line.text, found.start(), found.end())
+        minus = minus if minus > 0.5 else min(minus, 0.06)
         span = line.span(found.start() + 1)
         if found["length"] and (value := to_tokens(found["length"])) is not None and value >= 16:
             plain = found[0].rstrip("s").endswith("token")
-            yield Fact("seq_len", value, span, "prose", (0.56 if plain else 0.7) - min(minus, 0.06 if plain else minus))
+            yield Fact("seq_len", value, span, "prose", (0.56 if plain else 0.7) - minus)
         elif found["share"]:
             yield Fact("gpu_memory_utilization", float(found["share"]), span, "prose", 0.7 - minus)
         elif found["each"]:

@@ -18,7 +18,7 @@ __all__ = ["sizes_of"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _SIZE: Final = re.compile(
-    r"(?<![\w.])(?:(?P<count>\d{1,3}) ?[*x×] ?)?(?<![\d.])(?P<n>\d{1,6}(?:\.\d{1,3})?) ?(?P<unit>[GM])"
+    r"(?<![\w.])(?:(?P<count>\d{1,3}) ?[*x×] ?)?(?<![\d.])(?P<n>\d{1,6}(?:\.\d{1,3})?) ?(?:= ?\d{2,5} ?)?(?P<unit>[GM])"
     r"(?:i?Bs?|igs?|igabytes?|i)?(?: ?[*x×] ?(?P<times>\d{1,3})(?![\d.]| ?g))?(?![A-WY-Za-wyz0-9])",
     _I,
 )
@@ -52,11 +52,16 @@ _USED_BEFORE: Final = re.compile(
 )
 _USED_BEHIND: Final = re.compile(
     r"\s?(?:(?:of |gpu |is |are |was |memory |vram |显存|的){0,3}(?:used|free|left|in use|usage|占用|剩余|available|remaining|allocated|reserved)"
-    r"|的?占用|左右的?显存占用|[/／] ?\d|,? ?(?:out )?of (?:the )?\d)",
+    r"|的?占用|左右的?显存占用)",
     _I,
 )
-_WHOLE_BEFORE: Final = re.compile(r"(?:\d ?(?:[gm]i?b?)? ?[/／]|\bout of|(?:free|used|left|[gm]i?b?)(?: out)? of(?: the)?) ?\Z", _I)
-"""Before the whole of which a share was named."""
+_OF_WHOLE: Final = re.compile(
+    r"(?<![\w.])(?P<part>\d{1,6}(?:\.\d{1,3})?) ?(?P<small>[gm]?)(?:i?b)?(?P<what> (?:free|used|left))? ?"
+    r"(?:/|／|of|out of|free of|used of)(?: the)? ?(?P<whole>\d{1,6}(?:\.\d{1,3})?) ?(?P<unit>[gm])(?:i?b)?(?![a-z])"
+    r"(?P<used>(?: is| are| was)? ?(?:used|in use))?(?P<host> ?(?:of )?(?:system |host |cpu )?(?:ram\b|host|system|内存|disk))?",
+    _I,
+)
+"""A share and its whole: ``23.1GB/24GB used``, ``300MB free out of 24GB``."""
 _ABOUT_MEMORY: Final = re.compile(r"显存|gpu|vram|nvidia-smi|cuda|free|used|left|memory|占用", _I)
 _OWNED: Final = re.compile(r"\b(?:I|we) (?:only )?(?:have|got|own) (?:an? |only )?\Z", _I)
 _TOUCHES: Final = re.compile(r"['’]?s?[\s\-(（,，/_:：]{0,3}(?:(?:gpus?|显卡|单卡|卡|with|each|every one|per card|每[张卡]|的|显存|vram|(?:only |just )?has|of|a|about|约|有|是|为|are|is|with) ?){0,3}[(（]?\Z", _I)
@@ -68,7 +73,6 @@ _TOLD: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
         ("reserved_unallocated_gib", "", r" ?(?:is |was |are )?reserved (?:by PyTorch )?but (?:is )?(?:unallocated|not allocated|unused)"),
         ("allocated_gib", "", r" ?is allocated by PyTorch"),
         ("free_gib", r"(?:(?:only|just|with) (?:\w+ )?|还剩|剩余|仅剩) ?\Z", r" ?(?:is |was |of )?(?:gpu memory |memory |vram )?(?:free|left)|(?<=.)(?=$|[，。])"),
-        ("process_gib", "", r" ?(?:of|/|out of) ?\d{1,3}(?:\.\d{1,2})? ?(?:GiB|GB|G) (?:is |are |was )?(?:used|in use)"),
         ("process_gib", r"(?:gpu|vram|memory|显存)(?: memory)?(?: usage| use| consumption|占用)? (?:goes|went|climbs|climbed|rises|rose|jumps|jumped|shoots|spikes|spiked|up|上升|涨|飙升){1,2} ?(?:up )?(?:to|到|至) ?(?:about |around |over )?\Z", ""),
     )
 )  # fmt: skip
@@ -80,7 +84,12 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
     text = line.text
     if "g" not in line.low and "mi" not in line.low:
         return
+    shares = [m.span() for m in _OF_WHOLE.finditer(text)]
+    for found in _OF_WHOLE.finditer(text):
+        yield from _share(line, found)
     for found in _SIZE.finditer(text):
+        if any(a <= found.start("n") < b for a, b in shares):
+            continue
         gib = float(found["n"]) / (_MIB if found["unit"] in "mM" else 1.0)
         start, end = found.start("n"), found.end("unit")
         while end < found.end() and text[end : end + 1].isalpha():
@@ -92,7 +101,10 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
             yield Fact(told, gib, span, "prose", 0.6 if told != "reserved_unallocated_gib" else 0.8)
             continue
         inside = any(s <= start and end <= e for s, e in cards)
-        sure = 0.85 if inside else _capacity(text, start, end, before, behind, cards)
+        if found["count"] and found["unit"] in "gG" and not inside and not _HOST_BEHIND.match(behind):
+            sure = 0.7
+        else:
+            sure = 0.85 if inside else _capacity(text, start, end, before, behind, cards)
         if not sure or not 2 <= gib <= 300 or (found["unit"] in "mM" and gib < 4):
             continue
         minus = 1.5 * doubt(text, start, end)
@@ -103,11 +115,21 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
             yield Fact("gpu_count", int(several), span, "prose", 0.75)
 
 
+def _share(line: Line, found: re.Match[str]) -> Iterator[Fact]:
+    gib = float(found["whole"]) / (_MIB if found["unit"] in "mM" else 1.0)
+    part = float(found["part"]) / (_MIB if (found["small"] or found["unit"]) in "mM" else 1.0)
+    around = line.text[max(0, found.start() - 40) : found.end() + 24]
+    if found["host"] or _HOST_BEFORE.search(line.text[max(0, found.start() - 24) : found.start()]):
+        return
+    if not 2 <= gib <= 300 or part > gib or not _ABOUT_MEMORY.search(around):
+        return
+    yield Fact("capacity_gib", gib, line.span(found.start() + 1), "prose", 0.66)
+    if found["used"]:
+        yield Fact("process_gib", part, line.span(found.start() + 1), "prose", 0.7)
+
+
 def _capacity(text: str, start: int, end: int, before: str, behind: str, cards: Sequence[tuple[int, int]]) -> float:
     """How sure a size is a card's memory; 0.0: it is something else."""
-    whole = _WHOLE_BEFORE.search(before) is not None
-    if whole:
-        return 0.66 if _ABOUT_MEMORY.search(before + behind[:24]) and not _HOST_BEHIND.match(behind) else 0.0
     if _USED_BEHIND.match(behind):
         return 0.0
     if (_HOST_BEHIND.match(behind) and not _CARD_BEHIND.match(behind)) or _HOST_BEFORE.search(before):

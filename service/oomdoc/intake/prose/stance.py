@@ -20,7 +20,7 @@ _WORKED: Final = re.compile(
     r"\b(?:works?|worked|working|fine(?![- ]?(?:tun|grain))|runs? (?:fine|well|ok|as)|ran (?:fine|as|with)|just runs"
     r"|no (?:error|issues?)|without (?:any )?(?:error|problem|issue)s?|succe\w{2,8}|is enough|enough for|manage[ds]? to"
     r"|able to (?:train|run|fit|load)|can (?:be )?(?:train|run|load)|could run|ok\b|as expected|did not (?:oom|fail))"
-    r"|成功|正常|没问题|可以[训跑]|能[跑训]|跑得?通|不会|够用|放得下",
+    r"|成功|正常|没问题|可以[训跑]|能[跑训]|就[行好]|就不|跑得?通|不会|够用|放得下",
     re.IGNORECASE | re.ASCII,
 )
 _FAILED: Final = re.compile(
@@ -46,7 +46,7 @@ _NOT: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _DENIED: Final = re.compile(
-    r"[\"'`]?\s{0,2}(?:[=:：,，]\s{0,2}|(?:it |is|was|were|are|has been|turned|set to|都|已|也|是) {0,1}){0,3}"
+    r"[\"'`]?\s{0,2}(?:[=:：,，(（]\s{0,2}|(?:it |is|was|were|are|has been|turned|set to|都|已|也|是) {0,1}){0,3}"
     r"(?:disabled|off\b|false\b|not (?:installed|supported|enabled|used|available|on\b|set\b)|unavailable|unsupported"
     r"|关闭|关了|没开|未开|没有开|不支持|没装|未安装|装不上)",
     re.IGNORECASE | re.ASCII,

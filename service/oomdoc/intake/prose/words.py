@@ -53,7 +53,7 @@ def _pattern(word: str) -> str:
     left = r"(?<![a-z])(?<!ctx_)" if body[0].isascii() and body[0].isalnum() else ""
     right = r"(?![a-z])" if not star and body[-1].isascii() and body[-1].isalnum() else ""
     right += r"(?!\d|\.\d)" if body[-1].isdigit() else ""
-    return left + r"[^.。\n]{0,30}?".join(parts) + (r"\w{0,20}" if star else right)
+    return left + r"(?:[^.。\n]|\.(?=\d)){0,30}?".join(parts) + (r"\w{0,20}" if star else right)
 
 
 def _loose(word: str) -> str:
@@ -125,16 +125,16 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
                 if row.value == "sft" and row.sure < 0.7 and _EMBEDDINGS.search(line.raw[max(0, found.start() - 20) : found.start()]) and not found[0].lower().endswith(("e", "ing")):
                     continue
                 if not negated(line.raw, found.start()):
-                    hits[row.fact, row.value] = row.sure, line, found.start()
+                    hits[row.fact, row.value] = row.sure, line, found.end()
                     break
     trains = ("_trains", True) in hits
     aims = {value: hit for (fact, value), hit in hits.items() if fact == "objective"}
     for value, (sure, line, at) in aims.items():
-        weight = sure - 0.08 if value == "inference" and trains else sure
-        yield Fact("objective", value, line.span(at + 1), "prose", weight)
+        weight = sure - (0.05 if sure > 0.56 else 0.08) if value == "inference" and trains else sure
+        yield Fact("objective", value, line.span(max(at, 1)), "prose", weight)
     if not aims.keys() - {"inference"}:
         for fact, sure in (("_adapts", 0.53), ("_trainer_told", 0.51 if not aims else 0.0)):
-            if sure and (hit := hits.get((fact, True))) is not None and not _LISTED.search(hit[1].raw, hit[2]):
+            if sure and (hit := hits.get((fact, True))) is not None and not _LISTED.match(hit[1].raw, hit[2]):
                 yield Fact("objective", "sft", hit[1].span(), "prose", sure)
                 break
 
