@@ -72,6 +72,8 @@ _PARTS: Final = re.compile(r"(?:accum\w{0,12}|steps|bs|size|batch(?:es)?)\W{0,3}
 _ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
 """How sure a count is that only an article states."""
+_EACH: Final = re.compile(r"[显存内约是有（( ]{0,5}\d{1,3} ?g", re.IGNORECASE)
+"""After "单卡": the size of each card is told."""
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
 _MANY: Final = Expression(
@@ -189,6 +191,8 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
     """How many of the card whose name stands there, and how sure that is."""
     before, after = text[max(0, start - 60) : start], text[end : end + 40]
     behind = _AFTER.match(after) or _AFTER.search(text[max(start, end - 4) : end + 8])
+    if behind is not None and behind["cards"] in ("单", "一"):
+        behind = None
     if (found := _BEFORE.search(before)) is not None:
         word = found["n"].lower()
         count = to_count(word) * int(found["nodes"] or 1)
@@ -219,7 +223,8 @@ def _counted(line: Line) -> Iterator[Fact]:
         count = to_count(word) * nodes * (to_count(machines["n"]) if machines is not None else 1)
         if not 1 <= count <= 20000 or _SERIES.fullmatch(found["n"]):
             continue
-        sure = 0.95 if _TOTAL.search(ahead) else 0.58 if word in _ONE else 0.8
+        each = word[0] == "单" and _EACH.match(text, found.end()) is not None
+        sure = 0.52 if each else 0.95 if _TOTAL.search(ahead) else 0.58 if word in _ONE else 0.8
         if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", ahead, _I):
             sure = 0.4
         minus = 1.5 * doubt(text, found.start(), found.end())

@@ -45,6 +45,12 @@ _FOLDER: Final = re.compile(
 )
 _SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
 _SPELT: Final = re.compile(r"[A-Za-z]{2}")
+_TELLING: Final = re.compile(r"\d|\w/\w|\w-\w")
+"""What a name has that is more than a folder's."""
+_SPACED: Final = Expression(
+    r"(?<![\w/.-])(?P<name>[A-Z][A-Za-z]{2,15}(?:-| )?\d{1,2}(?:\.\d)? (?P<size>\d{1,3}(?:\.\d{1,2})?)[bB])(?![A-Za-z0-9])"
+)
+"""A family that nobody knows, its version and its size: ``GPT-3 6.7B``."""
 _CALLED: Final = Expression(
     r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?|SentenceTransformer\("
     r"|= ?[A-Z]\w{2,30}\((?=[\"'][\w\-]{2,40}/[\w.\-]{2,80}[\"']))\s{0,8}"
@@ -52,7 +58,7 @@ _CALLED: Final = Expression(
     r"|(?:llama-(?:server|cli|bench|run)|koboldcpp(?:\.py)?|\./(?:main|server))\b[^\n]{0,300}?"
     r" (?:-c|--ctx-size|--contextsize)[ =](?P<context>\d{2,8})(?!\d)"
     r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?|ollama run|swift infer|trtllm-serve)"
-    r" (?P<bare>(?!-)[\w./\-:]{3,200})"
+    r" (?P<bare>(?!-)(?=\S{0,80}[A-Za-z])[\w./\-:]{3,200})"
     r"|(?:fine-?tun\w{1,4}|training|load(?:ing)?|model(?: is)?|running|serving|deploy(?:ing)?|微调|加载|部署|模型)[ :：`]{1,3}"
     r"(?P<hub>(?=\w{1,40}[\w\-]{0,40}/[\w.]{1,30}-)[A-Za-z][\w\-]{1,40}/[A-Za-z][\w.\-]{2,80})(?![\w/])"
 )
@@ -71,7 +77,7 @@ def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) 
                 continue
             if found["hub"] and _role(line.text, found.start("hub"), found.end()):
                 continue
-            yield Fact("model", name, span, "command", 0.4 if PLAIN_NAME.fullmatch(name) else confidence)
+            yield Fact("model", name, span, "command", confidence if _TELLING.search(name) else 0.4)
             if (size := billions(name)) is not None:
                 yield Fact("params_b", size, span, "command", confidence - 0.05)
 
@@ -82,8 +88,12 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
 
     base = 0.8 if prose else 0.55
     for line in lines:
-        for found in models.find_all(line.text):
+        mentions = models.find_all(line.text)
+        for found in mentions:
             yield from _mentioned(line, found.text, found.start, found.end, base, named=found.named, known=found.entry is not None)
+        for hit in _SPACED.finditer(line.text) if prose and " " in line.text else ():
+            if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
+                yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
     for line in candidates(_COUNTED, lines, words):
         for hit in _COUNTED.finditer(line.text):
             value = float(hit[1] or 0) or float(hit[2] or 0) / 1000 or float(hit[3] or 0) / 10

@@ -35,7 +35,7 @@ _LINK: Final = re.compile(
     r"(?:is|are|was|were|be|of|to|into|as|at|with|also|only|just|about|around|up|down|all|both|already|now|still|size"
     r"|currently|even|set|reduced|lowered|decreased|increased|raised|changed|dropped|cut|from [\w.]{1,8}"
     r"|per (?:device|gpu|card|core|rank))\b ?"
-    r"|[都也均全已经设置调改降减开到成为至是低小大整最只有每张卡相关的参数=≈~(（]|从 ?[\w.]{1,8} ?| "
+    r"|[都也均全已经设置调改降减开到成为至是低小大整最只有每张卡相关的参数了非常=≈~(（]|从 ?[\w.]{1,8} ?| "
     r"){1,8})?[\"'`*]{0,2}(?=\d|true\b|false\b)",
     re.IGNORECASE | re.ASCII,
 )

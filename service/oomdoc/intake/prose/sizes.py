@@ -39,7 +39,7 @@ _CARD_BEHIND: Final = re.compile(
     _I,
 )
 _CARD_BEFORE: Final = re.compile(
-    r"(?:显存|vram|(?:gpu|cuda|video|graphics|card'?s?|max) (?:v?ram|memory)|gpus?|npus?|cards?|显卡|单卡|单张|[每单][张个]?卡?|单机单卡|每张)"
+    r"(?:显存|vram|(?:gpu|cuda|video|graphics|card'?s?|max|unified) (?:v?ram|memory)|gpus?|npus?|cards?|显卡|单卡|单张|[每单][张个]?卡?|单机单卡|每张)"
     r"(?:[ ,:：(（=]|have|has|having|had|with|of|each|is|are|was|only|just|about|around|having|大小|总共|一共|容量|只有|有|是|为|的|约|显存|memory)"
     r"{0,10}\Z",
     _I,
@@ -69,10 +69,16 @@ _TIED: Final = re.compile(r"[\s\-]{0,2}(?:的|显存|(?:of )?(?:vram|memory) on 
 _TOLD: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
     (name, re.compile(before, _I), re.compile(behind, _I))
     for name, before, behind in (
-        ("tried_gib", r"(?:to allocate|尝试分配|申请)(?: about| around| another)? ?\Z", ""),
+        ("tried_gib", r"(?:to allocate|尝试分配|申请)(?: about| around| another)?(?: an?)? ?\Z", ""),
+        ("reserved_unallocated_gib", r"reserved but unallocated:? ?\Z", ""),
         ("reserved_unallocated_gib", "", r" ?(?:is |was |are )?reserved (?:by PyTorch )?but (?:is )?(?:unallocated|not allocated|unused)"),
+        ("allocated_gib", r"pytorch allocated:? ?\Z", ""),
         ("allocated_gib", "", r" ?is allocated by PyTorch"),
-        ("free_gib", r"(?:(?:only|just|with) (?:\w+ )?|还剩|剩余|仅剩) ?\Z", r" ?(?:is |was |of )?(?:gpu memory |memory |vram )?(?:free|left)|(?<=.)(?=$|[，。])"),
+        ("free_gib", r"(?:(?:only|just) (?:\w+ )?|还剩|剩余|仅剩) ?\Z", r" ?(?:is |was |of )?(?:gpu memory |memory |vram )?(?:free|left)|(?<=.)(?=$|[，。])"),
+        ("free_gib", r"(?:gpu|vram|显存|card|rank|total,)[^.。]{0,40}\Z", r" ?(?:is |was |of )?(?:\w+ )?(?:memory )?free\b"),
+        ("free_gib", r"\bwith (?:only )?\Z", r" ?(?:is |was |of )?(?:gpu memory |memory |vram )?free\b"),
+        ("process_gib", r"(?:gpu|vram|显存|free,)[^.。]{0,60}\Z", r" ?(?:is )?in use\b"),
+        ("capacity_gib", r"\bgpu has (?:an? )?(?:total )?\Z", r" ?(?:total|,)"),
         ("process_gib", r"(?:gpu|vram|memory|显存)(?: memory)?(?: usage| use| consumption|占用)? (?:goes|went|climbs|climbed|rises|rose|jumps|jumped|shoots|spikes|spiked|up|上升|涨|飙升){1,2} ?(?:up )?(?:to|到|至) ?(?:about |around |over )?\Z", ""),
     )
 )  # fmt: skip
@@ -97,7 +103,7 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
         before, behind = text[max(0, start - 44) : start], text[max(end, found.end()) :][:40]
         span = line.span(start + 1)
         told = next((name for name, a, b in _TOLD if a.search(before) and b.match(behind)), None)
-        if told is not None and found["unit"] in "gG":
+        if told is not None and not _HOST_BEFORE.search(before):
             yield Fact(told, gib, span, "prose", 0.6 if told != "reserved_unallocated_gib" else 0.8)
             continue
         inside = any(s <= start and end <= e for s, e in cards)

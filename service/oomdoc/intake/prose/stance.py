@@ -28,7 +28,7 @@ _FAILED: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _WISH: Final = re.compile(
-    r"\b(?:could someone|how (?:can|to|should)|is it possible|would|should (?:be|do)|teach me|support for|plan to"
+    r"\b(?:could someone|how (?:can|to|should)|is it possible|would|should (?:be|do)|teach me|support for|plans? (?:to|for)"
     r"|want to|expected|recommend|readme|requires?|needs?)\b|希望|请问|如何|怎么(?:才|能)|需要多少|能否|是否支持|期望|写的是",
     re.IGNORECASE | re.ASCII,
 )
@@ -42,7 +42,7 @@ _ELSEWHERE: Final = re.compile(
 _NOT: Final = re.compile(
     r"(?:\b(?:without|no|not(?: using| use)?|don'?t(?: use)?|disabl\w{1,4}|turn(?:ed|ing)? off|instead of"
     r"|rather than|except|lacks?|n't|never|neither)\b"
-    r"|(?:没有?|未|不)(?:有|打?开启?|启用|使用|用|加|设置?)?|关闭了?|无|而不是|除了)[\w\s\-]{0,24}\Z",
+    r"|(?:没有?|未|不)(?:有|打?开启?|启用|使用|用|加|设置?)?|关闭了?|无|而不是)[\w\s\-]{0,24}\Z",
     re.IGNORECASE | re.ASCII,
 )
 _DENIED: Final = re.compile(

@@ -27,7 +27,8 @@ _LISTED: Final = re.compile(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
 """A version follows: what is installed is not what is used."""
 _EMBEDDINGS: Final = re.compile(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
 """What a library prints of its vocabulary, and a model that was tuned before, are no aims of this run."""
-_DOUBTS: Final = {"dtype": 0.12, "attention": 0.12}
+_LATER: Final = re.compile(r"\b(?:plans? (?:to|for|on)|afterwards|in the future)\b[^.]{0,30}\Z|打算[^。]{0,12}\Z", re.IGNORECASE)
+"""Before what is still to come."""
 _LANGUAGE: Final = frozenset("sft pretrain dpo kto simpo orpo rm ppo grpo rloo distill".split())
 _IMPLIED: Final = 0.52
 
@@ -124,7 +125,7 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             for found in row.expression.finditer(line.raw):
                 if row.value == "sft" and row.sure < 0.7 and _EMBEDDINGS.search(line.raw[max(0, found.start() - 20) : found.start()]) and not found[0].lower().endswith(("e", "ing")):
                     continue
-                if not negated(line.raw, found.start()):
+                if not negated(line.raw, found.start()) and not _LATER.search(line.raw[: found.start()][-48:]):
                     hits[row.fact, row.value] = row.sure, line, found.end()
                     break
     trains = ("_trains", True) in hits
