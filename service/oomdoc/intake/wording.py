@@ -124,7 +124,7 @@ def _implied_count(
 ) -> Iterator[Fact]:
     """As many cards as a model is split over; one where only number 0 ever shows."""
     split = {name: next((f for f in facts if f.name == name and f.stated), None) for name in ("tp", "pp")}
-    if (tp := split["tp"]) is not None and tp.value > 1:
+    if (tp := split["tp"]) is not None and (tp.value > 1 or _serves(facts)):
         yield Fact("gpu_count", tp.value * (split["pp"].value if split["pp"] else 1), tp.span, "prose", 0.5)
         return
     first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)

@@ -42,7 +42,7 @@ _GLUED: Final = re.compile(r"(?<![\w.])[x×](?P<n>\d{1,3}) \Z", _I)
 """``x4 A10G``"""
 _CARDS: Final = Expression(
     rf"(?:(?<![A-Za-z0-9_.\-/=:])|(?=[单双两一四八]))(?:(?P<nodes>\d{{1,3}}) ?(?:nodes? ?|台?机?器? ?)?[x×*] ?)?"
-    rf"(?P<n>{COUNT}) {{0,2}}(?:[x×*] {{0,2}})?(?:\d{{1,3}} ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
+    rf"(?P<n>{COUNT})(?: {{0,2}}|-(?=gpu|card))(?:[x×*] {{0,2}})?(?:\d{{1,3}} ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
     r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible|physical|more|different) )?(?:gpus?\b(?!-)|cards?\b|显卡"
     r"|卡(?!死|住|顿|在|了|到)|[张块](?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡|gpu|npu|\d{1,3} ?g))|[ha]\d00-class gpus)",
     _I,
@@ -83,7 +83,7 @@ _MANY: Final = Expression(
 )
 _NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", _I)
 """Where one card is what there is."""
-_CONSUMER: Final = re.compile(r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|Arc", _I)
+_CONSUMER: Final = re.compile(r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|RX ?\d{4}|\d00 XTX?|Arc|Jetson|GB10\b", _I)
 _PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", _I)
 """The product's full name, as drivers print it: more telling than what people call it."""
 _SLICE: Final = re.compile(r"\dg\.(\d{1,3})gb", _I)
@@ -98,7 +98,7 @@ _UNKNOWN: Final = Expression(
 )
 """Cards that the catalogue does not hold, after their makers' words."""
 _LEADING: Final = re.compile(
-    r"[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}| gpus?(?: of)?| (?!g))"
+    r"(?:gpus?|cards?|device|显卡)?[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}| gpus?(?: of)?| (?!g))"
     r"|(?P<zh>[单一两二双三四五六七八九十])[张卡块片个台枚]?)[ \-]{0,2})?"
     r"(?:(?:\d{1,3} ?g(?:i?b)?)(?:[ \-]|的|显存){1,3})?(?=.*[a-z0-9])",
     _I,

@@ -38,6 +38,8 @@ _COUNTED: Final = Expression(
 )
 _SHARE: Final = re.compile(r"[BM] {0,2}\(\d")
 """Bytes of a compiler's table, which their share follows."""
+_CHANGED: Final = re.compile(r"(?:换成|换到|改成|改为|\bto|→|->) ?(?:a |the )?\Z")
+"""Before what one came to: "from 7B to 14B"."""
 _LINK: Final = re.compile(r"://\S{0,300}\Z")
 _TOKENS: Final = re.compile(r" ?(?:tokens?|数据|条|rows?|samples?)", re.IGNORECASE)
 _FOLDER: Final = re.compile(
@@ -59,8 +61,8 @@ _CALLED: Final = Expression(
     r" (?:-c|--ctx-size|--contextsize)[ =](?P<context>\d{2,8})(?!\d)"
     r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?|ollama run|swift infer|trtllm-serve)"
     r" (?P<bare>(?!-)(?=\S{0,80}[A-Za-z])[\w./\-:]{3,200})"
-    r"|(?:fine-?tun\w{1,4}|training|load(?:ing)?|model(?: is)?|running|serving|deploy(?:ing)?|微调|加载|部署|模型)[ :：`]{1,3}"
-    r"(?P<hub>(?=\w{1,40}[\w\-]{0,40}/[\w.]{1,30}-)[A-Za-z][\w\-]{1,40}/[A-Za-z][\w.\-]{2,80})(?![\w/])"
+    r"|(?:fine-?tun\w{1,4}|training|load(?:ing)?|model(?: is)?|running|serving|deploy(?:ing)?|us(?:e|ing)|微调|加载|部署|模型)[ :：`]{1,3}"
+    r"(?P<hub>(?=[\w\-]{1,80}/[\w.]{1,30}-)[A-Za-z][\w\-]{1,40}/[A-Za-z][\w.\-]{2,80})(?![\w/])"
 )
 
 
@@ -116,7 +118,8 @@ def _mentioned(line: Line, mention: str, start: int, end: int, base: float, *, n
     if not named:
         size = billions(mention)
         if size is not None and not _SHARE.match(text[end - 1 : end + 4]) and not _TOKENS.match(text, end) and base > 0.7:
-            yield Fact("params_b", size, span, "prose", 0.58 - min(minus, 0.08))
+            come = 0.03 if _CHANGED.search(text[max(0, start - 12) : start]) else 0.0
+            yield Fact("params_b", size, span, "prose", 0.58 + come - min(minus, 0.08))
         return
     path = mention.startswith(("/", ".", "~")) or mention.count("/") > 1
     name = tidy_model(mention) if path else mention.strip(" .:-_,")

@@ -52,9 +52,10 @@ _STAGE: Final = re.compile(
 )
 _AHEAD: Final = Expression(
     r"(?<![\w.])(?P<length>\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ]?(?:tokens?\b(?![ -]?(?:per second|/|generated"
-    r"|of output|batch))(?: context| long| sequences?| samples?| prompts?)?|context|sequences?\b|seq\b(?! ?len)|的?序列|长度|的?上下文"
+    r"|of output|batch))(?: context| long| sequences?| samples?| prompts?)?|context\b(?! ?(?:\d|of|is|=|len|win))|sequences?\b(?! ?len)|seq\b(?! ?(?:len|\d|=))|的?序列|长度|的?上下文"
     r"|sequence length|context (?:length|window))"
     r"|(?<![\w.])(?P<share>0\.\d{1,3}) (?:for |of )?gpu[_ -]mem(?:ory)?[_ -]util"
+    r"|(?<![\w.])(?P<steps>\d{1,4}) (?:(?:gradient|grad)[ -])accum(?:ulation)?(?: steps)?(?! ?[=:]? ?\d)"
     r"|\((?P<each>\d{1,4}) per (?:gpu|device)\)",
     re.IGNORECASE | re.ASCII,
 )
@@ -127,7 +128,7 @@ def _table() -> _Table:
                 heads.add(head[0])
     chinese = sorted((name for name in names if not name.isascii()), key=len, reverse=True)
     values = {kind: {k: tuple(v) if isinstance(v, list) else v for k, v in rows.items()} for kind, rows in data["values"].items()}
-    return _Table(names, frozenset(heads), re.compile("|".join(chinese), re.IGNORECASE), values)
+    return _Table(names, frozenset(heads), re.compile("|".join(re.sub(r"(?<=[a-z])(?=[一-鿿])", " ?", name) for name in chinese), re.I), values)
 
 
 def _ranks() -> dict[str, str]:
@@ -154,7 +155,7 @@ def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
         yield from _spelt(line, table, sure, prose)
     if prose and not text.isascii():
         for found in table.chinese.finditer(text):
-            for setting in table.names[found[0].lower()]:
+            for setting in table.names[found[0].lower().replace(" ", "")]:
                 mention = _valued(line, setting, found.start(), found.end(), "", sure, prose)
                 if mention is not None:
                     yield mention
@@ -312,5 +313,7 @@ def _ahead(line: Line) -> Iterator[Fact]:
             yield Fact("seq_len", value, span, "prose", (0.56 if plain else 0.7) - minus)
         elif found["share"]:
             yield Fact("gpu_memory_utilization", float(found["share"]), span, "prose", 0.7 - minus)
+        elif found["steps"]:
+            yield Fact("grad_accum", int(found["steps"]), span, "prose", 0.7 - minus)
         elif found["each"]:
             yield Fact("micro_batch", int(found["each"]), span, "prose", 0.75 - minus)

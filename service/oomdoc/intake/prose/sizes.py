@@ -23,6 +23,7 @@ _SIZE: Final = re.compile(
     _I,
 )
 _MIB: Final = 1024.0
+_DIGITS: Final = frozenset("0123456789")
 _HOST_BEHIND: Final = re.compile(
     r"\+?\s{0,2}(?:of )?(?:(?:system|host|cpu|main|machine|physical|available|free|的|主机|系统|的?cpu)[ -]?){0,2}"
     r"(?:(?<!v)ram\b|内存|ddr\d?|swap|disk|硬盘|磁盘|ssd|nvme|shm|shared memory|host\b|cpu\b|file|checkpoint|ckpt|data\b|on disk|大小的)",
@@ -88,13 +89,14 @@ _TOLD: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
 def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
     """Facts in GiB of the sizes in a line; ``cards`` are the places of the names of cards."""
     text = line.text
-    if "g" not in line.low and "mi" not in line.low:
+    if _DIGITS.isdisjoint(text) or ("g" not in line.low and "mi" not in line.low):
         return
-    shares = [m.span() for m in _OF_WHOLE.finditer(text)]
+    shared: set[int] = set()
     for found in _OF_WHOLE.finditer(text):
+        shared.update((found.start("part"), found.start("whole")))
         yield from _share(line, found)
     for found in _SIZE.finditer(text):
-        if any(a <= found.start("n") < b for a, b in shares):
+        if found.start("n") in shared:
             continue
         gib = float(found["n"]) / (_MIB if found["unit"] in "mM" else 1.0)
         start, end = found.start("n"), found.end("unit")

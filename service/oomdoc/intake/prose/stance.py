@@ -14,6 +14,7 @@ __all__ = ["clause", "denied", "doubt", "negated", "worked"]
 _END: Final = re.compile(
     r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while|whereas|but|however|until)\b|但是?|而|换成|一旦"
 )
+_STOP: Final = re.compile(r"[.!?](?=\s|$)|[。；;！？\n]|\b(?:while|whereas|but|however|until|then)\b|但是?|而|换成|一旦|然后")
 _ASIDE: Final = re.compile(r"[(（][^()（）\n]{0,90}[)）]")
 """What stands in brackets, for whoever stands outside them."""
 _WORKED: Final = re.compile(
@@ -24,7 +25,7 @@ _WORKED: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _FAILED: Final = re.compile(
-    r"\boom\b|out of memory|fail|crash|error|爆|溢出|失败|报错|不够|doesn'?t work|not work|killed|exceed",
+    r"\boom(?:s|ed|ing|killed)?\b|out of memory|fail|crash|dies\b|died\b|error|爆|溢出|失败|报错|不够|doesn'?t work|not work|killed|exceed",
     re.IGNORECASE | re.ASCII,
 )
 _WISH: Final = re.compile(
@@ -73,8 +74,19 @@ def doubt(text: str, start: int, end: int) -> float:
     here = clause(text, start, end)
     if _ELSEWHERE.search(here):
         return 0.6
-    fine = _WORKED.search(here) or _WISH.search(here)
-    return 0.2 if fine and not _FAILED.search(_WORKED.sub(" ", here)) else 0.0
+    fine, failed = _WORKED.search(here) or _WISH.search(here), _FAILED.search(_WORKED.sub(" ", here))
+    if not fine and not failed:
+        here = _sentence(text, start, end)
+        fine, failed = _WORKED.search(here), _FAILED.search(_WORKED.sub(" ", here))
+    return 0.2 if fine and not failed else 0.0
+
+
+def _sentence(text: str, start: int, end: int) -> str:
+    """The sentence around ``text[start:end]``, as far as nothing is set against it; at most 240 characters."""
+    before, after = text[max(0, start - 120) : start], text[end : end + 120]
+    begun = [m.end() for m in _STOP.finditer(before)]
+    stop = _STOP.search(after)
+    return before[begun[-1] if begun else 0 :] + text[start:end] + after[: stop.start() if stop else 120]
 
 
 def denied(text: str, end: int) -> bool:

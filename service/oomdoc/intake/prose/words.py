@@ -33,27 +33,30 @@ _LANGUAGE: Final = frozenset("sft pretrain dpo kto simpo orpo rm ppo grpo rloo d
 _IMPLIED: Final = 0.52
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    fact: str
-    value: Any
-    sure: float
-    where: str
-    expression: Expression
+class _Spelling(Expression):
+    """One word as an expression, whose longest part is the literal that is looked for first."""
+
+    __slots__ = ()
+
+    def __init__(self, word: str) -> None:
+        self.pattern = _pattern(word)
+        self.flags = int(re.IGNORECASE | re.ASCII)
+        self.literals = (max(re.split(r"\.{3}|-", word.strip("=*")), key=_weight).lower(),)
+        self._compiled = None
 
 
-def _expression(words: Sequence[str]) -> Expression:
-    return Expression("|".join(_pattern(word) for word in words), re.IGNORECASE | re.ASCII)
+def _weight(part: str) -> int:
+    return sum(1 if c < "\x80" else 2 for c in part)
 
 
 def _pattern(word: str) -> str:
     if word[0] == "=":
         return rf"(?<![\w-]){_loose(word[1:])}(?![\w-])"
     body, star = word.removesuffix("*"), word.endswith("*")
-    parts = [_loose(part) for part in body.split("...")]
     left = r"(?<![a-z])(?<!ctx_)" if body[0].isascii() and body[0].isalnum() else ""
     right = r"(?![a-z])" if not star and body[-1].isascii() and body[-1].isalnum() else ""
     right += r"(?!\d|\.\d)" if body[-1].isdigit() else ""
+    parts = [_loose(part) for part in body.split("...")]
     return left + r"(?:[^.。\n]|\.(?=\d)){0,30}?".join(parts) + (r"\w{0,20}" if star else right)
 
 
@@ -61,8 +64,17 @@ def _loose(word: str) -> str:
     return re.escape(word).replace(r"\-", r"[-_ ]?")
 
 
+@dataclass(frozen=True, slots=True)
+class _Word:
+    fact: str
+    value: Any
+    sure: float
+    where: str
+    spelling: _Spelling
+
+
 @cache
-def _rows() -> tuple[_Word, ...]:
+def _words() -> tuple[_Word, ...]:
     data = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
     return tuple(
         _Word(
@@ -70,24 +82,26 @@ def _rows() -> tuple[_Word, ...]:
             tuple(row["value"]) if isinstance(row["value"], list) else row["value"],
             row["sure"],
             row.get("in", "prose"),
-            _expression(row["words"]),
+            _Spelling(word),
         )
         for row in data["word"]
+        for word in row["words"]
     )
 
 
 @cache
 def _sieve(kind: str) -> Sieve[_Word]:
-    """The rows for prose, for logs, or for any line (what the job is for)."""
-    rows = [row for row in _rows() if (row.where == "any") == (kind == "any") and kind in ("any", "prose", row.where)]
-    return Sieve(((row.expression,), row) for row in rows)
+    """The words for prose, for logs, for what a job is for (any line), or for the method that nobody names."""
+    alone = kind in ("any", "method")
+    kept = [w for w in _words() if (w.where == kind if alone else w.where in ("log", kind))]
+    return Sieve(((word.spelling,), word) for word in kept)
 
 
 def read_words(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts from prose."""
     for line, rows in _sieve("prose").over(lines, words):
         for row in rows:
-            for found in row.expression.finditer(line.text):
+            for found in row.spelling.finditer(line.text):
                 yield from _stated(line, row, found)
 
 
@@ -95,7 +109,7 @@ def read_traces(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """What logs and tracebacks show: a frame inside ``_composable/fsdp`` is FSDP at work."""
     for line, rows in _sieve("log").over(lines, words):
         for row in rows:
-            if (found := row.expression.search(line.text)) is not None:
+            if (found := next(row.spelling.finditer(line.text), None)) is not None:
                 yield Fact(row.fact, row.value, line.span(found.start() + 1), "log", row.sure - 0.1)
 
 
@@ -120,24 +134,27 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     for line, rows in _sieve("any").over(lines, words):
         for row in rows:
             held = hits.get((row.fact, row.value))
-            if held is not None and held[0] >= row.sure:
-                continue
-            for found in row.expression.finditer(line.raw):
-                if row.value == "sft" and row.sure < 0.7 and _EMBEDDINGS.search(line.raw[max(0, found.start() - 20) : found.start()]) and not found[0].lower().endswith(("e", "ing")):
-                    continue
-                if not negated(line.raw, found.start()) and not _LATER.search(line.raw[: found.start()][-48:]):
+            if held is None or held[0] < row.sure:
+                found = next((f for f in row.spelling.finditer(line.raw) if _is_aim(line.raw, row, f)), None)
+                if found is not None:
                     hits[row.fact, row.value] = row.sure, line, found.end()
-                    break
     trains = ("_trains", True) in hits
     aims = {value: hit for (fact, value), hit in hits.items() if fact == "objective"}
     for value, (sure, line, at) in aims.items():
         weight = sure - (0.05 if sure > 0.56 else 0.08) if value == "inference" and trains else sure
         yield Fact("objective", value, line.span(max(at, 1)), "prose", weight)
     if not aims.keys() - {"inference"}:
-        for fact, sure in (("_adapts", 0.53), ("_trainer_told", 0.51 if not aims else 0.0)):
+        for fact, sure in (("_adapts", 0.53), ("_steps", 0.51 if not aims else 0.0)):
             if sure and (hit := hits.get((fact, True))) is not None and not _LISTED.match(hit[1].raw, hit[2]):
                 yield Fact("objective", "sft", hit[1].span(), "prose", sure)
                 break
+
+
+def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
+    before = text[max(0, found.start() - 48) : found.start()]
+    if row.value == "sft" and row.sure < 0.7 and not found[0].lower().endswith(("e", "ing")) and _EMBEDDINGS.search(before):
+        return False
+    return not negated(text, found.start()) and _LATER.search(before) is None
 
 
 def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabulary) -> Fact | None:
@@ -152,11 +169,10 @@ def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabula
     if not aims or max(aims, key=lambda f: f.confidence).value not in _LANGUAGE:
         return None
     seen: dict[str, Line] = {}
-    for line, rows in _sieve("any").over(lines, words):
+    for line, rows in _sieve("method").over(lines, words):
         for row in rows:
-            if row.fact in ("_four_bit", "_partial", "_trainer_told") and row.fact not in seen:
-                if row.expression.search(line.raw) is not None:
-                    seen[row.fact] = line
+            if row.fact not in seen and next(row.spelling.finditer(line.raw), None) is not None:
+                seen[row.fact] = line
     if "_four_bit" in seen:
         return Fact("method", "qlora", seen["_four_bit"].span(), "prose", _IMPLIED)
     if "_partial" in seen or "_trainer_told" not in seen:
