@@ -41,7 +41,9 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
     """
     facts = list(_facts(lines, kinds, varied, words))
     if _serves(facts):
-        facts += [replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _CONTEXT.search(f.span.text)]
+        facts += [
+            replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _CONTEXT.search(f.span.text)
+        ]
     if any(f.name == "quant" and f.value == "nf4" for f in facts):
         facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in facts if _is_adapter(f)]
     return _with_nodes(facts, lines, varied, words)

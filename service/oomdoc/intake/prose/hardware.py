@@ -83,7 +83,9 @@ _MANY: Final = Expression(
 )
 _NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", _I)
 """Where one card is what there is."""
-_CONSUMER: Final = re.compile(r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|RX ?\d{4}|\d00 XTX?|Arc|Jetson|GB10\b", _I)
+_CONSUMER: Final = re.compile(
+    r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|RX ?\d{4}|\d00 XTX?|Arc|Jetson|GB10\b", _I
+)
 _PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", _I)
 """The product's full name, as drivers print it: more telling than what people call it."""
 _SLICE: Final = re.compile(r"\dg\.(\d{1,3})gb", _I)
@@ -104,7 +106,9 @@ _LEADING: Final = re.compile(
     _I,
 )
 _TRAILING: Final = re.compile(r"(?: ?[x×✕*] ?\d{1,4})?[\s)）(（,，\-:：]{0,3}\Z")
-_WORDS_FOR_CARDS: Final = re.compile(r"[ ,]{0,2}(?:(?<=[\w ])\b(?:graphics )?(?:gpus?|cards?)\b|(?<=.)[(（)）]| with\b|显卡)", _I)
+_WORDS_FOR_CARDS: Final = re.compile(
+    r"[ ,]{0,2}(?:(?<=[\w ])\b(?:graphics )?(?:gpus?|cards?)\b|(?<=.)[(（)）]| with\b|显卡)", _I
+)
 _PLURAL: Final = re.compile(r"(?<=\d)(?<!L40)s(?=[ -]?\d{2,3} ?[gG])")
 _OWNED: Final = re.compile(r"\b(?:on|my|our|these|the|of|with|using|have|and|or|two|three|four) \Z", _I)
 _NUMBERED: Final = re.compile(r"(?:[:\-]|pid|port|steps?|[GM]iB) ?\Z", _I)
@@ -140,7 +144,9 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
             yield from _counted(line)
         if id(line) in used:
             for found in _ONLY.finditer(line.text):
-                yield Fact("gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86)
+                yield Fact(
+                    "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
+                )
         yield from sizes_of(line, places)
 
 
@@ -228,4 +234,6 @@ def _counted(line: Line) -> Iterator[Fact]:
         if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", ahead, _I):
             sure = 0.4
         minus = 1.5 * doubt(text, found.start(), found.end())
-        yield Fact("gpu_count", count, line.span(found.start() + 1), "prose", max(0.5 if minus < 0.5 else 0.2, sure - minus))
+        yield Fact(
+            "gpu_count", count, line.span(found.start() + 1), "prose", max(0.5 if minus < 0.5 else 0.2, sure - minus)
+        )

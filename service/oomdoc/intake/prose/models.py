@@ -43,7 +43,8 @@ _CHANGED: Final = re.compile(r"(?:换成|换到|改成|改为|\bto|→|->) ?(?:a
 _LINK: Final = re.compile(r"://\S{0,300}\Z")
 _TOKENS: Final = re.compile(r" ?(?:tokens?|数据|条|rows?|samples?)", re.IGNORECASE)
 _FOLDER: Final = re.compile(
-    r"(?:\./)?(?:examples?|scripts?|configs?|recipes|research_projects|src|tests?|docker|projects?|tools)/", re.IGNORECASE
+    r"(?:\./)?(?:examples?|scripts?|configs?|recipes|research_projects|src|tests?|docker|projects?|tools)/",
+    re.IGNORECASE,
 )
 _SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
 _SPELT: Final = re.compile(r"[A-Za-z]{2}")
@@ -92,7 +93,9 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
     for line in lines:
         mentions = models.find_all(line.text)
         for found in mentions:
-            yield from _mentioned(line, found.text, found.start, found.end, base, named=found.named, known=found.entry is not None)
+            yield from _mentioned(
+                line, found.text, found.start, found.end, base, named=found.named, known=found.entry is not None
+            )
         for hit in _SPACED.finditer(line.text) if prose and " " in line.text else ():
             if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
                 yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
@@ -110,14 +113,21 @@ def _role(text: str, start: int, end: int) -> bool:
     return bool(_OTHER_ROLE.search(text[max(0, start - 40) : start]) or _ROLE_BEHIND.match(text, end))
 
 
-def _mentioned(line: Line, mention: str, start: int, end: int, base: float, *, named: bool, known: bool) -> Iterator[Fact]:
+def _mentioned(
+    line: Line, mention: str, start: int, end: int, base: float, *, named: bool, known: bool
+) -> Iterator[Fact]:
     text, span = line.text, line.span(start + 1)
     if _role(text, start, end) or _LINK.search(text[max(0, start - 300) : start + 3]) or mention.startswith("//"):
         return
     minus = doubt(text, start, end)
     if not named:
         size = billions(mention)
-        if size is not None and not _SHARE.match(text[end - 1 : end + 4]) and not _TOKENS.match(text, end) and base > 0.7:
+        if (
+            size is not None
+            and not _SHARE.match(text[end - 1 : end + 4])
+            and not _TOKENS.match(text, end)
+            and base > 0.7
+        ):
             come = 0.03 if _CHANGED.search(text[max(0, start - 12) : start]) else 0.0
             yield Fact("params_b", size, span, "prose", 0.58 + come - min(minus, 0.08))
         return

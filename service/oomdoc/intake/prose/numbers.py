@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["COUNT", "to_count", "to_tokens"]
+__all__ = ["COUNT", "to_count", "to_tokens", "typed"]
 
 _WORDS: Final[dict[str, int]] = {
     **dict(zip("单 一 俩 两 双 二 三 四 五 六 七 八 九 十".split(), (1, 1, 2, 2, 2, 2, *range(3, 11)), strict=True)),
@@ -43,3 +43,12 @@ def to_tokens(text: str) -> int | None:
     if scale == 1024 and (value % 10 == 0 or value % 25 == 0) and value != 40:
         scale = 1000
     return round(value * scale)
+
+
+def typed(text: str) -> Any:
+    """A value as the tables write it: ``true``, ``3``, ``lora``; what is offloaded is a tuple, ``optimizer+param``."""
+    if text in ("true", "false"):
+        return text == "true"
+    if text.isdigit():
+        return int(text)
+    return tuple(text.split("+")) if text.split("+")[0] in ("optimizer", "param") else text

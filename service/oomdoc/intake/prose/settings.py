@@ -18,7 +18,7 @@ from typing import Any, Final
 from oomdoc.evidence import Fact, Origin, Span
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.model_names import PLAIN_NAME, billions, tidy_model
-from oomdoc.intake.prose.numbers import to_tokens
+from oomdoc.intake.prose.numbers import to_tokens, typed
 from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Expression
 
@@ -109,30 +109,29 @@ class _Table:
 def _table() -> _Table:
     data = tomllib.loads(files(__package__).joinpath("settings.toml").read_text(encoding="utf-8"))
     names: dict[str, tuple[_Setting, ...]] = {}
-    heads: set[str] = set()
-    for row in data["setting"]:
-        setting = _Setting(
-            row["fact"],
-            row["kind"],
-            row.get("doubt", 0.0),
-            frozenset(row.get("not_after", "").split()),
-            row.get("spoken", False),
-            row.get("written", False),
-        )
-        if not setting.kind.startswith(("int", "share", "bool", "stage", "model", "devices")):
-            data["values"][setting.kind] = data["values"].get(setting.kind) or _ranks()
-        for name in (*row["names"].split(), *row.get("zh", "").split()):
+    for fact, kind, less, options, *spelt in data["setting"]:
+        excluded = frozenset(options.get("not_after", "").split())
+        setting = _Setting(fact, kind, less, excluded, options.get("spoken", False), options.get("written", False))
+        for name in " ".join(spelt).split():
             plain = name.replace("_", "")
             names[plain] = (*names.get(plain, ()), setting)
-            if name.isascii() and (head := _TOKEN.match(name)) is not None:
-                heads.add(head[0])
+    heads = {
+        head[0]
+        for name in " ".join(" ".join(row[4:]) for row in data["setting"]).split()
+        if (head := _TOKEN.match(name))
+    }
     chinese = sorted((name for name in names if not name.isascii()), key=len, reverse=True)
-    values = {kind: {k: tuple(v) if isinstance(v, list) else v for k, v in rows.items()} for kind, rows in data["values"].items()}
-    return _Table(names, frozenset(heads), re.compile("|".join(re.sub(r"(?<=[a-z])(?=[一-鿿])", " ?", name) for name in chinese), re.I), values)
-
-
-def _ranks() -> dict[str, str]:
-    return {str(rank): "lora" for rank in range(1, 2049)}
+    pattern = "|".join(re.sub(r"(?<=[a-z])(?=[一-鿿])", " ?", name) for name in chinese)
+    values = {
+        kind: {
+            "" if spelling == "-" else spelling: typed(value)
+            for value, spelt in rows.items()
+            for spelling in spelt.split()
+        }
+        for kind, rows in data["values"].items()
+    }
+    values["rank"] = {str(rank): "lora" for rank in range(1, 2049)}
+    return _Table(names, frozenset(heads), re.compile(pattern, re.IGNORECASE), values)
 
 
 def read_settings(lines: Sequence[Line], *, sure: float, prose: bool = False) -> Iterator[Fact]:
@@ -140,7 +139,9 @@ def read_settings(lines: Sequence[Line], *, sure: float, prose: bool = False) ->
 
     :param sure: how sure a name written as a key is; spoken ones are less.
     """
-    found = [m for line in lines if not line.text.lstrip().startswith(("#", "//")) for m in _mentions(line, sure, prose)]
+    found = [
+        m for line in lines if not line.text.lstrip().startswith(("#", "//")) for m in _mentions(line, sure, prose)
+    ]
     for mention in found:
         yield from _facts(mention)
     yield from _lengths(found, sure)
@@ -203,7 +204,9 @@ def _whole(text: str, end: int) -> bool:
     return not (tail[:1] == "_" or (tail[:1] == "-" and tail[1:].isalpha()) or tail[:1] == "(" and tail[1:] != "")
 
 
-def _valued(line: Line, setting: _Setting, start: int, end: int, name: str, sure: float, prose: bool) -> _Mention | None:
+def _valued(
+    line: Line, setting: _Setting, start: int, end: int, name: str, sure: float, prose: bool
+) -> _Mention | None:
     """The mention, where a value follows."""
     text = line.text
     flag = start > 0 and text[start - 1] in "-+" and (start < 2 or text[start - 2] in "-+ \t\"'([")

@@ -65,8 +65,14 @@ _OF_WHOLE: Final = re.compile(
 """A share and its whole: ``23.1GB/24GB used``, ``300MB free out of 24GB``."""
 _ABOUT_MEMORY: Final = re.compile(r"显存|gpu|vram|nvidia-smi|cuda|free|used|left|memory|占用", _I)
 _OWNED: Final = re.compile(r"\b(?:I|we) (?:only )?(?:have|got|own) (?:an? |only )?\Z", _I)
-_TOUCHES: Final = re.compile(r"['’]?s?[\s\-(（,，/_:：]{0,3}(?:(?:gpus?|显卡|单卡|卡|with|each|every one|per card|每[张卡]|的|显存|vram|(?:only |just )?has|of|a|about|约|有|是|为|are|is|with) ?){0,3}[(（]?\Z", _I)
-_TIED: Final = re.compile(r"[\s\-]{0,2}(?:的|显存|(?:of )?(?:vram|memory) on (?:my |the |an? |our )|on (?:my |the |an? |our )|single |nvidia |tesla |geforce |英伟达){0,3}\Z", _I)
+_TOUCHES: Final = re.compile(
+    r"['’]?s?[\s\-(（,，/_:：]{0,3}(?:(?:gpus?|显卡|单卡|卡|with|each|every one|per card|每[张卡]|的|显存|vram|(?:only |just )?has|of|a|about|约|有|是|为|are|is|with) ?){0,3}[(（]?\Z",
+    _I,
+)
+_TIED: Final = re.compile(
+    r"[\s\-]{0,2}(?:的|显存|(?:of )?(?:vram|memory) on (?:my |the |an? |our )|on (?:my |the |an? |our )|single |nvidia |tesla |geforce |英伟达){0,3}\Z",
+    _I,
+)
 _TOLD: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
     (name, re.compile(before, _I), re.compile(behind, _I))
     for name, before, behind in (
@@ -141,7 +147,11 @@ def _capacity(text: str, start: int, end: int, before: str, behind: str, cards: 
     if _USED_BEHIND.match(behind):
         return 0.0
     if (_HOST_BEHIND.match(behind) and not _CARD_BEHIND.match(behind)) or _HOST_BEFORE.search(before):
-        near = any(0 <= start - e <= 2 for _, e in cards) and before[-1:] in "(（,，" and not re.match(r"[^)）]{0,6}[a-z]* ?(?:system|host|cpu)", behind, _I)
+        near = (
+            any(0 <= start - e <= 2 for _, e in cards)
+            and before[-1:] in "(（,，"
+            and not re.match(r"[^)）]{0,6}[a-z]* ?(?:system|host|cpu)", behind, _I)
+        )
         return 0.7 if near and before[-1:] in "(（" else 0.0
     touching = any(
         (0 <= start - e <= 30 and _TOUCHES.match(text[e:start])) or (0 <= s - end <= 24 and _TIED.match(text[end:s]))

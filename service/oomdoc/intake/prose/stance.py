@@ -14,7 +14,9 @@ __all__ = ["clause", "denied", "doubt", "negated", "worked"]
 _END: Final = re.compile(
     r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while|whereas|but|however|until)\b|但是?|而|换成|一旦"
 )
-_STOP: Final = re.compile(r"[.!?](?=\s|$)|[。；;！？\n]|\b(?:while|whereas|but|however|until|then)\b|但是?|而|换成|一旦|然后")
+_STOP: Final = re.compile(
+    r"[.!?](?=\s|$)|[。；;！？\n]|\b(?:while|whereas|but|however|until|then)\b|但是?|而|换成|一旦|然后"
+)
 _ASIDE: Final = re.compile(r"[(（][^()（）\n]{0,90}[)）]")
 """What stands in brackets, for whoever stands outside them."""
 _WORKED: Final = re.compile(

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.numbers import typed
 from oomdoc.intake.prose.stance import denied, doubt, negated
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
@@ -27,9 +28,11 @@ _LISTED: Final = re.compile(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
 """A version follows: what is installed is not what is used."""
 _EMBEDDINGS: Final = re.compile(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
 """What a library prints of its vocabulary, and a model that was tuned before, are no aims of this run."""
-_LATER: Final = re.compile(r"\b(?:plans? (?:to|for|on)|afterwards|in the future)\b[^.]{0,30}\Z|打算[^。]{0,12}\Z", re.IGNORECASE)
+_LATER: Final = re.compile(
+    r"\b(?:plans? (?:to|for|on)|afterwards|in the future)\b[^.]{0,30}\Z|打算[^。]{0,12}\Z", re.IGNORECASE
+)
 """Before what is still to come."""
-_LANGUAGE: Final = frozenset("sft pretrain dpo kto simpo orpo rm ppo grpo rloo distill".split())
+_LANGUAGE: Final = frozenset(("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill"))
 _IMPLIED: Final = 0.52
 
 
@@ -77,15 +80,12 @@ class _Word:
 def _words() -> tuple[_Word, ...]:
     data = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
     return tuple(
-        _Word(
-            row["fact"],
-            tuple(row["value"]) if isinstance(row["value"], list) else row["value"],
-            row["sure"],
-            row.get("in", "prose"),
-            _Spelling(word),
-        )
-        for row in data["word"]
-        for word in row["words"]
+        _Word(fact, typed(value), sure, where, _Spelling(word))
+        for where, facts in data.items()
+        for fact, values in facts.items()
+        for value, rows in values.items()
+        for sure, *listed in rows
+        for word in " | ".join(listed).split(" | ")
     )
 
 
@@ -152,7 +152,12 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
     before = text[max(0, found.start() - 48) : found.start()]
-    if row.value == "sft" and row.sure < 0.7 and not found[0].lower().endswith(("e", "ing")) and _EMBEDDINGS.search(before):
+    if (
+        row.value == "sft"
+        and row.sure < 0.7
+        and not found[0].lower().endswith(("e", "ing"))
+        and _EMBEDDINGS.search(before)
+    ):
         return False
     return not negated(text, found.start()) and _LATER.search(before) is None
 
