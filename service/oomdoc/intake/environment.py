@@ -6,112 +6,45 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from oomdoc.intake.configs import wordlist
 from oomdoc.intake.lines import Line
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 
 __all__ = ["framework_version", "read_versions"]
 
-_NAMES: Final = {
-    "torch": "torch",
-    "pytorch": "torch",
-    "pytroch": "torch",
-    "transformer": "transformers",
-    "transfomers": "transformers",
-    "tranformers": "transformers",
-    "deep speed": "deepspeed",
-    "deep-speed": "deepspeed",
-    "flash attn": "flash-attn",
-    "flash attention": "flash-attn",
-    "bitsandbyte": "bitsandbytes",
-    "megatron core": "megatron-core",
-    "torchvision": "torchvision",
-    "transformers": "transformers",
-    "accelerate": "accelerate",
-    "peft": "peft",
-    "trl": "trl",
-    "deepspeed": "deepspeed",
-    "bitsandbytes": "bitsandbytes",
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "lmdeploy": "lmdeploy",
-    "flash-attn": "flash-attn",
-    "flash_attn": "flash-attn",
-    "flashattention": "flash-attn",
-    "flash-attention": "flash-attn",
-    "xformers": "xformers",
-    "triton": "triton",
-    "unsloth": "unsloth",
-    "unsloth-zoo": "unsloth-zoo",
-    "unsloth_zoo": "unsloth-zoo",
-    "axolotl": "axolotl",
-    "llamafactory": "llamafactory",
-    "llama-factory": "llamafactory",
-    "llama factory": "llamafactory",
-    "ms-swift": "ms-swift",
-    "ms_swift": "ms-swift",
-    "swift": "ms-swift",
-    "openrlhf": "openrlhf",
-    "verl": "verl",
-    "liger-kernel": "liger-kernel",
-    "liger_kernel": "liger-kernel",
-    "torchtune": "torchtune",
-    "torchao": "torchao",
-    "megatron-core": "megatron-core",
-    "megatron-lm": "megatron-core",
-    "nemo": "nemo-toolkit",
-    "xtuner": "xtuner",
-    "nemo-toolkit": "nemo-toolkit",
-    "nemo_toolkit": "nemo-toolkit",
-    "colossalai": "colossalai",
-    "colossal-ai": "colossalai",
-    "tensorflow": "tensorflow",
-    "tf": "tensorflow",
-    "jax": "jax",
-    "jaxlib": "jaxlib",
-    "keras": "keras",
-    "ray": "ray",
-    "ollama": "ollama",
-    "llama.cpp": "llama.cpp",
-    "tgi": "tgi",
-    "text-generation-inference": "tgi",
-    "tensorrt-llm": "tensorrt-llm",
-    "tensorrt_llm": "tensorrt-llm",
-    "vllm-ascend": "vllm-ascend",
-    "vllm_ascend": "vllm-ascend",
-    "torch-npu": "torch-npu",
-    "torch_npu": "torch-npu",
-    "nccl": "nccl",
-    "libnccl2": "nccl",
-    "sentence-transformers": "sentence-transformers",
-    "sentence_transformers": "sentence-transformers",
-    "datasets": "datasets",
-    "tokenizers": "tokenizers",
-    "diffusers": "diffusers",
-    "auto-gptq": "auto-gptq",
-    "auto_gptq": "auto-gptq",
-    "autoawq": "autoawq",
-    "transformer-engine": "transformer-engine",
-    "transformer_engine": "transformer-engine",
-    "pytorch-lightning": "pytorch-lightning",
-    "lightning": "lightning",
-    "numpy": "numpy",
-    "litgpt": "litgpt",
-    "tensorflow-gpu": "tensorflow",
-    "mlx": "mlx",
-    "mlx-lm": "mlx-lm",
-    "flashinfer": "flashinfer",
-    "flashinfer-python": "flashinfer",
-    "sentencepiece": "sentencepiece",
-    "python": "python",
-    "cuda": "cuda",
-}
-"""Spelling in lower case -> name on the package index, in lower case."""
+_KNOWN: Final = wordlist.words(
+    "torch transformers deepspeed flash-attn bitsandbytes megatron-core torchvision accelerate peft trl vllm"
+    " sglang lmdeploy xformers triton unsloth unsloth-zoo axolotl llamafactory ms-swift openrlhf verl liger-kernel"
+    " torchtune torchao nemo-toolkit xtuner colossalai tensorflow jax jaxlib keras ray ollama llama.cpp tgi"
+    " tensorrt-llm vllm-ascend torch-npu nccl sentence-transformers datasets tokenizers diffusers auto-gptq"
+    " autoawq transformer-engine pytorch-lightning lightning numpy litgpt mlx mlx-lm flashinfer sentencepiece"
+    " python cuda"
+)
+_ALIASES: Final = dict(
+    pair.split("=")
+    for pair in (
+        "pytorch=torch pytroch=torch transformer=transformers transfomers=transformers tranformers=transformers"
+        " deep-speed=deepspeed flash-attention=flash-attn bitsandbyte=bitsandbytes flashattention=flash-attn"
+        " llama-factory=llamafactory swift=ms-swift megatron-lm=megatron-core nemo=nemo-toolkit colossal-ai=colossalai"
+        " tf=tensorflow text-generation-inference=tgi libnccl2=nccl tensorflow-gpu=tensorflow"
+        " flashinfer-python=flashinfer"
+    ).split()
+)
+"""Other names of packages; of all of them, "-" may be written as "_" or a blank."""
+
+
+def _package(name: str) -> str:
+    plain = name.lower().replace("_", "-").replace(" ", "-")
+    return _ALIASES.get(plain, plain)
+
 
 _NUMBER: Final = (
     r"v?(?P<version>\d{1,4}\.\d{1,4}(?:\.\d{1,12})?(?:\.?(?:dev|post|rc|a|b)\d{0,12}){0,2}(?:[+-][\w.]{1,40})?"
     r"|\d{1,3}(?=\s{0,2}(?:$|[,;，。)）]|\.(?:\s|$))))"
 )
-_WORDS: Final = "|".join(re.escape(name) for name in sorted(_NAMES, key=len, reverse=True))
+_WORDS: Final = "|".join(
+    re.escape(name).replace(r"\-", "[-_ ]") for name in sorted({*_KNOWN, *_ALIASES}, key=lambda n: (-len(n), n))
+)
 _PAIR: Final = Expression(
     rf"(?<![\w./-])(?P<name>{_WORDS})[`\"'*]{{0,3}}(?:[ -]?(?:version"
     rf"|v\.|版本))?(?: \((?:GPU|CPU|TPU|/|\?){{1,6}}\))?(?:\s{{0,3}}(?:==?=?"
@@ -123,6 +56,7 @@ _TAGGED: Final = Expression(
     r"/(?P<name>vllm-ascend|vllm-openai|vllm|sglang|text-generation-inference"
     r"|lmdeploy|ollama):v?(?P<version>\d{1,3}\.\d{1,3}[\w.]{0,30})"
 )
+_TAGS: Final = {"vllm-openai": "vllm"}
 _BANNER: Final = Expression(r"LLM engine \(v(?P<version>\d{1,3}\.\d{1,3}[\w.+]{0,40})\)")
 """vLLM's own word for what runs."""
 _UNNAMED: Final = Expression(
@@ -150,7 +84,7 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
     for line, tried in _SIEVE.over(lines, words):
         text = line.text if len(line.text) < 2000 else line.text[:2000]
         for found in _PAIR.finditer(text) if _PAIR in tried else ():
-            name = _NAMES[found["name"].lower()]
+            name = _package(found["name"])
             version = found["version"]
             if "." not in version and name not in _BARE_MAJOR:
                 continue
@@ -163,7 +97,7 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
         for found in _TAGGED.finditer(text) if _TAGGED in tried else ():
-            name = _NAMES.get(found["name"].lower(), "vllm")
+            name = _package(_TAGS.get(found["name"], found["name"]))
             out.setdefault(name, (found["version"], line))
         for found in _BANNER.finditer(text) if _BANNER in tried else ():
             out["vllm"] = (found["version"], line)
@@ -176,7 +110,7 @@ def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:
         for found in _UNNAMED.finditer(line.text[:2000]):
             ahead = line.text[max(0, found.start() - 24) : found.start()]
             word = (found["word"] or "").lower()
-            if word not in _NAMES and _OTHER.search(ahead) is None and _OTHER.search(word) is None:
+            if _package(word) not in _KNOWN and _OTHER.search(ahead) is None and _OTHER.search(word) is None:
                 return str(found["version"])
     return None
 

@@ -19,8 +19,8 @@ from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import outcome_of
 from oomdoc.intake.phase import phase_fact
-from oomdoc.intake.prose.method import implied_method
 from oomdoc.intake.prose.model_names import PLAIN_NAME
+from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary

@@ -12,11 +12,9 @@ from oomdoc.intake.context import other_runs
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line, distinct
 from oomdoc.intake.prose.hardware import read_hardware
-from oomdoc.intake.prose.keys import read_keys, read_positional
-from oomdoc.intake.prose.memory import read_memory
-from oomdoc.intake.prose.models import read_models
-from oomdoc.intake.prose.objective import read_objective
-from oomdoc.intake.prose.training import read_traces, read_training
+from oomdoc.intake.prose.models import read_called, read_models
+from oomdoc.intake.prose.settings import read_settings
+from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 __all__ = ["text_facts"]
@@ -27,9 +25,10 @@ _SEVERAL: Final = Expression(
     r"|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
     re.IGNORECASE,
 )
-_TRTLLM: Final = Expression(r"trtllm-(?:build|serve|bench)|tensorrt[-_]llm", re.IGNORECASE)
-_ENGINE_LENGTH: Final = "max_seq_len"
-"""TensorRT-LLM's longest sequence, prompt and answer together, as vLLM's ``max_model_len``."""
+_CONTEXT: Final = re.compile(r"max_seq_len|context|上下文", re.IGNORECASE)
+"""What an engine's longest sequence, prompt and answer together, is called beside ``max_model_len``."""
+_SPOKEN: Final = re.compile(r"(?![\w.]{1,80}(?:Error|Exception|Warning)\b)[A-Z_a-z一-鿿][^:=\[\]|]{24,}")
+"""How a sentence begins that quotes a log."""
 _ROW: Final = re.compile(r"\s{0,8}\|(?P<key>[^|\n]{2,48})\|(?P<value>[^|\n]{1,120})\|\s{0,4}\Z")
 _FIRST: Final = Expression(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
 
@@ -41,13 +40,18 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
     :param words: the vocabulary of all of them.
     """
     facts = list(_facts(lines, kinds, varied, words))
-    if any(_TRTLLM.search(line.raw) for line in candidates(_TRTLLM, varied, words)):
+    if _serves(facts):
         facts += [
-            replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _ENGINE_LENGTH in f.span.text
+            replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _CONTEXT.search(f.span.text)
         ]
     if any(f.name == "quant" and f.value == "nf4" for f in facts):
         facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in facts if _is_adapter(f)]
     return _with_nodes(facts, lines, varied, words)
+
+
+def _serves(facts: Sequence[Fact]) -> bool:
+    aims = [f for f in facts if f.name == "objective" and f.stated]
+    return bool(aims) and max(aims, key=lambda f: f.confidence).value == "inference"
 
 
 def _is_adapter(fact: Fact) -> bool:
@@ -63,6 +67,8 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
                 parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
+            if kind == "log" and not line.logged and _SPOKEN.match(line.text):
+                parts["prose"].append(line)
             row = _ROW.match(line.text) if kind == "log" else None
             # Columns that blanks set apart are a monitor's table, whose first number is which card it is.
             if row is not None and "    " not in row["value"].rstrip() and "  " not in row["key"].strip():
@@ -74,15 +80,14 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], words, anywhere=everything)
     yield from read_models(prose, words, prose=True)
     yield from read_models(settings, words, prose=False)
-    yield from read_training(prose, words)
+    yield from read_words(prose, words)
     yield from read_traces(parts["log"] + settings, words)
-    yield from read_memory(prose, words)
     yield from read_objective(everything, words)
-    yield from read_keys(settings, confidence=0.95)
-    yield from read_positional(settings + prose, words, confidence=0.85)
-    yield from read_keys(prose, confidence=0.85, prose=True)
-    yield from read_keys(parts["log"], confidence=0.7)
-    yield from read_keys(parts["other"], confidence=0.65)
+    yield from read_called(settings + prose, words, confidence=0.85)
+    yield from read_settings(settings, sure=0.95)
+    yield from read_settings(prose, sure=0.85, prose=True)
+    yield from read_settings(parts["log"], sure=0.7)
+    yield from read_settings(parts["other"], sure=0.65)
 
 
 def _told_before(line: Line) -> Line | None:
@@ -112,8 +117,18 @@ def _with_nodes(facts: list[Fact], lines: Sequence[Line], varied: list[Line], wo
         if not f.name.startswith("_")
     ]
     if not any(f.name == "gpu_count" for f in out):
-        first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)
-        several = candidates(_SEVERAL, varied, words)
-        if first is not None and not any(_SEVERAL.search(line.raw) for line in several):
-            out.append(Fact("gpu_count", 1, first.span(), "log", 0.5))
+        out += _implied_count(out, lines, varied, words)
     return out
+
+
+def _implied_count(
+    facts: Sequence[Fact], lines: Sequence[Line], varied: Sequence[Line], words: Vocabulary
+) -> Iterator[Fact]:
+    """As many cards as a model is split over; one where only number 0 ever shows."""
+    split = {name: next((f for f in facts if f.name == name and f.stated), None) for name in ("tp", "pp")}
+    if (tp := split["tp"]) is not None and (tp.value > 1 or _serves(facts)):
+        yield Fact("gpu_count", tp.value * (split["pp"].value if split["pp"] else 1), tp.span, "prose", 0.5)
+        return
+    first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)
+    if first is not None and not any(_SEVERAL.search(x.raw) for x in candidates(_SEVERAL, varied, words)):
+        yield Fact("gpu_count", 1, first.span(), "log", 0.5)

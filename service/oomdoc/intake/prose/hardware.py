@@ -1,323 +1,239 @@
-"""GPUs, how many, and how large, from what people write: ``8×A100 80G``, ``4 张 V100 16GB``, ``a single A6000``."""
+"""Cards, how many, and how large: ``8×A100 80G``, ``4 张 V100 16GB``, ``a single A6000``, ``两张 24G 的显卡``.
+
+The catalogue's reader (:func:`oomkb.catalog.gpus.find_all`) finds the names. Counts stand before or behind a name or a
+word for cards. What a size is of is told by the words around it (:mod:`oomdoc.intake.prose.sizes`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.prose.gpu_names import GPU_NAME, is_consumer
 from oomdoc.intake.prose.numbers import COUNT, to_count
-from oomdoc.intake.prose.stance import worked
-from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
-from oomkb.units import GIB
+from oomdoc.intake.prose.sizes import sizes_of
+from oomdoc.intake.prose.stance import doubt
+from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+
+if TYPE_CHECKING:
+    from oomkb.catalog.gpus import GpuMention
 
 __all__ = ["read_hardware"]
 
-_ADJECTIVE: Final = (
-    r"(?:(?:nvidia|geforce|tesla|英伟达|amd|的|of|昇腾|\d{1,3} ?g(?:i?b)?(?: ?的)?"
-    r"|显存|显卡|consumer|idle|spare|free|local|rented|gpus?)[\s\-]{0,3}){0,4}"
+_I: Final = re.IGNORECASE | re.ASCII
+_TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个卡颗片枚]|台)"
+_SPARE: Final = (
+    r"(?:(?:nvidia|geforce|tesla|rtx|英伟达|amd|的|of|左右|多|昇腾|ascend|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡|consumer|idle"
+    r"|spare|free|local|rented|identical|gpus?)[\s\-]{0,3}){0,4}"
 )
-_TIMES: Final = r"(?:[x×✕*]|\\\*|(?:[张块个卡颗片枚]|(?P<machines>台))(?:左右|多)?|[ -]x)"
 _BEFORE: Final = re.compile(
-    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?<![a-rt-z]=)(?P<n>{COUNT}) {{0,2}}{_TIMES}"
-    rf"{{0,2}} {{0,2}}{_ADJECTIVE}\Z",
-    re.IGNORECASE | re.ASCII,
+    rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?<![a-rt-z]=)(?P<n>{COUNT}) {{0,2}}"
+    rf"(?P<times>{_TIMES}{{0,2}}|[ -]x) {{0,2}}{_SPARE}\Z",
+    _I,
 )
 _AFTER: Final = re.compile(
-    rf"['’]?s?(?: ?[(（/]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:[x×*] ?(?P<times>\d{{1,3}})(?!"
-    rf"\w|\.\d)|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块)(?!\s{{0,2}}[x×*\d]))",
-    re.IGNORECASE | re.ASCII,
+    rf"['’]?s?(?: ?[(（/\-]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:gpus? ?)?"
+    rf"(?:[x×*] ?(?P<times>\d{{1,3}})(?!\w|\.\d)|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块|gpus\b)(?!\s{{0,2}}[x×*\d]))",
+    _I,
 )
-_SIZE_AFTER: Final = re.compile(
-    r"['’]?s?[ \-]{0,2}(?:x ?\d{1,2} {0,2})?(?:gpus? {0,2}|显卡|单卡 ?"
-    r"|卡 ?){0,2}[(（,，/]?\s{0,2}(?:with|each|every one|per card|单卡|每张"
-    r"|每卡|显存|vram|(?:only |just )?has|of|a|about|约|有|是|为|are|[:：,，]){0,3}\s{0,2}(?:with )?(?P<gib>\d{1,3}(?:"
-    r"\.\d{1,2})?) ?g(?:i?bs?|igabytes?|igs?)?(?![A-Za-z])(?! ?(?:of )?(?:内存|ram\b"
-    r"|system|cpu|ddr|磁盘|disk))",
-    re.IGNORECASE | re.ASCII,
-)
-_BRACKETED: Final = re.compile(
-    r"[(（,，]\s{0,2}(?P<gib>\d{1,3}) ?g(?:i?b)?(?: (?:of )?)?(?:内存|ram\b|memory)", re.IGNORECASE
-)
-_SIZE_BEFORE: Final = re.compile(
-    r"(?P<gib>\d{1,3}) ?g(?:i?bs?|igs?)?(?:[ -]|的|显存){0,3}(?:(?:of vram )?on (?:my |the |an? |our ))?"
-    r"(?:nvidia |tesla |geforce |英伟达)?\Z",
-    re.IGNORECASE | re.ASCII,
-)
+_GLUED: Final = re.compile(r"(?<![\w.])[x×](?P<n>\d{1,3}) \Z", _I)
+"""``x4 A10G``"""
 _CARDS: Final = Expression(
-    rf"(?:(?<![A-Za-z0-9_.\-/=])|(?=[单双两一四八]))(?:(?P<nodes>\d{{1,3}}) ?(?:nodes? ?|台机?器? ?|机 ?)?[x×*] ?)?"
-    rf"(?P<n>{COUNT}) {{0,2}}(?:[x×*]"
-    rf" {{0,2}})?(?:(?P<gib>\d{{1,3}}) ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
-    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible) )?(?:gpus?\b(?!-)"
-    r"|cards?\b|显卡|卡(?!死|住|顿|在|了|到)|张(?:显)?卡|块(?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡"
-    r"|gpu|npu|\d{1,3} ?g))|(?:h\d00|a\d00)-class gpus)",
-    re.IGNORECASE | re.ASCII,
-)
-_EACH_SIZE: Final = Expression(
-    r"(?<![\d.])(?P<n>\d{1,3}) ?[*x×] ?(?P<gib>\d{2,3}) ?(?:g(?:i?b)?(?![A-Za-z\d])"
-    r"|= ?\d{2,5} ?g)",
-    re.IGNORECASE | re.ASCII,
-)
-_OF_SIZE: Final = Expression(
-    r"gpus?,? {0,2}(?:with|of|has|have|having|each with|[(（])? {0,2}(?:about "
-    r"|around |only )?(?P<gib>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?bs?|igabytes?|igs?)?(?![A-Za-z])",
-    re.IGNORECASE | re.ASCII,
-)
-_LOOSE_SIZE: Final = Expression(
-    r"(?:(?P<a>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?\+?(?: 的)? {0,2}(?:的 ?)?(?:vram"
-    r"|显存|显卡|video memory|v?npus?\b|gpus?\b|graphics card|card\b)"
-    r"|(?:显存|vram|video memory|(?:gpu|cuda) memory)(?: ?(?:是|为|有|只有|大小|总共|of|is"
-    r"|[:：]))? {0,2}(?P<b>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
-    r"|(?:单卡|单张|每张卡?|每卡|单机单卡) ?[（(]? ?(?P<d>\d{1,3}) ?g(?:i?b)?(?![A-Za-z])"
-    r"|(?:gpu|显卡) ?[:：] ?(?P<c>\d{1,3}(?:\.\d{1,2})?) ?g(?:i?b)?(?![A-Za-z])"
-    r"|\bof (?P<e>\d{1,3}\.\d{1,2}) ?gi?b used"
-    r"|(?P<h>\d{1,3}) ?gi?b (?:of )?unified memory|\bMax memory: (?P<i>\d{1,3}\.\d{1,3}) ?GB"
-    r"|\b(?:I|we) (?:only )?(?:have|got|own) (?:a |an |only )?(?P<f>\d{1,3}) ?gi?b(?![A-Za-z])"
-    r"(?! ?(?:of )?(?:host |system |cpu )?(?:ram\b|memory|disk|data|swap)))",
-    re.IGNORECASE | re.ASCII,
-)
-_OF_TOTAL: Final = Expression(
-    r"(?:显存|gpu|vram|nvidia-smi|cuda)[^.。\n]{0,30}?(?<![\d.])\d{1,3}(?:\.\d{1,3})? ?(?:gi?b"
-    r"|g)? ?/ ?(?P<a>\d{1,3}(?:\.\d{1,2})?) ?(?:gi?b|g)(?![a-z])"
-    r"|(?:free|used|left) (?:out )?of (?P<b>\d{1,3}(?:\.\d{1,2})?) ?(?:gi?b|g)(?! ?(?:of )?(?:ram|host"
-    r"|system))(?![a-z])",
-    re.IGNORECASE | re.ASCII,
-)
-"""How much of how much: ``显存占用 78G/80G``, ``300MB free out of 24GB``."""
-_SIZE_TIMES: Final = Expression(
-    r"(?<![\w.])(?P<gib>\d{1,3}) ?g(?:i?b)? ?[*x×] ?(?P<n>\d{1,3})(?![\d.]| ?g)"
-    r"(?: ?(?:of )?(?:卡|张|块|gpus?|vram|cards?))?",
-    re.IGNORECASE | re.ASCII,
-)
-"""``80G*8 VRAM``, ``显存 64G*8 卡``; only beside a word for memory or cards."""
-_BESIDE: Final = re.compile(
-    r"(?:显存|显卡|vram|gpus?|memory|卡)[^.。\n]{0,12}\Z|(?:卡|张|块|gpus?|vram|cards?)\Z", re.IGNORECASE
+    rf"(?:(?<![A-Za-z0-9_.\-/=:])|(?=[单双两一四八]))(?:(?P<nodes>\d{{1,3}}) ?(?:nodes? ?|台?机?器? ?)?[x×*] ?)?"
+    rf"(?P<n>{COUNT})(?: {{0,2}}|-(?=gpu|card))(?:[x×*] {{0,2}})?(?:\d{{1,3}} ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
+    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible|physical|more|different) )?(?:gpus?\b(?!-)|cards?\b|显卡"
+    r"|卡(?!死|住|顿|在|了|到)|[张块](?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡|gpu|npu|\d{1,3} ?g))|[ha]\d00-class gpus)",
+    _I,
 )
 _ONLY: Final = Expression(
     rf"(?:only|just|actually)(?: am| i'm)? (?:us(?:e|es|ed|ing)|run(?:ning)? on|train(?:ing)? on) (?P<n>{COUNT})"
-    rf"(?: of (?:them|the|my|these)|(?: of the)? (?:gpus?|cards?)\b)|(?:只用(?:了|到)?(?:其中)?|用(?:了|到)?其中)的?"
-    rf" ?(?P<zh>{COUNT}) ?(?:张|块|个|卡)",
-    re.IGNORECASE | re.ASCII,
+    rf"(?: of (?:them|the|my|these)|(?: of the)? (?:gpus?|cards?)\b)"
+    rf"|(?:只用(?:了|到)?(?:其中)?|用(?:了|到)?其中)的? ?(?P<zh>{COUNT}) ?[张块个卡]",
+    _I,
 )
 """How many of the cards there are that are used."""
-_PARTS: Final = re.compile(r"(?:accum\w{0,12}|steps|bs|size|batch(?:es)?)\W{0,3}\Z", re.IGNORECASE | re.ASCII)
-"""Before a factor that is no number of machines: ``bs 2 × accum 8 × 4 GPUs``."""
-_NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", re.IGNORECASE | re.ASCII)
-"""Where one card is what there is."""
-_OWNED: Final = re.compile(r"\b(?:on|my|our|these|those|the|of|with|using|have|local) \Z", re.IGNORECASE | re.ASCII)
-_CORES: Final = re.compile(
-    r"(?:\b|tpu)v(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})\Z", re.IGNORECASE | re.ASCII
-)
-"""A slice of TPUs. Versions 4 and 5p count cores, of which a chip, one device, has two; of versions 2 and 3 every core
-is a device, and chips of 5e and 6e have one (Cloud TPU's pages on each version)."""
-_USED: Final = re.compile(
-    r"(?:占用|用了|使用(?!的)|需要|剩余|还有|可用|free|takes?|needs?|uses?|using|about"
-    r"|around|at least|约|只需要?|left|leaving|requires?|大概|consum\w{1,4}"
-    r"|达到)[^\d。.]{0,9}\Z",
-    re.IGNORECASE | re.ASCII,
-)
-_NODES_RIGHT_BEFORE: Final = re.compile(
-    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:台|nodes? ?(?:of|with|x|[,，(（:])|节点) {{0,2}}\Z", re.IGNORECASE | re.ASCII
-)
-_EACH_NODE: Final = re.compile(
-    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?"
-    rf"|servers?)[^。.\n]{{0,24}}?(?:每台"
-    r"|每天机器|每个节点|每节点|each|per node|every|with|of|containing|[x×*])",
-    re.IGNORECASE | re.ASCII,
-)
-_LISTED: Final = Expression(
-    r"(?<![\w.])(?:(?:gpu|npu|xpu|cuda device|device)s? ?(?:number|count|num)"
-    r"|(?:number|num|count) (?:of )?(?:gpus?|npus?|cuda devices?|devices?)|num_gpus|n_gpus|gpu_count"
-    r"|distributed world size|world[ _]size|num_processes|(?:gpu|显卡|npu) ?(?:数量?|个数|卡数)|gpus)"
-    r"[`\"'*]{0,3} {0,3}(?:[:=：]{1,2}|\.{4,60}) {0,3}(?P<n>\d{1,5})(?!\w|\.\d| ?[x×*]| [a-z]*\d)"
-    r"|Initializing (?P<tasks>\d{1,5}) distributed tasks"
+_LAUNCHED: Final = Expression(
+    r"Initializing (?P<tasks>\d{1,5}) distributed tasks"
     r"|(?:mpirun|mpiexec|horovodrun)\b[^\n]{0,160}? -np? (?P<ranks>\d{1,5})(?!\w)",
-    re.IGNORECASE | re.ASCII,
+    _I,
 )
-"""What environment reports list: ``GPU number: 8``, ``world_size=16``."""
-_PLURAL: Final = re.compile(r"(?<=\d)([A-Z]?)s(?=[ -]\d{2,3} ?g)", re.IGNORECASE)
-_SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
-"""Card names that are numbers: "3090显卡" is no count."""
-_TOTAL: Final = re.compile(r"(?:\btotal(?:ly)?(?: of)?|共计?|总共|合计) {0,2}\Z", re.IGNORECASE | re.ASCII)
+_NODES: Final = re.compile(
+    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?|servers?)"
+    r"[^。.\n]{0,24}?(?:每台|每天机器|每个节点|每节点|each|per node|every|with|of|containing|[x×*])[^。.\n]{0,8}"
+    r"|(?:台|nodes?[ ]?[,，(（:]|节点) {0,2})\Z",
+    _I,
+)
+"""Machines, before the count of each one's cards."""
+_TOTAL: Final = re.compile(r"(?:\btotal(?:ly)?(?: of)?|共计?|总共|合计|all) {0,2}\Z", _I)
+_PARTS: Final = re.compile(r"(?:accum\w{0,12}|steps|bs|size|batch(?:es)?)\W{0,3}\Z", _I)
+"""Before a factor that is no number of machines: ``bs 2 × accum 8 × 4 GPUs``."""
+_ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
 """How sure a count is that only an article states."""
-_PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", re.IGNORECASE | re.ASCII)
-"""The product's full name, as drivers print it: more telling than what people call it."""
+_EACH: Final = re.compile(r"[显存内约是有（( ]{0,5}\d{1,3} ?g", re.IGNORECASE)
+"""After "单卡": the size of each card is told."""
+_SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
+"""Card names that are numbers: "3090显卡" is no count."""
 _MANY: Final = Expression(
-    r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]"
-    r"|GPU [1-9] has|\(GPU [1-9];|tensor.parallel|gpus\b|--tp\b|几张卡"
-    r"|NVLink",
-    re.IGNORECASE | re.ASCII,
+    r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]|GPU [1-9] has|\(GPU [1-9];"
+    r"|tensor.parallel|gpus\b|--tp\b|几张卡|NVLink",
+    _I,
 )
-
-
-_SIEVE: Final = Sieve(
-    ((one,), one)
-    for one in (GPU_NAME, _CARDS, _LISTED, _EACH_SIZE, _SIZE_TIMES, _OF_SIZE, _LOOSE_SIZE, _OF_TOTAL, _ONLY)
+_NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", _I)
+"""Where one card is what there is."""
+_CONSUMER: Final = re.compile(
+    r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|RX ?\d{4}|\d00 XTX?|Arc|Jetson|GB10\b", _I
 )
+_PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", _I)
+"""The product's full name, as drivers print it: more telling than what people call it."""
+_SLICE: Final = re.compile(r"\dg\.(\d{1,3})gb", _I)
+"""A part of a card, by its profile (NVIDIA's MIG user guide)."""
+_CORES: Final = re.compile(r"v(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})", _I)
+"""A slice of TPUs. Versions 4 and 5p count cores, of which a chip, one device, has two; of versions 2 and 3 every core
+is a device, and chips of 5e and 6e have one (Cloud TPU's pages on each version)."""
+_UNKNOWN: Final = Expression(
+    r"(?<![\w.-])(?:(?:NVIDIA |AMD )?(?:GeForce |Radeon )?(?:RTX|GTX|RX|Radeon(?: PRO)?) ?(?:PRO ?)?[A-Z]?\d{3,4}(?: ?(?:Ti|XTX?|SUPER|Pro|Ada)\b){0,2}"
+    r"|(?:Ascend|昇腾|MTT|MLU|DCU|沐曦|海光|天数|Gaudi|TPU)[ -]?(?:NPU|GPU|v?[A-Z]{0,2}\d{0,4}[A-Z]?(?:-\d{1,4})?)|[AHV]-[18]00|(?:Quadro|Tesla|TITAN)[- ][A-Z]{1,3}\d{0,4}(?![a-z]))",
+    re.ASCII,
+)
+"""Cards that the catalogue does not hold, after their makers' words."""
+_LEADING: Final = re.compile(
+    r"(?:gpus?|cards?|device|显卡)?[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}| gpus?(?: of)?| (?!g))"
+    r"|(?P<zh>[单一两二双三四五六七八九十])[张卡块片个台枚]?)[ \-]{0,2})?"
+    r"(?:(?:\d{1,3} ?g(?:i?b)?)(?:[ \-]|的|显存){1,3})?(?=.*[a-z0-9])",
+    _I,
+)
+_TRAILING: Final = re.compile(r"(?: ?[x×✕*] ?\d{1,4})?[\s)）(（,，\-:：]{0,3}\Z")
+_WORDS_FOR_CARDS: Final = re.compile(
+    r"[ ,]{0,2}(?:(?<=[\w ])\b(?:graphics )?(?:gpus?|cards?)\b|(?<=.)[(（)）]| with\b|显卡)", _I
+)
+_PLURAL: Final = re.compile(r"(?<=\d)(?<!L40)s(?=[ -]?\d{2,3} ?[gG])")
+_OWNED: Final = re.compile(r"\b(?:on|my|our|these|the|of|with|using|have|and|or|two|three|four) \Z", _I)
+_NUMBERED: Final = re.compile(r"(?:[:\-]|pid|port|steps?|[GM]iB) ?\Z", _I)
+"""Before a bare number that is no card."""
 
 
-def read_hardware(lines: list[Line], words: Vocabulary, *, anywhere: list[Line]) -> Iterator[Fact]:
-    """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` from the lines that may name hardware.
+def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequence[Line]) -> Iterator[Fact]:
+    """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` and the sizes that sentences tell, from lines that may name them.
 
-    :param anywhere: every line: logs list how many GPUs there are, and show whether several are at work.
+    :param anywhere: every line: they show how many were launched, and whether several cards are at work.
     """
-    named = {id(line) for line in lines}
-    yield from (f for line in candidates(_LISTED, anywhere, words) if id(line) not in named for f in _listed(line))
-    several = any(_MANY.search(line.raw) for line in candidates(_MANY, anywhere, words))
-    lone = not several and any(_NOTEBOOK.search(line.raw) for line in candidates(_NOTEBOOK, anywhere, words))
-    tried = {id(line): expressions for line, expressions in _SIEVE.over(lines, words)}
-    for line in lines:
-        here = tried.get(id(line), [])
-        names = GPU_NAME.finditer(line.text) if GPU_NAME in here else ()
-        facts = [f for found in names for f in _around(line, found, several, lone)]
-        yield from facts or _in_catalogue(line)
-        yield from _unnamed(line, here)
-
-
-def _in_catalogue(line: Line) -> Iterator[Fact]:
-    """Cards that only the catalogue knows."""
-    from oomkb.catalog.gpus import find_all
-
-    for mention in find_all(line.text[:1500]):
-        if mention.certainty >= 2:
-            span = line.span(mention.start + 1)
-            yield Fact("gpu", mention.text.strip(), span, "prose", 0.7)
-            if mention.count is not None:
-                yield Fact("gpu_count", mention.count, span, "prose", 0.75)
-
-
-def _around(line: Line, found: re.Match[str], several: bool, lone: bool) -> Iterator[Fact]:
-    """What stands around one GPU name.
-
-    :param several: whether several cards are spoken of anywhere; ``lone``: whether it runs where there is one.
-    """
-    text, span = line.text, line.span(line.raw.find(found[0]) + 1)
-    name = _one_of(found[0].strip())
-    before, after = text[max(0, found.start() - 60) : found.start()], text[found.end() : found.end() + 60]
-    if _not_hardware(name, before, after):
-        return
-    minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
-    product = 0.03 if _PRODUCT.search(name) else 0.0
-    yield Fact("gpu", name, span, "prose", 0.9 - minus + product)
-    if (
-        size := re.search(r"(?<![A-Za-z\d.])(\d{2,3}) ?G(?:i?B)?(?![A-WY-Za-wyz0-9])", name, re.IGNORECASE | re.ASCII)
-    ) is not None:
-        yield Fact("capacity_gib", float(size[1]), span, "prose", max(0.5, 0.85 - minus))
-    elif ((size := _SIZE_AFTER.match(after)) is not None and 2 <= float(size["gib"]) <= 300) or (
-        (size := _SIZE_BEFORE.search(before)) is not None and 2 <= float(size["gib"]) <= 300
-    ):
-        yield Fact("capacity_gib", float(size["gib"]), span, "prose", max(0.5, 0.85 - minus))
-    elif (size := _BRACKETED.match(after)) is not None and _holds(name, float(size["gib"])):
-        yield Fact("capacity_gib", float(size["gib"]), span, "prose", 0.7)
-    count, sure = _count(before, after)
-    if count is None and not several and (lone or is_consumer(name)):
-        count, sure = 1, 0.55
-    if count is None and (cores := _CORES.search(name)) is not None:
-        each = 2 if cores["generation"] == "4" or cores["kind"].lower() == "p" else 1
-        count, sure = max(1, int(cores["cores"]) // each), 0.7
-    if count is not None and 1 <= count <= 20000:
-        # "a V100" beside "GPU 7" names the kind of card, not how many there are.
-        sure = 0.45 if several and count == 1 and sure == _ARTICLE else max(0.5, sure - minus)
-        yield Fact("gpu_count", count, span, "prose", sure)
-
-
-def _one_of(name: str) -> str:
-    """``A100s 80gb`` names the A100 80gb, several of it."""
-    return _PLURAL.sub(r"\1", name)
-
-
-def _holds(name: str, gib: float) -> bool:
-    """Whether the card that is named holds about so much: its own memory is meant, whatever it is called."""
     from oomkb.catalog import gpus
 
-    device = gpus.find(name)
-    return device is not None and abs(device.capacity_bytes / GIB / gib - 1) < 0.12
+    for line in candidates(_LAUNCHED, anywhere, words):
+        for found in _LAUNCHED.finditer(line.text):
+            yield Fact("gpu_count", int(found["tasks"] or found["ranks"]), line.span(), "log", 0.72)
+    several = any(_MANY.search(line.raw) for line in candidates(_MANY, anywhere, words))
+    lone = not several and any(_NOTEBOOK.search(line.raw) for line in candidates(_NOTEBOOK, anywhere, words))
+    counted = {id(line) for line in candidates(_CARDS, lines, words)}
+    used = {id(line) for line in candidates(_ONLY, lines, words)}
+    odd = {id(line) for line in candidates(_UNKNOWN, lines, words)}
+    for line in lines:
+        mentions = gpus.find_all(line.text)
+        places = [(m.start, m.end) for m in mentions]
+        for mention in mentions:
+            yield from _named(line, mention, several=several, lone=lone)
+        if id(line) in odd:
+            for found in _UNKNOWN.finditer(line.text):
+                if not any(start < found.end() and found.start() < end for start, end in places):
+                    places.append(found.span())
+                    yield from _card(line, found[0], *found.span(), None, several=several, lone=lone)
+        if id(line) in counted:
+            yield from _counted(line)
+        if id(line) in used:
+            for found in _ONLY.finditer(line.text):
+                yield Fact(
+                    "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
+                )
+        yield from sizes_of(line, places)
 
 
-def _count(before: str, after: str) -> tuple[int | None, float]:
-    """How many, and how sure that is."""
+def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Iterator[Fact]:
+    """A card that the catalogue knows, with what stands around its name."""
+    text = line.text
+    before = text[max(0, mention.start - 12) : mention.start]
+    if before.endswith(("/", "\\", "_", "#", "$")) or (before.endswith("=") and not before.endswith("==")):
+        return
+    lead = _LEADING.match(mention.text)
+    counted = mention.count is not None and lead is not None and (lead["n"] or lead["zh"])
+    skip = lead.end() if lead is not None and (counted or not (lead["n"] or lead["zh"])) else 0
+    name = _TRAILING.sub("", _WORDS_FOR_CARDS.split(mention.text[skip:].lstrip(" ,(（"), maxsplit=1)[0])
+    bare = name.rstrip("sS")
+    if bare.isdigit() and (
+        (name != bare and mention.count is None and not _OWNED.search(before)) or _NUMBERED.search(before)
+    ):
+        return
+    name = _PLURAL.sub("", name).strip(" -,")
+    start = mention.start + skip
+    if (piece := _SLICE.search(mention.text)) is not None:
+        yield Fact("capacity_gib", float(piece[1]), line.span(start + 1), "prose", 0.86)
+    yield from _card(line, name, start, mention.end, mention.count, several=several, lone=lone)
+
+
+def _card(
+    line: Line, name: str, start: int, end: int, count: int | None, *, several: bool, lone: bool
+) -> Iterator[Fact]:
+    text, span = line.text, line.span(start + 1)
+    minus = doubt(text, start, end)
+    least = 0.5 if minus < 0.5 else 0.2
+    yield Fact("gpu", name, span, "prose", max(least, 0.9 - 1.5 * minus) + (0.03 if _PRODUCT.search(name) else 0.0))
+    number, sure = _count(text, start, end)
+    if number is None:
+        number, sure = count, 0.85
+    if number is None and not several and (lone or _CONSUMER.search(name)):
+        number, sure = 1, 0.55
+    if number is None and (cores := _CORES.search(text, start, end + 8)) is not None:
+        each = 2 if cores["generation"] == "4" or cores["kind"].lower() == "p" else 1
+        number, sure = max(1, int(cores["cores"]) // each), 0.7
+    if number is not None and 1 <= number <= 20000:
+        # "a V100" beside "GPU 7" names the kind of card, not how many there are.
+        sure = 0.45 if several and number == 1 and sure == _ARTICLE else max(least, sure - 1.5 * minus)
+        yield Fact("gpu_count", number, span, "prose", sure)
+
+
+def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
+    """How many of the card whose name stands there, and how sure that is."""
+    before, after = text[max(0, start - 60) : start], text[end : end + 40]
+    behind = _AFTER.match(after) or _AFTER.search(text[max(start, end - 4) : end + 8])
+    if behind is not None and behind["cards"] in ("单", "一"):
+        behind = None
     if (found := _BEFORE.search(before)) is not None:
         word = found["n"].lower()
-        count = to_count(word) * (int(found["nodes"]) if found["nodes"] else 1)
+        count = to_count(word) * int(found["nodes"] or 1)
         ahead = before[: found.start("n")]
-        if (nodes := _EACH_NODE.search(ahead) or _NODES_RIGHT_BEFORE.search(ahead)) is not None:
+        if (nodes := _NODES.search(ahead)) is not None:
             count *= to_count(nodes["n"])
         elif _TOTAL.search(ahead) is not None:
             return count, 0.95
-        elif found["machines"]:
-            each = _AFTER.match(after)
-            return (count * to_count(each["times"]), 0.92) if each is not None and each["times"] else (count, 0.5)
-        return count, _ARTICLE if word in ("a", "an", "one", "一") else 0.9
-    if (found := _AFTER.match(after)) is not None:
-        return to_count(found["times"] or found["cards"]), 0.88
+        elif "台" in found["times"]:
+            return (count * int(behind["times"]), 0.92) if behind is not None and behind["times"] else (count, 0.5)
+        return count, _ARTICLE if word in _ONE else 0.9
+    if (glued := _GLUED.search(before)) is not None:
+        return int(glued["n"]), 0.85
+    if behind is not None:
+        return to_count(behind["times"] or behind["cards"]), 0.88
     return None, 0.0
 
 
-def _not_hardware(name: str, before: str, after: str) -> bool:
-    """Short names that mean something else here: ``T4`` in an identifier, ``4090`` as a step or a port."""
-    bare = name.rstrip("sS").isdigit()
-    if bare and not name.isdigit() and not (_BEFORE.search(before) or _OWNED.search(before)):
-        return True  # seconds
-    if before.endswith(("/", "\\", "_", "=", "#", "step ", "pid ", "port ", "steps ", "$")) and not before.endswith(
-        "=="
-    ):
-        return True
-    return bare and (
-        before.rstrip().endswith((":", "pid", "port", "step", "GiB", "MiB", "-"))
-        or (after[:1] in "/-%" and after[:1] != "")
-        or re.match(r"\.\w", after) is not None
-    )
-
-
-def _unnamed(line: Line, tried: Sequence[Expression]) -> Iterator[Fact]:
-    """Counts and sizes of cards that are not named: ``8 GPUs with 24G each``, ``两张 24G 的显卡``, ``单卡``."""
+def _counted(line: Line) -> Iterator[Fact]:
+    """Cards that are not named: ``8 GPUs with 24G each``, ``单卡``."""
     text = line.text
-    for found in _CARDS.finditer(text) if _CARDS in tried else ():
-        minus = 0.3 if worked(text, found.start(), found.end()) else 0.0
-        word = found["n"].lower()
-        if word in ("a", "an", "one", "一") and re.match(
-            r"\s{0,2}(?:time|by|of)\b", text[found.end() : found.end() + 8]
-        ):
+    for found in _CARDS.finditer(text):
+        word, ahead = found["n"].lower(), text[max(0, found.start() - 60) : found.start()]
+        if word in _ONE and re.match(r"\s{0,2}(?:time|by|of)\b", text[found.end() : found.end() + 8]):
             continue
-        ahead = text[max(0, found.start() - 60) : found.start()]
-        nodes = found["nodes"] if found["nodes"] and not _PARTS.search(ahead) else "1"
-        machines = None if found["nodes"] else _EACH_NODE.search(ahead) or _NODES_RIGHT_BEFORE.search(ahead)
-        count = to_count(found["n"]) * int(nodes) * (to_count(machines["n"]) if machines is not None else 1)
-        if 1 <= count <= 20000 and not _SERIES.fullmatch(found["n"]):
-            sure = 0.58 if word in ("a", "an", "one", "一") else 0.8
-            if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", text[: found.start()], re.IGNORECASE | re.ASCII):
-                sure = 0.4
-            if _TOTAL.search(ahead) is not None:
-                sure = 0.95
-            yield Fact("gpu_count", count, line.span(found.start() + 1), "prose", max(0.5, sure - minus))
-        if found["gib"] and 2 <= int(found["gib"]) <= 300:
-            yield Fact(
-                "capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", max(0.5, 0.8 - minus)
-            )
-    if _LISTED in tried:
-        yield from _listed(line)
-    for found in _ONLY.finditer(text) if _ONLY in tried else ():
-        yield Fact("gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86)
-    for found in _SIZE_TIMES.finditer(text) if _SIZE_TIMES in tried else ():
-        if 2 <= int(found["gib"]) <= 300 and _BESIDE.search(text[max(0, found.start() - 20) : found.end()]):
-            yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.75)
-            yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.75)
-    for found in _EACH_SIZE.finditer(text) if _EACH_SIZE in tried else ():
-        yield Fact("gpu_count", int(found["n"]), line.span(found.start() + 1), "prose", 0.7)
-        yield Fact("capacity_gib", float(found["gib"]), line.span(found.start() + 1), "prose", 0.7)
-    for pattern, sure in ((_OF_SIZE, 0.8), (_LOOSE_SIZE, 0.7), (_OF_TOTAL, 0.66)):
-        for found in pattern.finditer(text) if pattern in tried else ():
-            gib = next((float(g) for g in found.groups() if g), 0.0)
-            if 2 <= gib <= 300 and not _USED.search(text[max(0, found.start() - 16) : found.start()]):
-                yield Fact("capacity_gib", gib, line.span(found.start() + 1), "prose", sure)
-
-
-def _listed(line: Line) -> Iterator[Fact]:
-    for found in _LISTED.finditer(line.text):
-        count = int(found["n"] or found["tasks"] or found["ranks"])
-        if 1 <= count <= 20000 and not _SERIES.fullmatch(str(count)):
-            yield Fact("gpu_count", count, line.span(found.start() + 1), "log", 0.72)
+        nodes = int(found["nodes"]) if found["nodes"] and not _PARTS.search(ahead) else 1
+        machines = None if found["nodes"] else _NODES.search(ahead)
+        count = to_count(word) * nodes * (to_count(machines["n"]) if machines is not None else 1)
+        if not 1 <= count <= 20000 or _SERIES.fullmatch(found["n"]):
+            continue
+        each = word[0] == "单" and _EACH.match(text, found.end()) is not None
+        sure = 0.52 if each else 0.95 if _TOTAL.search(ahead) else 0.58 if word in _ONE else 0.8
+        if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", ahead, _I):
+            sure = 0.4
+        minus = 1.5 * doubt(text, found.start(), found.end())
+        yield Fact(
+            "gpu_count", count, line.span(found.start() + 1), "prose", max(0.5 if minus < 0.5 else 0.2, sure - minus)
+        )

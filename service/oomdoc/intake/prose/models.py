@@ -1,97 +1,149 @@
-"""Models and their sizes in prose, logs and paths."""
+"""Models and their sizes in sentences, commands and paths.
+
+The catalogue's reader (:func:`oomkb.catalog.models.find_all`) finds the names, of families that it holds and of others
+that state their size. Here is weighed what each is to the run: the model, or its tokenizer, a data set, a judge.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.prose.model_names import ANY_NAME, MODEL_NAME, billions, looks_like_model, of_experts
-from oomdoc.intake.prose.stance import worked
-from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
+from oomdoc.intake.prose.model_names import PLAIN_NAME, billions, of_experts, tidy_model
+from oomdoc.intake.prose.stance import doubt
+from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
-__all__ = ["read_models"]
+__all__ = ["read_called", "read_models"]
 
-_SIZE_NOUN: Final = Expression(
-    r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?[bB](?![A-Za-z0-9/])(?: {0,2}(?:of )?(?:size"
-    r"|params?|parameters?|models?|参数|模型|的模型|的)|(?= (?:gpt|llama|opt"
-    r"|dense)))"
-    r"|(?<![\w.\-])(\d{2,6}) ?M(?:illion)?[- ](?:total )?(?:params?|parameters?|transformer|model|gpt|dense)\b"
-    r"|~?(\d{1,4}(?:\.\d{1,2})?) ?[bB](?:illion)?[- ]param|(?<![\d.])(\d{1,4}(?:\.\d)?) ?亿(?:的?参数|模型|规模)",
+_OTHER_ROLE: Final = re.compile(
+    r"(?:data[- _]?sets?|data|tokeni[sz]er|reward|critic|draft|teacher|judge|embedd\w{1,5}|template|rerank\w{1,3}|rm|ref|adapter"
+    r"|reference|speculative|奖励|数据集?|词表|模板)[\w\-]{0,20}[\"'`]{0,2}(?: ?(?:model|模型|of|on|from|is|was|path))?"
+    r"[ \t]{0,3}[:=：(（]{0,2}[ \t]{0,3}[\"'`(]{0,2}\Z",
     re.IGNORECASE | re.ASCII,
 )
-_LOOSE: Final = re.compile(r"(?<![\w.\-/])(\d{1,3}(?:\.\d{1,2})?)[bB](?![A-Za-z0-9/]| {0,2}\(\d)", re.ASCII)
-"""A size that stands alone; bytes of a compiler's table are followed by their share."""
-
-
-_FOLDER: Final = re.compile(
-    r"(?:examples?|scripts?|configs?|recipes|research_projects|src|tests?|docker|projects?|tools)/", re.IGNORECASE
+"""Before a name: it is something else than the model."""
+_ROLE_BEHIND: Final = re.compile(
+    r"[\"'`]?[- _]{0,2}(?:tokeni[sz]er|template|dataset|data set|reward model|style|format|as (?:the )?(?:judge|teacher)|作为奖励)",
+    re.IGNORECASE | re.ASCII,
 )
-_SIEVE: Final = Sieve(((expression,), expression) for expression in (MODEL_NAME, ANY_NAME, _SIZE_NOUN))
+_COUNTED: Final = Expression(
+    r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?(?:[bB]n?|billion)[- ]{0,2}(?:of )?(?:size|param\w{0,7}|models?|参数|的?模型|的(?=[一-鿿])"
+    r"|(?=(?:gpt|llama|opt|dense)\b))"
+    r"|(?<![\w.\-])(\d{2,6}) ?M(?:illion)?[- ](?:total )?(?:param\w{0,7}|transformer|model|gpt|dense)\b"
+    r"|(?<![\d.])(\d{1,4}(?:\.\d)?) ?亿(?:个?的?参数|模型|规模)",
+    re.IGNORECASE | re.ASCII,
+)
+_SHARE: Final = re.compile(r"[BM] {0,2}\(\d")
+"""Bytes of a compiler's table, which their share follows."""
+_CHANGED: Final = re.compile(r"(?:换成|换到|改成|改为|\bto|→|->) ?(?:a |the )?\Z")
+"""Before what one came to: "from 7B to 14B"."""
+_LINK: Final = re.compile(r"://\S{0,300}\Z")
+_TOKENS: Final = re.compile(r" ?(?:tokens?|数据|条|rows?|samples?)", re.IGNORECASE)
+_FOLDER: Final = re.compile(
+    r"(?:\./)?(?:examples?|scripts?|configs?|recipes|research_projects|src|tests?|docker|projects?|tools)/",
+    re.IGNORECASE,
+)
+_SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
+_SPELT: Final = re.compile(r"[A-Za-z]{2}")
+_TELLING: Final = re.compile(r"\d|\w/\w|\w-\w")
+"""What a name has that is more than a folder's."""
+_SPACED: Final = Expression(
+    r"(?<![\w/.-])(?P<name>[A-Z][A-Za-z]{2,15}(?:-| )?\d{1,2}(?:\.\d)? (?P<size>\d{1,3}(?:\.\d{1,2})?)[bB])(?![A-Za-z0-9])"
+)
+"""A family that nobody knows, its version and its size: ``GPT-3 6.7B``."""
+_CALLED: Final = Expression(
+    r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?|SentenceTransformer\("
+    r"|= ?[A-Z]\w{2,30}\((?=[\"'][\w\-]{2,40}/[\w.\-]{2,80}[\"']))\s{0,8}"
+    r"(?:model ?= ?|pretrained_model_name_or_path ?= ?)?[\"'](?P<quoted>[\w./\-]{3,200})[\"']"
+    r"|(?:llama-(?:server|cli|bench|run)|koboldcpp(?:\.py)?|\./(?:main|server))\b[^\n]{0,300}?"
+    r" (?:-c|--ctx-size|--contextsize)[ =](?P<context>\d{2,8})(?!\d)"
+    r"|(?:vllm serve|lmdeploy serve api_server|lmdeploy chat(?: turbomind)?|ollama run|swift infer|trtllm-serve)"
+    r" (?P<bare>(?!-)(?=\S{0,80}[A-Za-z])[\w./\-:]{3,200})"
+    r"|(?:fine-?tun\w{1,4}|training|load(?:ing)?|model(?: is)?|running|serving|deploy(?:ing)?|us(?:e|ing)|微调|加载|部署|模型)[ :：`]{1,3}"
+    r"(?P<hub>(?=[\w\-]{1,80}/[\w.]{1,30}-)[A-Za-z][\w\-]{1,40}/[A-Za-z][\w.\-]{2,80})(?![\w/])"
+)
 
 
-def read_models(lines: list[Line], words: Vocabulary, *, prose: bool) -> Iterator[Fact]:
-    """Facts ``model`` and ``params_b``; what stands inside paths and logs is only a hint."""
+def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) -> Iterator[Fact]:
+    """The model that stands without a key: ``from_pretrained("x")``, ``vllm serve x``."""
+    for line in candidates(_CALLED, lines, words):
+        for found in _CALLED.finditer(line.text):
+            span = line.span(found.start() + 1)
+            if found["context"]:
+                yield Fact("max_model_len", int(found["context"]), span, "command", confidence)
+                continue
+            name = tidy_model(found["quoted"] or found["bare"] or found["hub"].rstrip("."))
+            if name.lower() == "tokenizer" or "tokenizer" in line.text[: found.start()].lower()[-24:]:
+                continue
+            if found["hub"] and _role(line.text, found.start("hub"), found.end()):
+                continue
+            yield Fact("model", name, span, "command", confidence if _TELLING.search(name) else 0.4)
+            if (size := billions(name)) is not None:
+                yield Fact("params_b", size, span, "command", confidence - 0.05)
+
+
+def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Iterator[Fact]:
+    """Facts ``model`` and ``params_b``; what stands in settings, where its key is not known, is only a hint."""
+    from oomkb.catalog import models
+
     base = 0.8 if prose else 0.55
-    tried = {id(line): expressions for line, expressions in _SIEVE.over(lines, words)}
     for line in lines:
-        text, here = line.text, tried.get(id(line), ())
-        for found in MODEL_NAME.finditer(text) if MODEL_NAME in here else ():
-            yield from _named(line, found, base)
-        if prose and ANY_NAME in here:
-            yield from _unknown(line)
-        for found in _SIZE_NOUN.finditer(text) if _SIZE_NOUN in here else ():
-            value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3] or 0) or float(found[4]) / 10
-            sure = base - 0.1 + (0.15 if "param" in found[0] or "参" in found[0] else 0.0)
-            sure = max(0.5, sure - (0.2 if worked(text, found.start(), found.end()) else 0.0))
-            yield Fact("params_b", value, line.span(found.start() + 1), "prose", sure)
-        if prose:
-            for found in _LOOSE.finditer(text):
-                sure = 0.5 if worked(text, found.start(), found.end()) else 0.58
-                yield Fact("params_b", float(found[1]), line.span(found.start() + 1), "prose", sure)
+        mentions = models.find_all(line.text)
+        for found in mentions:
+            yield from _mentioned(
+                line, found.text, found.start, found.end, base, named=found.named, known=found.entry is not None
+            )
+        for hit in _SPACED.finditer(line.text) if prose and " " in line.text else ():
+            if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
+                yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
+    for line in candidates(_COUNTED, lines, words):
+        for hit in _COUNTED.finditer(line.text):
+            value = float(hit[1] or 0) or float(hit[2] or 0) / 1000 or float(hit[3] or 0) / 10
+            sure = base - 0.1 + (0.15 if "param" in hit[0].lower() or "参" in hit[0] else 0.0)
+            sure -= doubt(line.text, hit.start(), hit.end())
+            if value > 0 and not _role(line.text, hit.start(), hit.end()):
+                yield Fact("params_b", value, line.span(hit.start() + 1), "prose", max(sure, 0.5))
 
 
-def _named(line: Line, found: re.Match[str], base: float) -> Iterator[Fact]:
-    text = line.text
-    name = (found["name"] + (found["more"] or "")).strip(" .:-_,")
-    before = text[max(0, found.start() - 8) : found.start()]
-    if not looks_like_model(found["name"]) or _in_link(text, found.start()):
+def _role(text: str, start: int, end: int) -> bool:
+    """Whether a name is that of something beside the model."""
+    return bool(_OTHER_ROLE.search(text[max(0, start - 40) : start]) or _ROLE_BEHIND.match(text, end))
+
+
+def _mentioned(
+    line: Line, mention: str, start: int, end: int, base: float, *, named: bool, known: bool
+) -> Iterator[Fact]:
+    text, span = line.text, line.span(start + 1)
+    if _role(text, start, end) or _LINK.search(text[max(0, start - 300) : start + 3]) or mention.startswith("//"):
         return
-    if _FOLDER.match(found["name"]):
-        base = 0.45  # of a repository, not of the hub
-    sure = base
-    weights = found["name"].lower().endswith(".gguf")  # a file that holds the model, and is named after it
-    if not weights and (
-        before.endswith(("/", "\\", "_", "-", "@", "#"))
-        or re.search(r"\.(?:py|sh|json|ya?ml)\b", text[found.end() : found.end() + 12])
-    ):
-        sure = 0.45
-    if worked(text, found.start(), found.end()):
-        sure = max(min(sure, 0.5), sure - 0.2)
+    minus = doubt(text, start, end)
+    if not named:
+        size = billions(mention)
+        if (
+            size is not None
+            and not _SHARE.match(text[end - 1 : end + 4])
+            and not _TOKENS.match(text, end)
+            and base > 0.7
+        ):
+            come = 0.03 if _CHANGED.search(text[max(0, start - 12) : start]) else 0.0
+            yield Fact("params_b", size, span, "prose", 0.58 + come - min(minus, 0.08))
+        return
+    path = mention.startswith(("/", ".", "~")) or mention.count("/") > 1
+    name = tidy_model(mention) if path else mention.strip(" .:-_,")
+    if not _SPELT.search(_SIZES.sub("", name)) or _FOLDER.match(mention) or PLAIN_NAME.fullmatch(name):
+        return
     size = billions(name)
-    if "/" in found["name"]:
-        sure += 0.02  # a name on the hub
+    sure = base if known else min(base, 0.64)
+    if path or (start and text[start - 1] in "/\\_-@#"):
+        sure = min(sure, 0.6 if size is not None and base > 0.7 else 0.45)
     if size is None and not of_experts(name):
         sure = max(min(sure, 0.5), sure - 0.1)  # a family alone: anything more specific wins
-    yield Fact("model", name, line.span(found.start() + 1), "prose", sure)
+    sure = sure + (0.02 if "/" in name else 0.0) - minus
+    if minus < 0.5 and sure >= 0.3:
+        sure = max(sure, 0.5) if sure + minus >= 0.5 else sure
+    yield Fact("model", name, span, "prose", max(sure, 0.1))
     if size is not None:
-        yield Fact("params_b", size, line.span(found.start() + 1), "prose", sure - 0.05)
-
-
-def _unknown(line: Line) -> Iterator[Fact]:
-    """Names of no known family that state a size."""
-    for found in ANY_NAME.finditer(line.text):
-        size = billions(found["name"])
-        if size is None or MODEL_NAME.search(found["name"]) or _in_link(line.text, found.start()):
-            continue
-        sure = 0.5 if worked(line.text, found.start(), found.end()) else 0.64
-        yield Fact("model", found["name"], line.span(found.start() + 1), "prose", sure)
-        yield Fact("params_b", size, line.span(found.start() + 1), "prose", sure)
-
-
-def _in_link(text: str, at: int) -> bool:
-    """Whether the place is inside a URL."""
-    start = max(text.rfind(" ", 0, at), text.rfind("(", 0, at), text.rfind("<", 0, at)) + 1
-    return "://" in text[start : at + 8]
+        yield Fact("params_b", size, span, "prose", max(sure - 0.05, 0.1))

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["COUNT", "to_count", "to_tokens"]
+__all__ = ["COUNT", "to_count", "to_tokens", "typed"]
 
-_WORDS: Final = {
-    "one": 1,
-    "single": 1,
-    "a": 1,
-    "an": 1,
-    "two": 2,
-    "dual": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "sixteen": 16,
-    "单": 1,
-    "一": 1,
-    "两": 2,
-    "俩": 2,
-    "双": 2,
-    "二": 2,
-    "三": 3,
-    "四": 4,
-    "五": 5,
-    "六": 6,
-    "七": 7,
-    "八": 8,
-    "九": 9,
-    "十": 10,
-    "单张": 1,
-    "pair of": 2,
-    "couple of": 2,
-    "nine": 9,
-    "ten": 10,
-    "twelve": 12,
-    "thirty-two": 32,
-    "sixty-four": 64,
-    "１": 1,
-    "２": 2,
+_WORDS: Final[dict[str, int]] = {
+    **dict(zip("单 一 俩 两 双 二 三 四 五 六 七 八 九 十".split(), (1, 1, 2, 2, 2, 2, *range(3, 11)), strict=True)),
+    **dict(zip("one two three four five six seven eight nine ten twelve".split(), (*range(1, 11), 12), strict=True)),
+    **{"a": 1, "an": 1, "single": 1, "dual": 2, "pair of": 2, "couple of": 2, "sixteen": 16, "thirty-two": 32},
+    **{"sixty-four": 64},
 }
-
 COUNT: Final = (
     r"(?:\d{1,4}(?![\d.])|one|single|pair of|couple of|an?|two|dual|three|four|five|six|seven|eight|nine|ten|twelve"
     r"|sixteen|thirty-two|sixty-four|[一二三四五六七八九]?十[一二三四五六七八九]?|[单一两俩双二三四五六七八九])"
@@ -66,7 +32,7 @@ def to_tokens(text: str) -> int | None:
 
     ``8k`` is 8192 and ``32k`` 32768, the lengths that models are built for; ``10k`` and ``100k`` are round numbers.
     """
-    cleaned = text.replace(",", "").replace("_", "").strip().lower()
+    cleaned = text.replace(",", "").replace("_", "").replace(" ", "").lower()
     scale = 1
     if cleaned[-1:] in ("k", "m"):
         scale, cleaned = (1024 if cleaned[-1] == "k" else 1024**2), cleaned[:-1]
@@ -77,3 +43,12 @@ def to_tokens(text: str) -> int | None:
     if scale == 1024 and (value % 10 == 0 or value % 25 == 0) and value != 40:
         scale = 1000
     return round(value * scale)
+
+
+def typed(text: str) -> Any:
+    """A value as the tables write it: ``true``, ``3``, ``lora``; what is offloaded is a tuple, ``optimizer+param``."""
+    if text in ("true", "false"):
+        return text == "true"
+    if text.isdigit():
+        return int(text)
+    return tuple(text.split("+")) if text.split("+")[0] in ("optimizer", "param") else text

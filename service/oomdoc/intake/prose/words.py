@@ -1,0 +1,185 @@
+"""Words that state a fact by themselves: the method, what the job is for, precision, attention, sharding, offload.
+
+The words are rows of ``words.toml``; a negation before one, or a denial behind it, takes it back. What a job is for is
+weighed over the whole text; what nobody says of the method follows from what is said (:func:`implied_method`).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from oomdoc.evidence import Fact
+from oomdoc.intake.lines import Line
+from oomdoc.intake.prose.numbers import typed
+from oomdoc.intake.prose.stance import denied, doubt, negated
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
+
+__all__ = ["implied_method", "read_objective", "read_traces", "read_words"]
+
+_EITHER: Final = re.compile(r"\b(?:with (?:and|or)|both|even|or)\b|还是|无论|不管|即使", re.IGNORECASE | re.ASCII)
+"""Before a denial: it was tried both ways."""
+_LISTED: Final = re.compile(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
+"""A version follows: what is installed is not what is used."""
+_EMBEDDINGS: Final = re.compile(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
+"""What a library prints of its vocabulary, and a model that was tuned before, are no aims of this run."""
+_LATER: Final = re.compile(
+    r"\b(?:plans? (?:to|for|on)|afterwards|in the future)\b[^.]{0,30}\Z|打算[^。]{0,12}\Z", re.IGNORECASE
+)
+"""Before what is still to come."""
+_LANGUAGE: Final = frozenset(("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill"))
+_IMPLIED: Final = 0.52
+
+
+class _Spelling(Expression):
+    """One word as an expression, whose longest part is the literal that is looked for first."""
+
+    __slots__ = ()
+
+    def __init__(self, word: str) -> None:
+        self.pattern = _pattern(word)
+        self.flags = int(re.IGNORECASE | re.ASCII)
+        self.literals = (max(re.split(r"\.{3}|-", word.strip("=*")), key=_weight).lower(),)
+        self._compiled = None
+
+
+def _weight(part: str) -> int:
+    return sum(1 if c < "\x80" else 2 for c in part)
+
+
+def _pattern(word: str) -> str:
+    if word[0] == "=":
+        return rf"(?<![\w-]){_loose(word[1:])}(?![\w-])"
+    body, star = word.removesuffix("*"), word.endswith("*")
+    left = r"(?<![a-z])(?<!ctx_)" if body[0].isascii() and body[0].isalnum() else ""
+    right = r"(?![a-z])" if not star and body[-1].isascii() and body[-1].isalnum() else ""
+    right += r"(?!\d|\.\d)" if body[-1].isdigit() else ""
+    parts = [_loose(part) for part in body.split("...")]
+    return left + r"(?:[^.。\n]|\.(?=\d)){0,30}?".join(parts) + (r"\w{0,20}" if star else right)
+
+
+def _loose(word: str) -> str:
+    return re.escape(word).replace(r"\-", r"[-_ ]?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    fact: str
+    value: Any
+    sure: float
+    where: str
+    spelling: _Spelling
+
+
+@cache
+def _words() -> tuple[_Word, ...]:
+    data = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
+    return tuple(
+        _Word(fact, typed(value), sure, where, _Spelling(word))
+        for where, facts in data.items()
+        for fact, values in facts.items()
+        for value, rows in values.items()
+        for sure, *listed in rows
+        for word in " | ".join(listed).split(" | ")
+    )
+
+
+@cache
+def _sieve(kind: str) -> Sieve[_Word]:
+    """The words for prose, for logs, for what a job is for (any line), or for the method that nobody names."""
+    alone = kind in ("any", "method")
+    kept = [w for w in _words() if (w.where == kind if alone else w.where in ("log", kind))]
+    return Sieve(((word.spelling,), word) for word in kept)
+
+
+def read_words(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
+    """Facts from prose."""
+    for line, rows in _sieve("prose").over(lines, words):
+        for row in rows:
+            for found in row.spelling.finditer(line.text):
+                yield from _stated(line, row, found)
+
+
+def read_traces(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
+    """What logs and tracebacks show: a frame inside ``_composable/fsdp`` is FSDP at work."""
+    for line, rows in _sieve("log").over(lines, words):
+        for row in rows:
+            if (found := next(row.spelling.finditer(line.text), None)) is not None:
+                yield Fact(row.fact, row.value, line.span(found.start() + 1), "log", row.sure - 0.1)
+
+
+def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
+    text, span = line.text, line.span(found.start() + 1)
+    off = negated(text, found.start()) or denied(text, found.end())
+    sure = row.sure - min(0.12, doubt(text, found.start(), found.end()))
+    if _LISTED.match(text, found.end()):
+        return
+    if not off:
+        yield Fact(row.fact, row.value, span, "prose", max(0.5, sure))
+    elif row.fact == "grad_ckpt":
+        if _EITHER.search(text[max(0, found.start() - 20) : found.start()]) is None:
+            yield Fact("grad_ckpt", False, span, "prose", sure + 0.02)
+    elif row.fact == "method" and row.value in ("lora", "qlora"):
+        yield Fact("method", "full", span, "prose", 0.66)
+
+
+def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
+    """Facts ``objective``, of every line that tells; serving engines count for little where training is spoken of."""
+    hits: dict[tuple[str, Any], tuple[float, Line, int]] = {}
+    for line, rows in _sieve("any").over(lines, words):
+        for row in rows:
+            held = hits.get((row.fact, row.value))
+            if held is None or held[0] < row.sure:
+                found = next((f for f in row.spelling.finditer(line.raw) if _is_aim(line.raw, row, f)), None)
+                if found is not None:
+                    hits[row.fact, row.value] = row.sure, line, found.end()
+    trains = ("_trains", True) in hits
+    aims = {value: hit for (fact, value), hit in hits.items() if fact == "objective"}
+    for value, (sure, line, at) in aims.items():
+        weight = sure - (0.05 if sure > 0.56 else 0.08) if value == "inference" and trains else sure
+        yield Fact("objective", value, line.span(max(at, 1)), "prose", weight)
+    if not aims.keys() - {"inference"}:
+        for fact, sure in (("_adapts", 0.53), ("_steps", 0.51 if not aims else 0.0)):
+            if sure and (hit := hits.get((fact, True))) is not None and not _LISTED.match(hit[1].raw, hit[2]):
+                yield Fact("objective", "sft", hit[1].span(), "prose", sure)
+                break
+
+
+def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
+    before = text[max(0, found.start() - 48) : found.start()]
+    if (
+        row.value == "sft"
+        and row.sure < 0.7
+        and not found[0].lower().endswith(("e", "ing"))
+        and _EMBEDDINGS.search(before)
+    ):
+        return False
+    return not negated(text, found.start()) and _LATER.search(before) is None
+
+
+def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabulary) -> Fact | None:
+    """A fact ``method``: ``qlora`` where a 4-bit base is trained, ``full`` where no part of the model is spoken of.
+
+    A trainer's command says what is trained by what it leaves out; 4-bit weights take no gradient, so that what is
+    tuned over them are adapters. Both are inferred, and count less than any word on the method.
+    """
+    if any(f.name == "method" for f in facts):
+        return None
+    aims = [f for f in facts if f.name == "objective"]
+    if not aims or max(aims, key=lambda f: f.confidence).value not in _LANGUAGE:
+        return None
+    seen: dict[str, Line] = {}
+    for line, rows in _sieve("method").over(lines, words):
+        for row in rows:
+            if row.fact not in seen and next(row.spelling.finditer(line.raw), None) is not None:
+                seen[row.fact] = line
+    if "_four_bit" in seen:
+        return Fact("method", "qlora", seen["_four_bit"].span(), "prose", _IMPLIED)
+    if "_partial" in seen or "_trainer_told" not in seen:
+        return None
+    return Fact("method", "full", seen["_trainer_told"].span(), "prose", _IMPLIED)
