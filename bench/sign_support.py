@@ -18,7 +18,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -138,8 +138,7 @@ def _print(texts: Sequence[Text], rows: Sequence[Row], seen: Seen) -> None:
 def _print_alternatives(texts: Sequence[Text], rows: Sequence[Row]) -> None:
     """Each alternative as a row of its own, all of them read at once."""
     alone = [
-        Row("", f"{number}", **{kind: (pattern,)})
-        for number, (_, kind, pattern) in enumerate(_alternatives(rows))
+        Row("", f"{number}", **{kind: (pattern,)}) for number, (_, kind, pattern) in enumerate(_alternatives(rows))
     ]
     seen = _count(texts, signatures_of(alone))
     print()

@@ -202,13 +202,17 @@ def figures(p: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, each: bool = Fa
             print(f"  {NAMES[j]:32} n {int(y[:, j].sum()):4}  P {precision[j]:.2f}  R {recall[j]:.2f}  AP {ap[j]:.2f}")
     first = y[np.arange(len(y)), p.argmax(axis=1)] > 0
     found = {t: ((p >= t) & (y > 0)).any(axis=1)[says].mean() for t in (0.5, 0.3)}
-    print(f"{int(says.sum())} sentences say something: the most probable statement is right in {first[says].mean():.1%};")
+    print(
+        f"{int(says.sum())} sentences say something: the most probable statement is right in {first[says].mean():.1%};"
+    )
     print(f"a right one at >= 0.5 in {found[0.5]:.1%}, at >= 0.3 in {found[0.3]:.1%}")
     print(f"micro P {right.sum() / max(fired.sum(), 1):.1%} R {right.sum() / y.sum():.1%}; ", end="")
     print(f"macro P {precision.mean():.1%} R {recall[y.any(axis=0)].mean():.1%} AP {np.nanmean(ap):.3f}")
     if not says.all():
         high = p[~says].max(axis=1)
-        print(f"{int((~says).sum())} neutral: {(high >= 0.5).mean():.1%} fire at 0.5, {(high >= 0.3).mean():.1%} at 0.3")
+        print(
+            f"{int((~says).sum())} neutral: {(high >= 0.5).mean():.1%} fire at 0.5, {(high >= 0.3).mean():.1%} at 0.3"
+        )
     for low, top in ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.01)):
         if (inside := (p >= low) & (p < top)).any():
             print(f"  said {low:.1f}-{min(top, 1):.1f}: right in {y[inside].mean():.1%} of {int(inside.sum())}")
@@ -241,7 +245,9 @@ def main() -> None:
         return
     fitted = fit(own, reports)
     write(Model("", NAMES, fitted.rows, fitted.weights, fitted.bias, calibration))
-    print(f"{len(own)} examples, {len(reports)} sentences of reports -> {SHIPPED.name}, {SHIPPED.stat().st_size:,} bytes")
+    print(
+        f"{len(own)} examples, {len(reports)} sentences of reports -> {SHIPPED.name}, {SHIPPED.stat().st_size:,} bytes"
+    )
 
 
 if __name__ == "__main__":

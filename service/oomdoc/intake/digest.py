@@ -10,7 +10,7 @@ from oomdoc.evidence import Failure
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 
-__all__ = ["digest_of", "errors_of", "language_of", "prose_of"]
+__all__ = ["digest_of", "errors_of", "language_of", "prose_lines", "prose_of"]
 
 _MOST: Final = 4000
 _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@<>\-+]{1,120}){2,24}")
@@ -53,8 +53,12 @@ def prose_of(lines: Sequence[Line], kinds: Sequence[Kind]) -> str:
 
     A sentence that begins with the name of a program ("vllm dies while ...") looks like a command; it counts.
     """
-    told = (line.raw.strip() for line, kind in zip(lines, kinds, strict=True) if kind == "prose" or _tells(line, kind))
-    return "\n".join(told)[:20000]
+    return "\n".join(line.raw.strip() for line in prose_lines(lines, kinds))[:20000]
+
+
+def prose_lines(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:
+    """The lines in the person's own words, those that begin like a command among them."""
+    return [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose" or _tells(line, kind)]
 
 
 def _tells(line: Line, kind: Kind) -> bool:

@@ -22,13 +22,27 @@ _KNOWN: Final = wordlist.words(
 )
 _ALIASES: Final = dict(
     pair.split("=")
-    for pair in (
-        "pytorch=torch pytroch=torch transformer=transformers transfomers=transformers tranformers=transformers"
-        " deep-speed=deepspeed flash-attention=flash-attn bitsandbyte=bitsandbytes flashattention=flash-attn"
-        " llama-factory=llamafactory swift=ms-swift megatron-lm=megatron-core nemo=nemo-toolkit colossal-ai=colossalai"
-        " tf=tensorflow text-generation-inference=tgi libnccl2=nccl tensorflow-gpu=tensorflow"
-        " flashinfer-python=flashinfer"
-    ).split()
+    for pair in [
+        "pytorch=torch",
+        "pytroch=torch",
+        "transformer=transformers",
+        "transfomers=transformers",
+        "tranformers=transformers",
+        "deep-speed=deepspeed",
+        "flash-attention=flash-attn",
+        "bitsandbyte=bitsandbytes",
+        "flashattention=flash-attn",
+        "llama-factory=llamafactory",
+        "swift=ms-swift",
+        "megatron-lm=megatron-core",
+        "nemo=nemo-toolkit",
+        "colossal-ai=colossalai",
+        "tf=tensorflow",
+        "text-generation-inference=tgi",
+        "libnccl2=nccl",
+        "tensorflow-gpu=tensorflow",
+        "flashinfer-python=flashinfer",
+    ]
 )
 """Other names of packages; of all of them, "-" may be written as "_" or a blank."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from oomdoc.evidence import Fact, Failure, Frame, Signal, Span
+from oomdoc.evidence import Fact, Failure, Frame, Signal, Span, Statement
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.partitions import is_partition
@@ -80,6 +80,16 @@ def frames_of(index: int, lines: Sequence[Line], placed: Sequence[Placed]) -> tu
         if _CODE.match(text):
             frames.insert(len(chain), Frame("", "", lines[at].span(), None, text.strip()[:200]))
     return tuple(frames)
+
+
+_SAID_LEAST: Final = 0.6
+"""Probability from which a statement names the phase."""
+
+
+def phase_said(statements: Sequence[Statement]) -> str | None:
+    """The phase that the surest statement names, if any is sure enough."""
+    named = [s for s in statements if s.name in OF_STATEMENT and s.probability >= _SAID_LEAST]
+    return OF_STATEMENT[max(named, key=lambda s: s.probability).name] if named else None
 
 
 def phase_fact(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Signal, Source, Span
+from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Sign, Signal, Source, Span, Statement
 from oomdoc.intake import environment
 from oomdoc.intake.detect import check_text, framework_of
-from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_of
+from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, kinds_of
@@ -18,14 +18,16 @@ from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import outcome_of
-from oomdoc.intake.phase import phase_fact
+from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
+from oomdoc.intake.signs import read_signs
+from oomdoc.intake.statements import read_statements
 from oomdoc.intake.thinning import is_long, thinned
-from oomdoc.intake.tracebacks import Placed, read_frames
+from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomdoc.messages import Message, say
@@ -72,13 +74,14 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     found = list(scan(lines, words))
     signals = [s for _, _, reading in found for s in reading.signals]
     placed = read_frames(lines)
-    prose_lines = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind == "prose"]
     failures = assemble(failures_of(found), lines, kinds, placed, signals)
     outcome, other_outcomes = outcome_of(lines, kinds, failures, signals, placed, words)
     failures = agreeing(failures, outcome, lines, placed)
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
-    signals += growth_signals(signals, [line for _, line in prose_lines], words)
+    signals += growth_signals(
+        signals, [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"], words
+    )
     configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
 
     facts = _option_facts(options or {})
@@ -96,10 +99,13 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             facts, framework = of_rollout(facts, trainer, engine), trainer.name
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
-    kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept)
+    statements = read_statements(distinct(prose_lines(lines, kinds)))
+    kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
     ]
+    frames = root[1].frames if root is not None and root[1].frames else tuple(p.frame for p in placed)
+    signs = read_signs(lines, kinds, frames, signals, kept["phase"].value)
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
     return _evidence(
@@ -116,6 +122,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             framework,
             outcome,
             other_outcomes,
+            signs,
+            statements,
             warnings,
         )
     )
@@ -135,6 +143,8 @@ class _Parts:
     framework: str | None
     outcome: Outcome | None
     other_outcomes: Sequence[Outcome]
+    signs: tuple[Sign, ...]
+    statements: tuple[Statement, ...]
     warnings: list[Message | str] = field(default_factory=list)
 
 
@@ -163,6 +173,8 @@ def _evidence(parts: _Parts) -> Evidence:
         documents=tuple(d for reading in parts.configs for d in reading.documents),
         inactive=tuple(i for reading in parts.configs for i in reading.inactive),
         conflicts=(*parts.conflicts, *own),
+        signs=parts.signs,
+        statements=parts.statements,
         versions=MappingProxyType(versions),
         framework=framework,
         language=language_of(prose, text),

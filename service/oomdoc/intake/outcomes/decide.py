@@ -166,9 +166,7 @@ def _table() -> tuple[tuple[tuple[str, Row], ...], Literals]:
     return pairs, Literals([(trigger,) for trigger, _ in pairs])
 
 
-def _hits(
-    lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]
-) -> Iterator[_Hit]:
+def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]) -> Iterator[_Hit]:
     """Every line that shows a row.
 
     :param taken: lines of which a parser has read a failure of memory: they show nothing else.
@@ -266,5 +264,3 @@ def _nothing_failed(
         name = "question" if "prose" in kinds else "job"
         return about.outcome() if about is not None else Outcome("question", name, first.span(), None, 0.8)
     return Outcome("healthy", "quiet-log", first.span(), None, 0.6)
-
-

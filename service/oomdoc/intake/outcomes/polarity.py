@@ -9,9 +9,13 @@ __all__ = ["EXPECTED", "inside_a_name", "is_past", "stands"]
 
 _PAUSES: Final = re.compile(r"[,，、(（)）:：]")
 _I: Final = re.IGNORECASE | re.ASCII
-EXPECTED: Final = re.compile(r"\b(?:expected|desired) (?:behaviou?r|result|outcome)|预期(?:行为|结果)?|期望(?:行为|结果)?", _I)
+EXPECTED: Final = re.compile(
+    r"\b(?:expected|desired) (?:behaviou?r|result|outcome)|预期(?:行为|结果)?|期望(?:行为|结果)?", _I
+)
 _ENDS: Final = re.compile(r"[!?。！？;；\n]|\.(?=\s|$)")
-_TURNS: Final = re.compile(r"\b(?:but|however|although|though|yet|until|unless|then|now)\b|但是?|然而|可是|不过|否则|而且", _I)
+_TURNS: Final = re.compile(
+    r"\b(?:but|however|although|though|yet|until|unless|then|now)\b|但是?|然而|可是|不过|否则|而且", _I
+)
 _FEW: Final = r"(?: (?!and\b|so\b|because\b|still\b)[\w'/-]{1,20}){0,3} ?[\"'`(]?\Z"
 _DENIED: Final = re.compile(
     rf"\b(?:no|not|without|never|zero|n[o']t|cannot|avoid\w{{0,3}}|prevent\w{{0,3}}|instead of|rather than|free of"

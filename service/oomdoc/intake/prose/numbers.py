@@ -7,8 +7,20 @@ from typing import Any, Final
 __all__ = ["COUNT", "to_count", "to_tokens", "typed"]
 
 _WORDS: Final[dict[str, int]] = {
-    **dict(zip("单 一 俩 两 双 二 三 四 五 六 七 八 九 十".split(), (1, 1, 2, 2, 2, 2, *range(3, 11)), strict=True)),
-    **dict(zip("one two three four five six seven eight nine ten twelve".split(), (*range(1, 11), 12), strict=True)),
+    **dict(
+        zip(
+            ["单", "一", "俩", "两", "双", "二", "三", "四", "五", "六", "七", "八", "九", "十"],
+            (1, 1, 2, 2, 2, 2, *range(3, 11)),
+            strict=True,
+        )
+    ),
+    **dict(
+        zip(
+            ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twelve"],
+            (*range(1, 11), 12),
+            strict=True,
+        )
+    ),
     **{"a": 1, "an": 1, "single": 1, "dual": 2, "pair of": 2, "couple of": 2, "sixteen": 16, "thirty-two": 32},
     **{"sixty-four": 64},
 }
@@ -51,4 +63,4 @@ def typed(text: str) -> Any:
         return text == "true"
     if text.isdigit():
         return int(text)
-    return tuple(text.split("+")) if text.split("+")[0] in ("optimizer", "param") else text
+    return tuple(text.split("+")) if text.split("+", maxsplit=1)[0] in ("optimizer", "param") else text

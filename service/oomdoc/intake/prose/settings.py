@@ -68,9 +68,11 @@ _VARIABLE: Final = re.compile(
 """What programs call a model that is named elsewhere: ``LLM(model=model_path)``."""
 _PLAIN_WORD: Final = re.compile(r"[a-z]{1,9}|[一-鿿]{1,12}")
 """What follows "model:" in a sentence."""
-_RANGES: Final = {"seq_len": (16, 20_000_000), "max_model_len": (16, 20_000_000), "micro_batch": (1, 8192)} | {
-    name: (1, 64) for name in ("tp", "pp")
-}
+_RANGES: Final = {
+    "seq_len": (16, 20_000_000),
+    "max_model_len": (16, 20_000_000),
+    "micro_batch": (1, 8192),
+} | dict.fromkeys(("tp", "pp"), (1, 64))
 _EVEN: Final = re.compile(r",? (?:and|or) (?:then )?even (?:at |with |to )?(\d{1,6})(?![\w%]|\.\d)")
 _SERIES: Final = re.compile(r"[1-5]0[5-9]0")
 _NOT_CARDS: Final = re.compile(r"\s?(?:[x×*]|[a-z]{0,4}\d)", re.IGNORECASE)
@@ -201,7 +203,7 @@ def _joined(text: str, end: int, start: int) -> bool:
 def _whole(text: str, end: int) -> bool:
     """Whether a name ends here: no further word is tied to it."""
     tail = text[end : end + 2]
-    return not (tail[:1] == "_" or (tail[:1] == "-" and tail[1:].isalpha()) or tail[:1] == "(" and tail[1:] != "")
+    return not (tail[:1] == "_" or (tail[:1] == "-" and tail[1:].isalpha()) or (tail[:1] == "(" and tail[1:] != ""))
 
 
 def _valued(

@@ -39,7 +39,10 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
     probable = fitted.probabilities([features_of(part) for part in parts])
     best = probable.argmax(axis=0)
     found = [
-        (int(best[column]), Statement(name, _span(owners[best[column]]), round(float(probable[best[column], column]), 3)))
+        (
+            int(best[column]),
+            Statement(name, _span(owners[best[column]]), round(float(probable[best[column], column]), 3)),
+        )
         for column, name in enumerate(fitted.names)
         if probable[best[column], column] >= least
     ]

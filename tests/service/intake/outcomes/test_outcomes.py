@@ -69,7 +69,9 @@ def test_an_earlier_failure_is_not_this_one():
 
 
 def test_memory_beats_what_follows_from_it():
-    after = "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)\nSegmentation fault (core dumped)"
+    after = (
+        "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)\nSegmentation fault (core dumped)"
+    )
     evidence = read_text(f"{OOM}\n{after}")
     assert evidence.outcome.kind == "device"
     assert {o.name for o in evidence.other_outcomes} >= {"nccl-timeout", "segmentation-fault"}
