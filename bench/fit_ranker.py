@@ -37,7 +37,7 @@ SHORT = ROOT / "bench" / "data" / "short_texts.jsonl"
 TABLE = ROOT / "service" / "oomdoc" / "diagnosis" / "weights.tsv"
 FOLDS = 8
 SHARE_OF_ALSO = 0.3
-SOURCE_WEIGHTS = {"cases": 0.35, "short_texts": 0.35}
+SOURCE_WEIGHTS = {"cases": 0.6, "short_texts": 0.6}
 """What a case's symptom or a short text counts beside a report: it was written by who knew the answer."""
 MIN_SUPPORT = 4
 """Texts that must show a feature; rarer ones get no weight."""
@@ -47,7 +47,7 @@ OWN_CAUSE = 1.0
 KNOWN_CASE = 4.0
 """Set, not fitted: a text that holds a case's symptoms word for word tells of that case. No text of the fit does."""
 FITTED_SHARED = tuple(kind for kind in SHARED if kind != "known-case")
-L2, L1 = 0.9, 0.25
+L2, L1 = 4.0, 0.1
 """Penalties on the distance to the prior weight (squared) and on the distance itself."""
 
 

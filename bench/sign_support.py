@@ -8,7 +8,8 @@ Each line of a file is a labelled report: ``url`` (or ``id``), ``cause``, ``repo
 Printed per sign: threads that show it, those of its own cause, and the causes in which it is more frequent than in all
 threads, as ``lift x threads``: how many times more probable the cause is where the sign is seen. ``--each`` adds the
 threads of every single alternative. ``--write`` puts up to five threads of each sign, of as many repositories as there
-are, into its file, with those that stand there already; nothing else of a file changes. These are figures of the texts that the signs were chosen on.
+are, into its file, with those that stand there already; nothing else of a file changes. These are figures of the
+texts that the signs were chosen on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from oomdoc.intake.read import read_text
 from oomdoc.intake.redact import mask
 from oomdoc.intake.signs import read_signs, schema
 from oomdoc.intake.signs.schema import Row
-from oomdoc.intake.signs.table import Signature, signatures_of
+from oomdoc.intake.signs.table import Signature, table_of
 from oomdoc.intake.tracebacks import read_frames
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
@@ -64,7 +65,7 @@ def main() -> None:
     chosen = parser.parse_args()
     rows = list(schema.parse_rows())
     texts = [_read(*one) for one in (*_reports(chosen.files), *_cases())]
-    seen = _count(texts, signatures_of(rows))
+    seen = _count(texts, table_of(rows))
     _print(texts, rows, seen)
     if chosen.each:
         _print_alternatives(texts, rows)
@@ -114,7 +115,7 @@ Seen = dict[str, dict[str, set[str]]]
 def _count(texts: Iterable[Text], table: Sequence[Signature]) -> Seen:
     seen: Seen = defaultdict(lambda: defaultdict(set))
     for text in texts:
-        for sign in read_signs(text.lines, text.kinds, text.frames, text.signals, text.phase, table):
+        for sign in read_signs(text.lines, text.kinds, text.frames, text.signals, text.phase, table=table):
             seen[sign.name][text.cause].add(text.thread)
     return seen
 
@@ -138,9 +139,10 @@ def _print(texts: Sequence[Text], rows: Sequence[Row], seen: Seen) -> None:
 def _print_alternatives(texts: Sequence[Text], rows: Sequence[Row]) -> None:
     """Each alternative as a row of its own, all of them read at once."""
     alone = [
-        Row("", f"{number}", **{kind: (pattern,)}) for number, (_, kind, pattern) in enumerate(_alternatives(rows))
+        Row("", f"{number}", frames=(pattern,)) if kind == "frames" else Row("", f"{number}", messages=(pattern,))
+        for number, (_, kind, pattern) in enumerate(_alternatives(rows))
     ]
-    seen = _count(texts, signatures_of(alone))
+    seen = _count(texts, table_of(alone))
     print()
     for one, (name, _, pattern) in zip(alone, _alternatives(rows), strict=True):
         print(f"{name:44} {len(set().union(*seen[one.name].values())):4}  {pattern}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 from oomdoc.evidence import Frame, Sign, Signal, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
-from oomdoc.intake.signs.table import Matcher, Signature, signatures
+from oomdoc.intake.sieve import Vocabulary
+from oomdoc.intake.signs.table import Matcher, Signature, shipped
 
 __all__ = ["read_signs"]
 
@@ -33,38 +34,33 @@ class _Text:
     """Lines in lower case as one text, and the place of each."""
 
     def __init__(self, pieces: Iterable[tuple[str, Callable[[], Span]]]) -> None:
-        lows: list[str] = []
+        self.lows: list[str] = []
         self._spans: list[Callable[[], Span]] = []
         self._starts: list[int] = []
         at = 0
-        for low, span in pieces:
-            low = low[:_WIDTH]
-            lows.append(low)
+        for whole, span in pieces:
+            low = whole[:_WIDTH]
+            self.lows.append(low)
             self._starts.append(at)
             self._spans.append(span)
             at += len(low) + 1
             if at > _CHARACTERS:
                 break
-        self._low = "\n".join(lows)
+        self._low = "\n".join(self.lows)
 
-    def first(self, matcher: Matcher) -> Span | None:
+    def first(self, matcher: Matcher, words: Vocabulary) -> Span | None:
         """The place of the first line that matches."""
-        low = self._low
-        hits = {
-            number
-            for literal in matcher.literals
-            if literal in low
-            for number in islice(self._holding(literal), _TRIES)
-        }
-        for number in sorted(hits)[:_TRIES]:
-            start = self._starts[number]
-            end = self._starts[number + 1] - 1 if number + 1 < len(self._starts) else len(low)
-            if matcher.search(low[start:end]) is not None:
-                return self._spans[number]()
-        return None
+        best = len(self.lows)
+        for literal in matcher.held(words):
+            for number in islice(self._holding(literal), _TRIES):
+                if number >= best:
+                    break
+                if matcher.search(self.lows[number]) is not None:
+                    best = number
+        return self._spans[best]() if best < len(self.lows) else None
 
-    def _holding(self, literal: str) -> Iterable[int]:
-        """Numbers of the lines that hold a literal."""
+    def _holding(self, literal: str) -> Iterator[int]:
+        """Numbers of the lines that hold a literal, in their order."""
         at = self._low.find(literal)
         while at >= 0:
             number = bisect_right(self._starts, at) - 1
@@ -80,6 +76,7 @@ def read_signs(
     frames: Sequence[Frame],
     signals: Sequence[Signal],
     phase: str = "unknown",
+    words: Vocabulary | None = None,
     table: Sequence[Signature] | None = None,
 ) -> tuple[Sign, ...]:
     """The signs that an input shows, in the order of the table, each once.
@@ -88,19 +85,21 @@ def read_signs(
     :param frames: the traceback of the failure to explain, outermost first; where it has none, of the whole input.
     :param signals: what the parsers recognised.
     :param phase: the phase in which it failed.
+    :param words: the words of all lines, where they are known already.
     :param table: other rows than the shipped ones.
     """
     printed = _Text((line.low, line.span) for line, kind in zip(lines, kinds, strict=True) if kind != "blank")
     traced = _Text(_of_frames(frames) if frames else _unframed(lines, kinds))
+    words = words or Vocabulary((*traced.lows, *printed.lows))
     named = {signal.name: signal.span for signal in reversed(signals)}
     out: list[Sign] = []
-    for row in signatures() if table is None else table:
+    for row in shipped() if table is None else table:
         if row.phases and phase not in row.phases:
             continue
-        span = traced.first(row.frames) if row.frames is not None else None
+        span = traced.first(row.frames, words) if row.frames is not None else None
         if span is None and row.messages is not None:
-            span = printed.first(row.messages)
-        if span is None:
+            span = printed.first(row.messages, words)
+        if span is None and row.signals:
             span = next((named[name] for name in named if name in row.signals), None)
         if span is not None:
             out.append(Sign(row.name, span))

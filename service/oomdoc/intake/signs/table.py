@@ -12,29 +12,46 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from oomdoc.intake.sieve import Vocabulary
     from oomdoc.intake.signs.schema import Row
 
-__all__ = ["TABLE", "Matcher", "Signature", "signatures", "signatures_of", "written"]
+__all__ = ["TABLE", "Matcher", "Signature", "shipped", "table_of", "written"]
 
 TABLE: Final = Path(__file__).with_name("table.json")
 """What :func:`written` makes of the rows, so that a cold start parses neither TOML nor expressions."""
 _KINDS: Final = ("frames", "messages")
+_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
-@dataclass(slots=True)
 class Matcher:
     """One expression, compiled when a line with one of its literals is first seen."""
 
-    pattern: str
-    literals: tuple[str, ...]
-    """In lower case; whatever matches holds one of them."""
-    _compiled: re.Pattern[str] | None = None
+    __slots__ = ("_compiled", "_pattern", "literals")
+
+    def __init__(self, pattern: str, literals: Iterable[str]) -> None:
+        self._pattern = pattern
+        self._compiled: re.Pattern[str] | None = None
+        self.literals = tuple((literal, _grams(literal)) for literal in literals)
+        """Whatever matches holds one of them, in lower case; with each the pieces that a text must have to hold it."""
+
+    def held(self, words: Vocabulary) -> list[str]:
+        """The literals that can be in a text of these words."""
+        if words.all:
+            return [literal for literal, _ in self.literals]
+        grams = words.grams
+        return [literal for literal, needed in self.literals if needed <= grams]
 
     def search(self, lowered: str) -> re.Match[str] | None:
         """The first match in a text in lower case."""
         if self._compiled is None:
-            self._compiled = re.compile(self.pattern)
+            self._compiled = re.compile(self._pattern)
         return self._compiled.search(lowered)
+
+
+def _grams(literal: str) -> frozenset[str]:
+    """The pieces of three characters of the longest word, without digits, as a vocabulary holds them."""
+    word = max(literal.translate(_DIGITS).split(), key=len, default="")
+    return frozenset(word[at : at + 3] for at in range(len(word) - 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +66,12 @@ class Signature:
 
 
 @cache
-def signatures() -> tuple[Signature, ...]:
-    """Every row of the shipped table."""
+def shipped() -> tuple[Signature, ...]:
+    """Every row of ``table.json``."""
     return tuple(_signature(name, entry) for name, entry in json.loads(TABLE.read_bytes()).items())
 
 
-def signatures_of(rows: Iterable[Row]) -> tuple[Signature, ...]:
+def table_of(rows: Iterable[Row]) -> tuple[Signature, ...]:
     """Rows that are not in the shipped table.
 
     :raises ValueError: where an alternative holds no literal to look for first.
@@ -72,7 +89,7 @@ def written(rows: Iterable[Row]) -> str:
 
 
 def _signature(name: str, entry: Mapping[str, Any]) -> Signature:
-    made = {kind: Matcher(entry[kind][0], tuple(entry[kind][1])) for kind in _KINDS if kind in entry}
+    made = {kind: Matcher(*entry[kind]) for kind in _KINDS if kind in entry}
     return Signature(
         name, **made, signals=frozenset(entry.get("signals", ())), phases=frozenset(entry.get("phases", ()))
     )
