@@ -7,8 +7,8 @@ scipy, which comes with scikit-learn (``.[embed]``).
 
 ``--check`` prints how well each statement is found in examples left out of the fit (five folds); writes nothing.
 ``--unseen`` prints how well the shipped weights read labelled sentences (``{"text", "statements": [...]}`` a line).
-``--add`` reads labelled sentences of public reports first. Kept of a sentence, in ``bench/data/statements.npz``, are its
-features (checksums of its words and pairs of words, in no order) and what it says; its text is not.
+``--add`` reads labelled sentences of public reports first. Kept of a sentence, in ``bench/data/statements.npz``, are
+its features (checksums of its words and pairs of words, in no order) and what it says; its text is not.
 
 The weights are made from the shipped examples (each also beside a second sentence, so that what else a sentence says
 counts little) and from the features in ``bench/data/statements.npz``.
@@ -32,13 +32,13 @@ from scipy.sparse import csr_matrix
 
 from oomdoc.intake.statements.catalogue import NEUTRAL, examples, examples_hash, statements
 from oomdoc.intake.statements.features import features_of
-from oomdoc.intake.statements.model import WEIGHTS, Model, lead, model
+from oomdoc.intake.statements.model import WEIGHTS, Model, model
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "service" / "oomdoc" / "intake" / "statements" / WEIGHTS
 REPORTS = ROOT / "bench" / "data" / "statements.npz"
 NAMES = tuple(statements())
-PENALTY = 1.0
+PENALTY = 3.0
 POSITIVE_WEIGHT = 3.0
 RAREST = 2
 """Sentences that a feature must stand in."""
@@ -139,7 +139,7 @@ def fit(own: Sequence[Labelled], reports: Sequence[Labelled]) -> Model:
     start = np.zeros(shape)
     start[-1] = -4
     found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 150}).x.reshape(shape)
-    return Model("", NAMES, columns, found[:-1].astype(np.float32), found[-1].astype(np.float32), (0.0, 1.0, 0.0))
+    return Model("", NAMES, columns, found[:-1].astype(np.float32), found[-1].astype(np.float32), (0.0, 1.0))
 
 
 def left_out(own: Sequence[Labelled], reports: Sequence[Labelled]) -> np.ndarray[Any, Any]:
@@ -154,17 +154,17 @@ def left_out(own: Sequence[Labelled], reports: Sequence[Labelled]) -> np.ndarray
     return out
 
 
-def calibrate(scores: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[float, float, float]:
-    """Logistic regression of "says it" on a score and its lead, over all statements."""
-    x = np.stack([np.ones(scores.size), scores.ravel(), lead(scores).ravel()])
-    target = y.ravel()
+def calibrate(scores: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """Logistic regression of "says it" on the score, over all statements together."""
+    z, target = scores.ravel(), y.ravel()
 
     def loss(w: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
-        z = w @ x
-        return float((np.logaddexp(0, z) - target * z).sum()), x @ (1 / (1 + np.exp(-z)) - target)
+        odds = w[0] + w[1] * z
+        pull = 1 / (1 + np.exp(-odds)) - target
+        return float((np.logaddexp(0, odds) - target * odds).sum()), np.array([pull.sum(), (pull * z).sum()])
 
-    constant, factor, ahead = minimize(loss, np.array([0.0, 1.0, 0.0]), jac=True, method="L-BFGS-B").x
-    return float(constant), float(factor), float(ahead)
+    constant, factor = minimize(loss, np.array([0.0, 1.0]), jac=True, method="L-BFGS-B").x
+    return float(constant), float(factor)
 
 
 def write(fitted: Model) -> None:
@@ -202,17 +202,13 @@ def figures(p: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, each: bool = Fa
             print(f"  {NAMES[j]:32} n {int(y[:, j].sum()):4}  P {precision[j]:.2f}  R {recall[j]:.2f}  AP {ap[j]:.2f}")
     first = y[np.arange(len(y)), p.argmax(axis=1)] > 0
     found = {t: ((p >= t) & (y > 0)).any(axis=1)[says].mean() for t in (0.5, 0.3)}
-    print(
-        f"{int(says.sum())} sentences say something: the most probable statement is right in {first[says].mean():.1%};"
-    )
+    print(f"{int(says.sum())} sentences say something: the most probable one is right in {first[says].mean():.1%},")
     print(f"a right one at >= 0.5 in {found[0.5]:.1%}, at >= 0.3 in {found[0.3]:.1%}")
     print(f"micro P {right.sum() / max(fired.sum(), 1):.1%} R {right.sum() / y.sum():.1%}; ", end="")
     print(f"macro P {precision.mean():.1%} R {recall[y.any(axis=0)].mean():.1%} AP {np.nanmean(ap):.3f}")
     if not says.all():
-        high = p[~says].max(axis=1)
-        print(
-            f"{int((~says).sum())} neutral: {(high >= 0.5).mean():.1%} fire at 0.5, {(high >= 0.3).mean():.1%} at 0.3"
-        )
+        fire = [(p[~says].max(axis=1) >= t).mean() for t in (0.5, 0.3)]
+        print(f"{int((~says).sum())} neutral: {fire[0]:.1%} fire at 0.5, {fire[1]:.1%} at 0.3")
     for low, top in ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.01)):
         if (inside := (p >= low) & (p < top)).any():
             print(f"  said {low:.1f}-{min(top, 1):.1f}: right in {y[inside].mean():.1%} of {int(inside.sum())}")
@@ -245,9 +241,8 @@ def main() -> None:
         return
     fitted = fit(own, reports)
     write(Model("", NAMES, fitted.rows, fitted.weights, fitted.bias, calibration))
-    print(
-        f"{len(own)} examples, {len(reports)} sentences of reports -> {SHIPPED.name}, {SHIPPED.stat().st_size:,} bytes"
-    )
+    size = f"{SHIPPED.stat().st_size:,} bytes"
+    print(f"{len(own)} examples and {len(reports)} sentences of reports -> {SHIPPED.name}, {size}")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
     ]
     frames = root[1].frames if root is not None and root[1].frames else tuple(p.frame for p in placed)
-    signs = read_signs(lines, kinds, frames, signals, kept["phase"].value)
+    signs = read_signs(lines, kinds, frames, signals, kept["phase"].value, words=words)
     if not any(line.text.strip() for line in lines):
         warnings.append(say("intake.empty"))
     return _evidence(

@@ -1,7 +1,6 @@
 """The fitted weights: features of a sentence to a calibrated probability per statement.
 
-One linear score per statement, then one calibration for all of them: a score counts for less where another
-statement's is close to it, because a sentence seldom says two things.
+One linear score per statement, then one calibration (a constant and a factor of the log-odds) for all of them.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ class Model:
     weights: np.ndarray[Any, Any]
     """float32 (features, statements)."""
     bias: np.ndarray[Any, Any]
-    calibration: tuple[float, float, float]
-    """Of the logit: constant, factor of the score, factor of its lead over the best other score."""
+    calibration: tuple[float, float]
+    """Log-odds: a constant, and the factor of the score."""
 
     def scores(self, sentences: Sequence[Collection[int]]) -> np.ndarray[Any, Any]:
         """Scores (sentences, statements), from the features of each sentence."""
@@ -60,18 +59,8 @@ class Model:
         """Scores to probabilities."""
         import numpy as np
 
-        constant, factor, lead_factor = self.calibration
-        logits = constant + factor * scores + lead_factor * lead(scores)
-        return np.asarray(1 / (1 + np.exp(-np.clip(logits, -30, 30))))
-
-
-def lead(scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """How far each score is ahead of (below zero: behind) the best other one, at most 6."""
-    import numpy as np
-
-    two = np.partition(scores, -2, axis=1)[:, -2:]
-    best_other = np.where(scores >= two[:, 1:], two[:, :1], two[:, 1:])
-    return np.asarray(np.clip(scores - best_other, -6, 6))
+        constant, factor = self.calibration
+        return np.asarray(1 / (1 + np.exp(-np.clip(constant + factor * scores, -30, 30))))
 
 
 @lru_cache(maxsize=1)
@@ -86,5 +75,5 @@ def model() -> Model:
             rows={int(feature): row for row, feature in enumerate(found["features"])},
             weights=found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
             bias=found["bias"].astype(np.float32),
-            calibration=tuple(float(value) for value in found["calibration"]),  # type: ignore[arg-type]
+            calibration=(float(found["calibration"][0]), float(found["calibration"][1])),
         )

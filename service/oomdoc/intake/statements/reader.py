@@ -38,14 +38,11 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
     fitted = model()
     probable = fitted.probabilities([features_of(part) for part in parts])
     best = probable.argmax(axis=0)
-    found = [
-        (
-            int(best[column]),
-            Statement(name, _span(owners[best[column]]), round(float(probable[best[column], column]), 3)),
-        )
-        for column, name in enumerate(fitted.names)
-        if probable[best[column], column] >= least
-    ]
+    found = []
+    for column, name in enumerate(fitted.names):
+        row = int(best[column])
+        if (probability := float(probable[row, column])) >= least:
+            found.append((row, Statement(name, _span(owners[row]), round(probability, 3))))
     return tuple(statement for _, statement in sorted(found, key=lambda pair: (pair[0], -pair[1].probability)))
 
 

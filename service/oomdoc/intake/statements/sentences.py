@@ -16,7 +16,9 @@ _CLAUSE: Final = re.compile(
 )
 _MARKS: Final = re.compile(r"\A[\s>*#\-•+]*(?:\d{1,2}[.)、]\s)?[\s*]*")
 _LINK: Final = re.compile(r"!?\[([^\]]{0,200})\]\([^)]{0,500}\)|https?://\S{1,500}|<[^<>]{1,200}>")
-_LETTERS: Final = re.compile(r"[A-Za-z]{2}.{0,40}[A-Za-z]{2}|[一-鿿]{2}")
+_WORD: Final = re.compile(r"(?<![\w./\\(\[\"'=])[A-Za-z][A-Za-z'’\-]{0,30}\d{0,3}(?![\w(=\[\\]|\.\w|/)")
+"""A word of ordinary writing, unlike a name in code."""
+_HAN: Final = re.compile(r"[一-鿿]{2}")
 _SHORTEST: Final = 6
 _LONGEST: Final = 160
 """Characters of a part: about 25 words."""
@@ -56,9 +58,15 @@ def _split(text: str, line: Line) -> Iterator[Sentence]:
     for end in [found.start() for found in _END.finditer(text)] + [len(text)]:
         piece = text[start:end]
         said = _LINK.sub(lambda found: found[1] or " ", _MARKS.sub("", piece)).strip(" *_")
-        if len(said) >= (_SHORTEST if said.isascii() else 4) and _LETTERS.search(said):
+        if len(said) >= (_SHORTEST if said.isascii() else 4) and _is_said(said):
             yield Sentence(said, line, max(1, line.raw.find(piece.strip()[:20]) + 1))
         start = end
+
+
+def _is_said(text: str) -> bool:
+    """Whether it holds two words of ordinary writing, or Chinese; a line of code, a path or a figure holds fewer."""
+    words = _WORD.finditer(text)
+    return _HAN.search(text) is not None or (next(words, None) is not None and next(words, None) is not None)
 
 
 def parts_of(sentence: str) -> list[str]:
