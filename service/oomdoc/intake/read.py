@@ -74,7 +74,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     placed = read_frames(lines)
     prose_lines = [(i, line) for i, (line, kind) in enumerate(zip(lines, kinds, strict=True)) if kind == "prose"]
     failures = assemble(failures_of(found), lines, kinds, placed, signals)
-    outcome, other_outcomes = outcome_of(lines, kinds, failures, signals, words)
+    outcome, other_outcomes = outcome_of(lines, kinds, failures, signals, placed, words)
     failures = agreeing(failures, outcome, lines, placed)
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]

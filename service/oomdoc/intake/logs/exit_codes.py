@@ -19,6 +19,7 @@ _RULES: Final[Parser] = rules_parser(
         "exitcode",
         "exit code",
         "return code",
+        "exits with return",
         "sigkill",
         "sigbus",
         "exited with code",
@@ -35,7 +36,7 @@ _RULES: Final[Parser] = rules_parser(
     (
         rule(
             "exit-137",
-            r"(?:exitcode|exit[ _]code|return code|exited with code|exit status"
+            r"(?:exitcode|exit[ _]code|return(?: code)?|exited with code|exit status"
             r"|退出码|died with)\W{0,6}(?:=|is|was|为)?\W{0,4}(?P<code__i>-9|137)\b",
             "host",
         ),
@@ -59,7 +60,7 @@ _RULES: Final[Parser] = rules_parser(
         ),
         rule(
             "exit-135",
-            r"(?:exitcode|exit[ _]code|return code|exited with code|exit status"
+            r"(?:exitcode|exit[ _]code|return(?: code)?|exited with code|exit status"
             r"|退出码)\W{0,6}(?:=|is|was)?\W{0,4}(?P<code__i>-7|135)\b|Signal 7 \(SIGBUS\)"
             r"|SIGBUS",
             "shared-memory",

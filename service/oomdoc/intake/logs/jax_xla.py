@@ -52,6 +52,7 @@ PARSER: Final[Parser] = rules_parser(
             rf"y reduced to {size('reached', _G)})?",
             "device",
         ),
+        rule("xla-remat-insufficient", r"Can't reduce memory use below -?\d", "device"),
         rule("xla-oom", r"RESOURCE_EXHAUSTED", "device"),
     ),
     priority=28,

@@ -13,6 +13,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import inside_a_name, is_past, stands
 from oomdoc.intake.outcomes.rows import Row, row_of, rows
 from oomdoc.intake.sieve import Literals, Vocabulary
+from oomdoc.intake.tracebacks import Placed
 
 __all__ = ["failure_of", "is_asserted", "outcome_of"]
 
@@ -20,7 +21,8 @@ _MOST_HITS: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
 _LONGEST: Final = 2000
 """Characters of a line that are looked at."""
-_ADVICE: Final = "follows"
+_NAMELIKE: Final = ("oom", "out")
+"""How mentions begin that options, paths and functions may be named after."""
 _SURE: Final = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
 """How sure the name of a failure that is not memory is, by its row's order; below 0.5 it is no more than trouble."""
 
@@ -45,6 +47,7 @@ def outcome_of(
     kinds: Sequence[Kind],
     failures: Sequence[Indexed],
     signals: Sequence[Signal],
+    placed: Sequence[Placed],
     words: Vocabulary,
 ) -> tuple[Outcome | None, tuple[Outcome, ...]]:
     """What happened, and the other failures that were seen.
@@ -60,7 +63,7 @@ def outcome_of(
     named = [h for h in others if h.row.order == "root"]
     strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
     weak = [_of_failure(f) for _, f in seen if _row_of(f).order != "root"]
-    covered = frozenset(h.index for h in named)
+    covered = frozenset(h.index for h in named if kinds[h.index] != "prose")
     said = [h for h in hits if h.row.kind == "said" and h.index not in covered]
     present = [h.outcome() for h in said if not (h.past and others and others[0].row.order != "unnamed")]
     told_of = [h.outcome() for h in others]
@@ -70,11 +73,22 @@ def outcome_of(
         ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
     else:
         ranked = [*weak, *present, *told_of]
+    cut = _cut_traceback(ranked, placed)
+    if cut is not None:
+        ranked = [cut, *ranked]
     if ranked:
         return ranked[0], _distinct(ranked)
     return _nothing_failed(lines, kinds, hits, signals), ()
 
 
+def _cut_traceback(ranked: Sequence[Outcome], placed: Sequence[Placed]) -> Outcome | None:
+    """A traceback whose message was not pasted, where nothing else is named: most that are brought here are memory's."""
+    if len(placed) < _FRAMES or any(o.kind != "other" or o.confidence >= 0.5 for o in ranked):
+        return None
+    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
+
+
+_FRAMES: Final = 2
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
 
@@ -157,7 +171,7 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind) -> Iterator[_Hit]:
         if row.kind == "said":
             if text.lstrip().startswith("#") and kind != "prose":
                 return
-            if inside_a_name(text, start, end) or not stands(text, start, end):
+            if (found[0].lower()[:3] in _NAMELIKE and inside_a_name(text, start, end)) or not stands(text, start, end):
                 continue
         elif row.kind == "other" and plain and not stands(text, start, end):
             continue
@@ -184,7 +198,7 @@ def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
 
 def failure_of(outcome: Outcome) -> Failure | None:
     """The failure that an outcome stands for where no parser read one: what is said, or what is not memory."""
-    if outcome.kind == "said" and outcome.memory is not None:
+    if (outcome.kind == "said" or outcome.name == "cut-traceback") and outcome.memory is not None:
         return Failure(kind=outcome.memory, signal=Signal(outcome.name, outcome.span))
     if outcome.kind == "other" and outcome.confidence >= 0.5:
         return Failure(kind="other", signal=Signal(outcome.name, outcome.span))

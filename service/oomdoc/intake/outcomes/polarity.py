@@ -7,7 +7,8 @@ from typing import Final
 
 __all__ = ["inside_a_name", "is_past", "stands"]
 
-_I: Final = re.IGNORECASE
+_I: Final = re.IGNORECASE | re.ASCII
+_PAUSES: Final = re.compile(r"[,，、(（)）:：]")
 _ENDS: Final = re.compile(r"[!?。！？;；\n]|\.(?=\s|$)")
 _TURNS: Final = re.compile(r"\b(?:but|however|although|though|yet|until|unless|then|now)\b|但是?|然而|可是|不过|否则|而且", _I)
 _FEW: Final = r"(?: (?!and\b|so\b|because\b|still\b)[\w'/-]{1,20}){0,3} ?[\"'`(]?\Z"
@@ -38,8 +39,8 @@ _YES_OR_NO: Final = re.compile(
     _I,
 )
 _ASKED_ABOUT: Final = re.compile(
-    r"\bwhy\b|\bhow come\b|\b(?:fix|solve|resolve|debug)\b|wrong|caus(?:e|ing)|reason|\b(?:i|we) (?:still |always |just )?"
-    r"(?:get|got|have|had|run|ran|see|face|am|are)\b|keeps?\b|always|为什么|为何|怎么(?:办|解决|回事|还)|如何解决|报|还是|一直|求",
+    r"\bwhy\b|\bhow come\b|\b(?:fix|solve|resolve|debug)\b|wrong|caus(?:e|ing)|reason|\b(?:i|we)(?: still| always| just)? (?:got|had|ran|am getting|keep)\b"
+    r"|keeps?\b|always|still|为什么|为何|怎么(?:办|解决|回事|还)|如何解决|还是|一直",
     _I,
 )
 _PAST: Final = re.compile(
@@ -70,9 +71,12 @@ def stands(text: str, start: int, end: int) -> bool:
         return denied[0][:7].lower() == "without" and _CANNOT.search(before) is not None
     if _SUPPOSED.search(before) or _SOLVED.match(after):
         return False
-    sentence = text[first:last].strip()
-    asks = sentence.endswith(("?", "？", "吗", "呢"))
-    return not (asks and _YES_OR_NO.search(sentence) and not _ASKED_ABOUT.search(sentence))
+    if not text[first:last].rstrip().endswith(("?", "？", "吗", "呢")):
+        return True
+    pauses = [m.end() for m in _PAUSES.finditer(text, first, start)]
+    pause = _PAUSES.search(text, end, last)
+    clause = text[pauses[-1] if pauses else first : pause.start() if pause else last]
+    return not (_YES_OR_NO.search(clause) and not _ASKED_ABOUT.search(clause))
 
 
 def is_past(text: str, start: int, end: int) -> bool:

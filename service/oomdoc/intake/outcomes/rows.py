@@ -48,7 +48,7 @@ class Row:
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
-        return re.compile("|".join(self.patterns), re.IGNORECASE)
+        return re.compile("|".join(self.patterns), re.IGNORECASE | re.ASCII)
 
     @cached_property
     def _excluded(self) -> re.Pattern[str] | None:
