@@ -19,7 +19,7 @@ from oomdoc.diagnosis.ranking import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import Diagnosis, TensorMatch
 from oomdoc.diagnosis.summary import summarise
-from oomdoc.diagnosis.verdict import verdict_of
+from oomdoc.diagnosis.verdict import not_memory_first, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, problem_of, say
@@ -29,7 +29,7 @@ from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
 from oomkb.records.loader import cases_lately
 
-__all__ = ["diagnose", "verdict_of", "view_of"]
+__all__ = ["diagnose", "view_of"]
 
 _MATCHES: Final = 5
 _READS_ALIKE: Final = 0.45
@@ -55,19 +55,13 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     :param questions: whether to weigh which missing facts to ask for; nobody answers for a log of last month.
     """
     view, stated, look, warnings = view_of(evidence)
-    causes = rank(view)
-    matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
-    verdict = verdict_of(view, causes)
+    verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
-        return Diagnosis(
-            verdict=verdict,
-            summary=summarise(view, verdict, (), ()),
-            evidence=evidence,
-            job=stated,
-            estimate=view.estimate,
-            matches=matches,
-            warnings=tuple(warnings),
-        )
+        return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
+    causes = rank(view)
+    if verdict == "not-oom" and evidence.outcome is not None:
+        causes = not_memory_first(evidence.outcome, causes)
+    matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     diagnosis = Diagnosis(
         verdict=verdict,
         summary=(),
@@ -76,6 +70,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         causes=causes,
         tensors=view.tensors,
         estimate=view.estimate,
+        other_failure=other_failure_of(evidence.outcome),
         matches=matches,
         threads=tuple(thread for thread in view.threads if thread.likeness >= _READS_ALIKE),
         questions=questions_for(view, causes) if questions else (),
@@ -84,7 +79,27 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     if plans:
         diagnosis = _planned(diagnosis)
     diagnosis = replace(diagnosis, warnings=(*diagnosis.warnings, *advice_for(view, stated, causes)))
-    return replace(diagnosis, summary=summarise(view, verdict, causes, diagnosis.plans))
+    return replace(diagnosis, summary=summarise(view, diagnosis))
+
+
+def _without_failure(
+    view: View, stated: Job, look: Look | None, warnings: Sequence[Message], *, plans: bool, questions: bool
+) -> Diagnosis:
+    """The answer to a question, a plan or a log of work that went on: no causes; what would fit where it does not."""
+    diagnosis = Diagnosis(
+        verdict="no-failure",
+        summary=(),
+        evidence=view.evidence,
+        job=stated,
+        estimate=view.estimate,
+        outlook=outlook_of(view),
+        matches=look.chosen({}, _MATCHES) if look is not None else (),
+        questions=questions_for(view, ()) if questions else (),
+        warnings=tuple(warnings),
+    )
+    if plans and diagnosis.outlook is not None and diagnosis.outlook.answer in ("tight", "does-not-fit"):
+        diagnosis = _planned(diagnosis)
+    return replace(diagnosis, summary=summarise(view, diagnosis))
 
 
 def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, Job, Look | None, list[Message]]:

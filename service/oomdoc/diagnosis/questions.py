@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import CauseFinding, Question
-from oomdoc.diagnosis.verdict import predicted
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 from oomkb.errors import OomdocError
@@ -50,7 +49,8 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
             found.append((3.0, _ask("model")))
     elif view.bytes_of("capacity") is None:
         found.append((2.5, _ask("gpu")))
-    if not predicted(view) and (view.failure is None or view.failure.requested_bytes is None):
+    asked = evidence.outcome is not None and evidence.outcome.kind == "question"
+    if not asked and (view.failure is None or view.failure.requested_bytes is None):
         found.append((0.6, _ask("log")))
     if view.estimate is not None:
         found += _flips(view)

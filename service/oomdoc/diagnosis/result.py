@@ -18,6 +18,8 @@ __all__ = [
     "Change",
     "Diagnosis",
     "MatchedCase",
+    "OtherFailure",
+    "Outlook",
     "Plan",
     "Question",
     "Reason",
@@ -133,6 +135,25 @@ class Question:
     how: Message | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Whether a job that was asked about or is planned would fit on its card."""
+
+    answer: Literal["fits", "tight", "does-not-fit", "unknown"]
+    probability: float | None = None
+    """That it fits, 0..1; ``None`` where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFailure:
+    """A failure that is not memory, and where to look instead."""
+
+    kind: str
+    """The name of its row in ``intake/outcomes``: ``nccl-timeout``, ``disk-full`` ..."""
+    why: Message
+    next: Message
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The whole answer."""
@@ -144,6 +165,8 @@ class Diagnosis:
     causes: tuple[CauseFinding, ...] = ()
     tensors: tuple[TensorMatch, ...] = ()
     estimate: Estimate | None = None
+    outlook: Outlook | None = None
+    other_failure: OtherFailure | None = None
     matches: tuple[MatchedCase, ...] = ()
     threads: tuple[KnownThread, ...] = ()
     """Public threads that read so much like it that they may tell of the same failure."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oomdoc.diagnosis.result import CauseFinding, Change, Plan, TensorMatch, Verdict
-from oomdoc.diagnosis.verdict import predicted
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 
@@ -16,41 +15,37 @@ _SURE: Final = 0.55
 _MOST_STEPS: Final = 4
 
 
-def summarise(
-    view: View, verdict: Verdict, causes: Sequence[CauseFinding], plans: Sequence[Plan]
-) -> tuple[Message, ...]:
+def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """What it is, and what to do."""
-    if verdict == "no-failure":
-        return _quiet(view)
-    if not causes:
+    if found.verdict == "no-failure":
+        return _quiet(view, found)
+    if found.other_failure is not None:
+        return (found.other_failure.why, found.other_failure.next)
+    if not found.causes:
         return (say("summary.unclear"),)
-    best = causes[0]
-    if predicted(view):
-        return (*_foreseen(view, best), _action(best, plans))
+    best = found.causes[0]
     title = say(f"cause.{best.cause}.title")
     sure = round(100 * best.probability)
-    out = [say("summary.cause" if best.probability >= _SURE else "summary.probable", title=title, percent=sure)]
+    out = [say("summary.unclear")] if found.verdict == "unclear" else []
+    out.append(say("summary.cause" if best.probability >= _SURE else "summary.probable", title=title, percent=sure))
     out += _numbers(view, best)
-    out.append(_action(best, plans))
+    out.append(_action(best, found.plans))
     return tuple(out)
 
 
-def _quiet(view: View) -> tuple[Message, ...]:
-    """No failure; where a job is described, what it is predicted to need."""
-    capacity = view.bytes_of("capacity")
-    if view.estimate is None or not capacity:
-        return (say("summary.no-failure"),)
-    return (say("summary.fits", peak_bytes=view.estimate.process_bytes, capacity_bytes=capacity),)
-
-
-def _foreseen(view: View, best: CauseFinding) -> list[Message]:
+def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
+    """No failure; where a job is described, what it is predicted to need, and what would fit."""
+    outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
-    if estimate is None or not capacity:
-        return []
-    key = "summary.foreseen" if estimate.process_bytes >= capacity else "summary.foreseen-close"
+    if outlook == "unknown" or estimate is None or not capacity:
+        healthy = view.evidence.outcome is not None and view.evidence.outcome.kind == "healthy"
+        return (say("summary.healthy" if healthy else "summary.no-failure"),)
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
-    title = say(f"cause.{best.cause}.title")
-    return [say(key, title=title, phase=estimate.peak_phase, owner=estimate.owner, **sizes)]
+    if outlook == "fits":
+        return (say("summary.fits", **sizes),)
+    key = "summary.foreseen" if outlook == "does-not-fit" else "summary.foreseen-close"
+    plan = _plan(found.plans)
+    return (say(key, phase=estimate.peak_phase, owner=estimate.owner, **sizes), *([plan] if plan else []))
 
 
 def _numbers(view: View, best: CauseFinding) -> list[Message]:
@@ -81,6 +76,11 @@ def _tensor(tensor: TensorMatch) -> Message:
 
 def _action(best: CauseFinding, plans: Sequence[Plan]) -> Message:
     """The first plan that fits, in full; else what to do about the cause."""
+    return _plan(plans) or say(f"cause.{best.cause}.action")
+
+
+def _plan(plans: Sequence[Plan]) -> Message | None:
+    """The first plan that fits, in full."""
     for plan in plans:
         steps = [_step(change) for change in plan.changes]
         # Steps of which arithmetic knows nothing come first only where it has nothing of its own to say.
@@ -89,7 +89,7 @@ def _action(best: CauseFinding, plans: Sequence[Plan]) -> Message:
             return say("fixes.note.steps", changes=steps)
         if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS:
             return say("summary.plan", changes=steps, peak_bytes=plan.estimate.process_bytes)
-    return say(f"cause.{best.cause}.action")
+    return None
 
 
 def _step(change: Change) -> Message | str:

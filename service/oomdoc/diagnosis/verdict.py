@@ -1,61 +1,67 @@
-"""Which memory ran out, and whether that was seen or is only predicted."""
+"""Which memory ran out, if any: from what happened alone. No wording and no likeness can make a failure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.result import CauseFinding, Verdict
+from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Outcome
+from oomdoc.messages import say
 
-__all__ = ["predicted", "verdict_of"]
+__all__ = ["not_memory_first", "other_failure_of", "outlook_of", "verdict_of"]
 
-_VERDICTS: Final[Mapping[str, Verdict]] = {
-    "host-ram": "host-oom",
+_MEMORY: Final[Mapping[str, Verdict]] = {
+    "device": "device-oom",
+    "host": "host-oom",
     "shared-memory": "shared-memory",
-    "not-oom": "not-oom",
 }
-_TOLD: Final = 0.5
-"""A description without a word of failure is one all the same where a cause stands out like this, by its own signs."""
-_NEARLY: Final = 0.95
-"""A job predicted to take this part of the card may as well fail."""
-_FAILED: Final = (
-    r"\boom\b|oom'?s|oom-?kill|out.of.mem|out of (?:v?ram|gpu|cuda|memory)|爆|溢出|炸"
-    r"|\bkilled\b|\bsigkill\b|\bdie[sd]?\b"
-    r"|bus error|return code|exitcode|outofresources|unable to write|no space left|挂|崩|crash|traceback|报错"
-    r"|(?:显存|内存).{0,6}(?:不足|不够|满)|not enough (?:gpu |cuda |host )?memory|insufficient memory"
-)
-_MENTIONED: Final = (
-    r"memory|vram|显存|内存|\bshm\b|does ?n[o']t fit|\bfits?\b|allocat|swap|\bgpus?\b|\berrors?\b|\bfail"
-    r"|\bbug\b|no longer"
-    r"|exception"
-)
+_NAMED: Final = 0.5
+"""Confidence from which the name of a failure that is not memory counts; below, something failed and nothing tells what."""
+_FITS: Final = 0.75
+_FITS_NOT: Final = 0.25
+"""Probabilities of fitting from which, and up to which, the answer is plain; between them it is tight."""
 
 
-def verdict_of(view: View, causes: Sequence[CauseFinding]) -> Verdict:
-    """Which memory ran out, or would, if any."""
-    evidence = view.evidence
-    if evidence.root is None and not evidence.signals and not evidence.facts and not evidence.prose.strip():
+def verdict_of(outcome: Outcome | None) -> Verdict:
+    """The verdict on what happened."""
+    if outcome is None or outcome.kind in ("question", "healthy"):
         return "no-failure"
-    if predicted(view):
-        return "device-oom" if (view.fullness or 0.0) >= 1 else "unclear"
-    best = causes[0]
-    # Sounding like a known question is no sign: any question sounds like some case more than like the others. Telling a
-    # known failure word for word is.
-    signs = any(message.key.startswith((f"cause.{best.cause}.", "cause.retold")) for message in best.why)
-    told = signs and bool(evidence.prose.strip()) and best.probability >= _TOLD
-    if evidence.root is None and not told and view.says(f"{_FAILED}|{_MENTIONED}") is None:
-        return "no-failure"
-    if best.cause in _VERDICTS:
-        return _VERDICTS[best.cause]
-    if evidence.root is not None and evidence.root.kind == "host":
-        return "host-oom"
-    return "device-oom" if best.probability >= 0.2 or evidence.root is not None else "unclear"
+    if outcome.kind == "other":
+        return "not-oom" if outcome.confidence >= _NAMED else "unclear"
+    return _MEMORY[outcome.memory or "device"]
 
 
-def predicted(view: View) -> bool:
-    """Whether the input tells of no failure, but describes a job that is predicted not to fit, or hardly."""
-    if view.evidence.root is not None or view.says(_FAILED) is not None:
-        return False
+def outlook_of(view: View) -> Outlook | None:
+    """Whether a job that somebody asks about or plans would fit; ``None`` where none is asked about or planned.
+
+    ``unknown`` without the model (or its size) and the card (or its capacity).
+    """
+    outcome = view.evidence.outcome
+    if outcome is None or outcome.kind != "question":
+        return None
     named = view.stated("model") is not None or view.stated("params_b") is not None
-    return named and view.fullness is not None and view.fullness >= _NEARLY
+    probability = view.estimate.fits_probability if view.estimate is not None else None
+    if not named or probability is None:
+        return Outlook("unknown")
+    if probability >= _FITS:
+        return Outlook("fits", probability)
+    return Outlook("tight" if probability > _FITS_NOT else "does-not-fit", probability)
+
+
+def other_failure_of(outcome: Outcome | None) -> OtherFailure | None:
+    """The failure that is not memory, with where to look instead."""
+    if outcome is None or verdict_of(outcome) != "not-oom":
+        return None
+    return OtherFailure(outcome.name, say(f"failure.{outcome.name}.why"), say(f"failure.{outcome.name}.next"))
+
+
+def not_memory_first(outcome: Outcome, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
+    """The causes where another failure was seen: that first, what memory could have to do with it after it."""
+    first = CauseFinding("not-oom", outcome.confidence, (say(f"failure.{outcome.name}.why"),), (outcome.span,))
+    others = [c for c in causes if c.cause != "not-oom"]
+    whole = sum(c.probability for c in others)
+    share = (1 - outcome.confidence) / whole if whole else 0.0
+    return (first, *(replace(c, probability=c.probability * share) for c in others))

@@ -33,6 +33,8 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         "schema": SCHEMA,
         "id": identifier,
         "verdict": found.verdict,
+        "outlook": _outlook(found),
+        "other_failure": _other_failure(found, language),
         "summary": " ".join(render(m, language) for m in found.summary),
         "causes": [
             {
@@ -74,6 +76,23 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         "warnings": [render(w, language) for w in (*found.evidence.warnings, *found.warnings)],
         "error": None,
     }
+
+
+def _outlook(found: Diagnosis) -> dict[str, Any] | None:
+    outlook = found.outlook
+    if outlook is None:
+        return None
+    return {
+        "answer": outlook.answer,
+        "probability": None if outlook.probability is None else round(outlook.probability, 4),
+    }
+
+
+def _other_failure(found: Diagnosis, language: str) -> dict[str, Any] | None:
+    other = found.other_failure
+    if other is None:
+        return None
+    return {"kind": other.kind, "why": render(other.why, language), "next": render(other.next, language)}
 
 
 def match_document(match: MatchedCase, language: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from oomdoc.report.sentences import fits_sentence, plan_sentence
+from oomdoc.report.sentences import fits_sentence, other_sentence, outlook_sentence, plan_sentence
 from oomdoc.report.words import has, word
 
 __all__ = ["diagnosis_markdown"]
@@ -18,12 +18,14 @@ def diagnosis_markdown(document: dict[str, Any], language: str) -> str:
     lines: list[str] = []
     causes = document["causes"]
     verdict = word(f"verdict.{document['verdict']}", language)
-    if causes and document["verdict"] != "no-failure":
+    verdict += other_sentence(document, language)
+    outlook = outlook_sentence(document, language)
+    if causes and document["verdict"] not in ("no-failure", "not-oom"):
         title = f"cause.{causes[0]['cause']}.title"
         shown = word(title, language) if has(title) else causes[0]["cause"]
         lines += [f"## {shown}", "", f"**{causes[0]['cause']}** {causes[0]['probability']:.0%} · {verdict}", ""]
     else:
-        lines += [f"## {verdict}", ""]
+        lines += [f"## {verdict}", "", *([f"**{outlook}**", ""] if outlook else [])]
     if document["summary"]:
         lines += [_escape(document["summary"]), ""]
     lines += _causes(causes, language) + _memory(document.get("estimate"), language) + _plans(document, language)

@@ -6,7 +6,7 @@ from typing import Any
 
 from oomdoc.report.words import word
 
-__all__ = ["fits_sentence", "plan_sentence"]
+__all__ = ["fits_sentence", "other_sentence", "outlook_sentence", "plan_sentence"]
 
 
 def plan_sentence(plan: dict[str, Any], language: str) -> str:
@@ -30,3 +30,19 @@ def fits_sentence(estimate: dict[str, Any], language: str) -> str:
     shown = "?" if probability is None else f"{probability:.0%}"
     key = "report.fits-yes" if estimate["fits"] else "report.fits-no"
     return word(key, language, capacity=f"{estimate['capacity_gib']:.2f}", probability=shown)
+
+
+def outlook_sentence(document: dict[str, Any], language: str) -> str:
+    """Whether a job that was asked about would fit; empty where none was."""
+    outlook = document.get("outlook")
+    if not outlook:
+        return ""
+    probability = outlook["probability"]
+    shown = "?" if probability is None else f"{probability:.0%}"
+    return word(f"outlook.{outlook['answer']}", language, probability=shown)
+
+
+def other_sentence(document: dict[str, Any], language: str) -> str:
+    """The name of a failure that is not memory, to follow the verdict; empty where there is none."""
+    other = document.get("other_failure")
+    return ": " + word(f"failure.{other['kind']}.title", language) if other else ""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from oomdoc.report.bars import largest_terms, stacked_bar
-from oomdoc.report.sentences import fits_sentence, plan_sentence
+from oomdoc.report.sentences import fits_sentence, other_sentence, outlook_sentence, plan_sentence
 from oomdoc.report.words import has, inner, word
 
 __all__ = [
@@ -75,11 +75,14 @@ def print_heading(console: Console, key: str, language: str) -> None:
 
 def _headline(console: Console, document: dict[str, Any], language: str) -> None:
     line = Text()
-    if document["causes"] and document["verdict"] != "no-failure":
+    outlook = outlook_sentence(document, language)
+    if document["causes"] and document["verdict"] not in ("no-failure", "not-oom"):
         first = document["causes"][0]
         line.append(f" {_cause_title(first['cause'], language)} ", style="bold reverse")
         line.append(f"  {first['cause']} {first['probability']:.0%}  ", style="bold")
-    line.append(word(f"verdict.{document['verdict']}", language), style="bold red")
+    line.append(word(f"verdict.{document['verdict']}", language) + other_sentence(document, language), style="bold red")
+    if outlook:
+        line.append(f"  {outlook}", style="bold")
     console.print(line)
     if document["summary"]:
         console.print(Text(document["summary"]))

@@ -49,7 +49,7 @@ _RULES: Final[Parser] = rules_parser(
         rule(
             "exit-137",
             rf"\A{_BARE.pattern}\Z|\bline \d{{1,6}}: {{1,4}}\d{{1,9}} (?:Killed|已杀死)"
-            r"|\A\[\d{1,4}\][ +-]{1,6}(?:\d{1,9} )?[Kk]illed\s|\bOOMKilled\b",
+            r"|\A\[\d{1,4}\][ +-]{1,6}(?:\d{1,9} )?[Kk]illed\s|\bOOMKilled\b|(?:it/s|s/it)\]\s{0,4}Killed\b",
             "host",
         ),
         rule(

@@ -10,7 +10,7 @@ from typing import Final
 from oomdoc.evidence import Failure, Outcome, Signal
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
-from oomdoc.intake.outcomes.polarity import inside_a_name, is_past, stands
+from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
 from oomdoc.intake.outcomes.rows import Row, row_of, rows
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
@@ -88,7 +88,7 @@ def _cut_traceback(ranked: Sequence[Outcome], placed: Sequence[Placed]) -> Outco
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
 
 
-_FRAMES: Final = 2
+_FRAMES: Final = 1
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
 
@@ -158,10 +158,16 @@ def _hits(
         for row in found.values():
             if tried.get(row.id, 0) < _MOST_HITS:
                 tried[row.id] = tried.get(row.id, 0) + 1
-                yield from _on_line(row, index, line, kind)
+                yield from _on_line(row, index, line, kind, expected=_under_expected(lines, index))
 
 
-def _on_line(row: Row, index: int, line: Line, kind: Kind) -> Iterator[_Hit]:
+def _under_expected(lines: Sequence[Line], index: int) -> bool:
+    """Whether the line, or the last one before it that is not blank, says what was expected."""
+    before = next((line.text for line in reversed(lines[max(0, index - 3) : index]) if line.text.strip()), "")
+    return any(EXPECTED.search(text[:200]) for text in (lines[index].text, before))
+
+
+def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) -> Iterator[_Hit]:
     text = line.text[:_LONGEST]
     plain = kind == "prose"
     if kind in ("code", "command", "config") and row.kind != "said" and not _quotes(text):
@@ -171,7 +177,9 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind) -> Iterator[_Hit]:
         if row.kind == "said":
             if text.lstrip().startswith("#") and kind != "prose":
                 return
-            if (found[0].lower()[:3] in _NAMELIKE and inside_a_name(text, start, end)) or not stands(text, start, end):
+            if (found[0].lower()[:3] in _NAMELIKE and inside_a_name(text, start, end)) or not stands(
+                text, start, end, expected=expected
+            ):
                 continue
         elif row.kind == "other" and plain and not stands(text, start, end):
             continue

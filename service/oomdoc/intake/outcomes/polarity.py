@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["inside_a_name", "is_past", "stands"]
+__all__ = ["EXPECTED", "inside_a_name", "is_past", "stands"]
 
-_I: Final = re.IGNORECASE | re.ASCII
 _PAUSES: Final = re.compile(r"[,，、(（)）:：]")
+_I: Final = re.IGNORECASE | re.ASCII
+EXPECTED: Final = re.compile(r"\b(?:expected|desired) (?:behaviou?r|result|outcome)|预期(?:行为|结果)?|期望(?:行为|结果)?", _I)
 _ENDS: Final = re.compile(r"[!?。！？;；\n]|\.(?=\s|$)")
 _TURNS: Final = re.compile(r"\b(?:but|however|although|though|yet|until|unless|then|now)\b|但是?|然而|可是|不过|否则|而且", _I)
 _FEW: Final = r"(?: (?!and\b|so\b|because\b|still\b)[\w'/-]{1,20}){0,3} ?[\"'`(]?\Z"
@@ -16,7 +17,7 @@ _DENIED: Final = re.compile(
     rf"\b(?:no|not|without|never|zero|n[o']t|cannot|avoid\w{{0,3}}|prevent\w{{0,3}}|instead of|rather than|free of"
     rf"|fix(?:ed|es)|solv(?:ed|es)|resolv(?:ed|es)|got rid of|eliminat(?:ed|es)|handl(?:e|es|ing)|catch(?:es|ing)?"
     rf"|recover\w{{0,3}} from|protect\w{{0,3}} (?:from|against)|reduces?|mitigat\w{{1,3}}|except){_FEW}"
-    r"|(?:不会|没有?|无|未|不再|避免|防止|以免|预防|减少|解决了|不是|并非)[^，。,\n]{0,6}\Z",
+    r"|(?:不会|没有?|无|未|不再|避免|防止|以免|预防|减少|解决了|不是|并非)[^，。,\n]{0,4}\Z",
     _I,
 )
 _CANNOT: Final = re.compile(r"\b(?:cannot|can[’']?t|unable|impossible|not possible)\b|不能|无法", _I)
@@ -49,7 +50,7 @@ _PAST: Final = re.compile(
     _I,
 )
 _NAMED_BEFORE: Final = re.compile(r"[\w/.\-=]\Z", re.ASCII)
-_NAMED_AFTER: Final = re.compile(r"[-_/=.]\w|\w", re.ASCII)
+_NAMED_AFTER: Final = re.compile(r"[-_=.]\w|\w", re.ASCII)
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
@@ -60,15 +61,18 @@ def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
     return (begins[-1] if begins else first), (stop.end() if stop else min(len(text), end + 300))
 
 
-def stands(text: str, start: int, end: int) -> bool:
-    """Whether the mention ``text[start:end]`` says that it happened or happens."""
+def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
+    """Whether the mention ``text[start:end]`` says that it happened or happens.
+
+    :param expected: whether it stands under "Expected behavior": what is denied there is what happened.
+    """
     first, last = _sentence(text, start, end)
     turns = [m.end() for m in _TURNS.finditer(text, first, start)]
     before = text[turns[-1] if turns else first : start]
     turn = _TURNS.search(text, end, last)
     after = text[end : turn.start() if turn else last]
     if (denied := _DENIED.search(before)) is not None:
-        return denied[0][:7].lower() == "without" and _CANNOT.search(before) is not None
+        return expected or denied[0][:7].lower() == "without" and _CANNOT.search(before) is not None
     if _SUPPOSED.search(before) or _SOLVED.match(after):
         return False
     if not text[first:last].rstrip().endswith(("?", "？", "吗", "呢")):
