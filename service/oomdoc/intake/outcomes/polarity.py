@@ -22,7 +22,7 @@ _DENIED: Final = re.compile(
 )
 _CANNOT: Final = re.compile(r"\b(?:cannot|can[’']?t|unable|impossible|not possible)\b|不能|无法", _I)
 _SUPPOSED: Final = re.compile(
-    rf"\b(?:might|may|could|can|would (?:likely|probably)|likely to|risk(?:s|ing)?(?: of)?|chances? of|danger of|prone to"
+    rf"\b(?:might|may|could|can (?:lead|cause|result|trigger|run|also)|would (?:likely|probably)|likely to|risk(?:s|ing)?(?: of)?|chances? of|danger of|prone to"
     rf"|worr\w{{1,4}} (?:about|that)|afraid of|in case(?: of)?|whether|so that|to see if|if (?:it|you|this|that|they|we"
     rf"|there|i)|what happens (?:if|when|on)){_FEW}"
     r"|(?:可能会?|会不会|是否会?|容易|担心|怕|万一|以防|如果|有没有)[^，。,\n]{0,4}\Z",
