@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from oomdoc.evidence import Failure, Outcome, Signal
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
-from oomdoc.intake.outcomes.rows import Row, row_of, rows
+from oomdoc.intake.outcomes.rows import Memory, Row, row_of, rows
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
@@ -34,12 +35,20 @@ class _Hit:
     row: Row
     index: int
     line: Line
-    column: int
+    start: int
+    text: str
+    """What matched."""
     past: bool = False
+
+    @property
+    def memory(self) -> Memory | None:
+        """Which memory it speaks of: what grows or is too much is the host's where the host's memory is named."""
+        named = self.row.memory == "device" and _OF_HOST.search(self.text) and not _OF_CARD.search(self.text)
+        return "host" if named else self.row.memory
 
     def outcome(self) -> Outcome:
         sure = _SURE[self.row.order] if self.row.kind == "other" else 0.9
-        return Outcome(self.row.kind, self.row.id, self.line.span(self.column), self.row.memory, sure)
+        return Outcome(self.row.kind, self.row.id, self.line.span(self.start + 1), self.memory, sure)
 
 
 def outcome_of(
@@ -65,7 +74,7 @@ def outcome_of(
     weak = [_of_failure(f) for _, f in seen if _row_of(f).order != "root"]
     covered = frozenset(h.index for h in named if kinds[h.index] != "prose")
     said = [h for h in hits if h.row.kind == "said" and h.index not in covered]
-    present = [h.outcome() for h in said if not (h.past and others and others[0].row.order != "unnamed")]
+    present = _by_memory([h for h in said if not (h.past and others and others[0].row.order != "unnamed")])
     told_of = [h.outcome() for h in others]
     if strong:
         ranked = [*strong, *weak, *told_of]
@@ -90,6 +99,18 @@ def _cut_traceback(ranked: Sequence[Outcome], placed: Sequence[Placed]) -> Outco
 
 _FRAMES: Final = 1
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
+
+
+_OF_HOST: Final = re.compile(r"\bram\b|\bhost\b|\bcpu\b|ray ?out|内存", re.IGNORECASE | re.ASCII)
+_OF_CARD: Final = re.compile(r"vram|gpu|cuda|显存|\bcard\b", re.IGNORECASE)
+_FIRST: Final = {"shared-memory": 0, "host": 1, "device": 2, None: 3}
+
+
+def _by_memory(said: Sequence[_Hit]) -> list[Outcome]:
+    """What is said, the host's memory before the card's; where the card's is named, plain 内存 is the card's too."""
+    card = any(h.memory == "device" and _OF_CARD.search(h.text) for h in said)
+    weighed = [(card and h.memory == "host" and "内存" in h.text, _FIRST[h.memory], h.index) for h in said]
+    return [h.outcome() for _, h in sorted(zip(weighed, said, strict=True), key=lambda pair: pair[0])]
 
 
 def _later(named: Sequence[_Hit], said: Sequence[_Hit]) -> bool:
@@ -183,7 +204,7 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) ->
                 continue
         elif row.kind == "other" and plain and not stands(text, start, end):
             continue
-        yield _Hit(row, index, line, start + 1, plain and is_past(text, start, end))
+        yield _Hit(row, index, line, start, found[0], plain and is_past(text, start, end))
         return
 
 

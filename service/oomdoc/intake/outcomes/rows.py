@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Final, Literal, get_args
 
-__all__ = ["Kind", "Order", "Row", "row_of", "rows"]
+__all__ = ["Kind", "Memory", "Order", "Row", "row_of", "rows"]
 
 Kind = Literal["device", "host", "shared-memory", "engine", "said", "question", "healthy", "other"]
 Order = Literal["root", "follows", "generic", "unnamed"]
