@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -12,7 +12,7 @@ from oomdoc.evidence import Failure, Outcome, Signal
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
-from oomdoc.intake.outcomes.rows import Memory, Row, row_of, rows
+from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
@@ -24,7 +24,7 @@ _LONGEST: Final = 2000
 """Characters of a line that are looked at."""
 _NAMELIKE: Final = ("oom", "out")
 """How mentions begin that options, paths and functions may be named after."""
-_SURE: Final = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
+_SURE: Final[Mapping[Order, float]] = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
 """How sure the name of a failure that is not memory is, by its row's order; below 0.5 it is no more than trouble."""
 
 Indexed = tuple[int, Failure]
@@ -82,22 +82,27 @@ def outcome_of(
         ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
     else:
         ranked = [*weak, *present, *told_of]
-    cut = _cut_traceback(ranked, placed)
-    if cut is not None:
-        ranked = [cut, *ranked]
+    if all(o.kind == "other" and o.confidence < _NAMED for o in ranked):
+        about = next((h for h in hits if h.row.kind == "question"), None) if ranked else None
+        if (likely := _cut_traceback(placed) or (_in_trouble(about) if about is not None else None)) is not None:
+            ranked = [likely, *ranked]
     if ranked:
         return ranked[0], _distinct(ranked)
     return _nothing_failed(lines, kinds, hits, signals), ()
 
 
-def _cut_traceback(ranked: Sequence[Outcome], placed: Sequence[Placed]) -> Outcome | None:
+def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
     """A traceback whose message was not pasted, where nothing else is named: most that are brought here are memory's."""
-    if len(placed) < _FRAMES or any(o.kind != "other" or o.confidence >= 0.5 for o in ranked):
-        return None
-    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
+    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6) if placed else None
 
 
-_FRAMES: Final = 1
+def _in_trouble(about: _Hit) -> Outcome:
+    """Something fails that nothing names, and memory is what the person writes about."""
+    memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
+    return Outcome("said", about.row.id, about.line.span(about.start + 1), memory, 0.6)
+
+
+_NAMED: Final = 0.5
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
 
@@ -204,6 +209,8 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) ->
                 continue
         elif row.kind == "other" and plain and not stands(text, start, end):
             continue
+        elif row.kind == "question" and not plain:
+            return
         yield _Hit(row, index, line, start, found[0], plain and is_past(text, start, end))
         return
 
@@ -229,7 +236,7 @@ def failure_of(outcome: Outcome) -> Failure | None:
     """The failure that an outcome stands for where no parser read one: what is said, or what is not memory."""
     if (outcome.kind == "said" or outcome.name == "cut-traceback") and outcome.memory is not None:
         return Failure(kind=outcome.memory, signal=Signal(outcome.name, outcome.span))
-    if outcome.kind == "other" and outcome.confidence >= 0.5:
+    if outcome.kind == "other" and outcome.confidence >= _NAMED:
         return Failure(kind="other", signal=Signal(outcome.name, outcome.span))
     return None
 
@@ -249,11 +256,9 @@ def _nothing_failed(
         return None
     written = any(kind in ("prose", "config", "command", "code") for kind in kinds)
     if written:
-        asked = next((ln for ln, k in zip(lines, kinds, strict=True) if k == "prose" and _asks(ln.text)), None)
-        job = asked is None and "prose" not in kinds
-        return Outcome("question", "job" if job else "question", (asked or first).span(), None, 0.8)
+        about = next((h for h in hits if h.row.kind == "question"), None)
+        name = "question" if "prose" in kinds else "job"
+        return about.outcome() if about is not None else Outcome("question", name, first.span(), None, 0.8)
     return Outcome("healthy", "quiet-log", first.span(), None, 0.6)
 
 
-def _asks(text: str) -> bool:
-    return "?" in text or "？" in text or "吗" in text

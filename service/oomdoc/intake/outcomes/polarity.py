@@ -35,7 +35,7 @@ _SOLVED: Final = re.compile(
 )
 _YES_OR_NO: Final = re.compile(
     r"\A\W{0,4}(?:(?:so|and|also|hi|hello|hey|question)[,:]? )?(?:will|would|could|can|does|do|is|are|should|may|might)\b"
-    r"|\b(?:what|which|how (?:much|many|large|big|long|likely)|is it|will it|would it|does it|do i|can i|should i)\b"
+    r"|\b(?:says?|thinks?|guess|suspects?|maybe|perhaps)\b|\b(?:what|which|how (?:much|many|large|big|long|likely)|is it|will it|would it|does it|do i|can i|should i)\b"
     r"|会不会|会.{0,16}吗|够吗|够不够|能不能|能否|是否|多少|多大|可以.{0,12}吗|吗\W{0,2}\Z",
     _I,
 )
