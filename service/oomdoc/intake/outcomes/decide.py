@@ -18,8 +18,10 @@ from oomdoc.intake.tracebacks import Placed
 
 __all__ = ["failure_of", "is_asserted", "outcome_of"]
 
-_MOST_HITS: Final = 200
+_MOST_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
+_MOST_SAID: Final = 4
+"""Statements of one kind that are kept; of any other kind the first tells all."""
 _LONGEST: Final = 2000
 """Characters of a line that are looked at."""
 _NAMELIKE: Final = ("oom", "out")
@@ -128,7 +130,7 @@ def _distinct(ranked: Sequence[Outcome]) -> tuple[Outcome, ...]:
     names = {ranked[0].name}
     out = []
     for one in ranked[1:]:
-        if one.name not in names:
+        if one.name not in names and one.confidence >= _NAMED:
             names.add(one.name)
             out.append(one)
     return tuple(out)
@@ -176,15 +178,19 @@ def _hits(
     if not held:
         return
     tried: dict[str, int] = {}
+    shown: dict[str, int] = {}
     for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
         if kind == "blank" or index in taken:
             continue
         low = line.low[:_LONGEST]
         found = {row.id: row for trigger, row in held if trigger in low}
         for row in found.values():
-            if tried.get(row.id, 0) < _MOST_HITS:
-                tried[row.id] = tried.get(row.id, 0) + 1
-                yield from _on_line(row, index, line, kind, expected=_under_expected(lines, index))
+            if shown.get(row.id, 0) >= (_MOST_SAID if row.kind == "said" else 1) or tried.get(row.id, 0) >= _MOST_TRIED:
+                continue
+            tried[row.id] = tried.get(row.id, 0) + 1
+            for hit in _on_line(row, index, line, kind, expected=_under_expected(lines, index)):
+                shown[row.id] = shown.get(row.id, 0) + 1
+                yield hit
 
 
 def _under_expected(lines: Sequence[Line], index: int) -> bool:

@@ -72,7 +72,7 @@ def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
     turn = _TURNS.search(text, end, last)
     after = text[end : turn.start() if turn else last]
     if (denied := _DENIED.search(before)) is not None:
-        return expected or denied[0][:7].lower() == "without" and _CANNOT.search(before) is not None
+        return expected or ("without" in denied[0].lower() and _CANNOT.search(before) is not None)
     if _SUPPOSED.search(before) or _SOLVED.match(after):
         return False
     if not text[first:last].rstrip().endswith(("?", "？", "吗", "呢")):
