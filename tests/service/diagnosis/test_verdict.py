@@ -53,7 +53,9 @@ def test_outlook_is_unknown_without_a_card() -> None:
     assert (found.outlook.answer, found.outlook.probability) == ("unknown", None)
 
 
-@pytest.mark.parametrize(("text", "verdict"), [("step 10 loss 2.1\nstep 20 loss 2.0", "no-failure"), ("", "no-failure")])
+@pytest.mark.parametrize(
+    ("text", "verdict"), [("step 10 loss 2.1\nstep 20 loss 2.0", "no-failure"), ("", "no-failure")]
+)
 def test_nothing_failed(text: str, verdict: str) -> None:
     found = told(text)
     assert (found.verdict, found.causes, found.outlook) == (verdict, (), None)

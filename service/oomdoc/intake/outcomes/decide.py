@@ -94,13 +94,13 @@ def outcome_of(
 
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
-    """A traceback whose message was not pasted, where nothing else is named: most that are brought here are memory's."""
+    """A traceback whose message was not pasted, where nothing else is named: most of those are of memory."""
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6) if placed else None
 
 
 def _in_trouble(about: _Hit) -> Outcome:
     """Something fails that nothing names, and memory is what the person writes about."""
-    memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
+    memory: Memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
     return Outcome("said", about.row.id, about.line.span(about.start + 1), memory, 0.6)
 
 
@@ -166,9 +166,7 @@ def _table() -> tuple[tuple[tuple[str, Row], ...], Literals]:
     return pairs, Literals([(trigger,) for trigger, _ in pairs])
 
 
-def _hits(
-    lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]
-) -> Iterator[_Hit]:
+def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]) -> Iterator[_Hit]:
     """Every line that shows a row.
 
     :param taken: lines of which a parser has read a failure of memory: they show nothing else.
@@ -266,5 +264,3 @@ def _nothing_failed(
         name = "question" if "prose" in kinds else "job"
         return about.outcome() if about is not None else Outcome("question", name, first.span(), None, 0.8)
     return Outcome("healthy", "quiet-log", first.span(), None, 0.6)
-
-

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoc.intake.lines import read_lines
 from oomdoc.evidence import Source
+from oomdoc.intake.lines import read_lines
 from oomdoc.intake.outcomes import rows
 from oomdoc.intake.outcomes.decide import _row_of
 from oomdoc.intake.outcomes.rows import row_from
