@@ -13,6 +13,7 @@ from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
+from oomdoc.intake.phases import phase_of_frames
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
@@ -94,8 +95,11 @@ def outcome_of(
 
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
-    """A traceback whose message was not pasted, where nothing else is named: most of those are of memory."""
-    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6) if placed else None
+    """A traceback whose message was not pasted and that shows a phase of a job: most of those are of memory."""
+    frames = [p.frame for p in placed[-_MOST_FRAMES:]]
+    if not frames or _CLIENT.search(frames[-1].file) or phase_of_frames(frames) is None:
+        return None
+    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
 
 
 def _in_trouble(about: _Hit) -> Outcome:
@@ -105,6 +109,9 @@ def _in_trouble(about: _Hit) -> Outcome:
 
 
 _NAMED: Final = 0.5
+_MOST_FRAMES: Final = 40
+_CLIENT: Final = re.compile(r"openai|httpx?|requests|urllib|aiohttp", re.IGNORECASE)
+"""Files of programs that only talk to a server."""
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
 
