@@ -70,7 +70,7 @@ def outcome_of(
     :param failures: what the parsers read, consequences told (``cascade``).
     """
     seen = [(i, f) for i, f in failures if not f.cascade and f.kind != "other"]
-    hits = list(_hits(lines, kinds, words, frozenset(i for i, _ in seen)))
+    hits = list(_hits(lines, kinds, words, frozenset(i for i, f in seen if _row_of(f).order == "root")))
     others = sorted((h for h in hits if h.row.kind == "other"), key=lambda h: (_RANK[h.row.order], h.index))
     named = [h for h in others if h.row.order == "root"]
     strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
@@ -234,7 +234,7 @@ def _quotes(text: str) -> bool:
 def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
     """Whether a failure that a parser read without any size stands: not where prose or code only mentions it."""
     if kind == "code":
-        return False
+        return _quotes(line.text)
     if kind not in ("prose", "command"):
         return True
     row = row_of("said-device" if failure.kind == "device" else "said-host")
