@@ -13,6 +13,7 @@ from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
+from oomdoc.intake.phases import phase_of_frames
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
@@ -69,7 +70,7 @@ def outcome_of(
     :param failures: what the parsers read, consequences told (``cascade``).
     """
     seen = [(i, f) for i, f in failures if not f.cascade and f.kind != "other"]
-    hits = list(_hits(lines, kinds, words, frozenset(i for i, _ in seen)))
+    hits = list(_hits(lines, kinds, words, frozenset(i for i, f in seen if _row_of(f).order == "root")))
     others = sorted((h for h in hits if h.row.kind == "other"), key=lambda h: (_RANK[h.row.order], h.index))
     named = [h for h in others if h.row.order == "root"]
     strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
@@ -94,17 +95,23 @@ def outcome_of(
 
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
-    """A traceback whose message was not pasted, where nothing else is named: most that are brought here are memory's."""
-    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6) if placed else None
+    """A traceback whose message was not pasted and that shows a phase of a job: most of those are of memory."""
+    frames = [p.frame for p in placed[-_MOST_FRAMES:]]
+    if not frames or _CLIENT.search(frames[-1].file) or phase_of_frames(frames) is None:
+        return None
+    return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
 
 
 def _in_trouble(about: _Hit) -> Outcome:
     """Something fails that nothing names, and memory is what the person writes about."""
-    memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
+    memory: Memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
     return Outcome("said", about.row.id, about.line.span(about.start + 1), memory, 0.6)
 
 
 _NAMED: Final = 0.5
+_MOST_FRAMES: Final = 40
+_CLIENT: Final = re.compile(r"openai|httpx?|requests|urllib|aiohttp", re.IGNORECASE)
+"""Files of programs that only talk to a server."""
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
 
@@ -227,7 +234,7 @@ def _quotes(text: str) -> bool:
 def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
     """Whether a failure that a parser read without any size stands: not where prose or code only mentions it."""
     if kind == "code":
-        return False
+        return _quotes(line.text)
     if kind not in ("prose", "command"):
         return True
     row = row_of("said-device" if failure.kind == "device" else "said-host")

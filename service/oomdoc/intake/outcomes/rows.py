@@ -1,11 +1,11 @@
 """The closed list of what a text can show: one file ``<id>.toml`` a kind, read and checked here.
 
-A file holds ``id`` (its name), ``kind`` (of :class:`~oomdoc.evidence.Outcome`), ``triggers`` (literals in lower case, one
-of which a line must hold), ``patterns`` (case-insensitive, each at most a line), ``unless`` (patterns of lines that do not
-count), ``lines`` that match, ``not_lines`` that must not, and ``source``: the program's file and version, or three threads.
-Of memory that a parser of ``intake/logs`` recognises, ``signals`` names the parser's signals instead (none: every one that
-no other file names). ``order`` says what explains what: a ``root`` failure explains one that ``follows``; ``generic``
-names any error, ``unnamed`` only that there is one.
+A file holds ``id`` (its name), ``kind`` (of :class:`~oomdoc.evidence.Outcome`), ``triggers`` (literals in lower case,
+one of which a line must hold), ``patterns`` (case-insensitive), ``unless`` (patterns of lines that do not count),
+``lines`` that match, ``not_lines`` that must not, and ``source``: the program's file and version, or three threads.
+Of memory that a parser of ``intake/logs`` recognises, ``signals`` names the parser's signals instead (none: every one
+that no other file names). ``order`` says what explains what: a ``root`` failure explains one that ``follows``;
+``generic`` names any error, ``unnamed`` only that there is one.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def row_from(name: str, table: Mapping[str, Any], *, examples: bool = True) -> R
     for key in ("id", "kind", "lines", "not_lines", "source") if examples else ("id", "kind"):
         if not table.get(key):
             raise ValueError(f"{name}: {key} is missing or empty")
-    values = {k: tuple(v) if k in _LISTS else v for k, v in table.items()}
+    values: dict[str, Any] = {k: tuple(v) if k in _LISTS else v for k, v in table.items()}
     row = Row(**values)
     problems = [
         (row.id == name.removesuffix(".toml"), "id is not the file's name"),

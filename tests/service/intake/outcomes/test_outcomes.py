@@ -27,6 +27,7 @@ def test_inputs_that_programs_print(name):
     [
         "Will it OOM with batch 8?",
         "There is no OOM anymore, thanks.",
+        "With batch 2 it doesn't OOM.",
         "I lowered the batch size to avoid OOM.",
         "How do I prevent OOM errors in long runs?",
         "A larger value may lead to OOM.",
@@ -49,6 +50,7 @@ def test_mentions_that_say_nothing_ran_out(text):
         ("Training OOMs after 300 steps.", "device"),
         ("It cannot train without running OOM.", "device"),
         ("Why does it OOM on a 24 GB card?", "device"),
+        ("I couldn't finish the run due to OOM.", "device"),
         ("The 70B does not fit on two cards.", "device"),
         ("Expected behavior: no OOM", "device"),
         ("训练一会儿就爆显存了", "device"),
