@@ -9,9 +9,9 @@ that a cold start pays for few of them.
 
 from __future__ import annotations
 
-from oomdoc.intake.sieve.alternatives import alternatives
 from oomdoc.intake.sieve.expression import Expression
 from oomdoc.intake.sieve.sieve import Sieve, candidates
 from oomdoc.intake.sieve.vocabulary import Literals, Vocabulary
 
-__all__ = ["Expression", "Literals", "Sieve", "Vocabulary", "alternatives", "candidates"]
+
+__all__ = ["Expression", "Literals", "Sieve", "Vocabulary", "candidates"]

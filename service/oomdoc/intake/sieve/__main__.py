@@ -14,16 +14,15 @@ from oomdoc.intake.sieve.expression import TABLE, Expression, key_of
 
 __all__ = ["expressions", "table_text"]
 
-_PACKAGES: Final = ("oomdoc.intake", "oomdoc.diagnosis.rules")
-"""Where expressions are made when modules are imported; the rules' stand above this package, which never uses them."""
+_PACKAGE: Final = "oomdoc.intake"
+"""Where expressions are made, when its modules are imported."""
 
 
 def expressions() -> list[Expression]:
-    """Every expression of the packages; importing a module makes its expressions."""
-    for name in _PACKAGES:
-        for module in walk_packages(import_module(name).__path__, f"{name}."):
-            if not module.name.endswith("__main__"):
-                import_module(module.name)
+    """Every expression of the package; importing a module makes its expressions."""
+    for module in walk_packages(import_module(_PACKAGE).__path__, f"{_PACKAGE}."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
     return [thing for thing in gc.get_objects() if type(thing) is Expression]
 
 
