@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from oomkb.records.taxonomy import CAUSES
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "bench" / "data" / "ranker_features.jsonl.gz"
+PRIORS = ROOT / "bench" / "data" / "ranker_priors.tsv"
 SHORT = ROOT / "bench" / "data" / "short_texts.jsonl"
 """Short descriptions of failures, written for this project."""
 TABLE = ROOT / "service" / "oomdoc" / "diagnosis" / "weights.tsv"
@@ -47,7 +49,7 @@ OWN_CAUSE = 1.0
 KNOWN_CASE = 4.0
 """Set, not fitted: a text that holds a case's symptoms word for word tells of that case. No text of the fit does."""
 FITTED_SHARED = tuple(kind for kind in SHARED if kind != "known-case")
-L2, L1 = 4.0, 0.1
+L2, L1 = 8.0, 0.1
 """Penalties on the distance to the prior weight (squared) and on the distance itself."""
 
 
@@ -127,6 +129,13 @@ def collect(files: Sequence[str]) -> None:
     print(f"{len(rows)} texts kept in {KEPT.relative_to(ROOT)}")
 
 
+@cache
+def expected() -> list[tuple[str, str, float]]:
+    """The prior's means that are written down: (feature, cause, log-odds)."""
+    lines = (line for line in PRIORS.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#"))
+    return [(name, cause, float(value)) for name, cause, value in (line.split("\t") for line in lines)]
+
+
 def _link(identifier: str) -> str:
     return f"https://github.com/{identifier.replace('#', '/issues/')}" if "#" in identifier else identifier
 
@@ -185,6 +194,9 @@ class Model:
             owner = rest.partition("/")[0] if kind in ("sign", "share", "request-is") else ""
             if owner in self.causes:
                 prior[i, self.causes.index(owner)] = OWN_CAUSE
+        for name, cause, value in expected():
+            if name in self.index:
+                prior[self.index[name], self.causes.index(cause)] = value
         return prior
 
     def _fit(self, rows: Sequence[Row]) -> None:
