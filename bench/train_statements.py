@@ -5,7 +5,7 @@ usage: python bench/train_statements.py [--check] [--unseen SENTENCES.jsonl ...]
 Without options the weights are fitted again and written to ``service/oomdoc/intake/statements/weights.npz``. Needs
 scipy, which comes with scikit-learn (``.[embed]``).
 
-``--check`` prints how well each statement is found in examples left out of the fit (five folds); writes nothing.
+``--check`` prints how well each statement is found in examples left out of the fit (three folds); writes nothing.
 ``--unseen`` prints how well the shipped weights read labelled sentences (``{"text", "statements": [...]}`` a line).
 ``--add`` reads labelled sentences of public reports first. Kept of a sentence, in ``bench/data/statements.npz``, are
 its features (checksums of its words and pairs of words, in no order) and what it says; its text is not.
@@ -20,7 +20,6 @@ import argparse
 import json
 import random
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,11 +39,11 @@ REPORTS = ROOT / "bench" / "data" / "statements.npz"
 NAMES = tuple(statements())
 PENALTY = 3.0
 POSITIVE_WEIGHT = 3.0
-RAREST = 2
-"""Sentences that a feature must stand in."""
-FOLDS = 5
-PRUNE = 0.02
-"""Weights below are left out."""
+FOLDS = 3
+PRUNE = 0.05
+"""Weights below are left out, and features whose weights are all below twice that."""
+STEPS = 31
+"""Steps from zero to the largest weight of a statement."""
 _HAN = re.compile(r"[一-鿿]")
 
 
@@ -120,10 +119,9 @@ def labels(rows: Sequence[Labelled]) -> np.ndarray[Any, Any]:
 
 def fit(own: Sequence[Labelled], reports: Sequence[Labelled]) -> Model:
     """One logistic regression per statement, fitted together; not calibrated yet."""
-    seen = Counter(f for row in (*own, *reports) for f in row.features)
-    columns = {f: i for i, f in enumerate(sorted(f for f, n in seen.items() if n >= RAREST))}
+    columns = {f: i for i, f in enumerate(sorted({f for row in (*own, *reports) for f in row.features}))}
     rows = [*own, *beside_others(own), *reports]
-    x, y = matrix(rows, columns), labels(rows)
+    x, y = matrix(rows, columns).astype(np.float32), labels(rows)
     across = x.T.tocsr()
     weight = 1 + (POSITIVE_WEIGHT - 1) * y
     shape = (len(columns) + 1, len(NAMES))
@@ -138,19 +136,21 @@ def fit(own: Sequence[Labelled], reports: Sequence[Labelled]) -> Model:
 
     start = np.zeros(shape)
     start[-1] = -4
-    found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 150}).x.reshape(shape)
+    found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 80}).x.reshape(shape)
     return Model("", NAMES, columns, found[:-1].astype(np.float32), found[-1].astype(np.float32), (0.0, 1.0))
 
 
 def left_out(own: Sequence[Labelled], reports: Sequence[Labelled]) -> np.ndarray[Any, Any]:
-    """The score of every own example by a fit that did not see it."""
-    order = np.random.default_rng(0).permutation(len(own))
-    out = np.zeros((len(own), len(NAMES)), dtype=np.float32)
+    """The score of every example and every sentence of a report by a fit that did not see it."""
+    rows = [*own, *reports]
+    order = np.random.default_rng(0).permutation(len(rows))
+    out = np.zeros((len(rows), len(NAMES)), dtype=np.float32)
     for fold in range(FOLDS):
-        away = set(order[fold::FOLDS].tolist())
-        fitted = fit([row for i, row in enumerate(own) if i not in away], reports)
-        here = sorted(away)
-        out[here] = fitted.scores([own[i].features for i in here])
+        here = sorted(order[fold::FOLDS].tolist())
+        away = set(here)
+        kept = [i for i in range(len(rows)) if i not in away]
+        fitted = fit([rows[i] for i in kept if i < len(own)], [rows[i] for i in kept if i >= len(own)])
+        out[here] = fitted.scores([rows[i].features for i in here])
     return out
 
 
@@ -169,9 +169,9 @@ def calibrate(scores: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[fl
 
 def write(fitted: Model) -> None:
     """int8 weights, one scale per statement."""
-    strong = np.abs(fitted.weights).max(axis=1) >= PRUNE * 4
+    strong = np.abs(fitted.weights).max(axis=1) >= 2 * PRUNE
     weights = np.where(np.abs(fitted.weights) >= PRUNE, fitted.weights, 0)[strong]
-    scales = np.abs(weights).max(axis=0) / 127
+    scales = np.abs(weights).max(axis=0) / STEPS
     np.savez_compressed(
         SHIPPED,
         key=np.array(examples_hash()),
@@ -234,10 +234,14 @@ def main() -> None:
     if options.add:
         reports = list({row.features: row for row in (*reports, *rows_of(options.add))}.values())
         keep(reports)
-    scores, y = left_out(own, reports), labels(own)
+    scores, y = left_out(own, reports), labels([*own, *reports])
     calibration = calibrate(scores, y)
     if options.check:
-        figures(Model("", NAMES, {}, scores, scores[0], calibration).calibrated(scores), y, each=True)
+        p = Model("", NAMES, {}, scores, scores[0], calibration).calibrated(scores)
+        figures(p[: len(own)], y[: len(own)], each=True)
+        if reports:
+            print("sentences of public reports:")
+            figures(p[len(own) :], y[len(own) :])
         return
     fitted = fit(own, reports)
     write(Model("", NAMES, fitted.rows, fitted.weights, fitted.bias, calibration))

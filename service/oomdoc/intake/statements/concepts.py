@@ -1,8 +1,8 @@
 """Sentences as sequences of words and concepts.
 
 ``concepts.toml`` lists English and Chinese words that mean the same when people speak of memory ("oom", "blew up",
-"炸了"). Numbers become what they count: ``#`` any, ``#1`` one, ``#gb`` a size, ``#b`` billions of parameters, ``#ver``
-a release. Identifiers are split, so that ``per_device_train_batch_size`` reads as its words.
+"炸了"). Numbers become what they count: ``#`` any, ``#1`` one, ``#0.9`` a high share, ``#gb`` a size, ``#b`` billions
+of parameters, ``#ver`` a release. Identifiers are split: ``per_device_train_batch_size`` reads as its words.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _TOKEN: Final = re.compile(
     r"|#[a-z0-9%]{0,4}|[一-鿿]{1,400}|[?？]"
 )
 _CARD: Final = re.compile(r"(?:10|20|30|40|50)[5-9]0\Z")
+_HIGH_SHARE: Final = 0.88
+"""Shares of a card from here on are high ones for an engine, whose default is 0.9."""
 _SIZES: Final = ("g", "gb", "gib", "gigs", "m", "mb", "mib")
 _ORDINALS: Final = ("bit", "st", "nd", "th")
 
@@ -65,6 +67,7 @@ class Lexicon:
         self._han = {word: _item(word, concepts, han=True) for word, concepts in han.items()}
         self._longest = max(map(len, self._han), default=1)
         self.word = lru_cache(maxsize=20_000)(self._word)
+        self._beginning = lru_cache(maxsize=20_000)(self._phrases_of)
         self._character = lru_cache(maxsize=4_000)(lambda character: _item(character, (), han=True))
         self._phrase_item = lru_cache(maxsize=2_000)(_item)
 
@@ -77,11 +80,15 @@ class Lexicon:
             found = self._words.get(word[:size] + "*")
         return _item(word, tuple(found or ()))
 
+    def _phrases_of(self, token: str) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """The phrases that begin with a word, longest first."""
+        return tuple(entry for entry in self._phrases.get(token[:3], ()) if _equals(entry[0][0], token))
+
     def phrase(self, tokens: Sequence[str], at: int) -> tuple[int, Item | None]:
         """How many words from ``at`` on make the longest known phrase, and the phrase."""
         best = 0
         concepts: list[str] = []
-        for parts, concept in self._phrases.get(tokens[at][:3], ()):
+        for parts, concept in self._beginning(tokens[at]):
             size = len(parts)
             if size < best:
                 break
@@ -152,6 +159,8 @@ def _normal(token: str) -> str:
         return "#ver"
     if _CARD.match(number):
         return number
+    if number.startswith("0."):
+        return "#0.9" if float(number.replace(",", "")) >= _HIGH_SHARE else "#0.5"
     return "#" + number if number in ("0", "1") else "#"
 
 

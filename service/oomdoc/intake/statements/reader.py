@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from oomdoc.evidence import Span, Statement
@@ -15,8 +15,10 @@ __all__ = ["LEAST_PROBABLE", "read_statements"]
 
 LEAST_PROBABLE: Final = 0.3
 """Statements that are less probable are not reported."""
-_MOST: Final = 200
+_MOST: Final = 80
 """Parts of sentences that are read: what is said about a job is said early, and work on untrusted text is bounded."""
+_CHARACTERS: Final = 20_000
+"""Characters of prose that are read, for the same reason."""
 
 
 def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> tuple[Statement, ...]:
@@ -27,7 +29,7 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
     """
     parts: list[str] = []
     owners: list[Sentence] = []
-    for sentence in sentences_of(prose):
+    for sentence in sentences_of(_beginning(prose)):
         for part in parts_of(sentence.text):
             parts.append(part)
             owners.append(sentence)
@@ -36,6 +38,7 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
     if not parts:
         return ()
     fitted = model()
+    del parts[_MOST:]
     probable = fitted.probabilities([features_of(part) for part in parts])
     best = probable.argmax(axis=0)
     found = []
@@ -44,6 +47,15 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
         if (probability := float(probable[row, column])) >= least:
             found.append((row, Statement(name, _span(owners[row]), round(probability, 3))))
     return tuple(statement for _, statement in sorted(found, key=lambda pair: (pair[0], -pair[1].probability)))
+
+
+def _beginning(prose: Iterable[Line]) -> Iterator[Line]:
+    left = _CHARACTERS
+    for line in prose:
+        yield line if len(line.text) <= left else line._replace(text=line.text[:left])
+        left -= len(line.text)
+        if left <= 0:
+            return
 
 
 def _span(sentence: Sentence) -> Span:

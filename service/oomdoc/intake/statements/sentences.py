@@ -16,12 +16,14 @@ _CLAUSE: Final = re.compile(
 )
 _MARKS: Final = re.compile(r"\A[\s>*#\-•+]*(?:\d{1,2}[.)、]\s)?[\s*]*")
 _LINK: Final = re.compile(r"!?\[([^\]]{0,200})\]\([^)]{0,500}\)|https?://\S{1,500}|<[^<>]{1,200}>")
-_WORD: Final = re.compile(r"(?<![\w./\\(\[\"'=])[A-Za-z][A-Za-z'’\-]{0,30}\d{0,3}(?![\w(=\[\\]|\.\w|/)")
-"""A word of ordinary writing, unlike a name in code."""
 _HAN: Final = re.compile(r"[一-鿿]{2}")
+_JOINS: Final = re.compile(r"['’\-]")
+"""What stands inside a word of ordinary writing; a dot, a bracket or an underscore makes it a name in code."""
 _SHORTEST: Final = 6
 _LONGEST: Final = 160
 """Characters of a part: about 25 words."""
+_READ: Final = 1200
+"""Characters of a sentence that are read."""
 _WRAPPED: Final = 60
 """A line at least so long that does not end a sentence goes on in the next one where that begins in lower case."""
 
@@ -57,7 +59,10 @@ def _split(text: str, line: Line) -> Iterator[Sentence]:
     start = 0
     for end in [found.start() for found in _END.finditer(text)] + [len(text)]:
         piece = text[start:end]
-        said = _LINK.sub(lambda found: found[1] or " ", _MARKS.sub("", piece)).strip(" *_")
+        said = _MARKS.sub("", piece[:_READ])
+        if "](" in said or "http" in said or "<" in said:
+            said = _LINK.sub(lambda found: found[1] or " ", said)
+        said = said.strip(" *_")
         if len(said) >= (_SHORTEST if said.isascii() else 4) and _is_said(said):
             yield Sentence(said, line, max(1, line.raw.find(piece.strip()[:20]) + 1))
         start = end
@@ -65,8 +70,10 @@ def _split(text: str, line: Line) -> Iterator[Sentence]:
 
 def _is_said(text: str) -> bool:
     """Whether it holds two words of ordinary writing, or Chinese; a line of code, a path or a figure holds fewer."""
-    words = _WORD.finditer(text)
-    return _HAN.search(text) is not None or (next(words, None) is not None and next(words, None) is not None)
+    if _HAN.search(text) is not None:
+        return True
+    words = (word.strip(".,:;!?()\"'`*") for word in text[:_LONGEST].split())
+    return sum(word[:1].isalpha() and _JOINS.sub("", word).isalnum() for word in words) >= 2
 
 
 def parts_of(sentence: str) -> list[str]:
