@@ -20,17 +20,15 @@ _KNOWN: Final = wordlist.words(
     " autoawq transformer-engine pytorch-lightning lightning numpy litgpt mlx mlx-lm flashinfer sentencepiece"
     " python cuda"
 )
-_ALIASES: Final = dict(
-    pair.split("=")
-    for pair in (
-        "pytorch=torch pytroch=torch transformer=transformers transfomers=transformers tranformers=transformers"
-        " deep-speed=deepspeed flash-attention=flash-attn bitsandbyte=bitsandbytes flashattention=flash-attn"
-        " llama-factory=llamafactory swift=ms-swift megatron-lm=megatron-core nemo=nemo-toolkit colossal-ai=colossalai"
-        " tf=tensorflow text-generation-inference=tgi libnccl2=nccl tensorflow-gpu=tensorflow"
-        " flashinfer-python=flashinfer"
-    ).split()
+_OTHER_NAMES: Final = (
+    "pytorch=torch pytroch=torch transformer=transformers transfomers=transformers tranformers=transformers"
+    " deep-speed=deepspeed flash-attention=flash-attn bitsandbyte=bitsandbytes flashattention=flash-attn"
+    " llama-factory=llamafactory swift=ms-swift megatron-lm=megatron-core nemo=nemo-toolkit colossal-ai=colossalai"
+    " tf=tensorflow text-generation-inference=tgi libnccl2=nccl tensorflow-gpu=tensorflow"
+    " flashinfer-python=flashinfer"
 )
 """Other names of packages; of all of them, "-" may be written as "_" or a blank."""
+_ALIASES: Final = {name: package for name, _, package in (pair.partition("=") for pair in _OTHER_NAMES.split())}
 
 
 def _package(name: str) -> str:

@@ -25,7 +25,8 @@ __all__ = ["read_hardware"]
 _I: Final = re.IGNORECASE | re.ASCII
 _TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个卡颗片枚]|台)"
 _SPARE: Final = (
-    r"(?:(?:nvidia|geforce|tesla|rtx|英伟达|amd|的|of|左右|多|昇腾|ascend|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡|consumer|idle"
+    r"(?:(?:nvidia|geforce|tesla|rtx|英伟达|amd|的|of|左右|多|昇腾|ascend|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡"
+    r"|consumer|idle"
     r"|spare|free|local|rented|identical|gpus?)[\s\-]{0,3}){0,4}"
 )
 _BEFORE: Final = re.compile(
@@ -35,7 +36,8 @@ _BEFORE: Final = re.compile(
 )
 _AFTER: Final = re.compile(
     rf"['’]?s?(?: ?[(（/\-]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:gpus? ?)?"
-    rf"(?:[x×*] ?(?P<times>\d{{1,3}})(?!\w|\.\d)|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块|gpus\b)(?!\s{{0,2}}[x×*\d]))",
+    rf"(?:[x×*] ?(?P<times>\d{{1,3}})(?!\w|\.\d)|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块"
+    rf"|gpus\b)(?!\s{{0,2}}[x×*\d]))",
     _I,
 )
 _GLUED: Final = re.compile(r"(?<![\w.])[x×](?P<n>\d{1,3}) \Z", _I)
@@ -43,7 +45,8 @@ _GLUED: Final = re.compile(r"(?<![\w.])[x×](?P<n>\d{1,3}) \Z", _I)
 _CARDS: Final = Expression(
     rf"(?:(?<![A-Za-z0-9_.\-/=:])|(?=[单双两一四八]))(?:(?P<nodes>\d{{1,3}}) ?(?:nodes? ?|台?机?器? ?)?[x×*] ?)?"
     rf"(?P<n>{COUNT})(?: {{0,2}}|-(?=gpu|card))(?:[x×*] {{0,2}})?(?:\d{{1,3}} ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
-    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible|physical|more|different) )?(?:gpus?\b(?!-)|cards?\b|显卡"
+    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible|physical|more|different) )?(?:gpus?\b(?!-)"
+    r"|cards?\b|显卡"
     r"|卡(?!死|住|顿|在|了|到)|[张块](?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡|gpu|npu|\d{1,3} ?g))|[ha]\d00-class gpus)",
     _I,
 )
@@ -60,7 +63,8 @@ _LAUNCHED: Final = Expression(
     _I,
 )
 _NODES: Final = re.compile(
-    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?|servers?)"
+    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?"
+    rf"|servers?)"
     r"[^。.\n]{0,24}?(?:每台|每天机器|每个节点|每节点|each|per node|every|with|of|containing|[x×*])[^。.\n]{0,8}"
     r"|(?:台|nodes?[ ]?[,，(（:]|节点) {0,2})\Z",
     _I,
@@ -94,13 +98,16 @@ _CORES: Final = re.compile(r"v(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{
 """A slice of TPUs. Versions 4 and 5p count cores, of which a chip, one device, has two; of versions 2 and 3 every core
 is a device, and chips of 5e and 6e have one (Cloud TPU's pages on each version)."""
 _UNKNOWN: Final = Expression(
-    r"(?<![\w.-])(?:(?:NVIDIA |AMD )?(?:GeForce |Radeon )?(?:RTX|GTX|RX|Radeon(?: PRO)?) ?(?:PRO ?)?[A-Z]?\d{3,4}(?: ?(?:Ti|XTX?|SUPER|Pro|Ada)\b){0,2}"
-    r"|(?:Ascend|昇腾|MTT|MLU|DCU|沐曦|海光|天数|Gaudi|TPU)[ -]?(?:NPU|GPU|v?[A-Z]{0,2}\d{0,4}[A-Z]?(?:-\d{1,4})?)|[AHV]-[18]00|(?:Quadro|Tesla|TITAN)[- ][A-Z]{1,3}\d{0,4}(?![a-z]))",
+    r"(?<![\w.-])(?:(?:NVIDIA |AMD )?(?:GeForce |Radeon )?(?:RTX|GTX|RX"
+    r"|Radeon(?: PRO)?) ?(?:PRO ?)?[A-Z]?\d{3,4}(?: ?(?:Ti|XTX?|SUPER|Pro|Ada)\b){0,2}"
+    r"|(?:Ascend|昇腾|MTT|MLU|DCU|沐曦|海光|天数|Gaudi|TPU)[ -]?(?:NPU|GPU|v?[A-Z]{0,2}\d{0,4}[A-Z]?(?:-\d{1,4})?)"
+    r"|[AHV]-[18]00|(?:Quadro|Tesla|TITAN)[- ][A-Z]{1,3}\d{0,4}(?![a-z]))",
     re.ASCII,
 )
 """Cards that the catalogue does not hold, after their makers' words."""
 _LEADING: Final = re.compile(
-    r"(?:gpus?|cards?|device|显卡)?[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}| gpus?(?: of)?| (?!g))"
+    r"(?:gpus?|cards?|device|显卡)?[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}"
+    r"| gpus?(?: of)?| (?!g))"
     r"|(?P<zh>[单一两二双三四五六七八九十])[张卡块片个台枚]?)[ \-]{0,2})?"
     r"(?:(?:\d{1,3} ?g(?:i?b)?)(?:[ \-]|的|显存){1,3})?(?=.*[a-z0-9])",
     _I,

@@ -33,7 +33,7 @@ PLAIN_NAME: Final = re.compile(
 
 
 def billions(name: str) -> float | None:
-    """Parameters in billions that a name states: ``30B-A3B`` → 30, ``3-1_7B`` → 1.7, ``2_5_1b`` → 1, ``350m`` → 0.35."""
+    """Parameters in billions that a name states: ``30B-A3B`` → 30, ``3-1_7B`` → 1.7, ``2_5_1b`` → 1."""
     found = _SIZE_IN_NAME.search(name)
     if found is None or _EXPERTS.search(name) is not None:
         return None

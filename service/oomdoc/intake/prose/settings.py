@@ -51,8 +51,10 @@ _STAGE: Final = re.compile(
     r"(?:zero|stage|\bz|_z|ds)[-_ \"':={]{0,4}(?:stage[-_ \"':=]{0,4})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII
 )
 _AHEAD: Final = Expression(
-    r"(?<![\w.])(?P<length>\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ]?(?:tokens?\b(?![ -]?(?:per second|/|generated"
-    r"|of output|batch))(?: context| long| sequences?| samples?| prompts?)?|context\b(?! ?(?:\d|of|is|=|len|win))|sequences?\b(?! ?len)|seq\b(?! ?(?:len|\d|=))|的?序列|长度|的?上下文"
+    r"(?<![\w.])(?P<length>\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ]?(?:tokens?\b(?![ -]?(?:per second|/"
+    r"|generated"
+    r"|of output|batch))(?: context| long| sequences?| samples?| prompts?)?|context\b(?! ?(?:\d|of|is|=|len|win))"
+    r"|sequences?\b(?! ?len)|seq\b(?! ?(?:len|\d|=))|的?序列|长度|的?上下文"
     r"|sequence length|context (?:length|window))"
     r"|(?<![\w.])(?P<share>0\.\d{1,3}) (?:for |of )?gpu[_ -]mem(?:ory)?[_ -]util"
     r"|(?<![\w.])(?P<steps>\d{1,4}) (?:(?:gradient|grad)[ -])accum(?:ulation)?(?: steps)?(?! ?[=:]? ?\d)"
@@ -68,8 +70,12 @@ _VARIABLE: Final = re.compile(
 """What programs call a model that is named elsewhere: ``LLM(model=model_path)``."""
 _PLAIN_WORD: Final = re.compile(r"[a-z]{1,9}|[一-鿿]{1,12}")
 """What follows "model:" in a sentence."""
-_RANGES: Final = {"seq_len": (16, 20_000_000), "max_model_len": (16, 20_000_000), "micro_batch": (1, 8192)} | {
-    name: (1, 64) for name in ("tp", "pp")
+_RANGES: Final = {
+    "seq_len": (16, 20_000_000),
+    "max_model_len": (16, 20_000_000),
+    "micro_batch": (1, 8192),
+    "tp": (1, 64),
+    "pp": (1, 64),
 }
 _EVEN: Final = re.compile(r",? (?:and|or) (?:then )?even (?:at |with |to )?(\d{1,6})(?![\w%]|\.\d)")
 _SERIES: Final = re.compile(r"[1-5]0[5-9]0")
@@ -201,7 +207,7 @@ def _joined(text: str, end: int, start: int) -> bool:
 def _whole(text: str, end: int) -> bool:
     """Whether a name ends here: no further word is tied to it."""
     tail = text[end : end + 2]
-    return not (tail[:1] == "_" or (tail[:1] == "-" and tail[1:].isalpha()) or tail[:1] == "(" and tail[1:] != "")
+    return not (tail[:1] == "_" or (tail[:1] == "-" and tail[1:].isalpha()) or (tail[:1] == "(" and tail[1:] != ""))
 
 
 def _valued(

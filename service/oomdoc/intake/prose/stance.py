@@ -12,7 +12,8 @@ from typing import Final
 __all__ = ["clause", "denied", "doubt", "negated", "worked"]
 
 _END: Final = re.compile(
-    r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while|whereas|but|however|until)\b|但是?|而|换成|一旦"
+    r"[.!?。；;！？](?=\s|$|[一-鿿])|[，,](?=\s|[一-鿿])|[(（)）]|\b(?:while|whereas|but|however|until)\b|但是?|而"
+    r"|换成|一旦"
 )
 _STOP: Final = re.compile(
     r"[.!?](?=\s|$)|[。；;！？\n]|\b(?:while|whereas|but|however|until|then)\b|但是?|而|换成|一旦|然后"
@@ -27,17 +28,22 @@ _WORKED: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _FAILED: Final = re.compile(
-    r"\boom(?:s|ed|ing|killed)?\b|out of memory|fail|crash|dies\b|died\b|error|爆|溢出|失败|报错|不够|doesn'?t work|not work|killed|exceed",
+    r"\boom(?:s|ed|ing|killed)?\b|out of memory|fail|crash|dies\b|died\b|error|爆|溢出|失败|报错|不够|doesn'?t work"
+    r"|not work"
+    r"|killed|exceed",
     re.IGNORECASE | re.ASCII,
 )
 _WISH: Final = re.compile(
-    r"\b(?:could someone|how (?:can|to|should)|is it possible|would|should (?:be|do)|teach me|support for|plans? (?:to|for)"
-    r"|want to|expected|recommend|readme|requires?|needs?)\b|希望|请问|如何|怎么(?:才|能)|需要多少|能否|是否支持|期望|写的是",
+    r"\b(?:could someone|how (?:can|to|should)|is it possible|would|should (?:be|do)|teach me|support for"
+    r"|plans? (?:to|for)"
+    r"|want to|expected|recommend|readme|requires?|needs?)\b|希望|请问|如何|怎么(?:才|能)|需要多少|能否|是否支持"
+    r"|期望|写的是",
     re.IGNORECASE | re.ASCII,
 )
 _ELSEWHERE: Final = re.compile(
     r"\b(?:in (?:the|their) (?:paper|docs?|documentation|readme|blog|report)|(?:the )?(?:paper|authors?|readme|others?"
-    r"|somebody|someone)(?: else)? (?:use[ds]?|says?|said|train|ha[sd]|claims?|reports?|reported|with)|should (?:I|we)|(?:please|just|can you) try"
+    r"|somebody|someone)(?: else)? (?:use[ds]?|says?|said|train|ha[sd]|claims?|reports?|reported|with)|should (?:I"
+    r"|we)|(?:please|just|can you) try"
     r"|have(?:n'?t| not) tried|not (?:yet )?tried)\b|论文[里中]|别人|要不要|是不是(?:要|该)|还没试",
     re.IGNORECASE | re.ASCII,
 )
