@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from oomdoc.intake.configs import wordlist
+from oomdoc.intake.configs.wordlist import words as names_in
 from oomdoc.intake.lines import Line
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 
 __all__ = ["framework_version", "read_versions"]
 
-_KNOWN: Final = wordlist.words(
+_KNOWN: Final = names_in(
     "torch transformers deepspeed flash-attn bitsandbytes megatron-core torchvision accelerate peft trl vllm"
     " sglang lmdeploy xformers triton unsloth unsloth-zoo axolotl llamafactory ms-swift openrlhf verl liger-kernel"
     " torchtune torchao nemo-toolkit xtuner colossalai tensorflow jax jaxlib keras ray ollama llama.cpp tgi"

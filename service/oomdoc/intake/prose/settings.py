@@ -8,11 +8,10 @@ One reader for sentences, commands and logs: the names are rows of ``settings.to
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.evidence import Fact, Origin, Span
@@ -113,7 +112,9 @@ class _Table:
 
 @cache
 def _table() -> _Table:
-    data = tomllib.loads(files(__package__).joinpath("settings.toml").read_text(encoding="utf-8"))
+    import tomllib
+
+    data = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
     names: dict[str, tuple[_Setting, ...]] = {}
     for fact, kind, less, options, *spelt in data["setting"]:
         excluded = frozenset(options.get("not_after", "").split())

@@ -7,11 +7,10 @@ weighed over the whole text; what nobody says of the method follows from what is
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
@@ -78,7 +77,9 @@ class _Word:
 
 @cache
 def _words() -> tuple[_Word, ...]:
-    data = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
+    import tomllib
+
+    data = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
     return tuple(
         _Word(fact, typed(value), sure, where, _Spelling(word))
         for where, facts in data.items()
