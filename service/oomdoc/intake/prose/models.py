@@ -18,7 +18,7 @@ from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 __all__ = ["read_called", "read_models"]
 
-_OTHER_ROLE: Final = re.compile(
+_OTHER_ROLE: Final = Expression(
     r"(?:data[- _]?sets?|data|tokeni[sz]er|reward|critic|draft|teacher|judge|embedd\w{1,5}|template|parser"
     r"|rerank\w{1,3}|rm|ref|adapter"
     r"|reference|speculative|奖励|数据集?|词表|模板)[\w\-]{0,20}[\"'`]{0,2}(?: ?(?:model|模型|of|on|from|is|was|path))?"
@@ -26,7 +26,7 @@ _OTHER_ROLE: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 """Before a name: it is something else than the model."""
-_ROLE_BEHIND: Final = re.compile(
+_ROLE_BEHIND: Final = Expression(
     r"[\"'`]?[- _]{0,2}(?:tokeni[sz]er|template|dataset|data set|reward model|style|format|as (?:the )?(?:judge"
     r"|teacher)|作为奖励)",
     re.IGNORECASE | re.ASCII,
@@ -39,19 +39,19 @@ _COUNTED: Final = Expression(
     r"|(?<![\d.])(\d{1,4}(?:\.\d)?) ?亿(?:个?的?参数|模型|规模)",
     re.IGNORECASE | re.ASCII,
 )
-_SHARE: Final = re.compile(r"[BM] {0,2}\(\d")
+_SHARE: Final = Expression(r"[BM] {0,2}\(\d")
 """Bytes of a compiler's table, which their share follows."""
-_CHANGED: Final = re.compile(r"(?:换成|换到|改成|改为|\bto|→|->) ?(?:a |the )?\Z")
+_CHANGED: Final = Expression(r"(?:换成|换到|改成|改为|\bto|→|->) ?(?:a |the )?\Z")
 """Before what one came to: "from 7B to 14B"."""
-_LINK: Final = re.compile(r"://\S{0,300}\Z")
-_TOKENS: Final = re.compile(r" ?(?:tokens?|数据|条|rows?|samples?)", re.IGNORECASE)
-_FOLDER: Final = re.compile(
+_LINK: Final = Expression(r"://\S{0,300}\Z")
+_TOKENS: Final = Expression(r" ?(?:tokens?|数据|条|rows?|samples?)", re.IGNORECASE)
+_FOLDER: Final = Expression(
     r"(?:\./)?(?:examples?|scripts?|configs?|recipes|research_projects|src|tests?|docker|projects?|tools)/",
     re.IGNORECASE,
 )
 _SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
-_SPELT: Final = re.compile(r"[A-Za-z]{2}")
-_TELLING: Final = re.compile(r"\d|\w/\w|\w-\w")
+_SPELT: Final = Expression(r"[A-Za-z]{2}")
+_TELLING: Final = Expression(r"\d|\w/\w|\w-\w")
 """What a name has that is more than a folder's."""
 _SPACED: Final = Expression(
     r"(?<![\w/.-])(?P<name>[A-Z][A-Za-z]{2,15}(?:-"

@@ -28,8 +28,8 @@ _LONGEST: Final = 7
 """Words of the longest name."""
 _MOST_TOKENS: Final = 700
 """Words of a line that are looked at."""
-_MARK: Final = re.compile(r"[\"'`*]{0,3}\]?\s{0,3}(?:[=:：]{1,2}|\.{4,60}|[\"'`], {0,2}| is set to )\s{0,3}", re.ASCII)
-_LINK: Final = re.compile(
+_MARK: Final = Expression(r"[\"'`*]{0,3}\]?\s{0,3}(?:[=:：]{1,2}|\.{4,60}|[\"'`], {0,2}| is set to )\s{0,3}", re.ASCII)
+_LINK: Final = Expression(
     r"[\"'`*]{0,3}[ \t]{0,3}(?:(?:"
     r"(?:is|are|was|were|be|of|to|into|as|at|with|also|only|just|about|around|up|down|all|both|already|now|still|size"
     r"|currently|even|set|reduced|lowered|decreased|increased|raised|changed|dropped|cut|from [\w.]{1,8}"
@@ -39,14 +39,14 @@ _LINK: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 """Words between a name and its number."""
-_VALUE: Final = re.compile(r"[\"'“`]{0,2}(?P<value>[^\s\"'，。,;；`)}\]]{0,200})")
-_INT: Final = re.compile(
+_VALUE: Final = Expression(r"[\"'“`]{0,2}(?P<value>[^\s\"'，。,;；`)}\]]{0,200})")
+_INT: Final = Expression(
     r"[\"'`]?(\d{1,3}(?:,\d{3}){1,3}|\d[\d_]{0,9}(?:\.\d(?= ?[kK]))?)(?: ?([kK])(?![A-Za-z]))?"
     r"(?![\w%]|\.\d| ?(?:[GMT]i?B|billion)\b)",
     re.ASCII,
 )
-_SHARE: Final = re.compile(r"[\"'`]?(0?\.\d{1,6}|1(?:\.0{1,4})?)(?![\d.])")
-_STAGE: Final = re.compile(
+_SHARE: Final = Expression(r"[\"'`]?(0?\.\d{1,6}|1(?:\.0{1,4})?)(?![\d.])")
+_STAGE: Final = Expression(
     r"(?:zero|stage|\bz|_z|ds)[-_ \"':={]{0,4}(?:stage[-_ \"':=]{0,4})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII
 )
 _AHEAD: Final = Expression(
@@ -76,9 +76,9 @@ _RANGES: Final = {
     "tp": (1, 64),
     "pp": (1, 64),
 }
-_EVEN: Final = re.compile(r",? (?:and|or) (?:then )?even (?:at |with |to )?(\d{1,6})(?![\w%]|\.\d)")
+_EVEN: Final = Expression(r",? (?:and|or) (?:then )?even (?:at |with |to )?(\d{1,6})(?![\w%]|\.\d)")
 _SERIES: Final = re.compile(r"[1-5]0[5-9]0")
-_NOT_CARDS: Final = re.compile(r"\s?(?:[x×*]|[a-z]{0,4}\d)", re.IGNORECASE)
+_NOT_CARDS: Final = Expression(r"\s?(?:[x×*]|[a-z]{0,4}\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,39 +13,40 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.stance import doubt
+from oomdoc.intake.sieve import Expression
 
 __all__ = ["sizes_of"]
 
 _I: Final = re.IGNORECASE | re.ASCII
-_SIZE: Final = re.compile(
+_SIZE: Final = Expression(
     r"(?<![\w.])(?:(?P<count>\d{1,3}) ?[*x×] ?)?(?<![\d.])(?P<n>\d{1,6}(?:\.\d{1,3})?) ?(?:= ?\d{2,5} ?)?(?P<unit>[GM])"
     r"(?:i?Bs?|igs?|igabytes?|i)?(?: ?[*x×] ?(?P<times>\d{1,3})(?![\d.]| ?g))?(?![A-WY-Za-wyz0-9])",
     _I,
 )
 _MIB: Final = 1024.0
 _DIGITS: Final = frozenset("0123456789")
-_HOST_BEHIND: Final = re.compile(
+_HOST_BEHIND: Final = Expression(
     r"\+?\s{0,2}(?:of )?(?:(?:system|host|cpu|main|machine|physical|available|free|的|主机|系统|的?cpu)[ -]?){0,2}"
     r"(?:(?<!v)ram\b|内存|ddr\d?|swap|disk|硬盘|磁盘|ssd|nvme|shm|shared memory|host\b|cpu\b|file|checkpoint|ckpt"
     r"|data\b"
     r"|on disk|大小的)",
     _I,
 )
-_HOST_BEFORE: Final = re.compile(
+_HOST_BEFORE: Final = Expression(
     r"(?:(?<![a-zA-Z])(?<!gpu )(?<!cuda )ram|(?<!显卡)内存|swap|disk|硬盘|磁盘|cpu(?: memory)?|host(?: memory)?"
     r"|shm\S{0,10}"
     r"|/dev/shm"
     r"|system memory|checkpoint|file size|container has|memory limit)[^\d,，;；。]{0,12}\Z",
     _I,
 )
-_CARD_BEHIND: Final = re.compile(
+_CARD_BEHIND: Final = Expression(
     r"\+?[- \t]{0,2}(?:的 ?|of )?(?:(?:gpu|graphics|video) (?:v?ram|memory)|vram|显存|显卡|gpus?\b|cards?\b|v?npus?\b"
     r"|video|graphics"
     r"|(?:of )?unified|each|per (?:gpu|card|device)|单卡|[张块]?卡|slice|\((?:gpu|vram)\)|memory each"
     r"|(?:of )?memory (?:each|per))",
     _I,
 )
-_CARD_BEFORE: Final = re.compile(
+_CARD_BEFORE: Final = Expression(
     r"(?:显存|vram|(?:gpu|cuda|video|graphics|card'?s?|max|unified) (?:v?ram|memory)|gpus?|npus?|cards?|显卡|单卡|单张"
     r"|[每单][张个]?卡?|单机单卡|每张)"
     r"(?:[ ,:：(（=]|have|has|having|had|with|of|each|is|are|was|only|just|about|around|having|大小|总共|一共|容量"
@@ -54,7 +55,7 @@ _CARD_BEFORE: Final = re.compile(
     r"{0,10}\Z",
     _I,
 )
-_USED_BEFORE: Final = re.compile(
+_USED_BEFORE: Final = Expression(
     r"(?:占用?|占用了|用了|使用(?!的显存)|需要|剩余|还剩|还有|可用|free|takes?|needs?|uses?|using|used|usage"
     r"|consumption|about|around"
     r"|at least|约|只需要?"
@@ -64,13 +65,13 @@ _USED_BEFORE: Final = re.compile(
     r"|goes|went|climb\w{0,3}|rises?|rose|jump\w{0,3}|to)[^\d。.]{0,9}\Z",
     _I,
 )
-_USED_BEHIND: Final = re.compile(
+_USED_BEHIND: Final = Expression(
     r"\s?(?:(?:of |gpu |is |are |was |memory |vram |显存|的){0,3}(?:used|free|left|in use|usage|占用|剩余|available"
     r"|remaining|allocated|reserved)"
     r"|的?占用|左右的?显存占用)",
     _I,
 )
-_OF_WHOLE: Final = re.compile(
+_OF_WHOLE: Final = Expression(
     r"(?<![\w.])(?P<part>\d{1,6}(?:\.\d{1,3})?) ?(?P<small>[gm]?)(?:i?b)?(?P<what> (?:free|used|left))? ?"
     r"(?:/|／|of|out of|free of|used of)(?: the)? ?(?P<whole>\d{1,6}(?:\.\d{1,3})?) ?(?P<unit>[gm])(?:i?b)?(?![a-z])"
     r"(?P<used>(?: is| are| was)? ?(?:used|in use))?(?P<host> ?(?:of )?(?:system |host |cpu )?(?:ram\b|host|system"
@@ -78,21 +79,21 @@ _OF_WHOLE: Final = re.compile(
     _I,
 )
 """A share and its whole: ``23.1GB/24GB used``, ``300MB free out of 24GB``."""
-_ABOUT_MEMORY: Final = re.compile(r"显存|gpu|vram|nvidia-smi|cuda|free|used|left|memory|占用", _I)
-_OWNED: Final = re.compile(r"\b(?:I|we) (?:only )?(?:have|got|own) (?:an? |only )?\Z", _I)
-_TOUCHES: Final = re.compile(
+_ABOUT_MEMORY: Final = Expression(r"显存|gpu|vram|nvidia-smi|cuda|free|used|left|memory|占用", _I)
+_OWNED: Final = Expression(r"\b(?:I|we) (?:only )?(?:have|got|own) (?:an? |only )?\Z", _I)
+_TOUCHES: Final = Expression(
     r"['’]?s?[\s\-(（,，/_:：]{0,3}(?:(?:gpus?|显卡|单卡|卡|with|each|every one|per card|每[张卡]|的|显存|vram|(?:only "
     r"|just )?has|of|a|about|约|有|是|为|are|is|with) ?){0,3}[(（]?\Z",
     _I,
 )
-_TIED: Final = re.compile(
+_TIED: Final = Expression(
     r"[\s\-]{0,2}(?:的|显存|(?:of )?(?:vram|memory) on (?:my |the |an? |our )|on (?:my |the |an? |our )|single "
     r"|nvidia |tesla |geforce |英伟达){0,3}\Z",
     _I,
 )
 _FREE: Final = r" ?(?:is |was |of )?(?:\w+ )?(?:gpu |vram )?(?:memory )?free\b"
-_TOLD: Final[tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...]] = tuple(
-    (name, re.compile(before, _I), re.compile(behind, _I))
+_TOLD: Final[tuple[tuple[str, Expression, Expression], ...]] = tuple(
+    (name, Expression(before, _I), Expression(behind, _I))
     for name, before, behind in (
         ("tried_gib", r"(?:to allocate|尝试分配|申请)(?: about| around| another)?(?: an?)? ?\Z", ""),
         ("reserved_unallocated_gib", r"reserved but unallocated:? ?\Z", ""),

@@ -21,13 +21,13 @@ from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["implied_method", "read_objective", "read_traces", "read_words"]
 
-_EITHER: Final = re.compile(r"\b(?:with (?:and|or)|both|even|or)\b|还是|无论|不管|即使", re.IGNORECASE | re.ASCII)
+_EITHER: Final = Expression(r"\b(?:with (?:and|or)|both|even|or)\b|还是|无论|不管|即使", re.IGNORECASE | re.ASCII)
 """Before a denial: it was tried both ways."""
-_LISTED: Final = re.compile(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
+_LISTED: Final = Expression(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
 """A version follows: what is installed is not what is used."""
-_EMBEDDINGS: Final = re.compile(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
+_EMBEDDINGS: Final = Expression(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
 """What a library prints of its vocabulary, and a model that was tuned before, are no aims of this run."""
-_LATER: Final = re.compile(
+_LATER: Final = Expression(
     r"\b(?:plans? (?:to|for|on)|afterwards|in the future)\b[^.]{0,30}\Z|打算[^。]{0,12}\Z", re.IGNORECASE
 )
 """Before what is still to come."""
