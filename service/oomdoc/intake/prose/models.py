@@ -105,7 +105,7 @@ def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) 
 
 def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Iterator[Fact]:
     """Facts ``model`` and ``params_b``; what stands in settings, where its key is not known, is only a hint."""
-    from oomkb.catalog import models
+    from oomkb.catalog import gpus, models
 
     base = 0.8 if prose else 0.55
     for line in lines:
@@ -125,7 +125,7 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
             value = float(hit[1] or 0) or float(hit[2] or 0) / 1000 or float(hit[3] or 0) / 10
             sure = base - 0.1 + (0.15 if "param" in hit[0].lower() or "参" in hit[0] else 0.0)
             sure -= doubt(line.text, hit.start(), hit.end())
-            if value > 0 and not _role(line.text, hit.start(), hit.end()):
+            if value > 0 and gpus.find(hit[0][:6].strip("的 -")) is None and not _role(line.text, hit.start(), hit.end()):
                 yield Fact("params_b", value, line.span(hit.start() + 1), "prose", max(sure, 0.5))
 
 
@@ -148,6 +148,8 @@ def _role(text: str, start: int, end: int) -> bool:
 def _mentioned(
     line: Line, mention: str, start: int, end: int, base: float, *, named: bool, known: bool
 ) -> Iterator[Fact]:
+    from oomkb.catalog import gpus
+
     text, span = line.text, line.span(start + 1)
     if _role(text, start, end) or _LINK.search(text[max(0, start - 300) : start + 3]) or mention.startswith("//"):
         return
@@ -165,6 +167,8 @@ def _mentioned(
         return
     path = mention.startswith(("/", ".", "~")) or mention.count("/") > 1
     name = tidy_model(mention) if path else mention.strip(" .:-_,")
+    if not known and gpus.find(name) is not None:
+        return  # "Ascend-910B" is a card
     if not _SPELT.search(_SIZES.sub("", name)) or _FOLDER.match(mention) or PLAIN_NAME.fullmatch(name):
         return
     size = billions(name)

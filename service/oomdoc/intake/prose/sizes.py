@@ -104,10 +104,10 @@ _TOLD: Final[tuple[tuple[str, Expression, Expression], ...]] = tuple(
         ),
         ("allocated_gib", r"pytorch allocated:? ?\Z", ""),
         ("allocated_gib", "", r" ?is allocated by PyTorch"),
-        ("free_gib", r"(?:\b(?:only|just|with) (?:\w+ )?|(?:gpu|vram|card|rank|total,)[^.。]{0,40})\Z", _FREE),
+        ("free_gib", r"(?:\b(?:only|just|with) (?:\w+ )?|(?:gpu|vram|card|rank|total,)(?:[^.。]|\.(?=\d)){0,40})\Z", _FREE),
         ("free_gib", r"(?:only|just) \Z", r" ?(?:is |was |of )?(?:gpu |vram )?(?:memory )?left"),
         ("free_gib", r"(?:还剩|剩余|仅剩) ?\Z", r" ?(?:$|[，。]|显存)"),
-        ("process_gib", r"(?:gpu|vram|显存|free,)[^.。]{0,60}\Z", r" ?(?:is )?in use\b"),
+        ("process_gib", r"(?:gpu|vram|显存|free,)(?:[^.。]|\.(?=\d)){0,60}\Z", r" ?(?:is )?in use\b"),
         (
             "process_gib",
             r"(?:gpu|vram|memory|显存)(?: memory)?(?: usage| use| consumption|占用)? (?:goes|went|climb(?:s|ed)"
