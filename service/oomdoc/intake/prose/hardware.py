@@ -20,7 +20,7 @@ from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 if TYPE_CHECKING:
     from oomkb.catalog.gpus import GpuMention
 
-__all__ = ["read_hardware"]
+__all__ = ["read_hardware", "shows_several"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个卡颗片枚]|台)"
@@ -80,9 +80,9 @@ _EACH: Final = Expression(r"[显存内约是有（( ]{0,5}\d{1,3} ?g", re.IGNORE
 """After "单卡": the size of each card is told."""
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
-_MANY: Final = Expression(
-    r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]|GPU [1-9] has|\(GPU [1-9];"
-    r"|tensor.parallel|gpus\b|--tp\b|几张卡|NVLink",
+_SEVERAL: Final = Expression(
+    r"multi-?gpu|distributed|多卡|多机|几张卡|nproc|num_processes|\[?rank ?[1-9]|(?:GPU|NPU|cuda:) ?[1-9]\b"
+    r"|tensor.parallel|gpus\b|\bcards\b|--tp\b|world.?size|NNODES|DataParallel|pid=|NVLink",
     _I,
 )
 _NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", _I)
@@ -122,6 +122,11 @@ _NUMBERED: Final = Expression(r"(?:[:\-]|pid|port|steps?|[GM]iB) ?\Z", _I)
 """Before a bare number that is no card."""
 
 
+def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
+    """Whether any line shows several cards at work."""
+    return any(_SEVERAL.search(line.raw) for line in candidates(_SEVERAL, lines, words))
+
+
 def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequence[Line]) -> Iterator[Fact]:
     """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` and the sizes that sentences tell, from lines that may name them.
 
@@ -132,7 +137,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
     for line in candidates(_LAUNCHED, anywhere, words):
         for found in _LAUNCHED.finditer(line.text):
             yield Fact("gpu_count", int(found["tasks"] or found["ranks"]), line.span(), "log", 0.72)
-    several = any(_MANY.search(line.raw) for line in candidates(_MANY, anywhere, words))
+    several = shows_several(anywhere, words)
     lone = not several and any(_NOTEBOOK.search(line.raw) for line in candidates(_NOTEBOOK, anywhere, words))
     counted = {id(line) for line in candidates(_CARDS, lines, words)}
     used = {id(line) for line in candidates(_ONLY, lines, words)}

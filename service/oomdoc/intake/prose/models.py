@@ -125,7 +125,8 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
             value = float(hit[1] or 0) or float(hit[2] or 0) / 1000 or float(hit[3] or 0) / 10
             sure = base - 0.1 + (0.15 if "param" in hit[0].lower() or "参" in hit[0] else 0.0)
             sure -= doubt(line.text, hit.start(), hit.end())
-            if value > 0 and gpus.find(hit[0][:6].strip("的 -")) is None and not _role(line.text, hit.start(), hit.end()):
+            card = gpus.find(hit[0][:6].strip("的 -")) is not None
+            if value > 0 and not card and not _role(line.text, hit.start(), hit.end()):
                 yield Fact("params_b", value, line.span(hit.start() + 1), "prose", max(sure, 0.5))
 
 
