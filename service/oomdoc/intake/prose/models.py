@@ -53,11 +53,11 @@ _SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
 _SPELT: Final = Expression(r"[A-Za-z]{2}")
 _TELLING: Final = Expression(r"\d|\w/\w|\w-\w")
 """What a name has that is more than a folder's."""
-_SPACED: Final = Expression(
-    r"(?<![\w/.-])(?P<name>[A-Z][A-Za-z]{2,15}(?:-"
-    r"| )?\d{1,2}(?:\.\d)? (?P<size>\d{1,3}(?:\.\d{1,2})?)[bB])(?![A-Za-z0-9])"
+_SIZE_LAST: Final = Expression(
+    r"(?<![\w/.-])(?:[A-Z][A-Za-z]{2,15}(?:-| )?\d{1,2}(?:\.\d)? |[A-Za-z]{3,20}[\w.-]{0,20}[A-Za-z])"
+    r"\d{1,3}(?:\.\d{1,2})?[bB](?![A-Za-z0-9])"
 )
-"""A family that nobody knows, its version and its size: ``GPT-3 6.7B``."""
+"""A family that nobody knows with its size: ``GPT-3 6.7B``, ``some-prover7B``."""
 _CALLED: Final = Expression(
     r"(?:from_pretrained\(|(?<![\w.])LLM\(|(?<!\w)pipeline\((?:[\"'][a-z\-]{4,40}[\"'], ?)?|SentenceTransformer\("
     r"|= ?[A-Z]\w{2,30}\((?=[\"'][\w\-]{2,40}/[\w.\-]{2,80}[\"']))\s{0,8}"
@@ -114,7 +114,7 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
             yield from _mentioned(
                 line, found.text, found.start, found.end, base, named=found.named, known=found.entry is not None
             )
-        for hit in _SPACED.finditer(line.text) if prose and " " in line.text else ():
+        for hit in _SIZE_LAST.finditer(line.text) if prose else ():
             if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
                 yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
     for line in candidates(_SAID, lines, words) if prose else ():
