@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.numbers import COUNT, to_count
-from oomdoc.intake.prose.sizes import sizes_of
+from oomdoc.intake.prose.sizes import DIGITS, sizes_of
 from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
@@ -143,7 +143,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
     used = {id(line) for line in candidates(_ONLY, lines, words)}
     odd = {id(line) for line in candidates(_UNKNOWN, lines, words)}
     for line in lines:
-        mentions = gpus.find_all(line.text)
+        mentions = [] if DIGITS.isdisjoint(line.text) else gpus.find_all(line.text)
         places = [(m.start, m.end) for m in mentions]
         for mention in mentions:
             yield from _named(line, mention, several=several, lone=lone)

@@ -13,6 +13,7 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.model_names import PLAIN_NAME, billions, of_experts, tidy_model
+from oomdoc.intake.prose.sizes import DIGITS
 from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
@@ -53,6 +54,7 @@ _SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
 _SPELT: Final = Expression(r"[A-Za-z]{2}")
 _TELLING: Final = Expression(r"\d|\w/\w|\w-\w")
 """What a name has that is more than a folder's."""
+_SIZED: Final = Expression(r"\d[bB](?![A-Za-z0-9])")
 _SIZE_LAST: Final = Expression(
     r"(?<![\w/.-])(?:[A-Z][A-Za-z]{2,15}(?:-| )?\d{1,2}(?:\.\d)? |[A-Za-z]{3,20}[\w.-]{0,20}[A-Za-z])"
     r"\d{1,3}(?:\.\d{1,2})?[bB](?![A-Za-z0-9])"
@@ -109,12 +111,12 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
 
     base = 0.8 if prose else 0.55
     for line in lines:
-        mentions = models.find_all(line.text)
+        mentions = models.find_all(line.text) if prose or not DIGITS.isdisjoint(line.text) else []
         for found in mentions:
             yield from _mentioned(
                 line, found.text, found.start, found.end, base, named=found.named, known=found.entry is not None
             )
-        for hit in _SIZE_LAST.finditer(line.text) if prose else ():
+        for hit in _SIZE_LAST.finditer(line.text) if prose and _SIZED.search(line.text) else ():
             if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
                 yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
     for line in candidates(_SAID, lines, words) if prose else ():

@@ -158,8 +158,7 @@ def read_settings(lines: Sequence[Line], *, sure: float, prose: bool = False) ->
 
 def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
     table, text = _table(), line.text
-    words = _TOKEN.findall(line.low)
-    if not table.heads.isdisjoint(words):
+    if not table.heads.isdisjoint(_TOKEN.findall(line.low)):
         yield from _spelt(line, table, sure, prose)
     if prose and not text.isascii():
         for found in table.chinese.finditer(text):
@@ -172,7 +171,7 @@ def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
 def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Mention]:
     text = line.text
     tokens = [m.span() for _, m in zip(range(_MOST_TOKENS), _TOKEN.finditer(text), strict=False)]
-    low = text.lower()
+    low = line.low if line.text is line.raw else text.lower()
     at = 0
     while at < len(tokens):
         start, end = tokens[at]

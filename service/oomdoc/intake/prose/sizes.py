@@ -15,7 +15,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Expression
 
-__all__ = ["sizes_of"]
+__all__ = ["DIGITS", "sizes_of"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _SIZE: Final = Expression(
@@ -24,7 +24,7 @@ _SIZE: Final = Expression(
     _I,
 )
 _MIB: Final = 1024.0
-_DIGITS: Final = frozenset("0123456789")
+DIGITS: Final = frozenset("0123456789")
 _HOST_BEHIND: Final = Expression(
     r"\+?\s{0,2}(?:of )?(?:(?:system|host|cpu|main|machine|physical|available|free|的|主机|系统|的?cpu)[ -]?){0,2}"
     r"(?:(?<!v)ram\b|内存|ddr\d?|swap|disk|硬盘|磁盘|ssd|nvme|shm|shared memory|host\b|cpu\b|file|checkpoint|ckpt"
@@ -125,7 +125,7 @@ _TOLD: Final[tuple[tuple[str, Expression, Expression], ...]] = tuple(
 def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
     """Facts in GiB of the sizes in a line; ``cards`` are the places of the names of cards."""
     text = line.text
-    if _DIGITS.isdisjoint(text) or ("g" not in line.low and "mi" not in line.low):
+    if DIGITS.isdisjoint(text) or ("g" not in line.low and "mi" not in line.low):
         return
     shared: set[int] = set()
     for found in _OF_WHOLE.finditer(text):

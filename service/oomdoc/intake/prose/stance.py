@@ -66,8 +66,9 @@ _DENIED: Final = Expression(
 
 def clause(text: str, start: int, end: int) -> str:
     """The clause around ``text[start:end]``, at most 200 characters."""
-    before = _ASIDE.sub(" ", text[max(0, start - 140) : start])
-    after = _ASIDE.sub(" ", text[end : end + 140])
+    before, after = text[max(0, start - 140) : start], text[end : end + 140]
+    if "(" in text or "（" in text:
+        before, after = _ASIDE.sub(" ", before), _ASIDE.sub(" ", after)
     ends = [m.end() for m in _END.finditer(before)]
     stop = _END.search(after)
     return before[ends[-1] if ends else -110 :] + text[start:end] + after[: stop.start() if stop else 90]

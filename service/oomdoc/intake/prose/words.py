@@ -132,13 +132,12 @@ def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
 def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts ``objective``, of every line that tells; serving engines count for little where training is spoken of."""
     hits: dict[tuple[str, Any], tuple[float, Line, int]] = {}
-    for line, rows in _sieve("any").over(lines, words):
-        for row in rows:
-            held = hits.get((row.fact, row.value))
-            if held is None or held[0] < row.sure:
-                found = next((f for f in row.spelling.finditer(line.raw) if _is_aim(line.raw, row, f)), None)
-                if found is not None:
-                    hits[row.fact, row.value] = row.sure, line, found.end()
+    for literals, row in _sieve("any").alive(words):
+        held = hits.get((row.fact, row.value))
+        if held is None or held[0] < row.sure:
+            place = _first(row, literals[0], lines)
+            if place is not None:
+                hits[row.fact, row.value] = row.sure, *place
     trains = ("_trains", True) in hits
     aims = {value: hit for (fact, value), hit in hits.items() if fact == "objective"}
     for value, (sure, line, at) in aims.items():
@@ -149,6 +148,16 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             if sure and (hit := hits.get((fact, True))) is not None and not _LISTED.match(hit[1].raw, hit[2]):
                 yield Fact("objective", "sft", hit[1].span(), "prose", sure)
                 break
+
+
+def _first(row: _Word, literal: str, lines: Sequence[Line]) -> tuple[Line, int] | None:
+    """Where a word first says what the job is for."""
+    for line in lines:
+        if literal in line.low:
+            for found in row.spelling.finditer(line.raw):
+                if _is_aim(line.raw, row, found):
+                    return line, found.end()
+    return None
 
 
 def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
