@@ -8,18 +8,19 @@ from typing import Final
 
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
+from oomdoc.intake.sieve import Expression
 
 __all__ = ["other_runs"]
 
-_ENDS: Final = re.compile(r"(?:[:：]|[-–—] ?(?:OK|GOOD|BAD|FAIL\w{0,3}|OOM|✅|❌))\s{0,3}\Z", re.IGNORECASE)
+_ENDS: Final = Expression(r"(?:[:：]|[-–—] ?(?:OK|GOOD|BAD|FAIL\w{0,3}|OOM|✅|❌))\s{0,3}\Z", re.IGNORECASE)
 _MARKS: Final = frozenset(":：-–—")
 """What every such end holds one of."""
-_WELL: Final = re.compile(
+_WELL: Final = Expression(
     r"(?:能跑|可以跑|能训|成功|正常|没问题|works?\b|worked|working|runs? fine|- ?OK"
     r"|- ?GOOD|✅|no oom|without oom|succe\w{2,8})",
     re.IGNORECASE,
 )
-_ILL: Final = re.compile(
+_ILL: Final = Expression(
     r"(?:oom|失败|报错|爆|溢出|不行|fails?\b|failed|failing|error|crash|BAD"
     r"|❌|not work|doesn'?t work|out of memory)",
     re.IGNORECASE,

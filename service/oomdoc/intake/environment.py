@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from oomdoc.intake.configs import wordlist
+from oomdoc.intake.configs.wordlist import words as names_in
 from oomdoc.intake.lines import Line
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 
 __all__ = ["framework_version", "read_versions"]
 
-_KNOWN: Final = wordlist.words(
+_KNOWN: Final = names_in(
     "torch transformers deepspeed flash-attn bitsandbytes megatron-core torchvision accelerate peft trl vllm"
     " sglang lmdeploy xformers triton unsloth unsloth-zoo axolotl llamafactory ms-swift openrlhf verl liger-kernel"
     " torchtune torchao nemo-toolkit xtuner colossalai tensorflow jax jaxlib keras ray ollama llama.cpp tgi"
@@ -20,31 +20,15 @@ _KNOWN: Final = wordlist.words(
     " autoawq transformer-engine pytorch-lightning lightning numpy litgpt mlx mlx-lm flashinfer sentencepiece"
     " python cuda"
 )
-_ALIASES: Final = dict(
-    pair.split("=")
-    for pair in [
-        "pytorch=torch",
-        "pytroch=torch",
-        "transformer=transformers",
-        "transfomers=transformers",
-        "tranformers=transformers",
-        "deep-speed=deepspeed",
-        "flash-attention=flash-attn",
-        "bitsandbyte=bitsandbytes",
-        "flashattention=flash-attn",
-        "llama-factory=llamafactory",
-        "swift=ms-swift",
-        "megatron-lm=megatron-core",
-        "nemo=nemo-toolkit",
-        "colossal-ai=colossalai",
-        "tf=tensorflow",
-        "text-generation-inference=tgi",
-        "libnccl2=nccl",
-        "tensorflow-gpu=tensorflow",
-        "flashinfer-python=flashinfer",
-    ]
+_OTHER_NAMES: Final = (
+    "pytorch=torch pytroch=torch transformer=transformers transfomers=transformers tranformers=transformers"
+    " deep-speed=deepspeed flash-attention=flash-attn bitsandbyte=bitsandbytes flashattention=flash-attn"
+    " llama-factory=llamafactory swift=ms-swift megatron-lm=megatron-core nemo=nemo-toolkit colossal-ai=colossalai"
+    " tf=tensorflow text-generation-inference=tgi libnccl2=nccl tensorflow-gpu=tensorflow"
+    " flashinfer-python=flashinfer"
 )
 """Other names of packages; of all of them, "-" may be written as "_" or a blank."""
+_ALIASES: Final = {name: package for name, _, package in (pair.partition("=") for pair in _OTHER_NAMES.split())}
 
 
 def _package(name: str) -> str:
@@ -79,9 +63,9 @@ _UNNAMED: Final = Expression(
     r"(?P<version>\d{1,4}\.\d{1,4}\.\d{1,4}(?:\.\d{1,3}|\.?(?:dev|post|rc)\d{0,6})?)(?![\w%]|\.\d)",
     re.IGNORECASE,
 )
-_OTHER: Final = re.compile(r"cuda|driver|python|torch|kernel|ubuntu|rocm|cann|docker|gcc|nccl|jetpack", re.IGNORECASE)
+_OTHER: Final = Expression(r"cuda|driver|python|torch|kernel|ubuntu|rocm|cann|docker|gcc|nccl|jetpack", re.IGNORECASE)
 """What else has versions."""
-_WORKS: Final = re.compile(
+_WORKS: Final = Expression(
     r"\b(?:works?|worked|fine|ok|runs?|ran|no (?:issue|problem)s?|better|instead|previously|before)\b"
     r"|\b(?:as expected|did not)\b|正常|没问题|可以|之前|旧版",
     re.IGNORECASE | re.ASCII,
@@ -129,19 +113,19 @@ def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:
     return None
 
 
-_WISHED: Final = re.compile(
+_WISHED: Final = Expression(
     r"(?:\b(?:please|try|trying|should|recommend\w{0,5}|suggest\w{0,5}|needs?|needed|requir\w{1,4}|release notes"
     r"|(?:fixed|solved|resolved|available|landed|merged|released|works) (?:in|by|with|since|from)|upcoming)\b"
     r"|建议|推荐|需要|请|试试|修复)",
     re.IGNORECASE | re.ASCII,
 )
-_HELPS: Final = re.compile(
+_HELPS: Final = Expression(
     r"\b(?:solves?|solved|fix(?:es|ed)|helps?|helped)\b|就好了|解决|就没事", re.IGNORECASE | re.ASCII
 )
-_CAME: Final = re.compile(
+_CAME: Final = Expression(
     r"\b(?:after|since|when|once|I(?:'m| am|'ve| have)?|we) [^.\n]{0,30}\Z|之后|以后", re.IGNORECASE | re.ASCII
 )
-_LEFT: Final = re.compile(r"\bfrom [`\"'*]{0,3}\Z|从 ?\Z", re.IGNORECASE | re.ASCII)
+_LEFT: Final = Expression(r"\bfrom [`\"'*]{0,3}\Z|从 ?\Z", re.IGNORECASE | re.ASCII)
 
 
 def _wished(text: str, start: int, end: int) -> bool:
@@ -158,11 +142,12 @@ def _left(text: str, found: re.Match[str]) -> bool:
     return _LEFT.search(text[max(0, found.start() - 10) : found.start()]) is not None
 
 
-_CLAUSE_ENDS: Final = re.compile(r"[.。;；!！](?=\s|$)|[，,]| while | whereas | but | results?\b")
+_CLAUSE_ENDS: Final = Expression(r"[.。;；!！](?=\s|$)|[，,]| while | whereas | but | results?\b")
 
 
 def _clause(text: str, start: int, end: int) -> str:
     """The clause around a mention."""
-    before = [m.end() for m in _CLAUSE_ENDS.finditer(text, max(0, start - 120), start)]
+    first = max(0, start - 120)
+    before = [first + m.end() for m in _CLAUSE_ENDS.finditer(text[first:start])]
     after = _CLAUSE_ENDS.search(text, end, min(len(text), end + 80))
-    return text[(before[-1] if before else max(0, start - 120)) : (after.start() if after else end + 80)]
+    return text[(before[-1] if before else first) : (after.start() if after else end + 80)]

@@ -27,7 +27,7 @@ _NAMED: Final = Expression(
     r"|unsloth|axolotl|(?:grpo|ppo|rloo)trainer)(?![\w/-])",
     _I,
 )
-_LISTED: Final = re.compile(r"[\s\-*|>`]{0,8}[\w-]{2,20}[`*]{0,2}[ \t:=|]{1,30}v?\d[\w.+]{0,30}[\s|`]{0,8}\Z")
+_LISTED: Final = Expression(r"[\s\-*|>`]{0,8}[\w-]{2,20}[`*]{0,2}[ \t:=|]{1,30}v?\d[\w.+]{0,30}[\s|`]{0,8}\Z")
 """A line of ``pip list``: what is installed is not what runs."""
 _ONLINE: Final = Expression(
     r"(?<![a-z])(?:(?P<grpo>grpo|dapo|gspo)|(?P<ppo>ppo|rloo|reinforce(?:\+\+|_plus_plus)))(?![a-z]|_m)"

@@ -11,7 +11,7 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.context import other_runs
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line, distinct
-from oomdoc.intake.prose.hardware import read_hardware
+from oomdoc.intake.prose.hardware import read_hardware, shows_several
 from oomdoc.intake.prose.models import read_called, read_models
 from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
@@ -19,12 +19,6 @@ from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 __all__ = ["text_facts"]
 
-_SEVERAL: Final = Expression(
-    r"multi-?gpu|distributed|多卡|多机|nproc|num_processes|\[?rank ?[1-9]"
-    r"|(?:GPU|NPU|cuda:) ?[1-9]\b|tensor.parallel|\bgpus\b|\bcards\b"
-    r"|--tp\b|world.?size|NNODES|zero-?[123]|fsdp|DataParallel|pid=",
-    re.IGNORECASE,
-)
 _CONTEXT: Final = re.compile(r"max_seq_len|context|上下文", re.IGNORECASE)
 """What an engine's longest sequence, prompt and answer together, is called beside ``max_model_len``."""
 _SPOKEN: Final = re.compile(r"(?![\w.]{1,80}(?:Error|Exception|Warning)\b)[A-Z_a-z一-鿿][^:=\[\]|]{24,}")
@@ -130,5 +124,5 @@ def _implied_count(
         yield Fact("gpu_count", tp.value * (split["pp"].value if split["pp"] else 1), tp.span, "prose", 0.5)
         return
     first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)
-    if first is not None and not any(_SEVERAL.search(x.raw) for x in candidates(_SEVERAL, varied, words)):
+    if first is not None and not shows_several(varied, words):
         yield Fact("gpu_count", 1, first.span(), "log", 0.5)

@@ -193,7 +193,6 @@ SAID = {
         ("GPU memory utilization is set to 0.9", {"gpu_memory_utilization": 0.9}),
         ("I manage to train it with batch size = 2, but it dies with batch size = 16", {"micro_batch": 16}),
         ("tried to run context 20k with one node", {"seq_len": 20000}),
-        ("fully funetuning of a 7B OOMs", {"method": "full"}),
         ("| Item | Value |\n|---|---|\n| **Hardware** | 8 × Ascend **910B1** |", {"gpu_count": 8}),
     ],
 }  # fmt: skip

@@ -13,37 +13,40 @@ from typing import TYPE_CHECKING, Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.numbers import COUNT, to_count
-from oomdoc.intake.prose.sizes import sizes_of
+from oomdoc.intake.prose.sizes import DIGITS, sizes_of
 from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
 if TYPE_CHECKING:
     from oomkb.catalog.gpus import GpuMention
 
-__all__ = ["read_hardware"]
+__all__ = ["read_hardware", "shows_several"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _TIMES: Final = r"(?:[x×✕*]|\\\*|[张块个卡颗片枚]|台)"
 _SPARE: Final = (
-    r"(?:(?:nvidia|geforce|tesla|rtx|英伟达|amd|的|of|左右|多|昇腾|ascend|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡|consumer|idle"
+    r"(?:(?:nvidia|geforce|tesla|rtx|英伟达|amd|的|of|左右|多|昇腾|ascend|\d{1,3} ?g(?:i?b)?(?: ?的)?|显存|显卡"
+    r"|consumer|idle"
     r"|spare|free|local|rented|identical|gpus?)[\s\-]{0,3}){0,4}"
 )
-_BEFORE: Final = re.compile(
+_BEFORE: Final = Expression(
     rf"(?:(?P<nodes>\d{{1,3}}) ?[x×*] ?)?(?<![A-Za-z0-9_.\-/])(?<![a-rt-z]=)(?P<n>{COUNT}) {{0,2}}"
     rf"(?P<times>{_TIMES}{{0,2}}|[ -]x) {{0,2}}{_SPARE}\Z",
     _I,
 )
-_AFTER: Final = re.compile(
+_AFTER: Final = Expression(
     rf"['’]?s?(?: ?[(（/\-]?\d{{1,3}} ?g(?:i?b)?[)）]?)? {{0,2}}(?:gpus? ?)?"
-    rf"(?:[x×*] ?(?P<times>\d{{1,3}})(?!\w|\.\d)|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块|gpus\b)(?!\s{{0,2}}[x×*\d]))",
+    rf"(?:[x×*] ?(?P<times>\d{{1,3}})(?!\w|\.\d)|[,，、 ]{{0,2}}(?P<cards>{COUNT}) ?(?:卡|张|块"
+    rf"|gpus\b)(?!\s{{0,2}}[x×*\d]))",
     _I,
 )
-_GLUED: Final = re.compile(r"(?<![\w.])[x×](?P<n>\d{1,3}) \Z", _I)
+_GLUED: Final = Expression(r"(?<![\w.])[x×](?P<n>\d{1,3}) \Z", _I)
 """``x4 A10G``"""
 _CARDS: Final = Expression(
     rf"(?:(?<![A-Za-z0-9_.\-/=:])|(?=[单双两一四八]))(?:(?P<nodes>\d{{1,3}}) ?(?:nodes? ?|台?机?器? ?)?[x×*] ?)?"
     rf"(?P<n>{COUNT})(?: {{0,2}}|-(?=gpu|card))(?:[x×*] {{0,2}})?(?:\d{{1,3}} ?g(?:i?b)? {{0,2}}(?:vram )?(?:的 ?)?)?"
-    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible|physical|more|different) )?(?:gpus?\b(?!-)|cards?\b|显卡"
+    r"(?:(?:nvidia|geforce|tesla|local|available|identical|visible|physical|more|different) )?(?:gpus?\b(?!-)"
+    r"|cards?\b|显卡"
     r"|卡(?!死|住|顿|在|了|到)|[张块](?:显)?卡|npus?\b|张(?=\s{0,2}(?:显卡|gpu|npu|\d{1,3} ?g))|[ha]\d00-class gpus)",
     _I,
 )
@@ -59,48 +62,52 @@ _LAUNCHED: Final = Expression(
     r"|(?:mpirun|mpiexec|horovodrun)\b[^\n]{0,160}? -np? (?P<ranks>\d{1,5})(?!\w)",
     _I,
 )
-_NODES: Final = re.compile(
-    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?|servers?)"
+_NODES: Final = Expression(
+    rf"(?<![A-Za-z0-9.])(?P<n>{COUNT}) ?(?:(?:台|个|(?:sets?|groups?) of )?(?:机器|节点|服务器|nodes?|machines?"
+    rf"|servers?)"
     r"[^。.\n]{0,24}?(?:每台|每天机器|每个节点|每节点|each|per node|every|with|of|containing|[x×*])[^。.\n]{0,8}"
     r"|(?:台|nodes?[ ]?[,，(（:]|节点) {0,2})\Z",
     _I,
 )
 """Machines, before the count of each one's cards."""
-_TOTAL: Final = re.compile(r"(?:\btotal(?:ly)?(?: of)?|共计?|总共|合计|all) {0,2}\Z", _I)
-_PARTS: Final = re.compile(r"(?:accum\w{0,12}|steps|bs|size|batch(?:es)?)\W{0,3}\Z", _I)
+_TOTAL: Final = Expression(r"(?:\btotal(?:ly)?(?: of)?|共计?|总共|合计|all) {0,2}\Z", _I)
+_PARTS: Final = Expression(r"(?:accum\w{0,12}|steps|bs|size|batch(?:es)?)\W{0,3}\Z", _I)
 """Before a factor that is no number of machines: ``bs 2 × accum 8 × 4 GPUs``."""
 _ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
 """How sure a count is that only an article states."""
-_EACH: Final = re.compile(r"[显存内约是有（( ]{0,5}\d{1,3} ?g", re.IGNORECASE)
+_EACH: Final = Expression(r"[显存内约是有（( ]{0,5}\d{1,3} ?g", re.IGNORECASE)
 """After "单卡": the size of each card is told."""
 _SERIES: Final = re.compile(r"10[5-8]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0")
 """Card names that are numbers: "3090显卡" is no count."""
-_MANY: Final = Expression(
-    r"multi-?gpu|distributed|多卡|多机|nproc_per_node|num_processes|\[rank[1-9]|GPU [1-9] has|\(GPU [1-9];"
-    r"|tensor.parallel|gpus\b|--tp\b|几张卡|NVLink",
+_SEVERAL: Final = Expression(
+    r"multi-?gpu|distributed|多卡|多机|几张卡|nproc|num_processes|\[?rank ?[1-9]|(?:GPU|NPU|cuda:) ?[1-9]\b"
+    r"|tensor.parallel|gpus\b|\bcards\b|--tp\b|world.?size|NNODES|DataParallel|pid=|NVLink",
     _I,
 )
 _NOTEBOOK: Final = Expression(r"(?<![a-z])colab(?![a-z])|google colaboratory", _I)
 """Where one card is what there is."""
-_CONSUMER: Final = re.compile(
+_CONSUMER: Final = Expression(
     r"RTX|GTX|GeForce|TITAN|\b[2-5]0[5-9]0|Mac|Apple|Radeon|RX ?\d{4}|\d00 XTX?|Arc|Jetson|GB10\b", _I
 )
-_PRODUCT: Final = re.compile(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", _I)
+_PRODUCT: Final = Expression(r"-(?:SXM\d?|PCIe)|HBM\d|NVIDIA [A-Z]", _I)
 """The product's full name, as drivers print it: more telling than what people call it."""
-_SLICE: Final = re.compile(r"\dg\.(\d{1,3})gb", _I)
+_SLICE: Final = Expression(r"\dg\.(\d{1,3})gb", _I)
 """A part of a card, by its profile (NVIDIA's MIG user guide)."""
-_CORES: Final = re.compile(r"v(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})", _I)
+_CORES: Final = Expression(r"v(?P<generation>[2-6])(?P<kind>[ep]?)-(?P<cores>\d{1,4})", _I)
 """A slice of TPUs. Versions 4 and 5p count cores, of which a chip, one device, has two; of versions 2 and 3 every core
 is a device, and chips of 5e and 6e have one (Cloud TPU's pages on each version)."""
 _UNKNOWN: Final = Expression(
-    r"(?<![\w.-])(?:(?:NVIDIA |AMD )?(?:GeForce |Radeon )?(?:RTX|GTX|RX|Radeon(?: PRO)?) ?(?:PRO ?)?[A-Z]?\d{3,4}(?: ?(?:Ti|XTX?|SUPER|Pro|Ada)\b){0,2}"
-    r"|(?:Ascend|昇腾|MTT|MLU|DCU|沐曦|海光|天数|Gaudi|TPU)[ -]?(?:NPU|GPU|v?[A-Z]{0,2}\d{0,4}[A-Z]?(?:-\d{1,4})?)|[AHV]-[18]00|(?:Quadro|Tesla|TITAN)[- ][A-Z]{1,3}\d{0,4}(?![a-z]))",
+    r"(?<![\w.-])(?:(?:NVIDIA |AMD )?(?:GeForce |Radeon )?(?:RTX|GTX|RX"
+    r"|Radeon(?: PRO)?) ?(?:PRO ?)?[A-Z]?\d{3,4}(?: ?(?:Ti|XTX?|SUPER|Pro|Ada)\b){0,2}"
+    r"|(?:Ascend|昇腾|MTT|MLU|DCU|沐曦|海光|天数|Gaudi|TPU)[ -]?(?:NPU|GPU|v?[A-Z]{0,2}\d{0,4}[A-Z]?(?:-\d{1,4})?)"
+    r"|[AHV]-[18]00|(?:Quadro|Tesla|TITAN)[- ][A-Z]{1,3}\d{0,4}(?![a-z]))",
     re.ASCII,
 )
 """Cards that the catalogue does not hold, after their makers' words."""
-_LEADING: Final = re.compile(
-    r"(?:gpus?|cards?|device|显卡)?[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}| gpus?(?: of)?| (?!g))"
+_LEADING: Final = Expression(
+    r"(?:gpus?|cards?|device|显卡)?[^\w一-鿿]{0,3}(?:(?:(?P<n>\d{1,4})(?:(?: ?(?:[x×*✕]|\\\*|[张卡块片个台枚])){1,2}"
+    r"| gpus?(?: of)?| (?!g))"
     r"|(?P<zh>[单一两二双三四五六七八九十])[张卡块片个台枚]?)[ \-]{0,2})?"
     r"(?:(?:\d{1,3} ?g(?:i?b)?)(?:[ \-]|的|显存){1,3})?(?=.*[a-z0-9])",
     _I,
@@ -110,9 +117,14 @@ _WORDS_FOR_CARDS: Final = re.compile(
     r"[ ,]{0,2}(?:(?<=[\w ])\b(?:graphics )?(?:gpus?|cards?)\b|(?<=.)[(（)）]| with\b|显卡)", _I
 )
 _PLURAL: Final = re.compile(r"(?<=\d)(?<!L40)s(?=[ -]?\d{2,3} ?[gG])")
-_OWNED: Final = re.compile(r"\b(?:on|my|our|these|the|of|with|using|have|and|or|two|three|four) \Z", _I)
-_NUMBERED: Final = re.compile(r"(?:[:\-]|pid|port|steps?|[GM]iB) ?\Z", _I)
+_OWNED: Final = Expression(r"\b(?:on|my|our|these|the|of|with|using|have|and|or|two|three|four) \Z", _I)
+_NUMBERED: Final = Expression(r"(?:[:\-]|pid|port|steps?|[GM]iB) ?\Z", _I)
 """Before a bare number that is no card."""
+
+
+def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
+    """Whether any line shows several cards at work."""
+    return any(_SEVERAL.search(line.raw) for line in candidates(_SEVERAL, lines, words))
 
 
 def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequence[Line]) -> Iterator[Fact]:
@@ -125,13 +137,13 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
     for line in candidates(_LAUNCHED, anywhere, words):
         for found in _LAUNCHED.finditer(line.text):
             yield Fact("gpu_count", int(found["tasks"] or found["ranks"]), line.span(), "log", 0.72)
-    several = any(_MANY.search(line.raw) for line in candidates(_MANY, anywhere, words))
+    several = shows_several(anywhere, words)
     lone = not several and any(_NOTEBOOK.search(line.raw) for line in candidates(_NOTEBOOK, anywhere, words))
     counted = {id(line) for line in candidates(_CARDS, lines, words)}
     used = {id(line) for line in candidates(_ONLY, lines, words)}
     odd = {id(line) for line in candidates(_UNKNOWN, lines, words)}
     for line in lines:
-        mentions = gpus.find_all(line.text)
+        mentions = [] if DIGITS.isdisjoint(line.text) else gpus.find_all(line.text)
         places = [(m.start, m.end) for m in mentions]
         for mention in mentions:
             yield from _named(line, mention, several=several, lone=lone)

@@ -6,24 +6,27 @@ from typing import Any, Final
 
 __all__ = ["COUNT", "to_count", "to_tokens", "typed"]
 
-_WORDS: Final[dict[str, int]] = {
-    **dict(
-        zip(
-            ["单", "一", "俩", "两", "双", "二", "三", "四", "五", "六", "七", "八", "九", "十"],
-            (1, 1, 2, 2, 2, 2, *range(3, 11)),
-            strict=True,
-        )
+_WORDS: Final[dict[str, int]] = dict(
+    zip(
+        ("单", "一", "俩", "两", "双", "二", "三", "四", "五", "六", "七", "八", "九", "十"),
+        (1, 1, 2, 2, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+        strict=True,
     ),
-    **dict(
-        zip(
-            ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twelve"],
-            (*range(1, 11), 12),
-            strict=True,
-        )
-    ),
-    **{"a": 1, "an": 1, "single": 1, "dual": 2, "pair of": 2, "couple of": 2, "sixteen": 16, "thirty-two": 32},
-    **{"sixty-four": 64},
-}
+    **{
+        "a": 1,
+        "an": 1,
+        "one": 1,
+        "single": 1,
+        "two": 2,
+        "dual": 2,
+        "pair of": 2,
+        "couple of": 2,
+        "three": 3,
+        "four": 4,
+    },
+    **{"five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16},
+    **{"thirty-two": 32, "sixty-four": 64},
+)
 COUNT: Final = (
     r"(?:\d{1,4}(?![\d.])|one|single|pair of|couple of|an?|two|dual|three|four|five|six|seven|eight|nine|ten|twelve"
     r"|sixteen|thirty-two|sixty-four|[一二三四五六七八九]?十[一二三四五六七八九]?|[单一两俩双二三四五六七八九])"

@@ -8,11 +8,10 @@ One reader for sentences, commands and logs: the names are rows of ``settings.to
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.evidence import Fact, Origin, Span
@@ -29,8 +28,8 @@ _LONGEST: Final = 7
 """Words of the longest name."""
 _MOST_TOKENS: Final = 700
 """Words of a line that are looked at."""
-_MARK: Final = re.compile(r"[\"'`*]{0,3}\]?\s{0,3}(?:[=:：]{1,2}|\.{4,60}|[\"'`], {0,2}| is set to )\s{0,3}", re.ASCII)
-_LINK: Final = re.compile(
+_MARK: Final = Expression(r"[\"'`*]{0,3}\]?\s{0,3}(?:[=:：]{1,2}|\.{4,60}|[\"'`], {0,2}| is set to )\s{0,3}", re.ASCII)
+_LINK: Final = Expression(
     r"[\"'`*]{0,3}[ \t]{0,3}(?:(?:"
     r"(?:is|are|was|were|be|of|to|into|as|at|with|also|only|just|about|around|up|down|all|both|already|now|still|size"
     r"|currently|even|set|reduced|lowered|decreased|increased|raised|changed|dropped|cut|from [\w.]{1,8}"
@@ -40,19 +39,21 @@ _LINK: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 """Words between a name and its number."""
-_VALUE: Final = re.compile(r"[\"'“`]{0,2}(?P<value>[^\s\"'，。,;；`)}\]]{0,200})")
-_INT: Final = re.compile(
+_VALUE: Final = Expression(r"[\"'“`]{0,2}(?P<value>[^\s\"'，。,;；`)}\]]{0,200})")
+_INT: Final = Expression(
     r"[\"'`]?(\d{1,3}(?:,\d{3}){1,3}|\d[\d_]{0,9}(?:\.\d(?= ?[kK]))?)(?: ?([kK])(?![A-Za-z]))?"
     r"(?![\w%]|\.\d| ?(?:[GMT]i?B|billion)\b)",
     re.ASCII,
 )
-_SHARE: Final = re.compile(r"[\"'`]?(0?\.\d{1,6}|1(?:\.0{1,4})?)(?![\d.])")
-_STAGE: Final = re.compile(
+_SHARE: Final = Expression(r"[\"'`]?(0?\.\d{1,6}|1(?:\.0{1,4})?)(?![\d.])")
+_STAGE: Final = Expression(
     r"(?:zero|stage|\bz|_z|ds)[-_ \"':={]{0,4}(?:stage[-_ \"':=]{0,4})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII
 )
 _AHEAD: Final = Expression(
-    r"(?<![\w.])(?P<length>\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ]?(?:tokens?\b(?![ -]?(?:per second|/|generated"
-    r"|of output|batch))(?: context| long| sequences?| samples?| prompts?)?|context\b(?! ?(?:\d|of|is|=|len|win))|sequences?\b(?! ?len)|seq\b(?! ?(?:len|\d|=))|的?序列|长度|的?上下文"
+    r"(?<![\w.])(?P<length>\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ]?(?:tokens?\b(?![ -]?(?:per second|/"
+    r"|generated"
+    r"|of output|batch))(?: context| long| sequences?| samples?| prompts?)?|context\b(?! ?(?:\d|of|is|=|len|win))"
+    r"|sequences?\b(?! ?len)|seq\b(?! ?(?:len|\d|=))|的?序列|长度|的?上下文"
     r"|sequence length|context (?:length|window))"
     r"|(?<![\w.])(?P<share>0\.\d{1,3}) (?:for |of )?gpu[_ -]mem(?:ory)?[_ -]util"
     r"|(?<![\w.])(?P<steps>\d{1,4}) (?:(?:gradient|grad)[ -])accum(?:ulation)?(?: steps)?(?! ?[=:]? ?\d)"
@@ -72,10 +73,12 @@ _RANGES: Final = {
     "seq_len": (16, 20_000_000),
     "max_model_len": (16, 20_000_000),
     "micro_batch": (1, 8192),
-} | dict.fromkeys(("tp", "pp"), (1, 64))
-_EVEN: Final = re.compile(r",? (?:and|or) (?:then )?even (?:at |with |to )?(\d{1,6})(?![\w%]|\.\d)")
+    "tp": (1, 64),
+    "pp": (1, 64),
+}
+_EVEN: Final = Expression(r",? (?:and|or) (?:then )?even (?:at |with |to )?(\d{1,6})(?![\w%]|\.\d)")
 _SERIES: Final = re.compile(r"[1-5]0[5-9]0")
-_NOT_CARDS: Final = re.compile(r"\s?(?:[x×*]|[a-z]{0,4}\d)", re.IGNORECASE)
+_NOT_CARDS: Final = Expression(r"\s?(?:[x×*]|[a-z]{0,4}\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,9 @@ class _Table:
 
 @cache
 def _table() -> _Table:
-    data = tomllib.loads(files(__package__).joinpath("settings.toml").read_text(encoding="utf-8"))
+    import tomllib
+
+    data = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
     names: dict[str, tuple[_Setting, ...]] = {}
     for fact, kind, less, options, *spelt in data["setting"]:
         excluded = frozenset(options.get("not_after", "").split())
@@ -153,8 +158,7 @@ def read_settings(lines: Sequence[Line], *, sure: float, prose: bool = False) ->
 
 def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
     table, text = _table(), line.text
-    words = _TOKEN.findall(line.low)
-    if not table.heads.isdisjoint(words):
+    if not table.heads.isdisjoint(_TOKEN.findall(line.low)):
         yield from _spelt(line, table, sure, prose)
     if prose and not text.isascii():
         for found in table.chinese.finditer(text):
@@ -167,7 +171,7 @@ def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
 def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Mention]:
     text = line.text
     tokens = [m.span() for _, m in zip(range(_MOST_TOKENS), _TOKEN.finditer(text), strict=False)]
-    low = text.lower()
+    low = line.low if line.text is line.raw else text.lower()
     at = 0
     while at < len(tokens):
         start, end = tokens[at]

@@ -7,11 +7,10 @@ weighed over the whole text; what nobody says of the method follows from what is
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
@@ -22,13 +21,13 @@ from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["implied_method", "read_objective", "read_traces", "read_words"]
 
-_EITHER: Final = re.compile(r"\b(?:with (?:and|or)|both|even|or)\b|还是|无论|不管|即使", re.IGNORECASE | re.ASCII)
+_EITHER: Final = Expression(r"\b(?:with (?:and|or)|both|even|or)\b|还是|无论|不管|即使", re.IGNORECASE | re.ASCII)
 """Before a denial: it was tried both ways."""
-_LISTED: Final = re.compile(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
+_LISTED: Final = Expression(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
 """A version follows: what is installed is not what is used."""
-_EMBEDDINGS: Final = re.compile(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
+_EMBEDDINGS: Final = Expression(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
 """What a library prints of its vocabulary, and a model that was tuned before, are no aims of this run."""
-_LATER: Final = re.compile(
+_LATER: Final = Expression(
     r"\b(?:plans? (?:to|for|on)|afterwards|in the future)\b[^.]{0,30}\Z|打算[^。]{0,12}\Z", re.IGNORECASE
 )
 """Before what is still to come."""
@@ -78,7 +77,9 @@ class _Word:
 
 @cache
 def _words() -> tuple[_Word, ...]:
-    data = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
+    import tomllib
+
+    data = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
     return tuple(
         _Word(fact, typed(value), sure, where, _Spelling(word))
         for where, facts in data.items()
@@ -131,13 +132,12 @@ def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
 def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts ``objective``, of every line that tells; serving engines count for little where training is spoken of."""
     hits: dict[tuple[str, Any], tuple[float, Line, int]] = {}
-    for line, rows in _sieve("any").over(lines, words):
-        for row in rows:
-            held = hits.get((row.fact, row.value))
-            if held is None or held[0] < row.sure:
-                found = next((f for f in row.spelling.finditer(line.raw) if _is_aim(line.raw, row, f)), None)
-                if found is not None:
-                    hits[row.fact, row.value] = row.sure, line, found.end()
+    for literals, row in _sieve("any").alive(words):
+        held = hits.get((row.fact, row.value))
+        if held is None or held[0] < row.sure:
+            place = _first(row, literals[0], lines)
+            if place is not None:
+                hits[row.fact, row.value] = row.sure, *place
     trains = ("_trains", True) in hits
     aims = {value: hit for (fact, value), hit in hits.items() if fact == "objective"}
     for value, (sure, line, at) in aims.items():
@@ -148,6 +148,16 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             if sure and (hit := hits.get((fact, True))) is not None and not _LISTED.match(hit[1].raw, hit[2]):
                 yield Fact("objective", "sft", hit[1].span(), "prose", sure)
                 break
+
+
+def _first(row: _Word, literal: str, lines: Sequence[Line]) -> tuple[Line, int] | None:
+    """Where a word first says what the job is for."""
+    for line in lines:
+        if literal in line.low:
+            for found in row.spelling.finditer(line.raw):
+                if _is_aim(line.raw, row, found):
+                    return line, found.end()
+    return None
 
 
 def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
