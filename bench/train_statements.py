@@ -141,16 +141,13 @@ def fit(own: Sequence[Labelled], reports: Sequence[Labelled]) -> Model:
 
 
 def left_out(own: Sequence[Labelled], reports: Sequence[Labelled]) -> np.ndarray[Any, Any]:
-    """The score of every example and every sentence of a report by a fit that did not see it."""
-    rows = [*own, *reports]
-    order = np.random.default_rng(0).permutation(len(rows))
-    out = np.zeros((len(rows), len(NAMES)), dtype=np.float32)
+    """The score of every sentence of a report by a fit of the examples and the other folds' sentences."""
+    order = np.random.default_rng(0).permutation(len(reports))
+    out = np.zeros((len(reports), len(NAMES)), dtype=np.float32)
     for fold in range(FOLDS):
-        here = sorted(order[fold::FOLDS].tolist())
-        away = set(here)
-        kept = [i for i in range(len(rows)) if i not in away]
-        fitted = fit([rows[i] for i in kept if i < len(own)], [rows[i] for i in kept if i >= len(own)])
-        out[here] = fitted.scores([rows[i].features for i in here])
+        away = sorted(order[fold::FOLDS].tolist())
+        kept = sorted(set(range(len(reports))) - set(away))
+        out[away] = fit(own, [reports[i] for i in kept]).scores([reports[i].features for i in away])
     return out
 
 
@@ -234,14 +231,11 @@ def main() -> None:
     if options.add:
         reports = list({row.features: row for row in (*reports, *rows_of(options.add))}.values())
         keep(reports)
-    scores, y = left_out(own, reports), labels([*own, *reports])
+    scores, y = left_out(own, reports), labels(reports)
     calibration = calibrate(scores, y)
+    print("sentences of public reports, left out of the fit:")
+    figures(Model("", NAMES, {}, scores, scores[0], calibration).calibrated(scores), y, each=options.check)
     if options.check:
-        p = Model("", NAMES, {}, scores, scores[0], calibration).calibrated(scores)
-        figures(p[: len(own)], y[: len(own)], each=True)
-        if reports:
-            print("sentences of public reports:")
-            figures(p[len(own) :], y[len(own) :])
         return
     fitted = fit(own, reports)
     write(Model("", NAMES, fitted.rows, fitted.weights, fitted.bias, calibration))

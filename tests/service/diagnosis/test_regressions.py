@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoc.diagnosis.regressions import (
-    Advisory,
-    applies,
-    distinct,
-    installed_versions,
-    parse_requirements,
-    scan,
-    scan_versions,
-    suspects,
-)
+from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, scan_versions, suspects
+from oomdoc.intake.requirements import installed_versions, parse_requirements
 from oomkb.memory.job import Job
 
 
