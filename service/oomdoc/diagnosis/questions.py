@@ -39,7 +39,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     """At most three, the most telling first."""
     found: list[tuple[float, Question]] = []
     job, evidence = view.job, view.evidence
-    if view.failure is None and not evidence.signals and not evidence.prose.strip():
+    if view.failure is None and evidence.outcome is None:
         return ()
     if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
         return _for_lookalike(view, causes[0].cause)

@@ -26,7 +26,7 @@ SHARED: Final = ("like", "reads-like", "known-case")
 _TEMPERATURE: Final = "temperature"
 _DOUBT: Final = "doubt"
 _MOST_REASONS: Final = 5
-_LEAST_REASON: Final = 0.3
+_LEAST_REASON: Final = 0.2
 """Log-odds below which a contribution is not worth a line."""
 _LEAST_PROBABILITY: Final = 0.005
 _FEWEST_SHOWN: Final = 3

@@ -114,7 +114,7 @@ def phase_fact(
         return Fact("phase", failure.phase, span, "log", 0.95)
     prose = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "code", "config"))
     engine = _Engine(lines, kinds, signals) if objective in (None, "inference") else None
-    told = said or phase_of_prose(prose, engine=engine is not None and engine.named)
+    told = phase_of_prose(prose, engine=engine is not None and engine.named) or said
     frames = failure.frames if failure is not None and failure.frames else tuple(p.frame for p in placed)
     shown = phase_of_frames(frames) if frames else None
     serving = engine is not None and engine.named and objective == "inference"

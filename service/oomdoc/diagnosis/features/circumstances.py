@@ -55,6 +55,8 @@ def _failure(view: View) -> Iterator[Feature]:
     span = (failure.signal.span,) if failure is not None else ()
     if outcome is not None:
         yield Feature(f"outcome:{outcome.kind}", 1.0, None, (outcome.span,))
+        if outcome.kind == "other":
+            yield Feature(f"failed:{outcome.name}", 1.0, say(f"failure.{outcome.name}.why"), (outcome.span,))
         if outcome.memory is not None:
             yield Feature(f"memory:{outcome.memory}", 1.0, None, (outcome.span,))
     elif failure is not None:

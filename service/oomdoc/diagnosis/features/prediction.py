@@ -61,6 +61,7 @@ def features(view: View) -> Iterator[Feature]:
         said = say("feature.predicted", peak_bytes=estimate.process_bytes, capacity_bytes=capacity)
         name = bucket(view.fullness, _FULLNESS_EDGES, _FULLNESS_NAMES)
         yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said)
+    yield from _engine_share(view, capacity)
     yield from _whole_copies(view, estimate.params, capacity)
     yield from _request(view, estimate.params)
 
@@ -91,6 +92,18 @@ def _shares(view: View) -> Iterator[Feature]:
                 phase=estimate.peak_phase,
             )
             yield Feature(f"share:{cause}", min(value, 1.0), message)
+
+
+def _engine_share(view: View, capacity: int) -> Iterator[Feature]:
+    """A colocated engine whose share of the card leaves less than the trainer's own weights."""
+    rollout = None if "rollout" in view.job.assumed else view.job.rollout
+    share = rollout.gpu_memory_utilization if rollout is not None else None
+    if rollout is None or share is None or rollout.colocated is False or view.serving:
+        return
+    left = (1 - share) * capacity
+    if view.weight_bytes > left:
+        message = say("feature.engine-leaves", share=share, left_bytes=left, weights_bytes=view.weight_bytes)
+        yield Feature("engine:leaves-less-than-weights", 1.0, message)
 
 
 def _whole_copies(view: View, params: float, capacity: int) -> Iterator[Feature]:
