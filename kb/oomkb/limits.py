@@ -123,12 +123,11 @@ def yaml_document(text: str, *, where: str, loader: Any = None, aliases: bool = 
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
-        problem = str(error.problem or "not YAML or JSON")[:200]
-        raise InputError(problem, where=place, hint="mend the file at this place") from error
+        raise InputError(f"broken YAML: {str(error.problem or 'no document')[:200]}", where=place, hint="mend the file at this place") from error
     except yaml.YAMLError as error:
-        raise InputError(str(error)[:200], where=where, hint="mend the file") from error
+        raise InputError(f"broken YAML: {str(error)[:200]}", where=where, hint="mend the file") from error
     except _UNREADABLE as error:
-        raise InputError(f"not a document that can be read: {str(error)[:200]}", where=where) from error
+        raise InputError(f"broken YAML: {str(error)[:200]}", where=where) from error
     check_tree(found, where=where)
     return found
 

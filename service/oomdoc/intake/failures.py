@@ -18,6 +18,8 @@ _SIZES: Final = tuple(f.name for f in fields(Failure) if f.name.endswith("_bytes
 _EXITS: Final = frozenset({"exit-137", "exit-135", "exit-139", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
 _NEAR = 6
+_MOST_BYTES: Final = 1 << 50
+_LEAST_CARD_BYTES: Final = 1 << 20
 
 Indexed = tuple[int, Failure]
 
@@ -30,7 +32,7 @@ def assemble(
     signals: Sequence[Signal],
 ) -> list[Indexed]:
     """Failures in order, with frames, steps and cascades told."""
-    kept = _without_mentions(found, kinds)
+    kept = _without_mentions([(i, _possible(f)) for i, f in found], kinds)
     kept = [(i, replace(f, frames=frames_of(i, lines, placed), step=_step(f, signals))) for i, f in kept]
     kept = _without_headlines(kept)
     real = [f for _, f in kept if not f.cascade and f.kind != "other" and f.signal.name not in _EXITS]
@@ -39,6 +41,14 @@ def assemble(
         follows = bool(real) and (failure.signal.name in _EXITS or failure.kind == "other")
         out.append((index, replace(failure, cascade=failure.cascade or follows)))
     return _completed(out, lines)
+
+
+def _possible(failure: Failure) -> Failure:
+    """Without sizes that no machine has: a card of a few bytes, or more than a petabyte."""
+    odd = [name for name in _SIZES if _states(failure, name) and not 0 <= getattr(failure, name) <= _MOST_BYTES]
+    if failure.capacity_bytes is not None and failure.capacity_bytes < _LEAST_CARD_BYTES:
+        odd.append("capacity_bytes")
+    return replace(failure, **dict.fromkeys(odd)) if odd else failure
 
 
 def promoted(failures: Sequence[Indexed]) -> list[Indexed]:

@@ -88,7 +88,7 @@ def load_source(path: str | Path, progress: Progress | None = None) -> Source:
         with file.open("rb") as raw:
             head = raw.read(4)
         if is_snapshot(head):
-            return Source(str(path), snapshot_text(file.read_bytes(), str(file)))
+            return Source(str(path), snapshot_text(file, str(file)))
         with _opened(file) as (stream, position, total):
             text = _condensed(stream, position, total, progress)
     except InputError:
