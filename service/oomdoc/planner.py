@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from oomdoc.evidence import Evidence, Source
 from oomkb.errors import InputError, JobError
-from oomkb.limits import yaml_document
 from oomkb.memory.job import Job
+from oomkb.outside import yaml_document
 from oomkb.pricing import check_device
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def job_of_text(text: str, filename: str) -> tuple[Job, Evidence | None]:
 def _job_document(text: str) -> dict[str, Any] | None:
     """Our own form: a mapping whose keys are all fields of a job, ``model`` or ``params_b`` among them."""
     try:
-        document = yaml_document(text, where="text")
+        document = yaml_document(text, where="text", finite=False)
     except InputError:
         return None
     if isinstance(document, dict) and isinstance(document.get("job"), dict):

@@ -1,4 +1,4 @@
-"""Job fields that somebody states beside what was pasted (``--set``, ``"set"``, ``options=``): checked once, for every door."""
+"""Job fields that somebody states beside a text (``--set``, ``"set"``, ``options=``), checked for every door."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def stated_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(options, Mapping):
         raise JobError(f"{shown(options)} is not a mapping of fields", where="set", hint='for example {"gpus": 8}')
     try:
-        check_tree(options, where="set", depth=_DEPTH, nodes=_NODES)
+        check_tree(options, where="set", depth=_DEPTH, nodes=_NODES, finite=False)
     except InputError as error:
         raise JobError(error.message, where=error.where, hint=error.hint) from error
     found: dict[str, Any] = {}

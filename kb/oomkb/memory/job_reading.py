@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import InputError, JobError
-from oomkb.limits import check_tree, shown
+from oomkb.limits import check_tree, finite_only, shown
 from oomkb.memory.job_parts import ExtraModel, Lora, Rollout, Serving
 from oomkb.memory.vocabulary import normalise
 from oomkb.notes import note
@@ -176,13 +176,13 @@ def _text(name: str, value: Any) -> str:
 def _model(name: str, value: Any) -> str | Mapping[str, Any]:
     if isinstance(value, Mapping):
         _check(value, name)
-        return MappingProxyType(dict(value))
+        return MappingProxyType(finite_only(value))
     return _text(name, value)
 
 
 def _check(value: Any, name: str) -> None:
     try:
-        check_tree(value, where=name, depth=_CONFIG_DEPTH)
+        check_tree(value, where=name, depth=_CONFIG_DEPTH, finite=False)
     except InputError as error:
         raise JobError(error.message, where=error.where, hint=error.hint) from error
 
@@ -208,7 +208,9 @@ def _map(name: str, value: Any) -> Mapping[str, Any]:
         problem = note("job.not-mapping", value=shown(value))
         raise JobError(f"{shown(value)} is not a mapping", where=name, note=problem)
     if name == "buckets":
-        return MappingProxyType({str(k)[:_NAME_CHARS]: _elements(f"buckets.{k}"[:_NAME_CHARS], v) for k, v in value.items()})
+        return MappingProxyType(
+            {str(k)[:_NAME_CHARS]: _elements(f"buckets.{k}"[:_NAME_CHARS], v) for k, v in value.items()}
+        )
     return MappingProxyType({str(k)[:_NAME_CHARS]: _entry(f"{name}.{k}"[:_NAME_CHARS], v) for k, v in value.items()})
 
 
@@ -245,6 +247,9 @@ def _extra_models(name: str, value: Any) -> tuple[ExtraModel, ...]:
     return tuple(out)
 
 
+_PART_FIELDS: Final = {name: frozenset(f.name for f in fields(kind)) for name, kind in _NESTED.items()}
+
+
 def _targets(name: str, value: Any) -> str | tuple[str, ...]:
     if isinstance(value, str):
         return _text(name, value)
@@ -254,13 +259,12 @@ def _targets(name: str, value: Any) -> str | tuple[str, ...]:
     return tuple(value)
 
 
-_PART_FIELDS: Final = {name: frozenset(f.name for f in fields(kind)) for name, kind in _NESTED.items()}
 _NESTED_READ: Final[Mapping[str, Any]] = {
     "r": _whole,
     "alpha": lambda n, v: _number(n, v, high=1e9),
     "dropout": lambda n, v: 0.0 if v == 0 else _number(n, v, high=1.0),
     "dtype": lambda n, v: normalise("param_dtype", v, where=n),
-    "targets": lambda n, v: _targets(n, v),
+    "targets": _targets,
     "gpu_memory_utilization": _share,
     "engine": _text,
     "kv_dtype": _text,

@@ -207,7 +207,7 @@ def _cached(text: str, name: str) -> ModelShape:
 def _read(config: Mapping[str, Any], name: str) -> ModelShape:
     """:raises JobError: for a configuration of nonsense, whatever the nonsense is."""
     try:
-        check_tree(config, where="model", depth=_DEPTH, nodes=_NODES)
+        check_tree(config, where="model", depth=_DEPTH, nodes=_NODES, finite=False)
         shape = _read_checked(config, name)
         possible = 0 < shape.params < _MOST_PARAMS
     except InputError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomkb.errors import InputError, RecordError
-from oomkb.limits import yaml_document
+from oomkb.outside import yaml_document
 
 __all__ = ["MAX_BYTES", "Listed", "case_files", "case_id", "listed", "parse", "read_text"]
 
@@ -76,7 +76,8 @@ def parse(text: str, *, where: str = "") -> dict[str, Any]:
         # An alias may stand for exponentially many values; a case needs none.
         found = yaml_document(text, where=where, loader=_loader(), aliases=False)
     except InputError as error:
-        raise RecordError(error.message, where=error.where, hint=error.hint) from error
+        place = error.where.removeprefix(where).split(":")[:2]  # of line and column, the line
+        raise RecordError(error.message, where=f"{where}{':'.join(place)}", hint=error.hint) from error
     if not isinstance(found, dict):
         raise RecordError("a case is a mapping of fields", where=where, hint="see the template in cases/README.md")
     return {str(k): v for k, v in found.items()}

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from oomkb.errors import InputError, JobError
-from oomkb.limits import check_tree, shown, yaml_document
+from oomkb.limits import check_tree, shown
+from oomkb.outside import yaml_document
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -75,7 +76,7 @@ def load_document(path: Path) -> dict[str, Any]:
 
     :raises InputError: naming line and column of what cannot be read.
     """
-    document = yaml_document(read_text(path), where=str(path))
+    document = yaml_document(read_text(path), where=str(path), finite=False)
     if not isinstance(document, dict):
         raise InputError("expected a mapping of fields", where=str(path), hint="for example `model: Qwen/Qwen2.5-7B`")
     return {str(key): value for key, value in document.items()}
@@ -123,7 +124,7 @@ def _objects(lines: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
             raise InputError(f"not JSON: {error}", where=f"{name}:{number}", hint="one JSON object a line") from error
         if not isinstance(value, dict):
             raise InputError("not a JSON object", where=f"{name}:{number}", hint="one JSON object a line")
-        check_tree(value, where=f"{name}:{number}", text_chars=None)
+        check_tree(value, where=f"{name}:{number}", text_chars=None, finite=False)
         yield number, value
 
 
