@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["Masked", "mask"]
+__all__ = ["Masked", "mask", "masked_text"]
 
 _KEY_NAME: Final = (
     r"(?:api[_-]?key|apikey|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?"
@@ -222,6 +222,11 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     for at in sorted(worth):
         parts[at] = masker.line(parts[at], lows[at])
     return Masked("\n".join(parts), MappingProxyType(known))
+
+
+def masked_text(text: str | None) -> str | None:
+    """A short text masked for good; ``None`` stays ``None``."""
+    return None if text is None else mask(text).text
 
 
 def _rules_for(unique: str) -> list[_Rule]:
