@@ -38,7 +38,7 @@ def diagnose(
     from oomdoc.report.report import Report
     from oomdoc.stated import stated_fields
 
-    stated = stated_fields(options) if options else {}
+    stated = {} if options is None else stated_fields(options)
     sources = [Source("input", text)] if isinstance(text, str) else list(text)
     sources += [Source(name, content) for name, content in (configs or {}).items()]
     evidence = read(sources, stated)

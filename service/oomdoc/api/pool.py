@@ -33,6 +33,8 @@ _TASKS_EACH: Final = 2_000
 _ASIDE: Final = 3
 """Workers that may compute for long beside the usual ones, times their number."""
 _START: Final = "import sys; sys.path[:] = {path!r}; from oomdoc.api.worker import zygote; zygote({descriptor})"
+# A fork of a process with several threads may hold a lock that nobody will open.
+_ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 _START_S: Final = 300.0
 
 
@@ -95,7 +97,7 @@ class Pool:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         code = _START.format(path=sys.path, descriptor=theirs.fileno())
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, **_ONE_THREAD}
         with theirs:
             self._warm = subprocess.Popen(
                 [sys.executable, "-c", code], pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
