@@ -9,6 +9,7 @@ from typing import Any
 from oomdoc.chat.conversation import respond
 from oomdoc.chat.language_model import LanguageModel
 from oomdoc.chat.session import Session
+from oomdoc.intake.redact import mask
 from oomdoc.store.store import Conflict, Store, StoreDown
 from oomkb.errors import InputError
 
@@ -63,7 +64,7 @@ def answer(
 
 def _turn(model: LanguageModel | None) -> Turn:
     def take(kept: dict[str, Any] | None, text: str) -> TurnTaken:
-        session = Session.from_document(kept) if kept else Session()
+        session, text = Session.from_document(kept) if kept else Session(), mask(text).text
         if model is None:
             session, reply = respond(session, text)
         else:

@@ -16,6 +16,8 @@ __all__ = ["Bounds", "Budget", "bounded"]
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _MOST_MEMBERS: Final = 1_000
+_PIECE: Final = 1 << 16
+"""Bytes that are undone at once: what follows a member is copied."""
 _GRACE_S: Final = 5.0
 """Before a rate is asked for."""
 _IDLE_S: Final = 10.0
@@ -124,12 +126,14 @@ class _Inflater:
         parts: list[bytes] = []
         room = max(most, 1)
         try:
-            while data and room > 0:
-                if self._member.eof or not self._members:
-                    self._next()
-                parts.append(self._member.decompress(data, room))
-                room -= len(parts[-1])
-                data = self._member.unused_data if self._member.eof else b""
+            for start in range(0, len(data), _PIECE):
+                piece = data[start : start + _PIECE]
+                while piece and room > 0:
+                    if self._member.eof or not self._members:
+                        self._next()
+                    parts.append(self._member.decompress(piece, room))
+                    room -= len(parts[-1])
+                    piece = self._member.unused_data if self._member.eof else b""
         except zlib.error as error:
             raise HTTPException(400, f"the body is not gzip: {error}") from error
         if last and room > 0 and self._members and not self._member.eof:

@@ -108,6 +108,8 @@ def _diagnosed(sources: list[Source], options: Any, language: str, *, plans: boo
     from oomdoc.intake.redact import mask
     from oomdoc.library import diagnose
 
+    # Names of files tell about people too; here nobody needs them unmasked to find the files again.
+    sources = [Source(mask(source.name).text, source.text) for source in sources]
     report = diagnose(sources, options=options, language=language, plans=plans)
     document = report.document()
     document["language"] = report.language
@@ -165,9 +167,10 @@ def _turn(arguments: dict[str, Any], _blob: bytes) -> Outcome:
     """``{session: a stored session or null, text}`` -> ``{session, reply}``."""
     from oomdoc.chat.conversation import respond
     from oomdoc.chat.session import Session
+    from oomdoc.intake.redact import mask
 
     kept = arguments["session"]
-    session, reply = respond(Session.from_document(kept) if kept else Session(), arguments["text"])
+    session, reply = respond(Session.from_document(kept) if kept else Session(), mask(arguments["text"]).text)
     return {"session": session.document(), "reply": reply.document()}, b""
 
 
