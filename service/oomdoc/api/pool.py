@@ -21,7 +21,7 @@ from collections import deque
 from typing import Any, Final
 
 from oomdoc.api.tasks import Outcome
-from oomdoc.api.worker import FRAME, packed, unpacked
+from oomdoc.api.worker import FORK, FRAME, REFRESH, packed, unpacked
 from oomkb.errors import InputError, OomdocError
 
 __all__ = ["Overloaded", "Pool"]
@@ -120,6 +120,26 @@ class Pool:
             self._warm.kill()
             await asyncio.to_thread(self._warm.wait)
 
+    async def refresh(self) -> None:
+        """Have the cases loaded anew, then replace every worker as soon as it is free."""
+        async with self._forking:
+            if await asyncio.to_thread(self._refreshed) != b"done":
+                return
+        for worker in self._busy:
+            worker.tasks = _TASKS_EACH
+        stale, self._idle = self._idle, []
+        for worker in stale:
+            worker.end()
+        for _ in range(self._size - len(self._busy)):
+            self._hand_on(await self._forked())
+
+    def _refreshed(self) -> bytes:
+        control = self._control
+        if control is None or not self.alive:
+            return b""
+        control.sendall(REFRESH)
+        return control.recv(4, socket.MSG_WAITALL)
+
     async def run(self, task: str, arguments: dict[str, Any], blob: bytes = b"") -> Outcome:
         """A task's outcome (see :mod:`oomdoc.api.tasks`).
 
@@ -193,7 +213,7 @@ class Pool:
         control = self._control
         if control is None:
             raise OomdocError("the diagnosing processes have ended")
-        socket.send_fds(control, [b"f"], [theirs.fileno()])
+        socket.send_fds(control, [FORK], [theirs.fileno()])
         said = control.recv(4, socket.MSG_WAITALL)
         if len(said) < 4:
             raise OomdocError("the warm process has ended")

@@ -23,7 +23,7 @@ from oomdoc.settings import Settings
 from oomdoc.store.engine import migrate, open_engine
 from oomdoc.store.journal import Journal
 from oomdoc.store.store import DiagnosisRow, Store, StoreDown, default_database_url
-from oomkb.errors import InputError
+from oomkb.errors import InputError, OomdocError
 
 __all__ = ["Work"]
 
@@ -32,6 +32,7 @@ _RETRY_S: Final = 2.0
 _STORE_S: Final = 1.5
 """An answer waits so long for its id; one that is late is kept all the same."""
 _OPENING_S: Final = 1.0
+_REFRESH_EVERY_S: Final = 1.0
 _WATCH_EVERY_S: Final = 2.0
 _NOT_STORED: Final = "not stored: the store does not answer"
 _MOST_PROCESSES: Final = 8
@@ -57,6 +58,7 @@ class Work:
         # Without processes: a diagnosis is arithmetic in Python, more threads than cores only make each other wait.
         self._threads = ThreadPoolExecutor(settings.diagnosing_threads, thread_name_prefix="oomdoc-diagnosis")
         self._waiting = 0
+        self._changed = asyncio.Event()
 
     def store(self) -> Store:
         """The store, opened when first needed and again after it was away.
@@ -122,7 +124,22 @@ class Work:
         return self.store().purge(older_than_days=settings.retention_days, most_bytes=settings.retention_bytes)
 
     def cases_changed(self) -> None:
-        """The folder of submitted cases holds others than before."""
+        """The folder of submitted cases holds others than before: the processes that compute get them soon."""
+        if self._loop is not None and self._pool is not None:
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def follow_cases(self) -> None:
+        """Have changed cases loaded and indexed aside, however often they change, for at most a third of the time."""
+        while self._pool is not None:
+            await self._changed.wait()
+            self._changed.clear()
+            started = time.monotonic()
+            try:
+                await self._pool.refresh()
+            except (OSError, OomdocError) as error:
+                _LOG.warning("cases-not-loaded", extra={"fields": {"error": type(error).__name__}})
+            self.answers.clear()
+            await asyncio.sleep(max(_REFRESH_EVERY_S, 2 * (time.monotonic() - started)))
 
     async def start(self) -> None:
         """Start the processes that compute, where the settings ask for them."""
