@@ -1,7 +1,7 @@
 """Computing in other processes, so that no input delays another: a slow one is set aside, a hopeless one is ended.
 
-As many workers as processors take tasks in turn. Who computes longer than a second does so beside them, at a lower
-priority, and its place is given to a fresh one; where too many do, the one that has for longest is ended, and so is
+As many workers as processors take tasks in turn. Who computes longer than a second does so beside them (after three at
+a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest is ended, and so is
 whoever passes the deadline or its memory.
 """
 
@@ -28,6 +28,7 @@ __all__ = ["Overloaded", "Pool"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
 _SLOW_S: Final = 1.0
+_LOW_S: Final = 3.0
 _TASKS_EACH: Final = 2_000
 """After so many tasks a worker is replaced: what leaked goes with it."""
 _ASIDE: Final = 3
@@ -50,6 +51,7 @@ class _Worker:
         self.tasks = 0
         self.since = 0.0
         self.slow = False
+        self.low = False
         self.given_up = False
 
     async def answer(self, message: bytes) -> Outcome:
@@ -148,7 +150,8 @@ class Pool:
         """
         message = packed({"task": task, "arguments": arguments}, blob)
         worker = await self._acquired()
-        timer = asyncio.get_running_loop().call_later(_SLOW_S, self._set_aside, worker)
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(_SLOW_S, self._set_aside, worker), loop.call_later(_LOW_S, self._lower, worker)]
         try:
             outcome = await asyncio.wait_for(worker.answer(message), self._deadline_s)
         except TimeoutError:
@@ -165,7 +168,8 @@ class Pool:
             self._drop(worker)
             raise
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
         self._release(worker, spent="failed" in outcome[0])
         return outcome
 
@@ -222,10 +226,14 @@ class Pool:
     def _set_aside(self, worker: _Worker) -> None:
         """It takes long: others need not wait for it."""
         worker.slow = True
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, worker.pid, 10)
         self._wake()
         self._make_room()
+
+    def _lower(self, worker: _Worker) -> None:
+        """It takes very long: what others compute goes first."""
+        worker.low = True
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, worker.pid, 10)
 
     def _make_room(self) -> None:
         """Where everybody computes for long and somebody waits, end the one that has for longest."""
@@ -243,7 +251,8 @@ class Pool:
         self._busy.discard(worker)
         worker.tasks += 1
         # A worker at low priority stays so: only the system's administrator may raise it again.
-        if worker.slow or spent or worker.given_up or worker.tasks >= _TASKS_EACH:
+        surplus = worker.slow and len(self._busy) + len(self._idle) + self._starting >= self._size
+        if surplus or worker.low or spent or worker.given_up or worker.tasks >= _TASKS_EACH:
             worker.end()
             self._wake()
         else:
