@@ -1,8 +1,8 @@
 """Computing in other processes, so that no input delays another: a slow one is set aside, a hopeless one is ended.
 
-As many workers as processors take tasks in turn. Who computes longer than a second does so beside them (after three at
-a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest is ended, and so is
-whoever passes the deadline or its memory.
+As many workers as processors take tasks in turn. Who computes longer than a second does so beside them (after three
+at a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest is ended,
+and so is whoever passes the deadline or its memory.
 """
 
 from __future__ import annotations

@@ -277,6 +277,71 @@ def test_two_replicas_on_one_postgresql(postgres_url: str, tmp_path: Path, root:
         assert second["changed"] == {"seq_len": 2048}
 
 
+def test_a_frozen_database_stalls_nobody(postgres_url: str) -> None:
+    import psutil
+
+    from oomdoc.store.store import open_store
+
+    store = open_store(postgres_url)
+    with store._transaction() as connection:
+        folder = connection.exec_driver_sql("SHOW data_directory").scalar_one()
+    store.close()
+    with serving(postgres_url, diagnosing_processes="2") as (_, base):
+        diagnosed_s(base)
+        main = psutil.Process(int((Path(str(folder)) / "postmaster.pid").read_text().split()[0]))
+        frozen = [main, *main.children(recursive=True)]
+        for process in frozen:
+            process.suspend()
+        try:
+            assert diagnosed_s(base) < 4
+            time.sleep(4)
+            for _ in range(3):
+                assert diagnosed_s(base) < 2
+                began = time.monotonic()
+                assert httpx.post(f"{base}/v1/search", json={"text": LOG}, timeout=30).status_code == 200
+                assert httpx.get(f"{base}/v1/cases?limit=1", timeout=30).status_code == 200
+                ready = httpx.get(f"{base}/readyz", timeout=30)
+                assert (ready.status_code, ready.json()["components"]["store"]) == (200, "down")
+                lost = httpx.post(
+                    f"{base}/v1/feedback", json={"diagnosis": "0123456789abcdef", "helpful": "yes"}, timeout=30
+                )
+                assert lost.status_code == 503
+                assert time.monotonic() - began < 2
+        finally:
+            for process in frozen:
+                process.resume()
+        began, answer = time.monotonic(), {}
+        while not answer.get("id") and time.monotonic() - began < 20:
+            answer = httpx.post(f"{base}/v1/diagnose", json={"text": f"{LOG} {time.monotonic()}"}, timeout=30).json()
+            time.sleep(0.5)
+        assert answer["id"], httpx.get(f"{base}/readyz").text
+
+
+def test_cases_that_keep_coming_delay_no_diagnosis(tmp_path: Path, root: Path) -> None:
+    record = next(iter(sorted((root / "cases" / "leak").glob("*.yaml")))).read_text(encoding="utf-8")
+    state = tmp_path / "state"
+    shutil.copytree(os.environ["OOMDOC_STATE"], state, ignore=shutil.ignore_patterns("submitted-cases", "*.db*"))
+    with serving(f"sqlite:///{tmp_path}/x.db", state=str(state), diagnosing_processes="2") as (_, base):
+        diagnosed_s(base)
+        ending = threading.Event()
+
+        def add() -> None:
+            number = 0
+            while not ending.wait(0.1):
+                number += 1
+                body = {"id": f"leak/own-{number:03d}", "yaml": record}
+                assert httpx.post(f"{base}/v1/cases", json=body, timeout=30).status_code == 201
+
+        adding = threading.Thread(target=add)
+        adding.start()
+        try:
+            slowest = max(diagnosed_s(base) for _ in range(30))
+        finally:
+            ending.set()
+            adding.join()
+        assert slowest < 3
+
+
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
 def test_an_index_that_is_missing_or_damaged_is_rebuilt(tmp_path: Path, harm: str) -> None:
     state = tmp_path / "state"
