@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomkb.notes import Note
 
-__all__ = ["CatalogError", "IndexDamaged", "InputError", "JobError", "OomdocError", "RecordError"]
+__all__ = ["ODD", "CatalogError", "IndexDamaged", "InputError", "JobError", "OomdocError", "RecordError"]
 
 
 class OomdocError(Exception):
@@ -49,3 +51,7 @@ class RecordError(OomdocError):
 
 class IndexDamaged(OomdocError):
     """A retrieval index that is stale, truncated or of another version; rebuilt where possible."""
+
+
+ODD: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What arithmetic on somebody's numbers may raise where they are odder than any check foresaw."""

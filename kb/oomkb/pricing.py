@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from oomkb.catalog import gpus, models
-from oomkb.errors import CatalogError, JobError
+from oomkb.errors import ODD, CatalogError, JobError
 from oomkb.frameworks import complete
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
@@ -42,11 +42,36 @@ def price(job: Job) -> Priced:
 
     :raises JobError: for a job that describes no possible run, or names neither a model nor ``params_b``.
     """
-    completed = complete(job)
-    shape = shape_of(completed)
-    device = device_of(completed)
-    estimate = memory.estimate(completed, shape, device, shapes=further_shapes(completed))
+    try:
+        completed = complete(job)
+        shape = shape_of(completed)
+        device = device_of(completed)
+        estimate = memory.estimate(completed, shape, device, shapes=further_shapes(completed))
+    except ODD as error:
+        raise JobError(
+            f"these values describe no run that can be priced ({type(error).__name__})",
+            where="job",
+            hint="check the sizes of model and batch",
+            note=note("job.not-priced"),
+        ) from error
+    _check_possible(estimate)
     return Priced(completed, shape, device, estimate)
+
+
+_MOST_GIB: Final = 1e6
+"""A petabyte on one GPU: beyond it a figure says only that a value was a slip."""
+
+
+def _check_possible(estimate: Estimate) -> None:
+    """:raises JobError: where a figure is none that any machine could show."""
+    figures = (estimate.allocated_bytes, estimate.reserved_bytes, estimate.process_bytes, estimate.host_bytes)
+    if not all(0 <= figure <= _MOST_GIB * GIB for figure in figures):
+        raise JobError(
+            f"a GPU would hold more than {_MOST_GIB:,.0f} GiB",
+            where="job",
+            hint="one of batch, length and model is in another unit",
+            note=note("job.impossible", most=f"{_MOST_GIB:,.0f}"),
+        )
 
 
 def further_shapes(job: Job) -> dict[str, ModelShape]:

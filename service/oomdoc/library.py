@@ -31,15 +31,17 @@ def diagnose(
     :param language: ``en``, ``zh``, or ``auto`` for the language of the input.
     :param plans: whether to search for plans that fit (most of the time of a diagnosis).
     :raises InputError: for input that cannot be read.
-    :raises JobError: for an option that describes no possible run.
+    :raises JobError: for an option that no job has (with the nearest name), or that describes no possible run.
     """
     from oomdoc.diagnosis.engine import diagnose as run
     from oomdoc.intake import read
     from oomdoc.report.report import Report
+    from oomdoc.stated import stated_fields
 
+    stated = stated_fields(options) if options else {}
     sources = [Source("input", text)] if isinstance(text, str) else list(text)
     sources += [Source(name, content) for name, content in (configs or {}).items()]
-    evidence = read(sources, dict(options or {}))
+    evidence = read(sources, stated)
     return Report(run(evidence, plans=plans), evidence.language if language == "auto" else language)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oomdoc.evidence import Evidence, Source
-from oomkb.errors import JobError
+from oomkb.errors import InputError, JobError
 from oomkb.memory.job import Job
+from oomkb.outside import yaml_document
 from oomkb.pricing import check_device
 
 if TYPE_CHECKING:
@@ -62,11 +63,9 @@ def job_of_text(text: str, filename: str) -> tuple[Job, Evidence | None]:
 
 def _job_document(text: str) -> dict[str, Any] | None:
     """Our own form: a mapping whose keys are all fields of a job, ``model`` or ``params_b`` among them."""
-    import yaml
-
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError):
+        document = yaml_document(text, where="text", finite=False)
+    except InputError:
         return None
     if isinstance(document, dict) and isinstance(document.get("job"), dict):
         document = document["job"]

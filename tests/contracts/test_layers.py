@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    ("oomkb.units", "oomkb.errors", "oomkb.notes", "oomkb.state"),
+    ("oomkb.units", "oomkb.errors", "oomkb.notes", "oomkb.state", "oomkb.limits", "oomkb.outside"),
     ("oomkb.memory",),
     ("oomkb.catalog",),
     ("oomkb.frameworks",),
     ("oomkb.pricing",),
     ("oomkb.records",),
     ("oomkb.retrieval",),
-    ("oomdoc.messages", "oomdoc.evidence"),
+    ("oomdoc.messages", "oomdoc.evidence", "oomdoc.isolation", "oomdoc.snapshots", "oomdoc.stated"),
     ("oomdoc.intake",),
     ("oomdoc.diagnosis",),
     ("oomdoc.casework",),
@@ -108,7 +108,9 @@ def test_the_memory_model_is_standard_library_only(root: Path) -> None:
             top = target.split(".")[0]
             if (
                 top not in sys.stdlib_module_names
-                and not target.startswith(("oomkb.memory", "oomkb.units", "oomkb.errors", "oomkb.notes"))
+                and not target.startswith(
+                    ("oomkb.memory", "oomkb.units", "oomkb.errors", "oomkb.limits", "oomkb.notes")
+                )
                 and target != "oomkb"
             ):
                 wrong.append(f"{path.relative_to(root)}:{line} imports {target}")

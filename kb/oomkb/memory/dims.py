@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from oomkb.errors import JobError
 from oomkb.memory.encdec import is_pair, pair_config
@@ -17,6 +17,9 @@ from oomkb.memory.residue import ATTENTION_FREE, gate_of, layer_extra
 from oomkb.notes import Note, note
 
 __all__ = ["Dims", "read_dims"]
+
+_MOST_LAYERS: Final = 4_096
+"""Layers are listed one by one; the deepest model known has 126, scaling studies some thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +171,7 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[Note
 def _size(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
     value = of(config, name, default)
     if isinstance(value, list | tuple) and value:
-        value = max(v for v in value if isinstance(v, int | float))
+        value = max((v for v in value if isinstance(v, int | float)), default=None)
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 1:
         keys = " or ".join(NAMES.get(name, (name,)))
         raise JobError(
@@ -312,6 +315,8 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
     if is_pair(kind, c):
         c, pair = pair_config(kind, c)
     hidden, layers = _size(c, "hidden"), _layers(kind, c)
+    if layers > _MOST_LAYERS:
+        raise JobError(f"{layers:,} layers are more than {_MOST_LAYERS:,}", where="model.num_hidden_layers")
     heads = _heads(kind, c, hidden)
     kv_heads = _kv_heads(kind, c, heads)
     if kv_heads < 1 or heads % kv_heads:
@@ -320,6 +325,8 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
         )
     ffn = _ffn(kind, c, hidden)
     head_dim = _head_dim(c, hidden, heads)
+    if head_dim < 1 or ffn < 0:
+        raise JobError("a width below zero", where="model.head_dim" if head_dim < 1 else "model.intermediate_size")
     act = str(of(c, "act", "")).lower()
     experts = expert_fields(kind, c, ffn, layers)
     softcap = c.get("attn_logit_softcapping")

@@ -14,7 +14,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomkb.errors import JobError
+from oomkb.errors import InputError, JobError
+from oomkb.limits import check_tree
 from oomkb.memory.job_parts import Assumption, ExtraModel, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_field
 from oomkb.notes import note
@@ -103,6 +104,10 @@ class Job:
                 known[key] = read_field(key, value)
             else:
                 extra[str(key)] = value
+        try:
+            check_tree(extra, where="job")
+        except InputError as error:
+            raise JobError(error.message, where=error.where, hint=error.hint) from error
         return cls(**known, extra=MappingProxyType(extra) if extra else _EMPTY)
 
     def document(self) -> dict[str, Any]:

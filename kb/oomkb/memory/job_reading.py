@@ -2,41 +2,56 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomkb.errors import JobError
+from oomkb.errors import InputError, JobError
+from oomkb.limits import check_tree, finite_only, shown
 from oomkb.memory.job_parts import ExtraModel, Lora, Rollout, Serving
 from oomkb.memory.vocabulary import normalise
 from oomkb.notes import note
+from oomkb.units import GIB, parse_size_bytes
 
 __all__ = ["read_dotted", "read_field"]
 
-_POSITIVE: Final = frozenset(
-    [
-        "micro_batch",
-        "grad_accum",
-        "seq_len",
-        "world",
-        "dp",
-        "tp",
-        "pp",
-        "cp",
-        "sp",
-        "ep",
-        "nodes",
-        "gpus",
-        "max_pixels",
-        "images",
-        "video_frames",
-        "generations",
-        "eval_micro_batch",
-        "prompt_len",
-        "completion_len",
-    ]
-)
+_TOKENS: Final = 1 << 27
+_RANKS: Final = 1 << 20
+_BATCH: Final = 1 << 20
+_POSITIVE: Final[Mapping[str, int]] = {
+    "micro_batch": _BATCH,
+    "grad_accum": _BATCH,
+    "seq_len": _TOKENS,
+    "world": _RANKS,
+    "dp": _RANKS,
+    "tp": _RANKS,
+    "pp": _RANKS,
+    "cp": _RANKS,
+    "sp": _RANKS,
+    "ep": _RANKS,
+    "nodes": _RANKS,
+    "gpus": _RANKS,
+    "max_pixels": 1 << 36,
+    "images": 1 << 16,
+    "video_frames": 1 << 20,
+    "generations": 1 << 16,
+    "eval_micro_batch": _BATCH,
+    "prompt_len": _TOKENS,
+    "completion_len": _TOKENS,
+}
+"""Fields that are whole numbers, each with the most that any machine of today could mean: beyond it lies a slip."""
+_GIB: Final = float(1 << 24)
+_NAME_CHARS: Final = 1_000
+_ENTRY_CHARS: Final = 4_000
+_ENTRIES: Final = 1_000
+_TARGETS: Final = 20_000
+"""Module names that adapters are put on: some list every one of a model of hundreds of layers."""
+_CONFIG_DEPTH: Final = 12
+_PARAMS_B: Final = 1e5
+_ELEMENTS: Final = float(1 << 50)
 _WORDS: Final = frozenset(
     [
         "objective",
@@ -59,8 +74,9 @@ def read_field(name: str, value: Any) -> Any:
 
     :raises JobError: for an impossible value; ``where`` is the field.
     """
-    if name in _POSITIVE:
-        return _whole(name, value)
+    most = _POSITIVE.get(name)
+    if most is not None:
+        return _whole(name, value, most=most)
     if name in _WORDS:
         return normalise(name, value)
     if name in _FLAGS:
@@ -70,49 +86,105 @@ def read_field(name: str, value: Any) -> Any:
     return _OTHERS[name](name, value)
 
 
-def _whole(name: str, value: Any, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < least:
+def _whole(name: str, value: Any, *, least: int = 1, most: int = _TOKENS) -> int:
+    given = _read_number(value)
+    if given is None or given != math.floor(given) or given < least:
         raise JobError(
-            f"{value!r} is not a whole number of at least {least}",
+            f"{shown(value)} is not a whole number of at least {least}",
             where=name,
             hint=f"for example {max(least, 1)}",
-            note=note("job.not-whole", value=value, least=least),
+            note=note("job.not-whole", value=shown(value), least=least),
         )
-    return int(value)
-
-
-def _number(name: str, value: Any, *, low: float = 0.0, high: float = float("inf")) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low < value <= high:
-        bounded = high != float("inf")
+    if given > most:
         raise JobError(
-            f"{value!r} is not a number above {low:g}" + (f" and at most {high:g}" if bounded else ""),
+            f"{shown(value)} is more than {most:,}",
             where=name,
-            note=note("job.not-between" if bounded else "job.not-above", value=value, low=f"{low:g}", high=f"{high:g}"),
+            hint="is it in another unit?",
+            note=note("job.too-large", value=shown(value), most=f"{most:,}"),
         )
-    return float(value)
+    return int(given)
+
+
+def _number(name: str, value: Any, *, low: float = 0.0, high: float) -> float:
+    given = _read_number(value)
+    if given is None or not low < given <= high:
+        raise JobError(
+            f"{shown(value)} is not a number above {low:g} and at most {high:g}",
+            where=name,
+            note=note("job.not-between", value=shown(value), low=f"{low:g}", high=f"{high:g}"),
+        )
+    return float(given)
+
+
+def _read_number(value: Any) -> int | float | None:
+    """A finite number, plain or as people write it in a form; ``None`` for anything else."""
+    if isinstance(value, str) and _NUMERAL.fullmatch(value):
+        value = float(value) if _FRACTION.search(value) else int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None
+
+
+_NUMERAL: Final = re.compile(r"\s{0,9}[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,2})?\s{0,9}")
+_FRACTION: Final = re.compile(r"[.eE]")
+_SHARE: Final = re.compile(r"\s{0,9}(\d{1,3}(?:\.\d{1,9})?)\s?%\s{0,9}")
+
+
+def _gib(name: str, value: Any) -> float:
+    """A size in GiB: a number, or a text with its unit; a ``GB`` of memory is taken as the driver means it, 2^30."""
+    if isinstance(value, str) and not _NUMERAL.fullmatch(value):
+        try:
+            value = parse_size_bytes(value[:64], decimal=False) / GIB
+        except ValueError as error:
+            raise JobError(
+                f"{shown(value)} is not a size",
+                where=name,
+                hint="a number of GiB, or a size such as 24 GiB",
+                note=note("job.not-size", value=shown(value)),
+            ) from error
+    return _number(name, value, high=_GIB)
+
+
+def _share(name: str, value: Any) -> float:
+    """A part of one: ``0.9``, or ``90%``."""
+    part = _SHARE.fullmatch(value) if isinstance(value, str) else None
+    return _number(name, float(part[1]) / 100 if part else value, high=1.0)
+
+
+_SAID: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, str):
+        value = _SAID.get(value.strip().lower(), value)
     if not isinstance(value, bool):
         raise JobError(
-            f"{value!r} is neither true nor false",
+            f"{shown(value)} is neither true nor false",
             where=name,
             hint="write true or false",
-            note=note("job.not-flag", value=value),
+            note=note("job.not-flag", value=shown(value)),
         )
     return value
 
 
 def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise JobError(f"{value!r} is not a name", where=name, note=note("job.not-name", value=value))
+    if not isinstance(value, str) or not value.strip() or len(value) > _NAME_CHARS:
+        raise JobError(f"{shown(value)} is not a name", where=name, note=note("job.not-name", value=shown(value)))
     return value.strip()
 
 
 def _model(name: str, value: Any) -> str | Mapping[str, Any]:
     if isinstance(value, Mapping):
-        return MappingProxyType(dict(value))
+        _check(value, name)
+        return MappingProxyType(finite_only(value))
     return _text(name, value)
+
+
+def _check(value: Any, name: str) -> None:
+    try:
+        check_tree(value, where=name, depth=_CONFIG_DEPTH, finite=False)
+    except InputError as error:
+        raise JobError(error.message, where=error.where, hint=error.hint) from error
 
 
 def _grad_ckpt(name: str, value: Any) -> bool | str:
@@ -125,23 +197,38 @@ def _grad_ckpt(name: str, value: Any) -> bool | str:
 def _strings(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value] if value not in ("", "none") else []
-    if not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
-        raise JobError(f"{value!r} is not a list of names", where=name, note=note("job.not-names", value=value))
+    if not isinstance(value, Sequence) or len(value) > _ENTRIES or not all(isinstance(v, str) for v in value):
+        problem = note("job.not-names", value=shown(value))
+        raise JobError(f"{shown(value)} is not a list of names", where=name, note=problem)
     return tuple(normalise(name, v) for v in value)
 
 
 def _map(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise JobError(f"{value!r} is not a mapping", where=name, note=note("job.not-mapping", value=value))
+    if not isinstance(value, Mapping) or len(value) > _ENTRIES:
+        problem = note("job.not-mapping", value=shown(value))
+        raise JobError(f"{shown(value)} is not a mapping", where=name, note=problem)
     if name == "buckets":
         return MappingProxyType(
-            {str(k): _number(f"buckets.{k}", v, low=-1) if not isinstance(v, str) else v for k, v in value.items()}
+            {str(k)[:_NAME_CHARS]: _elements(f"buckets.{k}"[:_NAME_CHARS], v) for k, v in value.items()}
         )
-    return MappingProxyType({str(k): str(v) for k, v in value.items()})
+    return MappingProxyType({str(k)[:_NAME_CHARS]: _entry(f"{name}.{k}"[:_NAME_CHARS], v) for k, v in value.items()})
+
+
+def _elements(name: str, value: Any) -> Any:
+    """A number of elements; other texts (``auto``) stay what they are."""
+    if isinstance(value, str) and not _NUMERAL.fullmatch(value):
+        return value[:_NAME_CHARS]
+    return _number(name, value, low=-1, high=_ELEMENTS)
+
+
+def _entry(name: str, value: Any) -> str:
+    if isinstance(value, Mapping | list | tuple | set):
+        raise JobError(f"{shown(value)} is not a text", where=name, note=note("job.not-name", value=shown(value)))
+    return str(value)[:_ENTRY_CHARS]
 
 
 def _extra_models(name: str, value: Any) -> tuple[ExtraModel, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > _ENTRIES:
         raise JobError("expected a list of {role, model, sharding, offload}", where=name)
     out = []
     for i, item in enumerate(value):
@@ -161,13 +248,24 @@ def _extra_models(name: str, value: Any) -> tuple[ExtraModel, ...]:
 
 
 _PART_FIELDS: Final = {name: frozenset(f.name for f in fields(kind)) for name, kind in _NESTED.items()}
+
+
+def _targets(name: str, value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, str):
+        return _text(name, value)
+    if not isinstance(value, Sequence) or len(value) > _TARGETS or not all(isinstance(v, str) for v in value):
+        problem = note("job.not-names", value=shown(value))
+        raise JobError(f"{shown(value)} is not a list of names", where=name, note=problem)
+    return tuple(value)
+
+
 _NESTED_READ: Final[Mapping[str, Any]] = {
     "r": _whole,
-    "alpha": _number,
+    "alpha": lambda n, v: _number(n, v, high=1e9),
     "dropout": lambda n, v: 0.0 if v == 0 else _number(n, v, high=1.0),
     "dtype": lambda n, v: normalise("param_dtype", v, where=n),
-    "targets": lambda n, v: v if isinstance(v, str) else tuple(str(t) for t in v),
-    "gpu_memory_utilization": lambda n, v: _number(n, v, high=1.0),
+    "targets": _targets,
+    "gpu_memory_utilization": _share,
     "engine": _text,
     "kv_dtype": _text,
     "colocated": _flag,
@@ -187,10 +285,10 @@ def _nested(name: str, value: Any) -> Any:
     kind = _NESTED[name]
     if not isinstance(value, Mapping):
         raise JobError(
-            f"{value!r} is not a mapping",
+            f"{shown(value)} is not a mapping",
             where=name,
             hint=f"write {name}: {{...}}",
-            note=note("job.not-mapping", value=value),
+            note=note("job.not-mapping", value=shown(value)),
         )
     known = _PART_FIELDS[name]
     read: dict[str, Any] = {}
@@ -199,7 +297,7 @@ def _nested(name: str, value: Any) -> Any:
             valid = ", ".join(sorted(known))
             raise JobError(
                 "unknown field",
-                where=f"{name}.{key}",
+                where=f"{name}.{key}"[:_NAME_CHARS],
                 hint=f"one of {valid}",
                 note=note("job.no-such-part", valid=valid),
             )
@@ -210,9 +308,9 @@ def _nested(name: str, value: Any) -> Any:
 
 _OTHERS: Final[Mapping[str, Any]] = {
     "model": _model,
-    "params_b": _number,
-    "capacity_gib": _number,
-    "host_gib": _number,
+    "params_b": lambda n, v: _number(n, v, high=_PARAMS_B),
+    "capacity_gib": _gib,
+    "host_gib": _gib,
     "grad_ckpt": _grad_ckpt,
     "offload": _strings,
     "buckets": _map,

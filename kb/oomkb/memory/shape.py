@@ -14,6 +14,8 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomkb.errors import ODD, InputError, JobError
+from oomkb.limits import check_tree
 from oomkb.memory.dims import Dims, read_dims
 from oomkb.memory.extras import extra_params
 from oomkb.memory.families import Family
@@ -203,6 +205,26 @@ def _cached(text: str, name: str) -> ModelShape:
 
 
 def _read(config: Mapping[str, Any], name: str) -> ModelShape:
+    """:raises JobError: for a configuration of nonsense, whatever the nonsense is."""
+    try:
+        check_tree(config, where="model", depth=_DEPTH, nodes=_NODES, finite=False)
+        shape = _read_checked(config, name)
+        possible = 0 < shape.params < _MOST_PARAMS
+    except InputError as error:
+        raise JobError(error.message, where=error.where, hint=error.hint) from error
+    except ODD as error:
+        raise JobError(f"the model's configuration cannot be read ({type(error).__name__})", where="model") from error
+    if not possible:
+        raise JobError(f"{shape.params:,} parameters are no model's", where="model", hint="check its dimensions")
+    return shape
+
+
+_DEPTH: Final = 12
+_NODES: Final = 20_000
+_MOST_PARAMS: Final = 10**15
+
+
+def _read_checked(config: Mapping[str, Any], name: str) -> ModelShape:
     dims, family, known, warnings = read_dims(config)
     label = name or str(config.get("name") or config.get("_name_or_path") or config.get("model_type") or "")
     vision = VisionShape.from_config(config, dims.hidden)

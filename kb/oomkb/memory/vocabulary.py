@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from oomkb.errors import JobError
+from oomkb.limits import shown
 from oomkb.notes import note
 
 __all__ = ["VOCABULARY", "normalise"]
@@ -147,13 +148,13 @@ def normalise(name: str, value: Any, *, where: str = "") -> Any:
     """
     if value is False and name in ("autocast", "quant", "sharding"):
         return "none"
-    word = _table(name).get(_key(value))
+    word = _table(name).get(_key(value)) if isinstance(value, str | int | float) else None
     if word is None:
         valid = ", ".join(VOCABULARY[name])
         raise JobError(
-            f"{value!r} is not known",
+            f"{shown(value)} is not known",
             where=where or name,
             hint=f"one of {valid}",
-            note=note("job.not-known", value=value, valid=valid),
+            note=note("job.not-known", value=shown(value), valid=valid),
         )
     return {"true": True, "false": False}.get(word, word) if name == "grad_ckpt" else word

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from oomkb.errors import RecordError
+from oomkb.errors import InputError, RecordError
+from oomkb.outside import yaml_document
 
 __all__ = ["MAX_BYTES", "Listed", "case_files", "case_id", "listed", "parse", "read_text"]
 
@@ -71,18 +72,12 @@ def parse(text: str, *, where: str = "") -> dict[str, Any]:
 
     :raises RecordError: for broken YAML, a repeated key, an alias, or anything but a mapping.
     """
-    import yaml
-
     try:
         # An alias may stand for exponentially many values; a case needs none.
-        if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text, Loader=_loader())):
-            raise RecordError("aliases are not allowed", where=where, hint="write the value out")
-        found = yaml.load(text, Loader=_loader())
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise RecordError(f"broken YAML: {error.problem}", where=f"{where}:{line}") from error
-    except yaml.YAMLError as error:
-        raise RecordError(f"broken YAML: {error}", where=where) from error
+        found = yaml_document(text, where=where, loader=_loader(), aliases=False)
+    except InputError as error:
+        place = error.where.removeprefix(where).split(":")[:2]  # of line and column, the line
+        raise RecordError(error.message, where=f"{where}{':'.join(place)}", hint=error.hint) from error
     if not isinstance(found, dict):
         raise RecordError("a case is a mapping of fields", where=where, hint="see the template in cases/README.md")
     return {str(k): v for k, v in found.items()}
@@ -97,6 +92,8 @@ def _loader() -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
             seen: set[Any] = set()
             for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.constructor.ConstructorError(None, None, "a key that is no text", key.start_mark)
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
                 seen.add(key.value)

@@ -25,7 +25,7 @@ def bounded(receive: Receive, *, limit_bytes: int, timeout_s: float, gzip: bool,
     if declared is not None and declared > limit_bytes:
         raise HTTPException(413, f"the body is larger than {limit_bytes:,} bytes")
     started = time.monotonic()
-    inflater = zlib.decompressobj(_GZIP) if gzip else None
+    inflater = _Inflater() if gzip else None
     seen, finished = 0, False
 
     async def read() -> Message:
@@ -42,7 +42,7 @@ def bounded(receive: Receive, *, limit_bytes: int, timeout_s: float, gzip: bool,
         finished = not message.get("more_body", False)
         body = message.get("body", b"")
         if inflater is not None:
-            body = _inflate(inflater, body, limit_bytes - seen + 1)
+            body = inflater.more(body, limit_bytes - seen + 1, last=finished)
         seen += len(body)
         if seen > limit_bytes:
             raise HTTPException(413, f"the body is larger than {limit_bytes:,} bytes")
@@ -51,8 +51,30 @@ def bounded(receive: Receive, *, limit_bytes: int, timeout_s: float, gzip: bool,
     return read
 
 
-def _inflate(inflater: zlib._Decompress, data: bytes, most: int) -> bytes:
-    try:
-        return inflater.decompress(data, max(most, 1))
-    except zlib.error as error:
-        raise HTTPException(400, f"the body is not gzip: {error}") from error
+class _Inflater:
+    """Gzip undone piece by piece: members one after the other are one body, and the last must be whole."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(_GZIP)
+        self._begun = False
+
+    def more(self, data: bytes, most: int, *, last: bool) -> bytes:
+        """At most ``most`` further bytes.
+
+        :raises HTTPException: 400 for what is no gzip, or ends too early.
+        """
+        parts: list[bytes] = []
+        room = max(most, 1)
+        try:
+            while data and room > 0:
+                if self._member.eof:
+                    self._member = zlib.decompressobj(_GZIP)
+                self._begun = True
+                parts.append(self._member.decompress(data, room))
+                room -= len(parts[-1])
+                data = self._member.unused_data if self._member.eof else b""
+        except zlib.error as error:
+            raise HTTPException(400, f"the body is not gzip: {error}") from error
+        if last and room > 0 and self._begun and not self._member.eof:
+            raise HTTPException(400, "the body is not gzip: it ends too early")
+        return b"".join(parts)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from oomkb.errors import InputError, JobError
+from oomkb.limits import check_tree, shown
+from oomkb.outside import yaml_document
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -74,18 +76,7 @@ def load_document(path: Path) -> dict[str, Any]:
 
     :raises InputError: naming line and column of what cannot be read.
     """
-    import yaml
-
-    text = read_text(path)
-    try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or "not YAML or JSON"
-        raise InputError(problem, where=place, hint="mend the file at this place") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"not a document that can be read: {error}", where=str(path)) from error
+    document = yaml_document(read_text(path), where=str(path), finite=False)
     if not isinstance(document, dict):
         raise InputError("expected a mapping of fields", where=str(path), hint="for example `model: Qwen/Qwen2.5-7B`")
     return {str(key): value for key, value in document.items()}
@@ -96,17 +87,15 @@ def parse_set(pairs: Iterable[str]) -> dict[str, Any]:
 
     :raises JobError: for a pair without ``=``.
     """
-    import yaml
-
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
             raise JobError(f"{pair!r} is not field=value", where="--set", hint="for example --set seq_len=2048")
         try:
-            values[name.strip()] = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise JobError(f"{text!r} cannot be read", where=f"--set {name}", hint="quote it") from error
+            values[name.strip()] = yaml_document(text, where=f"--set {name}")
+        except InputError as error:
+            raise JobError(f"{shown(text)} cannot be read", where=f"--set {name}", hint="quote it") from error
     return values
 
 
@@ -135,6 +124,7 @@ def _objects(lines: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
             raise InputError(f"not JSON: {error}", where=f"{name}:{number}", hint="one JSON object a line") from error
         if not isinstance(value, dict):
             raise InputError("not a JSON object", where=f"{name}:{number}", hint="one JSON object a line")
+        check_tree(value, where=f"{name}:{number}", text_chars=None, finite=False)
         yield number, value
 
 

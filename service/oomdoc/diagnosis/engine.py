@@ -23,7 +23,7 @@ from oomdoc.diagnosis.verdict import not_memory_first, other_failure_of, outlook
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, problem_of, say
-from oomkb.errors import OomdocError
+from oomkb.errors import ODD, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
@@ -36,10 +36,6 @@ _READS_ALIKE: Final = 0.45
 """Likeness from which a thread is shown: at 0.4 to 0.5 three in five are of the same cause, above four in five."""
 _QUERY_LIMIT: Final = 6_000
 _LINES: Final = 200
-
-
-# A job read from somebody's text may be odder than any check foresaw: the other stages must still answer.
-_ODD: Final = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 def _told(error: Exception) -> str:
@@ -144,7 +140,7 @@ def _priced(job: Job, warnings: list[Message]) -> Priced | None:
         return price(job)
     except OomdocError as error:
         warnings.append(say("diagnosis.no-price", problem=problem_of(error)))
-    except _ODD as error:
+    except ODD as error:
         warnings.append(say("diagnosis.no-price", problem=_told(error)))
     return None
 
@@ -222,5 +218,5 @@ def _planned(diagnosis: Diagnosis) -> Diagnosis:
 
     try:
         return plan_for(diagnosis)
-    except (OomdocError, *_ODD) as error:
+    except (OomdocError, *ODD) as error:
         return replace(diagnosis, warnings=(*diagnosis.warnings, say("diagnosis.no-plan", problem=_told(error))))

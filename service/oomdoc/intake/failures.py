@@ -20,6 +20,8 @@ _EXITS: Final = frozenset({"exit-137", "exit-135", "ray-actor-died", "tgi-shard-
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
 _NEAR: Final = 6
 _MOST_FRAMES: Final = 16
+_MOST_BYTES: Final = 1 << 50
+_LEAST_CARD_BYTES: Final = 1 << 20
 
 Indexed = tuple[int, Failure]
 
@@ -33,7 +35,7 @@ def assemble(
 ) -> list[Indexed]:
     """Failures of memory in order, with frames and steps; what follows from another is a ``cascade``."""
     kept = [(i, f) for i, f in found if _count(f) or is_asserted(f, lines[i], kinds[i])]
-    kept = _without_mentions(kept, kinds)
+    kept = _without_mentions([(i, _possible(f)) for i, f in kept], kinds)
     kept = [(i, replace(f, frames=frames_of(i, lines, placed), step=_step(f, signals))) for i, f in kept]
     kept = _without_headlines(kept)
     real = [f for _, f in kept if not f.cascade and f.signal.name not in _EXITS]
@@ -60,6 +62,14 @@ def _last_frames(placed: Sequence[Placed]) -> tuple[Frame, ...]:
     """Those of the last traceback of the input: logs are often cut before the message."""
     own = [p.frame for p in placed if p.tag == placed[-1].tag]
     return tuple(own[-_MOST_FRAMES:])
+
+
+def _possible(failure: Failure) -> Failure:
+    """Without sizes that no machine has: a card of a few bytes, or more than a petabyte."""
+    odd = [name for name in _SIZES if _states(failure, name) and not 0 <= getattr(failure, name) <= _MOST_BYTES]
+    if failure.capacity_bytes is not None and failure.capacity_bytes < _LEAST_CARD_BYTES:
+        odd.append("capacity_bytes")
+    return replace(failure, **dict.fromkeys(odd)) if odd else failure
 
 
 def _promoted(failures: Sequence[Indexed]) -> list[Indexed]:

@@ -1,43 +1,16 @@
-"""PyTorch memory snapshots (``torch.cuda.memory._dump_snapshot``): what held the memory, and what asked for more.
-
-A pickle can run code when it is loaded; this one is loaded with every class refused: it can only hold plain values.
-The snapshot is told as log lines, which the parsers read like any other log.
-Format: ``torch/cuda/_memory_viz.py`` and ``c10/cuda/CUDACachingAllocator`` of PyTorch 2.x (``segments`` and
-``device_traces``).
-"""
+"""PyTorch memory snapshots (``torch.cuda.memory._dump_snapshot``) as the lines of a log."""
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
+from oomdoc.isolation import run_isolated
 from oomkb.errors import InputError
-from oomkb.units import GIB
 
 __all__ = ["is_snapshot", "snapshot_text"]
 
 _LARGEST: Final = 512 << 20
-_HELD: Final = ("active_allocated", "active_awaiting_free", "active_pending_free")
-_PLUMBING: Final = (
-    "/torch/nn/modules/module.py",
-    "/torch/utils/_",
-    "/torch/autograd/function.py",
-    "/torch/_tensor.py",
-    "??",
-)
-
-
-class _PlainValues(pickle.Unpickler):
-    """Refuses every class and function: only numbers, text, lists, tuples, dictionaries remain."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Called by the pickle for anything that is not a plain value."""
-        raise InputError(
-            f"the pickle asks for {module}.{name}", hint="only memory snapshots, which hold plain values, are read"
-        )
 
 
 def is_snapshot(head: bytes) -> bool:
@@ -45,86 +18,11 @@ def is_snapshot(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
-def snapshot_text(data: bytes, where: str) -> str:
+def snapshot_text(file: Path, where: str) -> str:
     """The snapshot as lines: totals, the largest holders, a traceback of the request that failed if it holds one.
 
-    :raises InputError: when it is no memory snapshot.
+    :raises InputError: when it is no memory snapshot, or needs more memory or time to read than it may have.
     """
-    if len(data) > _LARGEST:
+    if file.stat().st_size > _LARGEST:
         raise InputError("the snapshot is too large", where=where, hint="record fewer entries (max_entries)")
-    try:
-        loaded = _PlainValues(io.BytesIO(data)).load()
-    except InputError as error:
-        raise InputError(error.message, where=where, hint=error.hint) from error
-    except Exception as error:
-        raise InputError(
-            f"the pickle is damaged: {type(error).__name__}", where=where, hint="dump the snapshot again"
-        ) from error
-    if not isinstance(loaded, dict) or not isinstance(loaded.get("segments"), list):
-        raise InputError("this pickle is no memory snapshot", where=where, hint="give what _dump_snapshot wrote")
-    return "\n".join(_lines(loaded)) + "\n"
-
-
-def _lines(snapshot: Mapping[str, Any]) -> Iterable[str]:
-    segments = [s for s in snapshot["segments"] if isinstance(s, dict)]
-    reserved = sum(_number(s.get("total_size")) for s in segments)
-    allocated = sum(_number(s.get("allocated_size")) for s in segments)
-    yield (
-        f"Memory snapshot: reserved {reserved / GIB:.2f} GiB, allocated {allocated / GIB:.2f} Gi"
-        f"B in {len(segments)} segments"
-    )
-    holders: Counter[str] = Counter()
-    for segment in segments:
-        for block in segment.get("blocks") or ():
-            if isinstance(block, dict) and block.get("state") in _HELD:
-                holders[_owner(_frames(block))] += _number(block.get("requested_size") or block.get("size"))
-    for owner, held in holders.most_common(20):
-        yield f"Memory snapshot: {held / GIB:.3f} GiB held by {owner}"
-    event = _failed(snapshot.get("device_traces"))
-    if event is not None:
-        yield "Traceback (most recent call last):"
-        for frame in reversed(_frames(event)):
-            yield f'  File "{frame[0]}", line {frame[1]}, in {frame[2]}'
-        free = _number(event.get("device_free", event.get("addr")))
-        yield (
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
-            f"{_number(event.get('size')) / GIB:.2f} GiB. "
-            f"GPU 0 of which {free / GIB:.2f} GiB is free. Of the allocated memory "
-            f"{allocated / GIB:.2f} GiB is allocated by PyTorch, "
-            f"and {max(0, reserved - allocated) / GIB:.2f} GiB is reserved by PyTorch but unallocated."
-        )
-
-
-def _failed(traces: Any) -> Mapping[str, Any] | None:
-    """The last event of a device's trace that says the allocation failed."""
-    for trace in traces if isinstance(traces, list) else ():
-        for event in reversed(trace if isinstance(trace, list) else []):
-            if isinstance(event, dict) and event.get("action") == "oom":
-                return event
-    return None
-
-
-def _frames(entry: Mapping[str, Any]) -> list[tuple[str, int, str]]:
-    """Innermost first, at most 60."""
-    frames = entry.get("frames")
-    if frames is None and isinstance(entry.get("history"), list) and entry["history"]:
-        frames = entry["history"][0].get("frames") if isinstance(entry["history"][0], dict) else None
-    out = []
-    for frame in (frames or [])[:60] if isinstance(frames, list) else []:
-        if isinstance(frame, dict):
-            out.append(
-                (str(frame.get("filename", "??"))[:200], _number(frame.get("line")), str(frame.get("name", ""))[:100])
-            )
-    return out
-
-
-def _owner(frames: list[tuple[str, int, str]]) -> str:
-    """The innermost frame of a model's or trainer's own code."""
-    for filename, line, name in frames:
-        if filename.endswith(".py") and not any(part in filename for part in _PLUMBING):
-            return f"{filename}:{line} {name}"
-    return f"{frames[0][0]} {frames[0][2]}" if frames else "unknown (recorded without stacks)"
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, int | float) else 0
+    return str(run_isolated("oomdoc.snapshots", file, where=where)["text"])

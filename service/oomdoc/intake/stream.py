@@ -76,10 +76,11 @@ def read_stream(path: str | Path, progress: Progress | None = None) -> Evidence:
     return read([load_source(path, progress)])
 
 
-def load_source(path: str | Path, progress: Progress | None = None) -> Source:
+def load_source(path: str | Path, progress: Progress | None = None, *, limit_bytes: int | None = None) -> Source:
     """A file as a source: whole when it is small, else its beginning, its end and what is around telling lines.
 
-    :raises InputError: when it cannot be read, is no text, or is damaged.
+    :param limit_bytes: unpacked bytes that are read at most; ``None`` for files of one's own.
+    :raises InputError: when it cannot be read, is no text, is damaged, or unpacks to more than ``limit_bytes``.
     """
     file = Path(path)
     try:
@@ -88,9 +89,10 @@ def load_source(path: str | Path, progress: Progress | None = None) -> Source:
         with file.open("rb") as raw:
             head = raw.read(4)
         if is_snapshot(head):
-            return Source(str(path), snapshot_text(file.read_bytes(), str(file)))
+            return Source(str(path), snapshot_text(file, str(file)))
         with _opened(file) as (stream, position, total):
-            text = _condensed(stream, position, total, progress)
+            bounded = stream if limit_bytes is None else cast("IO[bytes]", _Bounded(stream, limit_bytes, str(file)))
+            text = _condensed(bounded, position, total, progress)
     except InputError:
         raise
     except FileNotFoundError as error:
@@ -99,6 +101,24 @@ def load_source(path: str | Path, progress: Progress | None = None) -> Source:
         raise InputError(f"cannot be read: {error}", where=str(file), hint="is it complete and unpacked?") from error
     _refuse_binary(text, str(file))
     return Source(str(path), text.decode("utf-8", errors="replace"))
+
+
+class _Bounded:
+    """A stream that may give so many bytes and no more."""
+
+    def __init__(self, stream: IO[bytes], limit_bytes: int, where: str) -> None:
+        self._stream, self._left, self._where = stream, limit_bytes, where
+
+    def read(self, size: int) -> bytes:
+        """As of any stream.
+
+        :raises InputError: where there is more than may be read.
+        """
+        data = self._stream.read(min(size, self._left + 1))
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError("it unpacks to too much", where=self._where, hint="send the part around the failure")
+        return data
 
 
 def condense(text: str) -> str:

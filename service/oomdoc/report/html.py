@@ -120,6 +120,15 @@ def _plan(plan: dict[str, Any], language: str) -> str:
     key = f"plan.{plan['name']}"
     title = word(key, language) if has(key) else plan["name"]
     changes = _items(c["instruction"] or f"{c['key']}: {c['from']} → {c['to']}" for c in plan["changes"])
-    figures = f"{plan['peak_gib']:.2f} GiB, {plan['fits_probability']:.0%}"
+    figures = ", ".join(_figures(plan))
     patch = f"<pre>{escape(plan['patch'])}</pre>" if plan["patch"] else ""
-    return f"<li><b>{escape(title)}</b> ({escape(figures)}){changes}{patch}</li>"
+    told = f" ({escape(figures)})" if figures else ""
+    return f"<li><b>{escape(title)}</b>{told}{changes}{patch}</li>"
+
+
+def _figures(plan: dict[str, Any]) -> Iterable[str]:
+    """Where nothing could be priced, a plan has no figures."""
+    if plan["peak_gib"] is not None:
+        yield f"{plan['peak_gib']:.2f} GiB"
+    if plan["fits_probability"] is not None:
+        yield f"{plan['fits_probability']:.0%}"

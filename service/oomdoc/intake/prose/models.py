@@ -43,7 +43,9 @@ def read_models(lines: list[Line], words: Vocabulary, *, prose: bool) -> Iterato
         if prose and ANY_NAME in here:
             yield from _unknown(line)
         for found in _SIZE_NOUN.finditer(text) if _SIZE_NOUN in here else ():
-            value = float(found[2]) / 1000 if found[2] else float(found[1] or found[3] or 0) or float(found[4]) / 10
+            value = (
+                float(found[2]) / 1000 if found[2] else float(found[1] or found[3] or 0) or float(found[4] or 0) / 10
+            )
             sure = base - 0.1 + (0.15 if "param" in found[0] or "参" in found[0] else 0.0)
             sure = max(0.5, sure - (0.2 if worked(text, found.start(), found.end()) else 0.0))
             yield Fact("params_b", value, line.span(found.start() + 1), "prose", sure)
