@@ -53,9 +53,9 @@ def estimate(job: Job | Mapping[str, Any]) -> EstimateReport:
     """
     from oomdoc.report.report import EstimateReport
     from oomkb.memory.job import Job
-    from oomkb.pricing import price
+    from oomkb.pricing import price_planned
 
-    return EstimateReport(price(job if isinstance(job, Job) else Job.from_document(job)))
+    return EstimateReport(price_planned(job if isinstance(job, Job) else Job.from_document(job)))
 
 
 def search(text: str, *, top: int = 5) -> list[Match]:

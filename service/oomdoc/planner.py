@@ -32,6 +32,7 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
 
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
+    from oomdoc.diagnosis.planned import careful_job
     from oomdoc.diagnosis.planning import fits_table
 
     job, evidence = job_of_text(text, filename)
@@ -44,7 +45,8 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
     # Degrees that a count of GPUs decides are worked out anew.
     if "gpus" in changes or "nodes" in changes:
         job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
-    return Planned(job, fits_table(job), evidence)
+    careful = job.framework is None if evidence is None else careful_job(evidence, job)
+    return Planned(job, fits_table(job, careful=careful), evidence)
 
 
 def job_of_text(text: str, filename: str) -> tuple[Job, Evidence | None]:

@@ -18,7 +18,7 @@ from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, price_planned
 
 __all__ = ["Parse", "respond"]
 
@@ -204,7 +204,7 @@ _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Repl
 def _price(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
     """The price, or why there is none. ``strict``: an impossible job is an error of this turn."""
     try:
-        return price(job), ""
+        return price_planned(job), ""
     except JobError as error:
         if strict and error.where not in ("model", "params_b"):
             raise

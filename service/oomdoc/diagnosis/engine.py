@@ -14,6 +14,8 @@ from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
+from oomdoc.diagnosis.grid import grid_for
+from oomdoc.diagnosis.planned import careful_job, is_planned, planned_run
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranking import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
@@ -82,6 +84,8 @@ def _without_failure(
     view: View, stated: Job, look: Look | None, warnings: Sequence[Message], *, plans: bool, questions: bool
 ) -> Diagnosis:
     """The answer to a question, a plan or a log of work that went on: no causes; what would fit where it does not."""
+    planned = is_planned(view.evidence)
+    choice = planned_run(view.evidence, stated) if planned else None
     diagnosis = Diagnosis(
         verdict="no-failure",
         summary=(),
@@ -89,6 +93,9 @@ def _without_failure(
         job=stated,
         estimate=view.estimate,
         outlook=outlook_of(view),
+        careful=choice is not None and choice.careful,
+        asked=choice.asked if choice is not None else None,
+        grid=grid_for(choice, view) if choice is not None else None,
         matches=look.chosen({}, _MATCHES) if look is not None else (),
         questions=questions_for(view, ()) if questions else (),
         warnings=tuple(warnings),
@@ -105,7 +112,10 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     """
     warnings: list[Message] = []
     job = _job(evidence, warnings)
-    priced = _priced(job, warnings)
+    careful = is_planned(evidence) and careful_job(evidence, job)
+    if is_planned(evidence):
+        job = planned_run(evidence, job).job
+    priced = _priced(job, warnings, careful=careful)
     cases = _cases(warnings)
     known = tuple(case for case in cases if case.id not in hidden) if hidden else cases
     view = View(
@@ -135,9 +145,9 @@ def _job(evidence: Evidence, warnings: list[Message]) -> Job:
         return Job(framework=evidence.framework, versions=dict(evidence.versions))
 
 
-def _priced(job: Job, warnings: list[Message]) -> Priced | None:
+def _priced(job: Job, warnings: list[Message], *, careful: bool = False) -> Priced | None:
     try:
-        return price(job)
+        return price(job, careful=careful)
     except OomdocError as error:
         warnings.append(say("diagnosis.no-price", problem=problem_of(error)))
     except ODD as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
@@ -35,6 +36,10 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
 
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """No failure; where a job is described, what it is predicted to need, and what would fit."""
+    answer = answer_to(view, found)
+    if answer:
+        plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
+        return (answer[0], *([plan] if plan else []), *answer[1:])
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:

@@ -76,6 +76,7 @@ def _estimate(document: dict[str, Any], language: str) -> str:
     line = word(
         "report.peak-line",
         language,
+        needed=f"{document.get('needed_gib') or peak['process']:.2f}",
         **values,
         reserved=f"{peak['reserved']:.2f}",
         phase=word(f"phase.{document['peak_phase']}", language),

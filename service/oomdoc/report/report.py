@@ -39,11 +39,11 @@ class Report:
 
         return diagnosis_markdown(self.document(), self.language)
 
-    def text(self, *, width: int = 100, colour: bool = False) -> str:
-        """For a terminal."""
+    def text(self, *, width: int = 100, colour: bool = False, full: bool = False) -> str:
+        """For a terminal: the first screen; everything with ``full``."""
         from oomdoc.report.terminal import diagnosis_text
 
-        return diagnosis_text(self.document(), self.language, width=width, colour=colour)
+        return diagnosis_text(self.document(), self.language, width=width, colour=colour, full=full)
 
     def __str__(self) -> str:
         return self.text()

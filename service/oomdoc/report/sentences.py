@@ -6,7 +6,29 @@ from typing import Any
 
 from oomdoc.report.words import word
 
-__all__ = ["fits_sentence", "other_sentence", "outlook_sentence", "plan_sentence"]
+__all__ = ["change_sentence", "fits_sentence", "other_sentence", "outlook_sentence", "plan_sentence", "show_value"]
+
+
+def show_value(value: Any) -> str:
+    """A setting's value as people write it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ", ".join(map(show_value, value)) or "–"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {show_value(v)}" for k, v in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def change_sentence(change: dict[str, Any], language: str) -> str:
+    """A change as it is made: its key with the old value and the new, and the file; or what to do."""
+    if change["instruction"]:
+        return str(change["instruction"])
+    old, new = change["from"], show_value(change["to"])
+    text = f"{change['key']}: {new}" if old is None else f"{change['key']}: {show_value(old)} → {new}"
+    return text + (f"  [{change['file']}]" if change["file"] else "")
 
 
 def plan_sentence(plan: dict[str, Any], language: str) -> str:
@@ -17,10 +39,12 @@ def plan_sentence(plan: dict[str, Any], language: str) -> str:
     return word(
         "report.plan-line",
         language,
-        peak=f"{plan['peak_gib']:.2f}",
+        peak=f"{plan.get('needed_gib') or plan['peak_gib']:.2f}",
         probability=f"{plan['fits_probability']:.0%}",
         speed=f"{plan['relative_speed']:.2f}",
         safety=safety,
+    ) + (
+        word("report.plan-host", language, gib=f"{plan['host_gib']:.0f}") if (plan.get("host_gib") or 0) >= 1 else ""
     )
 
 

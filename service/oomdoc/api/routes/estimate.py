@@ -14,7 +14,7 @@ from oomdoc.api.bodies import EstimateBody, PlanBody, SearchBody, read_body
 from oomdoc.api.work import Work
 from oomdoc.report.estimates import estimate_document
 from oomkb.memory.job import Job
-from oomkb.pricing import price
+from oomkb.pricing import price_planned
 
 __all__ = ["router"]
 
@@ -39,7 +39,7 @@ async def estimate(request: Request) -> Response:
     if text is None:
         body = read_body(EstimateBody, raw)
         language = "en" if body.lang == "auto" else body.lang
-        document = estimate_document(price(Job.from_document(body.job)).estimate, language=language)
+        document = estimate_document(price_planned(Job.from_document(body.job)).estimate, language=language)
         text = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
         work.prices.put(key, text, len(text), generation=work.prices.generation)
     return Response(text, media_type="application/json")

@@ -51,6 +51,7 @@ def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
         diagnosis.evidence,
         diagnosis.job,
         diagnosis.causes,
+        careful=diagnosis.careful,
         matched=[m.case for m in diagnosis.matches],
         wanted=wanted,
     )
@@ -63,17 +64,20 @@ def planning_for(
     job: Job,
     causes: Sequence[CauseFinding] = (),
     *,
+    careful: bool = False,
     matched: Iterable[str] = (),
     wanted: float = 0.9,
 ) -> Planning:
     """Plans for a failure that was read: cause first, then arithmetic, calibrated against the failure's own figures.
+
+    :param careful: whether open fields are filled as a careful person starts.
 
     A job that cannot be priced still gets the steps that follow from its cause.
     """
     likely = [c.cause for c in causes if c.probability >= _LIKELY] or [c.cause for c in causes[:1]]
     context = _context(evidence, job, likely, matched)
     try:
-        prices: Prices | None = Prices(job)
+        prices: Prices | None = Prices(job, careful=careful)
     except OomdocError:
         prices = None
     if prices is not None:

@@ -56,7 +56,7 @@ def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Pl
 
     :raises JobError: for a job that cannot be priced (no model named, impossible sizes).
     """
-    prices = Prices(job)
+    prices = Prices(job, careful=job.framework is None)
     return plan_with(prices, context_for(prices, context), wanted=wanted)
 
 
@@ -65,9 +65,9 @@ def whatif(job: Job, changes: Mapping[str, Any]) -> tuple[Estimate, Estimate]:
 
     :raises JobError: for an unknown field, an impossible value or a job that cannot be priced.
     """
-    from oomkb.pricing import price
+    from oomkb.pricing import price_planned
 
-    return price(job).estimate, price(job.with_fields(changes)).estimate
+    return price_planned(job).estimate, price_planned(job.with_fields(changes)).estimate
 
 
 def context_for(prices: Prices, given: Context | None = None) -> Context:
