@@ -319,7 +319,7 @@ def complete(job: Job, *, careful: bool = False) -> Job:
     """
     framework = find(job.framework)
     draft = JobDraft(job)
-    if careful and framework is None and job.objective == "inference":
+    if careful and job.framework is None and job.objective == "inference":
         framework = find("vllm")
         draft.assume("framework", "vllm", _ENGINE)
     elif job.framework is None:

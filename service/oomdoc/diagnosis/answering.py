@@ -29,17 +29,20 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """The sentences, the decisive one first; none where the run cannot be priced."""
     estimate, outlook = view.estimate, found.outlook
     if estimate is None or outlook is None:
-        return ()
+        return (say("answer.unknown"),) if outlook is not None else ()
     job = view.job
-    out = [_decisive(view, found, job, estimate)]
+    limits = list(_flips(view, found))
+    wanted = found.asked.wanted if found.asked is not None else "fit"
+    out = [_decisive(view, found, job, estimate, wanted)]
+    if wanted in ("batch", "length") and limits:
+        out = [limits.pop(0), *out]
     assumed = list(_assumed(job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
-    out += _flips(view, found)
-    return tuple(out)
+    return (*out, *limits)
 
 
-def _decisive(view: View, found: Diagnosis, job: Job, estimate: Estimate) -> Message:
+def _decisive(view: View, found: Diagnosis, job: Job, estimate: Estimate, wanted: str) -> Message:
     outlook, capacity = found.outlook, view.bytes_of("capacity")
     values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": _cards(job)}
     if not capacity or estimate.fits_probability is None:
@@ -52,6 +55,8 @@ def _decisive(view: View, found: Diagnosis, job: Job, estimate: Estimate) -> Mes
         key = "answer.cards" if estimate.fits_probability >= FITS else "answer.cards-none"
         return say(key, **values)
     answer = outlook.answer if outlook is not None else "unknown"
+    if answer == "fits" and wanted in ("amount", "batch", "length"):
+        return say("answer.amount-fits", **values)
     return say(f"answer.{answer if answer != 'unknown' else 'amount'}", **values)
 
 
@@ -73,13 +78,13 @@ def _of_size(billions: float) -> Message:
 
 def _method(job: Job) -> str:
     if job.method in ("full", "lora", "qlora"):
-        return f"{job.method}-{job.objective}" if job.objective in ("dpo", "grpo", "ppo") else job.method
+        return f"{job.method}-{job.objective}" if job.objective in ("dpo", "grpo", "ppo", "pretrain") else job.method
     return "other"
 
 
 def _format(job: Job) -> str:
     quant = job.quant if job.quant not in (None, "none") else job.param_dtype or "bf16"
-    return {"awq-int4": "int4 (AWQ)", "gptq-int4": "int4 (GPTQ)", "nf4": "4-bit (nf4)"}.get(str(quant), str(quant))
+    return {"awq-int4": "int4", "gptq-int4": "int4", "nf4": "4-bit (nf4)"}.get(str(quant), str(quant))
 
 
 def _cards(job: Job) -> Message:

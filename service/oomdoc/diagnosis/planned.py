@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_in
+from oomdoc.stated import stated_fields
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
-from oomkb.memory.job_reading import read_dotted
 from oomkb.pricing import Priced, price
 
 __all__ = ["FITS", "Choice", "careful_job", "counted", "fits_of", "is_planned", "needed_of", "planned_run"]
@@ -62,8 +62,14 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _purposed(_mixed(_spelled_out(job, evidence.prose), evidence, asked), asked)
     if not careful:
         return Choice(job, asked, careful)
-    job, open_ = _chosen(job, asked)
+    job, open_ = _chosen(_uncounted(job, asked), asked)
     return Choice(job, asked, careful, open_)
+
+
+def _uncounted(job: Job, asked: Asked) -> Job:
+    """One card where the question is how many: that is the card's name, not a count."""
+    alone = (job.gpus or job.world or 0) == 1 and (job.nodes or 1) == 1
+    return job.with_fields({"gpus": None, "world": None}) if asked.wanted == "cards" and alone else job
 
 
 def _spelled_out(job: Job, prose: str) -> Job:
@@ -72,8 +78,8 @@ def _spelled_out(job: Job, prose: str) -> Job:
         name, value = match[1], match[2].strip("\"'`,;，；。")
         if job.get(name) is None:
             try:
-                job = job.with_fields({name: read_dotted(name, _scalar(value))})
-            except (OomdocError, AttributeError):
+                job = job.with_fields(stated_fields({name: _scalar(value)}))
+            except OomdocError:
                 continue
     return job
 
@@ -95,9 +101,21 @@ def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
 
 def _purposed(job: Job, asked: Asked) -> Job:
     """Serving or training, and how the weights are stored, where the words say it."""
-    tells = any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
+    tells = asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     if job.objective is None and not asked.trains and not tells:
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
+    if job.objective == "inference":
+        if asked.engine is not None and job.framework is None:
+            job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})
+        if asked.engine == "ollama" and asked.quant is None and job.quant is None and job.param_dtype is None:
+            job = job.assuming({"quant": Assumption("awq-int4", "Ollama's own tags are 4-bit")})
+    elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):
+        job = job.assuming({"method": Assumption("full", "the question says so")})
+        if asked.scratch and job.objective is None:
+            job = job.assuming({"objective": Assumption("pretrain", "the question says so")})
+    if job.objective in ("grpo", "ppo") and job.rollout is None and asked.engine in ("vllm", "sglang"):
+        beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": 0.4}
+        job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
     if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
         quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})

@@ -128,6 +128,10 @@ class SingleFix:
     peak_bytes: int
     fits: bool | None
     """``None`` where the card is not known."""
+    probability: float | None = None
+    """That it fits."""
+    cost: float = 0.0
+    """Effort, what happens to the training, and time, in one number."""
 
 
 @dataclass(frozen=True, slots=True)

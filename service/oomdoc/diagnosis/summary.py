@@ -93,7 +93,7 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
         if not plan.priced and alone and 0 < len(steps) <= _MOST_STEPS:
             return say("fixes.note.steps", changes=steps)
         if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS:
-            return say("summary.plan", changes=steps, peak_bytes=plan.estimate.process_bytes)
+            return say("summary.plan", changes=steps, peak_bytes=plan.estimate.needed_bytes or plan.estimate.process_bytes)
     return None
 
 

@@ -68,6 +68,22 @@ _FORMATS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
 )
 
 
+_FULL: Final = re.compile(
+    r"\bfull(?:y)?(?:[- ](?:parameter|param|weights?|model))?\b(?![- ](?:context|length|precision|sequence|sharding|shard|size|speed|node|recompute))"
+    r"|全参|全量",
+    _I,
+)
+_SCRATCH: Final = re.compile(r"\bfrom scratch\b|\bpre-?train(?:ing)?\b|从头|从零|预训练", _I)
+_ENGINES: Final = tuple(
+    (name, re.compile(pattern, _I))
+    for name, pattern in (
+        ("ollama", r"\bollama\b|\bnum_ctx\b"),
+        ("llama.cpp", r"\bllama[.-]?cpp\b|\bllama-server\b|\bgguf\b|\blm ?studio\b|\bkobold"),
+        ("sglang", r"\bsglang\b"),
+        ("tgi", r"\btgi\b|\btext-generation-inference\b"),
+        ("vllm", r"\bvllm\b"),
+    )
+)
 _PURE: Final = re.compile(r"\bpure[- _]?(?:bf16|fp16|16)|\b(?:bf16|fp16)[- ]only\b|纯 ?(?:bf16|fp16|半精度)", _I)
 
 
@@ -78,6 +94,11 @@ class Asked:
     wanted: Wanted = "fit"
     trains: bool = False
     serves: bool = False
+    full: bool = False
+    """Whether all weights are said to be trained."""
+    scratch: bool = False
+    engine: str | None = None
+    """The engine that is named."""
     pure: bool = False
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
@@ -92,6 +113,9 @@ def asked_in(prose: str) -> Asked:
         wanted=wanted,
         trains=_TRAINS.search(text) is not None,
         serves=_SERVES.search(text) is not None,
+        full=_FULL.search(text) is not None,
+        scratch=_SCRATCH.search(text) is not None,
+        engine=next((name for name, pattern in _ENGINES if pattern.search(text)), None),
         pure=_PURE.search(text) is not None,
         quant=next((name for name, pattern in _FORMATS if pattern.search(text)), None),
     )

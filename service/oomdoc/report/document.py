@@ -173,6 +173,7 @@ def _single(single: SingleFix, language: str) -> dict[str, Any]:
     return {
         **_change(single.change, language),
         "peak_gib": round(single.peak_bytes / GIB, 2),
+        "fits_probability": None if single.probability is None else round(single.probability, 3),
         "fits": single.fits,
     }
 

@@ -257,7 +257,8 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
             verdicts = {True: "report.alone-fits", False: "report.alone-short", None: "report.alone-peak"}
             key = verdicts[single["fits"]]
             change = single["instruction"] or f"{single['key']} → {show_value(single['to'])}"
-            line = word(key, language, change=inner(change), peak=f"{single['peak_gib']:.2f}")
+            chance = "" if single["fits_probability"] is None else f" ({single['fits_probability']:.0%})"
+            line = word(key, language, change=inner(change), peak=f"{single['peak_gib']:.2f}") + chance
             console.print(Text(f"  • {line}"))
 
 
