@@ -15,6 +15,7 @@ from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.grid import grid_for
+from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.planned import careful_job, is_planned, planned_run
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranking import rank
@@ -52,7 +53,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     :param plans: whether to search for plans that fit (most of the time of a diagnosis).
     :param questions: whether to weigh which missing facts to ask for; nobody answers for a log of last month.
     """
-    view, stated, look, warnings = view_of(evidence)
+    view, stated, look, warnings, inference = _worked_out(evidence)
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
         return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
@@ -68,6 +69,8 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         causes=causes,
         tensors=view.tensors,
         estimate=view.estimate,
+        inferred=inference.inferred if inference is not None else (),
+        conflicts=inference.conflicts if inference is not None else (),
         other_failure=other_failure_of(evidence.outcome),
         matches=matches,
         threads=tuple(thread for thread in view.threads if thread.likeness >= _READS_ALIKE),
@@ -110,12 +113,24 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
 
     :param hidden: ids of cases that may not speak, so that a case can be judged by what the others know of it.
     """
+    view, job, look, warnings, _ = _worked_out(evidence, hidden=hidden)
+    return view, job, look, warnings
+
+
+def _worked_out(
+    evidence: Evidence, *, hidden: Collection[str] = ()
+) -> tuple[View, Job, Look | None, list[Message], Inference | None]:
+    """As :func:`view_of`, with what the observed figures imply of the job."""
     warnings: list[Message] = []
     job = _job(evidence, warnings)
+    inference: Inference | None = None
     careful = is_planned(evidence) and careful_job(evidence, job)
     if is_planned(evidence):
         job = planned_run(evidence, job).job
     priced = _priced(job, warnings, careful=careful)
+    if priced is not None and not is_planned(evidence):
+        inference = infer(evidence, job, priced)
+        job, priced = inference.job, inference.priced
     cases = _cases(warnings)
     known = tuple(case for case in cases if case.id not in hidden) if hidden else cases
     view = View(
@@ -132,7 +147,7 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
         view = replace(view, sounds=look.sounds(), votes=look.votes(hidden=hidden))
         if not hidden:  # The threads of hidden cases were learned from: wording and table would know the answer.
             view = replace(view, opinions=look.opinions(), threads=look.threads())
-    return replace(view, tensors=_tensors(view)), job, look, warnings
+    return replace(view, tensors=_tensors(view)), job, look, warnings, inference
 
 
 def _job(evidence: Evidence, warnings: list[Message]) -> Job:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from oomdoc.diagnosis.inferring import IMPLIED
 from oomdoc.diagnosis.planned import is_planned
 from oomdoc.diagnosis.result import CauseFinding, Question
 from oomdoc.diagnosis.view import View
@@ -96,9 +97,12 @@ def _versions(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Q
 
 def _flips(view: View) -> list[tuple[float, Question]]:
     capacity, evidence = view.bytes_of("capacity"), view.evidence
+    implied = {name for name, assumption in view.job.assumed.items() if assumption.why == IMPLIED}
     found = []
     for fact, values in _ALTERNATIVES.items():
         if view.job.get(fact) is not None and fact not in view.job.assumed:
+            continue
+        if fact in implied:
             continue
         if fact in ("grad_ckpt", "sharding", "method", "micro_batch") and view.serving:
             continue

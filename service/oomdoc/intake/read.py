@@ -23,6 +23,7 @@ from oomdoc.intake.prose.method import implied_method
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.redact import mask
 from oomdoc.intake.scanning import failures_of, scan
+from oomdoc.intake.run_figures import printed_memory, run_facts
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.tracebacks import Placed, read_frames
@@ -79,12 +80,14 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines], words)
+    signals += printed_memory(lines, words)
     configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts(lines, kinds, varied, words)
+    facts += run_facts(lines, words)
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
     shown = framework_of(varied, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.report.sentences import change_sentence, other_sentence, plan_sentence
+from oomdoc.report.sentences import change_sentence, likely, other_sentence, plan_sentence
 from oomdoc.report.words import has, word
 
 __all__ = ["Screen", "cause_title", "first_screen", "grid_lines"]
@@ -65,7 +65,7 @@ def cause_title(cause: str, language: str) -> str:
 def _headline(document: dict[str, Any], language: str) -> str:
     verdict, outlook = document["verdict"], document.get("outlook")
     if verdict == "no-failure" and outlook:
-        return word(f"outlook.{outlook['answer']}", language, probability=_percent(outlook["probability"]))
+        return word(f"outlook.{outlook['answer']}", language, probability=likely(outlook["probability"]))
     text = word(f"verdict.{verdict}", language) + other_sentence(document, language)
     failure = document.get("failure") or {}
     if verdict not in ("device-oom", "host-oom") or not failure:
@@ -89,10 +89,6 @@ def _gib(size: float) -> str:
     return f"{size:.2f} GiB" if size >= 0.1 else f"{size * 1024:.1f} MiB"
 
 
-def _percent(probability: float | None) -> str:
-    return "?" if probability is None else f"{probability:.0%}"
-
-
 def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list[str]:
     lines = [cause_title(first["cause"], language)]
     tensors = ((document.get("failure") or {}).get("tensors")) or []
@@ -109,9 +105,10 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
                 gib=f"{tensor['gib']:.2f}",
             )
         )
-    lines += [c["why"] for c in document.get("conflicts") or [] if c.get("observed")][:1]
-    lines += [i["why"] for i in (document.get("inferred") or {}).values()][:1]
-    lines += first["why"][: max(0, 1 + _MOST_WHY - len(lines))]
+    implied = [c["why"] for c in document.get("conflicts") or [] if c.get("observed")]
+    implied += [i["why"] for i in (document.get("inferred") or {}).values()]
+    lines += first["why"][:1] if len(lines) == 1 else []
+    lines += implied[:1] or first["why"][1 : 1 + _MOST_WHY - len(lines)]
     return lines
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from oomdoc.report.words import word
 
-__all__ = ["change_sentence", "fits_sentence", "other_sentence", "outlook_sentence", "plan_sentence", "show_value"]
+__all__ = ["change_sentence", "fits_sentence", "likely", "other_sentence", "outlook_sentence", "plan_sentence", "show_value"]
 
 
 def show_value(value: Any) -> str:
@@ -31,6 +31,11 @@ def change_sentence(change: dict[str, Any], language: str) -> str:
     return text + (f"  [{change['file']}]" if change["file"] else "")
 
 
+def likely(probability: float | None) -> str:
+    """A probability as people read it: nothing about memory is quite certain."""
+    return "?" if probability is None else f"{min(0.99, max(0.01, probability)):.0%}"
+
+
 def plan_sentence(plan: dict[str, Any], language: str) -> str:
     """A plan's figures; a plan that nobody could price has its safety class only."""
     safety = word(f"safety.{plan['safety']}", language)
@@ -40,7 +45,7 @@ def plan_sentence(plan: dict[str, Any], language: str) -> str:
         "report.plan-line",
         language,
         peak=f"{plan.get('needed_gib') or plan['peak_gib']:.2f}",
-        probability=f"{plan['fits_probability']:.0%}",
+        probability=likely(plan["fits_probability"]),
         speed=f"{plan['relative_speed']:.2f}",
         safety=safety,
     ) + (
@@ -51,7 +56,7 @@ def plan_sentence(plan: dict[str, Any], language: str) -> str:
 def fits_sentence(estimate: dict[str, Any], language: str) -> str:
     """Whether an estimate fits a capacity that is known, and how surely."""
     probability = estimate.get("fits_probability")
-    shown = "?" if probability is None else f"{probability:.0%}"
+    shown = likely(probability)
     key = "report.fits-yes" if estimate["fits"] else "report.fits-no"
     return word(key, language, capacity=f"{estimate['capacity_gib']:.2f}", probability=shown)
 
@@ -62,7 +67,7 @@ def outlook_sentence(document: dict[str, Any], language: str) -> str:
     if not outlook:
         return ""
     probability = outlook["probability"]
-    shown = "?" if probability is None else f"{probability:.0%}"
+    shown = likely(probability)
     return word(f"outlook.{outlook['answer']}", language, probability=shown)
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from oomdoc.report.bars import largest_terms, stacked_bar
 from oomdoc.report.screen import Screen, cause_title, first_screen
-from oomdoc.report.sentences import change_sentence, fits_sentence, plan_sentence, show_value
+from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.words import has, inner, word
 
 __all__ = [
@@ -124,7 +124,7 @@ def new_console(width: int, colour: bool) -> Console:
 def text_of(console: Console) -> str:
     """What was printed."""
     assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
 
 
 def print_heading(console: Console, key: str, language: str) -> None:
@@ -257,7 +257,7 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
             verdicts = {True: "report.alone-fits", False: "report.alone-short", None: "report.alone-peak"}
             key = verdicts[single["fits"]]
             change = single["instruction"] or f"{single['key']} → {show_value(single['to'])}"
-            chance = "" if single["fits_probability"] is None else f" ({single['fits_probability']:.0%})"
+            chance = "" if single["fits_probability"] is None else f" ({likely(single['fits_probability'])})"
             line = word(key, language, change=inner(change), peak=f"{single['peak_gib']:.2f}") + chance
             console.print(Text(f"  • {line}"))
 

@@ -52,6 +52,7 @@ def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
         diagnosis.job,
         diagnosis.causes,
         careful=diagnosis.careful,
+        explained=not any(not c.field for c in diagnosis.conflicts),
         matched=[m.case for m in diagnosis.matches],
         wanted=wanted,
     )
@@ -65,11 +66,13 @@ def planning_for(
     causes: Sequence[CauseFinding] = (),
     *,
     careful: bool = False,
+    explained: bool = True,
     matched: Iterable[str] = (),
     wanted: float = 0.9,
 ) -> Planning:
     """Plans for a failure that was read: cause first, then arithmetic, calibrated against the failure's own figures.
 
+    :param explained: whether any plausible run explains the figures that were seen; none is priced where not.
     :param careful: whether open fields are filled as a careful person starts.
 
     A job that cannot be priced still gets the steps that follow from its cause.
@@ -77,7 +80,7 @@ def planning_for(
     likely = [c.cause for c in causes if c.probability >= _LIKELY] or [c.cause for c in causes[:1]]
     context = _context(evidence, job, likely, matched)
     try:
-        prices: Prices | None = Prices(job, careful=careful)
+        prices: Prices | None = Prices(job, careful=careful) if explained else None
     except OomdocError:
         prices = None
     if prices is not None:
@@ -85,7 +88,7 @@ def planning_for(
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
-        notes = (say("fixes.note.unpriced"),)
+        notes = (say("fixes.note.unpriced"),) if explained else ()
         advice = [*settings_for(job, context), *advice] if first in _ARITHMETIC else advice
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
@@ -213,7 +216,7 @@ def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
     out = []
     for cause in context.causes[:2]:
         for remedy in REMEDIES:
-            if not remedy.advice or cause not in remedy.causes:
+            if not remedy.advice or cause not in remedy.causes or remedy.safety == "changed-training":
                 continue
             out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
     return out
