@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.diagnosis.planned import FITS, counted, needed_of
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.view import View
+from oomdoc.intake.asked import Wanted
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = ["answer_to", "run_of"]
+__all__ = ["Plain", "answer_of", "answer_to", "run_of"]
 
 _DECIDING: Final = ("method", "sharding", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
 """Assumed fields that are named, those that decide most first."""
@@ -25,39 +27,65 @@ _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 _USABLE: Final = 0.94
 
 
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What an answer is about."""
+
+    stated: Job
+    """As stated, with what was chosen marked as assumed."""
+    job: Job
+    """Completed."""
+    estimate: Estimate
+    careful: bool
+    wanted: Wanted = "fit"
+
+    @property
+    def answer(self) -> str:
+        """``fits tight does-not-fit``, ``unknown`` without a card."""
+        probability = self.estimate.fits_probability
+        if probability is None:
+            return "unknown"
+        return "fits" if probability >= FITS else "tight" if probability > 1 - FITS else "does-not-fit"
+
+
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
-    """The sentences, the decisive one first; none where the run cannot be priced."""
-    estimate, outlook = view.estimate, found.outlook
-    if estimate is None or outlook is None:
-        return (say("answer.unknown"),) if outlook is not None else ()
-    job = view.job
-    limits = list(_flips(view, found))
-    wanted = found.asked.wanted if found.asked is not None else "fit"
-    out = [_decisive(view, found, job, estimate, wanted)]
-    if wanted in ("batch", "length") and limits:
+    """The sentences on a question; none where nothing is asked."""
+    if found.outlook is None:
+        return ()
+    if view.estimate is None:
+        return (say("answer.unknown"),)
+    wanted: Wanted = found.asked.wanted if found.asked is not None else "fit"
+    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, wanted))
+
+
+def answer_of(about: Plain) -> tuple[Message, ...]:
+    """The sentences, the decisive one first."""
+    limits = list(_flips(about))
+    out = [_decisive(about)]
+    if about.wanted in ("batch", "length") and limits:
         out = [limits.pop(0), *out]
-    assumed = list(_assumed(job))
+    assumed = list(_assumed(about.job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
     return (*out, *limits)
 
 
-def _decisive(view: View, found: Diagnosis, job: Job, estimate: Estimate, wanted: str) -> Message:
-    outlook, capacity = found.outlook, view.bytes_of("capacity")
+def _decisive(about: Plain) -> Message:
+    job, estimate = about.job, about.estimate
     values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": _cards(job)}
-    if not capacity or estimate.fits_probability is None:
+    if estimate.capacity_bytes is None or estimate.fits_probability is None:
         box = next((b for b in _BOXES if needed_of(estimate) <= _USABLE * b * GIB), None)
         if box is None:
             return say("answer.amount", **values)
         return say("answer.amount-box", box=box, **values)
-    values |= {"capacity_bytes": capacity, "percent": min(99, round(100 * estimate.fits_probability))}
+    percent = min(99, max(1, round(100 * estimate.fits_probability)))
+    values |= {"capacity_bytes": estimate.capacity_bytes, "percent": percent}
     if counted(job):
         key = "answer.cards" if estimate.fits_probability >= FITS else "answer.cards-none"
         return say(key, **values)
-    answer = outlook.answer if outlook is not None else "unknown"
-    if answer == "fits" and wanted in ("amount", "batch", "length"):
+    if about.answer == "fits" and about.wanted in ("amount", "batch", "length"):
         return say("answer.amount-fits", **values)
-    return say(f"answer.{answer if answer != 'unknown' else 'amount'}", **values)
+    return say(f"answer.{about.answer}", **values)
 
 
 def run_of(job: Job) -> Message:
@@ -124,29 +152,24 @@ def _shown(name: str, job: Job) -> Any:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _flips(view: View, found: Diagnosis) -> Iterator[Message]:
-    """What would turn the answer over: the largest batch and length that fit; what fits where it does not."""
-    from oomdoc.diagnosis.planning import largest_of
+def _flips(about: Plain) -> Iterator[Message]:
+    """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
+    from oomdoc.diagnosis.planning import largest_of, need_with
 
-    estimate = view.estimate
-    if estimate is None or estimate.fits_probability is None:
-        return
-    if estimate.fits_probability < FITS:
+    if about.answer != "fits":
         return
     try:
-        sizes = largest_of(found.job, careful=found.careful, wanted=FITS)
+        sizes = largest_of(about.stated, careful=about.careful, wanted=FITS)
     except OomdocError:
         return
-    batch, length = sizes.get("micro_batch"), sizes.get("seq_len")
-    longest = sizes.get("serving.max_model_len")
+    batch, length, longest = (sizes.get(n) for n in ("micro_batch", "seq_len", "serving.max_model_len"))
+    job = about.job
     if longest:
         yield say("answer.limit-context", length=f"{longest:,}")
     elif batch and length:
-        here = f"{view.job.seq_len or 0:,}"
-        yield say("answer.limit", batch=batch, length=f"{length:,}", here=here, now=view.job.micro_batch or 1)
-    if view.job.grad_ckpt is True and "grad_ckpt" in view.job.assumed and view.training:
-        from oomdoc.diagnosis.planning import need_with
-
-        need, fits = need_with(found.job, {"grad_ckpt": False}, careful=found.careful)
+        here = f"{job.seq_len or 0:,}"
+        yield say("answer.limit", batch=batch, length=f"{length:,}", here=here, now=job.micro_batch or 1)
+    if job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":
+        need, fits = need_with(about.stated, {"grad_ckpt": False}, careful=about.careful)
         if need and not fits:
             yield say("answer.without-checkpointing", needed_bytes=need)

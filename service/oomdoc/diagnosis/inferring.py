@@ -122,7 +122,8 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     seen = observed_in(evidence)
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
-    if seen is None or others or priced.job.objective == "inference" or priced.job.rollout is not None:
+    unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
+    if seen is None or others or unseen or priced.job.objective == "inference" or priced.job.rollout is not None:
         return Inference(job, priced)
     base = _Candidate((), priced, _likelihood(priced.estimate, seen), _likelihood(priced.estimate, seen))
     if base.likelihood >= _AGREES:

@@ -104,6 +104,11 @@ def _purposed(job: Job, asked: Asked) -> Job:
     tells = asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     if job.objective is None and not asked.trains and not tells:
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
+    lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
+    if asked.length is not None and all(job.get(n) is None for n in lengths):
+        job = job.with_fields({"seq_len": asked.length})
+    if job.objective == "inference" and job.seq_len is not None and job.get("serving.max_model_len") is None:
+        job = job.with_fields({"serving.max_model_len": job.seq_len})
     if job.objective == "inference":
         if asked.engine is not None and job.framework is None:
             job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})

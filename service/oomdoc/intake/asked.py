@@ -87,6 +87,23 @@ _ENGINES: Final = tuple(
 _PURE: Final = re.compile(r"\bpure[- _]?(?:bf16|fp16|16)|\b(?:bf16|fp16)[- ]only\b|纯 ?(?:bf16|fp16|半精度)", _I)
 
 
+_LENGTH: Final = re.compile(
+    r"(?<![\w.,-])(?:(?P<a>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k)[- ]?(?:ctx|context|tokens?|seq(?:uence)?(?: length)?|length|上下文|长度|token)"
+    r"|(?:num_ctx|n_ctx|ctx(?:-size)?|context(?:[ _-](?:length|window|size))?|seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max[_ ](?:seq_)?len(?:gth)?|length|上下文|序列长度|长度)"
+    r"(?: of| is|为|是)?[ :=]{0,3}(?P<b>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k)(?![\w.]))",
+    _I,
+)
+
+
+def _length(text: str) -> int | None:
+    found = _LENGTH.search(text)
+    if found is None:
+        return None
+    number = (found["a"] or found["b"]).replace(",", "").replace(" ", "").lower()
+    size = int(number[:-1]) * 1024 if number.endswith("k") else int(number)
+    return size if 16 <= size <= 1 << 22 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is asked, and what the words say of the run that the facts may leave open."""
@@ -99,6 +116,8 @@ class Asked:
     scratch: bool = False
     engine: str | None = None
     """The engine that is named."""
+    length: int | None = None
+    """Tokens of context or of a sample."""
     pure: bool = False
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
@@ -113,6 +132,7 @@ def asked_in(prose: str) -> Asked:
         wanted=wanted,
         trains=_TRAINS.search(text) is not None,
         serves=_SERVES.search(text) is not None,
+        length=_length(text),
         full=_FULL.search(text) is not None,
         scratch=_SCRATCH.search(text) is not None,
         engine=next((name for name, pattern in _ENGINES if pattern.search(text)), None),

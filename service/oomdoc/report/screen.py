@@ -14,6 +14,10 @@ _QUOTE: Final = 72
 _MOST_CHANGES: Final = 4
 _MOST_WHY: Final = 2
 _OTHERS: Final = 2
+_APART: Final = frozenset(
+    ["inactive-setting", "other-process", "leak", "fragmentation", "version-regression", "long-sample", "weights-load"]
+)
+"""Causes that figures of a regular step say nothing about."""
 _NAMEABLE: Final = 0.04
 
 
@@ -105,7 +109,7 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
                 gib=f"{tensor['gib']:.2f}",
             )
         )
-    implied = [c["why"] for c in document.get("conflicts") or [] if c.get("observed")]
+    implied = [c["why"] for c in document.get("conflicts") or [] if c.get("observed") and (c["fact"] or first["cause"] not in _APART)]
     implied += [i["why"] for i in (document.get("inferred") or {}).values()]
     lines += first["why"][:1] if len(lines) == 1 else []
     lines += implied[:1] or first["why"][1 : 1 + _MOST_WHY - len(lines)]

@@ -138,7 +138,9 @@ class Prices:
 
         # Assumed values may follow from the changed field: they are dropped and filled again. Batch and layout stay.
         keep = ("micro_batch", "grad_accum", "seq_len", "world", "gpus", "nodes", "grad_ckpt", "framework")
-        drop = {n: None for n in self.job.assumed if n.partition(".")[0] not in keep and n not in fields}
+        own = {n.partition(".")[0] for n in self.stated.assumed}  # chosen or inferred before pricing
+        kept = {*keep, *own}
+        drop = {n: None for n in self.job.assumed if n.partition(".")[0] not in kept and n not in fields}
         if "world" in fields or "gpus" in fields:
             drop.setdefault("dp", None)
         plain = derive(self.job, {**drop, **fields})
