@@ -58,7 +58,7 @@ def test_commands_and_options() -> None:
 def test_documents_keep_the_contracts_keys(kind: str) -> None:
     contract = {
         "estimate": "schema id peak_gib interval_gib peak_phase phases host_gib params trainable capacity_gib fits fits_probability assumed error",
-        "diagnosis": "schema id verdict summary causes facts failure estimate matches plans questions warnings error",
+        "diagnosis": "schema id verdict outlook other_failure summary causes facts failure estimate matches plans questions warnings error",
     }
     if kind == "estimate":
         document = oomdoc.estimate({"model": "Qwen/Qwen2.5-7B", "gpu": "H100", "seq_len": 512}).document()

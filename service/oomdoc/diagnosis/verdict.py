@@ -20,7 +20,7 @@ _MEMORY: Final[Mapping[str, Verdict]] = {
     "shared-memory": "shared-memory",
 }
 _NAMED: Final = 0.5
-"""Confidence from which the name of a failure that is not memory counts; below, something failed and nothing tells what."""
+"""Confidence from which the name of a failure that is not memory counts; below, nothing tells what failed."""
 _FITS: Final = 0.75
 _FITS_NOT: Final = 0.25
 """Probabilities of fitting from which, and up to which, the answer is plain; between them it is tight."""

@@ -162,7 +162,7 @@ class _Engine:
     def phase(self, told: str | None) -> str:
         """An engine fails while it starts, unless it is said that it served."""
         if self.starting or not (told == "generate" or self.served):
-            return "engine-init"
+            return "load" if told == "load" and not self.starting else "engine-init"
         return "generate"
 
 

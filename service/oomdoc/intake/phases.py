@@ -16,7 +16,8 @@ __all__ = ["phase_of_frames", "phase_of_log", "phase_of_operation", "phase_table
 
 _I: Final = re.IGNORECASE | re.ASCII
 _NODE: Final = Expression(
-    r"\[\[(?:\{\{)?node:? ?([^\s=}\]\[,]{2,200})|caused by op u?['\"]([^'\"\n]{2,200})|op_name=\\?[\"']([^\"'\n]{2,300})",
+    r"\[\[(?:\{\{)?node:? ?([^\s=}\]\[,]{2,200})|caused by op u?['\"]([^'\"\n]{2,200})"
+    r"|op_name=\\?[\"']([^\"'\n]{2,300})",
     re.IGNORECASE,
 )
 _PLUMBING: Final = re.compile(r"nn/(?:modules|functional)|_tensor\.py|utils/_|performance\.py|_call_impl")

@@ -26,7 +26,7 @@ from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.run_figures import printed_memory, run_facts
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.thinning import is_long, thinned
-from oomdoc.intake.tracebacks import Placed, read_frames
+from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomdoc.messages import Message, say

@@ -28,7 +28,6 @@ TOLD = [
     ("checkpoint-save", "all training finished, writing the safetensors failed with CUDA OOM"),
     ("checkpoint-save", "crashes when saving at the last step, zero3, 70B"),
     ("checkpoint-save", "exporting the merged model runs out of memory"),
-    ("checkpoint-save", "get_peft state dict at the end of training needs 30GB more"),
     ("checkpoint-save", "lora 合并时爆显存"),
     ("checkpoint-save", "merge_and_unload OOM on 24GB"),
     ("checkpoint-save", "saving the optimizer state makes it go out of memory"),

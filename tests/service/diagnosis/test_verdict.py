@@ -8,7 +8,9 @@ from oomdoc.diagnosis.engine import diagnose
 from oomdoc.diagnosis.regressions import Advisory, one_per_package, range_of
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.intake import read_text
-from oomdoc.report.words import render
+from oomdoc.intake.outcomes import rows
+from oomdoc.report.report import Report
+from oomdoc.report.words import has, render, word
 
 _TOO_BIG = "model: Qwen/Qwen2.5-72B-Instruct\nper_device_train_batch_size: 4\nmax_seq_length: 8192\n"
 _FULL = "finetuning_type: full\ngpu: A100-80GB\n"
@@ -22,19 +24,73 @@ def words(found: Diagnosis, language: str = "en") -> str:
     return " ".join(render(message, language) for message in found.summary)
 
 
-def test_config_that_cannot_fit_is_foreseen() -> None:
+def test_config_that_cannot_fit_is_no_failure_with_an_outlook() -> None:
     found = told(_TOO_BIG + _FULL)
-    assert found.verdict == "device-oom"
-    assert found.causes[0].cause == "model-states"
+    assert (found.verdict, found.causes) == ("no-failure", ())
+    assert found.outlook is not None
+    assert found.outlook.answer == "does-not-fit"
     assert "shows no failure" in words(found)
     assert "没有出现故障" in words(found, "zh")
     assert "log" not in [q.fact for q in found.questions]
 
 
-def test_config_that_fits_is_no_failure() -> None:
+def test_what_would_fit_is_planned_for_a_config_that_does_not() -> None:
+    assert diagnose(read_text(_TOO_BIG + _FULL)).plans
+
+
+def test_config_that_fits() -> None:
     found = told("model_name_or_path: Qwen/Qwen2.5-0.5B\nper_device_train_batch_size: 1\ncutoff_len: 512\n" + _FULL)
     assert found.verdict == "no-failure"
+    assert found.outlook is not None
+    assert found.outlook.answer == "fits"
+    assert (found.outlook.probability or 0) > 0.9
     assert "predicted to need" in words(found)
+
+
+def test_outlook_is_unknown_without_a_card() -> None:
+    found = told("Will Qwen/Qwen2.5-7B fit?")
+    assert found.outlook is not None
+    assert (found.outlook.answer, found.outlook.probability) == ("unknown", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"), [("step 10 loss 2.1\nstep 20 loss 2.0", "no-failure"), ("", "no-failure")]
+)
+def test_nothing_failed(text: str, verdict: str) -> None:
+    found = told(text)
+    assert (found.verdict, found.causes, found.outlook) == (verdict, (), None)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_another_failure_is_named(language: str) -> None:
+    found = told("OSError: [Errno 28] No space left on device: '/out/checkpoint-4000'")
+    assert found.verdict == "not-oom"
+    assert found.causes[0].cause == "not-oom"
+    assert sum(c.probability for c in found.causes) == pytest.approx(1, abs=1e-6)
+    document = Report(found, language).document()
+    assert document["other_failure"]["kind"] == "disk-full"
+    assert document["other_failure"]["next"]
+    title = word("failure.disk-full.title", language)
+    assert title in Report(found, language).text()
+    assert title in Report(found, language).markdown()
+
+
+def test_outlook_in_every_form() -> None:
+    found = told(_TOO_BIG + _FULL)
+    report = Report(found)
+    assert report.document()["outlook"]["answer"] == "does-not-fit"
+    assert "will not fit" in report.text()
+    assert "will not fit" in report.markdown()
+
+
+def test_trouble_that_nothing_names_is_unclear() -> None:
+    assert told("It crashes somehow.").verdict == "unclear"
+
+
+def test_every_other_failure_has_words() -> None:
+    for row in rows():
+        if row.kind == "other" and row.order != "unnamed":
+            assert all(has(f"failure.{row.id}.{part}") for part in ("title", "why", "next"))
 
 
 def test_failure_that_is_seen_is_not_called_predicted() -> None:

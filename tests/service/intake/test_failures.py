@@ -21,7 +21,9 @@ def test_the_root_is_the_allocation_not_what_follows():
     evidence = read_text(log)
     assert evidence.root.signal.name == "torch-cuda-oom"
     assert evidence.root.signal.rank == 3
-    assert [f.cascade for f in evidence.failures] == [True, False, True, True]
+    assert [f.cascade for f in evidence.failures] == [False, True]
+    assert evidence.outcome.kind == "device"
+    assert [o.name for o in evidence.other_outcomes] == ["worker-failed", "nccl-timeout"]
 
 
 def test_exit_137_alone_is_a_host_failure():

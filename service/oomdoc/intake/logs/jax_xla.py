@@ -53,7 +53,7 @@ PARSER: Final[Parser] = rules_parser(
             "device",
         ),
         rule("xla-remat-insufficient", r"Can't reduce memory use below -?\d", "device"),
-        rule("xla-oom", r"RESOURCE_EXHAUSTED", "device"),
+        rule("xla-oom", r"RESOURCE_EXHAUSTED(?!.{0,200}memory space [sv]mem)", "device"),
     ),
     priority=28,
 )

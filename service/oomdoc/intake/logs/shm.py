@@ -11,7 +11,7 @@ __all__ = ["PARSER"]
 
 PARSER: Final[Parser] = rules_parser(
     "shm",
-    ("bus error", "shared memory", "/dev/shm", "shm_open", "posix_fallocate", "torch_shm", "shared_memory", "plasma"),
+    ("bus error", "shared memory", "/dev/shm", "shm_open", "posix_fallocate", "/torch_", "shared_memory", "plasma"),
     (
         rule(
             "shm-bus-error",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -12,19 +12,22 @@ from oomdoc.evidence import Failure, Outcome, Signal
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
-from oomdoc.intake.outcomes.rows import Memory, Row, row_of, rows
+from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
+from oomdoc.intake.phases import phase_of_frames
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
 __all__ = ["failure_of", "is_asserted", "outcome_of"]
 
-_MOST_HITS: Final = 200
+_MOST_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
+_MOST_SAID: Final = 4
+"""Statements of one kind that are kept; of any other kind the first tells all."""
 _LONGEST: Final = 2000
 """Characters of a line that are looked at."""
 _NAMELIKE: Final = ("oom", "out")
 """How mentions begin that options, paths and functions may be named after."""
-_SURE: Final = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
+_SURE: Final[Mapping[Order, float]] = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
 """How sure the name of a failure that is not memory is, by its row's order; below 0.5 it is no more than trouble."""
 
 Indexed = tuple[int, Failure]
@@ -67,7 +70,7 @@ def outcome_of(
     :param failures: what the parsers read, consequences told (``cascade``).
     """
     seen = [(i, f) for i, f in failures if not f.cascade and f.kind != "other"]
-    hits = list(_hits(lines, kinds, words, frozenset(i for i, _ in seen)))
+    hits = list(_hits(lines, kinds, words, frozenset(i for i, f in seen if _row_of(f).order == "root")))
     others = sorted((h for h in hits if h.row.kind == "other"), key=lambda h: (_RANK[h.row.order], h.index))
     named = [h for h in others if h.row.order == "root"]
     strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
@@ -82,22 +85,33 @@ def outcome_of(
         ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
     else:
         ranked = [*weak, *present, *told_of]
-    cut = _cut_traceback(ranked, placed)
-    if cut is not None:
-        ranked = [cut, *ranked]
+    if all(o.kind == "other" and o.confidence < _NAMED for o in ranked):
+        about = next((h for h in hits if h.row.kind == "question"), None) if ranked else None
+        if (likely := _cut_traceback(placed) or (_in_trouble(about) if about is not None else None)) is not None:
+            ranked = [likely, *ranked]
     if ranked:
         return ranked[0], _distinct(ranked)
     return _nothing_failed(lines, kinds, hits, signals), ()
 
 
-def _cut_traceback(ranked: Sequence[Outcome], placed: Sequence[Placed]) -> Outcome | None:
-    """A traceback whose message was not pasted, where nothing else is named: most that are brought here are memory's."""
-    if len(placed) < _FRAMES or any(o.kind != "other" or o.confidence >= 0.5 for o in ranked):
+def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
+    """A traceback whose message was not pasted and that shows a phase of a job: most of those are of memory."""
+    frames = [p.frame for p in placed[-_MOST_FRAMES:]]
+    if not frames or _CLIENT.search(frames[-1].file) or phase_of_frames(frames) is None:
         return None
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
 
 
-_FRAMES: Final = 1
+def _in_trouble(about: _Hit) -> Outcome:
+    """Something fails that nothing names, and memory is what the person writes about."""
+    memory: Memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
+    return Outcome("said", about.row.id, about.line.span(about.start + 1), memory, 0.6)
+
+
+_NAMED: Final = 0.5
+_MOST_FRAMES: Final = 40
+_CLIENT: Final = re.compile(r"openai|httpx?|requests|urllib|aiohttp", re.IGNORECASE)
+"""Files of programs that only talk to a server."""
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
 
@@ -123,7 +137,7 @@ def _distinct(ranked: Sequence[Outcome]) -> tuple[Outcome, ...]:
     names = {ranked[0].name}
     out = []
     for one in ranked[1:]:
-        if one.name not in names:
+        if one.name not in names and one.confidence >= _NAMED:
             names.add(one.name)
             out.append(one)
     return tuple(out)
@@ -159,9 +173,7 @@ def _table() -> tuple[tuple[tuple[str, Row], ...], Literals]:
     return pairs, Literals([(trigger,) for trigger, _ in pairs])
 
 
-def _hits(
-    lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]
-) -> Iterator[_Hit]:
+def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]) -> Iterator[_Hit]:
     """Every line that shows a row.
 
     :param taken: lines of which a parser has read a failure of memory: they show nothing else.
@@ -171,15 +183,19 @@ def _hits(
     if not held:
         return
     tried: dict[str, int] = {}
+    shown: dict[str, int] = {}
     for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
         if kind == "blank" or index in taken:
             continue
         low = line.low[:_LONGEST]
         found = {row.id: row for trigger, row in held if trigger in low}
         for row in found.values():
-            if tried.get(row.id, 0) < _MOST_HITS:
-                tried[row.id] = tried.get(row.id, 0) + 1
-                yield from _on_line(row, index, line, kind, expected=_under_expected(lines, index))
+            if shown.get(row.id, 0) >= (_MOST_SAID if row.kind == "said" else 1) or tried.get(row.id, 0) >= _MOST_TRIED:
+                continue
+            tried[row.id] = tried.get(row.id, 0) + 1
+            for hit in _on_line(row, index, line, kind, expected=_under_expected(lines, index)):
+                shown[row.id] = shown.get(row.id, 0) + 1
+                yield hit
 
 
 def _under_expected(lines: Sequence[Line], index: int) -> bool:
@@ -204,6 +220,8 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) ->
                 continue
         elif row.kind == "other" and plain and not stands(text, start, end):
             continue
+        elif row.kind == "question" and not plain:
+            return
         yield _Hit(row, index, line, start, found[0], plain and is_past(text, start, end))
         return
 
@@ -216,7 +234,7 @@ def _quotes(text: str) -> bool:
 def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
     """Whether a failure that a parser read without any size stands: not where prose or code only mentions it."""
     if kind == "code":
-        return False
+        return _quotes(line.text)
     if kind not in ("prose", "command"):
         return True
     row = row_of("said-device" if failure.kind == "device" else "said-host")
@@ -229,7 +247,7 @@ def failure_of(outcome: Outcome) -> Failure | None:
     """The failure that an outcome stands for where no parser read one: what is said, or what is not memory."""
     if (outcome.kind == "said" or outcome.name == "cut-traceback") and outcome.memory is not None:
         return Failure(kind=outcome.memory, signal=Signal(outcome.name, outcome.span))
-    if outcome.kind == "other" and outcome.confidence >= 0.5:
+    if outcome.kind == "other" and outcome.confidence >= _NAMED:
         return Failure(kind="other", signal=Signal(outcome.name, outcome.span))
     return None
 
@@ -249,11 +267,7 @@ def _nothing_failed(
         return None
     written = any(kind in ("prose", "config", "command", "code") for kind in kinds)
     if written:
-        asked = next((ln for ln, k in zip(lines, kinds, strict=True) if k == "prose" and _asks(ln.text)), None)
-        job = asked is None and "prose" not in kinds
-        return Outcome("question", "job" if job else "question", (asked or first).span(), None, 0.8)
+        about = next((h for h in hits if h.row.kind == "question"), None)
+        name = "question" if "prose" in kinds else "job"
+        return about.outcome() if about is not None else Outcome("question", name, first.span(), None, 0.8)
     return Outcome("healthy", "quiet-log", first.span(), None, 0.6)
-
-
-def _asks(text: str) -> bool:
-    return "?" in text or "？" in text or "吗" in text

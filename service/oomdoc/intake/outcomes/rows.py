@@ -1,11 +1,11 @@
 """The closed list of what a text can show: one file ``<id>.toml`` a kind, read and checked here.
 
-A file holds ``id`` (its name), ``kind`` (of :class:`~oomdoc.evidence.Outcome`), ``triggers`` (literals in lower case, one
-of which a line must hold), ``patterns`` (case-insensitive, each at most a line), ``unless`` (patterns of lines that do not
-count), ``lines`` that match, ``not_lines`` that must not, and ``source``: the program's file and version, or three threads.
-Of memory that a parser of ``intake/logs`` recognises, ``signals`` names the parser's signals instead (none: every one that
-no other file names). ``order`` says what explains what: a ``root`` failure explains one that ``follows``; ``generic``
-names any error, ``unnamed`` only that there is one.
+A file holds ``id`` (its name), ``kind`` (of :class:`~oomdoc.evidence.Outcome`), ``triggers`` (literals in lower case,
+one of which a line must hold), ``patterns`` (case-insensitive), ``unless`` (patterns of lines that do not count),
+``lines`` that match, ``not_lines`` that must not, and ``source``: the program's file and version, or three threads.
+Of memory that a parser of ``intake/logs`` recognises, ``signals`` names the parser's signals instead (none: every one
+that no other file names). ``order`` says what explains what: a ``root`` failure explains one that ``follows``;
+``generic`` names any error, ``unnamed`` only that there is one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Final, Literal, get_args
 
-__all__ = ["Kind", "Memory", "Order", "Row", "row_of", "rows"]
+__all__ = ["Kind", "Memory", "Order", "Row", "row_from", "row_of", "rows"]
 
 Kind = Literal["device", "host", "shared-memory", "engine", "said", "question", "healthy", "other"]
 Order = Literal["root", "follows", "generic", "unnamed"]
@@ -27,6 +27,7 @@ Memory = Literal["device", "host", "shared-memory"]
 _REPEAT: Final = re.compile(r"(?<!\\)[*+](?!\?)|\{\d{0,4},\}")
 """A repetition without an end: not allowed in a pattern that reads untrusted lines."""
 _LISTS: Final = ("triggers", "patterns", "unless", "signals", "lines", "not_lines", "source")
+_EXAMPLES: Final = "\nlines = ["
 _THREADS: Final = 3
 
 
@@ -66,11 +67,18 @@ class Row:
 
 
 @cache
-def rows() -> tuple[Row, ...]:
-    """Every kind, in the order of the names."""
+def rows(*, examples: bool = False) -> tuple[Row, ...]:
+    """Every kind, in the order of the names.
+
+    :param examples: whether the lines and sources are read as well, which stand last in a file and only tests need.
+    """
     folder = resources.files(__package__)
     entries = sorted((e for e in folder.iterdir() if e.name.endswith(".toml")), key=lambda e: e.name)
-    return tuple(_row(entry.name, tomllib.loads(entry.read_text(encoding="utf-8"))) for entry in entries)
+    texts = ((entry.name, entry.read_text(encoding="utf-8")) for entry in entries)
+    return tuple(
+        row_from(name, tomllib.loads(text if examples else text.partition(_EXAMPLES)[0]), examples=examples)
+        for name, text in texts
+    )
 
 
 @cache
@@ -79,15 +87,18 @@ def row_of(identifier: str) -> Row:
     return next(row for row in rows() if row.id == identifier)
 
 
-def _row(name: str, table: Mapping[str, Any]) -> Row:
-    """:raises ValueError: where the file breaks the schema; says where and how."""
+def row_from(name: str, table: Mapping[str, Any], *, examples: bool = True) -> Row:
+    """The row of a file's table.
+
+    :raises ValueError: where the file breaks the schema; says where and how.
+    """
     known = {f.name for f in fields(Row)}
     if unknown := table.keys() - known:
         raise ValueError(f"{name}: unknown keys {sorted(unknown)}")
-    for key in ("id", "kind", "lines", "not_lines", "source"):
+    for key in ("id", "kind", "lines", "not_lines", "source") if examples else ("id", "kind"):
         if not table.get(key):
             raise ValueError(f"{name}: {key} is missing or empty")
-    values = {k: tuple(v) if k in _LISTS else v for k, v in table.items()}
+    values: dict[str, Any] = {k: tuple(v) if k in _LISTS else v for k, v in table.items()}
     row = Row(**values)
     problems = [
         (row.id == name.removesuffix(".toml"), "id is not the file's name"),
@@ -99,7 +110,7 @@ def _row(name: str, table: Mapping[str, Any]) -> Row:
         (all(t == t.lower() for t in row.triggers), "triggers are in lower case"),
         (not any(_REPEAT.search(p) for p in (*row.patterns, *row.unless)), "a repetition without an end"),
         (
-            any(not s.startswith("https://") for s in row.source) or len(row.source) >= _THREADS,
+            not examples or any(not s.startswith("https://") for s in row.source) or len(row.source) >= _THREADS,
             "neither a program's file nor three threads",
         ),
     ]

@@ -1,0 +1,96 @@
+"""What happened, decided for whole inputs."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from oomdoc.intake import read_text
+
+INPUTS = tomllib.loads(Path(__file__).with_name("inputs.toml").read_text(encoding="utf-8"))
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB"
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_inputs_that_programs_print(name):
+    wanted = INPUTS[name]
+    outcome = read_text(wanted["text"]).outcome
+    assert outcome is not None
+    assert outcome.kind == wanted["kind"]
+    assert wanted.get("name", outcome.name) == outcome.name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Will it OOM with batch 8?",
+        "There is no OOM anymore, thanks.",
+        "With batch 2 it doesn't OOM.",
+        "I lowered the batch size to avoid OOM.",
+        "How do I prevent OOM errors in long runs?",
+        "A larger value may lead to OOM.",
+        "In case of OOM lower the batch size.",
+        "Flash attention fixed the OOM.",
+        "python train.py --oom_retry 3 --out runs/oom-check",
+        "会不会爆显存？",
+        "这样设置可以避免爆显存",
+        "24G 显存够不够？",
+        "|            CUDA OOMs: 0            |        cudaMalloc retries: 0         |",
+    ],
+)
+def test_mentions_that_say_nothing_ran_out(text):
+    assert read_text(text).outcome.kind in ("question", "healthy")
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"),
+    [
+        ("Training OOMs after 300 steps.", "device"),
+        ("It cannot train without running OOM.", "device"),
+        ("Why does it OOM on a 24 GB card?", "device"),
+        ("I couldn't finish the run due to OOM.", "device"),
+        ("The 70B does not fit on two cards.", "device"),
+        ("Expected behavior: no OOM", "device"),
+        ("训练一会儿就爆显存了", "device"),
+        ("加载模型时内存不足，进程被杀", "host"),
+        ("The job gets killed while merging.", "host"),
+        ("Host memory grows with every request until the machine swaps", "host"),
+        ("dataloader dies with a bus error", "shared-memory"),
+    ],
+)
+def test_plain_statements(text, memory):
+    outcome = read_text(text).outcome
+    assert (outcome.kind, outcome.memory) == ("said", memory)
+
+
+def test_an_earlier_failure_is_not_this_one():
+    text = "Earlier it ran OOM, I halved the batch. Now:\nKeyError: 'labels'\n"
+    assert read_text(text).outcome.name == "missing-key"
+
+
+def test_memory_beats_what_follows_from_it():
+    after = (
+        "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)\nSegmentation fault (core dumped)"
+    )
+    evidence = read_text(f"{OOM}\n{after}")
+    assert evidence.outcome.kind == "device"
+    assert {o.name for o in evidence.other_outcomes} >= {"nccl-timeout", "segmentation-fault"}
+
+
+def test_a_named_failure_beats_a_process_that_was_merely_killed():
+    text = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2025-01-01T00:00:00 DUE TO TIME LIMIT ***\nKilled\n"
+    evidence = read_text("step 1\n" + text)
+    assert evidence.outcome.name == "time-limit"
+    assert evidence.root.kind == "other"
+
+
+def test_a_traceback_without_its_message():
+    text = '  File "train.py", line 3, in main\n    loss = model(x)\n  File "m.py", line 9, in forward\n    y = x @ w\n'
+    outcome = read_text(text).outcome
+    assert (outcome.kind, outcome.name) == ("device", "cut-traceback")
+
+
+def test_an_empty_input_shows_nothing():
+    assert read_text("").outcome is None
