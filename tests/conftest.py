@@ -31,3 +31,5 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ.setdefault("OOMDOC_STATE", str(ROOT / ".state"))
     os.environ["OOMDOC_HOME"] = str(tmp_path_factory.mktemp("home"))
     os.environ.pop("OOMDOC_CASES", None)
+    # Servers inside a test compute in threads; those that are tested as processes have processes of their own.
+    os.environ["OOMDOC_DIAGNOSING_PROCESSES"] = "0"

@@ -79,11 +79,11 @@ def _look_through(text: str, loader: Any, where: str, *, aliases: bool) -> None:
         if isinstance(event, yaml.AliasEvent):
             if not aliases:
                 raise InputError("aliases are not allowed", where=where, hint="write the value out")
-            total += worth.get(event.anchor, 1)
+            total += worth.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
             if len(event.value) > (_PLAIN_CHARS if event.style is None else SCALAR_CHARS):
-                raise InputError("a text that is too long", where=f"{where}:{event.start_mark.line + 1}")
+                raise InputError("a text that is too long", where=where)
         elif isinstance(event, yaml.CollectionStartEvent):
             total += 1
             opened.append((event.anchor, total))

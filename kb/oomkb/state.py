@@ -17,7 +17,7 @@ from typing import Final
 
 from oomkb.errors import OomdocError
 
-__all__ = ["baked_dir", "publish_folder", "state_dir", "write_atomically", "writers_lock"]
+__all__ = ["baked_dir", "lasting_dir", "publish_folder", "state_dir", "write_atomically", "writers_lock"]
 
 _VARIABLE: Final = "OOMDOC_STATE"
 _BAKED: Final = "OOMDOC_BAKED"
@@ -39,6 +39,32 @@ def state_dir() -> Path:
         return _private_temporary()
 
 
+def lasting_dir() -> Path:
+    """Where what cannot be built again is kept, readable by its user alone: ``$OOMDOC_STATE``, or the state folder.
+
+    That is ``$XDG_STATE_HOME/oomdoc``, by default ``~/.local/state/oomdoc``. A database that an earlier version left in
+    the cache folder moves there.
+
+    :raises OomdocError: where a folder that was asked for by name cannot be written.
+    """
+    if os.environ.get(_VARIABLE):
+        return state_dir()
+    home = os.environ.get("XDG_STATE_HOME")
+    folder = (Path(home) if home else Path(os.path.expanduser("~")) / ".local" / "state") / "oomdoc"  # noqa: PTH111
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    except OSError:
+        return _private_temporary()
+    before = state_dir()
+    for ending in ("-wal", "-shm", ""):
+        old, new = before / f"oomdoc.db{ending}", folder / f"oomdoc.db{ending}"
+        if old.exists() and not new.exists():
+            with contextlib.suppress(OSError):
+                shutil.move(old, new)
+    return folder
+
+
 def baked_dir() -> Path | None:
     """The folder with what was built beforehand, where one is named and there."""
     named = os.environ.get(_BAKED)
@@ -47,7 +73,7 @@ def baked_dir() -> Path | None:
 
 def _made(folder: Path) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise OomdocError(f"cannot be made: {error.strerror}", where=str(folder), hint=f"set {_VARIABLE}") from error
     if not os.access(folder, os.W_OK | os.X_OK):

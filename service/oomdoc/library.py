@@ -35,10 +35,11 @@ def diagnose(
     """
     from oomdoc.diagnosis.engine import diagnose as run
     from oomdoc.intake import read
+    from oomdoc.intake.redact import masked_tree
     from oomdoc.report.report import Report
     from oomdoc.stated import stated_fields
 
-    stated = stated_fields(options) if options else {}
+    stated = {} if options is None else {k: masked_tree(v, k) for k, v in stated_fields(options).items()}
     sources = [Source("input", text)] if isinstance(text, str) else list(text)
     sources += [Source(name, content) for name, content in (configs or {}).items()]
     evidence = read(sources, stated)

@@ -41,16 +41,41 @@ class Settings(BaseSettings):
     body_timeout_s: float = Field(20.0, gt=0, description="A body must arrive within this time.")
     rate_per_minute: int = Field(6000, ge=1, description="Requests per minute and key or address.")
     max_concurrent: int = Field(64, ge=1, description="Requests worked on at once; more are shed with 503.")
+    max_concurrent_each: int = Field(
+        48, ge=1, description="Requests worked on at once for one key or address; more are shed with 429."
+    )
     max_diagnosing: int = Field(
         16, ge=1, description="Diagnoses worked out or waiting for it per process; more are shed with 503."
     )
-    diagnosing_threads: int = Field(1, ge=1, le=64, description="Threads per process that work diagnoses out.")
+    max_held_bytes: int = Field(
+        160 << 20, ge=1 << 20, description="Bodies held in memory at once; more are shed with 503, half for one caller."
+    )
+    min_upload_bytes_per_s: int = Field(32 << 10, ge=1, description="An upload must arrive at least this fast.")
+    diagnosing_processes: int = Field(
+        -1,
+        ge=-1,
+        le=64,
+        description="Processes per server process that compute; -1: one per processor, 0: threads of the server.",
+    )
+    diagnosing_threads: int = Field(1, ge=1, le=64, description="Threads that compute, where no processes do.")
+    diagnose_timeout_s: float = Field(20.0, gt=0, description="What computes for longer is ended.")
+    max_unpacked_bytes: int = Field(
+        512 << 20, ge=1 << 10, description="Most that an uploaded .gz or .zst may unpack to."
+    )
     trusted_proxies: str = Field(
         "", description="Addresses or networks whose X-Forwarded-For is believed, separated by commas; empty: none."
+    )
+    allowed_hosts: str = Field(
+        "",
+        description="Host names this server answers to where no key is needed, beside addresses and names without a "
+        "dot; separated by commas, * for any.",
     )
     header_timeout_s: float = Field(10.0, gt=0, description="A request's head must arrive within this time.")
     cors_origins: str = Field("", description="Origins allowed to call from a browser, separated by commas.")
     retention_days: int = Field(30, ge=1, description="How long diagnoses and chats are kept.")
+    retention_bytes: int = Field(
+        2 << 30, ge=1 << 20, description="How much of diagnoses is kept at most; those not asked for longest go first."
+    )
     cache_entries: int = Field(4096, ge=0, description="Answers kept in memory for repeated reports.")
     case_refresh_s: float = Field(2.0, gt=0, description="How often a replica looks for cases added elsewhere.")
     drain_s: float = Field(20.0, ge=0, description="How long running requests may finish at shutdown.")

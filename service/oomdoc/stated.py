@@ -81,7 +81,7 @@ def stated_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     try:
         check_tree(options, where="set", depth=_DEPTH, nodes=_NODES, finite=False)
     except InputError as error:
-        raise JobError(error.message, where=error.where, hint=error.hint) from error
+        raise JobError(error.message, where=error.where.removeprefix("set."), hint=error.hint) from error
     found: dict[str, Any] = {}
     for name, value in options.items():
         if value is not None:

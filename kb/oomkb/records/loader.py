@@ -16,7 +16,17 @@ from oomkb.records import compiled
 from oomkb.records.case import Case
 from oomkb.records.files import Listed, case_id, listed, parse, read_text
 
-__all__ = ["Loaded", "cases_dir", "cases_lately", "load", "load_cases", "parse_case", "private_dirs", "read_case"]
+__all__ = [
+    "Loaded",
+    "cases_dir",
+    "cases_lately",
+    "load",
+    "load_cases",
+    "parse_case",
+    "private_dirs",
+    "read_case",
+    "shipped_ids",
+]
 
 Problems = tuple[RecordError, ...]
 
@@ -39,6 +49,11 @@ def cases_dir() -> Path:
         if folder.is_dir():
             return folder
     raise RecordError("no case records are installed", where=str(package / "_cases"), hint="install oomdoc again")
+
+
+def shipped_ids() -> frozenset[str]:
+    """The ids of the shipped cases: nobody else's case may have one of them."""
+    return frozenset(case_id(Path(path)) for path, _, _ in listed(cases_dir()))
 
 
 def private_dirs() -> tuple[Path, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
+
+from starlette.exceptions import HTTPException
 
 __all__ = ["Answer", "Answers", "digest"]
 
@@ -27,6 +30,11 @@ class Answer:
     verdict: str
     cause: str
     keep: bool = True
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory."""
+        return sum(map(sys.getsizeof, (self.text, self.input_masked, *self.warnings)))
 
     def document(self, identifier: str | None) -> str:
         """The JSON text with the id."""
@@ -51,7 +59,7 @@ class Answers:
         self._most_bytes = most_bytes
         self._kept: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
-        self._running: dict[bytes, Future[Any]] = {}
+        self._running: dict[bytes, asyncio.Future[Any]] = {}
         self._lock = threading.Lock()
         self._generation = 0
 
@@ -75,34 +83,31 @@ class Answers:
             if generation == self._generation:
                 self._put(key, answer, size_bytes)
 
-    def once(self, key: bytes, work: Callable[[], tuple[Any, int]]) -> Any:
-        """The kept answer, or ``work``'s; who asks for the same meanwhile waits for the first.
+    async def once(self, key: bytes, work: Callable[[], Awaitable[tuple[Any, int]]]) -> Any:
+        """The kept answer, or ``work``'s; who asks for the same meanwhile (on the same event loop) waits for the first.
 
         :param work: gives the answer and its size in bytes.
         """
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-                return found[0]
-            first = self._running.get(key)
-            generation = self._generation
-            if first is None:
-                mine: Future[Any] = Future()
-                self._running[key] = mine
+        found = self.get(key)
+        if found is not None:
+            return found
+        first = self._running.get(key)
         if first is not None:
-            return first.result()
+            return await asyncio.shield(first)
+        generation = self._generation
+        mine: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        mine.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may be waiting
+        self._running[key] = mine
         try:
-            answer, size_bytes = work()
+            answer, size_bytes = await work()
         except BaseException as error:
-            with self._lock:
-                del self._running[key]
-            mine.set_exception(error)
+            # A caller that went away takes nobody with it but those who may simply ask again.
+            gone = isinstance(error, asyncio.CancelledError)
+            mine.set_exception(HTTPException(503, "given up, try again", {"Retry-After": "1"}) if gone else error)
             raise
-        with self._lock:
+        finally:
             del self._running[key]
-            if generation == self._generation:
-                self._put(key, answer, size_bytes)
+        self.put(key, answer, size_bytes, generation=generation)
         mine.set_result(answer)
         return answer
 

@@ -52,8 +52,8 @@ _PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     "default": {"description": "What is wrong, as RFC 9457 says it", "content": _CONTENT},
 }
 _PURGE_EVERY_S: Final = 3600.0
-# A diagnosis is arithmetic in Python: more threads than this only make each other wait.
-_THREADS: Final = 8
+# Threads wait for the store and for the processes that compute; they hardly compute themselves.
+_THREADS: Final = 32
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -89,11 +89,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
-    await run_in_threadpool(warm)
     app.state.draining = False
-    _notice_termination(app)
+    # The folder of submitted cases is known before the processes that compute are started.
     app.state.corpus.start()
-    playing = asyncio.create_task(run_in_threadpool(play_common))
+    await app.state.work.start()
+    own = not app.state.work.elsewhere
+    if own:
+        await run_in_threadpool(warm)
+    _notice_termination(app)
+    playing = asyncio.create_task(run_in_threadpool(play_common)) if own else None
+    app.state.work.index_state = await app.state.work.looked_at_index()
+    watching = asyncio.create_task(app.state.work.watch())
     purging = asyncio.create_task(_purge(app.state.work))
     try:
         with settled_heap():
@@ -101,7 +107,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         app.state.draining = True
         purging.cancel()
-        playing.cancel()
+        watching.cancel()
+        if playing is not None:
+            playing.cancel()
+        await app.state.work.stop()
         await run_in_threadpool(app.state.corpus.stop)
         app.state.work.close()
 
@@ -132,5 +141,5 @@ def _notice_termination(app: FastAPI) -> None:
 async def _purge(work: Work) -> None:
     while True:
         with contextlib.suppress(OomdocError):
-            await run_in_threadpool(lambda: work.store().purge(older_than_days=work.settings.retention_days))
+            await run_in_threadpool(work.purge)
         await asyncio.sleep(_PURGE_EVERY_S)

@@ -21,7 +21,8 @@ _OPEN_PATHS: Final = frozenset({"/", "/openapi.json", "/favicon.ico"})
 
 def needed_scope(method: str, path: str) -> str | None:
     """The scope a request needs; ``None`` where it is open (the page, messengers with signatures of their own)."""
-    if path in _OPEN_PATHS or path.startswith(_OPEN):
+    # A browser asks by OPTIONS, without a key, whether a page may call; what is asked for then needs its key.
+    if method == "OPTIONS" or path in _OPEN_PATHS or path.startswith(_OPEN):
         return None
     if path == "/metrics" or path.startswith("/v1/admin"):
         return "admin"
@@ -39,6 +40,23 @@ class Keys:
         # Only digests are kept and compared, in constant time.
         self._scopes = {hashlib.sha256(key.encode()).digest(): scopes for key, scopes in settings.keys().items()}
 
+    def address(self, scope: Scope, headers: Headers) -> str:
+        """The caller's address."""
+        return self._proxies.caller(scope, headers)
+
+    @staticmethod
+    def given(headers: Headers) -> bool:
+        """Whether a key was sent at all."""
+        return _key(headers) is not None
+
+    def is_admin(self, headers: Headers) -> bool:
+        """Whether the key that was sent may do everything."""
+        return "admin" in (self._scopes_of(_key(headers)) or ())
+
+    def _scopes_of(self, key: str | None) -> frozenset[str] | None:
+        digest = hashlib.sha256((key or "").encode()).digest()
+        return next((s for known, s in self._scopes.items() if hmac.compare_digest(known, digest)), None)
+
     def admit(self, scope: Scope, headers: Headers) -> str:
         """The caller's name for rate limits: the key's digest, or the address.
 
@@ -51,15 +69,14 @@ class Keys:
             if self._required and needed is not None:
                 raise HTTPException(401, "an API key is needed", headers={"WWW-Authenticate": "Bearer"})
             return f"address:{address}"
-        digest = hashlib.sha256(key.encode()).digest()
-        scopes = next((s for known, s in self._scopes.items() if hmac.compare_digest(known, digest)), None)
+        scopes = self._scopes_of(key)
         if scopes is None:
             if not self._required:
                 return f"address:{address}"
             raise HTTPException(401, "this API key is not known", headers={"WWW-Authenticate": "Bearer"})
         if self._required and needed is not None and not {needed, "admin"} & scopes:
             raise HTTPException(403, f"this API key lacks the scope {needed}")
-        return f"key:{digest.hex()[:16]}"
+        return f"key:{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
 def _key(headers: Headers) -> str | None:

@@ -14,6 +14,8 @@ from typing import Final
 
 from oomdoc.api.work import Work
 from oomdoc.store.store import StoreDown
+from oomkb.records.files import case_files, case_id
+from oomkb.records.loader import shipped_ids
 from oomkb.state import state_dir
 
 __all__ = ["Corpus"]
@@ -53,9 +55,13 @@ class Corpus:
 
         :raises StoreDown: where the store does not answer.
         """
-        new = 0
-        for case in self._work.store().cases_after(max(0, self._sequence - _LOOK_BACK)):
+        store, shipped = self._work.store(), shipped_ids()
+        new = self._withdrawn(store.case_ids())
+        for case in store.cases_after(max(0, self._sequence - _LOOK_BACK)):
             path = self._folder / f"{case.id}.yaml"
+            # A later version may ship a case of the same id: the shipped one counts.
+            if case.id in shipped:
+                continue
             if not path.exists() or path.read_text(encoding="utf-8") != case.yaml:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 partial = path.with_suffix(f".{os.getpid()}.part")
@@ -65,7 +71,15 @@ class Corpus:
             self._sequence = max(self._sequence, case.sequence)
         if new:
             self._work.answers.clear()
+            self._work.cases_changed()
         return new
+
+    def _withdrawn(self, known: set[str]) -> int:
+        """Delete the mirrors of cases that are in the store no more (or of another store); how many."""
+        gone = [path for path in case_files(self._folder) if case_id(path) not in known]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        return len(gone)
 
     def _follow(self) -> None:
         while not self._stop.is_set():

@@ -17,8 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oomdoc.api import metrics
 from oomdoc.api.auth import Keys
-from oomdoc.api.body import bounded
+from oomdoc.api.body import Bounds, Budget, bounded
 from oomdoc.api.limits import Buckets, Gate
+from oomdoc.api.origins import Origins
 from oomdoc.api.problems import problem
 from oomdoc.settings import Settings
 
@@ -27,10 +28,15 @@ __all__ = ["Guard"]
 _LOG: Final = logging.getLogger("oomdoc.access")
 _ALWAYS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _UPLOAD: Final = frozenset({"/v1/diagnose"})
+_BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
+_SMALL: Final = 1 << 20
+# Bodies that hold what people paste; all others are small documents.
+_LIMITS: Final[Mapping[str, int]] = {"/v1/diagnose": 1 << 40, "/v1/chat": 4 << 20}
+_WRONG_KEYS_PER_MINUTE: Final = 60
 # Arithmetic costs a fiftieth of a diagnosis or less.
 _CHEAP: Final[Mapping[str, float]] = {"/v1/estimate": 0.02}
 # What is left of such a body is not read: the connection goes.
-_CLOSING: Final = frozenset({400, 408, 413})
+_CLOSING: Final = frozenset({400, 401, 403, 408, 413, 421, 429, 503})
 _SECURITY: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -47,7 +53,10 @@ class Guard:
         self._settings = settings
         self._keys = Keys(settings)
         self._buckets = Buckets(settings.rate_per_minute)
-        self._gate = Gate(settings.max_concurrent)
+        self._wrong = Buckets(_WRONG_KEYS_PER_MINUTE)
+        self._gate = Gate(settings.max_concurrent, settings.max_concurrent_each)
+        self._budget = Budget(settings.max_held_bytes)
+        self._origins = Origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -73,33 +82,89 @@ class Guard:
         if path in _ALWAYS and path != "/metrics":
             await self._app(scope, receive, send)
             return
-        caller = self._keys.admit(scope, headers)
+        caller = self._known_caller(scope, headers)
+        scope["state"] |= {"caller": caller, "admin": caller.startswith("key:") and self._keys.is_admin(headers)}
         wait = self._buckets.take(caller, _CHEAP.get(path, 1.0))
         if wait > 0:
             raise HTTPException(429, "too many requests", headers={"Retry-After": str(int(wait) + 1)})
-        if not self._gate.enter():
-            raise HTTPException(503, "the server is busy", headers={"Retry-After": "1"})
+        place = _Place(self._gate, self._budget, caller, spooled=_is_upload(scope, headers))
+        # A place is taken when the body is here: who sends slowly keeps nobody out.
+        if scope["method"] in _BODILESS:
+            place.enter()
         try:
-            await self._app(scope, self._bounded(scope, headers, receive), send)
+            bounds = self._bounds(scope, headers)
+            await self._app(scope, bounded(receive, bounds, hold=place.hold, arrived=place.enter), send)
         finally:
-            self._gate.leave()
+            place.leave()
 
-    def _bounded(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
-        upload = scope["path"] in _UPLOAD and headers.get("content-type", "").startswith("multipart/")
-        limit = self._settings.max_upload_bytes if upload else self._settings.max_body_bytes
-        declared = headers.get("content-length", "")
+    def _known_caller(self, scope: Scope, headers: Headers) -> str:
+        """The caller's name; wrong keys are counted by address, so that nobody can try many.
+
+        :raises HTTPException: where it may not call.
+        """
+        address = self._keys.address(scope, headers)
+        if self._wrong.wait(address) > 0:
+            raise HTTPException(429, "too many wrong keys", headers={"Retry-After": "60"})
+        try:
+            caller = self._keys.admit(scope, headers)
+        except HTTPException as error:
+            if error.status_code == 401 and self._keys.given(headers):
+                self._wrong.take(address)
+            raise
+        if not caller.startswith("key:") and not scope["path"].startswith("/integrations/"):
+            self._origins.check(scope["method"], headers)
+        return caller
+
+    def _bounds(self, scope: Scope, headers: Headers) -> Bounds:
+        settings = self._settings
         gzip = headers.get("content-encoding", "").strip().lower() == "gzip"
-        # An upload may take as long as its size needs at 256 KiB/s, any other body the plain limit.
-        timeout = self._settings.body_timeout_s
-        if upload and declared.isdigit():
-            timeout += int(declared) / (256 << 10)
-        return bounded(
-            receive,
-            limit_bytes=limit,
-            timeout_s=timeout,
+        upload = _is_upload(scope, headers)
+        limit = settings.max_upload_bytes if upload and not gzip else settings.max_body_bytes
+        declared = headers.get("content-length", "")
+        return Bounds(
+            limit_bytes=limit if upload else min(limit, _LIMITS.get(scope["path"], _SMALL)),
+            timeout_s=settings.body_timeout_s,
+            least_bytes_per_s=settings.min_upload_bytes_per_s if upload else None,
             gzip=gzip,
-            declared=int(declared) if declared.isdigit() and not gzip else None,
+            declared_bytes=int(declared) if declared.isdecimal() and len(declared) < 20 and not gzip else None,
         )
+
+
+class _Place:
+    """A request's place among those that are worked on, and the memory that its body takes."""
+
+    def __init__(self, gate: Gate, budget: Budget, caller: str, *, spooled: bool) -> None:
+        self._gate, self._budget, self._caller, self._spooled = gate, budget, caller, spooled
+        self._held_bytes = 0
+        self._inside = False
+
+    def enter(self) -> None:
+        """:raises HTTPException: 503 where there is no place, 429 where only this caller has none."""
+        if self._inside:
+            return
+        if self._gate.crowded(self._caller):
+            raise HTTPException(429, "too many requests at once", headers={"Retry-After": "1"})
+        if not self._gate.enter(self._caller):
+            raise HTTPException(503, "the server is busy", headers={"Retry-After": "1"})
+        self._inside = True
+
+    def hold(self, size_bytes: int) -> None:
+        """:raises HTTPException: 503 where there is no memory for a body; files go to disk and need none."""
+        if self._spooled:
+            return
+        if not self._budget.take(self._caller, size_bytes):
+            raise HTTPException(503, "too many large bodies at once", headers={"Retry-After": "1"})
+        self._held_bytes += size_bytes
+
+    def leave(self) -> None:
+        """Give everything back."""
+        if self._inside:
+            self._gate.leave(self._caller)
+        self._budget.give(self._caller, self._held_bytes)
+
+
+def _is_upload(scope: Scope, headers: Headers) -> bool:
+    return scope["path"] in _UPLOAD and headers.get("content-type", "").startswith("multipart/")
 
 
 class _Watched:

@@ -22,6 +22,14 @@ class Buckets:
         self._clock = clock
         self._callers: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    def wait(self, caller: str) -> float:
+        """Seconds until the caller may come, without taking anything."""
+        known = self._callers.get(caller)
+        if known is None:
+            return 0.0
+        tokens = min(self._burst, known[0] + (self._clock() - known[1]) * self._rate)
+        return 0.0 if tokens >= 1.0 else (1.0 - tokens) / self._rate
+
     def take(self, caller: str, cost: float = 1.0) -> float:
         """Take ``cost`` tokens (at most one); 0.0 where they were there, else the seconds until they will be."""
         now = self._clock()
@@ -35,19 +43,33 @@ class Buckets:
 
 
 class Gate:
-    """Counts requests in flight; above the limit new ones are shed rather than queued without end."""
+    """Counts requests in flight; above the limit new ones are shed rather than queued without end.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    :param each: how many of them one caller may have.
+    """
+
+    def __init__(self, limit: int, each: int) -> None:
+        self._limit, self._each = limit, each
+        self._callers: dict[str, int] = {}
         self.inside = 0
 
-    def enter(self) -> bool:
+    def enter(self, caller: str) -> bool:
         """Whether there was a place; :meth:`leave` gives it back."""
-        if self.inside >= self._limit:
+        if self.inside >= self._limit or self.crowded(caller):
             return False
         self.inside += 1
+        self._callers[caller] = self._callers.get(caller, 0) + 1
         return True
 
-    def leave(self) -> None:
+    def crowded(self, caller: str) -> bool:
+        """Whether this caller has as many places as one may have."""
+        return self._callers.get(caller, 0) >= self._each
+
+    def leave(self, caller: str) -> None:
         """Give a place back."""
         self.inside -= 1
+        left = self._callers[caller] - 1
+        if left:
+            self._callers[caller] = left
+        else:
+            del self._callers[caller]

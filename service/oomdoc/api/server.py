@@ -18,6 +18,7 @@ from oomdoc.settings import Settings, load_settings
 __all__ = ["Patient", "run"]
 
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
+_HEAD_BYTES = 64 << 10
 
 
 def run(settings: Settings) -> None:
@@ -59,6 +60,8 @@ class Patient(HttpToolsProtocol):
     """uvicorn's protocol, with a limit on the time that a request's head may take (bodies: :mod:`oomdoc.api.body`)."""
 
     _head_timer: TimerHandle | None = None
+    _silent_bytes = 0
+    """Bytes since the last that were a body's: of heads, and of what follows a body in pieces."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """A first request is expected."""
@@ -75,12 +78,26 @@ class Patient(HttpToolsProtocol):
         cycle: Any = self.cycle
         if self._head_timer is None and (cycle is None or cycle.response_complete):
             self._expect_head()
+        self._silent_bytes += len(data)
         super().data_received(data)
+        if self._silent_bytes > _HEAD_BYTES:
+            self._refuse(b"431 Request Header Fields Too Large")
 
     def on_headers_complete(self) -> None:
         """The head is here."""
+        self._silent_bytes = 0
         self._stop_waiting()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body is here."""
+        self._silent_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """A request is here."""
+        self._silent_bytes = 0
+        super().on_message_complete()
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(_head_timeout_s(), self._too_slow)
@@ -92,9 +109,12 @@ class Patient(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._head_timer = None
+        self._refuse(b"408 Request Timeout")
+
+    def _refuse(self, status: bytes) -> None:
         transport: Any = self.transport
         if not transport.is_closing():
-            transport.write(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            transport.write(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
             transport.close()
 
 

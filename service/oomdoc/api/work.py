@@ -1,40 +1,44 @@
-"""The service's calls of the library: answered once for repeated input, counted, and kept in the store, masked."""
+"""The service's calls of the library: computed elsewhere, answered once for repeated input, counted, kept masked."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
 from oomdoc.api import metrics
-from oomdoc.api.answers import Answer, Answers, digest
-from oomdoc.evidence import Source
+from oomdoc.api.answers import Answer, Answers
+from oomdoc.api.pool import Pool
+from oomdoc.api.tasks import Outcome, reported, run_task
 from oomdoc.settings import Settings
 from oomdoc.store.engine import migrate, open_engine
 from oomdoc.store.journal import Journal
 from oomdoc.store.store import DiagnosisRow, Store, StoreDown, default_database_url
-from oomkb.errors import InputError, OomdocError
+from oomkb.errors import InputError
 
 __all__ = ["Work"]
 
-T = TypeVar("T")
 _LOG: Final = logging.getLogger("oomdoc.service")
 _RETRY_S: Final = 2.0
-_STORE_S: Final = 5.0
+_STORE_S: Final = 1.5
+"""An answer waits so long for its id; one that is late is kept all the same."""
+_OPENING_S: Final = 1.0
+_WATCH_EVERY_S: Final = 2.0
 _NOT_STORED: Final = "not stored: the store does not answer"
-_MASKED_CHARS: Final = 200_000
+_MOST_PROCESSES: Final = 8
 
 
 class Work:
-    """What the routes share: settings, the store and answers kept in memory."""
+    """What the routes share: settings, the store, the processes that compute, and answers kept in memory."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -42,31 +46,98 @@ class Work:
         self.prices = Answers(settings.cache_entries, 64 << 20)
         self._store: Store | None = None
         self._tried_at = -_RETRY_S
-        self._failed_at = -_RETRY_S
+        self._refused: StoreDown | None = None
+        self.store_up = True
+        """As it was when last looked at."""
+        self.index_state = "starting"
         self._lock = threading.Lock()
         self._journal = Journal(self.store)
-        # A diagnosis is arithmetic in Python: more threads than cores only make each other wait.
+        self._pool: Pool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Without processes: a diagnosis is arithmetic in Python, more threads than cores only make each other wait.
         self._threads = ThreadPoolExecutor(settings.diagnosing_threads, thread_name_prefix="oomdoc-diagnosis")
         self._waiting = 0
 
     def store(self) -> Store:
         """The store, opened when first needed and again after it was away.
 
-        :raises StoreDown: where it does not answer; a failed attempt is not repeated within two seconds.
+        :raises StoreDown: where it does not answer; a failed attempt is not repeated within two seconds, and nobody
+            waits long for somebody else's.
         """
-        with self._lock:
+        if self._store is not None:
+            return self._store
+        if not self._lock.acquire(timeout=_OPENING_S):
+            raise StoreDown("the store is being opened", hint="try again")
+        try:
             if self._store is not None:
                 return self._store
-            if time.monotonic() - self._tried_at < _RETRY_S:
-                raise StoreDown("the store cannot be reached", hint="see OOMDOC_DATABASE_URL")
+            if self._refused is not None and time.monotonic() - self._tried_at < _RETRY_S:
+                raise self._refused
             self._tried_at = time.monotonic()
             try:
                 engine = open_engine(self.settings.database_url or default_database_url())
                 migrate(engine)
             except InputError as error:
-                raise StoreDown(error.message, where=error.where, hint=error.hint) from error
+                self._refused = StoreDown(error.message, where=error.where, hint=error.hint)
+                raise self._refused from error
             self._store = Store(engine)
             return self._store
+        finally:
+            self._lock.release()
+
+    async def watch(self) -> None:
+        """Find out again and again how the store and the index are, so that nobody who asks has to wait for it."""
+        while True:
+            self._set_store(up=await asyncio.to_thread(self._pings))
+            if self.index_state != "ok":
+                self.index_state = await self.looked_at_index()
+            await asyncio.sleep(_WATCH_EVERY_S)
+
+    def _pings(self) -> bool:
+        try:
+            self.store().ping()
+        except Exception as error:  # whatever a driver raises
+            if self.store_up:
+                reason = error.message if isinstance(error, StoreDown) else type(error).__name__
+                _LOG.warning("store-down", extra={"fields": {"reason": reason[:200]}})
+            return False
+        return True
+
+    def _set_store(self, *, up: bool) -> None:
+        self.store_up = up
+        metrics.store_up(up)
+
+    async def looked_at_index(self) -> str:
+        """``ok``, or what is wrong with the index in a word."""
+        try:
+            _, found = await self.run("search", {"text": "CUDA out of memory", "top": 1, "lang": "en"})
+            return "ok" if json.loads(found)["matches"] else "empty"
+        except Exception as error:  # the log tells more
+            _LOG.warning("index-down", extra={"fields": {"error": type(error).__name__}})
+            return "down"
+
+    def purge(self) -> dict[str, int]:
+        """Delete what is past its days or its bytes; how many rows of each table."""
+        settings = self.settings
+        return self.store().purge(older_than_days=settings.retention_days, most_bytes=settings.retention_bytes)
+
+    def cases_changed(self) -> None:
+        """The folder of submitted cases holds others than before."""
+
+    async def start(self) -> None:
+        """Start the processes that compute, where the settings ask for them."""
+        self._loop = asyncio.get_running_loop()
+        size = processes(self.settings)
+        if size:
+            pool = Pool(size, deadline_s=self.settings.diagnose_timeout_s)
+            await pool.start()
+            self._pool = pool
+        self._set_store(up=await asyncio.to_thread(self._pings))
+
+    async def stop(self) -> None:
+        """End them."""
+        if self._pool is not None:
+            await self._pool.stop()
 
     def close(self) -> None:
         """Write what is waiting and give the store's connections back."""
@@ -75,48 +146,46 @@ class Work:
         if self._store is not None:
             self._store.close()
 
-    async def computed(self, run: Callable[[], T]) -> T:
-        """Run a diagnosis on one of few threads.
+    async def run(self, task: str, arguments: Mapping[str, Any], blob: bytes = b"") -> Outcome:
+        """Compute (see :mod:`oomdoc.api.tasks`), never on the event loop.
 
         :raises HTTPException: 503 at once where too many wait already: a late answer helps nobody.
+        :raises OomdocError: what the task refuses with.
         """
         if self._waiting >= self.settings.max_diagnosing:
             raise HTTPException(503, "too many diagnoses are being worked out", headers={"Retry-After": "1"})
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+            if self._pool is not None:
+                return reported(await self._pool.run(task, dict(arguments), blob))
+            loop = asyncio.get_running_loop()
+            return reported(await loop.run_in_executor(self._threads, run_task, task, arguments, blob))
         finally:
             self._waiting -= 1
 
-    def answer(
-        self,
-        sources: Sequence[Source],
-        *,
-        options: Mapping[str, Any],
-        language: str = "auto",
-        plans: bool = True,
-    ) -> Answer:
-        """A diagnosis, worked out once for the same input."""
-        said = json.dumps([dict(options), language, plans], sort_keys=True, default=str)
-        parts = [part.encode("utf-8", "replace") for s in sources for part in (s.name, s.text)]
-        key = digest(said.encode("utf-8", "replace"), *parts)
+    def run_from_thread(self, task: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """As :meth:`run`, from a thread that may wait; the outcome's document."""
+        if self._loop is None:
+            return reported(run_task(task, arguments, b""))[0]
+        return asyncio.run_coroutine_threadsafe(self.run(task, arguments), self._loop).result()[0]
 
-        def run() -> tuple[Answer, int]:
-            from oomdoc.intake.redact import mask
-            from oomdoc.library import diagnose
+    def turn(self, session: dict[str, Any] | None, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A turn of a conversation, from a thread that may wait; see :data:`oomdoc.sessions.Turn`."""
+        taken = self.run_from_thread("turn", {"session": session, "text": text})
+        return taken["session"], taken["reply"]
 
-            report = diagnose(list(sources), options=options, language=language, plans=plans)
-            document = report.document()
-            document["language"] = report.language
-            causes = document["causes"]
-            masked = "\n".join(mask(source.text[:_MASKED_CHARS]).text for source in sources)
-            text = json.dumps({k: v for k, v in document.items() if k != "id"}, ensure_ascii=False)
-            cause = causes[0]["cause"] if causes else "none"
-            found = Answer(text, tuple(document["warnings"]), report.language, masked, document["verdict"], cause)
-            return found, 2 * (len(text) + len(masked))
-
-        answer: Answer = self.answers.once(key, run)
-        return answer
+    async def diagnosed(self, task: str, arguments: Mapping[str, Any], blob: bytes = b"") -> Answer:
+        """A diagnosis."""
+        told, text = await self.run(task, arguments, blob)
+        return Answer(
+            text.decode(),
+            tuple(told["warnings"]),
+            told["language"],
+            told["input_masked"],
+            told["verdict"],
+            told["cause"],
+            told["keep"],
+        )
 
     async def kept(self, answer: Answer, *, keep: bool) -> str:
         """The answer's JSON text, after it was kept in the store; without an id where it was not.
@@ -126,42 +195,41 @@ class Work:
         metrics.diagnosed(answer.verdict, answer.cause)
         if not keep:
             return answer.document(None)
-        if time.monotonic() - self._failed_at < _RETRY_S:
+        if not self.store_up:
             return _unkept(answer)
         identifier = secrets.token_hex(12)
         row = DiagnosisRow(identifier, answer.language, answer.input_masked, answer.document(identifier))
         try:
             await asyncio.wait_for(asyncio.wrap_future(self._journal.add(row)), _STORE_S)
         except (StoreDown, TimeoutError) as error:
-            self._failed_at = time.monotonic()
+            self._set_store(up=False)
             reason = error.message if isinstance(error, StoreDown) else "it is too slow"
             _LOG.warning("store-down", extra={"fields": {"reason": reason[:200]}})
             return _unkept(answer)
         return row.result
 
-    def ready(self) -> dict[str, str]:
-        """Component -> ``ok`` or what is wrong."""
-        return {"store": _check(lambda: self.store().ping()), "index": _check(_index_answers)}
+    @property
+    def elsewhere(self) -> bool:
+        """Whether other processes compute."""
+        return self._pool is not None
+
+    @property
+    def computes(self) -> bool:
+        """Whether a diagnosis would be answered now."""
+        return self._pool is None or self._pool.alive
+
+
+def processes(settings: Settings) -> int:
+    """Processes that compute for one server process; 0 where threads do."""
+    if settings.diagnosing_processes >= 0:
+        return settings.diagnosing_processes
+    if not hasattr(os, "fork"):
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(_MOST_PROCESSES, cores // settings.workers))
 
 
 def _unkept(answer: Answer) -> str:
     document = json.loads(answer.document(None))
     document["warnings"] = [*answer.warnings, _NOT_STORED]
     return json.dumps(document, ensure_ascii=False)
-
-
-def _index_answers() -> None:
-    from oomkb.retrieval.search import search
-
-    if not search("CUDA out of memory", top=1):
-        raise InputError("the index holds no cases", hint="oomdoc index build")
-
-
-def _check(run: Any) -> str:
-    try:
-        run()
-    except OomdocError as error:
-        return str(error)
-    except Exception as error:
-        return f"{type(error).__name__}"
-    return "ok"

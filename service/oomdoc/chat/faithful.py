@@ -39,6 +39,29 @@ _TO_ACT_ON: Final = re.compile(
     r"|[$|;&<>]{1,3}|\b(?:sudo|rm|curl|wget|pip|bash|exec|eval|export|kill|password|token|ignore|click|download|install|run)\b"
 )
 _HAN: Final = re.compile(r"[一-鿿]")
+_PART: Final = re.compile(
+    rf"(?P<not>{_NOT.pattern.removeprefix('(?i)')})|(?P<han>[一-鿿]{{1,2000}})|\d[\d.,]{{0,40}}|[^\W\d_][\w'’-]{{0,80}}",
+    re.I,
+)
+_WORD: Final = re.compile(r"[a-z']+")
+# Words that may come, go and move without changing what is said.
+_NEUTRAL: Final = frozenset(
+    _WORD.findall(
+        "a about according after all also altogether amount amounts an and approximately are around as ask "
+        "asks at be because been being both but by can card cards come comes could did do does during each "
+        "estimate estimated estimates estimation expect expected figure for from get gets given gpu gpus had "
+        "has have hence here hold holds in into is it it's its just may memory might much namely need needed "
+        "needs now of on or overall own peak peaks per place predicted probability put reach reached reaches "
+        "require required requires rough roughly run runs say says see should since so some such take taken "
+        "takes than that that's the their them then there therefore these they this those thus to total "
+        "totals turn turns under up use used uses was were what when where which while will with would you "
+        "your "
+    )
+)
+_NEUTRAL_HAN: Final = frozenset(
+    "的了是在约大概为到每张卡显存峰值达将会需要使用占其中此该这那就也都而且并与和及则即所以因由于对从把被让给个能可"
+    "上下里内时后前间计估预总共"
+)
 
 
 def quantities(text: str) -> list[tuple[str, str, str]]:
@@ -68,7 +91,30 @@ def faithful(said: str, plain: str) -> str:
         return "another verdict"
     if _acts(new) - _acts(old):
         return "something to act on was added"
+    if _structure(new) != _structure(old):
+        return "other things said, or in another order"
     return ""
+
+
+def _structure(text: str) -> list[str]:
+    """All that carries meaning, in order: what fits or not, causes, changes, figures. Words around it may change."""
+    found = []
+    for match in _PART.finditer(text):
+        part = match[0].lower()
+        if match["han"]:
+            found += [c for c in part if c not in _NEUTRAL_HAN]
+        elif match["not"]:
+            found.append("not")
+        elif part[0].isdigit() or part not in _NEUTRAL:
+            found.append(_stem(part))
+    return found
+
+
+def _stem(word: str) -> str:
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            return word[: -len(ending)]
+    return word
 
 
 def literal(value: Any, text: str) -> bool:

@@ -46,7 +46,39 @@ def purge(
     """
     store, settings = _opened()
     days = float(settings.retention_days) if older_than is None else older_than
-    print_json(store.purge(older_than_days=days))
+    print_json(store.purge(older_than_days=days, most_bytes=settings.retention_bytes))
+
+
+@app.command()
+def export() -> None:
+    """Print every row that is kept as one JSON object a line, `table` first; what was masked stays masked.
+
+    Example: `oomdoc data export > oomdoc.jsonl`
+    """
+    store, _ = _opened()
+    for row in store.everything():
+        print_json(row, line=True)
+
+
+@app.command()
+def erase(
+    identifier: Annotated[str | None, typer.Argument(help="Of a diagnosis or a chat.")] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="All rows of all tables.")] = False,
+) -> None:
+    """Delete a diagnosis or a chat with all that belongs to it, or everything.
+
+    Prints how many rows of each table went.
+
+    Examples:
+
+        oomdoc data erase 0123456789abcdef01234567
+
+        oomdoc data erase --everything
+    """
+    if (identifier is None) != everything:
+        raise InputError("name one id, or --everything", where="oomdoc data erase", hint="oomdoc data export lists ids")
+    store, _ = _opened()
+    print_json(store.erase(identifier))
 
 
 def _opened() -> tuple[Store, Settings]:

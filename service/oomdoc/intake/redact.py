@@ -12,68 +12,36 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["Masked", "mask"]
+from oomdoc.intake.secrets import SECRETS, Row
 
-_KEY_NAME: Final = (
-    r"(?:api[_-]?key|apikey|access[_-]?key(?:[_-]?id)?|secret(?:[_-]?(?:access[_-]?)?key)?"
-    r"|access[_-]?token|auth[_-]?token|refresh[_-]?token|token|passwd"
-    r"|password|passphrase|pwd|credential|client[_-]?secret|private[_-]?key"
-    r"|wandb[_-]?key)"
+__all__ = ["Masked", "mask", "masked_text", "masked_tree"]
+
+_PUBLIC: Final = (
+    r"huggingface\.co|hf\.co|hf-mirror\.com|github\.com|github\.io|githubusercontent\.com|gitlab\.com|gitee\.com|pytorch\.org"
+    r"|nvidia\.com|python\.org|pypi\.org|pythonhosted\.org|readthedocs\.(?:io|org)|arxiv\.org|modelscope\.cn|openai\.com"
+    r"|anthropic\.com|deepspeed\.ai|vllm\.ai|ray\.io|lightning\.ai|tensorflow\.org|google\.com|googleapis\.com|microsoft\.com"
+    r"|wandb\.ai|stackoverflow\.com|reddit\.com|kernel\.org|ubuntu\.com|debian\.org|docker\.com|docker\.io|nvcr\.io|ghcr\.io"
+    r"|quay\.io|gcr\.io|conda\.io|anaconda\.(?:org|com)|apache\.org|kubernetes\.io|amd\.com|intel\.com|csdn\.net|zhihu\.com"
+    r"|aliyun\.com|tsinghua\.edu\.cn|ustc\.edu\.cn|youtube\.com|medium\.com|discuss\.\w{2,20}\.\w{2,5}|example\.(?:com|org|net)"
 )
-_RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    (
-        "private-key",
-        re.compile(
-            r"(?P<v>(?<=-----BEGIN )(?:[A-Z]{1,12} ){0,3}PRIVATE KEY-----[A-Za-z0-9+/=\s]{1,8000}(?="
-            r"-----END|\Z))"
-        ),
-    ),
-    (
-        "token",
-        re.compile(
-            r"(?<![A-Za-z0-9_])(?P<v>hf_[A-Za-z0-9]{16,64}|sk-(?:ant-|proj-"
-            r"|or-)?[A-Za-z0-9_\-]{16,200}|gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,"
-            r"255}|glpat-[A-Za-z0-9_\-]{16,64}"
-            r"|AKIA[0-9A-Z]{16}|ASIA[0-9A-Z]{16}|AIza[A-Za-z0-9_\-]{30,45}"
-            r"|xox[abprs]-[A-Za-z0-9\-]{10,200}|xapp-[A-Za-z0-9\-]{10,200}"
-            r"|npm_[A-Za-z0-9]{30,60}|pypi-[A-Za-z0-9_\-]{30,250}|nvapi-[A-Za-z0-9_\-]{20,100}"
-            r"|ms-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-            r"|eyJ[A-Za-z0-9_\-]{8,2000}\.[A-Za-z0-9_\-]{8,4000}\.[A-Za-z0-9_\-]{4,1000}"
-            r"|dckr_pat_[A-Za-z0-9_\-]{20,60}|LTAI[A-Za-z0-9]{12,30})"
-        ),
-    ),
-    (
-        "webhook",
-        re.compile(
-            r"https?://(?P<v>hooks\.slack\.com/[\w/\-]{5,200}|(?:discord|discordapp)\.com/api/webhoo"
-            r"ks/[\w/\-]{5,200}|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/[\w/\-]{5,200}"
-            r"|oapi\.dingtalk\.com/robot/send\?[\w=&\-]{5,300}|qyapi\.weixin\.qq\.com/cgi-bin/webhoo"
-            r"k/[\w?=&/\-]{5,300}|\w{1,60}\.webhook\.office\.com/[\w@/\-]{5,300})"
-        ),
-    ),
-    (
-        "authorization",
-        re.compile(
-            r"(?:Authorization[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:Bearer|Basic"
-            r"|Token)\s{1,3}|\bBearer\s{1,3})(?P<v>[A-Za-z0-9._~+/\-]{8,4000}=?=?)",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "secret",
-        re.compile(
-            rf"(?:(?<![A-Za-z])|_){_KEY_NAME}[\"'\]]{{0,2}}(?:\s{{0,3}}[=:]\s{{0,3}}"
-            rf"|\s{{1,2}}(?=[A-Za-z0-9+/_\-]{{20}}))[\"']?(?P<v>(?!(?:None"
-            rf"|null|true|false|xxx|your|\$|<|\*|os\.|\[|\{{|auto|max|num|pad"
-            rf"|eos|bos|unk)\b)(?=[^\s\"',;<>]{{0,60}}[A-Za-z])[^\s\"',;<>$(){{}}]{{6,200}})",
-            re.IGNORECASE,
-        ),
-    ),
-    ("url-login", re.compile(r"[a-z][a-z0-9+.\-]{1,20}://(?P<v>[^\s/:@<>]{1,80}:[^\s/@<>]{1,120})@", re.IGNORECASE)),
+"""Places that everybody knows: naming one tells nothing about who runs the job."""
+_DOMAINS: Final = (".com", ".net", ".org", ".edu", ".gov", ".cn", ".io", ".ai")
+_COMMON: Final = (
+    r"model|data|dataset|checkpoint|ckpt|output|out|log|cache|hf|hub|huggingface|train|training|eval|test|tmp|temp|share"
+    r"|shared|user|people|personal|home|scratch|project|proj|repo|repository|code|src|app|bin|lib|env|venv|conda|miniconda"
+    r"|anaconda|result|run|exp|experiment|weight|pretrained|pretrain|llm|image|video|audio|text|file|download|storage"
+    r"|public|common|team|job|task|config|script|save|saved|export|index|corpus|token|tokenizer|work|workspace|local"
+    r"|llama|qwen|mistral|mixtral|deepseek|gemma|phi|baichuan|chatglm|glm|yi|internlm|bloom|falcon|gpt|bert|t5|opt|vicuna"
+    r"|alpaca|imagenet|coco|laion|pile|redpajama|megatron|verl|trl|vllm|sglang|axolotl|unsloth|torchtune|openrlhf|swift"
+    r"|nemo|xtuner|accelerate|transformers|pytorch|torch|deepspeed|ray|docker|opt|var|usr|etc|nvme|ssd|disk|vol|volume|mnt"
+)
+"""Names of folders that belong to nobody."""
+_ADDRESSES: Final[tuple[Row, ...]] = (
     (
         "email",
+        ("@",),
         re.compile(
             r"(?<![A-Za-z0-9._%+\-<])(?P<v>[A-Za-z0-9_%+][A-Za-z0-9._%+\-]{0,63}@(?:[A-Za-z0-9\-]{1,"
             r"63}\.){1,6}[A-Za-z]{2,24})(?![A-Za-z0-9@])"
@@ -81,6 +49,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ),
     (
         "host",
+        ("@",),
         re.compile(
             r"(?<![A-Za-z0-9._\-<])[A-Za-z_][\w\-]{0,31}@(?P<v>[A-Za-z0-9][A-Za-z0-9.\-]{1,80})(?=[:"
             r"\s\]~])"
@@ -88,6 +57,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ),
     (
         "host",
+        ("host", "addr", "nodename", "node_ip", "head_node", "rdzv"),
         re.compile(
             r"(?:\b(?:hostname|master_addr|MASTER_ADDR|nodename|node_ip|head_node"
             r"|rdzv[_-]endpoint|host)[\"']?[=: ]{1,3}[\"']?)(?P<v>(?!localhost"
@@ -96,9 +66,14 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
             r"]{1,60}){1,6})"
         ),
     ),
-    ("host", re.compile(r"(?<![A-Za-z0-9<])(?P<v>ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[a-z0-9.\-]{1,60})?)")),
+    (
+        "host",
+        ("ip-",),
+        re.compile(r"(?<![A-Za-z0-9<])(?P<v>ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}(?:\.[a-z0-9.\-]{1,60})?)"),
+    ),
     (
         "ip",
+        (".",),
         re.compile(
             r"(?<![\w.=<~^\-])(?<!version )(?<!Version )(?<!cuda )(?<!CUDA )(?<!driver )(?<!ersion: )(?<!== )"
             r"(?P<v>(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3})(?![\w]"
@@ -107,6 +82,7 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ),
     (
         "ip",
+        ("ip", "addr", "host", "server", "endpoint"),
         re.compile(
             r"(?:\b(?:ip|addr|address|host|master_addr|MASTER_ADDR|server"
             r"|endpoint)[=: ]{1,3}[\"']?)(?P<v>(?:\d{1,3}\.){3}\d{1,3})(?![\w]"
@@ -114,9 +90,10 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
             re.IGNORECASE,
         ),
     ),
-    ("ip", re.compile(r"(?<![0-9A-Fa-f:.<])(?P<v>(?:[0-9A-Fa-f]{1,4}:){5,7}[0-9A-Fa-f]{1,4})(?![0-9A-Fa-f:])")),
+    ("ip", (":",), re.compile(r"(?<![0-9A-Fa-f:.<])(?P<v>(?:[0-9A-Fa-f]{1,4}:){5,7}[0-9A-Fa-f]{1,4})(?![0-9A-Fa-f:])")),
     (
         "path-user",
+        ("home/", "users"),
         re.compile(
             r"(?<![A-Za-z0-9])(?:/home/|/Users/|/mnt/[a-z]/Users/|[A-Za-z]:\\{1,2}Users\\{1,2}"
             r"|/root/users/|/data/home/|/export/home/|/nfs/home/|/gpfs/home/"
@@ -125,60 +102,59 @@ _RULES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
         ),
     ),
     (
+        "host",  # names of machines with their domain
+        (*_DOMAINS, ".internal", ".local", ".lan", ".corp", ".intra", ".cloud", ".svc", ".private"),
+        re.compile(
+            r"(?<![\w.@/<\-])(?:[a-z][a-z0-9+.\-]{1,20}://)?(?P<v>(?!(?:[\w\-]+\.)*"
+            rf"(?:{_PUBLIC})(?![\w.\-]))(?:[A-Za-z0-9](?:[A-Za-z0-9\-]{{0,40}}[A-Za-z0-9])?\.){{1,6}}"
+            r"(?:internal|local|lan|corp|intra|intranet|private|localdomain"
+            r"|(?<=\.)[A-Za-z0-9\-]{1,40}\.(?:com|org|edu|gov|cn|net|io|ai|cloud|svc)))(?![\w\-]|\.\w|\()"
+        ),
+    ),
+    (
+        "ip",
+        ("::",),
+        re.compile(
+            r"(?<![0-9A-Za-z:.<_])(?P<v>(?=[0-9A-Fa-f:]{0,39}\d)(?:[0-9A-Fa-f]{1,4}:){1,6}(?::[0-9A-Fa-f]{1,4}){1,6})"
+            r"(?![0-9A-Za-z:_])"
+        ),
+    ),
+    (
+        "path-user",  # shares where people have folders of their own
+        (
+            "/data/",
+            "/scratch/",
+            "/nfs/",
+            "/gpfs/",
+            "/lustre/",
+            "/fsx/",
+            "/share/",
+            "/shared/",
+            "/mnt/",
+        ),
+        re.compile(
+            r"(?<![A-Za-z0-9.])(?:/mnt/[a-z0-9]{1,12})?/(?:data\d?|scratch|nfs|gpfs|lustre|fsx|share|shared"
+            r"|raid|ssd|nvme\d?)/(?:users?/|people/|personal/|home/|scratch/)?"
+            rf"(?P<v>(?!<|(?:{_COMMON})s?(?:[/_\-.\d]|\b))(?![\w.\-]{{1,40}}?\d[bB](?![A-Za-z]))[a-z][a-z0-9_.\-]{{1,30}})(?=/)"
+        ),
+    ),
+    (
         "user",
+        ("@<host-",),
         re.compile(
             r"(?<![A-Za-z0-9._\-<])(?P<v>(?!root@|ubuntu@|user@|git@|admin@)[A-Za-z_][\w\-]{0,31})@("
             r"?=<host-\d)"
         ),
     ),
 )
-# What must stand in a line (in lower case) for a rule to be tried: most lines hold none of it.
-_NEEDS: Final[tuple[tuple[str, ...], ...]] = (
-    ("private key",),
-    (
-        "hf_",
-        "sk-",
-        "ghp_",
-        "gho_",
-        "ghu_",
-        "ghs_",
-        "ghr_",
-        "github_pat",
-        "glpat-",
-        "akia",
-        "asia",
-        "aiza",
-        "xox",
-        "xapp-",
-        "npm_",
-        "pypi-",
-        "nvapi-",
-        "ms-",
-        "eyj",
-        "dckr_pat",
-        "ltai",
-    ),
-    ("hooks.slack", "webhook", "open-apis/bot", "robot/send"),
-    ("authorization", "bearer"),
-    ("key", "token=", "token:", 'token"', "token'", "token ", "secret", "passw", "passphrase", "pwd", "credential"),
-    ("://",),
-    ("@",),
-    ("@",),
-    ("host", "addr", "nodename", "node_ip", "head_node", "rdzv"),
-    ("ip-",),
-    (".",),
-    ("ip", "addr", "host", "server", "endpoint"),
-    (":",),
-    ("home/", "users"),
-    ("@<host-",),
-)
+_RULES: Final[tuple[Row, ...]] = (*SECRETS, *_ADDRESSES)
 _WORDS: Final = tuple(
-    (need.split()[0], need) for need in sorted({n for needs in _NEEDS for n in needs if len(n) > 1 or n == "@"})
+    (need.split()[0], need) for need in sorted({n for _, needs, _ in _RULES for n in needs if len(n) > 1 or n == "@"})
 )
 _NEWLINE: Final = re.compile("\n")
 _HARMLESS: Final = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "git", "ghcr.io", "github.com", "localhost"})
 _PLACEHOLDER: Final = re.compile(
-    r"<(?:token|webhook|authorization|secret|url-login|email|host"
+    r"<(?:token|webhook|authorization|cookie|secret|url-login|email|host"
     r"|ip|path-user|user|private-key)-\d{1,6}>"
 )
 _DOTTED: Final = re.compile(r"\d\.\d{1,3}\.\d")
@@ -224,10 +200,24 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     return Masked("\n".join(parts), MappingProxyType(known))
 
 
+def masked_text(text: str | None) -> str | None:
+    """A short text masked for good; ``None`` stays ``None``."""
+    return None if text is None else mask(text).text
+
+
+def masked_tree(value: Any, name: str = "") -> Any:
+    """Every text in a tree of plain values masked, each as what stands beside its name."""
+    if isinstance(value, str):
+        return mask(f"{name}={value}").text[len(name) + 1 :] if name else mask(value).text
+    if isinstance(value, Mapping):
+        return {key: masked_tree(inner, str(key)) for key, inner in value.items()}
+    return [masked_tree(inner, name) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def _rules_for(unique: str) -> list[_Rule]:
     """The rules that can apply to a text of these words, each with those of its needs that the text can meet."""
-    met = [tuple(need for need in needs if not need.strip() or need.split()[0] in unique) for needs in _NEEDS]
-    return [(*rule, needs) for rule, needs in zip(_RULES, met, strict=True) if needs or rule[0] == "user"]
+    met = ((kind, tuple(n for n in needs if n.split()[0] in unique), pattern) for kind, needs, pattern in _RULES)
+    return [(kind, pattern, needs) for kind, needs, pattern in met if needs or kind == "user"]
 
 
 def _worth_a_look(text: str, low: str, unique: str) -> set[int]:
@@ -278,11 +268,14 @@ class _Masker:
 
     def _applied(self, kind: str, pattern: re.Pattern[str], text: str) -> str:
         def swap(found: re.Match[str]) -> str:
-            value = found["v"]
-            if value in _HARMLESS or _PLACEHOLDER.search(value):
+            name = found.lastgroup or "v"
+            value = found[name]
+            if not value.strip() or value in _HARMLESS or _PLACEHOLDER.search(value):
                 return found[0]
-            start, end = found.start("v") - found.start(), found.end("v") - found.start()
-            return f"{found[0][:start]}{self._placeholder(kind, value)}{found[0][end:]}"
+            start, end = found.start(name) - found.start(), found.end(name) - found.start()
+            # A key over several lines: each line for itself, so that lines keep their numbers.
+            parts = (self._placeholder(kind, part) if part.strip() else part for part in value.split("\n"))
+            return f"{found[0][:start]}{chr(10).join(parts)}{found[0][end:]}"
 
         return pattern.sub(swap, text)
 

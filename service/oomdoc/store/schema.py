@@ -15,7 +15,7 @@ from sqlalchemy import (
     Text,
 )
 
-__all__ = ["METADATA", "cases", "chats", "diagnoses", "events", "feedback", "idempotency"]
+__all__ = ["METADATA", "cases", "chats", "contents", "diagnoses", "events", "feedback", "idempotency"]
 
 METADATA = MetaData()
 
@@ -30,7 +30,21 @@ diagnoses = Table(
     Column("language", String(8), nullable=False),
     Column("input_masked", Text, nullable=False),
     Column("result", Text, nullable=False),
+    # Since revision 2 the texts are in ``contents``, once for all who pasted the same, and those two are empty.
+    Column("content", String(64)),
     Index("diagnoses_created_at", "created_at"),
+    Index("diagnoses_content", "content"),
+)
+
+contents = Table(
+    "contents",
+    METADATA,
+    Column("sha256", String(64), primary_key=True),
+    Column("used_at", DateTime(timezone=True), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("input_masked", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Index("contents_used_at", "used_at"),
 )
 
 chats = Table(
@@ -62,6 +76,8 @@ cases = Table(
     Column("id", String(200), nullable=False, unique=True),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("yaml", Text, nullable=False),
+    # The name under which its submitter's key is counted; empty where none was needed.
+    Column("owner", String(64), nullable=False, server_default=""),
 )
 
 events = Table(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from oomdoc.store import schema
@@ -18,9 +20,9 @@ from oomdoc.store.engine import migrate, open_engine
 from oomkb.errors import OomdocError
 
 __all__ = [
-    "Claim",
     "Conflict",
     "DiagnosisRow",
+    "Settled",
     "Store",
     "StoreDown",
     "StoredCase",
@@ -40,7 +42,7 @@ class Conflict(OomdocError):
 
 @dataclass(frozen=True, slots=True)
 class DiagnosisRow:
-    """A diagnosis to keep; ``result`` is its JSON text."""
+    """A diagnosis to keep; ``result`` is its JSON text, with or without the id."""
 
     id: str
     language: str
@@ -49,10 +51,9 @@ class DiagnosisRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Who came before with an idempotency key; ``status`` is 0 while that request still runs."""
+class Settled:
+    """The answer that belongs to an idempotency key."""
 
-    body_sha256: str
     status: int
     response: str
 
@@ -118,25 +119,45 @@ class Store:
     def add_diagnosis(self, *, language: str, input_masked: str, result: Mapping[str, Any]) -> str:
         """Keep a diagnosis; its id."""
         identifier = secrets.token_hex(12)
-        text_ = json.dumps(dict(result) | {"id": identifier}, ensure_ascii=False)
-        self.add_diagnoses([DiagnosisRow(identifier, language, input_masked, text_)])
+        self.add_diagnoses(
+            [DiagnosisRow(identifier, language, input_masked, json.dumps(dict(result), ensure_ascii=False))]
+        )
         return identifier
 
     def add_diagnoses(self, rows: Sequence[DiagnosisRow]) -> None:
-        """Keep several in one transaction."""
+        """Keep several in one transaction; what was answered before is referred to, not kept again."""
         now = _now()
-        values = [
-            {
-                "id": row.id,
-                "created_at": now,
-                "language": row.language,
-                "input_masked": _storable(row.input_masked),
-                "result": _storable(row.result),
+        kept: dict[str, dict[str, Any]] = {}
+        values = []
+        for row in rows:
+            masked, result = _storable(row.input_masked), _storable(row.result)
+            key = hashlib.sha256(f"{len(masked)}:{masked}{result}".encode()).hexdigest()
+            size_bytes = len(masked.encode()) + len(result.encode())
+            kept[key] = {
+                "sha256": key,
+                "used_at": now,
+                "size_bytes": size_bytes,
+                "input_masked": masked,
+                "result": result,
             }
-            for row in rows
-        ]
+            values.append(
+                {
+                    "id": row.id,
+                    "created_at": now,
+                    "language": row.language,
+                    "input_masked": "",
+                    "result": "",
+                    "content": key,
+                }
+            )
         with self._transaction() as connection:
+            connection.execute(self._upsert(), [kept[key] for key in sorted(kept)])
             connection.execute(insert(schema.diagnoses), values)
+
+    def _upsert(self) -> Any:
+        kind = postgresql if self._engine.dialect.name == "postgresql" else sqlite
+        added = kind.insert(schema.contents)
+        return added.on_conflict_do_update(index_elements=["sha256"], set_={"used_at": added.excluded.used_at})
 
     def forget_diagnosis(self, identifier: str) -> bool:
         """Delete one; whether it was there."""
@@ -146,21 +167,15 @@ class Store:
 
     def diagnosis(self, identifier: str) -> StoredDiagnosis | None:
         """A diagnosis by id."""
-        table = schema.diagnoses
         with self._transaction() as connection:
-            row = connection.execute(select(table).where(table.c.id == identifier)).one_or_none()
-        return (
-            None
-            if row is None
-            else StoredDiagnosis(row.id, row.created_at, row.language, row.input_masked, json.loads(row.result))
-        )
+            row = connection.execute(_WHOLE.where(schema.diagnoses.c.id == identifier)).one_or_none()
+        return None if row is None else _stored(row)
 
     def recent_diagnoses(self, limit: int = 50) -> list[StoredDiagnosis]:
         """The newest first."""
-        table = schema.diagnoses
         with self._transaction() as connection:
-            rows = connection.execute(select(table).order_by(table.c.created_at.desc()).limit(limit)).all()
-        return [StoredDiagnosis(r.id, r.created_at, r.language, r.input_masked, json.loads(r.result)) for r in rows]
+            rows = connection.execute(_WHOLE.order_by(schema.diagnoses.c.created_at.desc()).limit(limit)).all()
+        return [_stored(row) for row in rows]
 
     # Chats
 
@@ -200,18 +215,34 @@ class Store:
 
     # Feedback
 
-    def add_feedback(self, *, diagnosis_id: str, helpful: str, cause: str | None, comment_masked: str | None) -> int:
-        """Keep what a person says of a diagnosis; its number."""
+    def add_feedback(
+        self,
+        *,
+        diagnosis_id: str,
+        helpful: str,
+        cause: str | None,
+        comment_masked: str | None,
+        connection: Connection | None = None,
+    ) -> int:
+        """Keep what a person says of a diagnosis, in a transaction of its own or that of ``connection``; its number."""
         row = {
             "created_at": _now(),
             "diagnosis_id": diagnosis_id,
             "helpful": helpful,
-            "cause": cause,
+            "cause": None if cause is None else _storable(cause),
             "comment_masked": None if comment_masked is None else _storable(comment_masked),
         }
-        with self._transaction() as connection:
-            key = connection.execute(insert(schema.feedback).values(row)).inserted_primary_key
+        with self._joined(connection) as joined:
+            key = joined.execute(insert(schema.feedback).values(row)).inserted_primary_key
         return int(key[0]) if key else 0
+
+    @contextmanager
+    def _joined(self, connection: Connection | None) -> Iterator[Connection]:
+        if connection is not None:
+            yield connection
+            return
+        with self._transaction() as own:
+            yield own
 
     def feedback(self, limit: int = 1000) -> list[dict[str, Any]]:
         """The newest first."""
@@ -222,18 +253,39 @@ class Store:
 
     # Cases
 
-    def add_case(self, identifier: str, yaml: str) -> int:
-        """Keep a submitted case; its sequence number.
+    def add_case(self, identifier: str, yaml: str, *, owner: str = "", connection: Connection | None = None) -> int:
+        """Keep a submitted case, as :meth:`add_feedback` does; its sequence number.
 
         :raises Conflict: where a case of that id exists.
         """
-        row = {"id": identifier, "created_at": _now(), "yaml": _storable(yaml)}
-        try:
-            with self._transaction() as connection:
-                key = connection.execute(insert(schema.cases).values(row)).inserted_primary_key
-        except IntegrityError as error:
-            raise Conflict("a case of this id exists", where=identifier, hint="choose another slug") from error
+        table = schema.cases
+        row = {"id": identifier, "created_at": _now(), "yaml": _storable(yaml), "owner": owner}
+        with self._joined(connection) as joined:
+            # Looked for first: an insert that fails would take the whole transaction with it.
+            if joined.execute(select(table.c.id).where(table.c.id == identifier)).one_or_none() is not None:
+                raise _taken(identifier)
+            try:
+                key = joined.execute(insert(table).values(row)).inserted_primary_key
+            except IntegrityError as error:
+                raise _taken(identifier) from error
         return int(key[0]) if key else 0
+
+    def case_owner(self, identifier: str) -> str | None:
+        """Who submitted a case; ``None`` where there is none of that id."""
+        table = schema.cases
+        with self._transaction() as connection:
+            return connection.execute(select(table.c.owner).where(table.c.id == identifier)).scalar_one_or_none()
+
+    def forget_case(self, identifier: str) -> bool:
+        """Delete a submitted case; whether it was there."""
+        table = schema.cases
+        with self._transaction() as connection:
+            return connection.execute(delete(table).where(table.c.id == identifier)).rowcount == 1
+
+    def case_ids(self) -> set[str]:
+        """Of all submitted cases."""
+        with self._transaction() as connection:
+            return set(connection.execute(select(schema.cases.c.id)).scalars())
 
     def cases_after(self, sequence: int) -> list[StoredCase]:
         """Cases added since, in order.
@@ -259,46 +311,46 @@ class Store:
             return False
         return True
 
-    def claim(self, key: str, body_sha256: str, *, lease_s: float = 60.0) -> Claim | None:
-        """Take an idempotency key; ``None`` where it is now the caller's, else who was first.
+    def once(self, key: str, body_sha256: str, status: int, effect: Callable[[Connection], dict[str, Any]]) -> Settled:
+        """Do ``effect`` at most once per idempotency key, in the transaction that keeps its answer.
 
-        The row is inserted before the work is done, so of two requests at once one runs. A claim whose holder died
-        is free again after ``lease_s``.
+        Whoever comes with the same key meanwhile waits for that transaction in the database (for as long as a statement
+        may take) and gets its answer; where it was rolled back, or its process died, nothing of it is there.
+
+        :param effect: writes through the connection and gives the answer; what it raises takes the key back.
+        :raises Conflict: where the key was used with another body.
         """
         table = schema.idempotency
-        row = {"key": key, "created_at": _now(), "body_sha256": body_sha256, "status": 0, "response": ""}
-        abandoned = (table.c.key == key) & (table.c.status == 0)
-        abandoned &= table.c.created_at < _now() - timedelta(seconds=lease_s)
-        with self._transaction() as connection:
-            connection.execute(delete(table).where(abandoned))
+        row = {"key": key, "created_at": _now(), "body_sha256": body_sha256, "status": status, "response": ""}
         try:
             with self._transaction() as connection:
+                # Left by an older version, whose requests took a key before they ran.
+                connection.execute(delete(table).where((table.c.key == key) & (table.c.status == 0)))
                 connection.execute(insert(table).values(row))
+                response = json.dumps(effect(connection), ensure_ascii=False)
+                connection.execute(update(table).where(table.c.key == key).values(response=_storable(response)))
+            return Settled(status, response)
         except IntegrityError:
             with self._transaction() as connection:
                 known = connection.execute(select(table).where(table.c.key == key)).one_or_none()
-            return (
-                Claim(body_sha256, 0, "") if known is None else Claim(known.body_sha256, known.status, known.response)
-            )
-        return None
+        if known is None:
+            raise Conflict("the request with this key did not end", where="Idempotency-Key", hint="try again")
+        if known.body_sha256 != body_sha256:
+            raise Conflict("this key was used with another body", where="Idempotency-Key", hint="use a new key")
+        return Settled(known.status, known.response)
 
-    def settle(self, key: str, status: int, response: str) -> None:
-        """Keep the answer of a claimed key."""
-        table = schema.idempotency
+    def written(self, effect: Callable[[Connection], dict[str, Any]]) -> dict[str, Any]:
+        """Do ``effect`` in a transaction, without a key."""
         with self._transaction() as connection:
-            values = {"status": status, "response": _storable(response)}
-            connection.execute(update(table).where(table.c.key == key).values(**values))
-
-    def release(self, key: str) -> None:
-        """Give a claimed key back: its request was refused."""
-        table = schema.idempotency
-        with self._transaction() as connection:
-            connection.execute(delete(table).where((table.c.key == key) & (table.c.status == 0)))
+            return effect(connection)
 
     # Retention
 
-    def purge(self, *, older_than_days: float) -> dict[str, int]:
-        """Delete what is older; how many rows of each table. Submitted cases and feedback stay."""
+    def purge(self, *, older_than_days: float, most_bytes: int | None = None) -> dict[str, int]:
+        """Delete what is older; how many rows of each table. Submitted cases and feedback stay.
+
+        :param most_bytes: of diagnoses and what was pasted for them; beyond it those not asked for longest go too.
+        """
         before = _now() - timedelta(days=older_than_days)
         ages = {
             "diagnoses": schema.diagnoses.c.created_at,
@@ -307,10 +359,40 @@ class Store:
             "idempotency": schema.idempotency.c.created_at,
         }
         with self._transaction() as connection:
-            return {
+            gone = {
                 name: connection.execute(delete(schema.METADATA.tables[name]).where(column < before)).rowcount
                 for name, column in ages.items()
             }
+            if most_bytes is not None:
+                gone["diagnoses"] += _shrink(connection, most_bytes)
+            _sweep(connection, before)
+        return gone
+
+    def everything(self) -> Iterator[dict[str, Any]]:
+        """Every row of every table, as plain values under ``table``; secrets that were masked stay masked."""
+        for name, table in schema.METADATA.tables.items():
+            with self._transaction() as connection:
+                for row in connection.execute(select(table)).mappings():
+                    plain = {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}
+                    yield {"table": name, **plain}
+
+    def erase(self, identifier: str | None = None) -> dict[str, int]:
+        """Delete a diagnosis or chat with all that belongs to it, or (without id) every row; how many of each table."""
+        wanted = {
+            "diagnoses": schema.diagnoses.c.id,
+            "feedback": schema.feedback.c.diagnosis_id,
+            "chats": schema.chats.c.id,
+        }
+        with self._transaction() as connection:
+            if identifier is None:
+                tables = schema.METADATA.tables.items()
+                return {name: connection.execute(delete(table)).rowcount for name, table in tables}
+            gone = {
+                name: connection.execute(delete(schema.METADATA.tables[name]).where(column == identifier)).rowcount
+                for name, column in wanted.items()
+            }
+            _sweep(connection, _now())
+        return gone
 
     def counts(self) -> dict[str, int]:
         """Rows per table."""
@@ -321,16 +403,62 @@ class Store:
             }
 
 
+_WHOLE: Final = select(
+    schema.diagnoses,
+    schema.contents.c.input_masked.label("own_input"),
+    schema.contents.c.result.label("own_result"),
+).join(schema.contents, schema.diagnoses.c.content == schema.contents.c.sha256, isouter=True)
+
+
+def _stored(row: Any) -> StoredDiagnosis:
+    """Rows of the first version hold their text themselves."""
+    result = json.loads(row.own_result or row.result) | {"id": row.id}
+    return StoredDiagnosis(row.id, row.created_at, row.language, row.own_input or row.input_masked, result)
+
+
+def _taken(identifier: str) -> Conflict:
+    return Conflict("a case of this id exists", where=identifier, hint="choose another slug")
+
+
+def _shrink(connection: Connection, most_bytes: int) -> int:
+    """Delete the diagnoses whose texts were not given for longest, until the others fit."""
+    contents, diagnoses = schema.contents, schema.diagnoses
+    held = int(connection.execute(select(func.coalesce(func.sum(contents.c.size_bytes), 0))).scalar_one())
+    gone = 0
+    while held > most_bytes:
+        oldest = connection.execute(
+            select(contents.c.sha256, contents.c.size_bytes).order_by(contents.c.used_at).limit(500)
+        ).all()
+        if not oldest:
+            break
+        keys = []
+        for key, size_bytes in oldest:
+            keys.append(key)
+            held -= size_bytes
+            if held <= most_bytes:
+                break
+        gone += connection.execute(delete(diagnoses).where(diagnoses.c.content.in_(keys))).rowcount
+        connection.execute(delete(contents).where(contents.c.sha256.in_(keys)))
+    return gone
+
+
+def _sweep(connection: Connection, before: datetime) -> None:
+    """Delete texts that no diagnosis refers to; one that is just being given is newer than ``before``."""
+    used = select(schema.diagnoses.c.content).where(schema.diagnoses.c.content.is_not(None))
+    contents = schema.contents
+    connection.execute(delete(contents).where((contents.c.used_at <= before) & contents.c.sha256.not_in(used)))
+
+
 def _storable(value: str) -> str:
     """PostgreSQL's text takes no NUL, and lone surrogates cannot be encoded."""
     return value.replace("\0", "�").encode("utf-8", "replace").decode("utf-8")
 
 
 def default_database_url() -> str:
-    """An SQLite file in the state folder."""
-    from oomkb.state import state_dir
+    """An SQLite file in the folder for what must last."""
+    from oomkb.state import lasting_dir
 
-    return f"sqlite:///{state_dir() / 'oomdoc.db'}"
+    return f"sqlite:///{lasting_dir() / 'oomdoc.db'}"
 
 
 def open_store(url: str) -> Store:

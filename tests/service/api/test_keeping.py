@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -14,7 +15,7 @@ from starlette.datastructures import Headers
 from typer.testing import CliRunner
 
 from oomdoc.api.address import Proxies
-from oomdoc.api.answers import Answers
+from oomdoc.api.answers import Answer, Answers
 from oomdoc.api.app import create_app
 from oomdoc.api.logs import JsonLines
 from oomdoc.cli.main import app as command
@@ -196,32 +197,33 @@ def test_settings_come_from_a_file_below_the_environment(tmp_path: Path, monkeyp
 
 
 def test_the_same_question_is_worked_out_once() -> None:
-    answers, runs, gate = Answers(10), [], threading.Event()
+    answers, runs = Answers(10), []
 
-    def work() -> tuple[str, int]:
+    async def work() -> tuple[str, int]:
         runs.append(1)
-        gate.wait(5)
+        await asyncio.sleep(0.05)
         return "answer", 6
 
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(answers.once(b"k", work))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    gate.set()
-    for thread in threads:
-        thread.join()
-    assert (found, len(runs)) == (["answer"] * 4, 1)
+    async def ask() -> list[str]:
+        return await asyncio.gather(*(answers.once(b"k", work) for _ in range(4)))
+
+    assert (asyncio.run(ask()), len(runs)) == (["answer"] * 4, 1)
 
 
 def test_what_was_asked_before_a_change_is_not_kept() -> None:
     answers = Answers(10)
 
-    def work() -> tuple[str, int]:
+    async def work() -> tuple[str, int]:
         answers.clear()
         return "old", 3
 
-    assert answers.once(b"k", work) == "old"
+    assert asyncio.run(answers.once(b"k", work)) == "old"
     assert answers.get(b"k") is None
+
+
+def test_an_answer_counts_with_all_that_it_holds() -> None:
+    long = Answer("{" + "x" * 1_000_000, ("w",), "en", "masked" * 100_000, "unclear", "none")
+    assert long.size_bytes > 1_600_000
 
 
 def test_answers_are_bounded_in_bytes() -> None:

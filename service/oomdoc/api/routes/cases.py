@@ -6,14 +6,17 @@ import contextlib
 from typing import Any
 
 from fastapi import APIRouter, Query, Request
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from oomdoc.api.bodies import CaseBody
 from oomdoc.api.idempotency import once
 from oomdoc.api.work import Work
-from oomdoc.store.store import StoreDown
+from oomdoc.intake.redact import masked_text
+from oomdoc.store.store import Conflict, StoreDown
 from oomkb.errors import RecordError
+from oomkb.records.loader import shipped_ids
 
 __all__ = ["router"]
 
@@ -57,19 +60,45 @@ async def case(cause: str, slug: str) -> dict[str, Any]:
 
 @router.post("/cases", status_code=201, summary="Submit a case")
 async def submit(body: CaseBody, request: Request) -> Any:
-    """Checked by the same lint as the shipped ones; other replicas find it within seconds."""
+    """Checked by the same lint as the shipped ones, whose ids stay theirs; other replicas find it within seconds."""
     work: Work = request.app.state.work
+    owner = str(request.scope["state"]["caller"])[:64]
 
-    def add() -> dict[str, Any]:
-        from oomdoc.casework import check_text
-
-        problems = check_text(body.id, body.yaml)
+    def run() -> Any:
+        problems = work.run_from_thread("case-problems", {"id": body.id, "yaml": body.yaml})["problems"]
         if problems:
-            raise RecordError("; ".join(str(p) for p in problems[:10]), where=body.id, hint="see oomdoc case lint")
-        sequence = work.store().add_case(body.id, body.yaml)
+            raise RecordError("; ".join(problems[:10]), where=body.id, hint="see oomdoc case lint")
+        if body.id in shipped_ids():
+            raise Conflict("a case of this id is shipped", where=body.id, hint="choose another slug")
+
+        def add(connection: Connection) -> dict[str, Any]:
+            yaml = masked_text(body.yaml) or ""
+            sequence = work.store().add_case(body.id, yaml, owner=owner, connection=connection)
+            return {"case": body.id, "sequence": sequence}
+
+        answer = once(work, request.headers, body.model_dump_json(), 201, add)
         # The case is kept: a full disk or a store that goes away now only delays its mirror.
         with contextlib.suppress(StoreDown, OSError):
             request.app.state.corpus.refresh()
-        return {"case": body.id, "sequence": sequence}
+        return answer
 
-    return await run_in_threadpool(once, work, request.headers, body.model_dump_json(), 201, add)
+    return await run_in_threadpool(run)
+
+
+@router.delete("/cases/{cause}/{slug}", status_code=204, summary="Delete a case that one submitted")
+async def withdraw(cause: str, slug: str, request: Request) -> None:
+    """With the key that submitted it, or an admin's; shipped cases cannot be deleted."""
+    work: Work = request.app.state.work
+    identifier, state = f"{cause}/{slug}", request.scope["state"]
+
+    def run() -> None:
+        owner = work.store().case_owner(identifier)
+        if owner is None:
+            raise HTTPException(404, "nobody submitted a case of this id")
+        if owner != str(state["caller"])[:64] and not state.get("admin"):
+            raise HTTPException(403, "somebody else submitted this case")
+        work.store().forget_case(identifier)
+        with contextlib.suppress(StoreDown, OSError):
+            request.app.state.corpus.refresh()
+
+    await run_in_threadpool(run)

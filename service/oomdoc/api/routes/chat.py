@@ -24,4 +24,5 @@ async def chat(body: ChatBody, request: Request) -> dict[str, Any]:
     work: Work = request.app.state.work
     session = body.session or secrets.token_hex(12)
     model = from_settings(work.settings)
-    return await run_in_threadpool(answer, work.store, session, body.text, new=body.session is None, model=model)
+    new = body.session is None
+    return await run_in_threadpool(answer, work.store, session, body.text, new=new, model=model, turn=work.turn)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from oomdoc.api.bodies import FeedbackBody
 from oomdoc.api.idempotency import once
 from oomdoc.api.work import Work
+from oomdoc.intake.redact import masked_text
 
 __all__ = ["router"]
 
@@ -21,12 +23,13 @@ async def feedback(body: FeedbackBody, request: Request) -> Any:
     """Acknowledged only once it is committed."""
     work: Work = request.app.state.work
 
-    def add() -> dict[str, Any]:
-        from oomdoc.intake.redact import mask
-
-        comment = mask(body.comment).text if body.comment else None
+    def add(connection: Connection) -> dict[str, Any]:
         number = work.store().add_feedback(
-            diagnosis_id=body.diagnosis, helpful=body.helpful, cause=body.cause, comment_masked=comment
+            diagnosis_id=body.diagnosis,
+            helpful=body.helpful,
+            cause=masked_text(body.cause),
+            comment_masked=masked_text(body.comment),
+            connection=connection,
         )
         return {"id": number}
 

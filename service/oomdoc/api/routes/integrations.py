@@ -71,7 +71,7 @@ def _bot(request: Request, name: str) -> Bot | None:
         model = from_settings(work.settings)
 
         def turn(session: str, text: str) -> dict[str, object]:
-            return answer(work.store, session, text, new=True, model=model)
+            return answer(work.store, session, text, new=True, model=model, turn=work.turn)
 
         bots[name] = Bot(platform, turn, work.store)
     return bots[name]

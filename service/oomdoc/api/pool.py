@@ -1,0 +1,251 @@
+"""Computing in other processes, so that no input delays another: a slow one is set aside, a hopeless one is ended.
+
+As many workers as processors take tasks in turn. Who computes longer than a second does so beside them, at a lower
+priority, and its place is given to a fresh one; where too many do, the one that has for longest is ended, and so is
+whoever passes the deadline or its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections import deque
+from typing import Any, Final
+
+from oomdoc.api.tasks import Outcome
+from oomdoc.api.worker import FRAME, packed, unpacked
+from oomkb.errors import InputError, OomdocError
+
+__all__ = ["Overloaded", "Pool"]
+
+_LOG: Final = logging.getLogger("oomdoc.service")
+_SLOW_S: Final = 1.0
+_TASKS_EACH: Final = 2_000
+"""After so many tasks a worker is replaced: what leaked goes with it."""
+_ASIDE: Final = 3
+"""Workers that may compute for long beside the usual ones, times their number."""
+_START: Final = "import sys; sys.path[:] = {path!r}; from oomdoc.api.worker import zygote; zygote({descriptor})"
+# A fork of a process with several threads may hold a lock that nobody will open.
+_ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+_START_S: Final = 300.0
+
+
+class Overloaded(OomdocError):
+    """A task was given up so that others could run."""
+
+
+class _Worker:
+    """One process and its socket."""
+
+    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.pid, self.reader, self.writer = pid, reader, writer
+        self.tasks = 0
+        self.since = 0.0
+        self.slow = False
+        self.given_up = False
+
+    async def answer(self, message: bytes) -> Outcome:
+        self.writer.write(message)
+        await self.writer.drain()
+        sizes = FRAME.unpack(await self.reader.readexactly(FRAME.size))
+        document = unpacked(await self.reader.readexactly(sizes[0]))
+        return document, await self.reader.readexactly(sizes[1])
+
+    def end(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+
+class Pool:
+    """Workers of one event loop."""
+
+    def __init__(self, size: int, *, deadline_s: float) -> None:
+        self._size = size
+        self._most = size * (1 + _ASIDE)
+        self._deadline_s = deadline_s
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._starting = 0
+        self._waiting: deque[asyncio.Future[_Worker | None]] = deque()
+        self._warm: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._forking = asyncio.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether tasks can be taken."""
+        return self._warm is not None and self._warm.poll() is None
+
+    async def start(self) -> None:
+        """Start the warm process and the first workers.
+
+        :raises OomdocError: where it does not start.
+        """
+        await asyncio.to_thread(self._start)
+        for _ in range(self._size):
+            self._idle.append(await self._forked())
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        code = _START.format(path=sys.path, descriptor=theirs.fileno())
+        environment = {**os.environ, **_ONE_THREAD}
+        with theirs:
+            self._warm = subprocess.Popen(
+                [sys.executable, "-c", code], pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
+            )
+        ours.settimeout(_START_S)
+        if ours.recv(5, socket.MSG_WAITALL) != b"ready":
+            raise OomdocError("the diagnosing processes do not start", hint="see the log above")
+        self._control = ours
+
+    async def stop(self) -> None:
+        """End all processes."""
+        for worker in [*self._idle, *self._busy]:
+            worker.end()
+        self._idle.clear()
+        if self._control is not None:
+            self._control.close()
+        if self._warm is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._warm.wait, 5)
+            self._warm.kill()
+            await asyncio.to_thread(self._warm.wait)
+
+    async def run(self, task: str, arguments: dict[str, Any], blob: bytes = b"") -> Outcome:
+        """A task's outcome (see :mod:`oomdoc.api.tasks`).
+
+        :raises InputError: where it needs more time or memory than a task may have.
+        :raises Overloaded: where it was given up for others.
+        """
+        message = packed({"task": task, "arguments": arguments}, blob)
+        worker = await self._acquired()
+        timer = asyncio.get_running_loop().call_later(_SLOW_S, self._set_aside, worker)
+        try:
+            outcome = await asyncio.wait_for(worker.answer(message), self._deadline_s)
+        except TimeoutError:
+            self._drop(worker)
+            raise InputError(
+                f"this input takes longer than {self._deadline_s:g} s to read", hint="send the part around the failure"
+            ) from None
+        except (asyncio.IncompleteReadError, OSError) as error:
+            self._drop(worker)
+            if worker.given_up:
+                raise Overloaded("given up for other requests", hint="send a smaller part of it") from error
+            raise InputError("this input needs too much memory", hint="send the part around the failure") from error
+        except BaseException:
+            self._drop(worker)
+            raise
+        finally:
+            timer.cancel()
+        self._release(worker, spent="failed" in outcome[0])
+        return outcome
+
+    async def _acquired(self) -> _Worker:
+        while True:
+            worker = self._idle.pop() if self._idle else await self._another()
+            if worker is not None:
+                worker.since, worker.slow = time.monotonic(), False
+                self._busy.add(worker)
+                return worker
+
+    async def _another(self) -> _Worker | None:
+        """A new worker where there is room for one, else one that somebody is done with."""
+        quick = sum(not worker.slow for worker in self._busy)
+        everyone = len(self._busy) + len(self._idle) + self._starting
+        if quick + len(self._idle) + self._starting < self._size and everyone < self._most:
+            return await self._forked()
+        place: asyncio.Future[_Worker | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        self._make_room()
+        try:
+            return await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and (worker := place.result()) is not None:
+                self._hand_on(worker)
+            raise
+
+    async def _forked(self) -> _Worker:
+        self._starting += 1
+        try:
+            async with self._forking:
+                if not self.alive:
+                    _LOG.warning("restarting", extra={"fields": {"what": "the warm process"}})
+                    await asyncio.to_thread(self._start)
+                ours, theirs = socket.socketpair()
+                with theirs:
+                    pid = await asyncio.to_thread(self._ask, theirs)
+            ours.setblocking(False)
+            reader, writer = await asyncio.open_connection(sock=ours)
+            return _Worker(pid, reader, writer)
+        finally:
+            self._starting -= 1
+
+    def _ask(self, theirs: socket.socket) -> int:
+        control = self._control
+        if control is None:
+            raise OomdocError("the diagnosing processes have ended")
+        socket.send_fds(control, [b"f"], [theirs.fileno()])
+        said = control.recv(4, socket.MSG_WAITALL)
+        if len(said) < 4:
+            raise OomdocError("the warm process has ended")
+        return int(struct.unpack(">I", said)[0])
+
+    def _set_aside(self, worker: _Worker) -> None:
+        """It takes long: others need not wait for it."""
+        worker.slow = True
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, worker.pid, 10)
+        self._wake()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Where everybody computes for long and somebody waits, end the one that has for longest."""
+        everyone = len(self._busy) + len(self._idle) + self._starting
+        if not self._waiting or everyone < self._most:
+            return
+        slow = [worker for worker in self._busy if worker.slow and not worker.given_up]
+        if len(slow) == len(self._busy):
+            oldest = min(slow, key=lambda worker: worker.since)
+            oldest.given_up = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(oldest.pid, signal.SIGKILL)
+
+    def _release(self, worker: _Worker, *, spent: bool) -> None:
+        self._busy.discard(worker)
+        worker.tasks += 1
+        # A worker at low priority stays so: only the system's administrator may raise it again.
+        if worker.slow or spent or worker.given_up or worker.tasks >= _TASKS_EACH:
+            worker.end()
+            self._wake()
+        else:
+            self._hand_on(worker)
+
+    def _hand_on(self, worker: _Worker) -> None:
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(worker)
+                return
+        self._idle.append(worker)
+
+    def _drop(self, worker: _Worker) -> None:
+        self._busy.discard(worker)
+        worker.end()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let the first who waits look again: there may be room for a new worker."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return

@@ -1,0 +1,243 @@
+"""Secrets of every kind that people paste, made up from a seed, each in a line as logs and commands have it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import string
+from collections.abc import Callable, Iterator
+
+__all__ = ["KINDS", "planted"]
+
+Made = tuple[str, str]
+"""A line and the secret in it."""
+ALNUM, HEX, UPPER = string.ascii_letters + string.digits, "0123456789abcdef", string.ascii_uppercase + string.digits
+B64 = ALNUM + "+/"
+
+
+class Maker:
+    """Random strings from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def of(self, letters: str, count: int) -> str:
+        return "".join(self.rng.choice(letters) for _ in range(count))
+
+    def hex(self, count: int) -> str:
+        return self.of(HEX, count)
+
+    def alnum(self, count: int) -> str:
+        """With a digit, as every issuer's has."""
+        return self.of(ALNUM, count - 2) + self.of(string.digits, 1) + self.of(string.ascii_letters, 1)
+
+    def word(self) -> str:
+        return self.rng.choice(
+            ["hunter2", "Tr0ub4dor&3", "s3cr3t!pw", "correct-horse-9", "letmein2024", "P@ssw0rd1", "qwerty77"]
+        )
+
+    def uuid(self) -> str:
+        return "-".join(self.hex(n) for n in (8, 4, 4, 4, 12))
+
+    def pem(self, joint: str) -> str:
+        return joint.join(self.of(B64, 64) for _ in range(4))
+
+
+def token(form: Callable[[Maker], str], line: str = "INFO using token @@ for upload") -> Callable[[Maker], Made]:
+    def make(m: Maker) -> Made:
+        secret = form(m)
+        return line.replace("@@", secret), secret
+
+    return make
+
+
+def pem(header: str, joint: str, around: str) -> Callable[[Maker], Made]:
+    def make(m: Maker) -> Made:
+        body = m.pem(joint)
+        text = f"-----BEGIN {header}-----{joint}{body}{joint}-----END {header}-----"
+        return around.replace("@@", text), body.split(joint)[1]
+
+    return make
+
+
+def basic(m: Maker) -> Made:
+    secret = base64.b64encode(f"alice:{m.word()}{m.alnum(6)}".encode()).decode()
+    return f"> Authorization: Basic {secret}", secret
+
+
+def service_account(m: Maker) -> Made:
+    body = m.pem("\\n")
+    account = {"type": "service_account", "private_key_id": m.hex(40), "client_email": "x@y.iam.gserviceaccount.com"}
+    text = (
+        json.dumps(account)[:-1]
+        + f', "private_key": "-----BEGIN PRIVATE KEY-----\\n{body}\\n-----END PRIVATE KEY-----\\n"}}'
+    )
+    return text, body.split("\\n")[2]
+
+
+KINDS: dict[str, Callable[[Maker], Made]] = {
+    "huggingface": token(lambda m: "hf_" + m.alnum(34)),
+    "huggingface org": token(lambda m: "api_org_" + m.alnum(34)),
+    "huggingface login call": token(lambda m: "hf_" + m.alnum(34), 'huggingface_hub.login(token="@@")'),
+    "huggingface cli": token(lambda m: "hf_" + m.alnum(34), "huggingface-cli login --token @@"),
+    "openai": token(lambda m: "sk-" + m.alnum(48)),
+    "openai project": token(lambda m: "sk-proj-" + m.alnum(40) + "_" + m.alnum(30), "OPENAI_API_KEY: @@"),
+    "anthropic": token(lambda m: "sk-ant-api03-" + m.alnum(80)),
+    "openrouter": token(lambda m: "sk-or-v1-" + m.hex(64)),
+    "groq": token(lambda m: "gsk_" + m.alnum(52)),
+    "xai": token(lambda m: "xai-" + m.alnum(80)),
+    "perplexity": token(lambda m: "pplx-" + m.alnum(48)),
+    "replicate": token(lambda m: "r8_" + m.alnum(37)),
+    "together": token(lambda m: "tgp_v1_" + m.alnum(43)),
+    "fireworks": token(lambda m: "fw_" + m.alnum(24)),
+    "cerebras": token(lambda m: "csk-" + m.alnum(48)),
+    "nvidia": token(lambda m: "nvapi-" + m.alnum(64)),
+    "runpod": token(lambda m: "rpa_" + m.of(UPPER, 42)),
+    "jina": token(lambda m: "jina_" + m.hex(32) + m.alnum(30)),
+    "langsmith": token(lambda m: f"lsv2_pt_{m.hex(32)}_{m.hex(10)}"),
+    "pinecone": token(lambda m: "pcsk_" + m.alnum(60)),
+    "modelscope": token(lambda m: "ms-" + m.uuid()),
+    "dashscope": token(lambda m: "sk-" + m.hex(32), "export DASHSCOPE_API_KEY=@@"),
+    "zhipu": token(lambda m: f"{m.hex(32)}.{m.alnum(16)}", "ZHIPUAI_API_KEY=@@"),
+    "wandb login": token(lambda m: m.hex(40), "$ wandb login @@"),
+    "wandb login relogin": token(lambda m: m.hex(40), "wandb login --relogin @@"),
+    "wandb call": token(lambda m: m.hex(40), 'wandb.login(key="@@")'),
+    "wandb variable": token(lambda m: m.hex(40), "export WANDB_API_KEY=@@"),
+    "wandb local": token(lambda m: "local-" + m.hex(40)),
+    "wandb docker": token(lambda m: m.hex(40), "docker run -e WANDB_API_KEY=@@ -it pytorch"),
+    "comet": token(lambda m: m.alnum(25), "COMET_API_KEY=@@ python train.py"),
+    "neptune": token(lambda m: "eyJhcGlfYWRkcmVzcyI6" + m.of(B64, 80) + "==", "NEPTUNE_API_TOKEN='@@'"),
+    "clearml": token(lambda m: m.alnum(40), 'secret_key = "@@"'),
+    "swanlab": token(lambda m: m.alnum(21), "swanlab login -k @@"),
+    "github": token(lambda m: "ghp_" + m.alnum(36), "git clone https://@@@github.com/a/b"),
+    "github fine": token(lambda m: f"github_pat_{m.alnum(22)}_{m.alnum(59)}"),
+    "gitlab": token(lambda m: "glpat-" + m.alnum(20)),
+    "bitbucket": token(lambda m: "ATBB" + m.alnum(32)),
+    "atlassian": token(lambda m: "ATATT3xFfGF0" + m.alnum(100)),
+    "aws id": token(lambda m: "AKIA" + m.of(UPPER, 16)),
+    "aws secret": token(lambda m: m.of(B64, 38) + "a1", "aws_secret_access_key = @@"),
+    "aws session": token(lambda m: "FwoGZXIv" + m.of(B64, 120), "AWS_SESSION_TOKEN=@@"),
+    "s3 signature": token(
+        lambda m: m.hex(64), "GET https://b.s3.amazonaws.com/m.bin?X-Amz-Expires=300&X-Amz-Signature=@@ HTTP/1.1"
+    ),
+    "s3 old signature": token(
+        lambda m: m.alnum(27) + "%3D", "https://b.s3.amazonaws.com/x?AWSAccessKeyId=AKIAABCDEFGHIJKLMNOP&Signature=@@"
+    ),
+    "google": token(lambda m: "AIza" + m.alnum(35)),
+    "google oauth": token(lambda m: "ya29." + m.alnum(80)),
+    "google client": token(lambda m: "GOCSPX-" + m.alnum(28)),
+    "google service account": service_account,
+    "azure account key": token(
+        lambda m: m.of(B64, 86) + "==",
+        "DefaultEndpointsProtocol=https;AccountName=store;AccountKey=@@;EndpointSuffix=core.windows.net",
+    ),
+    "azure sas": token(
+        lambda m: m.alnum(40) + "%2B" + m.alnum(3) + "%3D",
+        "https://x.blob.core.windows.net/c/f?sv=2022-11-02&sp=r&sig=@@",
+    ),
+    "azure openai": token(lambda m: m.hex(32), "AZURE_OPENAI_API_KEY=@@"),
+    "azure header": token(lambda m: m.hex(32), "Ocp-Apim-Subscription-Key: @@"),
+    "azure client secret": token(lambda m: m.alnum(8) + "~" + m.alnum(30), "AZURE_CLIENT_SECRET=@@"),
+    "aliyun id": token(lambda m: "LTAI" + m.alnum(20)),
+    "aliyun secret": token(lambda m: m.alnum(30), "OSS_ACCESS_KEY_SECRET=@@"),
+    "oss url": token(
+        lambda m: m.alnum(28), "https://b.oss-cn-beijing.aliyuncs.com/m?OSSAccessKeyId=LTAIabcdefgh1234&Signature=@@"
+    ),
+    "tencent": token(lambda m: "AKID" + m.alnum(32)),
+    "volcengine": token(lambda m: "AKLT" + m.alnum(44)),
+    "baidu": token(lambda m: f"bce-v3/ALTAK-{m.alnum(21)}/{m.hex(40)}"),
+    "stripe": token(lambda m: "sk_live_" + m.alnum(24)),
+    "stripe webhook": token(lambda m: "whsec_" + m.alnum(32)),
+    "sendgrid": token(lambda m: f"SG.{m.alnum(22)}.{m.alnum(43)}"),
+    "mailgun": token(lambda m: "key-" + m.hex(32)),
+    "mailchimp": token(lambda m: m.hex(32) + "-us12"),
+    "twilio": token(lambda m: "SK" + m.hex(32)),
+    "square": token(lambda m: "sq0atp-" + m.alnum(22)),
+    "shopify": token(lambda m: "shpat_" + m.hex(32)),
+    "slack": token(lambda m: f"xoxb-{m.of('123456789', 12)}-{m.of('123456789', 12)}-{m.alnum(24)}"),
+    "slack app": token(lambda m: f"xapp-1-{m.of(UPPER, 11)}-{m.of('123456789', 13)}-{m.hex(64)}"),
+    "slack hook": token(lambda m: m.alnum(24), "https://hooks.slack.com/services/T0001/B0001/@@"),
+    "discord": token(lambda m: f"M{m.alnum(23)}.G{m.alnum(5)}.{m.alnum(38)}"),
+    "telegram": token(lambda m: f"{m.of('123456789', 10)}:AA{m.alnum(33)}"),
+    "feishu hook": token(lambda m: m.uuid(), "POST https://open.feishu.cn/open-apis/bot/v2/hook/@@"),
+    "dingtalk": token(lambda m: m.hex(64), "https://oapi.dingtalk.com/robot/send?access_token=@@"),
+    "npm": token(lambda m: "npm_" + m.alnum(36)),
+    "npmrc": token(lambda m: m.uuid(), "//registry.npmjs.org/:_authToken=@@"),
+    "pypi": token(lambda m: "pypi-AgEIcHlwaS5vcmc" + m.alnum(100)),
+    "docker": token(lambda m: "dckr_pat_" + m.alnum(27)),
+    "docker login": token(lambda m: m.word() + m.alnum(4), "docker login -u bob -p @@ registry.corp.example"),
+    "digitalocean": token(lambda m: "dop_v1_" + m.hex(64)),
+    "databricks": token(lambda m: "dapi" + m.hex(32)),
+    "vault": token(lambda m: "hvs." + m.alnum(90)),
+    "doppler": token(lambda m: "dp.pt." + m.alnum(43)),
+    "pulumi": token(lambda m: "pul-" + m.hex(40)),
+    "terraform": token(lambda m: f"{m.alnum(14)}.atlasv1.{m.alnum(67)}"),
+    "postman": token(lambda m: f"PMAK-{m.hex(24)}-{m.hex(34)}"),
+    "sentry": token(lambda m: "sntrys_" + m.alnum(80)),
+    "grafana": token(lambda m: f"glsa_{m.alnum(32)}_{m.hex(8)}"),
+    "new relic": token(lambda m: "NRAK-" + m.of(UPPER, 27)),
+    "tailscale": token(lambda m: f"tskey-auth-{m.alnum(12)}CNTRL-{m.alnum(32)}"),
+    "age": token(lambda m: "AGE-SECRET-KEY-1" + m.of(UPPER, 58)),
+    "jwt": token(lambda m: f"eyJhbGciOiJIUzI1NiJ9.eyJ{m.alnum(60)}.{m.alnum(43)}"),
+    "bearer": token(lambda m: m.alnum(40), "curl -H 'Authorization: Bearer @@' https://api"),
+    "basic": basic,
+    "api key header": token(lambda m: m.alnum(32), "X-API-Key: @@"),
+    "gitlab header": token(lambda m: m.alnum(20), 'curl --header "PRIVATE-TOKEN: @@" https://gitlab'),
+    "cookie": token(lambda m: m.alnum(40), "Cookie: theme=dark; sessionid=@@; csrftoken=abc"),
+    "set-cookie": token(lambda m: m.alnum(40), "Set-Cookie: session=@@; HttpOnly"),
+    "mysql": token(lambda m: m.word() + m.alnum(3), "mysql -h db -u root -p@@ metrics"),
+    "sshpass": token(lambda m: m.word() + m.alnum(3), "sshpass -p '@@' ssh worker1"),
+    "curl user": token(lambda m: m.word() + m.alnum(3), "curl -u alice:@@ https://artifacts/x"),
+    "redis": token(lambda m: m.word() + m.alnum(3), "redis-cli -h cache -a @@ ping"),
+    "db password flag": token(lambda m: m.word() + m.alnum(3), "python serve.py --db-password @@ --port 80"),
+    "password flag": token(lambda m: m.word() + m.alnum(3), "jupyter lab --password=@@"),
+    "token flag": token(lambda m: m.alnum(24), "python push.py --hub_token @@ --push_to_hub"),
+    "api key flag": token(lambda m: m.alnum(24), "vllm serve Qwen/Qwen2.5-7B --api-key @@ --port 8000"),
+    "numeric password": token(lambda m: m.of(string.digits, 8), "password: @@"),
+    "env password": token(lambda m: m.word() + m.alnum(3), "PGPASSWORD=@@ psql -h db"),
+    "yaml password": token(lambda m: m.word() + m.alnum(3), "  db_password: '@@'"),
+    "json password": token(lambda m: m.word() + m.alnum(3), '{"user": "bob", "password": "@@", "port": 1}'),
+    "python password": token(lambda m: m.word() + m.alnum(3), "smtp = connect(user='bob', passwd='@@')"),
+    "password in words": token(lambda m: m.word() + m.alnum(3), "the password is @@ by the way"),
+    "chinese password": token(lambda m: m.word() + m.alnum(3), "服务器密码：@@"),
+    "chinese password is": token(lambda m: m.of(string.digits, 9), "root 密码是 @@，帮忙看看"),
+    "chinese key": token(lambda m: m.alnum(24), "密钥: @@"),
+    "postgres url": token(lambda m: m.word() + m.alnum(3), "postgresql://bob:@@@db:5432/x"),
+    "url with slash": token(lambda m: m.alnum(5) + "/" + m.alnum(6), "DATABASE_URL=postgres://bob:@@@db.corp/x"),
+    "redis url": token(lambda m: m.alnum(12), "redis://:@@@cache:6379/0"),
+    "mongo url": token(lambda m: m.alnum(12), "mongodb+srv://bob:@@@cluster0.abc.mongodb.net/x"),
+    "proxy": token(lambda m: m.alnum(10), "http_proxy=http://bob:@@@proxy:3128"),
+    "pip index": token(lambda m: m.alnum(20), "pip install --index-url https://__token__:@@@pypi.corp/simple x"),
+    "jupyter": token(lambda m: m.hex(48), "http://127.0.0.1:8888/lab?token=@@"),
+    "url key": token(lambda m: m.alnum(20), "GET /v1/models?api_key=@@&limit=1"),
+    "kaggle": token(lambda m: m.hex(32), '{"username":"bob","key":"@@"}'),
+    "rsa": pem("RSA PRIVATE KEY", "\n", "@@"),
+    "openssh": pem("OPENSSH PRIVATE KEY", "\n", "@@"),
+    "ec escaped": pem("EC PRIVATE KEY", "\\n", 'key = "@@"'),
+    "pkcs8 in yaml": pem("PRIVATE KEY", "\n    ", "tls:\n  key: |\n    @@"),
+    "connection string": token(
+        lambda m: m.of(B64, 43) + "=", "Endpoint=sb://x/;SharedAccessKeyName=root;SharedAccessKey=@@"
+    ),
+    "generic env key": token(lambda m: m.alnum(32), "export TAVILY_API_KEY=@@"),
+    "generic secret env": token(lambda m: m.alnum(32), "APP_SECRET: @@"),
+    "client secret": token(lambda m: m.alnum(32), '"client_secret": "@@",'),
+    "refresh token": token(lambda m: "1//0" + m.alnum(60), '"refresh_token": "@@"'),
+}
+AROUND = (
+    "LINE",
+    "2025-03-02 10:11:12,123 INFO [rank0] LINE",
+    "+ LINE",
+    "[1,2]<stdout>: LINE",
+    "```\nLINE\n```",
+    "| LINE |",
+)
+
+
+def planted(each: int = 3, seed: int = 11) -> Iterator[tuple[str, str, str]]:
+    """Kind, text and secret, ``each`` times for every kind, in different surroundings."""
+    for number, (kind, make) in enumerate(KINDS.items()):
+        for turn in range(each):
+            line, secret = make(Maker(seed + 1000 * number + turn))
+            around = AROUND[turn % len(AROUND)] if "\n" not in line else "LINE"
+            yield kind, around.replace("LINE", line), secret
