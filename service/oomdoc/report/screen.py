@@ -118,7 +118,7 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
 
 def _quotes(first: dict[str, Any]) -> list[str]:
     """The one decisive line, with its place."""
-    for place in first["evidence"]:
+    for place in first.get("evidence") or []:
         text = " ".join(str(place["text"]).split())
         if text:
             return [f"{place['source']}:{place['line']}  {text[:_QUOTE]}{'…' if len(text) > _QUOTE else ''}"]

@@ -146,7 +146,7 @@ def _change(
     )
     if leading.instruction is not None:
         return [leading]
-    return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n) for k, o, n in further)]
+    return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n, fields=dict(fields)) for k, o, n in further)]
 
 
 def _instruction(variant: Variant) -> Message | None:

@@ -216,7 +216,7 @@ def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
     out = []
     for cause in context.causes[:2]:
         for remedy in REMEDIES:
-            if not remedy.advice or cause not in remedy.causes or remedy.safety == "changed-training":
+            if not remedy.advice or cause not in remedy.causes or remedy.name == "freeze":
                 continue
             out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
     return out

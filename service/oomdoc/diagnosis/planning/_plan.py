@@ -36,8 +36,6 @@ _MUCH: Final = 0.15
 _NOISE: Final = float(1 << 20)
 _LEAST: Final = 64 << 20
 """What saves less is no advice."""
-_FOLKLORE: Final = frozenset({"lora", "lora-rank", "zero", "grad-accum", "optimizer-8bit", "grad-ckpt"})
-"""What everybody advises: said even where it saves nothing."""
 _ORDER: Final = (
     "keep-numerics",
     "smaller-batch",
@@ -174,7 +172,7 @@ def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
         once.setdefault(repr(fix.change.instruction or (fix.change.key, fix.change.new)), fix)
     fits = [f for f in once.values() if f.fits is not False][:_SINGLES]
     short = [f for f in once.values() if f.fits is False and f.change.remedy not in hardware]
-    short = [f for f in short if f.change.saves_bytes >= _LEAST or f.change.remedy in _FOLKLORE]
+    short = [f for f in short if f.change.saves_bytes >= _LEAST]
     short.sort(key=lambda f: (-f.change.saves_bytes, f.change.remedy))
     return (*fits, *sorted(short[: max(2, _SINGLES - len(fits))], key=lambda f: (f.cost, f.change.remedy)))
 
