@@ -86,7 +86,6 @@ def _job_document(text: str) -> dict[str, Any] | None:
 def plan_document(planned: Planned, language: str) -> dict[str, Any]:
     """The JSON form of a plan before a run."""
     from oomdoc.report.plan import table_document
-
     from oomdoc.report.words import render
 
     said = [render(sentence, language) for sentence in planned.sentences]

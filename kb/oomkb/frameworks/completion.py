@@ -217,7 +217,13 @@ _CAREFUL: Final = (
     Default("micro_batch", _group, "one sample at a time, the smallest start", _PLANNED, when=_trained),
     Default("eval_micro_batch", lambda j: j.micro_batch, "as large as the training batch", _PLANNED, when=_trained),
     Default("grad_ckpt", True, "checkpointing saves most for its price", _PLANNED, when=_trained),
-    Default("autocast", _half, "mixed precision, the usual one", _PLANNED, when=lambda j: _mixed(j) and j.param_dtype is None),
+    Default(
+        "autocast",
+        _half,
+        "mixed precision, the usual one",
+        _PLANNED,
+        when=lambda j: _mixed(j) and j.param_dtype is None,
+    ),
     Default(
         "param_dtype",
         "fp32",

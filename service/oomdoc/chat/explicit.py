@@ -1,4 +1,4 @@
-"""Settings that a turn spells out: ``key=value``, ``--flag value``, a key followed by its value, in any framework's spelling.
+"""Settings that a turn spells out: ``key=value``, ``--flag value``, a key and its value, in any framework's spelling.
 
 They are understood whatever stands around them, read by the tables that read config files, and refused where no run can
 have the value: nothing else in the turn may be taken for it.
@@ -28,8 +28,11 @@ _SPELLED: Final = re.compile(
     r"(?P<value>[+-]?\d[\d,.]{0,12}(?:e-?\d{1,2})?\s?(?:k|K|%|GiB|GB|G)?(?![A-Za-z0-9_])|[A-Za-z][\w.+-]{0,40})"
 )
 _WORDS: Final = frozenset(
-    "a an the it that this i we to is at of on off in and or with what if let set make use try go put please for my me be "
-    "true false yes no not just only same instead more less now then".split()
+    [
+        *("a", "an", "the", "it", "that", "this", "i", "we", "to", "is", "at", "of", "on", "off", "in", "and", "or"),
+        *("with", "what", "if", "let", "set", "make", "use", "try", "go", "put", "please", "for", "my", "me", "be"),
+        *("true", "false", "yes", "no", "not", "just", "only", "same", "instead", "more", "less", "now", "then"),
+    ]
 )
 """Words of a sentence that no setting is called."""
 _ALIASES: Final[Mapping[str, str]] = {
@@ -75,7 +78,9 @@ _GROUPED: Final = frozenset({"quant", "sharding", "offload", "method", "grad_ckp
 """Fields that keys say in words of their own (``quantization_bit: 4``)."""
 _BARE: Final = frozenset({"n", "r", "mb", "bs", "zero", "seq", "rank"})
 """Names that are words as well: understood with ``=`` or before a number."""
-_SPACES: Final = re.compile(r"(?i)(?<![\w-])(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?(?=\s?(?:[=:]|\d|to\b))")
+_SPACES: Final = re.compile(
+    r"(?i)(?<![\w-])(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?(?=\s?(?:[=:]|\d|to\b))"
+)
 
 
 @dataclass(frozen=True, slots=True)

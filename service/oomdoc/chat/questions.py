@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["asks_only", "compares", "in_domain", "invents", "largest_asked", "only_remarks", "pleasantry", "says_yes", "topic_of"]
+__all__ = [
+    "asks_only",
+    "compares",
+    "in_domain",
+    "invents",
+    "largest_asked",
+    "only_remarks",
+    "pleasantry",
+    "says_yes",
+    "topic_of",
+]
 
 _ASK: Final = re.compile(
     r"(?i)\bwhy\b|\bjust\s(?:asking|curious|wondering)\b|\b(?:don'?t|do\snot)\s(?:change|apply|touch)\b|\bnot\syet\b"

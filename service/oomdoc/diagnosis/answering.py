@@ -64,6 +64,8 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     out = [_decisive(about)]
     if about.wanted in ("batch", "length") and limits:
         out = [limits.pop(0), *out]
+    if about.job.offload and about.estimate.host_bytes >= GIB:
+        out.append(say("answer.host", host_bytes=about.estimate.host_bytes))
     assumed = list(_assumed(about.job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))

@@ -8,6 +8,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.planned import Choice, fits_of, needed_of
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
+from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price
@@ -49,6 +50,8 @@ def _methods(job: Job) -> Grid | None:
     rows: list[_Row] = [(m, {"method": m}) for m in _METHODS if m in stated or len(stated) == 0 or m != "full"]
     rows = [row for row in rows if job.objective != "pretrain" or row[0] == "full"]
     counts = sorted({*_CARDS, job.gpus or 1})[:5]
+    device = gpus.find(job.gpu) if job.gpu else None
+    counts = [1] if device is not None and device.unified else counts
     columns = [(f"{n} ×", {"gpus": n, **({"sharding": "zero3"} if n > 1 else {})}) for n in counts]
     return _grid("methods-cards", plain, rows, columns)
 
@@ -72,12 +75,18 @@ def _lengths(job: Job, usual: Sequence[int]) -> list[int]:
 def _grid(name: str, job: Job, rows: Sequence[_Row], columns: Sequence[_Row]) -> Grid | None:
     needs, fits = [], []
     for _, row in rows:
-        found = [_cell(job, {**row, **column}) for _, column in columns]
+        found = [_cell(job, _together(row, column)) for _, column in columns]
         needs.append(tuple(need for need, _ in found))
         fits.append(tuple(fit for _, fit in found))
     if not any(need is not None for row in needs for need in row):
         return None
     return Grid(name, tuple(n for n, _ in rows), tuple(n for n, _ in columns), tuple(needs), tuple(fits))
+
+
+def _together(row: Mapping[str, Any], column: Mapping[str, Any]) -> dict[str, Any]:
+    """DeepSpeed leaves 4-bit weights whole on every card: they are sharded by FSDP."""
+    both = {**row, **column}
+    return {**both, "sharding": "fsdp"} if both.get("method") == "qlora" and "sharding" in both else both
 
 
 def _cell(job: Job, fields: Mapping[str, Any]) -> tuple[float | None, bool | None]:

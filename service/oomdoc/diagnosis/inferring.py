@@ -1,9 +1,9 @@
-"""What the observed figures imply about fields that nobody stated: a small Bayesian search, the memory model as likelihood.
+"""What the observed figures imply of fields that nobody stated: a small Bayesian search over the memory model.
 
-Every unstated field has a prior over its usual values, the framework's own default the likeliest; a stated switch may
-turn out not to be in effect, at a small prior. A candidate is priced, and its likelihood is that of the figures that the
-run printed: what was allocated and asked for when it failed, what it held at a step. Where nothing plausible explains the
-figures, that is said.
+Every unstated field has a prior over its usual values, the framework's own default the likeliest; a stated switch
+may turn out not to be in effect, at a small prior. A candidate is priced, and its likelihood is that of the figures
+that the run printed: what was allocated and asked for when it failed, what it held at a step. Where nothing plausible
+explains the figures, that is said.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ def observed_in(evidence: Evidence) -> Observed | None:
             failed = float(held + (failure.requested_bytes or 0))
     peak = step = None
     for signal in evidence.find("memory-printed"):
-        size = signal.data.get("allocated_bytes") or signal.data.get("reserved_bytes")
+        size = float(signal.data.get("allocated_bytes") or signal.data.get("reserved_bytes") or 0)
         if signal.data.get("peak"):
-            peak = max(peak or 0.0, float(size))
+            peak = max(peak or 0.0, size)
         else:
-            step = max(step or 0.0, float(size))
+            step = max(step or 0.0, size)
     if failed is None and peak is None and step is None:
         return None
     stepped = step is not None or peak is not None or bool(failure is not None and (failure.step or 0) > 1)
@@ -226,7 +226,9 @@ def _search(job: Job, base: _Candidate, seen: Observed) -> list[_Candidate]:
     if max(c.likelihood for c in tried) >= _AGREES:
         return tried
     ranked = sorted(singles, key=lambda c: -c.score)[:14]
-    pairs = [(a.options[0], b.options[0]) for a, b in combinations(ranked, 2) if a.options[0].field != b.options[0].field]
+    pairs = [
+        (a.options[0], b.options[0]) for a, b in combinations(ranked, 2) if a.options[0].field != b.options[0].field
+    ]
     tried += [c for pair in pairs[:_MOST_PAIRS] if (c := _priced(job, pair, seen)) is not None]
     return tried
 
@@ -265,7 +267,9 @@ def _concluded(job: Job, base: _Candidate, best: _Candidate, tried: Sequence[_Ca
     conflicts: list[Conflict] = []
     assumed: dict[str, Assumption] = {}
     for option in best.options:
-        share = sum(weights[id(c)] for c in tried if any(o.field == option.field and o.value == option.value for o in c.options))
+        share = sum(
+            weights[id(c)] for c in tried if any(o.field == option.field and o.value == option.value for o in c.options)
+        )
         why = _why(option.field, option.value, best.priced.estimate, base.priced.estimate, seen)
         if option.stated:
             conflicts.append(Conflict(option.field, base.priced.job.get(option.field), option.value, why))

@@ -25,7 +25,9 @@ FITS: Final = 0.75
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
 _MOST_CHARACTERS: Final = 4000
-_PAIR: Final = re.compile(r"(?<![\w.-])([a-z][a-z_]{1,24}(?:\.[a-z_]{1,24})?) ?= ?(\"[^\"\n]{1,60}\"|[^\s,;，；。]{1,60})")
+_PAIR: Final = re.compile(
+    r"(?<![\w.-])([a-z][a-z_]{1,24}(?:\.[a-z_]{1,24})?) ?= ?(\"[^\"\n]{1,60}\"|[^\s,;，；。]{1,60})"
+)
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _COUNTED: Final = "the fewest that hold it"
@@ -101,9 +103,13 @@ def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
 
 def _purposed(job: Job, asked: Asked) -> Job:
     """Serving or training, and how the weights are stored, where the words say it."""
-    tells = asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
+    tells = (
+        asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
+    )
     if job.objective is None and not asked.trains and not tells:
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
+    if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
+        job = job.with_fields({"capacity_gib": asked.capacity_gib})
     lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
     if asked.length is not None and all(job.get(n) is None for n in lengths):
         job = job.with_fields({"seq_len": asked.length})
@@ -135,7 +141,8 @@ def _chosen(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
     forms: list[dict[str, Any]] = [{}]
     if job.method is None and job.quant is None and job.lora is None and job.objective in (None, "sft", "dpo"):
         open_.append("method")
-        forms = [{"method": method} for method in _METHODS]
+        known = job.gpu is not None or job.capacity_gib is not None
+        forms = [{"method": method} for method in (_METHODS if known else ("lora",))]
     counts = _counts(job, asked)
     if counts:
         open_.append("gpus")
@@ -159,8 +166,10 @@ def _sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:
     """Copies on every card where they fit, else states split over the cards."""
     if (form.get("gpus") or job.gpus or job.world or 1) < 2:
         return [form]
-    full = (form.get("method") or job.method or "full") == "full"
-    return [{**form, "sharding": name} for name in (("zero3",) if full else ("ddp", "zero3"))]
+    method = form.get("method") or job.method or "full"
+    if method == "qlora":  # DeepSpeed leaves 4-bit weights whole on every card
+        return [{**form, "sharding": name} for name in ("ddp", "fsdp")]
+    return [{**form, "sharding": name} for name in (("zero3",) if method == "full" else ("ddp", "zero3"))]
 
 
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:

@@ -93,9 +93,18 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
         if not plan.priced and alone and 0 < len(steps) <= _MOST_STEPS:
             return say("fixes.note.steps", changes=steps)
         if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS:
-            return say("summary.plan", changes=steps, peak_bytes=plan.estimate.needed_bytes or plan.estimate.process_bytes)
+            return say(
+                "summary.plan", changes=steps, peak_bytes=plan.estimate.needed_bytes or plan.estimate.process_bytes
+            )
     return None
 
 
 def _step(change: Change) -> Message | str:
-    return change.instruction if change.instruction is not None else f"{change.key} → {change.new}"
+    return change.instruction if change.instruction is not None else f"{change.key} → {_shown(change.new)}"
+
+
+def _shown(value: object) -> str:
+    """As people write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

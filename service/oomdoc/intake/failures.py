@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.evidence import Failure, Frame, Outcome, Signal
 from oomdoc.intake.kinds import Kind
@@ -69,7 +69,8 @@ def _possible(failure: Failure) -> Failure:
     odd = [name for name in _SIZES if _states(failure, name) and not 0 <= getattr(failure, name) <= _MOST_BYTES]
     if failure.capacity_bytes is not None and failure.capacity_bytes < _LEAST_CARD_BYTES:
         odd.append("capacity_bytes")
-    return replace(failure, **dict.fromkeys(odd)) if odd else failure
+    without: dict[str, Any] = dict.fromkeys(odd)
+    return replace(failure, **without) if odd else failure
 
 
 def _promoted(failures: Sequence[Indexed]) -> list[Indexed]:

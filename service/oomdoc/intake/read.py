@@ -22,8 +22,8 @@ from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.prose.method import implied_method
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.redact import mask
-from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.run_figures import printed_memory, run_facts
+from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.tracebacks import read_frames

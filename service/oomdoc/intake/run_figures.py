@@ -1,8 +1,8 @@
 """What a run prints of itself: how many processes, which batch, which optimizer step, how much memory at a step.
 
-Sources: transformers ``trainer.py`` (the banner before training), accelerate ``state.py`` (``Num processes``), DeepSpeed
-``stage_1_and_2.py`` and ``stage3.py`` (``Creating ... ZeRO stage N optimizer``), torchrun's ``[rankN]`` prefix, ms-swift's
-and torchtitan's step lines, Slurm's ``--mem``.
+Sources: transformers ``trainer.py`` (the banner before training), accelerate ``state.py`` (``Num processes``),
+DeepSpeed ``stage_1_and_2.py`` and ``stage3.py`` (``Creating ... ZeRO stage N optimizer``), torchrun's ``[rankN]``
+prefix, ms-swift's and torchtitan's step lines, Slurm's ``--mem``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _BANNER: Final = Expression(
     _I,
 )
 _PROCESSES: Final = Expression(
-    r"(?:\bworld[ _]size|\bnum(?:ber of)?[ _]processes|\bnproc[-_]per[-_]node)[\"']?(?: is| of)? {0,2}[=:]? {0,2}(?P<n>\d{1,5})\b", _I
+    r"(?:\bworld[ _]size|\bnum(?:ber of)?[ _]processes|\bnproc[-_]per[-_]node)[\"']?(?: is| of)? {0,2}[=:]?"
+    r" {0,2}(?P<n>\d{1,5})\b",
+    _I,
 )
 _RANK: Final = Expression(r"(?:\[rank|\blocal[_ ]rank[\"']?[:= ]{1,3}|\[Rank )(?P<n>\d{1,4})(?![\d.])", _I)
 _ZERO: Final = Expression(r"Creating \S{1,24} ZeRO stage (?P<n>[123]) optimizer", _I)
@@ -34,8 +36,10 @@ _STEP: Final = Expression(r"_multi_tensor_(?:adam|sgd|lion)|torch\._foreach_|_(?
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _HOST: Final = Expression(
     r"(?:^|\s)--mem[= ](?P<slurm>\d{1,6}) ?G\b"
-    r"|(?P<said>\d{1,5}(?:\.\d)?) ?(?:GB|GiB|G)\b (?:of )?(?:system |host |cpu |main |machine )?(?:RAM\b|host memory|system memory)"
-    r"|(?:system|host|cpu) (?:RAM|memory)[: =]{1,3}(?P<named>\d{1,5}) ?(?:GB|GiB|G)\b|(?P<zh>\d{1,5}) ?(?:GB|GiB|G) ?(?:的)?(?:系统|主机|物理)?内存",
+    r"|(?P<said>\d{1,5}(?:\.\d)?) ?(?:GB|GiB|G)\b (?:of )?(?:system |host |cpu |main |machine )?"
+    r"(?:RAM\b|host memory|system memory)"
+    r"|(?:system|host|cpu) (?:RAM|memory)[: =]{1,3}(?P<named>\d{1,5}) ?(?:GB|GiB|G)\b"
+    r"|(?P<zh>\d{1,5}) ?(?:GB|GiB|G) ?(?:的)?(?:系统|主机|物理)?内存",
     _I,
 )
 _PRINTED: Final = Expression(

@@ -68,7 +68,13 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         ],
         "conflicts": [
             *(
-                {"fact": c.field or None, "stated": c.stated, "likely": c.likely, "observed": True, "why": render(c.why, language)}
+                {
+                    "fact": c.field or None,
+                    "stated": c.stated,
+                    "likely": c.likely,
+                    "observed": True,
+                    "why": render(c.why, language),
+                }
                 for c in found.conflicts
             ),
             *(

@@ -135,7 +135,9 @@ def _phase(name: str, phase: dict[str, Any], full: float, capacity: float, is_pe
 def _plan(plan: dict[str, Any], language: str) -> str:
     key = f"plan.{plan['name']}"
     title = word(key, language) if has(key) else plan["name"]
-    changes = _items(c["instruction"] or f"{c['key']}: {show_value(c['from'])} → {show_value(c['to'])}" for c in plan["changes"])
+    changes = _items(
+        c["instruction"] or f"{c['key']}: {show_value(c['from'])} → {show_value(c['to'])}" for c in plan["changes"]
+    )
     figures = ", ".join(_figures(plan))
     patch = f"<pre>{escape(plan['patch'])}</pre>" if plan["patch"] else ""
     told = f" ({escape(figures)})" if figures else ""

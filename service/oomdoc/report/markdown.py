@@ -16,7 +16,8 @@ _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~])")
 
 def diagnosis_markdown(document: dict[str, Any], language: str) -> str:
     """The whole answer: what a first screen says in its order, then everything else."""
-    lines = _screen(first_screen(document, language), language)
+    cause = document["causes"][0]["cause"] if document["causes"] else ""
+    lines = _screen(first_screen(document, language), language, cause)
     lines += _causes(document["causes"][1:], language) + _memory(document.get("estimate"), language)
     lines += _plans(document, language)
     lines += _matches(document, language) + _threads(document, language) + _questions(document, language)
@@ -24,7 +25,7 @@ def diagnosis_markdown(document: dict[str, Any], language: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _screen(screen: Screen, language: str) -> list[str]:
+def _screen(screen: Screen, language: str, cause: str) -> list[str]:
     """What ran out and where, why, what to do, how sure."""
     answer = list(screen.answer)
     lines = [f"## {_escape(screen.headline or answer.pop(0))}", ""]
@@ -33,7 +34,7 @@ def _screen(screen: Screen, language: str) -> list[str]:
         lines += ["```", *screen.grid, "```", ""]
     if screen.why:
         first, *further = screen.why
-        lines += [f"**{word('screen.why', language)}**: {_escape(first)}", ""]
+        lines += [f"**{word('screen.why', language)}**: {_escape(first)} (**{cause}**)", ""]
         lines += [*(f"- {_escape(line)}" for line in further), *(f"- `{_code(q)}`" for q in screen.quotes), ""]
     if screen.do:
         lines += [f"**{word('screen.do', language)}**", "", *(f"- {_escape(line)}" for line in screen.do), ""]

@@ -1,4 +1,4 @@
-"""The first screen of a diagnosis: what ran out and where, why, what to do, how sure. Every form shows it in this order."""
+"""The first screen: what ran out and where, why, what to do, how sure. Every form of the answer has this order."""
 
 from __future__ import annotations
 
@@ -109,7 +109,11 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
                 gib=f"{tensor['gib']:.2f}",
             )
         )
-    implied = [c["why"] for c in document.get("conflicts") or [] if c.get("observed") and (c["fact"] or first["cause"] not in _APART)]
+    implied = [
+        c["why"]
+        for c in document.get("conflicts") or []
+        if c.get("observed") and (c["fact"] or first["cause"] not in _APART)
+    ]
     implied += [i["why"] for i in (document.get("inferred") or {}).values()]
     lines += first["why"][:1] if len(lines) == 1 else []
     lines += implied[:1] or first["why"][1 : 1 + _MOST_WHY - len(lines)]
@@ -164,7 +168,10 @@ def grid_lines(grid: dict[str, Any] | None, language: str) -> list[str]:
         rows.append([word(f"grid.row-{name}", language) if has(f"grid.row-{name}") else name, *cells])
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     text = [
-        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         for row in rows
     ]
     return [word(f"grid.{grid['name']}", language), *text]

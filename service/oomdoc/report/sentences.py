@@ -6,7 +6,15 @@ from typing import Any
 
 from oomdoc.report.words import word
 
-__all__ = ["change_sentence", "fits_sentence", "likely", "other_sentence", "outlook_sentence", "plan_sentence", "show_value"]
+__all__ = [
+    "change_sentence",
+    "fits_sentence",
+    "likely",
+    "other_sentence",
+    "outlook_sentence",
+    "plan_sentence",
+    "show_value",
+]
 
 
 def show_value(value: Any) -> str:
@@ -28,7 +36,7 @@ def change_sentence(change: dict[str, Any], language: str) -> str:
         return str(change["instruction"])
     old, new = change["from"], show_value(change["to"])
     text = f"{change['key']}: {new}" if old is None else f"{change['key']}: {show_value(old)} → {new}"
-    return text + (f"  [{change['file']}]" if change["file"] else "")
+    return text + (f"  [{change['file']}]" if change.get("file") else "")
 
 
 def likely(probability: float | None) -> str:
@@ -48,9 +56,7 @@ def plan_sentence(plan: dict[str, Any], language: str) -> str:
         probability=likely(plan["fits_probability"]),
         speed=f"{plan['relative_speed']:.2f}",
         safety=safety,
-    ) + (
-        word("report.plan-host", language, gib=f"{plan['host_gib']:.0f}") if (plan.get("host_gib") or 0) >= 1 else ""
-    )
+    ) + (word("report.plan-host", language, gib=f"{plan['host_gib']:.0f}") if (plan.get("host_gib") or 0) >= 1 else "")
 
 
 def fits_sentence(estimate: dict[str, Any], language: str) -> str:

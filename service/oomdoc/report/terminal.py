@@ -5,13 +5,13 @@ from __future__ import annotations
 from io import StringIO
 from typing import Any
 
-from rich.console import Console
 from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from oomdoc.report.bars import largest_terms, stacked_bar
-from oomdoc.report.screen import Screen, cause_title, first_screen
+from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.words import has, inner, word
 
@@ -112,7 +112,10 @@ def _cut(line: str) -> str:
 
 
 def _inferred(console: Console, document: dict[str, Any], language: str) -> None:
-    items = [f"{name} = {show_value(i['value'])} ({i['probability']:.0%}): {i['why']}" for name, i in (document.get("inferred") or {}).items()]
+    items = [
+        f"{name} = {show_value(i['value'])} ({i['probability']:.0%}): {i['why']}"
+        for name, i in (document.get("inferred") or {}).items()
+    ]
     _list(console, "report.inferred", items, language)
 
 

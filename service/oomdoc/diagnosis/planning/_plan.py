@@ -21,8 +21,8 @@ from oomdoc.diagnosis.planning._surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
 from oomdoc.messages import Message, say
-from oomkb.memory.estimate import Estimate
 from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import device_of, price_planned
 from oomkb.units import GIB

@@ -44,7 +44,9 @@ _ADAM_OFFLOAD: Final = ("--adam_offload", True)
 _FSDP_OFFLOAD: Final = ("fsdp_config.offload_params", True)
 
 
-def spelled(framework: str | None, field: str, value: Any, *, sharding: str | None = None) -> tuple[tuple[str, Any], ...]:
+def spelled(
+    framework: str | None, field: str, value: Any, *, sharding: str | None = None
+) -> tuple[tuple[str, Any], ...]:
     """The framework's keys and values that say a job field; empty where neither a table nor a convention does.
 
     :param sharding: how the run is sharded: what is offloaded is a setting of DeepSpeed or of FSDP.
