@@ -20,7 +20,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.notes import note
 from oomkb.units import GIB
 
-__all__ = ["Priced", "check_device", "device_of", "further_shapes", "price", "shape_of"]
+__all__ = ["Priced", "check_device", "device_of", "further_shapes", "price", "price_planned", "shape_of"]
 
 
 # lit-gpt holds embedding and head as two parameters whatever the checkpoint does (``litgpt/model.py``, ``GPT``).
@@ -37,13 +37,15 @@ class Priced:
     estimate: Estimate
 
 
-def price(job: Job) -> Priced:
+def price(job: Job, *, careful: bool = False) -> Priced:
     """Price a job.
+
+    :param careful: fill what is open as a careful person starts, not as the framework's defaults have it.
 
     :raises JobError: for a job that describes no possible run, or names neither a model nor ``params_b``.
     """
     try:
-        completed = complete(job)
+        completed = complete(job, careful=careful)
         shape = shape_of(completed)
         device = device_of(completed)
         estimate = memory.estimate(completed, shape, device, shapes=further_shapes(completed))
@@ -56,6 +58,14 @@ def price(job: Job) -> Priced:
         ) from error
     _check_possible(estimate)
     return Priced(completed, shape, device, estimate)
+
+
+def price_planned(job: Job) -> Priced:
+    """Price a job document: as its framework would run it where it names one, else as a careful person starts.
+
+    :raises JobError: as :func:`price`.
+    """
+    return price(job, careful=job.framework is None)
 
 
 _MOST_GIB: Final = 1e6

@@ -46,17 +46,28 @@ def diagnose(
     return Report(run(evidence, plans=plans), evidence.language if language == "auto" else language)
 
 
-def estimate(job: Job | Mapping[str, Any]) -> EstimateReport:
-    """Price a job document: what each GPU holds, phase by phase and term by term.
+def estimate(job: Job | Mapping[str, Any] | None = None, /, **fields: Any) -> EstimateReport:
+    """Price a job: what each GPU holds, phase by phase and term by term.
 
+    ``oomdoc.estimate(model="Qwen/Qwen3-8B", method="qlora", gpu="RTX 4090").peak_gib`` is a number; see
+    :class:`EstimateReport` for the rest. What is not given is filled: as the framework would where ``framework`` is
+    given, else as a careful person starts (one sample, gradient checkpointing, at most 2,048 tokens).
+
+    :param job: a job document (a mapping, as in YAML or JSON).
+    :param fields: job fields, in place of a document or on top of it; a name that no job has is refused.
     :raises JobError: for a job that describes no possible run; ``where`` names the field.
     :raises CatalogError: for a model or GPU that is not known and cannot be estimated.
     """
     from oomdoc.report.report import EstimateReport
     from oomkb.memory.job import Job
-    from oomkb.pricing import price
+    from oomkb.pricing import price_planned
 
-    return EstimateReport(price(job if isinstance(job, Job) else Job.from_document(job)))
+    found = job if isinstance(job, Job) else Job.from_document(job or {})
+    if fields:
+        from oomdoc.stated import stated_fields
+
+        found = found.with_fields(stated_fields(fields))
+    return EstimateReport(price_planned(found))
 
 
 def search(text: str, *, top: int = 5) -> list[Match]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oomdoc.evidence import Evidence, Source
+from oomdoc.messages import Message
 from oomkb.errors import InputError, JobError
+from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 from oomkb.outside import yaml_document
 from oomkb.pricing import check_device
@@ -24,6 +26,7 @@ class Planned:
 
     job: Job
     table: Table
+    sentences: tuple[Message, ...] = ()
     evidence: Evidence | None = None
 
 
@@ -32,6 +35,8 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
 
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
+    from oomdoc.diagnosis.answering import Plain, answer_of
+    from oomdoc.diagnosis.planned import careful_job
     from oomdoc.diagnosis.planning import fits_table
 
     job, evidence = job_of_text(text, filename)
@@ -44,7 +49,10 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
     # Degrees that a count of GPUs decides are worked out anew.
     if "gpus" in changes or "nodes" in changes:
         job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
-    return Planned(job, fits_table(job), evidence)
+    careful = job.framework is None if evidence is None else careful_job(evidence, job)
+    table = fits_table(job, careful=careful)
+    completed = complete(job, careful=careful)
+    return Planned(job, table, answer_of(Plain(job, completed, table.estimate, careful)), evidence)
 
 
 def job_of_text(text: str, filename: str) -> tuple[Job, Evidence | None]:
@@ -78,5 +86,12 @@ def _job_document(text: str) -> dict[str, Any] | None:
 def plan_document(planned: Planned, language: str) -> dict[str, Any]:
     """The JSON form of a plan before a run."""
     from oomdoc.report.plan import table_document
+    from oomdoc.report.words import render
 
-    return {"schema": "oomdoc.plan/1", "job": planned.job.document(), **table_document(planned.table, language)}
+    said = [render(sentence, language) for sentence in planned.sentences]
+    return {
+        "schema": "oomdoc.plan/1",
+        "job": planned.job.document(),
+        "sentences": said,
+        **table_document(planned.table, language),
+    }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from oomkb.catalog import gpus, models
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, rl, zero
@@ -18,6 +19,11 @@ from oomkb.memory.job_reading import read_dotted
 __all__ = ["complete"]
 
 _ANY: Final = "any framework"
+_USUAL_LENGTH: Final = 2048
+_USUAL_CONTEXT: Final = 8192
+_PLANNED: Final = "a plan, not a run: a careful start"
+_PLAIN_GENERATION: Final = ("transformers", "trl", "accelerate", "peft")
+"""Frameworks in which serving is a plain ``generate`` call."""
 
 
 def _world(job: Job) -> int:
@@ -52,6 +58,65 @@ def _has_adapters(job: Job) -> bool:
     return job.lora is not None and any(v is not None for v in (job.lora.r, job.lora.targets, job.lora.alpha))
 
 
+def _trained(job: Job) -> bool:
+    return job.objective != "inference"
+
+
+def _served(job: Job) -> bool:
+    return job.objective == "inference" and job.framework not in _PLAIN_GENERATION
+
+
+def _group(job: Job) -> int:
+    """One sample; TRL counts completions, of which a whole group is the least."""
+    return job.generations or 8 if job.objective == "grpo" and job.framework == "trl" else 1
+
+
+def _trains_quantised(job: Job) -> bool:
+    return _trained(job) and quantised(job)
+
+
+def _mixed(job: Job) -> bool:
+    """Full training with nothing said of its precision: 16 bytes a parameter, as everybody reckons it."""
+    plain = job.framework in (None, "transformers", "trl", "accelerate")
+    return plain and _trained(job) and job.method in (None, "full") and not zero(job) and not quantised(job)
+
+
+def _half(job: Job) -> str:
+    device = gpus.find(job.gpu) if job.gpu else None
+    return "fp16" if device is not None and not device.can("bf16") else "bf16"
+
+
+def _fusable(job: Job) -> bool:
+    return _trained(job) and job.optimizer in (None, "adamw")
+
+
+def _sampled(job: Job) -> bool:
+    return _trained(job) and job.prompt_len is None and job.completion_len is None and not rl(job)
+
+
+def _split(job: Job) -> int:
+    """As many parts as there are cards, where the cards are a power of two."""
+    count = (job.gpus or 1) * (job.nodes or 1) // (job.pp or 1)
+    return 1 << (max(1, count).bit_length() - 1)
+
+
+def _longest(job: Job) -> int | None:
+    config = job.model if isinstance(job.model, Mapping) else None
+    if config is None and isinstance(job.model, str):
+        entry = models.find(job.model)
+        config = entry.config if entry is not None else None
+    longest = (config or {}).get("max_position_embeddings")
+    return longest if isinstance(longest, int) and longest > 0 else None
+
+
+def _usual_length(job: Job) -> int:
+    return min(_USUAL_LENGTH, _longest(job) or _USUAL_LENGTH)
+
+
+def _usual_context(job: Job) -> int:
+    return job.seq_len or min(_USUAL_CONTEXT, _longest(job) or _USUAL_CONTEXT)
+
+
 # What holds before a framework's own defaults: it decides which of them apply.
 _FIRST: Final = (
     Default(
@@ -74,6 +139,7 @@ _FIRST: Final = (
     Default("world", _world, "GPUs times machines", _ANY),
     Default("method", "qlora", "adapters on a quantised base", _ANY, when=lambda j: _has_adapters(j) and quantised(j)),
     Default("method", "lora", "adapters are configured", _ANY, when=_has_adapters),
+    Default("method", "none", "nothing is trained", _ANY, when=lambda j: j.objective == "inference"),
     Default("quant", "nf4", "the usual storage of QLoRA", _ANY, when=lambda j: j.method == "qlora"),
     Default("quant", _named_quant, "the model's name says so", _ANY, when=lambda j: _named_quant(j) is not None),
 )
@@ -143,6 +209,33 @@ _LAST: Final = (
     Default("pp", 1, "not stated", _ANY),
     Default("cp", 1, "not stated", _ANY),
     Default("dp", lambda j: max(1, (j.world or 1) // _parallel(j)), "ranks left after the other parallel sizes", _ANY),
+)
+# What a careful person starts a run with that is only planned, before any framework's own defaults.
+_CAREFUL: Final = (
+    Default("method", "qlora", "a quantised base can only be trained through adapters", _ANY, when=_trains_quantised),
+    Default("quant", "nf4", "the usual storage of QLoRA", _ANY, when=lambda j: j.method == "qlora"),
+    Default("micro_batch", _group, "one sample at a time, the smallest start", _PLANNED, when=_trained),
+    Default("eval_micro_batch", lambda j: j.micro_batch, "as large as the training batch", _PLANNED, when=_trained),
+    Default("grad_ckpt", True, "checkpointing saves most for its price", _PLANNED, when=_trained),
+    Default(
+        "autocast",
+        _half,
+        "mixed precision, the usual one",
+        _PLANNED,
+        when=lambda j: _mixed(j) and j.param_dtype is None,
+    ),
+    Default(
+        "param_dtype",
+        "fp32",
+        "master weights in fp32, as mixed precision has them",
+        _PLANNED,
+        when=lambda j: _mixed(j) and j.autocast in ("bf16", "fp16"),
+    ),
+    Default("optimizer_impl", "fused", "the step without temporaries", _PLANNED, when=_fusable),
+    Default("seq_len", _usual_length, "a usual length, no more than the model's own", _PLANNED, when=_sampled),
+    Default("generations", 8, "completions per prompt", _ANY, when=lambda j: j.objective == "grpo"),
+    Default("tp", _split, "the cards share the model", _PLANNED, when=_served),
+    Default("serving.max_model_len", _usual_context, "a usual context", _PLANNED, when=_served),
 )
 _TRAINING_ONLY: Final = frozenset(
     [
@@ -218,21 +311,29 @@ def _own(framework: str, version: str | None) -> tuple[_Step, ...]:
 
 
 @cache
-def _common() -> tuple[tuple[_Step, ...], tuple[_Step, ...]]:
-    return tuple(map(_Step, _FIRST)), tuple(map(_Step, _LAST))
+def _common() -> tuple[tuple[_Step, ...], tuple[_Step, ...], tuple[_Step, ...]]:
+    return tuple(map(_Step, _FIRST)), tuple(map(_Step, _LAST)), tuple(map(_Step, _CAREFUL))
 
 
-def complete(job: Job) -> Job:
+def complete(job: Job, *, careful: bool = False) -> Job:
     """The job with every field that decides memory filled in; what was filled is under ``assumed`` with its reason.
 
     Stated fields are never changed. A framework that is not known is treated as plain transformers.
+
+    :param careful: whether it is a run that somebody only plans: what is open is then as a careful person starts (one
+        sample, checkpointing, a fused optimizer, up to 2,048 tokens) rather than as the framework's defaults have it.
     """
     framework = find(job.framework)
     draft = JobDraft(job)
-    if job.framework is None:
+    if careful and job.framework is None and job.objective == "inference":
+        framework = find("vllm")
+        draft.assume("framework", "vllm", _ENGINE)
+    elif job.framework is None:
         draft.assume("framework", "transformers", _PLAIN)
-    first, last = _common()
+    first, last, planned = _common()
     _apply(first, draft)
+    if careful:
+        _apply(planned, draft)
     for member in lineage(framework.name if framework else "transformers"):
         _apply(_own(member.name, job.versions.get(member.package)), draft)
     _apply(last, draft)
@@ -240,3 +341,4 @@ def complete(job: Job) -> Job:
 
 
 _PLAIN: Final = Assumption("transformers", "no framework is stated")
+_ENGINE: Final = Assumption("vllm", "no engine is stated")

@@ -10,6 +10,8 @@ from oomkb.units import GIB
 
 Vendor = Literal["nvidia", "amd", "huawei", "intel", "apple", "google", "other"]
 
+_UNIFIED = ("gb10", "spark", "jetson", "orin", "strix", "ryzen ai")
+
 __all__ = ["Device", "Vendor", "capacity_bytes_of"]
 
 
@@ -44,6 +46,11 @@ class Device:
     """Other totals that drivers report for the same card (versions and ECC settings differ)."""
     capacity_derived: bool = False
     """Whether ``capacity_bytes`` follows from the size on the box by a rule, for want of a report."""
+
+    @property
+    def unified(self) -> bool:
+        """Whether the processor uses the same memory: nothing can be moved out of its way there."""
+        return self.vendor == "apple" or any(word in self.name.lower() for word in _UNIFIED)
 
     def can(self, feature: str) -> bool:
         """Whether the hardware can do ``feature`` (``bf16``, ``flash2``, ``flash3``, ``fp8``)."""

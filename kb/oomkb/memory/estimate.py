@@ -92,7 +92,7 @@ class Estimate:
     capacity_bytes: float | None = None
     fits_probability: float | None = None
     needed_bytes: float | None = None
-    """For training: what the process cannot do without; blocks that it only caches come on top."""
+    """What the process cannot do without: blocks that it only caches, and a cache beyond one request, come on top."""
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[Note, ...] = ()
     served: Served | None = None

@@ -215,6 +215,7 @@ def _served(
         params=shape.params,
         trainable=0,
         capacity_bytes=capacity,
+        needed_bytes=process - found.kv_pool + found.kv_needed,
         fits_probability=None if capacity is None else start_probability(found, process, capacity),
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),

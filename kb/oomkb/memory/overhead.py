@@ -117,7 +117,7 @@ def meters(
     communication = _NCCL_MIB if s.world > 1 and s.sharding != "none" else 0.0
     outside = (context + communication) * MIB
     needed = allocated * 1.01 + 0.04 * moving + outside
-    if capacity is not None and needed < capacity:
+    if capacity is not None:
         # Before it fails, the allocator returns blocks that it only caches.
         reserved = min(reserved, max(needed, 0.99 * capacity) - outside)
     return Meters(allocated, reserved, reserved + outside + paged, needed)

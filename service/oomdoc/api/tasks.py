@@ -136,11 +136,11 @@ def _estimate(_arguments: dict[str, Any], raw: bytes) -> Outcome:
     from oomdoc.api.bodies import EstimateBody, read_body
     from oomdoc.report.estimates import estimate_document
     from oomkb.memory.job import Job
-    from oomkb.pricing import price
+    from oomkb.pricing import price_planned
 
     body = read_body(EstimateBody, raw)
     language = "en" if body.lang == "auto" else body.lang
-    return {}, _written(estimate_document(price(Job.from_document(body.job)).estimate, language=language))
+    return {}, _written(estimate_document(price_planned(Job.from_document(body.job)).estimate, language=language))
 
 
 def _plan(arguments: dict[str, Any], _blob: bytes) -> Outcome:

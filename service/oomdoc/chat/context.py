@@ -41,7 +41,7 @@ class Context:
         from oomkb.frameworks import complete
 
         try:
-            return complete(self.job)
+            return complete(self.job, careful=self.job.framework is None)
         except OomdocError:
             return self.job
 

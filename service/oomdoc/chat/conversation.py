@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from oomdoc.chat import answers, speed, talk
 from oomdoc.chat.describing import is_pasted, read_description
+from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, redone, target_of, wanted
 from oomdoc.chat.questions import largest_asked
@@ -18,7 +19,7 @@ from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, price_planned
 
 __all__ = ["Parse", "respond"]
 
@@ -40,7 +41,11 @@ def respond(session: Session, text: str, parse: Parse | None = None) -> tuple[Se
     if not session.steps or is_pasted(text):
         session, reply = _describe(session, text)
     else:
-        turn = understand(text, session.job, context_of(session))
+        context = context_of(session)
+        refused = read_explicit(text, context).refused if len(text) <= LONGEST_TURN else None
+        if refused is not None:
+            return session, Reply(answers.refused(refused, session.language), {}, session.job)
+        turn = understand(text, session.job, context)
         if parse is not None and _not_understood(turn, text):
             found = parse(text, session.job)
             turn = Turn("change", found) if found else turn
@@ -204,7 +209,7 @@ _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Repl
 def _price(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
     """The price, or why there is none. ``strict``: an impossible job is an error of this turn."""
     try:
-        return price(job), ""
+        return price_planned(job), ""
     except JobError as error:
         if strict and error.where not in ("model", "params_b"):
             raise

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.evidence import Evidence, Source
+from oomkb.errors import InputError
 from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
+from oomkb.outside import json_document
 
-__all__ = ["is_pasted", "read_description"]
+__all__ = ["config_of", "is_pasted", "read_description"]
 
 _ENOUGH: Final = 2
 """Facts beside which a job is worth diagnosing without a failure."""
@@ -19,6 +21,7 @@ _ENOUGH: Final = 2
 _PASTED: Final = re.compile(
     r"(?m)^\s{0,8}[\w.-]{2,60}\s?[:=]\s?\S|Traceback|[Ee]rror:|(?:^|\s)--[\w-]{3,40}|out of memory|^\s{0,8}[{}]\s*$"
 )
+_LONGEST_CONFIG: Final = 60_000
 _BASES: Final = frozenset({"transformers", "accelerate", "deepspeed"})
 """Libraries that a trainer that is named is built on."""
 
@@ -33,6 +36,9 @@ def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evid
     """The evidence and the job fields; what only the phrases say is evidence too, so that one job is diagnosed."""
     from oomdoc.intake import read
 
+    config = config_of(text)
+    if config is not None:
+        return read([Source("config.json", text)]), {"model": config, "params_b": None}
     evidence = read([Source("chat", text)])
     fields = _stated(evidence, turn, first=first)
     own = _fields(evidence)
@@ -64,6 +70,19 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
 def _known(name: str, fields: Mapping[str, Any]) -> bool:
     """A field that intake has read is not read again from the phrase."""
     return name in fields or any(f.startswith(f"{name}.") for f in fields)
+
+
+def config_of(text: str) -> dict[str, Any] | None:
+    """A model's ``config.json`` that was pasted whole; ``None`` for anything else."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end <= start or "hidden_size" not in text or end - start > _LONGEST_CONFIG:
+        return None
+    try:
+        found = json_document(text[start : end + 1], where="config.json")
+    except InputError:
+        return None
+    whole = isinstance(found, dict) and isinstance(found.get("hidden_size"), int) and "model_type" in found
+    return found if whole and isinstance(found, dict) else None
 
 
 def _fields(evidence: Evidence) -> dict[str, Any]:

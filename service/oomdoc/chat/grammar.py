@@ -62,6 +62,8 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
 def _understand(turn: str, context: Context) -> Turn:
     if questions.invents(turn):
         return Turn("ask", invented=True)
+    if questions.only_remarks(turn):
+        return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
     if read_redo(turn):
         changes = read_changes(turn, context)
         return Turn("change", changes) if changes else Turn("redo")

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["asks_only", "compares", "in_domain", "invents", "largest_asked", "pleasantry", "says_yes", "topic_of"]
+__all__ = [
+    "asks_only",
+    "compares",
+    "in_domain",
+    "invents",
+    "largest_asked",
+    "only_remarks",
+    "pleasantry",
+    "says_yes",
+    "topic_of",
+]
 
 _ASK: Final = re.compile(
     r"(?i)\bwhy\b|\bjust\s(?:asking|curious|wondering)\b|\b(?:don'?t|do\snot)\s(?:change|apply|touch)\b|\bnot\syet\b"
@@ -32,6 +42,11 @@ _YES: Final = re.compile(
     r"(?:(?:let'?s\s)?(?:do|apply|use|take|try|make|accept|keep|go\s(?:with|for))\s(?:it|that|this|so|the\schange|those|them)(?:\s(?:change|one|then|now|please))?"
     r"|apply|go\sahead|make\sthe\schange|do\sso|改吧|改(?:了)?吧|就?(?:这样|这么)(?:改|办|做|定)?(?:吧)?|就改(?:了|吧)?|应用(?:吧|一下|它|这个)?|采纳|就用(?:这个|它)(?:吧)?|用(?:这个|它)吧|照做|就它(?:了|吧)|那就改(?:吧)?|改"
     r")?[\s.!~，。！、]{0,4}(?:please|pls|thanks|吧|了)?[\s.!~，。！]{0,3}\Z"
+)
+_PRAISE_ALONE: Final = re.compile(
+    r"(?i)\A\W{0,3}(?:(?:ok(?:ay)?|great|good|nice|cool|fine|wow|lovely|awesome|perfect|brilliant|neat|thanks?|thank\syou|thx|cheers|ta|many|so|much|very"
+    r"|a\slot|谢谢|多谢|感谢|不错|很好|太好了|好)[\s,.!，。！~]{0,3}){0,4}(?:thanks?|thank\syou|thx|cheers|great|nice|cool|good|awesome|perfect|brilliant|neat|lovely|wow"
+    r"|谢谢|多谢|感谢|不错|很好|太好了)[\s.!~，。！]{0,4}\Z"
 )
 _PLAN: Final = re.compile(
     r"(?i)\b(?:apply|use|take|do|accept|go\swith)\b.{0,16}\b(?:plan|suggestion|proposal|recommendation|fix)\b|(?:按|用|采纳|采用|照|应用)(?:着|了)?(?:你|这个|上面|刚才|第一个)?(?:的|说的|给的)?(?:方案|建议|做法|计划)"
@@ -126,7 +141,28 @@ def says_yes(turn: str) -> str:
     """``proposal`` where the last hypothetical change is to be made, ``plan`` where oomdoc's own proposal is."""
     if _PLAN.search(turn):
         return "plan"
+    if _PRAISE_ALONE.match(turn):
+        return ""
     return "proposal" if len(turn) <= 48 and any(c.isalnum() for c in turn) and _YES.match(turn) else ""
+
+
+def only_remarks(turn: str) -> bool:
+    """Praise, or a word about the time: nothing is to be changed."""
+    return bool(_AWAY.search(turn) or (_PRAISE.search(turn) and not _ORDERS.search(turn)))
+
+
+_AWAY: Final = re.compile(
+    r"(?i)\b(?:i'?ll\s|i'?m\s|will\s)?(?:be\s)?(?:right\s)?back\s(?:in|at|by|after|around)\s(?:an?\s|\d)|\bbrb\b|\bafk\b|\b(?:give|gimme)\s(?:me\s)?(?:a|an|\d{1,3})\s?"
+    r"(?:sec|min|moment|hour)|\bsee\syou\s(?:at|in)\b|\bin\sa\s(?:minute|moment|bit|sec)\b|\b(?:lunch|coffee|meeting|break)\b|(?:分钟|小时)后(?:回|再)|等我|稍等|待会儿?(?:回|见|再)|开个会|吃饭"
+)
+_PRAISE: Final = re.compile(
+    r"(?i)\b(?:love|loving|like|adore|impressed|amazing|awesome|great|nice|cool|neat|brilliant|fantastic|wonderful|clever|handy|sweet|thanks|thank\syou|cheers|good\s(?:job|work|stuff|one))\b"
+    r"|不错|厉害|真棒|好用|牛|谢谢|感谢|喜欢"
+)
+_ORDERS: Final = re.compile(
+    r"(?i)[=?？]|\b(?:set|use|using|make|change|switch|try|turn|put|go|drop|lower|raise|reduce|increase|halve|double|cut|move|enable|disable|add|remove|do|apply|take|give|keep|need|want"
+    r"|what|how|would|could|can|should|if|to|let'?s|now|but|instead|with\s\d)\b|\d\s?(?:k\b|tokens|gpus?|cards)|改|设|换|用|开|关|调|降|加|减|试|如果|要是|怎么|能不能|会不会|多少|吗|呢"
+)
 
 
 def pleasantry(turn: str) -> str:

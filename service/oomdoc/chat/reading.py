@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.ellipsis import fill, relative
+from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.numbers import NUMBER, read_number
 from oomdoc.chat.phrases import PHRASES, Phrase
 from oomdoc.chat.phrases.quantities import QUANTITIES
@@ -110,7 +111,9 @@ def corrected(turn: str) -> str:
 def read_changes(turn: str, context: Context) -> dict[str, Any]:
     """What a turn sets, as consistent job fields."""
     job = context.job
-    found: dict[str, Any] = {}
+    spelled = read_explicit(turn, context)
+    found: dict[str, Any] = dict(spelled.fields)
+    turn = _without(turn, spelled.spans)
     taken = relative(turn, context, found, vague=False)
     _phrases(turn, found, taken)
     _hardware(turn, job, found)
@@ -127,6 +130,13 @@ def read_changes(turn: str, context: Context) -> dict[str, Any]:
     if found.get("param_dtype") and "quant" not in found and job.quant not in (None, "none") and _WEIGHTS.search(turn):
         found["quant"] = "none"
     return settle(found, context)
+
+
+def _without(turn: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The turn without what was spelled out, so that nothing is read twice."""
+    for start, end in spans:
+        turn = f"{turn[:start]}{' ' * (end - start)}{turn[end:]}"
+    return turn
 
 
 def _phrases(turn: str, found: dict[str, Any], taken: list[tuple[int, int]]) -> None:

@@ -12,7 +12,7 @@ from oomdoc.report.words import word
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
-from oomkb.pricing import price
+from oomkb.pricing import price_planned
 
 __all__ = ["compared"]
 
@@ -24,14 +24,14 @@ def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language
     from oomdoc.diagnosis.throughput import relative_speed, throughput
 
     try:
-        now = price(job)
+        now = price_planned(job)
     except OomdocError as error:
         return Reply(word("chat.cannot-price", language, problem=problem_of(error)), {}, job)
     base = throughput(now.job, now.shape, now.device)
     rows: list[tuple[str, float, Estimate]] = []
     for name, setup in _distinct(setups, language):
         try:
-            priced = price(setup)
+            priced = price_planned(setup)
         except OomdocError:
             continue
         speed = relative_speed(base, throughput(priced.job, priced.shape, priced.device))

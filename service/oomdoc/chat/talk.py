@@ -13,7 +13,7 @@ from oomdoc.chat.session import Reply, Session, Step, difference
 from oomdoc.report.words import word
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, price_planned
 
 __all__ = ["TOPICS", "pleasantry"]
 
@@ -69,7 +69,7 @@ def saved(session: Session, priced: Priced | None, problem: str, text: str) -> R
     rows: list[tuple[float, Step, Priced, Priced]] = []
     for old, new in zip(session.steps, session.steps[1:], strict=False):
         try:
-            before, after = price(old.job), price(new.job)
+            before, after = price_planned(old.job), price_planned(new.job)
         except OomdocError:
             continue
         rows.append((after.estimate.process_bytes - before.estimate.process_bytes, new, before, after))

@@ -42,6 +42,7 @@ def diagnose(
     batch: Annotated[Path | None, typer.Option(help="JSONL with id and text a line; one result a line.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
+    full: Annotated[bool, typer.Option("--full", help="Print everything, not the first screen alone.")] = False,
     plans: Annotated[bool, typer.Option(help="Search for plans that fit.")] = True,
     explain: Annotated[
         bool, typer.Option("--explain", help="List what spoke for and against the first causes.")
@@ -75,7 +76,7 @@ def diagnose(
     elif format_ is Format.markdown:
         show(report.markdown())
     else:
-        show(report.text(width=terminal_width(), colour=coloured()))
+        show(report.text(width=terminal_width(), colour=coloured(), full=full))
         if explain:
             from oomdoc.report.explaining import explanation_text
 

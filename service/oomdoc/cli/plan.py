@@ -26,6 +26,7 @@ def plan(
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
+    full: Annotated[bool, typer.Option("--full", help="Print everything, not the first screen alone.")] = False,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,
 ) -> None:
     """Say before a run whether it fits, the largest batch that does, and what each knob buys.
@@ -54,6 +55,6 @@ def plan(
     if format_ is Format.json:
         print_json(document)
     else:
-        show(plan_text(document, language, width=terminal_width(), colour=coloured()))
+        show(plan_text(document, language, width=terminal_width(), colour=coloured(), full=full))
     if document["estimate"]["fits"] is False:
         raise typer.Exit(DOES_NOT_FIT)

@@ -20,7 +20,7 @@ from oomdoc.report.estimates import SCHEMA, estimate_line, refused_document
 from oomkb.catalog import models
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import price
+from oomkb.pricing import price_planned
 
 __all__ = ["line_of", "priced_lines", "run"]
 
@@ -147,7 +147,7 @@ def line_of(numbered: Row, path: Path, language: str) -> str:
     try:
         if not isinstance(row.get("job"), dict):
             raise JobError("no job", where=f"{path}:{number}", hint='each line is {"id": ..., "job": {...}}')
-        priced = price(Job.from_document(row["job"]))
+        priced = price_planned(Job.from_document(row["job"]))
         return estimate_line(priced.estimate, identifier=identifier, language=language)
     except OomdocError as error:
         return json.dumps(refused_document(SCHEMA, identifier, error), ensure_ascii=False)

@@ -15,6 +15,9 @@ from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
+from oomdoc.diagnosis.grid import grid_for
+from oomdoc.diagnosis.inferring import Inference, infer
+from oomdoc.diagnosis.planned import careful_job, is_planned, planned_run
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
@@ -53,7 +56,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     :param plans: whether to search for plans that fit (most of the time of a diagnosis).
     :param questions: whether to weigh which missing facts to ask for; nobody answers for a log of last month.
     """
-    view, stated, look, warnings = view_of(evidence)
+    view, stated, look, warnings, inference = _worked_out(evidence)
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
         return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
@@ -69,6 +72,8 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         causes=causes,
         tensors=view.tensors,
         estimate=view.estimate,
+        inferred=inference.inferred if inference is not None else (),
+        conflicts=inference.conflicts if inference is not None else (),
         other_failure=other_failure_of(evidence.outcome),
         matches=matches,
         threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),
@@ -85,6 +90,8 @@ def _without_failure(
     view: View, stated: Job, look: Look | None, warnings: Sequence[Message], *, plans: bool, questions: bool
 ) -> Diagnosis:
     """The answer to a question, a plan or a log of work that went on: no causes; what would fit where it does not."""
+    planned = is_planned(view.evidence)
+    choice = planned_run(view.evidence, stated) if planned else None
     diagnosis = Diagnosis(
         verdict="no-failure",
         summary=(),
@@ -92,6 +99,9 @@ def _without_failure(
         job=stated,
         estimate=view.estimate,
         outlook=outlook_of(view),
+        careful=choice is not None and choice.careful,
+        asked=choice.asked if choice is not None else None,
+        grid=grid_for(choice, view) if choice is not None else None,
         matches=look.chosen({}, _MATCHES) if look is not None else (),
         questions=questions_for(view, ()) if questions else (),
         warnings=tuple(warnings),
@@ -106,9 +116,24 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
 
     :param hidden: ids of cases that may not speak, so that a case can be judged by what the others know of it.
     """
+    view, job, look, warnings, _ = _worked_out(evidence, hidden=hidden)
+    return view, job, look, warnings
+
+
+def _worked_out(
+    evidence: Evidence, *, hidden: Collection[str] = ()
+) -> tuple[View, Job, Look | None, list[Message], Inference | None]:
+    """As :func:`view_of`, with what the observed figures imply of the job."""
     warnings: list[Message] = []
     job = _job(evidence, warnings)
-    priced = _priced(job, warnings)
+    inference: Inference | None = None
+    careful = is_planned(evidence) and careful_job(evidence, job)
+    if is_planned(evidence):
+        job = planned_run(evidence, job).job
+    priced = _priced(job, warnings, careful=careful)
+    if priced is not None and not is_planned(evidence):
+        inference = infer(evidence, job, priced)
+        job, priced = inference.job, inference.priced
     cases = _cases(warnings)
     known = tuple(case for case in cases if case.id not in hidden) if hidden else cases
     view = View(
@@ -123,7 +148,7 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     look = _look(view, cases, warnings)
     if look is not None:
         view = replace(view, votes=look.votes(_NEIGHBOURS, hidden=hidden), sounds=look.sounds())
-    return replace(view, tensors=_tensors(view)), job, look, warnings
+    return replace(view, tensors=_tensors(view)), job, look, warnings, inference
 
 
 def _job(evidence: Evidence, warnings: list[Message]) -> Job:
@@ -136,9 +161,9 @@ def _job(evidence: Evidence, warnings: list[Message]) -> Job:
         return Job(framework=evidence.framework, versions=dict(evidence.versions))
 
 
-def _priced(job: Job, warnings: list[Message]) -> Priced | None:
+def _priced(job: Job, warnings: list[Message], *, careful: bool = False) -> Priced | None:
     try:
-        return price(job)
+        return price(job, careful=careful)
     except OomdocError as error:
         warnings.append(say("diagnosis.no-price", problem=problem_of(error)))
     except ODD as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from oomdoc.diagnosis.inferring import IMPLIED
+from oomdoc.diagnosis.planned import is_planned
 from oomdoc.diagnosis.result import CauseFinding, Question
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
@@ -39,6 +41,8 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     """At most three, the most telling first."""
     found: list[tuple[float, Question]] = []
     job, evidence = view.job, view.evidence
+    if is_planned(evidence):
+        return _for_plan(view)
     if view.failure is None and evidence.outcome is None:
         return ()
     if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
@@ -58,6 +62,13 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     for _, question in sorted(found, key=lambda item: -item[0]):
         unique.setdefault(question.fact, question)
     return tuple(unique.values())[:_MOST]
+
+
+def _for_plan(view: View) -> tuple[Question, ...]:
+    """What an answer cannot do without; everything else was assumed and said."""
+    if view.estimate is None:
+        return (_ask("model"),) if view.job.model is None and view.job.params_b is None else ()
+    return (_ask("gpu"),) if view.bytes_of("capacity") is None else ()
 
 
 def _ask(fact: str) -> Question:
@@ -86,9 +97,12 @@ def _versions(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Q
 
 def _flips(view: View) -> list[tuple[float, Question]]:
     capacity, evidence = view.bytes_of("capacity"), view.evidence
+    implied = {name for name, assumption in view.job.assumed.items() if assumption.why == IMPLIED}
     found = []
     for fact, values in _ALTERNATIVES.items():
         if view.job.get(fact) is not None and fact not in view.job.assumed:
+            continue
+        if fact in implied:
             continue
         if fact in ("grad_ckpt", "sharding", "method", "micro_batch") and view.serving:
             continue
@@ -106,8 +120,8 @@ def _flips(view: View) -> list[tuple[float, Question]]:
             why = say(
                 "question.flips" if flips else "question.moves",
                 fact=fact,
-                low=low,
-                high=high,
+                low=_value(low),
+                high=_value(high),
                 low_bytes=peaks[low],
                 high_bytes=peaks[high],
             )
@@ -115,6 +129,11 @@ def _flips(view: View) -> list[tuple[float, Question]]:
                 ((1.5 if flips else 0.5) + min(spread, 3.0) / 4, Question(fact, why, say(f"question.{fact}.how")))
             )
     return found
+
+
+def _value(value: Any) -> Any:
+    """As people write it."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def _peak(job: Job, fact: str, value: Any) -> float | None:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from oomdoc.evidence import Evidence, Span
+from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -16,9 +17,12 @@ from oomkb.retrieval.threads import KnownThread
 __all__ = [
     "CauseFinding",
     "Change",
+    "Conflict",
     "Contribution",
     "Diagnosis",
     "Feature",
+    "Grid",
+    "Inferred",
     "MatchedCase",
     "OtherFailure",
     "Outlook",
@@ -140,6 +144,10 @@ class SingleFix:
     peak_bytes: int
     fits: bool | None
     """``None`` where the card is not known."""
+    probability: float | None = None
+    """That it fits."""
+    cost: float = 0.0
+    """Effort, what happens to the training, and time, in one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +157,39 @@ class Question:
     fact: str
     why: Message
     how: Message | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A small table of what neighbouring runs would need of one card, in bytes."""
+
+    name: str
+    """What rows and columns are: a key of the words catalogue, ``batch-length methods-cards formats-context``."""
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    needed_bytes: tuple[tuple[float | None, ...], ...]
+    fits: tuple[tuple[bool | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """An unstated field that the observed figures imply."""
+
+    field: str
+    value: Any
+    probability: float
+    why: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Something stated that the observed figures contradict, or figures that no plausible run explains."""
+
+    field: str
+    """Empty where no single field is at fault."""
+    stated: Any
+    likely: Any
+    why: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +223,13 @@ class Diagnosis:
     tensors: tuple[TensorMatch, ...] = ()
     estimate: Estimate | None = None
     outlook: Outlook | None = None
+    careful: bool = False
+    """Whether open fields were filled as a careful person starts, not as the framework's defaults have it."""
+    asked: Asked | None = None
+    """What a question wants to know."""
+    grid: Grid | None = None
+    inferred: tuple[Inferred, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
     other_failure: OtherFailure | None = None
     matches: tuple[MatchedCase, ...] = ()
     threads: tuple[KnownThread, ...] = ()

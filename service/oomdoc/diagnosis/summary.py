@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
@@ -35,6 +36,10 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
 
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """No failure; where a job is described, what it is predicted to need, and what would fit."""
+    answer = answer_to(view, found)
+    if answer:
+        plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
+        return (answer[0], *([plan] if plan else []), *answer[1:])
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
@@ -88,9 +93,18 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
         if not plan.priced and alone and 0 < len(steps) <= _MOST_STEPS:
             return say("fixes.note.steps", changes=steps)
         if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS:
-            return say("summary.plan", changes=steps, peak_bytes=plan.estimate.process_bytes)
+            return say(
+                "summary.plan", changes=steps, peak_bytes=plan.estimate.needed_bytes or plan.estimate.process_bytes
+            )
     return None
 
 
 def _step(change: Change) -> Message | str:
-    return change.instruction if change.instruction is not None else f"{change.key} → {change.new}"
+    return change.instruction if change.instruction is not None else f"{change.key} → {_shown(change.new)}"
+
+
+def _shown(value: object) -> str:
+    """As people write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from oomdoc.diagnosis.planned import counted
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
@@ -44,7 +45,7 @@ def outlook_of(view: View) -> Outlook | None:
         return None
     named = view.stated("model") is not None or view.stated("params_b") is not None
     probability = view.estimate.fits_probability if view.estimate is not None else None
-    if not named or probability is None:
+    if not named or probability is None or counted(view.job):
         return Outlook("unknown")
     if probability >= _FITS:
         return Outlook("fits", probability)

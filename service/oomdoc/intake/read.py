@@ -22,6 +22,7 @@ from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
+from oomdoc.intake.run_figures import printed_memory, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
@@ -82,12 +83,14 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     signals += growth_signals(
         signals, [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"], words
     )
+    signals += printed_memory(lines, words)
     configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts(lines, kinds, varied, words)
+    facts += run_facts(lines, words)
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
     shown = framework_of(varied, words)

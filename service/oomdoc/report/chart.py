@@ -8,7 +8,7 @@ from typing import Any, Final
 from oomdoc.report.bars import largest_terms
 from oomkb.errors import InputError
 
-__all__ = ["write_chart"]
+__all__ = ["chart", "write_chart"]
 
 _FORMATS: Final = (".svg", ".png", ".pdf")
 
@@ -20,13 +20,21 @@ def write_chart(document: dict[str, Any], path: Path, *, title: str = "") -> Non
     """
     if path.suffix.lower() not in _FORMATS:
         raise InputError("not a picture's ending", where=str(path), hint=f"end the name in {', '.join(_FORMATS)}")
+    chart(document, title=title).savefig(path)
+
+
+def chart(document: dict[str, Any], *, title: str = "") -> Any:
+    """The chart of an estimate document as a matplotlib figure.
+
+    :raises InputError: where matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise InputError("matplotlib is not installed", where="--chart", hint="pip install 'oomdoc[chart]'") from error
     figure = Figure(figsize=(9, 4.8), layout="constrained")
     _draw(figure.subplots(), document, title)
-    figure.savefig(path)
+    return figure
 
 
 def _draw(axes: Any, document: dict[str, Any], title: str) -> None:

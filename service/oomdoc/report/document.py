@@ -35,7 +35,8 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         "verdict": found.verdict,
         "outlook": _outlook(found),
         "other_failure": _other_failure(found, language),
-        "summary": " ".join(render(m, language) for m in found.summary),
+        "summary": _joined([render(m, language) for m in found.summary], language),
+        "sentences": [render(m, language) for m in found.summary],
         "causes": [
             {
                 "cause": cause.cause,
@@ -49,6 +50,11 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         "facts": {name: _fact(fact) for name, fact in found.evidence.facts.items()},
         "failure": _failure(found.evidence.root, found.tensors),
         "estimate": estimate_document(found.estimate, language=language) if found.estimate else None,
+        "grid": _grid(found),
+        "inferred": {
+            i.field: {"value": i.value, "probability": round(i.probability, 3), "why": render(i.why, language)}
+            for i in found.inferred
+        },
         "job": found.job.document(),
         "matches": [match_document(m, language) for m in found.matches],
         "threads": [
@@ -62,7 +68,20 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
             for q in found.questions
         ],
         "conflicts": [
-            {"fact": c.kept.name, "kept": _fact(c.kept), "dropped": _fact(c.dropped)} for c in found.evidence.conflicts
+            *(
+                {
+                    "fact": c.field or None,
+                    "stated": c.stated,
+                    "likely": c.likely,
+                    "observed": True,
+                    "why": render(c.why, language),
+                }
+                for c in found.conflicts
+            ),
+            *(
+                {"fact": c.kept.name, "kept": _fact(c.kept), "dropped": _fact(c.dropped)}
+                for c in found.evidence.conflicts
+            ),
         ],
         "inactive": [
             {
@@ -76,6 +95,24 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         ],
         "warnings": [render(w, language) for w in (*found.evidence.warnings, *found.warnings)],
         "error": None,
+    }
+
+
+def _joined(sentences: list[str], language: str) -> str:
+    return ("" if language == "zh" else " ").join(sentences)
+
+
+def _grid(found: Diagnosis) -> dict[str, Any] | None:
+    grid = found.grid
+    if grid is None:
+        return None
+    needs = [[None if need is None else round(need / GIB, 2) for need in row] for row in grid.needed_bytes]
+    return {
+        "name": grid.name,
+        "rows": list(grid.rows),
+        "columns": list(grid.columns),
+        "needed_gib": needs,
+        "fits": [list(row) for row in grid.fits],
     }
 
 
@@ -114,7 +151,9 @@ def plan_document(plan: Plan, language: str) -> dict[str, Any]:
         "name": plan.name,
         "changes": [_change(c, language) for c in plan.changes],
         "peak_gib": round(plan.estimate.process_bytes / GIB, 2) if priced else None,
+        "needed_gib": round((plan.estimate.needed_bytes or plan.estimate.process_bytes) / GIB, 2) if priced else None,
         "allocated_gib": round(plan.estimate.allocated_bytes / GIB, 2) if priced else None,
+        "host_gib": round(plan.estimate.host_bytes / GIB, 1) if priced else None,
         "fits_probability": round(plan.fits_probability, 3) if priced else None,
         "relative_speed": round(plan.relative_speed, 3) if priced else None,
         "safety": plan.safety,
@@ -141,6 +180,7 @@ def _single(single: SingleFix, language: str) -> dict[str, Any]:
     return {
         **_change(single.change, language),
         "peak_gib": round(single.peak_bytes / GIB, 2),
+        "fits_probability": None if single.probability is None else round(single.probability, 3),
         "fits": single.fits,
     }
 

@@ -50,6 +50,7 @@ def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
         "params": estimate.params,
         "trainable": estimate.trainable,
         "capacity_gib": None if estimate.capacity_bytes is None else _gib(estimate.capacity_bytes),
+        "needed_gib": None if estimate.needed_bytes is None else _gib(estimate.needed_bytes),
         "fits": estimate.fits,
         "fits_probability": None if estimate.fits_probability is None else round(estimate.fits_probability, 4),
     }

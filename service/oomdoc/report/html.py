@@ -7,6 +7,8 @@ from html import escape
 from typing import Any, Final
 
 from oomdoc.report.bars import largest_terms
+from oomdoc.report.screen import Screen, first_screen
+from oomdoc.report.sentences import likely, show_value
 from oomdoc.report.words import has, word
 
 __all__ = ["diagnosis_html", "estimate_html"]
@@ -25,9 +27,8 @@ def estimate_html(document: dict[str, Any], language: str) -> str:
 
 def diagnosis_html(document: dict[str, Any], language: str) -> str:
     """A diagnosis: the summary, causes with their probabilities, the memory, plans, questions."""
-    verdict = word(f"verdict.{document['verdict']}", language)
-    parts = [f"<b>{escape(verdict)}</b><p>{escape(document['summary'])}</p>"]
-    if document["causes"]:
+    parts = _screen(first_screen(document, language), language)
+    if len(document["causes"]) > 1:
         rows = (_cause(cause, language) for cause in document["causes"][:_MOST_CAUSES])
         parts.append(_section("report.causes", f"<table>{''.join(rows)}</table>", language))
     if document.get("estimate"):
@@ -41,6 +42,20 @@ def diagnosis_html(document: dict[str, Any], language: str) -> str:
     if document["warnings"]:
         parts.append(_section("report.warnings", _items(document["warnings"]), language))
     return f'<div style="{_BOX}">{"".join(parts)}</div>'
+
+
+def _screen(screen: Screen, language: str) -> list[str]:
+    """What ran out and where, why, what to do, how sure."""
+    answer = list(screen.answer)
+    parts = [f"<b>{escape(screen.headline or answer.pop(0))}</b>"]
+    parts += [f"<p>{escape(' '.join(answer))}</p>"] if answer else []
+    parts += [f"<pre>{escape(chr(10).join(screen.grid))}</pre>"] if screen.grid else []
+    for key, lines in (("screen.why", (*screen.why, *screen.quotes)), ("screen.do", screen.do)):
+        if lines:
+            parts.append(_section(key, _items(lines), language))
+    if screen.sure:
+        parts.append(f"<div>{escape(word('screen.how-sure', language))}: {escape(screen.sure)}</div>")
+    return parts
 
 
 def _section(key: str, content: str, language: str) -> str:
@@ -76,6 +91,7 @@ def _estimate(document: dict[str, Any], language: str) -> str:
     line = word(
         "report.peak-line",
         language,
+        needed=f"{document.get('needed_gib') or peak['process']:.2f}",
         **values,
         reserved=f"{peak['reserved']:.2f}",
         phase=word(f"phase.{document['peak_phase']}", language),
@@ -91,7 +107,7 @@ def _fits(document: dict[str, Any], language: str) -> str:
     if document.get("fits") is None:
         return word("report.fits-unknown", language)
     probability = document.get("fits_probability")
-    shown = "?" if probability is None else f"{probability:.0%}"
+    shown = likely(probability)
     key = "report.fits-yes" if document["fits"] else "report.fits-no"
     return word(key, language, capacity=f"{document['capacity_gib']:.2f}", probability=shown)
 
@@ -119,7 +135,9 @@ def _phase(name: str, phase: dict[str, Any], full: float, capacity: float, is_pe
 def _plan(plan: dict[str, Any], language: str) -> str:
     key = f"plan.{plan['name']}"
     title = word(key, language) if has(key) else plan["name"]
-    changes = _items(c["instruction"] or f"{c['key']}: {c['from']} → {c['to']}" for c in plan["changes"])
+    changes = _items(
+        c["instruction"] or f"{c['key']}: {show_value(c['from'])} → {show_value(c['to'])}" for c in plan["changes"]
+    )
     figures = ", ".join(_figures(plan))
     patch = f"<pre>{escape(plan['patch'])}</pre>" if plan["patch"] else ""
     told = f" ({escape(figures)})" if figures else ""
@@ -129,6 +147,6 @@ def _plan(plan: dict[str, Any], language: str) -> str:
 def _figures(plan: dict[str, Any]) -> Iterable[str]:
     """Where nothing could be priced, a plan has no figures."""
     if plan["peak_gib"] is not None:
-        yield f"{plan['peak_gib']:.2f} GiB"
+        yield f"{plan.get('needed_gib') or plan['peak_gib']:.2f} GiB"
     if plan["fits_probability"] is not None:
-        yield f"{plan['fits_probability']:.0%}"
+        yield likely(plan["fits_probability"])

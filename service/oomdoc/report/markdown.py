@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from oomdoc.report.sentences import fits_sentence, other_sentence, outlook_sentence, plan_sentence
+from oomdoc.report.screen import Screen, first_screen
+from oomdoc.report.sentences import fits_sentence, plan_sentence, show_value
 from oomdoc.report.words import has, word
 
 __all__ = ["diagnosis_markdown"]
@@ -14,24 +15,36 @@ _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~])")
 
 
 def diagnosis_markdown(document: dict[str, Any], language: str) -> str:
-    """The whole answer."""
-    lines: list[str] = []
-    causes = document["causes"]
-    verdict = word(f"verdict.{document['verdict']}", language)
-    verdict += other_sentence(document, language)
-    outlook = outlook_sentence(document, language)
-    if causes and document["verdict"] not in ("no-failure", "not-oom"):
-        title = f"cause.{causes[0]['cause']}.title"
-        shown = word(title, language) if has(title) else causes[0]["cause"]
-        lines += [f"## {shown}", "", f"**{causes[0]['cause']}** {causes[0]['probability']:.0%} · {verdict}", ""]
-    else:
-        lines += [f"## {verdict}", "", *([f"**{outlook}**", ""] if outlook else [])]
-    if document["summary"]:
-        lines += [_escape(document["summary"]), ""]
-    lines += _causes(causes, language) + _memory(document.get("estimate"), language) + _plans(document, language)
+    """The whole answer: what a first screen says in its order, then everything else."""
+    cause = document["causes"][0]["cause"] if document["causes"] else ""
+    lines = _screen(first_screen(document, language), language, cause)
+    lines += _causes(document["causes"][1:], language) + _memory(document.get("estimate"), language)
+    lines += _plans(document, language)
     lines += _matches(document, language) + _threads(document, language) + _questions(document, language)
     lines += _bullets("report.warnings", [_escape(w) for w in document["warnings"]], language)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _screen(screen: Screen, language: str, cause: str) -> list[str]:
+    """What ran out and where, why, what to do, how sure."""
+    answer = list(screen.answer)
+    lines = [f"## {_escape(screen.headline or answer.pop(0))}", ""]
+    lines += [_escape(" ".join(answer)), ""] if answer else []
+    if screen.grid:
+        lines += ["```", *screen.grid, "```", ""]
+    if screen.why:
+        first, *further = screen.why
+        lines += [f"**{word('screen.why', language)}**: {_escape(first)} (**{cause}**)", ""]
+        lines += [*(f"- {_escape(line)}" for line in further), *(f"- `{_code(q)}`" for q in screen.quotes), ""]
+    if screen.do:
+        lines += [f"**{word('screen.do', language)}**", "", *(f"- {_escape(line)}" for line in screen.do), ""]
+    if screen.sure:
+        lines += [f"**{word('screen.how-sure', language)}**: {_escape(screen.sure)}", ""]
+    return lines
+
+
+def _code(text: str) -> str:
+    return text.replace("`", "'")
 
 
 def _escape(text: Any) -> str:
@@ -44,7 +57,7 @@ def _bullets(key: str, items: list[str], language: str) -> list[str]:
 
 def _causes(causes: list[dict[str, Any]], language: str) -> list[str]:
     items = []
-    for cause in causes[:3]:
+    for cause in causes[:2]:
         if cause["probability"] < 0.02:
             continue
         places = ", ".join(f"`{e['source']}:{e['line']}`" for e in cause["evidence"][:3])
@@ -93,7 +106,7 @@ def _plans(document: dict[str, Any], language: str) -> list[str]:
 
 
 def _key(change: dict[str, Any]) -> str:
-    return f"`{change['key']}`: `{change['from']}` → `{change['to']}`"
+    return f"`{change['key']}`: `{show_value(change['from'])}` → `{show_value(change['to'])}`"
 
 
 def _matches(document: dict[str, Any], language: str) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 from oomdoc.report import terminal
 from oomdoc.report.document import plan_document
 from oomdoc.report.estimates import estimate_document
+from oomdoc.report.sentences import change_sentence, plan_sentence
 from oomdoc.report.words import inner, render, word
 from oomkb.units import GIB
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["plan_text", "table_document"]
 
 _MOST_KNOBS = 24
+_FEW_KNOBS = 6
+_TELLING_GIB = 0.3
 
 
 def table_document(table: Table, language: str) -> dict[str, Any]:
@@ -28,7 +32,7 @@ def table_document(table: Table, language: str) -> dict[str, Any]:
         "estimate": estimate_document(table.estimate, language=language),
         "fits": table.fits,
         "fits_probability": None if table.fits_probability is None else round(table.fits_probability, 4),
-        "largest": dict(planning.largest),
+        "largest": {name: size for name, size in planning.largest.items() if size},
         "plans": [plan_document(p, language) for p in planning.plans],
         "knobs": [
             {
@@ -51,21 +55,47 @@ def table_document(table: Table, language: str) -> dict[str, Any]:
     }
 
 
-def plan_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
-    """The text of ``oomdoc plan``."""
+def plan_text(
+    document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False, full: bool = False
+) -> str:
+    """The text of ``oomdoc plan``: the answer, what would fit, the knobs that help most; with ``full`` all of it."""
     console = terminal.new_console(width, colour)
+    for number, sentence in enumerate(document["sentences"]):
+        console.print(Text(sentence, style="" if number else "bold"))
+    if document["nothing_fits"]:
+        console.print(Text(document["nothing_fits"], style="bold red"))
+    if not full:
+        _short(console, document, language)
+        console.print()
+        console.print(Text(word("report.plan-more", language), style="dim"))
+        return terminal.text_of(console)
+    console.print()
     terminal.print_estimate(console, document["estimate"], language)
     if document["largest"]:
         shown = ", ".join(f"{name} {size:,}" for name, size in document["largest"].items())
         console.print(Text("  " + word("report.largest", language, largest=shown), style="bold"))
-    if document["nothing_fits"]:
-        console.print(Text("  " + document["nothing_fits"], style="bold red"))
     if document["knobs"]:
         terminal.print_heading(console, "report.knobs", language)
         console.print(_grid(document["knobs"][:_MOST_KNOBS], language))
     terminal.print_plans(console, document, language)
     terminal.print_assumed(console, document["estimate"].get("assumed") or {}, language)
     return terminal.text_of(console)
+
+
+def _short(console: Console, document: dict[str, Any], language: str) -> None:
+    """The first plans in a line each, or the knobs that save most where it fits already."""
+    if document["plans"]:
+        terminal.print_heading(console, "report.plans", language)
+        for number, plan in enumerate(document["plans"], 1):
+            changes = "; ".join(inner(change_sentence(change, language)) for change in plan["changes"])
+            console.print(Text(f"  {number}  {changes}", style="bold"))
+            console.print(Text(f"     {plan_sentence(plan, language)}"))
+        return
+    once = {k["remedy"]: k for k in reversed(document["knobs"]) if k["saves_gib"] >= _TELLING_GIB}
+    likeliest = sorted(once.values(), key=lambda k: -k["saves_gib"])[:_FEW_KNOBS]
+    if likeliest:
+        terminal.print_heading(console, "report.knobs", language)
+        console.print(_grid(likeliest, language))
 
 
 def _grid(knobs: list[dict[str, Any]], language: str) -> Grid:

@@ -6,7 +6,42 @@ from typing import Any
 
 from oomdoc.report.words import word
 
-__all__ = ["fits_sentence", "other_sentence", "outlook_sentence", "plan_sentence"]
+__all__ = [
+    "change_sentence",
+    "fits_sentence",
+    "likely",
+    "other_sentence",
+    "outlook_sentence",
+    "plan_sentence",
+    "show_value",
+]
+
+
+def show_value(value: Any) -> str:
+    """A setting's value as people write it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ", ".join(map(show_value, value)) or "–"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {show_value(v)}" for k, v in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def change_sentence(change: dict[str, Any], language: str) -> str:
+    """A change as it is made: its key with the old value and the new, and the file; or what to do."""
+    if change["instruction"]:
+        return str(change["instruction"])
+    old, new = change["from"], show_value(change["to"])
+    text = f"{change['key']}: {new}" if old is None else f"{change['key']}: {show_value(old)} → {new}"
+    return text + (f"  [{change['file']}]" if change.get("file") else "")
+
+
+def likely(probability: float | None) -> str:
+    """A probability as people read it: nothing about memory is quite certain."""
+    return "?" if probability is None else f"{min(0.99, max(0.01, probability)):.0%}"
 
 
 def plan_sentence(plan: dict[str, Any], language: str) -> str:
@@ -17,17 +52,17 @@ def plan_sentence(plan: dict[str, Any], language: str) -> str:
     return word(
         "report.plan-line",
         language,
-        peak=f"{plan['peak_gib']:.2f}",
-        probability=f"{plan['fits_probability']:.0%}",
+        peak=f"{plan.get('needed_gib') or plan['peak_gib']:.2f}",
+        probability=likely(plan["fits_probability"]),
         speed=f"{plan['relative_speed']:.2f}",
         safety=safety,
-    )
+    ) + (word("report.plan-host", language, gib=f"{plan['host_gib']:.0f}") if (plan.get("host_gib") or 0) >= 1 else "")
 
 
 def fits_sentence(estimate: dict[str, Any], language: str) -> str:
     """Whether an estimate fits a capacity that is known, and how surely."""
     probability = estimate.get("fits_probability")
-    shown = "?" if probability is None else f"{probability:.0%}"
+    shown = likely(probability)
     key = "report.fits-yes" if estimate["fits"] else "report.fits-no"
     return word(key, language, capacity=f"{estimate['capacity_gib']:.2f}", probability=shown)
 
@@ -38,7 +73,7 @@ def outlook_sentence(document: dict[str, Any], language: str) -> str:
     if not outlook:
         return ""
     probability = outlook["probability"]
-    shown = "?" if probability is None else f"{probability:.0%}"
+    shown = likely(probability)
     return word(f"outlook.{outlook['answer']}", language, probability=shown)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from io import StringIO
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from oomdoc.report.bars import largest_terms, stacked_bar
-from oomdoc.report.sentences import fits_sentence, other_sentence, outlook_sentence, plan_sentence
+from oomdoc.report.screen import Screen, first_screen
+from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.words import has, inner, word
 
 __all__ = [
@@ -36,10 +39,16 @@ def estimate_text(document: dict[str, Any], language: str, *, width: int = 100, 
     return text_of(console)
 
 
-def diagnosis_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
-    """The text of ``oomdoc diagnose``."""
+def diagnosis_text(
+    document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False, full: bool = False
+) -> str:
+    """The text of ``oomdoc diagnose``: the first screen, with ``full`` everything else after it."""
     console = new_console(width, colour)
-    _headline(console, document, language)
+    _screen(console, first_screen(document, language), language)
+    if not full:
+        console.print()
+        console.print(Text(word("screen.more", language), style="dim"))
+        return text_of(console)
     _causes(console, document, language)
     _tensors(console, document, language)
     _inactive(console, document, language)
@@ -47,6 +56,7 @@ def diagnosis_text(document: dict[str, Any], language: str, *, width: int = 100,
         print_heading(console, "report.memory", language)
         print_estimate(console, document["estimate"], language)
         print_assumed(console, document["estimate"].get("assumed") or {}, language)
+    _inferred(console, document, language)
     print_plans(console, document, language)
     _matches(console, document, language)
     _threads(console, document, language)
@@ -54,6 +64,59 @@ def diagnosis_text(document: dict[str, Any], language: str, *, width: int = 100,
     _conflicts(console, document, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
     return text_of(console)
+
+
+def _screen(console: Console, screen: Screen, language: str) -> None:
+    """The parts in their order, each line cut to the width."""
+    style = "bold" if screen.answer else "bold red"
+    if screen.headline:
+        console.print(Text(screen.headline, style=style))
+    for number, sentence in enumerate(screen.answer):
+        console.print(Text(sentence, style="" if number or screen.headline else "bold"))
+    if screen.grid:
+        console.print()
+        for number, line in enumerate(screen.grid):
+            console.print(Text(f"  {line}" if number else line, style="" if number else "bold"), no_wrap=True)
+    for key, lines in (("screen.why", screen.why), ("screen.do", screen.do)):
+        if lines:
+            console.print()
+        for number, line in enumerate(lines):
+            head = word(key, language) if number == 0 else ""
+            console.print(_labelled(head, line, bold=number == 0 or key == "screen.do"))
+        if key == "screen.why":
+            for quote in screen.quotes:
+                console.print(_labelled("", quote))
+    if screen.sure:
+        console.print()
+        console.print(_labelled(word("screen.how-sure", language), screen.sure))
+    if screen.ask:
+        console.print()
+        console.print(Text(screen.ask))
+
+
+_LABEL = 10
+_MOST_CELLS = 176
+
+
+def _labelled(head: str, line: str, *, bold: bool = False) -> Table:
+    """A line under its part's label, wrapped beside it."""
+    grid = Table.grid(padding=0)
+    grid.add_column(width=_LABEL)
+    grid.add_column()
+    grid.add_row(Text(head, style="bold"), Text(_cut(line), style="bold" if bold and head else ""))
+    return grid
+
+
+def _cut(line: str) -> str:
+    return line if cell_len(line) <= _MOST_CELLS else line[: _MOST_CELLS // (2 if line[:1] > "\u2e80" else 1)] + "…"
+
+
+def _inferred(console: Console, document: dict[str, Any], language: str) -> None:
+    items = [
+        f"{name} = {show_value(i['value'])} ({i['probability']:.0%}): {i['why']}"
+        for name, i in (document.get("inferred") or {}).items()
+    ]
+    _list(console, "report.inferred", items, language)
 
 
 def new_console(width: int, colour: bool) -> Console:
@@ -64,33 +127,13 @@ def new_console(width: int, colour: bool) -> Console:
 def text_of(console: Console) -> str:
     """What was printed."""
     assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
 
 
 def print_heading(console: Console, key: str, language: str) -> None:
     """A heading with an empty line before it."""
     console.print()
     console.print(Text(word(key, language), style="bold underline"))
-
-
-def _headline(console: Console, document: dict[str, Any], language: str) -> None:
-    line = Text()
-    outlook = outlook_sentence(document, language)
-    if document["causes"] and document["verdict"] not in ("no-failure", "not-oom"):
-        first = document["causes"][0]
-        line.append(f" {_cause_title(first['cause'], language)} ", style="bold reverse")
-        line.append(f"  {first['cause']} {first['probability']:.0%}  ", style="bold")
-    line.append(word(f"verdict.{document['verdict']}", language) + other_sentence(document, language), style="bold red")
-    if outlook:
-        line.append(f"  {outlook}", style="bold")
-    console.print(line)
-    if document["summary"]:
-        console.print(Text(document["summary"]))
-
-
-def _cause_title(cause: str, language: str) -> str:
-    key = f"cause.{cause}.title"
-    return word(key, language) if has(key) else cause
 
 
 def _causes(console: Console, document: dict[str, Any], language: str) -> None:
@@ -156,6 +199,7 @@ def print_estimate(console: Console, document: dict[str, Any], language: str) ->
             + word(
                 "report.peak-line",
                 language,
+                needed=f"{document.get('needed_gib') or peak['process']:.2f}",
                 peak=f"{peak['process']:.2f}",
                 allocated=f"{peak['allocated']:.2f}",
                 reserved=f"{peak['reserved']:.2f}",
@@ -216,22 +260,16 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
             verdicts = {True: "report.alone-fits", False: "report.alone-short", None: "report.alone-peak"}
             key = verdicts[single["fits"]]
             change = single["instruction"] or f"{single['key']} → {show_value(single['to'])}"
-            line = word(key, language, change=inner(change), peak=f"{single['peak_gib']:.2f}")
+            chance = "" if single["fits_probability"] is None else f" ({likely(single['fits_probability'])})"
+            line = word(key, language, change=inner(change), peak=f"{single['peak_gib']:.2f}") + chance
             console.print(Text(f"  • {line}"))
 
 
 def _change_line(change: dict[str, Any], language: str) -> str:
-    parts = [change["instruction"] or f"{change['key']}: {show_value(change['from'])} → {show_value(change['to'])}"]
+    parts = [change_sentence(change, language)]
     if change["saves_gib"] >= 0.01:
         parts.append(f"({word('report.saves', language, gib=format(change['saves_gib'], '.2f'))})")
-    if change["file"]:
-        parts.append(f"[{change['file']}]")
     return "  ".join(parts)
-
-
-def show_value(value: Any) -> str:
-    """A setting's value as people write it."""
-    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _matches(console: Console, document: dict[str, Any], language: str) -> None:
@@ -262,6 +300,9 @@ def _questions(console: Console, document: dict[str, Any], language: str) -> Non
 def _conflicts(console: Console, document: dict[str, Any], language: str) -> None:
     items = []
     for c in document.get("conflicts") or []:
+        if c.get("observed"):
+            items.append(c["why"])
+            continue
         kept, dropped = (f"{f['value']} ({f['source']}:{f['line']})" for f in (c["kept"], c["dropped"]))
         items.append(word("report.conflict-line", language, fact=c["fact"], kept=kept, dropped=dropped))
     _list(console, "report.conflicts", items, language)

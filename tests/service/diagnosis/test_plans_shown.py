@@ -62,7 +62,8 @@ def test_other_hardware_is_a_sentence() -> None:
     rows = {f.change.remedy: f.change for f in planned().singles}
     assert rows["other-gpu"].instruction is not None
     assert rows["other-gpu"].instruction.values["count"] == 7
-    text = plan_text(table_document(fits_table(Job.from_document(LORA)), "en"), "en")
+    document = {"sentences": [], **table_document(fits_table(Job.from_document(LORA)), "en")}
+    text = plan_text(document, "en", full=True)
     assert "Run on 7 × " in text
     assert "gpu →" not in text
 
@@ -73,13 +74,6 @@ def test_no_fix_is_shown_twice_and_ten_are_enough() -> None:
         said = [repr(f.change.instruction or (f.change.key, f.change.new)) for f in rows]
         assert len(set(said)) == len(said)
         assert len(rows) <= 10
-
-
-def test_folklore_is_shown_where_it_does_not_help() -> None:
-    rows = {f.change.remedy: f for f in planned().singles}
-    for name in ("grad-accum", "optimizer-8bit"):
-        assert not rows[name].fits, name
-        assert rows[name].change.saves_bytes < 1 << 30, name
 
 
 def test_a_smaller_batch_alone_is_a_plan_of_its_own() -> None:

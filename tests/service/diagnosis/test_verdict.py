@@ -29,8 +29,8 @@ def test_config_that_cannot_fit_is_no_failure_with_an_outlook() -> None:
     assert (found.verdict, found.causes) == ("no-failure", ())
     assert found.outlook is not None
     assert found.outlook.answer == "does-not-fit"
-    assert "shows no failure" in words(found)
-    assert "没有出现故障" in words(found, "zh")
+    assert words(found).startswith("No: ")
+    assert words(found, "zh").startswith("不行：")
     assert "log" not in [q.fact for q in found.questions]
 
 
@@ -44,7 +44,7 @@ def test_config_that_fits() -> None:
     assert found.outlook is not None
     assert found.outlook.answer == "fits"
     assert (found.outlook.probability or 0) > 0.9
-    assert "predicted to need" in words(found)
+    assert words(found).startswith("Yes: ")
 
 
 def test_outlook_is_unknown_without_a_card() -> None:
@@ -79,8 +79,8 @@ def test_outlook_in_every_form() -> None:
     found = told(_TOO_BIG + _FULL)
     report = Report(found)
     assert report.document()["outlook"]["answer"] == "does-not-fit"
-    assert "will not fit" in report.text()
-    assert "will not fit" in report.markdown()
+    assert report.text().startswith("No: ")
+    assert report.markdown().startswith("## No: ")
 
 
 def test_trouble_that_nothing_names_is_unclear() -> None:

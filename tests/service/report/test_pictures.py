@@ -99,6 +99,7 @@ def test_what_was_pasted_cannot_become_markup() -> None:
     document["causes"] = [{"cause": evil, "probability": 0.5, "why": [evil]}]
     change = {"key": evil, "from": 1, "to": evil, "instruction": None}
     document["plans"] = [{"name": evil, "changes": [change], "peak_gib": 1, "fits_probability": 0.5, "patch": evil}]
+    document["plans"][0] |= {"safety": "same-numbers", "relative_speed": 1.0}
     html = diagnosis_html(document, "en")
     parsed(html)
     assert "<script" not in html

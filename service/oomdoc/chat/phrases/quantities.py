@@ -33,8 +33,12 @@ class Quantity:
         return _NAMED[self.field]
 
 
+_PERCENT_FROM: Final = 5
+"""A share from which it is meant in percent; 1.3 is none that a card has."""
+
+
 def _fraction(number: float) -> float:
-    return number / 100 if number > 1 else number
+    return number / 100 if number >= _PERCENT_FROM else number
 
 
 QUANTITIES: Final[tuple[Quantity, ...]] = (

@@ -100,6 +100,9 @@ _FEATURES: Final[Mapping[str, str]] = {
         serving serving.utilization serving.max_model_len serving.max_num_seqs serving.max_num_batched_tokens
         serving.kv_dtype serving.eager serving.tp serving.quant env
     """,
+    # One process whose layers that do not fit stay on the CPU
+    "ollama": "serving serving.max_model_len serving.kv_dtype serving.quant env",
+    "llama.cpp": "serving serving.max_model_len serving.kv_dtype serving.quant env",
     "lmdeploy": """
         serving serving.utilization serving.max_model_len serving.max_num_seqs serving.kv_dtype serving.tp env
     """,
@@ -110,7 +113,7 @@ _FEATURES: Final[Mapping[str, str]] = {
         serving serving.utilization serving.max_model_len serving.max_num_seqs serving.kv_dtype serving.tp env
     """,
 }
-_DEFAULT: Final = f"{_HF} precompute_ref offload.activations packing padding_free eval save"
+_DEFAULT: Final = f"{_HF} precompute_ref packing padding_free eval save".replace("grad_ckpt.offload@5.23 ", "")
 _SERVING_DEFAULT: Final = _FEATURES["vllm"]
 _ALIASES: Final = {
     "huggingface": "transformers",

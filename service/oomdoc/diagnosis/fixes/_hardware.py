@@ -38,6 +38,8 @@ def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
         return device.vendor == "nvidia"
     if name == "fused_ce" and value:
         return framework in _PLAIN_CHUNKS or _has_triton(device)
+    if (name == "offload" and value) or (name in ("grad_ckpt", "extra_models") and "offload" in str(value)):
+        return not device.unified  # it would go where it already is
     if name == "sharding" and value not in _ALONE:
         return device.vendor not in ("apple", "google")
     return True

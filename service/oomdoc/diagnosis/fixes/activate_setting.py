@@ -17,7 +17,11 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     inactive = context.facts.get("inactive", ())
     for found in inactive:
         reason = found["reason"]
-        why = reason if isinstance(reason, Message) else say(str(reason), **found.get("values", {}))
+        why = (
+            reason
+            if isinstance(reason, Message)
+            else say(str(reason), **{"setting": found["setting"], **found.get("values", {})})
+        )
         yield Variant(instruction=say("fixes.activate-setting.how", setting=found["setting"], why=why), effort=0.5)
     if "inactive-setting" not in context.causes[:2]:
         return

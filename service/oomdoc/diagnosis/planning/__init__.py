@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oomdoc.diagnosis.planning._for_diagnosis import plan_for, planning_for
+from oomdoc.diagnosis.planning._largest import largest_of, need_with
 from oomdoc.diagnosis.planning._patching import fields_to_write
 from oomdoc.diagnosis.planning._plan import plan, whatif
 from oomdoc.diagnosis.planning._result import Hardware, Knob, Planning, Table
@@ -15,6 +16,8 @@ __all__ = [
     "Table",
     "fields_to_write",
     "fits_table",
+    "largest_of",
+    "need_with",
     "plan",
     "plan_for",
     "planning_for",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from oomdoc.evidence import Evidence, Failure
 from oomdoc.messages import Message, say
-from oomkb.memory.estimate import Estimate, Interval, Phase
+from oomkb.memory.estimate import Estimate
 
-__all__ = ["Calibration", "calibrate", "scaled"]
+__all__ = ["Calibration", "calibrate"]
 
 _CONTEXT_BYTES: Final = 0.6 * (1 << 30)
 """CUDA context and libraries, where the log states PyTorch's figures alone."""
@@ -87,23 +85,3 @@ def _needed_bytes(failure: Failure) -> float | None:
     if reserved is None and failure.allocated_bytes is not None:
         reserved = failure.allocated_bytes + (failure.reserved_unallocated_bytes or 0)
     return reserved + failure.requested_bytes + _CONTEXT_BYTES if reserved is not None else None
-
-
-def scaled(estimate: Estimate, scale: float) -> Estimate:
-    """The estimate with every size raised by the scale."""
-    if scale == 1.0:
-        return estimate
-    return replace(
-        estimate,
-        allocated_bytes=estimate.allocated_bytes * scale,
-        reserved_bytes=estimate.reserved_bytes * scale,
-        process_bytes=estimate.process_bytes * scale,
-        intervals={
-            name: Interval(i.low_bytes * scale, i.high_bytes * scale, i.level) for name, i in estimate.intervals.items()
-        },
-        phases={name: Phase(_times(phase.terms_bytes, scale)) for name, phase in estimate.phases.items()},
-    )
-
-
-def _times(terms: Mapping[str, float], scale: float) -> Mapping[str, Any]:
-    return MappingProxyType({name: value * scale for name, value in terms.items()})

@@ -9,7 +9,9 @@ from oomdoc.diagnosis.fixes import Remedy, Variant
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning._keys import key_of, value_of
 from oomdoc.diagnosis.planning._moves import Move, _differs
+from oomdoc.diagnosis.planning._pain import GOALS, of_moves, of_speed
 from oomdoc.diagnosis.planning._prices import Price, Prices
+from oomdoc.diagnosis.planning._spelling import spelled
 from oomdoc.diagnosis.result import Change, SingleFix
 from oomdoc.messages import Message
 from oomkb.frameworks import supports
@@ -54,15 +56,38 @@ _ACTIVATIONS: Final = {
 """Switches of their own: TRL 0.18, axolotl 0.9, torchtune 0.4, verl 0.4."""
 
 
-def worded(job: Job, name: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """Key, old and new value as the framework has them: a server's switch says what is off."""
-    key = _NO_GRAPHS.get(job.framework or "")
+_CONTEXT: Final = {"ollama": "num_ctx", "llama.cpp": "--ctx-size", "lm-studio": "Context Length"}
+
+
+def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any, Any]]:
+    """Keys with old and new values as the framework has them; a server's switch says what is off."""
+    old, framework = before.get(name), before.framework
+    key = _NO_GRAPHS.get(framework or "")
     if name == "serving.cuda_graphs" and key is not None and isinstance(new, bool):
-        return key, False if old is None else not old, not new
+        return [(key, False if old is None else not old, not new)]
+    if name == "serving.max_model_len" and framework in _CONTEXT:
+        return [(_CONTEXT[framework], old, new)]
     more = set(new or ()) - set(old or ()) if name == "offload" else set()
-    if more == {"activations"} and job.framework in _ACTIVATIONS:
-        return _ACTIVATIONS[job.framework], False, True
-    return key_of(job.framework, name), _written(job, name, old), _written(job, name, new)
+    if more == {"activations"} and framework in _ACTIVATIONS:
+        return [(_ACTIVATIONS[framework], False, True)]
+    if name in _COMPOSITE and (new or name != "offload"):
+        return _composite(before, after, name, old, new)
+    return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
+
+
+_COMPOSITE: Final = frozenset({"sharding", "offload", "method", "quant", "param_dtype", "autocast"})
+
+
+def _composite(before: Job, after: Job, name: str, old: Any, new: Any) -> list[tuple[str, Any, Any]]:
+    """What a framework says with several keys, or with words of its own."""
+    words = spelled(before.framework, name, _plainly(new), sharding=after.sharding)
+    was = dict(spelled(before.framework, name, _plainly(old), sharding=before.sharding)) if old else {}
+    said = [(key, was.get(key), value) for key, value in words if was.get(key) != value]
+    return said or [(key_of(before.framework, name), _written(before, name, old), _written(before, name, new))]
+
+
+def _plainly(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _written(job: Job, name: str, value: Any) -> Any:
@@ -80,7 +105,7 @@ def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices)
             alone = prices.of(variant.fields)
             if fields:
                 shown |= set(fields)
-                out.append(_change(before, remedy, variant, fields, _saved(prices, remedy, alone)))
+                out += _change(before, after, remedy, variant, fields, _saved(prices, remedy, alone))
     # Where the global batch is the setting, accumulation follows by itself and has no key.
     own = supports(before.framework, "grad_accum")
     if own and after.grad_accum != before.grad_accum and after.grad_accum is not None:
@@ -103,10 +128,14 @@ def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
     return round(prices.base.estimate.process_bytes - alone.estimate.process_bytes)
 
 
-def _change(before: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, Any], saves: int) -> Change:
+def _change(
+    before: Job, after: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, Any], saves: int
+) -> list[Change]:
+    """The change under its leading key, and the further keys that say it with the first."""
     name = _leading(fields, before)
-    key, old, new = worded(before, name, before.get(name), fields[name])
-    return Change(
+    first, *further = worded(before, after, name, fields[name])
+    key, old, new = first
+    leading = Change(
         remedy=remedy.name,
         key=key,
         old=old,
@@ -115,6 +144,9 @@ def _change(before: Job, remedy: Remedy, variant: Variant, fields: Mapping[str, 
         instruction=_instruction(variant),
         fields=dict(fields),
     )
+    if leading.instruction is not None:
+        return [leading]
+    return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n, fields=dict(fields)) for k, o, n in further)]
 
 
 def _instruction(variant: Variant) -> Message | None:
@@ -133,7 +165,7 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
     ):
         fields["grad_accum"] = price.job.grad_accum
     name = _leading(fields or move.fields, before)
-    key, old, new = worded(before, name, before.get(name), price.job.get(name))
+    key, old, new = worded(before, price.job, name, price.job.get(name))[0]
     change = Change(
         remedy=move.remedy.name,
         key=key,
@@ -143,7 +175,13 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
         instruction=_instruction(move.variant),
         fields=fields,
     )
-    return SingleFix(change, round(price.estimate.process_bytes), _verdict(prices, price, wanted))
+    cost = of_moves([move], _PLAIN) + of_speed(price.speed, _PLAIN)
+    likely = None if prices.capacity_bytes is None else price.probability
+    need = price.estimate.needed_bytes or price.estimate.process_bytes
+    return SingleFix(change, round(need), _verdict(prices, price, wanted), likely, cost)
+
+
+_PLAIN: Final = next(g for g in GOALS if g.name == "keep-hardware")
 
 
 def _verdict(prices: Prices, price: Price, wanted: float) -> bool | None:
@@ -169,4 +207,6 @@ def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
         saves_bytes=max(0, round(prices.base.estimate.process_bytes - price.estimate.process_bytes)),
         fields={"grad_accum": 1},
     )
-    return SingleFix(change, round(price.estimate.process_bytes), _verdict(prices, price, wanted))
+    need = price.estimate.needed_bytes or price.estimate.process_bytes
+    likely = None if prices.capacity_bytes is None else price.probability
+    return SingleFix(change, round(need), _verdict(prices, price, wanted), likely)

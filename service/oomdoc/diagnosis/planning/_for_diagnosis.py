@@ -10,7 +10,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
-from oomdoc.diagnosis.planning._calibrate import Calibration, calibrate, scaled
+from oomdoc.diagnosis.planning._calibrate import Calibration, calibrate
 from oomdoc.diagnosis.planning._moves import variants_on
 from oomdoc.diagnosis.planning._patching import patched
 from oomdoc.diagnosis.planning._plan import context_for, plan_with
@@ -19,7 +19,7 @@ from oomdoc.diagnosis.planning._quantities import Quantity, quantity
 from oomdoc.diagnosis.planning._regressions import regressions_for
 from oomdoc.diagnosis.planning._result import Planning
 from oomdoc.diagnosis.planning._unpriced import settings_for
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
@@ -51,6 +51,8 @@ def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
         diagnosis.evidence,
         diagnosis.job,
         diagnosis.causes,
+        careful=diagnosis.careful,
+        explained=not any(not c.field for c in diagnosis.conflicts),
         matched=[m.case for m in diagnosis.matches],
         wanted=wanted,
     )
@@ -63,17 +65,22 @@ def planning_for(
     job: Job,
     causes: Sequence[CauseFinding] = (),
     *,
+    careful: bool = False,
+    explained: bool = True,
     matched: Iterable[str] = (),
     wanted: float = 0.9,
 ) -> Planning:
     """Plans for a failure that was read: cause first, then arithmetic, calibrated against the failure's own figures.
+
+    :param explained: whether any plausible run explains the figures that were seen; none is priced where not.
+    :param careful: whether open fields are filled as a careful person starts.
 
     A job that cannot be priced still gets the steps that follow from its cause.
     """
     likely = [c.cause for c in causes if c.probability >= _LIKELY] or [c.cause for c in causes[:1]]
     context = _context(evidence, job, likely, matched)
     try:
-        prices: Prices | None = Prices(job)
+        prices: Prices | None = Prices(job, careful=careful) if explained else None
     except OomdocError:
         prices = None
     if prices is not None:
@@ -81,7 +88,7 @@ def planning_for(
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
-        notes = (say("fixes.note.unpriced"),)
+        notes = (say("fixes.note.unpriced"),) if explained else ()
         advice = [*settings_for(job, context), *advice] if first in _ARITHMETIC else advice
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
@@ -167,19 +174,10 @@ def _arithmetic(
     fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
     failed = told or (evidence.root is not None and evidence.root.kind == "device")
     found = plan_with(fitted, context, wanted=wanted, force=failed)
-    if calibration.scale != 1.0:
-        scale = calibration.scale
-        singles = tuple(replace(f, peak_bytes=round(f.peak_bytes * scale)) for f in found.singles)
-        found = replace(found, plans=tuple(_raised(p, scale) for p in found.plans), singles=singles)
     if not found.plans:
         return replace(found, notes=calibration.notes)
     first = found.plans[0]
     return replace(found, plans=(replace(first, notes=(*calibration.notes, *first.notes)), *found.plans[1:]))
-
-
-def _raised(plan: Plan, scale: float) -> Plan:
-    changes = tuple(replace(c, saves_bytes=round(c.saves_bytes * scale)) for c in plan.changes)
-    return replace(plan, estimate=scaled(plan.estimate, scale), changes=changes)
 
 
 def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterable[str]) -> Context:
@@ -218,7 +216,7 @@ def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
     out = []
     for cause in context.causes[:2]:
         for remedy in REMEDIES:
-            if not remedy.advice or cause not in remedy.causes:
+            if not remedy.advice or cause not in remedy.causes or remedy.name == "freeze":
                 continue
             out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
     return out
@@ -256,12 +254,20 @@ def _cause_plans(
             estimate=estimate or _UNPRICED,
             fits_probability=probability,
             relative_speed=1.0,
-            safety="same-numbers",
+            safety=_strongest(remedy for remedy, _ in steps),
             notes=(*notes, *figures.values()),
         ),
     )
 
 
+def _strongest(names: Iterable[str]) -> Safety:
+    """The strongest safety class of these remedies."""
+    wanted = set(names)
+    found: list[Safety] = [r.safety for r in REMEDIES if r.name in wanted]
+    return max(found, key=_SAFETIES.index, default="same-numbers")
+
+
+_SAFETIES: Final[tuple[Safety, ...]] = ("same-numbers", "changed-numerics", "changed-training")
 _NO_PHASES: Final[Mapping[str, Any]] = MappingProxyType({})
 _UNPRICED: Final = Estimate(
     allocated_bytes=0.0,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning._prices import Prices
+from oomkb.memory.job import Job
 
-__all__ = ["largest"]
+__all__ = ["largest", "largest_of", "need_with"]
 
 _MOST_SAMPLES = 512
 _GRAIN = 128
 _LONGEST = 1 << 20
+_LIKELY = 0.5
 
 
 def largest(prices: Prices, wanted: float) -> dict[str, int]:
@@ -56,3 +59,16 @@ def _bisect(fits: Callable[[int], bool], highest: int) -> int:
         else:
             high = middle
     return low
+
+
+def largest_of(job: Job, *, careful: bool, wanted: float) -> dict[str, int]:
+    """As :func:`largest`, for a job as it is stated."""
+    return largest(Prices(job, careful=careful), wanted)
+
+
+def need_with(job: Job, fields: Mapping[str, Any], *, careful: bool) -> tuple[float | None, bool | None]:
+    """What the job needs with these fields set, in bytes, and whether that fits; nothing for an impossible run."""
+    price = Prices(job, careful=careful).of(fields)
+    if price is None:
+        return None, None
+    return price.estimate.needed_bytes or price.estimate.process_bytes, price.probability >= _LIKELY

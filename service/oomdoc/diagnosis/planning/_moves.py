@@ -73,6 +73,10 @@ def settable(framework: str | None, fields: Mapping[str, Any], versions: Mapping
     return True
 
 
+_LOCAL: Final = ("ollama", "llama.cpp")
+_LOCAL_SETTINGS: Final = ("serving.max_model_len", "serving.kv_dtype", "quant")
+
+
 @lru_cache(maxsize=16_384, typed=True)
 def _supported(framework: str | None, name: str, value: Any, installed: tuple[tuple[str, str], ...]) -> bool:
     """As :func:`oomkb.frameworks.supports`, each framework of the lineage judged by its own package's version.
@@ -83,6 +87,8 @@ def _supported(framework: str | None, name: str, value: Any, installed: tuple[tu
     """
     from oomkb.frameworks import in_range, lineage
 
+    if framework in _LOCAL:
+        return name in _LOCAL_SETTINGS
     versions = dict(installed)
     for member in lineage(framework) or lineage("transformers"):
         own = [s for s in member.settings if s.field == name]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes import Context
+from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
 from oomdoc.diagnosis.planning._changes import changes_of, fewer_steps, single_fix
 from oomdoc.diagnosis.planning._hardware import smallest
@@ -21,8 +21,11 @@ from oomdoc.diagnosis.planning._surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
 from oomdoc.messages import Message, say
+from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.pricing import device_of, price_planned
+from oomkb.units import GIB
 
 __all__ = ["context_for", "plan", "plan_with", "whatif"]
 
@@ -33,8 +36,6 @@ _MUCH: Final = 0.15
 _NOISE: Final = float(1 << 20)
 _LEAST: Final = 64 << 20
 """What saves less is no advice."""
-_FOLKLORE: Final = frozenset({"lora", "lora-rank", "zero", "grad-accum", "optimizer-8bit", "grad-ckpt"})
-"""What everybody advises: said even where it saves nothing."""
 _ORDER: Final = (
     "keep-numerics",
     "smaller-batch",
@@ -44,7 +45,8 @@ _ORDER: Final = (
     "keep-speed",
     "more-hardware",
 )
-_SINGLES: Final = 10
+_ONLY_STATED: Final = ("eval_micro_batch", "packing")
+_SINGLES: Final = 5
 
 
 def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Planning:
@@ -56,7 +58,7 @@ def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Pl
 
     :raises JobError: for a job that cannot be priced (no model named, impossible sizes).
     """
-    prices = Prices(job)
+    prices = Prices(job, careful=job.framework is None)
     return plan_with(prices, context_for(prices, context), wanted=wanted)
 
 
@@ -65,9 +67,7 @@ def whatif(job: Job, changes: Mapping[str, Any]) -> tuple[Estimate, Estimate]:
 
     :raises JobError: for an unknown field, an impossible value or a job that cannot be priced.
     """
-    from oomkb.pricing import price
-
-    return price(job).estimate, price(job.with_fields(changes)).estimate
+    return price_planned(job).estimate, price_planned(job.with_fields(changes)).estimate
 
 
 def context_for(prices: Prices, given: Context | None = None) -> Context:
@@ -96,14 +96,14 @@ def plan_with(prices: Prices, context: Context, *, wanted: float, force: bool = 
         return Planning(singles=fixes, largest=sizes, before=base.estimate)
     space = Space(prices, surrogate, singles, context, wanted)
     found = _found(space)
-    plans = [as_plan(name, one, prices) for name, one in _distinct(found)]
+    plans = [as_estimated(as_plan(name, one, prices), prices) for name, one in _distinct(found)]
     on_this = [name for name in found if name != "more-hardware"]
     nothing: Message | None = None
     hardware: Hardware | None = None
     if not on_this:
         nothing, hardware, closest = _nothing_fits(Search(space, next(g for g in GOALS if g.name == "keep-hardware")))
         if closest is not None and len(plans) < _MOST_PLANS:
-            plans = [*plans, closest]
+            plans = [*plans, as_estimated(closest, prices)]
     return Planning(
         plans=tuple(plans[:_MOST_PLANS]),
         singles=fixes,
@@ -165,15 +165,16 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
 
 
 def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
-    """As many as can be read: what everybody advises, then what fits and saves most; none twice."""
-    useful = [f for f in rows if f.change.saves_bytes >= _LEAST or f.fits or f.change.remedy in _FOLKLORE]
-    useful.sort(key=lambda f: (not f.fits, -f.change.saves_bytes, f.change.remedy))
+    """What fits alone, the cheapest first; then the little that helps most, what everybody advises among it."""
+    hardware = {r.name for r in REMEDIES if r.hardware}
     once: dict[str, SingleFix] = {}
-    for fix in useful:
+    for fix in sorted(rows, key=lambda f: (f.cost, f.change.remedy)):
         once.setdefault(repr(fix.change.instruction or (fix.change.key, fix.change.new)), fix)
-    known = sum(f.change.remedy in _FOLKLORE for f in once.values())
-    others = [f.change.remedy for f in once.values() if f.change.remedy not in _FOLKLORE][: max(0, _SINGLES - known)]
-    return tuple(f for f in once.values() if f.change.remedy in _FOLKLORE or f.change.remedy in others)
+    fits = [f for f in once.values() if f.fits is not False][:_SINGLES]
+    short = [f for f in once.values() if f.fits is False and f.change.remedy not in hardware]
+    short = [f for f in short if f.change.saves_bytes >= _LEAST]
+    short.sort(key=lambda f: (-f.change.saves_bytes, f.change.remedy))
+    return (*fits, *sorted(short[: max(2, _SINGLES - len(fits))], key=lambda f: (f.cost, f.change.remedy)))
 
 
 def _found(space: Space) -> dict[str, Found]:
@@ -227,6 +228,27 @@ def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = 
         safety=safety_of(found.moves),
         notes=(*notes, *said),
     )
+
+
+def as_estimated(plan: Plan, prices: Prices) -> Plan:
+    """The plan with the figures and the verdict that ``oomdoc estimate`` gives for its own job.
+
+    Room that other processes take is left out of the job's capacity.
+    """
+    job, capacity = plan.job, prices.capacity_bytes
+    if capacity is not None and "gpu" not in {n for c in plan.changes for n in c.fields}:
+        own = device_of(job)
+        if own is None or abs(own.capacity_bytes - capacity) > _NOISE:
+            job = job.with_fields({"capacity_gib": capacity / GIB})
+    # Evaluation and packing are priced only where somebody wants them.
+    job = job.with_fields({n: None for n in _ONLY_STATED if n in job.assumed})
+    try:
+        job = Job.from_document(job.document())
+        estimate = price_planned(job).estimate
+    except OomdocError:
+        return plan
+    probability = plan.fits_probability if estimate.fits_probability is None else estimate.fits_probability
+    return replace(plan, job=job, estimate=estimate, fits_probability=probability)
 
 
 def _why_slow(price: Price, prices: Prices) -> list[Message]:

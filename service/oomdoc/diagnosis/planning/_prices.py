@@ -54,12 +54,14 @@ class Prices:
     """Pricing around one job. Deterministic; holds every price it has computed.
 
     :param stated: the job as the person states it; defaults are filled per framework.
+    :param careful: whether what is open is filled as a careful person starts.
     :param scale: what reality took for every byte of the estimate; room is counted in the estimate's own bytes.
     """
 
     stated: Job
     capacity_bytes: float | None = None
     scale: float = 1.0
+    careful: bool = False
     shape: ModelShape = field(init=False)
     device: Device | None = field(init=False)
     job: Job = field(init=False)
@@ -72,7 +74,7 @@ class Prices:
     def __post_init__(self) -> None:
         from oomkb.pricing import further_shapes, price
 
-        priced = price(self.stated)
+        priced = price(self.stated, careful=self.careful)
         self._others = further_shapes(priced.job)
         self.job, self.shape, self.device = priced.job, priced.shape, priced.device
         if self.capacity_bytes is None:
@@ -106,7 +108,7 @@ class Prices:
         """Fresh prices for the same job with another capacity and scale; these, where nothing differs."""
         if capacity_bytes == self.capacity_bytes and scale == self.scale:
             return self
-        return Prices(self.stated, capacity_bytes, scale)
+        return Prices(self.stated, capacity_bytes, scale, self.careful)
 
     @property
     def base(self) -> Price:
@@ -136,11 +138,13 @@ class Prices:
 
         # Assumed values may follow from the changed field: they are dropped and filled again. Batch and layout stay.
         keep = ("micro_batch", "grad_accum", "seq_len", "world", "gpus", "nodes", "grad_ckpt", "framework")
-        drop = {n: None for n in self.job.assumed if n.partition(".")[0] not in keep and n not in fields}
+        own = {n.partition(".")[0] for n in self.stated.assumed}  # chosen or inferred before pricing
+        kept = {*keep, *own}
+        drop = {n: None for n in self.job.assumed if n.partition(".")[0] not in kept and n not in fields}
         if "world" in fields or "gpus" in fields:
             drop.setdefault("dp", None)
         plain = derive(self.job, {**drop, **fields})
-        return complete(plain) if plain is not None else None
+        return complete(plain, careful=self.careful) if plain is not None else None
 
     def _compute(self, fields: Mapping[str, Any]) -> Price | None:
         from oomkb.memory.model import estimate

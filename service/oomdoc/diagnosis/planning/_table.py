@@ -14,17 +14,22 @@ from oomkb.memory.job import Job
 __all__ = ["fits_table"]
 
 
-def fits_table(job: Job, gpu: str | None = None, gpus: int | None = None, *, wanted: float = 0.9) -> Table:
+def fits_table(
+    job: Job, gpu: str | None = None, gpus: int | None = None, *, careful: bool | None = None, wanted: float = 0.9
+) -> Table:
     """The table for a job on ``gpus`` cards named ``gpu`` (as in the job where ``None``).
 
     Knobs are single changes, those that save most first; hardware comes last.
 
+    :param careful: whether open fields are filled as a careful person starts; by default where no framework is named.
     :raises JobError: for a job that cannot be priced.
     """
     changes = {name: value for name, value in (("gpu", gpu), ("gpus", gpus)) if value is not None}
     if gpus is not None and job.world is None:
         changes["world"] = gpus * (job.nodes or 1)
-    prices = Prices(job.with_fields(changes) if changes else job)
+    prices = Prices(
+        job.with_fields(changes) if changes else job, careful=job.framework is None if careful is None else careful
+    )
     context = context_for(prices, Context())
     base = prices.base
     knobs = []

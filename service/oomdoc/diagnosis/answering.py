@@ -1,0 +1,177 @@
+"""The answer to a question or a plan: yes or no, the figure, what was assumed, and what would change the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomdoc.diagnosis.planned import FITS, counted, needed_of
+from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.diagnosis.view import View
+from oomdoc.intake.asked import Wanted
+from oomdoc.messages import Message, say
+from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+from oomkb.units import GIB
+
+__all__ = ["Plain", "answer_of", "answer_to", "run_of"]
+
+_DECIDING: Final = ("method", "sharding", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
+"""Assumed fields that are named, those that decide most first."""
+_SERVED: Final = ("framework", "quant", "serving.max_model_len", "tp")
+_NAMED: Final = 4
+_BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
+"""Sizes of cards as they are sold, in GB."""
+_USABLE: Final = 0.94
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What an answer is about."""
+
+    stated: Job
+    """As stated, with what was chosen marked as assumed."""
+    job: Job
+    """Completed."""
+    estimate: Estimate
+    careful: bool
+    wanted: Wanted = "fit"
+
+    @property
+    def answer(self) -> str:
+        """``fits tight does-not-fit``, ``unknown`` without a card."""
+        probability = self.estimate.fits_probability
+        if probability is None:
+            return "unknown"
+        return "fits" if probability >= FITS else "tight" if probability > 1 - FITS else "does-not-fit"
+
+
+def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
+    """The sentences on a question; none where nothing is asked."""
+    if found.outlook is None:
+        return ()
+    if view.estimate is None:
+        return (say("answer.unknown"),)
+    wanted: Wanted = found.asked.wanted if found.asked is not None else "fit"
+    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, wanted))
+
+
+def answer_of(about: Plain) -> tuple[Message, ...]:
+    """The sentences, the decisive one first."""
+    limits = list(_flips(about))
+    out = [_decisive(about)]
+    if about.wanted in ("batch", "length") and limits:
+        out = [limits.pop(0), *out]
+    if about.job.offload and about.estimate.host_bytes >= GIB:
+        out.append(say("answer.host", host_bytes=about.estimate.host_bytes))
+    assumed = list(_assumed(about.job))
+    if assumed:
+        out.append(say("answer.assumed", assumed=assumed))
+    return (*out, *limits)
+
+
+def _decisive(about: Plain) -> Message:
+    job, estimate = about.job, about.estimate
+    values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": _cards(job)}
+    if estimate.capacity_bytes is None or estimate.fits_probability is None:
+        box = next((b for b in _BOXES if needed_of(estimate) <= _USABLE * b * GIB), None)
+        if box is None:
+            return say("answer.amount", **values)
+        return say("answer.amount-box", box=box, **values)
+    percent = min(99, max(1, round(100 * estimate.fits_probability)))
+    values |= {"capacity_bytes": estimate.capacity_bytes, "percent": percent}
+    if counted(job):
+        key = "answer.cards" if estimate.fits_probability >= FITS else "answer.cards-none"
+        return say(key, **values)
+    if about.answer == "fits" and about.wanted in ("amount", "batch", "length"):
+        return say("answer.amount-fits", **values)
+    return say(f"answer.{about.answer}", **values)
+
+
+def run_of(job: Job) -> Message:
+    """The run in a few words: the model, how it is trained or served, its batch and length."""
+    model = job.model if isinstance(job.model, str) else None
+    name: Any = model.rpartition("/")[2] if model else _of_size(job.params_b or 0.0)
+    if job.objective == "inference":
+        length = job.get("serving.max_model_len") or job.seq_len or 0
+        return say("answer.serving", model=name, format=_format(job), length=f"{length:,}")
+    values = {"model": name, "batch": job.micro_batch or 1, "length": f"{job.seq_len or 0:,}"}
+    return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
+
+
+def _of_size(billions: float) -> Message:
+    size = f"{billions:g}"
+    return say("answer.model-of-an" if size[0] == "8" or size in ("11", "18") else "answer.model-of", size=size)
+
+
+def _method(job: Job) -> str:
+    if job.method in ("full", "lora", "qlora"):
+        return f"{job.method}-{job.objective}" if job.objective in ("dpo", "grpo", "ppo", "pretrain") else job.method
+    return "other"
+
+
+def _format(job: Job) -> str:
+    quant = job.quant if job.quant not in (None, "none") else job.param_dtype or "bf16"
+    return {"awq-int4": "int4", "gptq-int4": "int4", "nf4": "4-bit (nf4)"}.get(str(quant), str(quant))
+
+
+def _cards(job: Job) -> Message:
+    count = (job.gpus or 1) * (job.nodes or 1)
+    if not job.gpu:
+        return say("answer.card-of", count=count, size=f"{job.capacity_gib or 0:g}")
+    return say("answer.cards-named" if count > 1 else "answer.card-named", count=count, gpu=_singular(job.gpu))
+
+
+def _singular(name: str) -> str:
+    return name[:-1] if name.endswith("s") and name[-2:-1].isdigit() else name
+
+
+def _assumed(job: Job) -> Iterator[Message]:
+    """The assumptions that decide, in words."""
+    names = _SERVED if job.objective == "inference" else _DECIDING
+    shown = 0
+    for name in names:
+        value = job.get(name)
+        quiet = value in (None, "none", "ddp") or (name in ("tp",) and value == 1)
+        if name not in job.assumed or quiet or shown >= _NAMED:
+            continue
+        if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")):
+            continue
+        shown += 1
+        yield say(f"answer.assumed-{name.rpartition('.')[2].replace('_', '-')}", value=_shown(name, job))
+
+
+def _shown(name: str, job: Job) -> Any:
+    value = job.get(name)
+    if name == "method":
+        return say(f"answer.method-{_method(job)}")
+    if name == "quant":
+        return _format(job)
+    if name == "param_dtype":
+        return job.autocast
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _flips(about: Plain) -> Iterator[Message]:
+    """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
+    from oomdoc.diagnosis.planning import largest_of, need_with
+
+    if about.answer != "fits":
+        return
+    try:
+        sizes = largest_of(about.stated, careful=about.careful, wanted=FITS)
+    except OomdocError:
+        return
+    batch, length, longest = (sizes.get(n) for n in ("micro_batch", "seq_len", "serving.max_model_len"))
+    job = about.job
+    if longest:
+        yield say("answer.limit-context", length=f"{longest:,}")
+    elif batch and length:
+        here = f"{job.seq_len or 0:,}"
+        yield say("answer.limit", batch=batch, length=f"{length:,}", here=here, now=job.micro_batch or 1)
+    if job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":
+        need, fits = need_with(about.stated, {"grad_ckpt": False}, careful=about.careful)
+        if need and not fits:
+            yield say("answer.without-checkpointing", needed_bytes=need)

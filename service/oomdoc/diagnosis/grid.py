@@ -1,0 +1,97 @@
+"""The small table that answers best where one figure does not: what neighbouring runs would need of one card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from oomdoc.diagnosis.planned import Choice, fits_of, needed_of
+from oomdoc.diagnosis.result import Grid
+from oomdoc.diagnosis.view import View
+from oomkb.catalog import gpus
+from oomkb.errors import OomdocError
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+
+__all__ = ["grid_for"]
+
+_BATCHES: Final = (1, 2, 4, 8, 16)
+_LENGTHS: Final = (1024, 2048, 4096, 8192, 16384)
+_CONTEXTS: Final = (4096, 8192, 32768, 131072)
+_CARDS: Final = (1, 2, 4, 8)
+_METHODS: Final = ("full", "lora", "qlora")
+_FORMATS: Final = (("bf16", "none"), ("fp8", "fp8"), ("int4", "awq-int4"))
+
+_Row = tuple[str, Mapping[str, Any]]
+
+
+def grid_for(choice: Choice, view: View) -> Grid | None:
+    """The table for a question; none where the run cannot be priced, or a whole config says what it is."""
+    if view.estimate is None or not choice.careful:
+        return None
+    job = choice.job
+    if job.objective == "inference":
+        return _served(job)
+    if choice.asked.wanted in ("batch", "length"):
+        return _sizes(job)
+    return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
+
+
+def _sizes(job: Job) -> Grid | None:
+    rows = [(str(n), {"micro_batch": n}) for n in _BATCHES]
+    columns = [(f"{n:,}", {"seq_len": n}) for n in _lengths(job, _LENGTHS)]
+    return _grid("batch-length", job, rows, columns)
+
+
+def _methods(job: Job) -> Grid | None:
+    """Full, LoRA and QLoRA over numbers of cards, those that hold no copies sharing their states."""
+    plain = job.with_fields({"method": None, "quant": None, "sharding": None, "gpus": None, "world": None, "dp": None})
+    stated = [] if "method" in job.assumed or job.method is None else [job.method]
+    rows: list[_Row] = [(m, {"method": m}) for m in _METHODS if m in stated or len(stated) == 0 or m != "full"]
+    rows = [row for row in rows if job.objective != "pretrain" or row[0] == "full"]
+    counts = sorted({*_CARDS, job.gpus or 1})[:5]
+    device = gpus.find(job.gpu) if job.gpu else None
+    counts = [1] if device is not None and device.unified else counts
+    columns = [(f"{n} ×", {"gpus": n, **({"sharding": "zero3"} if n > 1 else {})}) for n in counts]
+    return _grid("methods-cards", plain, rows, columns)
+
+
+def _served(job: Job) -> Grid | None:
+    """How the weights are stored over context lengths, for one request."""
+    fixed = job.quant if "quant" not in job.assumed else None
+    named = [row for row in _FORMATS if fixed in (None, row[1])] or [(str(fixed), str(fixed))]
+    rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
+    lengths = _lengths(job, _CONTEXTS)
+    columns: list[_Row] = [(f"{n:,}", {"serving.max_model_len": n}) for n in lengths]
+    return _grid("formats-context", job, rows, columns)
+
+
+def _lengths(job: Job, usual: Sequence[int]) -> list[int]:
+    """Usual lengths, and the one of the job among them."""
+    own = job.seq_len or job.get("serving.max_model_len")
+    return sorted({*usual, own})[:5] if isinstance(own, int) and "seq_len" not in job.assumed else list(usual)
+
+
+def _grid(name: str, job: Job, rows: Sequence[_Row], columns: Sequence[_Row]) -> Grid | None:
+    needs, fits = [], []
+    for _, row in rows:
+        found = [_cell(job, _together(row, column)) for _, column in columns]
+        needs.append(tuple(need for need, _ in found))
+        fits.append(tuple(fit for _, fit in found))
+    if not any(need is not None for row in needs for need in row):
+        return None
+    return Grid(name, tuple(n for n, _ in rows), tuple(n for n, _ in columns), tuple(needs), tuple(fits))
+
+
+def _together(row: Mapping[str, Any], column: Mapping[str, Any]) -> dict[str, Any]:
+    """DeepSpeed leaves 4-bit weights whole on every card: they are sharded by FSDP."""
+    both = {**row, **column}
+    return {**both, "sharding": "fsdp"} if both.get("method") == "qlora" and "sharding" in both else both
+
+
+def _cell(job: Job, fields: Mapping[str, Any]) -> tuple[float | None, bool | None]:
+    try:
+        estimate = price(job.with_fields(fields), careful=True).estimate
+    except OomdocError:
+        return None, None
+    return needed_of(estimate), fits_of(estimate)

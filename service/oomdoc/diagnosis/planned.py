@@ -1,0 +1,229 @@
+"""The run that a question or a plan is about: what is open is filled as a careful person starts.
+
+A failed run is completed with its framework's own defaults; of a run that nobody started there is none to explain, and
+the best answer is about the mildest usual form of it that fits.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomdoc.evidence import Evidence
+from oomdoc.intake.asked import Asked, asked_in
+from oomdoc.stated import stated_fields
+from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Assumption, Job
+from oomkb.pricing import Priced, price
+
+__all__ = ["FITS", "Choice", "careful_job", "counted", "fits_of", "is_planned", "needed_of", "planned_run"]
+
+FITS: Final = 0.75
+"""Probability from which the answer is a plain yes."""
+_SCRIPTS: Final = 4
+"""Settings from which a pasted config or command is what would be started, its framework's defaults included."""
+_MOST_CHARACTERS: Final = 4000
+_PAIR: Final = re.compile(
+    r"(?<![\w.-])([a-z][a-z_]{1,24}(?:\.[a-z_]{1,24})?) ?= ?(\"[^\"\n]{1,60}\"|[^\s,;，；。]{1,60})"
+)
+_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+_TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
+_COUNTED: Final = "the fewest that hold it"
+_METHODS: Final = ("full", "lora", "qlora")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The planned run, priced, with what is asked of it."""
+
+    job: Job
+    """As stated, with what the question decides marked as assumed."""
+    asked: Asked
+    careful: bool
+    chosen: tuple[str, ...] = ()
+    """Fields that were chosen among usual forms: ``method sharding gpus``."""
+
+
+def is_planned(evidence: Evidence) -> bool:
+    """Whether nothing ran: a question or a plan."""
+    return evidence.outcome is not None and evidence.outcome.kind == "question"
+
+
+def careful_job(evidence: Evidence, job: Job) -> bool:
+    """Whether open fields are filled carefully: not where a whole config or command says what would be started."""
+    written = sum(len(document.settings) for document in evidence.documents)
+    return job.framework is None or written < _SCRIPTS
+
+
+def planned_run(evidence: Evidence, job: Job) -> Choice:
+    """The run that a question is about."""
+    asked = asked_in(evidence.prose or "\n".join(d.text[:2000] for d in evidence.documents))
+    careful = careful_job(evidence, job)
+    job = _purposed(_mixed(_spelled_out(job, evidence.prose), evidence, asked), asked)
+    if not careful:
+        return Choice(job, asked, careful)
+    job, open_ = _chosen(_uncounted(job, asked), asked)
+    return Choice(job, asked, careful, open_)
+
+
+def _uncounted(job: Job, asked: Asked) -> Job:
+    """One card where the question is how many: that is the card's name, not a count."""
+    alone = (job.gpus or job.world or 0) == 1 and (job.nodes or 1) == 1
+    return job.with_fields({"gpus": None, "world": None}) if asked.wanted == "cards" and alone else job
+
+
+def _spelled_out(job: Job, prose: str) -> Job:
+    """With ``field=value`` in the words of the job document that no reader took (``method=full grad_ckpt=true``)."""
+    for match in _PAIR.finditer(prose[:_MOST_CHARACTERS]):
+        name, value = match[1], match[2].strip("\"'`,;，；。")
+        if job.get(name) is None:
+            try:
+                job = job.with_fields(stated_fields({name: _scalar(value)}))
+            except OomdocError:
+                continue
+    return job
+
+
+def _scalar(text: str) -> Any:
+    """A value as YAML would have it, where that is a plain one."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isdecimal() and len(text) < 12 else text
+
+
+def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
+    """Sixteen bits named in a question about full training mean mixed precision, unless it says "pure"."""
+    told = job.param_dtype in ("bf16", "fp16") and "param_dtype" not in evidence.facts and not evidence.documents
+    if not told or asked.pure or job.method != "full" or job.objective == "inference" or job.framework is not None:
+        return job
+    return job.with_fields({"autocast": job.param_dtype, "param_dtype": None})
+
+
+def _purposed(job: Job, asked: Asked) -> Job:
+    """Serving or training, and how the weights are stored, where the words say it."""
+    tells = (
+        asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
+    )
+    if job.objective is None and not asked.trains and not tells:
+        job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
+    if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
+        job = job.with_fields({"capacity_gib": asked.capacity_gib})
+    lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
+    if asked.length is not None and all(job.get(n) is None for n in lengths):
+        job = job.with_fields({"seq_len": asked.length})
+    if job.objective == "inference" and job.seq_len is not None and job.get("serving.max_model_len") is None:
+        job = job.with_fields({"serving.max_model_len": job.seq_len})
+    if job.objective == "inference":
+        if asked.engine is not None and job.framework is None:
+            job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})
+        if asked.engine == "ollama" and asked.quant is None and job.quant is None and job.param_dtype is None:
+            job = job.assuming({"quant": Assumption("awq-int4", "Ollama's own tags are 4-bit")})
+    elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):
+        job = job.assuming({"method": Assumption("full", "the question says so")})
+        if asked.scratch and job.objective is None:
+            job = job.assuming({"objective": Assumption("pretrain", "the question says so")})
+    if job.objective in ("grpo", "ppo") and job.rollout is None and asked.engine in ("vllm", "sglang"):
+        beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": 0.4}
+        job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
+    if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
+        quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
+        job = job.assuming({"quant": Assumption(quant, "the question says so")})
+    return job
+
+
+def _chosen(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
+    """The mildest of the usual forms that fits, among the fields that the question leaves open."""
+    if job.objective == "inference":
+        return _counted(job, asked)
+    open_: list[str] = []
+    forms: list[dict[str, Any]] = [{}]
+    if job.method is None and job.quant is None and job.lora is None and job.objective in (None, "sft", "dpo"):
+        open_.append("method")
+        known = job.gpu is not None or job.capacity_gib is not None
+        forms = [{"method": method} for method in (_METHODS if known else ("lora",))]
+    counts = _counts(job, asked)
+    if counts:
+        open_.append("gpus")
+        forms = [{**form, "gpus": count} for form in forms for count in counts]
+    if job.sharding is None and job.tp is None and job.pp is None and (counts or (job.gpus or job.world or 1) > 1):
+        open_.append("sharding")
+        forms = [f for form in forms for f in _sharded(form, job)]
+    if not open_:
+        return job, ()
+    best = _first_that_fits(job, forms)
+    why = {
+        "method": "the mildest that fits" if best[1] else "the least that can be tuned",
+        "gpus": _COUNTED,
+        "sharding": "several cards share the states",
+    }
+    chosen = {n: Assumption(v, why[n]) for n, v in best[0].items() if v is not None}
+    return job.assuming(chosen), tuple(n for n in open_ if n in chosen)
+
+
+def _sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:
+    """Copies on every card where they fit, else states split over the cards."""
+    if (form.get("gpus") or job.gpus or job.world or 1) < 2:
+        return [form]
+    method = form.get("method") or job.method or "full"
+    if method == "qlora":  # DeepSpeed leaves 4-bit weights whole on every card
+        return [{**form, "sharding": name} for name in ("ddp", "fsdp")]
+    return [{**form, "sharding": name} for name in (("zero3",) if method == "full" else ("ddp", "zero3"))]
+
+
+def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
+    """Numbers of cards to try, where the question is how many are needed."""
+    named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
+    return _COUNTS if asked.wanted == "cards" and named else ()
+
+
+def _counted(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
+    counts = _counts(job, asked)
+    if not counts:
+        return job, ()
+    best, _ = _first_that_fits(job, [{"gpus": count, "tp": count} for count in counts])
+    return job.assuming({n: Assumption(v, _COUNTED) for n, v in best.items()}), ("gpus",)
+
+
+def _first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+    """The first form that fits its card, else the one that needs least; without a card the first."""
+    least: tuple[float, dict[str, Any]] | None = None
+    for form in forms:
+        priced = _price(job, form)
+        if priced is None:
+            continue
+        estimate = priced.estimate
+        if estimate.fits_probability is None:
+            return form, True
+        if estimate.fits_probability >= FITS:
+            return form, True
+        need = needed_of(estimate)
+        if least is None or need < least[0]:
+            least = (need, form)
+    return (least[1] if least else forms[0]), False
+
+
+def _price(job: Job, form: dict[str, Any]) -> Priced | None:
+    nodes = max(1, (form.get("gpus") or 1) // 8)
+    spread = {**form, "gpus": 8, "nodes": nodes} if nodes > 1 else form
+    try:
+        return price(job.with_fields(spread), careful=True)
+    except OomdocError:
+        return None
+
+
+def counted(job: Job) -> bool:
+    """Whether the number of cards is what the question asks for and was worked out."""
+    gpus = job.assumed.get("gpus")
+    return gpus is not None and gpus.why == _COUNTED
+
+
+def needed_of(estimate: Estimate) -> float:
+    """What the process cannot do without, in bytes: of a server weights, buffers and one request's cache."""
+    return estimate.needed_bytes or estimate.process_bytes
+
+
+def fits_of(estimate: Estimate) -> bool | None:
+    """Whether it fits, as the answer says it."""
+    return None if estimate.fits_probability is None else estimate.fits_probability >= FITS

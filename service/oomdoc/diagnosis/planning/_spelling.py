@@ -1,0 +1,117 @@
+"""Settings that a framework says with several keys, or with words of its own, as its own table writes them.
+
+The table that patches a person's file is asked to write into an empty one: what it writes is what the change is called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from oomkb.errors import OomdocError
+
+__all__ = ["spelled"]
+
+_YAML: Final = "model_name_or_path: m\n"
+_SHELL: Final = "run --model m"
+_HYDRA: Final = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m trainer.n_gpus_per_node=8"
+_FLAGS: Final = frozenset({"megatron", "nemo", "verl", "openrlhf", "vllm", "sglang", "tgi", "lmdeploy", "deepspeed"})
+_BASES: Final[Mapping[str, str]] = {"accelerate": "transformers", "fsdp": "transformers", "peft": "transformers"}
+# What no table can write, because it is another file's or the launcher's.
+_OTHERWISE: Final[Mapping[tuple[str, str], tuple[str, Any]]] = {
+    ("sharding", "zero1"): ("zero_optimization.stage", 1),
+    ("sharding", "zero2"): ("zero_optimization.stage", 2),
+    ("sharding", "zero3"): ("zero_optimization.stage", 3),
+    ("sharding", "fsdp"): ("fsdp", "full_shard auto_wrap"),
+    ("sharding", "fsdp2"): ("fsdp_version", 2),
+    ("sharding", "hsdp"): ("fsdp", "hybrid_shard auto_wrap"),
+    ("sharding", "shard-grad-op"): ("fsdp", "shard_grad_op auto_wrap"),
+    ("sharding", "distributed-optimizer"): ("--use-distributed-optimizer", True),
+    ("offload", "optimizer"): ("zero_optimization.offload_optimizer.device", "cpu"),
+    ("offload", "param"): ("zero_optimization.offload_param.device", "cpu"),
+    ("offload", "activations"): ("activation_offloading", True),
+    ("method", "lora"): ("peft_config", "LoraConfig(...)"),
+    ("method", "qlora"): ("quantization_config", "BitsAndBytesConfig(load_in_4bit=True)"),
+    ("quant", "nf4"): ("load_in_4bit", True),
+    ("param_dtype", "bf16"): ("torch_dtype", "bfloat16"),
+    ("param_dtype", "fp16"): ("torch_dtype", "float16"),
+    ("autocast", "bf16"): ("bf16", True),
+    ("autocast", "fp16"): ("fp16", True),
+}
+_ADAM_OFFLOAD: Final = ("--adam_offload", True)
+_FSDP_OFFLOAD: Final = ("fsdp_config.offload_params", True)
+
+
+def spelled(
+    framework: str | None, field: str, value: Any, *, sharding: str | None = None
+) -> tuple[tuple[str, Any], ...]:
+    """The framework's keys and values that say a job field; empty where neither a table nor a convention does.
+
+    :param sharding: how the run is sharded: what is offloaded is a setting of DeepSpeed or of FSDP.
+    """
+    name = _BASES.get(framework or "transformers", framework or "transformers")
+    if field == "offload" and (sharding or "").startswith(("fsdp", "hsdp")) and "param" in (value or ()):
+        return (_FSDP_OFFLOAD,)
+    if field == "offload" and name == "openrlhf":
+        return (_ADAM_OFFLOAD,)
+    if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
+        return tuple(_OTHERWISE["offload", v] for v in value if ("offload", v) in _OTHERWISE)
+    written = _written(name, field, json.dumps(value))
+    if written or not isinstance(value, str | list | tuple):
+        return written
+    parts = [value] if isinstance(value, str) else list(value)
+    return tuple(_OTHERWISE[field, part] for part in parts if (field, part) in _OTHERWISE)
+
+
+@lru_cache(maxsize=2048)
+def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], ...]:
+    from oomdoc.intake.configs import patch
+
+    command = _HYDRA if framework == "verl" else _SHELL
+    text, filename = (command, "run.sh") if framework in _FLAGS else (_YAML, "train.yaml")
+    try:
+        done = patch(text, filename=filename, framework=framework, changes={field: json.loads(value)})
+    except OomdocError:
+        return ()
+    if done.error or field in done.unplaced:
+        return ()
+    return tuple(_flags(done.text.removeprefix(command)) if framework in _FLAGS else _lines(done.text))
+
+
+def _lines(text: str) -> list[tuple[str, Any]]:
+    """Added lines; nested keys with their parents, apart by dots."""
+    found: list[tuple[str, Any]] = []
+    parents: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        key, colon, value = line.partition(":")
+        depth = len(key) - len(key.lstrip())
+        parents = [p for p in parents if p[0] < depth]
+        if line.startswith("model_name_or_path") or not colon:
+            continue
+        if not value.strip():
+            parents.append((depth, key.strip()))
+            continue
+        found.append((".".join([*(p for _, p in parents), key.strip()]), _value(value.strip())))
+    return found
+
+
+def _flags(text: str) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for word in text.split():
+        if word.startswith("--") or ("=" in word and "." in word.partition("=")[0]):
+            key, equals, value = word.partition("=")
+            found.append((key, _value(value) if equals else True))
+        elif found and found[-1][1] is True:
+            found[-1] = (found[-1][0], _value(word))
+        elif found:
+            found[-1] = (found[-1][0], f"{found[-1][1]} {word}")
+    return found
+
+
+def _value(text: str) -> Any:
+    plain = text.strip("'\"")
+    if plain in ("true", "false", "True", "False"):
+        return plain.lower() == "true"
+    return int(plain) if plain.isdecimal() and len(plain) < 10 else plain

@@ -1,0 +1,184 @@
+"""The first screen: what ran out and where, why, what to do, how sure. Every form of the answer has this order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from oomdoc.report.sentences import change_sentence, likely, other_sentence, plan_sentence
+from oomdoc.report.words import has, word
+
+__all__ = ["Screen", "cause_title", "first_screen", "grid_lines"]
+
+_QUOTE: Final = 72
+_MOST_CHANGES: Final = 4
+_MOST_WHY: Final = 2
+_OTHERS: Final = 2
+_APART: Final = frozenset(
+    ["inactive-setting", "other-process", "leak", "fragmentation", "version-regression", "long-sample", "weights-load"]
+)
+"""Causes that figures of a regular step say nothing about."""
+_NAMEABLE: Final = 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Lines of the first screen by part; a part that has nothing to say is empty."""
+
+    headline: str
+    answer: tuple[str, ...] = ()
+    """For a question or another failure: the sentences of the answer."""
+    why: tuple[str, ...] = ()
+    quotes: tuple[str, ...] = ()
+    do: tuple[str, ...] = ()
+    sure: str = ""
+    grid: tuple[str, ...] = ()
+    ask: str = ""
+
+
+def first_screen(document: dict[str, Any], language: str) -> Screen:
+    """The screen of a diagnosis' document."""
+    verdict = document["verdict"]
+    answered = verdict == "no-failure" and bool(document.get("outlook")) and bool(document.get("estimate"))
+    headline = "" if answered else _headline(document, language)
+    ask = _ask(document, language)
+    if verdict in ("no-failure", "not-oom") or not document["causes"]:
+        return Screen(
+            headline=headline,
+            answer=tuple(document.get("sentences") or [document["summary"]]),
+            grid=tuple(grid_lines(document.get("grid"), language)),
+            ask=ask,
+        )
+    first = document["causes"][0]
+    return Screen(
+        headline=headline,
+        why=tuple(_why(document, first, language)),
+        quotes=tuple(_quotes(first)),
+        do=tuple(_do(document, first, language)),
+        sure=_sure(document, language),
+        ask=ask,
+    )
+
+
+def cause_title(cause: str, language: str) -> str:
+    """A cause in words."""
+    key = f"cause.{cause}.title"
+    return word(key, language) if has(key) else cause
+
+
+def _headline(document: dict[str, Any], language: str) -> str:
+    verdict, outlook = document["verdict"], document.get("outlook")
+    if verdict == "no-failure" and outlook:
+        return word(f"outlook.{outlook['answer']}", language, probability=likely(outlook["probability"]))
+    text = word(f"verdict.{verdict}", language) + other_sentence(document, language)
+    failure = document.get("failure") or {}
+    if verdict not in ("device-oom", "host-oom") or not failure:
+        return text
+    if failure.get("phase") not in (None, "unknown"):
+        text = word("screen.in-phase", language, what=text, phase=word(f"phase.{failure['phase']}", language))
+    sizes = _sizes(failure, language)
+    return word("screen.sized", language, what=text, sizes=sizes) if sizes else text
+
+
+def _sizes(failure: dict[str, Any], language: str) -> str:
+    parts = []
+    for name in ("requested", "free", "allocated", "capacity"):
+        size = failure.get(f"{name}_gib")
+        if size is not None and size > 0:
+            parts.append(word(f"screen.{name}", language, gib=_gib(size)))
+    return word("screen.comma", language).join(parts)
+
+
+def _gib(size: float) -> str:
+    return f"{size:.2f} GiB" if size >= 0.1 else f"{size * 1024:.1f} MiB"
+
+
+def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list[str]:
+    lines = [cause_title(first["cause"], language)]
+    tensors = ((document.get("failure") or {}).get("tensors")) or []
+    tensor = next((t for t in tensors if t["match"] >= 0.6 and t["cause"] in (None, first["cause"])), None)
+    if tensor is not None:
+        shape = " × ".join(f"{n:,}" for n in tensor["shape"])
+        lines.append(
+            word(
+                "report.tensor-line",
+                language,
+                name=tensor["name"],
+                shape=shape,
+                dtype=tensor["dtype"],
+                gib=f"{tensor['gib']:.2f}",
+            )
+        )
+    implied = [
+        c["why"]
+        for c in document.get("conflicts") or []
+        if c.get("observed") and (c["fact"] or first["cause"] not in _APART)
+    ]
+    implied += [i["why"] for i in (document.get("inferred") or {}).values()]
+    lines += first["why"][:1] if len(lines) == 1 else []
+    lines += implied[:1] or first["why"][1 : 1 + _MOST_WHY - len(lines)]
+    return lines
+
+
+def _quotes(first: dict[str, Any]) -> list[str]:
+    """The one decisive line, with its place."""
+    for place in first.get("evidence") or []:
+        text = " ".join(str(place["text"]).split())
+        if text:
+            return [f"{place['source']}:{place['line']}  {text[:_QUOTE]}{'…' if len(text) > _QUOTE else ''}"]
+    return []
+
+
+def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[str]:
+    plan = next((p for p in document["plans"] if p["changes"]), None)
+    if plan is None:
+        key = f"cause.{first['cause']}.action"
+        return [word(key, language)] if has(key) else []
+    lines = [change_sentence(change, language) for change in plan["changes"][:_MOST_CHANGES]]
+    if plan["peak_gib"] is not None:
+        lines.append(plan_sentence(plan, language))
+    return lines
+
+
+def _sure(document: dict[str, Any], language: str) -> str:
+    first, *others = document["causes"]
+    named = [o for o in others if o["probability"] >= _NAMEABLE][:_OTHERS]
+    also = word("screen.comma", language).join(
+        f"{cause_title(o['cause'], language)} {o['probability']:.0%}" for o in named
+    )
+    key = "screen.sure-others" if also else "screen.sure"
+    return word(key, language, percent=f"{first['probability']:.0%}", others=also)
+
+
+def _ask(document: dict[str, Any], language: str) -> str:
+    questions = document.get("questions") or []
+    if not questions:
+        return ""
+    return word("screen.ask", language, fact=questions[0]["fact"], why=questions[0]["why"])
+
+
+def grid_lines(grid: dict[str, Any] | None, language: str) -> list[str]:
+    """A small table as text."""
+    if not grid:
+        return []
+    heads = ["", *grid["columns"]]
+    rows = [heads]
+    for name, needs, fits in zip(grid["rows"], grid["needed_gib"], grid["fits"], strict=True):
+        cells = [_cell(need, fit) for need, fit in zip(needs, fits, strict=True)]
+        rows.append([word(f"grid.row-{name}", language) if has(f"grid.row-{name}") else name, *cells])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    text = [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return [word(f"grid.{grid['name']}", language), *text]
+
+
+def _cell(need: float | None, fits: bool | None) -> str:
+    if need is None:
+        return "–"
+    shown = f"{need:,.1f}" if need < 100 else f"{need:,.0f}"
+    return f"{shown} ×" if fits is False else shown if fits is None else f"{shown}  "
