@@ -169,6 +169,7 @@ def _evidence(parts: _Parts) -> Evidence:
         conflicts=(*parts.conflicts, *own),
         versions=MappingProxyType(versions),
         framework=framework,
+        recognised=next((c.recognised for c in parts.configs if c.recognised is not None), None),
         language=language_of(prose, text),
         digest=digest_of(prose, root, values, framework, errors_of(parts.lines, parts.kinds, root)),
         prose=prose,
@@ -181,6 +182,8 @@ def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], sho
     if options.get("framework") is not None:
         return str(options["framework"])
     named = [reading.framework for reading in configs if reading.framework]
+    sure = [name for name in named if name != "unknown"]
+    named = sure if sure or shown is not None else named
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:
         return shown
     return named[0] if named else shown

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Setting, Source, Span
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Source, Span
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.further import further_facts
+from oomdoc.intake.configs.guessing import CONFIDENCE as GUESSED
+from oomdoc.intake.configs.guessing import smells_of_memory
 from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
@@ -47,6 +49,8 @@ class ConfigReading:
     documents: tuple[Document, ...] = ()
     inactive: tuple[Inactive, ...] = ()
     framework: str | None = None
+    """Canonical, ``unknown`` for a run's configuration of a framework that is not known, ``None`` without one."""
+    recognised: Recognised | None = None
     env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     warnings: tuple[Message | str, ...] = ()
@@ -89,21 +93,61 @@ def _rank(doc: Doc) -> int:
     """Which document is believed first: the run itself, then its launcher's file, then scattered keys."""
     if doc.form == "ini":
         return 3
+    if doc.unknown:
+        return 0 if doc.whole_file else 1
     return 1 if doc.table is not None and doc.table.name in _LAUNCHERS else 0
 
 
-def main_table(docs: Sequence[Doc]) -> Table | None:
-    """The table of the run: the document with most settings among the most telling ones."""
-    owned = [d for d in docs if d.table is not None]
-    if not owned:
-        return None
-    best = min(owned, key=lambda d: (_rank(d), -len(d.entries)))
-    return best.table
+UNKNOWN: Final = "unknown"
+"""The name of a framework that is not known."""
+
+
+def main_document(docs: Sequence[Doc]) -> Doc | None:
+    """The document of the run: the one with most settings among the most telling ones."""
+    return min(
+        (d for d in docs if d.table is not None or d.unknown), key=lambda d: (_rank(d), -len(d.entries)), default=None
+    )
+
+
+_MOST_UNREAD: Final = 12
+
+
+def _recognised(main: Doc, settings: Sequence[Setting]) -> Recognised:
+    """What the run's document was taken for, and what of it was not understood although it speaks of memory."""
+    unread = [s for s in settings if not s.known and s.value not in (None, "") and smells_of_memory(s.key)]
+    used = {entry.key_span for _, _, entry in main.readings()}
+    if main.unknown:
+        read = {entry.key for entry in main.entries if entry.key_span in used}
+        unread = [s for s in unread if s.key not in read]
+    return Recognised(
+        main.table.name if main.table is not None else UNKNOWN,
+        round(main.probability, 3),
+        round(main.unknown_keys, 3),
+        tuple(s for s in unread if not isinstance(s.value, dict))[:_MOST_UNREAD],
+        tuple(name for name, _, _ in main.readings()) if main.unknown else (),
+    )
+
+
+def _notices(found: Recognised | None, source: Source) -> list[Message]:
+    """What a person is told of a framework that is not known: what was taken from it, and what may matter."""
+    if found is None or found.name != UNKNOWN:
+        return []
+    share = round(found.unknown_keys * 100)
+    out = [say("intake.framework-unknown", source=source.name, share=share)]
+    if found.guessed:
+        out.append(say("intake.framework-guessed", fields=", ".join(found.guessed)))
+    if found.unread:
+        out.append(say("intake.framework-unread", settings=_listed(found.unread)))
+    return out
+
+
+def _listed(settings: Sequence[Setting]) -> str:
+    return ", ".join(f"{s.key} = {str(s.value)[:40]}" for s in settings[:6])
 
 
 def _facts(doc: Doc, lines: Lines) -> list[Fact]:
     origin = _ORIGINS.get(doc.form, "config")
-    confidence = 0.9 if doc.form == "ini" else 1.0
+    confidence = GUESSED if doc.unknown else 0.9 if doc.form == "ini" else 1.0
     out = [Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in doc.readings()]
     if doc.form in ("shell", "yaml", "env"):
         out += [
@@ -155,7 +199,8 @@ def _whole_sequence(kept: dict[str, Fact]) -> None:
 
 
 def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
-    known = (doc.table.known() | LAUNCH_KEYS) if doc.table else frozenset()
+    known = (doc.table.known() | LAUNCH_KEYS) if doc.table else LAUNCH_KEYS
+    sections = doc.table.sections if doc.table else ()
     out = []
     listed = [entry for entry in doc.entries if entry.key_span[0] <= len(lines.source.text)][:2000]
     for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):
@@ -164,7 +209,9 @@ def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
         key = norm(shown.key)
         last = key.rsplit(".", 1)[-1]
         call = entry.scope.rsplit(".", 1)[-1]
-        understood = key in known or last in known or f"{call}:{key}" in known
+        understood = (
+            key in known or last in known or f"{call}:{key}" in known or (sections != () and key.startswith(sections))
+        )
         out.append(Setting(entry.key, entry.value, lines.span(entry.key_span[0]), understood))
     return tuple(out)
 
@@ -173,7 +220,7 @@ def _document(doc: Doc, source: Source, lines: Lines) -> Document:
     start = 0 if doc.whole_file else doc.start
     end = len(source.text) if doc.whole_file else doc.end
     return Document(
-        framework=doc.table.name if doc.table else "unknown",
+        framework=doc.table.name if doc.table else UNKNOWN,
         form=doc.form,
         source=source.name,
         first_line=lines.span(start).line,
@@ -203,13 +250,13 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     lines = Lines(source)
     _take_in(docs, source, others, lines)
     facts: list[Fact] = []
-    main = main_table(docs)
+    main = main_document(docs)
     for doc in sorted(docs, key=_rank):
         facts += _facts(doc, lines)
     facts = [_named(f) for f in _linked(docs, others) + facts]
     env = _env(docs)
     kept, conflicts = _keep(facts)
-    name = main.name if main is not None else None
+    name = main.table.name if main is not None and main.table is not None else UNKNOWN if main is not None else None
     if name == "ms-swift":
         _whole_sequence(kept)
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
@@ -219,16 +266,19 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
-    real = [d for d in docs if d.form != "ini" and (d.table is not None or d.env or len(d.entries) > 2)]
+    real = [d for d in docs if d.form != "ini" and (d.table is not None or d.unknown)]
+    recognised = _recognised(main, _settings(main, lines)) if main is not None and main.form != "ini" else None
     return ConfigReading(
         facts=tuple(kept.values()),
-        documents=tuple(_document(d, source, lines) for d in real if d.table is not None),
+        documents=tuple(_document(d, source, lines) for d in real),
         inactive=tuple(find_inactive(docs, lines, others)),
         framework=name,
+        recognised=recognised,
         env=MappingProxyType(env),
         conflicts=tuple(conflicts),
-        warnings=tuple(
-            say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]
+        warnings=(
+            *(say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]),
+            *_notices(recognised, source),
         ),
     )
 

@@ -302,6 +302,7 @@ def _commands(
     return commands, shell.heredocs
 
 
+_TAKEN_IN: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,80})(?:\[[@*]\])?")
 _DEPTH: Final = 3
 """Here-documents inside one another."""
 _INNER_FLAG: Final = re.compile(r"(?:^|\s)(?:--[A-Za-z]|\+{0,2}[a-z_]{1,60}(?:\.\w{1,60}){1,8}=)")
@@ -368,6 +369,8 @@ def parse_shell(
                 end=command.end,
                 entries=tuple(reader.entries),
                 programs=tuple(reader.programs),
+                array=command.array,
+                uses=frozenset(_TAKEN_IN.findall(text, command.start, command.end)),
             )
         )
     for body in heredocs:
@@ -387,6 +390,8 @@ def parse_shell(
             entries=first.entries,
             programs=first.programs,
             env=tuple(env),
+            array=first.array,
+            uses=first.uses,
         )
         reading.fragments = [merged, *rest]
     return reading

@@ -130,7 +130,7 @@ TABLE = Table(
     marks=words(
         """
         dataset_text_field dataset_train_split max_prompt_length vllm_enable_sleep_mode use_peft
-        lora_task_type vllm_mode local_rollout_forward_batch_size
+        lora_task_type vllm_mode local_rollout_forward_batch_size dataset_num_proc
         """
     ),
     hints=words(
