@@ -17,6 +17,8 @@ from oomkb.memory.job_reading import read_dotted
 
 __all__ = ["complete"]
 
+UNKNOWN: Final = "unknown"
+"""A framework that a configuration showed and that is not known."""
 _ANY: Final = "any framework"
 
 
@@ -225,7 +227,8 @@ def _common() -> tuple[tuple[_Step, ...], tuple[_Step, ...]]:
 def complete(job: Job) -> Job:
     """The job with every field that decides memory filled in; what was filled is under ``assumed`` with its reason.
 
-    Stated fields are never changed. A framework that is not known is treated as plain transformers.
+    Stated fields are never changed. Where none is stated, it is taken for plain transformers; of one that is stated
+    and ``unknown`` no framework's defaults are applied.
     """
     framework = find(job.framework)
     draft = JobDraft(job)
@@ -233,7 +236,8 @@ def complete(job: Job) -> Job:
         draft.assume("framework", "transformers", _PLAIN)
     first, last = _common()
     _apply(first, draft)
-    for member in lineage(framework.name if framework else "transformers"):
+    named = framework.name if framework else None if job.framework == UNKNOWN else "transformers"
+    for member in lineage(named):
         _apply(_own(member.name, job.versions.get(member.package)), draft)
     _apply(last, draft)
     return draft.done()

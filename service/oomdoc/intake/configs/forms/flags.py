@@ -278,11 +278,32 @@ def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[En
     return reader.entries, reader.env, reader.programs
 
 
+_CASE: Final = re.compile(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
+_ESAC: Final = re.compile(r"^[ \t]{0,40}esac\b", re.M)
+_LABEL: Final = re.compile(r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M)
+_MOST_CASES: Final = 50
+
+
+def _without_labels(text: str, start: int, end: int) -> str:
+    """The text with the labels of ``case`` blanked out, every other place as it is: ``--model)`` is no flag."""
+    if "esac" not in text[start:end]:
+        return text
+    out, at = text, start
+    for _ in range(_MOST_CASES):
+        opened = _CASE.search(out, at, end)
+        closed = _ESAC.search(out, opened.end(), end) if opened is not None else None
+        if opened is None or closed is None:
+            break
+        block = _LABEL.sub(lambda m: " " * len(m[0]), out[opened.end() : closed.start()])
+        out, at = out[: opened.end()] + block + out[closed.start() :], closed.end()
+    return out
+
+
 def _commands(
     text: str, start: int, end: int, known: Mapping[str, Variable] | None = None
 ) -> tuple[list[Command], list[Heredoc]]:
     """The commands of a text and of the strings in it that hold flags; ``known`` where it is such a string."""
-    shell = tokenise(text, start, end, known)
+    shell = tokenise(_without_labels(text, start, end), start, end, known)
     depth = 0 if known is None else 1
     commands: list[Command] = []
     for command in shell.commands:
