@@ -48,6 +48,7 @@ _SIZES: Final = {
     "other_process_gib": "other_process_bytes",
 }
 _YAML: Final = (".yaml", ".yml")
+_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
@@ -219,21 +220,27 @@ def _encodable(text: str) -> str:
 
 
 def _taken_in(sources: Sequence[Source]) -> frozenset[str]:
-    """Sources that another one takes in by its ``defaults:`` list: they speak through it, under its keys."""
-    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text] if len(sources) > 1 else []
-    if not mains:
+    """Sources that another one takes in, by its ``defaults:`` list or by sourcing them: they speak through it."""
+    if len(sources) < 2:
         return frozenset()
+    from oomdoc.intake.configs.companions import of_name, sourced
     from oomdoc.intake.configs.hydra import included
 
-    return frozenset(one.source.name for main in mains for one in included(main, sources)) - {mains[0].name}
+    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text]
+    out = {one.source.name for main in mains for one in included(main, sources)} - {m.name for m in mains[:1]}
+    for script in (s for s in sources if s.name.endswith(_SCRIPTS)):
+        others = [s for s in sources if s is not script]
+        out |= {found.name for name in sourced(script.text) if (found := of_name(name, others)) is not None}
+    return frozenset(out)
 
 
 def _configs(source: Source, given: Sequence[Source], warnings: list[Message | str]) -> ConfigReading | None:
     """What the config tables read; a table that fails must not cost the log's diagnosis."""
     from oomdoc.intake.configs import read_documents
+    from oomdoc.intake.configs.segments import form_of
 
     try:
-        return read_documents(source, [s for s in given if s is not source and s.name.endswith(_YAML)])
+        return read_documents(source, [s for s in given if s is not source and form_of(s.name) is not None])
     except Exception as error:
         warnings.append(
             say("intake.config-unread", source=source.name, reason=f"{type(error).__name__}: {error}"[:200])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
-from oomdoc.evidence import Fact, Failure, Span
+from oomdoc.evidence import Evidence, Fact, Failure, Span
 from oomdoc.messages import say
 from oomdoc.report.estimates import estimate_document
 from oomdoc.report.words import render
 from oomkb.units import GIB
 
-__all__ = ["SCHEMA", "diagnosis_document", "match_document", "plan_document"]
+__all__ = ["SCHEMA", "diagnosis_document", "framework_document", "match_document", "plan_document"]
 
 SCHEMA: Final = "oomdoc.diagnosis/1"
 _SIZES: Final = (
@@ -33,6 +33,7 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         "schema": SCHEMA,
         "id": identifier,
         "verdict": found.verdict,
+        "framework": framework_document(found.evidence),
         "summary": " ".join(render(m, language) for m in found.summary),
         "causes": [
             {
@@ -73,6 +74,21 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         ],
         "warnings": [render(w, language) for w in (*found.evidence.warnings, *found.warnings)],
         "error": None,
+    }
+
+
+def framework_document(evidence: Evidence) -> dict[str, Any] | None:
+    """What framework the input is of, how sure that is, and the share of a configuration's keys that are not known."""
+    found = evidence.recognised
+    if found is None and evidence.framework is None:
+        return None
+    own = found is not None and (found.name == evidence.framework or evidence.framework is None)
+    return {
+        "name": found.name if found is not None and own else evidence.framework,
+        "probability": found.probability if found is not None and own else None,
+        "unknown_keys": found.unknown_keys if found is not None else None,
+        "unread": [s.key for s in found.unread] if found is not None else [],
+        "guessed": list(found.guessed) if found is not None else [],
     }
 
 

@@ -54,6 +54,8 @@ def table_document(table: Table, language: str) -> dict[str, Any]:
 def plan_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
     """The text of ``oomdoc plan``."""
     console = terminal.new_console(width, colour)
+    for warning in document.get("warnings") or ():
+        console.print(Text("  ! " + warning, style="yellow"))
     terminal.print_estimate(console, document["estimate"], language)
     if document["largest"]:
         shown = ", ".join(f"{name} {size:,}" for name, size in document["largest"].items())

@@ -269,9 +269,20 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
         again = patch(original, filename=filename, framework=framework, changes=kept) if kept else Patched(original)
         return replace(again, unplaced=MappingProxyType({**unplaced, **bad, **again.unplaced}))
-    named = next((d.table.name if d.table else "unknown" for _, d in _candidates(_analysed(filename, text, framework))), "")
     error = None if wanted or not changes else "none of the changes can be written into this file"
-    return Patched(text, _diff(original, text, filename), MappingProxyType(unplaced), error, named)
+    return Patched(
+        text,
+        _diff(original, text, filename),
+        MappingProxyType(unplaced),
+        error,
+        _named(_analysed(filename, original, framework)),
+    )
+
+
+def _named(docs: Sequence[Doc]) -> str:
+    """Whose keys the file holds."""
+    found = next((doc.table.name for _, doc in _candidates(docs) if doc.table is not None), "")
+    return found or ("unknown" if any(doc.unknown for doc in docs) else "")
 
 
 def _why_not(docs: Sequence[Doc]) -> str:
@@ -408,6 +419,7 @@ def patch_batch_row(row: Mapping[str, Any]) -> dict[str, Any]:
         changes=row.get("set") or {},
     )
     result: dict[str, Any] = {"id": row.get("id"), "text": done.text, "diff": done.diff, "error": done.error}
+    result["framework"] = done.framework or None
     if done.unplaced:
         result["unplaced"] = dict(done.unplaced)
     return result

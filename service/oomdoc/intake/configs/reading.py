@@ -12,6 +12,7 @@ from typing import Any, Final
 from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Source, Span
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
+from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.further import further_facts
@@ -21,7 +22,8 @@ from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.named import hinted_model
-from oomdoc.intake.configs.table import Table, norm
+from oomdoc.intake.configs.segments import form_of
+from oomdoc.intake.configs.table import norm
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.messages import Message, say
 
@@ -68,6 +70,11 @@ class Lines:
         while at >= 0:
             self.starts.append(at + 1)
             at = source.text.find("\n", at + 1)
+
+    @property
+    def text(self) -> str:
+        """The text that offsets count in, all sources together."""
+        return "\n".join((self.source.text, *(inner.source.text for _, inner in self.further)))
 
     def span(self, offset: int) -> Span:
         """The place of an offset, with its line's text."""
@@ -198,11 +205,12 @@ def _whole_sequence(kept: dict[str, Fact]) -> None:
     kept["seq_len"] = replace(prompt, value=prompt.value + completion.value)
 
 
-def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
+def _settings(doc: Doc, lines: Lines, end: int) -> tuple[Setting, ...]:
+    """The settings before an offset: those of files that are taken in are not the document's own."""
     known = (doc.table.known() | LAUNCH_KEYS) if doc.table else LAUNCH_KEYS
     sections = doc.table.sections if doc.table else ()
     out = []
-    listed = [entry for entry in doc.entries if entry.key_span[0] <= len(lines.source.text)][:2000]
+    listed = [entry for entry in doc.entries if entry.key_span[0] <= end][:2000]
     for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):
         if entry.style == "call" or entry.key.startswith("@"):
             continue
@@ -216,16 +224,16 @@ def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
     return tuple(out)
 
 
-def _document(doc: Doc, source: Source, lines: Lines) -> Document:
-    start = 0 if doc.whole_file else doc.start
-    end = len(source.text) if doc.whole_file else doc.end
+def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Document:
+    start = 0 if doc.whole_file else max(0, doc.start - shift)
+    end = len(source.text) if doc.whole_file else doc.end - shift
     return Document(
         framework=doc.table.name if doc.table else UNKNOWN,
         form=doc.form,
         source=source.name,
-        first_line=lines.span(start).line,
+        first_line=lines.span(start + shift).line,
         text=source.text[start:end],
-        settings=_settings(doc, lines),
+        settings=_settings(doc, lines, shift + len(source.text)),
     )
 
 
@@ -246,8 +254,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     """
     source, read_as = _as_text(source)
     cut: list[int] = []
-    docs = analyse(read_as, source.text, framework, cut)
-    lines = Lines(source)
+    lines, shift = _with_sourced(source, others)
+    docs = [doc for doc in analyse(read_as, lines.text, framework, cut) if doc.end > shift or not shift]
     _take_in(docs, source, others, lines)
     facts: list[Fact] = []
     main = main_document(docs)
@@ -266,11 +274,12 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
+    stop = shift + len(source.text)
     real = [d for d in docs if d.form != "ini" and (d.table is not None or d.unknown)]
-    recognised = _recognised(main, _settings(main, lines)) if main is not None and main.form != "ini" else None
+    recognised = _recognised(main, _settings(main, lines, stop)) if main is not None and main.form != "ini" else None
     return ConfigReading(
         facts=tuple(kept.values()),
-        documents=tuple(_document(d, source, lines) for d in real),
+        documents=tuple(_document(d, source, lines, shift) for d in real),
         inactive=tuple(find_inactive(docs, lines, others)),
         framework=name,
         recognised=recognised,
@@ -279,6 +288,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         warnings=(
             *(say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]),
             *_notices(recognised, source),
+            *_absent(docs, source, others, lines, shift),
         ),
     )
 
@@ -288,6 +298,17 @@ def _as_text(source: Source) -> tuple[Source, str]:
     if not is_notebook(source.name, source.text):
         return source, source.name
     return Source(source.name, notebook_text(source.text) or source.text), "notebook"
+
+
+def _with_sourced(source: Source, others: Sequence[Source]) -> tuple[Lines, int]:
+    """A script behind the files that it sources, where those were handed in; and the offset where it begins."""
+    first = [found for name in sourced(source.text) if (found := of_name(name, others)) is not None] if others else []
+    if not first:
+        return Lines(source), 0
+    lines = Lines(first[0])
+    for further in first[1:]:
+        lines.extend(further)
+    return lines, lines.extend(source)
 
 
 def _take_in(docs: Sequence[Doc], source: Source, others: Sequence[Source], lines: Lines) -> None:
@@ -304,21 +325,24 @@ def _linked(docs: Sequence[Doc], others: Sequence[Source]) -> list[Fact]:
     out: list[Fact] = []
     for doc in docs:
         for entry in doc.entries:
-            if norm(entry.key).rsplit(".", 1)[-1] not in (
-                "deepspeed",
-                "deepspeed_config",
-                "config_file",
-                "deepspeed_config_file",
-            ):
+            if norm(entry.key).rsplit(".", 1)[-1] not in LINKS or not isinstance(entry.value, str):
                 continue
-            if not isinstance(entry.value, str):
-                continue
-            base = entry.value.rsplit("/", 1)[-1]
-            for other in others:
-                if base and other.name.rsplit("/", 1)[-1] == base:
-                    inner, lines = analyse(other.name, other.text), Lines(other)
-                    out += [f for d in inner if d.table is not None for f in _facts(d, lines)]
+            other = of_name(entry.value, others) if "." in entry.value else None
+            if other is not None:
+                inner, lines = analyse(other.name, other.text), Lines(other)
+                out += [f for d in inner if d.table is not None for f in _facts(d, lines)]
     return out
+
+
+def _absent(docs: Sequence[Doc], source: Source, others: Sequence[Source], lines: Lines, shift: int) -> list[Message]:
+    """Files that a whole file names and that were not handed in: what they say is not known."""
+    if form_of(source.name) is None:
+        return []
+    out = []
+    for name, at in named_files(docs, lines.text):
+        if of_name(name, others) is None and at >= shift:
+            out.append(say("intake.companion-missing", source=source.name, line=lines.span(at).line, file=name))
+    return out[:3]
 
 
 def entry_span(entry: Entry, lines: Lines) -> Span:
