@@ -40,8 +40,9 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     """At most three, the most telling first."""
     found: list[tuple[float, Question]] = []
     job, evidence = view.job, view.evidence
+    found += _unread(view)
     if view.failure is None and not evidence.signals and not evidence.prose.strip():
-        return ()
+        return tuple(question for _, question in found)[:_MOST]
     if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
         return _for_lookalike(view, causes[0].cause)
     found += _versions(view, causes)
@@ -58,6 +59,17 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     for _, question in sorted(found, key=lambda item: -item[0]):
         unique.setdefault(question.fact, question)
     return tuple(unique.values())[:_MOST]
+
+
+def _unread(view: View) -> list[tuple[float, Question]]:
+    """Settings of a framework that is not known whose names speak of memory: what do they mean?"""
+    found = view.evidence.recognised
+    if found is None or found.name != "unknown" or not found.unread:
+        return []
+    first = found.unread[0]
+    listed = ", ".join(f"{s.key} = {str(s.value)[:40]}" for s in found.unread[:4])
+    why = say("question.unread.why", settings=listed)
+    return [(2.2, Question(first.key, why, say("question.unread.how")))]
 
 
 def _ask(fact: str) -> Question:
@@ -94,7 +106,8 @@ def _flips(view: View) -> list[tuple[float, Question]]:
             continue
         if fact == "sharding" and (view.ranks or 1) < 2:
             continue
-        if fact in ("sharding", "method") and evidence.documents:
+        unknown = evidence.recognised is not None and evidence.recognised.name == "unknown"
+        if fact in ("sharding", "method") and evidence.documents and not unknown:
             continue  # a config or command that names neither has neither
         peaks = {value: peak for value in values if (peak := _peak(view.job, fact, value)) is not None}
         if len(peaks) < 2:

@@ -13,7 +13,7 @@ from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_of
 from oomdoc.intake.failures import Indexed, assemble, promoted
 from oomdoc.intake.growth import growth_signals
-from oomdoc.intake.kinds import Kind, kinds_of
+from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of, without_comments
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
@@ -52,6 +52,8 @@ _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
+_GLIMPSE: Final = 4000
+"""Characters of a configuration by which the language is told where there is nothing else."""
 _TOLD_FRAMES: Final = 16
 _TOLD_LINES: Final = 5000
 
@@ -70,9 +72,12 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     masked = _prepared(sources, warnings)
     taken_in = _taken_in(masked)
     own = [source for source in masked if source.name not in taken_in]
-    lines = [line for source in own for line in read_lines(source)]
-    varied, words = distinct(lines), Vocabulary(line.low for line in lines)
-    kinds = kinds_of(lines)
+    configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
+    # A configuration is not a log: it states facts, and says nothing of what happened.
+    settings = [line for source in own if is_config_file(source) for line in read_lines(source) if not is_comment(line)]
+    lines = [line for source in own if not is_config_file(source) for line in read_lines(source)]
+    varied, words = distinct([*lines, *settings]), Vocabulary(line.low for line in (*lines, *settings))
+    kinds = without_comments(lines, kinds_of(lines), [d for reading in configs for d in reading.documents])
     found = list(scan(lines, words))
     signals = [s for _, _, reading in found for s in reading.signals]
     placed = read_frames(lines)
@@ -83,12 +88,11 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines], words)
-    configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
-    facts += text_facts(lines, kinds, varied, words)
+    facts += text_facts([*lines, *settings], [*kinds, *kinds_of(settings)], varied, words)
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
     shown = framework_of(varied, words)
@@ -104,7 +108,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
     ]
-    if not any(line.text.strip() for line in lines):
+    if not any(source.text.strip() for source in own):
         warnings.append(say("intake.empty"))
     return _evidence(
         _Parts(lines, varied, words, kinds, failures, signals, configs, kept, conflicts, framework, warnings)
@@ -171,7 +175,7 @@ def _evidence(parts: _Parts) -> Evidence:
         versions=MappingProxyType(versions),
         framework=framework,
         recognised=next((c.recognised for c in parts.configs if c.recognised is not None), None),
-        language=language_of(prose, text),
+        language=language_of(prose, text or "\n".join(d.text[:_GLIMPSE] for c in parts.configs for d in c.documents)),
         digest=digest_of(prose, root, values, framework, errors_of(parts.lines, parts.kinds, root)),
         prose=prose,
         warnings=(*parts.warnings, *(w for reading in parts.configs for w in reading.warnings)),

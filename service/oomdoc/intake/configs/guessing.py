@@ -35,7 +35,7 @@ _SMELL: Final = re.compile(
     r"|recompute|grad(?:ient)?_?(?:ckpt|checkpoint)|activation_?checkpoint|(?:load|use)_in_\d"
 )
 _QUIET: Final = re.compile(
-    r"dataset|sampler|shuffle|dataloader|num_batches|batch_?norm|drop_last|(?:save|load|resume|output)_?\w{0,20}(?:shard|ckpt|checkpoint)"
+    r"(?:val|test|eval)\w{0,12}batch|dataset|sampler|shuffle|dataloader|num_batches|batch_?norm|drop_last|(?:save|load|resume|output)_?\w{0,20}(?:shard|ckpt|checkpoint)"
 )
 _KEYS: Final[tuple[tuple[str, frozenset[str], Codec], ...]] = (
     ("model", words("model_name_or_path pretrained_model_name_or_path base_model"), codecs.MODEL),
