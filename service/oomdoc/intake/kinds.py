@@ -76,18 +76,13 @@ def is_comment(line: Line) -> bool:
     return line.text.lstrip().startswith(_COMMENT)
 
 
-def without_comments(lines: Sequence[Line], kinds: list[Kind], documents: Sequence[Document]) -> list[Kind]:
-    """The kinds with the comments inside configurations and commands made blank: they tell of nothing that happened."""
+def without_comments(lines: Sequence[Line], documents: Sequence[Document]) -> list[Line]:
+    """The lines but for the comments inside configurations and commands: they tell of nothing that happened."""
     within: set[tuple[str, int]] = set()
     for document in documents:
         end = document.first_line + document.text.count("\n")
         within |= {(document.source, number) for number in range(document.first_line, end + 1)}
-    if not within:
-        return kinds
-    return [
-        "blank" if (line.source, line.number) in within and is_comment(line) else kind
-        for line, kind in zip(lines, kinds, strict=True)
-    ]
+    return [line for line in lines if not (is_comment(line) and (line.source, line.number) in within)]
 
 
 def kinds_of(lines: Sequence[Line]) -> list[Kind]:

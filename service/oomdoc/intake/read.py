@@ -52,6 +52,8 @@ _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
+_HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib"})
+"""What words alone say in a configuration whose framework is unknown."""
 _GLIMPSE: Final = 4000
 """Characters of a configuration by which the language is told where there is nothing else."""
 _TOLD_FRAMES: Final = 16
@@ -76,8 +78,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     # A configuration is not a log: it states facts, and says nothing of what happened.
     settings = [line for source in own if is_config_file(source) for line in read_lines(source) if not is_comment(line)]
     lines = [line for source in own if not is_config_file(source) for line in read_lines(source)]
+    lines = without_comments(lines, [d for reading in configs for d in reading.documents])
     varied, words = distinct([*lines, *settings]), Vocabulary(line.low for line in (*lines, *settings))
-    kinds = without_comments(lines, kinds_of(lines), [d for reading in configs for d in reading.documents])
+    kinds = kinds_of(lines)
     found = list(scan(lines, words))
     signals = [s for _, _, reading in found for s in reading.signals]
     placed = read_frames(lines)
@@ -92,7 +95,10 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
-    facts += text_facts([*lines, *settings], [*kinds, *kinds_of(settings)], varied, words)
+    strange = {d.source for reading in configs for d in reading.documents if d.framework == "unknown"}
+    strange &= {line.source for line in settings}
+    stated = text_facts([*lines, *settings], [*kinds, *kinds_of(settings)], varied, words)
+    facts += [fact for fact in stated if fact.span.source not in strange or fact.name in _HARDWARE]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
     shown = framework_of(varied, words)

@@ -258,9 +258,26 @@ def _doc(fragment: Fragment, segment: Segment) -> Doc:
     )
 
 
+_BATCH: Final = "#SBATCH"
+
+
+def _submitted(docs: list[Doc]) -> list[Doc]:
+    """What a batch job asks for belongs to the first command that it runs."""
+    asked = next((d for d in docs if d.array == _BATCH), None)
+    if asked is None:
+        return docs
+    rest = [d for d in docs if d is not asked]
+    runs = next((d for d in rest if d.table is not None and not d.array), None)
+    if runs is None:
+        return docs
+    runs.entries = [*asked.entries, *runs.entries]
+    return rest
+
+
 def _assembled(docs: list[Doc]) -> list[Doc]:
     """Commands with the arrays that they take in: what the shell runs is one command."""
-    arrays = {d.array: d for d in docs if d.array}
+    arrays = {d.array: d for d in docs if d.array and d.array != _BATCH}
+    docs = _submitted(docs)
     out: list[Doc] = []
     taken: set[str] = set()
     for doc in docs:
@@ -309,7 +326,11 @@ def _judge(doc: Doc, given: Table | None) -> None:
     """How sure the table is; without one, or below a half, the framework is unknown."""
     if doc.form not in _JUDGED or (doc.table is not None and doc.table is given):
         return
-    settings = [e for e in doc.entries if not e.off and e.style not in ("call", "item", "env") and e.key[:1] != "@"]
+    settings = [
+        e
+        for e in doc.entries
+        if not e.off and e.style not in ("call", "item", "env") and e.key[:1] != "@" and e.scope != "sbatch"
+    ]
     known = _known(settings, doc.table)
     doc.unknown_keys = 1.0 - sum(known) / len(known) if known else 0.0
     if doc.table is not None:

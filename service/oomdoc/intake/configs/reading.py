@@ -24,8 +24,10 @@ from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.named import hinted_model
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
+from oomdoc.intake.configs.values import flag
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.messages import Message, say
+from oomkb.frameworks import ENGINES
 
 __all__ = ["ConfigReading", "Lines", "read_documents"]
 
@@ -196,6 +198,40 @@ def _named(fact: Fact) -> Fact:
     return replace(fact, value=base if local else value)
 
 
+def _unevaluated(docs: Iterable[Doc], kept: dict[str, Fact]) -> None:
+    """A batch for evaluations that are switched off is no evaluation: it stays a hint."""
+    batch = kept.get("eval_micro_batch")
+    if batch is None:
+        return
+    said = {norm(e.key).rsplit(".", 1)[-1]: e.value for d in docs for e in d.entries if not e.off and e.resolved}
+    strategy = said.get("eval_strategy", said.get("evaluation_strategy"))
+    never = strategy is False or str(strategy).lower() == "no"
+    wanted = flag(said.get("do_eval"))
+    if (never and not wanted) or (wanted is False and (strategy is None or never)):
+        kept["eval_micro_batch"] = replace(batch, confidence=_OFF)
+
+
+_OFF: Final = 0.45
+"""Of what is stated and not in effect."""
+_SERVERS: Final = ("vllm-serve", "vllm serve", "swift rollout", "sglang.launch_server", "vllm.entrypoints")
+_OF_ENGINE: Final = {"tp": "rollout.tensor_parallel", "serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
+
+
+def _of_server(docs: Sequence[Doc], doc: Doc) -> bool:
+    """Whether a command starts the server that a training run beside it generates with."""
+    trains = any(
+        d is not doc and d.form == "shell" and d.table is not None and d.table.name not in ENGINES and len(d.readings()) > 1
+        for d in docs
+    )
+    own = doc.table is not None and (doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS))
+    return doc.form == "shell" and own and trains
+
+
+def _as_engine(facts: Iterable[Fact]) -> list[Fact]:
+    """A server's settings as those of the rollout."""
+    return [replace(f, name=_OF_ENGINE[f.name]) for f in facts if f.name in _OF_ENGINE]
+
+
 def _whole_sequence(kept: dict[str, Fact]) -> None:
     """ms-swift counts prompt and completion apart where completions are generated."""
     prompt, completion, objective = kept.get("seq_len"), kept.get("completion_len"), kept.get("objective")
@@ -259,12 +295,17 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     _take_in(docs, source, others, lines)
     facts: list[Fact] = []
     main = main_document(docs)
-    for doc in sorted(docs, key=_rank):
+    servers = [doc for doc in docs if _of_server(docs, doc)]
+    main = main_document([doc for doc in docs if doc not in servers]) if servers else main
+    for doc in sorted((d for d in docs if d not in servers), key=_rank):
         facts += _facts(doc, lines)
+    for doc in servers:
+        facts += _as_engine(_facts(doc, lines))
     facts = [_named(f) for f in _linked(docs, others) + facts]
     env = _env(docs)
     kept, conflicts = _keep(facts)
     name = main.table.name if main is not None and main.table is not None else UNKNOWN if main is not None else None
+    _unevaluated(docs, kept)
     if name == "ms-swift":
         _whole_sequence(kept)
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):

@@ -278,6 +278,31 @@ def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[En
     return reader.entries, reader.env, reader.programs
 
 
+_BATCH: Final = re.compile(r"^#SBATCH[ \t]{1,8}--([a-z][a-z-]{1,30})(?:=|[ \t]{1,8})([^\s#]{1,80})", re.M)
+_GPUS: Final = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z")
+
+
+def _slurm(text: str, start: int, end: int) -> list[Entry]:
+    """The nodes and GPUs that ``#SBATCH`` lines ask for; of ``gpu:a100:8`` the number."""
+    out = []
+    for found in _BATCH.finditer(text, start, end):
+        low, high = found.span(2)
+        count = _GPUS.match(found[2]) if "gpu" in found[1] or found[1] == "gres" else None
+        if count is not None:
+            low = found.start(2) + count.start(1)
+        out.append(
+            Entry(
+                key=found[1],
+                value=as_scalar(text[low:high]),
+                key_span=found.span(1),
+                value_span=(low, high),
+                style="flag=",
+                scope="sbatch",
+            )
+        )
+    return out
+
+
 _CASE: Final = re.compile(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
 _ESAC: Final = re.compile(r"^[ \t]{0,40}esac\b", re.M)
 _LABEL: Final = re.compile(r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M)
@@ -359,6 +384,10 @@ def parse_shell(
     commands, heredocs = _commands(text, start, end)
     reading = ShellReading()
     env: list[Entry] = []
+    asked = _slurm(text, start, end) if depth == 0 and "#SBATCH" in text[start:end] else []
+    if asked:
+        low, high = asked[0].key_span[0], asked[-1].value_span[1]
+        reading.fragments.append(Fragment(form="shell", start=low, end=high, entries=tuple(asked), array="#SBATCH"))
     for number, command in enumerate(commands):
         env += [_variable_entry(v, local=not command.words) for v in command.variables]
         orphan = command.orphan
