@@ -4,30 +4,28 @@ A record says what a framework is called and launched by, which of its keys say 
 keys it knows beside them, and its defaults, with the file and version in which all this was read. What reads and writes
 configurations, the defaults and the list of settings all come from it; deleting the file leaves no trace.
 
-======================= ===============================================================================================
-``title kind package``  as in :class:`~oomkb.frameworks.model.Framework`; ``source``: where it was read, with its version
-``base``                the framework whose keys and defaults it also has; ``ignores``: keys of the base that mean
-                        something else here
-``programs``            regular expressions over what is run or imported
-``marks hints``         keys that only this framework has; keys that it has among others
-``adds``                keys that may be written where they do not stand yet; any other is only changed where it stands
-``prefixes``            leading parts of a path that may be left out, the longest first
-``known``               further keys, which say nothing about memory; ``data.*`` is all of a section
-``[keys]``              key = ``"field codec"`` (codecs: ``oomdoc.intake.configs.codecs``), or ``"field codec other=word"``
-                        where it counts only beside another key's value (which may go on after the word)
-``[[words]]``           ``key``, ``field`` and one of ``values`` (spelling = the job's word), ``above_zero`` (the word that
-                        any number above zero means), ``given`` (the word that its being there means), ``codec`` (as in
-                        ``[keys]``, for a second field of one key), ``part`` (the part of a list that a flag switches on)
-``[total_batch]``       ``key`` with the samples of all ranks together, ``micro`` and ``ranks``: it gives ``grad_accum``
-``[[defaults]]``        ``field``, ``value``, ``why``; ``when``: a circumstance
-======================= ===============================================================================================
+- ``title``, ``kind``, ``package``: as in :class:`~oomkb.frameworks.model.Framework`; ``source``: where it was read.
+- ``base``: the framework whose keys and defaults it has too; ``ignores``: keys of it that mean something else here.
+- ``programs``: regular expressions over what is run or imported.
+- ``marks``, ``hints``: keys that only this framework has; keys that it has among others.
+- ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands.
+- ``prefixes``: leading parts of a path that may be left out, the longest first.
+- ``known``: further keys, which say nothing about memory; ``data.*`` is all of a section.
+- ``[keys]``: key = ``"field codec"`` (codecs: ``oomdoc.intake.configs.codecs``), or ``"field codec other=word"`` where
+  it counts only beside another key's value, which may go on after the word.
+- ``[[words]]``: ``key``, ``field`` and one of ``values`` (spelling = the job's word), ``above_zero`` (the word that any
+  number above zero means), ``given`` (the word that its being there means), ``codec`` (for a second field of one key),
+  ``part`` (the part of a list that a flag switches on).
+- ``[total_batch]``: ``key`` with the samples of all ranks together, ``micro`` and ``ranks``: it gives ``grad_accum``.
+- ``[[defaults]]``: ``field``, ``value``, ``why``; ``when``: a circumstance.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -43,8 +41,10 @@ __all__ = ["FOLDER", "KeyRow", "Record", "TotalBatch", "WordRow", "framework_of"
 FOLDER: Final = Path(__file__).parent / "records"
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _FIELDS: Final = frozenset(
-    "title kind package source base aliases programs marks hints prefixes known ignores adds dashes keys words total_batch "
-    "defaults".split()  # noqa: SIM905 (a table of one word each reads worse)
+    """
+    title kind package source base aliases programs marks hints prefixes known ignores adds dashes keys words
+    total_batch defaults
+    """.split()  # noqa: SIM905 (a table of one word each reads worse)
 )
 _WHEN: Final[Mapping[str, Callable[[Job], bool]]] = {
     name: getattr(circumstances, name) for name in ("lora", "full", "fsdp", "zero", "distributed", "rl", "preference")
@@ -67,7 +67,7 @@ class WordRow:
 
     key: str
     field: str
-    values: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    values: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
     above_zero: str = ""
     given: str = ""
     codec: str = ""
@@ -105,7 +105,7 @@ class Record:
     keys: tuple[KeyRow, ...] = ()
     words: tuple[WordRow, ...] = ()
     total_batch: TotalBatch | None = None
-    defaults: tuple[Default, ...] = field(default=())
+    defaults: tuple[Default, ...] = ()
 
 
 def load(path: Path) -> Record:
@@ -116,7 +116,9 @@ def load(path: Path) -> Record:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise CatalogError(f"cannot be read: {error}", where=str(path), hint="see oomkb/frameworks/declared.py") from error
+        raise CatalogError(
+            f"cannot be read: {error}", where=str(path), hint="see oomkb/frameworks/declared.py"
+        ) from error
     odd = sorted(set(data) - _FIELDS)
     missing = [name for name in ("title", "kind", "package", "source") if not data.get(name)]
     if odd or missing:
@@ -125,7 +127,9 @@ def load(path: Path) -> Record:
     try:
         return _record(path.stem, data)
     except (KeyError, TypeError, ValueError) as error:
-        raise CatalogError(f"not a record: {error!r}", where=str(path), hint="see oomkb/frameworks/declared.py") from error
+        raise CatalogError(
+            f"not a record: {error!r}", where=str(path), hint="see oomkb/frameworks/declared.py"
+        ) from error
 
 
 def _record(name: str, data: Mapping[str, Any]) -> Record:
@@ -148,9 +152,7 @@ def _record(name: str, data: Mapping[str, Any]) -> Record:
         adds=frozenset(key.replace("-", "_") for key in _words(data, "adds")),
         dashes=bool(data.get("dashes", False)),
         keys=tuple(KeyRow(key, *said.split()) for key, said in data.get("keys", {}).items()),
-        words=tuple(
-            WordRow(**row) for row in data.get("words", ())
-        ),
+        words=tuple(WordRow(**row) for row in data.get("words", ())),
         total_batch=TotalBatch(total["key"], total["micro"], tuple(total["ranks"])) if total else None,
         defaults=tuple(_default(row, source) for row in data.get("defaults", ())),
     )
@@ -162,8 +164,10 @@ def _words(data: Mapping[str, Any], name: str) -> frozenset[str]:
 
 def _default(row: Mapping[str, Any], source: str) -> Default:
     made = Default(row["field"], row["value"], row["why"], row.get("source", source), row.get("versions", ""))
-    return made if "when" not in row else Default(
-        made.field, made.value, made.why, made.source, made.versions, when=_WHEN[row["when"]]
+    return (
+        made
+        if "when" not in row
+        else Default(made.field, made.value, made.why, made.source, made.versions, when=_WHEN[row["when"]])
     )
 
 

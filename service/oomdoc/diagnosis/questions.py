@@ -62,7 +62,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
 
 
 def _unread(view: View) -> list[tuple[float, Question]]:
-    """Settings of a framework that is not known whose names speak of memory: what do they mean?"""
+    """Settings of a framework that is not known whose names speak of memory: what they mean."""
     found = view.evidence.recognised
     if found is None or found.name != "unknown" or not found.unread:
         return []

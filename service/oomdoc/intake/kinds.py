@@ -55,7 +55,8 @@ _SENTENCE: Final = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [A-Za-z]{2,}|[一-鿿]{2,
 
 
 _OUTPUT: Final = re.compile(
-    r"^(?![ \t]*(?:#|//|;|\"|'))[^\n]{0,300}?(?:Traceback \(most recent call last\)|OutOfMemoryError|out of memory\.? Tried"
+    r"^(?![ \t]*(?:#|//|;|\"|'))[^\n]{0,300}?"
+    r"(?:Traceback \(most recent call last\)|OutOfMemoryError|out of memory\.? Tried"
     r"|\b(?:SIGKILL|SIGTERM)\b[^\n]{0,40}(?:received|exit)|CUDA error:|oom-kill)",
     re.M,
 )

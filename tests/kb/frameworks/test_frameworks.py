@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oomkb.frameworks as package
-from oomkb.frameworks import FRAMEWORKS, canonical, complete, lineage, supports
 from oomkb.errors import CatalogError
+from oomkb.frameworks import FRAMEWORKS, canonical, complete, lineage, supports
 from oomkb.frameworks.declared import FOLDER, load
 from oomkb.memory.job import Job
 

@@ -16,9 +16,9 @@ from oomdoc.intake.configs.forms.loose import parse_loose
 from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
-from oomdoc.intake.configs.nesting import dockerfile, embedded
 from oomdoc.intake.configs.guessing import guessed, of_other_role
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
+from oomdoc.intake.configs.nesting import dockerfile, embedded
 from oomdoc.intake.configs.recognise import ENOUGH, Recognition, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
 from oomdoc.intake.configs.segments import Segment, segments
@@ -161,8 +161,8 @@ def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> s
 
 def _parse(text: str, segment: Segment) -> list[Fragment]:
     start, end, form = segment.start, segment.end, segment.form
-    if form == "yaml" and (brace := _BRACE.match(text, start, end)) is not None:
-        start, form = brace.end() - 1, "json"  # YAML in flow style from end to end
+    if form == "yaml" and (flow := _BRACE.match(text, start, end)) is not None:
+        start, form = flow.end() - 1, "json"  # YAML in flow style from end to end
     if form == "yaml":
         entries, blocks = parse_yaml(text, start, end)
         out = [Fragment(form="yaml", start=start, end=end, entries=tuple(entries))]

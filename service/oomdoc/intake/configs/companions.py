@@ -1,4 +1,4 @@
-"""The further files that a configuration or a script names: its DeepSpeed or accelerate file, what it sources or includes.
+"""The further files that a configuration or a script names: a DeepSpeed or accelerate file, what it sources, includes.
 
 They are read where they were handed in too, or lie beside the named file: in its folder or below, never elsewhere.
 """
@@ -18,11 +18,15 @@ from oomdoc.intake.configs.table import norm, words
 
 __all__ = ["LINKS", "beside", "named_files", "of_name", "sourced"]
 
-LINKS: Final = words("deepspeed deepspeed_config deepspeed_config_file ds_config config_file fsdp_config accelerate_config")
+LINKS: Final = words(
+    "deepspeed deepspeed_config deepspeed_config_file ds_config config_file fsdp_config accelerate_config"
+)
 """Keys whose value may be the path of a launcher's or an engine's file."""
 _CONFIGS: Final = LINKS | words("config config_path yaml_file")
 _FILE: Final = re.compile(r"[\w./${}@~+ -]{1,200}\.(?:ya?ml|json|toml)\Z")
-_SOURCED: Final = re.compile(r"^[ \t]{0,20}(?:source|\.)[ \t]{1,8}[\"']?([^\s\"';&|]{1,200}\.(?:sh|env|bash))[\"']?", re.M)
+_SOURCED: Final = re.compile(
+    r"^[ \t]{0,20}(?:source|\.)[ \t]{1,8}[\"']?([^\s\"';&|]{1,200}\.(?:sh|env|bash))[\"']?", re.M
+)
 _INCLUDED: Final = re.compile(r"!include[ \t]{1,4}[\"']?([\w./-]{1,160}\.ya?ml)")
 _VARIABLE: Final = re.compile(r"\A(?:\$\{[^{}]{0,80}\}|\$\w{1,80}|~|\$\([^()]{0,120}\))/")
 _MOST: Final = 24

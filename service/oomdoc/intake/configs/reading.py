@@ -214,13 +214,20 @@ def _unevaluated(docs: Iterable[Doc], kept: dict[str, Fact]) -> None:
 _OFF: Final = 0.45
 """Of what is stated and not in effect."""
 _SERVERS: Final = ("vllm-serve", "vllm serve", "swift rollout", "sglang.launch_server", "vllm.entrypoints")
-_OF_ENGINE: Final = {"tp": "rollout.tensor_parallel", "serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
+_OF_ENGINE: Final = {
+    "tp": "rollout.tensor_parallel",
+    "serving.gpu_memory_utilization": "rollout.gpu_memory_utilization",
+}
 
 
 def _of_server(docs: Sequence[Doc], doc: Doc) -> bool:
     """Whether a command starts the server that a training run beside it generates with."""
     trains = any(
-        d is not doc and d.form == "shell" and d.table is not None and d.table.name not in ENGINES and len(d.readings()) > 1
+        d is not doc
+        and d.form == "shell"
+        and d.table is not None
+        and d.table.name not in ENGINES
+        and len(d.readings()) > 1
         for d in docs
     )
     own = doc.table is not None and (doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS))

@@ -115,7 +115,7 @@ def test_comments_and_labels_of_a_configuration_tell_of_no_failure():
 
 
 def test_output_in_a_file_that_is_named_like_a_script_is_still_output():
-    text = "python train.py\nTraceback (most recent call last):\n  File \"train.py\", line 1, in <module>\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    text = 'python train.py\nTraceback (most recent call last):\n  File "train.py", line 1, in <module>\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n'
     assert read([Source("run.sh", text)]).failures
 
 
@@ -173,12 +173,16 @@ def test_companions_beside_the_file_are_followed_and_others_are_not(tmp_path):
     (folder / "conf").mkdir(parents=True)
     (tmp_path / "outside.json").write_text('{"zero_optimization": {"stage": 1}}')
     (folder / "env.sh").write_text("export GPUS=4\nBS=3\n")
-    (folder / "conf" / "ds.json").write_text('{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}')
+    (folder / "conf" / "ds.json").write_text(
+        '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}'
+    )
     script = folder / "run.sh"
     text = "source env.sh\ntorchrun --nproc_per_node $GPUS train.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size $BS --bf16 True --output_dir o --learning_rate 1e-5 --deepspeed {}\n"
     script.write_text(text.format("conf/ds.json"))
     for command, path in (("plan", ("job",)), ("estimate", ())):
-        out = json.loads(CliRunner().invoke(app, [command, str(script), "--format", "json", "--set", "gpu=A100"]).stdout)
+        out = json.loads(
+            CliRunner().invoke(app, [command, str(script), "--format", "json", "--set", "gpu=A100"]).stdout
+        )
         assert not [w for w in out["warnings"] if "ds.json" in w or "env.sh" in w]
         if path:
             job = out["job"]

@@ -305,7 +305,9 @@ def _slurm(text: str, start: int, end: int) -> list[Entry]:
 
 _CASE: Final = re.compile(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
 _ESAC: Final = re.compile(r"^[ \t]{0,40}esac\b", re.M)
-_LABEL: Final = re.compile(r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M)
+_LABEL: Final = re.compile(
+    r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M
+)
 _MOST_CASES: Final = 50
 
 

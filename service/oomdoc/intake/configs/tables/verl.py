@@ -225,7 +225,12 @@ TABLE = Table(
     ),
     groups=(
         Group(("objective",), (_ESTIMATOR,), _read_objective, _write_objective),
-        Group(("extra_models",), ("actor.use_kl_loss", "critic.model.path"), _read_reference, lambda _view, _field, _value: None),
+        Group(
+            ("extra_models",),
+            ("actor.use_kl_loss", "critic.model.path"),
+            _read_reference,
+            lambda _view, _field, _value: None,
+        ),
         Group(("offload",), tuple(n for names in _OFFLOAD.values() for n in names), _read_offload, _write_offload),
         Group(("sharding",), ("actor.strategy", "model.strategy"), _read_strategy, _write_strategy),
         Group(("method",), ("model.lora_rank",), _read_method, _write_method),
