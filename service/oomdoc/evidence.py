@@ -22,6 +22,7 @@ __all__ = [
     "Frame",
     "Inactive",
     "Outcome",
+    "Recognised",
     "Setting",
     "Sign",
     "Signal",
@@ -177,6 +178,22 @@ class Setting:
     """Whether the framework's table knows the key."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """The framework that a configuration was taken for."""
+
+    name: str
+    """Canonical, or ``unknown``."""
+    probability: float
+    """How sure that is, 0..1; of ``unknown``: how probable the nearest known framework is."""
+    unknown_keys: float = 0.0
+    """Share of the configuration's keys that are not known (of ``unknown``: to the nearest framework), 0..1."""
+    unread: tuple[Setting, ...] = ()
+    """Settings that were not understood although their names speak of memory."""
+    guessed: tuple[str, ...] = ()
+    """Fields that were taken from an unknown framework's keys."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A config file, command or snippet found in the input, with the framework it belongs to."""
@@ -230,6 +247,8 @@ class Evidence:
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     """library -> version, PyPI names in lower case."""
     framework: str | None = None
+    recognised: Recognised | None = None
+    """What the configuration among the input was taken for; ``None`` where there is none."""
     language: Literal["en", "zh"] = "en"
     digest: str = ""
     """The retrieval query: the lines worth searching by (failure line, frames, prose), masked, at most a few KB."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +30,17 @@ class Planned:
     evidence: Evidence | None = None
 
 
-def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
+def plan_job(text: str, filename: str, changes: Mapping[str, Any], others: Sequence[Source] = ()) -> Planned:
     """Plan what a file describes, with (dotted) job fields set on top.
 
+    :param others: further files that it names (its DeepSpeed file, what it sources or includes).
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
     from oomdoc.diagnosis.answering import Plain, answer_of
     from oomdoc.diagnosis.planned import careful_job
     from oomdoc.diagnosis.planning import fits_table
 
-    job, evidence = job_of_text(text, filename)
+    job, evidence = job_of_text(text, filename, others)
     if "gpu" in changes and "capacity_gib" not in changes:
         job = job.with_fields({"capacity_gib": None})  # what the file says of another card
     job = job.with_fields(changes)
@@ -55,8 +56,11 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any]) -> Planned:
     return Planned(job, table, answer_of(Plain(job, completed, table.estimate, careful)), evidence)
 
 
-def job_of_text(text: str, filename: str) -> tuple[Job, Evidence | None]:
-    """The job that a job document (our own form) or a framework's config or script describes."""
+def job_of_text(text: str, filename: str, others: Sequence[Source] = ()) -> tuple[Job, Evidence | None]:
+    """The job that a job document (our own form) or a framework's config or script describes.
+
+    :param others: further files that it names.
+    """
     if not text.strip():
         return Job(), None
     document = _job_document(text)
@@ -65,7 +69,7 @@ def job_of_text(text: str, filename: str) -> tuple[Job, Evidence | None]:
     from oomdoc.intake import read
     from oomdoc.intake.configs import to_job
 
-    evidence = read([Source(filename or "input", text)])
+    evidence = read([Source(filename or "input", text), *others])
     return to_job(evidence.facts, evidence.framework, evidence.versions), evidence
 
 
@@ -85,13 +89,17 @@ def _job_document(text: str) -> dict[str, Any] | None:
 
 def plan_document(planned: Planned, language: str) -> dict[str, Any]:
     """The JSON form of a plan before a run."""
+    from oomdoc.report.document import framework_document
     from oomdoc.report.plan import table_document
     from oomdoc.report.words import render
 
     said = [render(sentence, language) for sentence in planned.sentences]
+    evidence = planned.evidence
     return {
         "schema": "oomdoc.plan/1",
         "job": planned.job.document(),
+        "framework": framework_document(evidence) if evidence is not None else None,
         "sentences": said,
         **table_document(planned.table, language),
+        "warnings": [render(w, language) for w in evidence.warnings] if evidence is not None else [],
     }

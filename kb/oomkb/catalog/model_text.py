@@ -100,6 +100,8 @@ class Table:
     """Family word → words that set its entries apart."""
     spellings: dict[str, tuple[str, ...]] = field(default_factory=dict)
     weak: frozenset[str] = frozenset()
+    derived: frozenset[str] = frozenset()
+    """Words of models that are known under another's name alone: fine-tunes (``zephyr``), which exist of several."""
     chinese: tuple[str, ...] = ()
     """The spellings that are no ASCII words."""
 
@@ -154,6 +156,8 @@ def build_table(families: Iterable[Family]) -> Table:
     table.chinese = tuple(sorted(key for key in table.spellings if not key.isascii()))
     for word, patterns in table.patterns.items():
         table.telling[word] = frozenset().union(*(p.needs for p in patterns))
+    names = {word: [p.entry.name.lower().replace("-", "") for p in ps] for word, ps in table.patterns.items()}
+    table.derived = frozenset(word for word, of_word in names.items() if not any(word in name for name in of_word))
     return table
 
 
@@ -207,8 +211,11 @@ def _name(pieces: list[str], at: int) -> Name:
                 stray += 1
         words.add(piece)
     behind = pieces[at + 1] if at + 1 < len(pieces) else ""
-    letter = behind if len(behind) == 1 and behind.isascii() and behind.isalpha() and behind != "v" else ""
-    return Name(pieces[at], version, size, frozenset(words), stray, letter)
+    return Name(pieces[at], version, size, frozenset(words), stray, _letter(behind))
+
+
+def _letter(behind: str) -> str:
+    return behind if len(behind) == 1 and behind.isascii() and behind.isalpha() and behind != "v" else ""
 
 
 def _readings(text: str, table: Table) -> Iterator[Name]:
@@ -226,13 +233,39 @@ def interpret(text: str, table: Table) -> tuple[ModelEntry | None, float | None,
     """What a name says: the entry, and the size (billions) and version it states."""
     size: float | None = None
     version: str | None = None
-    for reading in _readings(text, table):
+    for reading in (*_readings(text, table), *_bases(text, table)):
         size = reading.size_b if size is None else size
         version = reading.version if version is None else version
         entry = select(reading, table)
-        if entry is not None:
+        if entry is not None and not _of_another(reading, entry, table):
             return entry, reading.size_b, reading.version
     return None, size, version
+
+
+def _of_another(name: Name, entry: ModelEntry, table: Table) -> bool:
+    """Whether a fine-tune's name names a family of its own, which the entry is not of (``zephyr-7b-gemma``)."""
+    if name.family not in table.derived:
+        return False
+    own = table.derived | table.telling[name.family]
+    others = (word for word in name.words if word in table.patterns and word not in own)
+    kind = entry.config.get("model_type")
+    return any(all(p.entry.config.get("model_type") != kind for p in table.patterns[word]) for word in others)
+
+
+def _bases(text: str, table: Table) -> Iterator[Name]:
+    """Of a fine-tune's name the families it was made of, with the size wherever it stands: ``tulu-3-8b-llama3.1``.
+
+    The number of a version counts where it follows the family word at once; any other is the fine-tune's own.
+    """
+    for form in dict.fromkeys((text, _UNDERSCORE_DECIMAL.sub(".", text))):
+        pieces = _pieces(form, table)
+        sizes = [size for piece in pieces if (size := size_in_billions(piece)) is not None]
+        for at in [i for i, p in enumerate(pieces) if p in table.patterns and p not in table.derived][:_MOST_FAMILIES]:
+            behind = pieces[at + 1] if at + 1 < len(pieces) else ""
+            version = _plain(behind) if _NUMBER.match(behind) and len(behind) < 4 else None
+            words = frozenset(pieces[:at] + pieces[at + 1 :]) & (table.telling[pieces[at]] | _ALWAYS | _SHAPE_WORDS)
+            if len(sizes) == 1 and (at > 0 or len(pieces) > at + 2):
+                yield Name(pieces[at], version, sizes[0], words, 0, _letter(behind))
 
 
 def _version_fits(stated: str | None, of_entry: str | None) -> bool:

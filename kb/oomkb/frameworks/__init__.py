@@ -1,6 +1,6 @@
 """What each framework does when a key is absent, and which settings it has.
 
-:data:`FRAMEWORKS` is sorted by name; a test compares it with the files in this folder.
+:data:`FRAMEWORKS` is sorted by name; a test compares it with the files in this folder and in ``records``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from oomkb.frameworks import (
     xtuner,
 )
 from oomkb.frameworks.completion import complete
+from oomkb.frameworks.declared import framework_of, records
 from oomkb.frameworks.lookup import canonical, find, lineage, supports
 from oomkb.frameworks.model import Default, Framework, Setting, in_range
 
@@ -46,7 +47,7 @@ __all__ = [
     "supports",
 ]
 
-FRAMEWORKS: tuple[Framework, ...] = (
+_CODED: Final = (
     accelerate.FRAMEWORK,
     axolotl.FRAMEWORK,
     deepspeed.FRAMEWORK,
@@ -67,6 +68,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
     vllm.FRAMEWORK,
     xtuner.FRAMEWORK,
 )
+FRAMEWORKS: tuple[Framework, ...] = tuple(sorted((*_CODED, *map(framework_of, records())), key=lambda f: f.name))
+"""Those with code of their own and those that are one file of ``records``."""
 
 ENGINES: Final = frozenset(
     {*(f.name for f in FRAMEWORKS if f.kind == "serving"), "tensorrt-llm", "vllm-ascend", "ollama", "llama.cpp"}

@@ -18,6 +18,8 @@ from oomkb.memory.job_reading import read_dotted
 
 __all__ = ["complete"]
 
+UNKNOWN: Final = "unknown"
+"""A framework that a configuration showed and that is not known."""
 _ANY: Final = "any framework"
 _USUAL_LENGTH: Final = 2048
 _USUAL_CONTEXT: Final = 8192
@@ -318,7 +320,8 @@ def _common() -> tuple[tuple[_Step, ...], tuple[_Step, ...], tuple[_Step, ...]]:
 def complete(job: Job, *, careful: bool = False) -> Job:
     """The job with every field that decides memory filled in; what was filled is under ``assumed`` with its reason.
 
-    Stated fields are never changed. A framework that is not known is treated as plain transformers.
+    Stated fields are never changed. Where no framework is stated, it is taken for plain transformers; of one that is
+    stated and ``unknown`` no framework's defaults are applied.
 
     :param careful: whether it is a run that somebody only plans: what is open is then as a careful person starts (one
         sample, checkpointing, a fused optimizer, up to 2,048 tokens) rather than as the framework's defaults have it.
@@ -334,7 +337,8 @@ def complete(job: Job, *, careful: bool = False) -> Job:
     _apply(first, draft)
     if careful:
         _apply(planned, draft)
-    for member in lineage(framework.name if framework else "transformers"):
+    named = framework.name if framework else None if job.framework == UNKNOWN else "transformers"
+    for member in lineage(named):
         _apply(_own(member.name, job.versions.get(member.package)), draft)
     _apply(last, draft)
     return draft.done()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from oomdoc.evidence import Evidence
+from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message, problem_of, say
 from oomdoc.planner import job_of_text
+from oomdoc.report.document import framework_document
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
 
@@ -34,23 +35,32 @@ class Checked:
     file: str
     findings: tuple[Finding, ...]
     fits: bool | None = None
+    framework: Mapping[str, Any] | None = None
+    """Name, probability, share of unknown keys; ``None`` for a job document."""
 
 
 def check_text(
-    text: str, file: str, changes: Mapping[str, Any], *, versions: Mapping[str, str] | None = None, wanted: float = 0.9
+    text: str,
+    file: str,
+    changes: Mapping[str, Any],
+    *,
+    versions: Mapping[str, str] | None = None,
+    wanted: float = 0.9,
+    others: Sequence[Source] = (),
 ) -> Checked:
     """Check one config, launch script or job document.
 
     :param changes: job fields set on top (``gpu``, ``gpus`` ...).
     :param versions: installed libraries, for known memory regressions.
     :param wanted: the probability of fitting below which it is an error.
+    :param others: further files that it names.
     :raises JobError: for a field that describes no possible run.
     """
-    job, evidence = job_of_text(text, file)
+    job, evidence = job_of_text(text, file, others)
     job = job.with_fields(changes)
     findings = [*_settings(evidence), *_regressions(job, {**job.versions, **(versions or {})})]
     fits, priced = _fit(job, wanted)
-    return Checked(file, tuple(findings + priced), fits)
+    return Checked(file, tuple(findings + priced), fits, framework_document(evidence) if evidence is not None else None)
 
 
 def _settings(evidence: Evidence | None) -> list[Finding]:
@@ -61,7 +71,8 @@ def _settings(evidence: Evidence | None) -> list[Finding]:
         for i in evidence.inactive
     ]
     known = {i.span.line for i in evidence.inactive}
-    for document in evidence.documents:
+    found += [Finding("framework", "warning", w) for w in evidence.warnings if isinstance(w, Message)]
+    for document in (d for d in evidence.documents if d.framework != "unknown"):
         found += [
             Finding(
                 "unknown-key", "note", say("check.unknown-key", key=s.key, framework=document.framework), s.span.line

@@ -37,6 +37,7 @@ def check_document(checked: Sequence[Checked], language: str) -> dict[str, Any]:
             {
                 "file": one.file,
                 "fits": one.fits,
+                "framework": dict(one.framework) if one.framework is not None else None,
                 "findings": [
                     {"rule": f.rule, "level": f.level, "line": f.line, "message": render(f.message, language)}
                     for f in one.findings

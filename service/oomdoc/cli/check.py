@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oomdoc.cli.common import Language, parse_set, print_json, read_text, show
+from oomdoc.cli.common import Language, parse_set, print_json, read_named, read_text, show
 from oomkb.errors import InputError
 
 __all__ = ["check", "register"]
@@ -58,7 +58,10 @@ def check(
     changes: dict[str, Any] = parse_set(set_ or [])
     changes |= {name: value for name, value in (("gpu", gpu), ("gpus", gpus)) if value is not None}
     versions = _versions(requirements, current_env=current_env)
-    checked = [check_text(read_text(file), str(file), changes, versions=versions) for file in files]
+    checked = []
+    for file in files:
+        text, _, others = read_named(file)
+        checked.append(check_text(text, str(file), changes, versions=versions, others=others))
     language = "en" if lang is Language.auto else lang.value
     if format_ is CheckFormat.text:
         show(report.check_text(checked, language))

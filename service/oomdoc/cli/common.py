@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from oomdoc.evidence import Source
 from oomkb.errors import InputError, JobError
 from oomkb.limits import check_tree, shown
 from oomkb.outside import yaml_document
@@ -27,6 +28,7 @@ __all__ = [
     "parse_set",
     "print_json",
     "progress",
+    "read_named",
     "read_text",
     "show",
     "terminal_width",
@@ -80,6 +82,21 @@ def load_document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InputError("expected a mapping of fields", where=str(path), hint="for example `model: Qwen/Qwen2.5-7B`")
     return {str(key): value for key, value in document.items()}
+
+
+def read_named(path: Path | None) -> tuple[str, str, list[Source]]:
+    """A file with its name, and the files it names that lie in its folder; empty without one.
+
+    :raises InputError: as :func:`read_text`.
+    """
+    if path is None:
+        return "", "", []
+    text = read_text(path)
+    if str(path) == "-":
+        return text, path.name, []
+    from oomdoc.intake.configs.companions import beside
+
+    return text, path.name, beside(path, text)
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, Any]:

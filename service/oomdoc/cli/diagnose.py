@@ -99,11 +99,15 @@ def _chart(report: Report, path: Path) -> None:
 def _sources(files: list[Path], configs: list[Path]) -> list[Source]:
     if files == [Path("-")] and sys.stdin.isatty():
         sys.stderr.write("Paste the log, config or question, then press Ctrl-D.\n")
-    from oomdoc.intake.configs.hydra import files_named
+    from oomdoc.intake.configs.companions import beside
+    from oomdoc.intake.configs.segments import form_of
 
     found = [_log(path) for path in files]
-    beside = [named for path in configs if path.suffix in (".yaml", ".yml") for named in files_named(path)]
-    return found + [Source(str(path), read_text(path)) for path in dict.fromkeys((*configs, *beside))]
+    own = [Source(str(path), read_text(path)) for path in dict.fromkeys(configs)]
+    named = [s for s in (*found, *own) if form_of(s.name) is not None and s.name != "input"]
+    more = [companion for source in named for companion in beside(Path(source.name), source.text)]
+    known = {Path(source.name).resolve() for source in (*found, *own)}
+    return found + own + [s for s in {s.name: s for s in more}.values() if Path(s.name).resolve() not in known]
 
 
 def _log(path: Path) -> Source:

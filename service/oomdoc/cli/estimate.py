@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -16,10 +16,15 @@ from oomdoc.cli.common import (
     load_document,
     parse_set,
     print_json,
+    read_named,
     show,
     terminal_width,
 )
 from oomkb.errors import JobError
+
+if TYPE_CHECKING:
+    from oomdoc.evidence import Evidence
+    from oomkb.memory.job import Job
 
 __all__ = ["estimate", "register"]
 
@@ -30,7 +35,9 @@ def register(app: typer.Typer) -> None:
 
 
 def estimate(
-    job: Annotated[Path | None, typer.Argument(help="A job document, YAML or JSON; - is standard input.")] = None,
+    job: Annotated[
+        Path | None, typer.Argument(help="A job document, a config or a launch script; - is standard input.")
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
     batch: Annotated[Path | None, typer.Option(help="JSONL with id and job a line; one result a line.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
@@ -51,19 +58,16 @@ def estimate(
     if batch is not None:
         _batch(batch, language)
         return
-    document = load_document(job) if job is not None else {}
-    if isinstance(document.get("job"), dict):
-        document = document["job"]
     changes = parse_set(set_ or [])
-    if not document and not changes:
+    if job is None and not changes:
         raise JobError(
             "no job is given", where="oomdoc estimate", hint="name a file, or --set model=... --set seq_len=..."
         )
     from oomdoc.library import estimate as run
-    from oomkb.memory.job import Job
     from oomkb.pricing import check_device
 
-    priced_job = Job.from_document(document).with_fields(changes)
+    stated, evidence = _job_of(job)
+    priced_job = stated.with_fields(changes)
     check_device(priced_job)
     report = run(priced_job)
     if chart is not None:
@@ -71,9 +75,59 @@ def estimate(
 
         write_chart(report.document(), chart)
     if format_ is Format.json:
-        print_json(report.document(language=language))
+        print_json(_with_framework(report.document(language=language), evidence, language))
         return
+    for warning in _warnings(evidence, language):
+        show("! " + warning)
     show(report.text(language=language, width=terminal_width(), colour=coloured()))
+
+
+def _job_of(path: Path | None) -> tuple[Job, Evidence | None]:
+    """The job of a job document, else of a framework's config or script with what it names."""
+    from oomdoc.planner import job_of_text
+    from oomkb.memory.job import Job
+
+    if path is None:
+        return Job(), None
+    text, name, others = read_named(path)
+    if path.suffix in _DOCUMENTS and str(path) != "-" and not _is_config(text):
+        document = load_document(path)
+        return Job.from_document(document["job"] if isinstance(document.get("job"), dict) else document), None
+    return job_of_text(text, name, others)
+
+
+_DOCUMENTS: Final = (".yaml", ".yml", ".json", "")
+
+
+def _is_config(text: str) -> bool:
+    """Whether most of a document's keys are no fields of a job: then it is some framework's configuration."""
+    import yaml
+
+    from oomkb.memory.job import Job
+
+    try:
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return "--" in text
+    if not isinstance(document, dict) or isinstance(document.get("job"), dict):
+        return not isinstance(document, dict) and "--" in text
+    fields = sum(str(key) in Job.__dataclass_fields__ for key in document)
+    return len(document) > 0 and 2 * fields < len(document)
+
+
+def _warnings(evidence: Evidence | None, language: str) -> list[str]:
+    from oomdoc.report.words import render
+
+    return [render(w, language) for w in evidence.warnings] if evidence is not None else []
+
+
+def _with_framework(document: dict[str, Any], evidence: Evidence | None, language: str) -> dict[str, Any]:
+    from oomdoc.report.document import framework_document
+
+    if evidence is None:
+        return document
+    told = [*document.get("warnings", ()), *_warnings(evidence, language)]
+    return {**document, "framework": framework_document(evidence), "warnings": told}
 
 
 def _batch(path: Path, language: str) -> None:

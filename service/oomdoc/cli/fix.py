@@ -18,7 +18,7 @@ __all__ = ["fix", "register"]
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(epilog="Exit status: 0 done; 1 a change has no place in this file; 2 bad input.")(fix)
+    app.command(epilog="Exit status: 0 done; 1 a change has no place in this file; 2 none has, or bad input.")(fix)
 
 
 def fix(
@@ -55,31 +55,45 @@ def fix(
         changes = {**_plan_changes(file, text, log, plan, lang), **changes}
     if not changes:
         raise InputError("nothing to change", where="oomdoc fix", hint="give --set field=value or --log LOG")
-    _apply(file, text, changes, framework, write=write)
+    _apply(file, text, changes, framework, write=write, language="zh" if lang is Language.zh else "en")
 
 
-def _apply(file: Path, text: str, changes: dict[str, Any], framework: str | None, *, write: bool) -> None:
+def _reason(field: str, why: str, framework: str, language: str) -> str:
+    """Why a field was not changed, and what to do."""
+    from oomdoc.report.words import word
+
+    return word(f"fix.{why}", language, field=field, framework=framework or "-")
+
+
+def _apply(
+    file: Path, text: str, changes: dict[str, Any], framework: str | None, *, write: bool, language: str
+) -> None:
     from oomdoc.intake.configs import patch
+    from oomdoc.report.words import word
 
     patched = patch(text, filename=file.name, framework=framework, changes=changes)
+    reasons = [_reason(field, why, patched.framework, language) for field, why in patched.unplaced.items()]
     if patched.error:
-        raise InputError(str(patched.error), where=str(file))
+        for reason in reasons:
+            sys.stderr.write(reason + "\n")
+        raise InputError(word("fix.nothing-written", language), where=str(file))
     show(patched.diff or "nothing changes\n")
     if write and patched.text != text:
         shutil.copy2(file, file.with_name(file.name + ".bak"))
         file.write_text(patched.text, encoding="utf-8", newline="")
         sys.stderr.write(f"written {file}; the old one is {file.name}.bak\n")
-    for field, why in patched.unplaced.items():
-        sys.stderr.write(f"{field}: {why}\n")
+    for reason in reasons:
+        sys.stderr.write(reason + "\n")
     if patched.unplaced:
         raise typer.Exit(1)
 
 
 def _plan_changes(file: Path, text: str, log: Path, number: int, lang: Language) -> dict[str, Any]:
+    from oomdoc.intake.configs.companions import beside
     from oomdoc.intake.stream import load_source
     from oomdoc.library import diagnose
 
-    report = diagnose([load_source(log), Source(file.name, text)], language=lang)
+    report = diagnose([load_source(log), Source(file.name, text), *beside(file, text)], language=lang)
     plans = report.diagnosis.plans
     if number > len(plans):
         raise InputError(

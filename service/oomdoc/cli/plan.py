@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oomdoc.cli.common import Format, Language, coloured, parse_set, print_json, read_text, show, terminal_width
+from oomdoc.cli.common import Format, Language, coloured, parse_set, print_json, read_named, show, terminal_width
 
 __all__ = ["plan", "register"]
 
@@ -45,7 +45,8 @@ def plan(
         changes["gpu"] = gpu
     if gpus:
         changes["gpus"] = gpus
-    planned = plan_job(read_text(file) if file else "", file.name if file else "", changes)
+    text, name, others = read_named(file)
+    planned = plan_job(text, name, changes, others)
     language = "en" if lang is Language.auto else lang.value
     document = plan_document(planned, language)
     if chart is not None:

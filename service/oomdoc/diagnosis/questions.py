@@ -43,8 +43,9 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     job, evidence = view.job, view.evidence
     if is_planned(evidence):
         return _for_plan(view)
+    found += _unread(view)
     if view.failure is None and evidence.outcome is None:
-        return ()
+        return tuple(question for _, question in found)[:_MOST]
     if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
         return _for_lookalike(view, causes[0].cause)
     found += _versions(view, causes)
@@ -69,6 +70,15 @@ def _for_plan(view: View) -> tuple[Question, ...]:
     if view.estimate is None:
         return (_ask("model"),) if view.job.model is None and view.job.params_b is None else ()
     return (_ask("gpu"),) if view.bytes_of("capacity") is None else ()
+def _unread(view: View) -> list[tuple[float, Question]]:
+    """Settings of a framework that is not known whose names speak of memory: what they mean."""
+    found = view.evidence.recognised
+    if found is None or found.name != "unknown" or not found.unread:
+        return []
+    first = found.unread[0]
+    listed = ", ".join(f"{s.key} = {str(s.value)[:40]}" for s in found.unread[:4])
+    why = say("question.unread.why", settings=listed)
+    return [(2.2, Question(first.key, why, say("question.unread.how")))]
 
 
 def _ask(fact: str) -> Question:
@@ -108,7 +118,8 @@ def _flips(view: View) -> list[tuple[float, Question]]:
             continue
         if fact == "sharding" and (view.ranks or 1) < 2:
             continue
-        if fact in ("sharding", "method") and evidence.documents:
+        unknown = evidence.recognised is not None and evidence.recognised.name == "unknown"
+        if fact in ("sharding", "method") and evidence.documents and not unknown:
             continue  # a config or command that names neither has neither
         peaks = {value: peak for value in values if (peak := _peak(view.job, fact, value)) is not None}
         if len(peaks) < 2:

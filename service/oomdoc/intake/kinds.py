@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from oomdoc.evidence import Document, Source
+from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.lines import Line
 
-__all__ = ["Kind", "kinds_of"]
+__all__ = ["Kind", "is_comment", "is_config_file", "kinds_of", "without_comments"]
 
 Kind = Literal["prose", "log", "command", "config", "code", "blank"]
 
@@ -50,6 +52,38 @@ _CHINESE_SENTENCE: Final = re.compile(r"[一-鿿].{0,40}[，。？]")
 _SAID: Final = re.compile(r"[A-Z一-鿿].{20,}[.?。？]\s*\Z")
 _CHINESE: Final = re.compile(r"[一-鿿]{2,}")
 _SENTENCE: Final = re.compile(r"[A-Za-z]{2,} [a-z]{2,} [A-Za-z]{2,}|[一-鿿]{2,}")
+
+
+_OUTPUT: Final = re.compile(
+    r"^(?![ \t]*(?:#|//|;|\"|'))[^\n]{0,300}?"
+    r"(?:Traceback \(most recent call last\)|OutOfMemoryError|out of memory\.? Tried"
+    r"|\b(?:SIGKILL|SIGTERM)\b[^\n]{0,40}(?:received|exit)|CUDA error:|oom-kill)",
+    re.M,
+)
+_COMMENT: Final = ("#", "//", ";")
+_CONFIGS: Final = frozenset({"yaml", "json", "toml", "shell", "python", "dockerfile"})
+
+
+def is_config_file(source: Source) -> bool:
+    """Whether a source is a configuration, a launch script or code by its name, with no program's output in it.
+
+    What it says in comments, keys and labels is no evidence of what happened.
+    """
+    return form_of(source.name) in _CONFIGS and _OUTPUT.search(source.text) is None
+
+
+def is_comment(line: Line) -> bool:
+    """Whether a line of a configuration is a comment."""
+    return line.text.lstrip().startswith(_COMMENT)
+
+
+def without_comments(lines: Sequence[Line], documents: Sequence[Document]) -> list[Line]:
+    """The lines but for the comments inside configurations and commands: they tell of nothing that happened."""
+    within: set[tuple[str, int]] = set()
+    for document in documents:
+        end = document.first_line + document.text.count("\n")
+        within |= {(document.source, number) for number in range(document.first_line, end + 1)}
+    return [line for line in lines if not (is_comment(line) and (line.source, line.number) in within)]
 
 
 def kinds_of(lines: Sequence[Line]) -> list[Kind]:

@@ -13,7 +13,7 @@ from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
 from oomdoc.intake.growth import growth_signals
-from oomdoc.intake.kinds import Kind, kinds_of
+from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of, without_comments
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
@@ -51,8 +51,14 @@ _SIZES: Final = {
     "other_process_gib": "other_process_bytes",
 }
 _YAML: Final = (".yaml", ".yml")
+_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
+
+_HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib"})
+"""What words alone say in a configuration whose framework is unknown."""
+_GLIMPSE: Final = 4000
+"""Characters of a configuration by which the language is decided where there is nothing else."""
 
 
 def read_text(text: str, name: str = "input") -> Evidence:
@@ -69,14 +75,20 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     masked = _prepared(sources, warnings)
     taken_in = _taken_in(masked)
     own = [source for source in masked if source.name not in taken_in]
-    lines = [line for source in own for line in read_lines(source)]
-    varied, words = distinct(lines), Vocabulary(line.low for line in lines)
+    configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
+    # A configuration is not a log: it states facts, and says nothing of what happened.
+    settings = [line for source in own if is_config_file(source) for line in read_lines(source) if not is_comment(line)]
+    lines = [line for source in own if not is_config_file(source) for line in read_lines(source)]
+    lines = without_comments(lines, [d for reading in configs for d in reading.documents])
+    varied, words = distinct([*lines, *settings]), Vocabulary(line.low for line in (*lines, *settings))
     kinds = kinds_of(lines)
     found = list(scan(lines, words))
     signals = [s for _, _, reading in found for s in reading.signals]
     placed = read_frames(lines)
     failures = assemble(failures_of(found), lines, kinds, placed, signals)
     outcome, other_outcomes = outcome_of(lines, kinds, failures, signals, placed, words)
+    if outcome is None and settings:  # a configuration alone is a job that somebody plans
+        outcome = Outcome("question", "job", settings[0].span(), None, 0.8)
     failures = agreeing(failures, outcome, lines, placed)
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
@@ -84,12 +96,14 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
         signals, [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"], words
     )
     signals += printed_memory(lines, words)
-    configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
-    facts += text_facts(lines, kinds, varied, words)
+    strange = {d.source for reading in configs for d in reading.documents if d.framework == "unknown"}
+    strange &= {line.source for line in settings}
+    stated = text_facts([*lines, *settings], [*kinds, *kinds_of(settings)], varied, words)
+    facts += [fact for fact in stated if fact.span.source not in strange or fact.name in _HARDWARE]
     facts += run_facts(lines, words)
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
@@ -109,7 +123,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     ]
     frames = root[1].frames if root is not None and root[1].frames else tuple(p.frame for p in placed)
     signs = read_signs(lines, kinds, frames, signals, kept["phase"].value, words=words)
-    if not any(line.text.strip() for line in lines):
+    if not any(source.text.strip() for source in own):
         warnings.append(say("intake.empty"))
     return _evidence(
         _Parts(
@@ -180,7 +194,8 @@ def _evidence(parts: _Parts) -> Evidence:
         statements=parts.statements,
         versions=MappingProxyType(versions),
         framework=framework,
-        language=language_of(prose, text),
+        recognised=next((c.recognised for c in parts.configs if c.recognised is not None), None),
+        language=language_of(prose, text or "\n".join(d.text[:_GLIMPSE] for c in parts.configs for d in c.documents)),
         digest=digest_of(prose, root, values, framework, errors_of(parts.lines, parts.kinds, root)),
         prose=prose,
         warnings=(*parts.warnings, *(w for reading in parts.configs for w in reading.warnings)),
@@ -192,6 +207,8 @@ def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], sho
     if options.get("framework") is not None:
         return str(options["framework"])
     named = [reading.framework for reading in configs if reading.framework]
+    sure = [name for name in named if name != "unknown"]
+    named = sure if sure or shown is not None else named
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:
         return shown
     return named[0] if named else shown
@@ -227,21 +244,27 @@ def _encodable(text: str) -> str:
 
 
 def _taken_in(sources: Sequence[Source]) -> frozenset[str]:
-    """Sources that another one takes in by its ``defaults:`` list: they speak through it, under its keys."""
-    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text] if len(sources) > 1 else []
-    if not mains:
+    """Sources that another one takes in, by its ``defaults:`` list or by sourcing them: they speak through it."""
+    if len(sources) < 2:
         return frozenset()
+    from oomdoc.intake.configs.companions import of_name, sourced
     from oomdoc.intake.configs.hydra import included
 
-    return frozenset(one.source.name for main in mains for one in included(main, sources)) - {mains[0].name}
+    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text]
+    out = {one.source.name for main in mains for one in included(main, sources)} - {m.name for m in mains[:1]}
+    for script in (s for s in sources if s.name.endswith(_SCRIPTS)):
+        others = [s for s in sources if s is not script]
+        out |= {found.name for name in sourced(script.text) if (found := of_name(name, others)) is not None}
+    return frozenset(out)
 
 
 def _configs(source: Source, given: Sequence[Source], warnings: list[Message | str]) -> ConfigReading | None:
     """What the config tables read; a table that fails must not cost the log's diagnosis."""
     from oomdoc.intake.configs import read_documents
+    from oomdoc.intake.configs.segments import form_of
 
     try:
-        return read_documents(source, [s for s in given if s is not source and s.name.endswith(_YAML)])
+        return read_documents(source, [s for s in given if s is not source and form_of(s.name) is not None])
     except Exception as error:
         warnings.append(
             say("intake.config-unread", source=source.name, reason=f"{type(error).__name__}: {error}"[:200])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change, Contribution, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
-from oomdoc.evidence import Fact, Failure, Span
+from oomdoc.evidence import Evidence, Fact, Failure, Span
 from oomdoc.messages import say
 from oomdoc.report.estimates import estimate_document
 from oomdoc.report.words import render
 from oomkb.units import GIB
 
-__all__ = ["SCHEMA", "diagnosis_document", "match_document", "plan_document"]
+__all__ = ["SCHEMA", "diagnosis_document", "framework_document", "match_document", "plan_document"]
 
 SCHEMA: Final = "oomdoc.diagnosis/1"
 _SIZES: Final = (
@@ -35,6 +35,7 @@ def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | Non
         "verdict": found.verdict,
         "outlook": _outlook(found),
         "other_failure": _other_failure(found, language),
+        "framework": framework_document(found.evidence),
         "summary": _joined([render(m, language) for m in found.summary], language),
         "sentences": [render(m, language) for m in found.summary],
         "causes": [
@@ -131,6 +132,21 @@ def _other_failure(found: Diagnosis, language: str) -> dict[str, Any] | None:
     if other is None:
         return None
     return {"kind": other.kind, "why": render(other.why, language), "next": render(other.next, language)}
+
+
+def framework_document(evidence: Evidence) -> dict[str, Any] | None:
+    """What framework the input is of, how sure that is, and the share of a configuration's keys that are not known."""
+    found = evidence.recognised
+    if found is None and evidence.framework is None:
+        return None
+    own = found is not None and (found.name == evidence.framework or evidence.framework is None)
+    return {
+        "name": found.name if found is not None and own else evidence.framework,
+        "probability": found.probability if found is not None and own else None,
+        "unknown_keys": found.unknown_keys if found is not None else None,
+        "unread": [s.key for s in found.unread] if found is not None else [],
+        "guessed": list(found.guessed) if found is not None else [],
+    }
 
 
 def match_document(match: MatchedCase, language: str) -> dict[str, Any]:

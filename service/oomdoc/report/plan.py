@@ -64,6 +64,8 @@ def plan_text(
         console.print(Text(sentence, style="" if number else "bold"))
     if document["nothing_fits"]:
         console.print(Text(document["nothing_fits"], style="bold red"))
+    for warning in document.get("warnings") or ():
+        console.print(Text("  ! " + warning, style="yellow"))
     if not full:
         _short(console, document, language)
         console.print()

@@ -275,3 +275,29 @@ def test_chinese_names_stand_within_running_text(text, name):
 @pytest.mark.parametrize("text", ["通义万相2.1 生成视频", "文心一言用不了", "学习书生意气"])
 def test_chinese_words_that_name_no_model(text):
     assert models.find_all(text) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "billions"),
+    [
+        ("HuggingFaceH4/zephyr-7b-gemma-v0.1", "gemma", 8.5),
+        ("HuggingFaceH4/zephyr-7b-beta", "mistral", 7.2),
+        ("org/tulu-3-8b-llama3.1", "llama", 8.0),
+        ("allenai/Llama-3.1-Tulu-3-8B", "llama", 8.0),
+        ("google/gemma-2b", "gemma", 2.5),
+        ("gemma-1.1-2b-it", "gemma", 2.5),
+        ("tiny-llama-1.1b", "llama", 1.1),
+        ("internvl2_5_1b_dynamic_res_2nd_finetune_full", "internvl_chat", 0.94),
+        ("teknium/OpenHermes-2.5-Mistral-7B", "mistral", 7.2),
+    ],
+)
+def test_a_fine_tunes_name_resolves_by_its_parts(name, kind, billions):
+    found = models.find(name)
+    assert found.config["model_type"] == kind
+    assert found.params / 1e9 == pytest.approx(billions, rel=0.06)
+
+
+@pytest.mark.parametrize("name", ["openchat/openchat-3.5-0106-gemma", "org/zephyr-qwen-alignment"])
+def test_a_fine_tune_is_never_taken_for_another_family(name):
+    found = models.find(name)
+    assert found is None or found.config["model_type"] != "mistral"

@@ -7,17 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oomkb.frameworks as package
+from oomkb.errors import CatalogError
 from oomkb.frameworks import FRAMEWORKS, canonical, complete, lineage, supports
+from oomkb.frameworks.declared import FOLDER, load
 from oomkb.memory.job import Job
 
-_HELPERS = {"__init__", "circumstances", "completion", "lookup", "model", "serving"}
+_HELPERS = {"__init__", "circumstances", "completion", "declared", "lookup", "model", "serving"}
 
 
 def test_registry_is_sorted_and_equals_the_folder():
     names = [f.name for f in FRAMEWORKS]
-    files = {p.stem for p in Path(package.__file__).parent.glob("*.py")} - _HELPERS
+    found = {p.stem for p in Path(package.__file__).parent.glob("*.py")} - _HELPERS
+    coded = {stem.replace("_", "-") for stem in found}
+    records = {p.stem for p in FOLDER.glob("*.toml")}
     assert names == sorted(names)
-    assert {n.replace("-", "_") for n in names} == files
+    assert set(names) == coded | records
+    assert not coded & records
 
 
 @pytest.mark.parametrize(
@@ -146,3 +151,26 @@ def test_a_served_checkpoint_is_stored_as_its_name_says(model: str, quant: str) 
     served = complete(Job(model=model, framework="vllm", objective="inference"))
     assert served.quant == quant
     assert "quant" in served.assumed
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("title = 'a'\nkind = 'training'\npackage = 'a'\nsource = 'x'\ncolour = 'red'\n", "unknown field colour"),
+        ("title = 'a'\nkind = 'training'\npackage = 'a'\n", "no source"),
+        ("title = \n", "cannot be read"),
+    ],
+)
+def test_a_record_that_is_none_is_refused_by_its_place(tmp_path, text, problem):
+    path = tmp_path / "thing.toml"
+    path.write_text(text)
+    with pytest.raises(CatalogError) as error:
+        load(path)
+    assert problem in str(error.value)
+    assert error.value.where == str(path)
+
+
+def test_an_unknown_framework_has_no_defaults_of_any():
+    job = complete(Job.from_document({"framework": "unknown", "params_b": 7}))
+    assert {a.why for a in job.assumed.values() if "transformers" in a.why or "Trainer" in a.why} == set()
+    assert (job.micro_batch, job.grad_ckpt) == (1, False)

@@ -78,10 +78,7 @@ def _shares(view: View) -> Iterator[Feature]:
     failure, fullness, estimate = view.failure, view.fullness, view.estimate
     if estimate is None or (failure is not None and failure.kind != "device"):
         return
-    if fullness is None:
-        over = 0.5
-    else:
-        over = min(1.0, max(0.0, (fullness - _ROOM) / (_FULL - _ROOM)))
+    over = 0.5 if fullness is None else min(1.0, max(0.0, (fullness - _ROOM) / (_FULL - _ROOM)))
     for cause, share in view.shares.items():
         value = share * over * max(view.certainty, 0.3)
         if share >= _LEAST_SHARE and value > 0:

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from oomdoc.intake.configs.declared import declared_tables
 from oomdoc.intake.configs.jobs import to_job
 from oomdoc.intake.configs.patching import Patched, patch, patch_batch_row
 from oomdoc.intake.configs.reading import ConfigReading, read_documents
@@ -33,7 +36,7 @@ from oomdoc.intake.configs.tables import (
 
 __all__ = ["TABLES", "ConfigReading", "Patched", "patch", "patch_batch_row", "read_documents", "to_job"]
 
-TABLES: tuple[Table, ...] = (
+_CODED: Final = (
     accelerate.TABLE,
     axolotl.TABLE,
     deepspeed.TABLE,
@@ -53,3 +56,4 @@ TABLES: tuple[Table, ...] = (
     vllm.TABLE,
     xtuner.TABLE,
 )
+TABLES: tuple[Table, ...] = tuple(sorted((*_CODED, *declared_tables(_CODED)), key=lambda table: table.name))

@@ -16,8 +16,10 @@ from oomdoc.intake.configs.forms.loose import parse_loose
 from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
+from oomdoc.intake.configs.guessing import guessed, of_other_role
+from oomdoc.intake.configs.launch import LAUNCH_KEYS
 from oomdoc.intake.configs.nesting import dockerfile, embedded
-from oomdoc.intake.configs.recognise import recognise
+from oomdoc.intake.configs.recognise import ENOUGH, Recognition, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
 from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Reading, Table, View, norm
@@ -34,6 +36,9 @@ _PROGRAM_CHARS: Final = 8_000
 _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 """What starts other frameworks' scripts: to be given as one says nothing against what a script is recognised as."""
 _DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
+_BRACE: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n){0,200}[ \t]*\{(?![{%])")
+_TELLING: Final = 8
+"""Characters of a key that means the same in whatever section it stands."""
 _KEY_CLEAN: Final = re.compile(r"\[[0-9]*\]|^\+{1,2}|^~")
 
 
@@ -51,6 +56,17 @@ class Doc:
     whole_file: bool = False
     notes: list[tuple[str, int]] = field(default_factory=list)
     fenced: bool = False
+    array: str = ""
+    uses: frozenset[str] = frozenset()
+    """Of a shell command: see :class:`~oomdoc.intake.configs.entry.Fragment`."""
+    marks: tuple[bool, int] = (False, 0)
+    """Whether a program, and how many keys, spoke for the table's framework alone."""
+    probability: float = 1.0
+    """How sure the table is the right one; below a half there is none (``unknown``)."""
+    unknown_keys: float = 0.0
+    """Share of the keys that the table (or the one that came nearest) does not know."""
+    unknown: bool = False
+    """Whether this configures a run of a framework that is not known."""
 
     def view(self) -> View:
         """The settings by key, under the names the table may know them by."""
@@ -73,7 +89,7 @@ class Doc:
     def readings(self) -> list[Reading]:
         """(field, value, entry) of everything the table understands; a key's own row before a base's."""
         if self.table is None:
-            return []
+            return list(guessed(self.entries)) if self.unknown else []
         view = self.view()
         out: list[Reading] = []
         seen: set[str] = set()
@@ -123,26 +139,30 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
     names = owner.known()
     for entry in entries:
         key = _clean(entry.key)
-        if key in names or entry.style in ("kwarg", "call"):
-            yield entry if key == entry.key else replace(entry, key=key)
-            continue
-        for prefix in owner.prefixes:
-            if key.startswith(prefix) and key[len(prefix) :] in names:
-                key = key[len(prefix) :]
-                break
-        else:
-            last = key.rsplit(".", 1)[-1]
-            if (
-                "." in key
-                and last in names
-                and (owner.suffix or ("_" in last and len(last) >= 8 and entry.style == "pair"))
-            ):
-                key = last
+        if entry.style not in ("kwarg", "call"):
+            key = _named_in(key, owner, names, pair=entry.style == "pair")
         yield entry if key == entry.key else replace(entry, key=key)
+
+
+def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> str:
+    """A key as the table lists it; a key of its own counts before one that is merely known."""
+    if key in owner.names():
+        return key
+    for prefix in owner.prefixes:
+        if key.startswith(prefix) and owner.knows(key[len(prefix) :]):
+            return key[len(prefix) :]
+    if key in names or "." not in key or owner.exact:
+        return key
+    last = key.rsplit(".", 1)[-1]
+    if last in names and (owner.suffix or ("_" in last and len(last) >= _TELLING and pair and not of_other_role(key))):
+        return last
+    return key
 
 
 def _parse(text: str, segment: Segment) -> list[Fragment]:
     start, end, form = segment.start, segment.end, segment.form
+    if form == "yaml" and (flow := _BRACE.match(text, start, end)) is not None:
+        start, form = flow.end() - 1, "json"  # YAML in flow style from end to end
     if form == "yaml":
         entries, blocks = parse_yaml(text, start, end)
         out = [Fragment(form="yaml", start=start, end=end, entries=tuple(entries))]
@@ -233,23 +253,106 @@ def _doc(fragment: Fragment, segment: Segment) -> Doc:
         whole_file=segment.whole_file,
         notes=list(fragment.notes),
         fenced=segment.fenced,
+        array=fragment.array,
+        uses=fragment.uses,
     )
+
+
+_BATCH: Final = "#SBATCH"
+
+
+def _submitted(docs: list[Doc]) -> list[Doc]:
+    """What a batch job asks for belongs to the first command that it runs."""
+    asked = next((d for d in docs if d.array == _BATCH), None)
+    if asked is None:
+        return docs
+    rest = [d for d in docs if d is not asked]
+    runs = next((d for d in rest if d.table is not None and not d.array), None)
+    if runs is None:
+        return docs
+    runs.entries = [*asked.entries, *runs.entries]
+    return rest
+
+
+def _assembled(docs: list[Doc]) -> list[Doc]:
+    """Commands with the arrays that they take in: what the shell runs is one command."""
+    arrays = {d.array: d for d in docs if d.array and d.array != _BATCH}
+    docs = _submitted(docs)
+    out: list[Doc] = []
+    taken: set[str] = set()
+    for doc in docs:
+        used = [arrays[name] for name in sorted(doc.uses & arrays.keys() - taken)] if not doc.array else []
+        if used:
+            taken |= {d.array for d in used}
+            whole = _joined([*used, doc])
+            _recognise(whole)
+            out.append(whole)
+        else:
+            out.append(doc)
+    return [d for d in out if d.array not in taken]
 
 
 def _merge_shell(docs: list[Doc]) -> list[Doc]:
     """Arrays, strings of flags and second commands belong to the command that a script runs."""
+    docs = _assembled(docs)
     mains = [d for d in docs if d.table is not None]
     if not docs or len({d.table.name for d in mains if d.table}) > 1:
         return docs
     if not mains:
         joined = _joined(docs)
-        joined.table = recognise(_keys(joined.entries), joined.programs, tables()) or _fallback(joined)
+        _recognise(joined)
         return [joined]
     orphans = [d for d in docs if d.table is None]
     # Several runs of one framework in a file (a sweep): the first is the one the rest is attached to.
     first = _joined([*orphans, mains[0]])
-    first.table = mains[0].table
+    first.table, first.marks = mains[0].table, mains[0].marks
     return [first, *mains[1:]]
+
+
+def _recognise(doc: Doc, likely: str | None = None) -> None:
+    found = recognise(_keys(doc.entries), doc.programs, tables(), likely)
+    doc.table = found.table if found is not None else _fallback(doc)
+    doc.marks = (found.command, found.marks) if found is not None else (False, 0)
+
+
+_JUDGED: Final = frozenset({"yaml", "json", "toml", "shell"})
+_FEW: Final = 5
+"""Keys under which a piece is a snippet, not the configuration of a run."""
+_SAID: Final = 2
+"""Fields that make a piece whose framework is unknown the configuration of a run."""
+
+
+def _judge(doc: Doc, given: Table | None) -> None:
+    """How sure the table is; without one, or below a half, the framework is unknown."""
+    if doc.form not in _JUDGED or (doc.table is not None and doc.table is given):
+        return
+    settings = [
+        e
+        for e in doc.entries
+        if not e.off and e.style not in ("call", "item", "env") and e.key[:1] != "@" and e.scope != "sbatch"
+    ]
+    known = _known(settings, doc.table)
+    doc.unknown_keys = 1.0 - sum(known) / len(known) if known else 0.0
+    if doc.table is not None:
+        doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
+        if doc.probability >= ENOUGH or len(known) < _FEW:
+            return
+    else:
+        doc.probability = 0.0
+    if len(known) >= _FEW and len(list(guessed(settings))) >= _SAID:
+        doc.table, doc.unknown = None, True
+    elif len(known) >= _FEW and doc.table is not None:
+        doc.table = None
+
+
+def _known(settings: list[Entry], owner: Table | None) -> list[bool]:
+    """For each key, whether the table knows it."""
+    if owner is None:
+        names = all_names()
+        return [norm(key) in names for key in dict.fromkeys(e.key for e in settings)]
+    found = {shown.key: norm(shown.key) for shown in known_as(settings, owner)}
+    own = owner.marks | owner.hints | LAUNCH_KEYS
+    return [owner.knows(key) or key in own or key.rsplit(".", 1)[-1] in LAUNCH_KEYS for key in found.values()]
 
 
 def _fallback(doc: Doc) -> Table | None:
@@ -274,6 +377,7 @@ def _joined(docs: list[Doc]) -> Doc:
         programs=" ".join(d.programs for d in ordered)[:_PROGRAM_CHARS],
         whole_file=any(d.whole_file for d in docs),
         fenced=any(d.fenced for d in docs),
+        uses=frozenset().union(*(d.uses for d in docs)),
     )
 
 
@@ -315,9 +419,7 @@ def analyse(name: str, text: str, framework: str | None = None, cut: list[int] |
     for segment, fragments in _within_budget(name, text, cut):
         found = [_doc(f, segment) for f in fragments]
         for doc in found:
-            doc.table = recognise(
-                _keys(doc.entries), doc.programs, tables(), known.name if known else None
-            ) or _fallback(doc)
+            _recognise(doc, known.name if known else None)
         if segment.form == "loose":
             loose += found
         elif segment.form == "shell":
@@ -327,6 +429,8 @@ def analyse(name: str, text: str, framework: str | None = None, cut: list[int] |
             docs += found
     if known is not None:
         _believe(docs, known)
+    for doc in docs:
+        _judge(doc, known)
     _beside(docs)
     _attach(docs, loose, known)
     return docs + loose

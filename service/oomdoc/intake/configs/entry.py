@@ -56,6 +56,10 @@ class Fragment:
     env: tuple[Entry, ...] = ()
     """Environment variables set here."""
     whole_file: bool = False
+    array: str = ""
+    """Shell: the array that the words are the elements of."""
+    uses: frozenset[str] = frozenset()
+    """Shell: the arrays and variables of words that the command takes in whole (``"${ARGS[@]}"``, ``$OPTIONS``)."""
     notes: tuple[tuple[str, int], ...] = field(default=())
     """Things noticed while parsing: (name, offset)."""
 

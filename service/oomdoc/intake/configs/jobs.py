@@ -13,6 +13,7 @@ from oomdoc.intake.configs.further import PREFIX
 from oomdoc.intake.configs.wordlist import words
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical
+from oomkb.frameworks.completion import UNKNOWN
 from oomkb.memory.job import Job
 
 __all__ = ["to_job"]
@@ -45,7 +46,7 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     A fact that describes no possible run is left out. Hints (not stated) are not used, but for the model.
     """
     job = Job()
-    name = canonical(framework)
+    name = canonical(framework) or (framework if framework == UNKNOWN else None)
     if name:
         job = _set(job, "framework", name)
     if versions:

@@ -15,6 +15,9 @@ __all__ = ["ENVIRONMENT", "LAUNCH_KEYS", "launch_facts", "visible_gpus"]
 _PER_NODE: Final = frozenset({"nproc_per_node", "num_gpus", "n_gpus_per_node", "gpus_per_node", "num_gpus_per_node"})
 _NODES: Final = frozenset({"nnodes", "num_nodes", "num_node", "num_machines"})
 _WORLD: Final = frozenset({"num_processes"})
+_SLURM: Final[Mapping[str, str]] = {"gpus_per_node": "gpus", "gres": "gpus", "nodes": "nodes"}
+"""Of ``#SBATCH`` and ``srun``."""
+_KUBERNETES: Final = "resources.limits.nvidia.com/gpu"
 LAUNCH_KEYS: Final = (
     _PER_NODE | _NODES | _WORLD | {"include", "gpus", "node_rank", "master_addr", "master_port", "main_process_port"}
 )
@@ -60,9 +63,15 @@ def visible_gpus(value: str) -> int | None:
 def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
     """Fields ``gpus``, ``nodes``, ``world`` from launchers' flags and environment variables."""
     found: dict[str, Reading] = {}
+    slurm: dict[str, Reading] = {}
     for entry in entries:
         key = norm(entry.key)
+        if entry.style == "pair" and entry.key.endswith(_KUBERNETES) and (asked := whole(entry.value)):
+            found.setdefault("gpus", ("gpus", asked, entry))
         if entry.off or entry.style not in ("flag", "flag=", "override"):
+            continue
+        if entry.scope in ("sbatch", "srun") and key in _SLURM and (asked := whole(entry.value)):
+            slurm.setdefault(_SLURM[key], (_SLURM[key], asked, entry))
             continue
         last = key.rsplit(".", 1)[-1]
         count = whole(entry.value)
@@ -84,6 +93,9 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
             found.setdefault("gpus", ("gpus", count, entry))
         elif entry.key in _ENV_NODES and count and count > 0:
             found.setdefault("nodes", ("nodes", count, entry))
+    for field, asked_for in slurm.items():
+        if field != "gpus" or "world" not in found:
+            found.setdefault(field, asked_for)
     if "gpus" not in found and "world" not in found:
         for entry in env:
             if entry.key in _VISIBLE and (count := visible_gpus(str(entry.value))):

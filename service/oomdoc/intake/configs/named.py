@@ -20,7 +20,9 @@ __all__ = ["HINT", "hinted_model"]
 
 HINT: Final = 0.42
 _KEY: Final = re.compile(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I)
-_OTHER_ROLE: Final = re.compile(r"reward|critic|teacher|draft|embed|token|save|output|log|class|type|kwargs", re.I)
+_OTHER_ROLE: Final = re.compile(
+    r"hub|data|reward|critic|teacher|draft|embed|token|save|output|log|class|type|kwargs", re.I
+)
 _DEFAULT: Final = re.compile(
     r"add_argument\(\s{0,40}[\"']-{0,2}(?P<name>[\w\-]{0,40}model[\w\-]{0,40})[\"'][^)]{0,300}?"
     r"default\s{0,4}=\s{0,4}[\"'](?P<value>[^\"'\n]{3,120})[\"']"

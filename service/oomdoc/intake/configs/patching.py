@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -37,14 +37,18 @@ _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 class Patched:
     """A patched text. ``unplaced`` names the changes that no key of the file's framework can say, with the reason.
 
-    Reasons: ``no-document`` (nothing to change was recognised), ``no-key`` (the framework or file has no such key),
-    ``not-read-back`` (written, but the file then says otherwise), ``not-a-value``.
+    Reasons: ``unknown-framework`` (whose keys would be guessed), ``no-document`` (nothing to change was recognised),
+    ``no-key`` (the framework has no such key, or the file no place that is known to take it), ``not-read-back``
+    (written, the file would say otherwise, or more than was asked for would change), ``not-a-value``. What is not
+    placed leaves the text as it was.
     """
 
     text: str
     diff: str = ""
     unplaced: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     error: str | None = None
+    framework: str = ""
+    """Whose keys were written, or ``unknown``."""
 
 
 def _canonical(name: str, value: Any) -> Any:
@@ -92,13 +96,13 @@ def _writes(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str,
         for group in (g for g in groups if g in level.groups and value is not None):
             if _present(view, group.names) is not None:
                 wanted = group.write(view, name, value)
-                if wanted is not None:
+                if wanted is not None and _may_stand(doc, view, wanted):
                     return 0, dict(wanted)
     if value is not None:
         for group in groups:
             if _present(view, group.names) is not None:
                 wanted = group.write(view, name, value)
-                if wanted is not None:
+                if wanted is not None and _may_stand(doc, view, wanted):
                     return 0, dict(wanted)
         wanted = _new(doc, view, keys, groups, name, value)
         return (1, wanted) if wanted is not None else None
@@ -115,11 +119,21 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
         return None
     for row in _own_first(owner, keys, groups):
         if isinstance(row, Key):
-            return {_spelled(doc, view, row): row.codec.write(value, None)}
-        wanted = row.write(view, name, value)
-        if wanted is not None:
+            wanted: Mapping[str, Any] | None = {_spelled(doc, view, row): row.codec.write(value, None)}
+        else:
+            wanted = row.write(view, name, value)
+        if wanted is not None and _may_stand(doc, view, wanted):
             return dict(wanted)
     return None
+
+
+def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
+    """Whether every key stands there already or is one that what runs the file is known to take."""
+    if doc.table is None or doc.form == "python":
+        return doc.table is not None
+    if doc.table.adds is not None and doc.table.names().isdisjoint(view):
+        return False  # none of its settings is said here: they come from elsewhere
+    return all(norm(key) in view or value is DROP or doc.table.may_add(key) for key, value in wanted.items())
 
 
 def _own_first(owner: Table, keys: list[Key], groups: list[Group]) -> list[Key | Group]:
@@ -247,17 +261,67 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
             continue
         done = _change(text, filename, framework, name, value)
         if done is None:
-            unplaced[name] = "no-key" if _analysed(filename, text, framework) else "no-document"
+            unplaced[name] = _why_not(_analysed(filename, text, framework))
             continue
         text, wanted[name] = done, value
-    said = _values(text, filename, framework) if wanted else {}
+    bad = _misread(original, text, filename, framework, wanted) if wanted else {}
+    if bad:
+        kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
+        again = patch(original, filename=filename, framework=framework, changes=kept) if kept else Patched(original)
+        return replace(again, unplaced=MappingProxyType({**unplaced, **bad, **again.unplaced}))
+    error = None if wanted or not changes else "none of the changes can be written into this file"
+    return Patched(
+        text,
+        _diff(original, text, filename),
+        MappingProxyType(unplaced),
+        error,
+        _named(_analysed(filename, original, framework)),
+    )
+
+
+def _named(docs: Sequence[Doc]) -> str:
+    """Whose keys the file holds."""
+    found = next((doc.table.name for _, doc in _candidates(docs) if doc.table is not None), "")
+    return found or ("unknown" if any(doc.unknown for doc in docs) else "")
+
+
+def _why_not(docs: Sequence[Doc]) -> str:
+    if any(doc.table is not None for doc in docs):
+        return "no-key"
+    return "unknown-framework" if any(doc.unknown for doc in docs) else "no-document"
+
+
+_BYSTANDERS: Final = (
+    "model",
+    "micro_batch",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "generations",
+    "max_pixels",
+    "rollout.tensor_parallel",
+    "rollout.gpu_memory_utilization",
+    "serving.max_model_len",
+    "serving.gpu_memory_utilization",
+)
+"""Fields that no change of another one may alter."""
+
+
+def _misread(
+    original: str, text: str, filename: str, framework: str | None, wanted: Mapping[str, Any]
+) -> dict[str, str]:
+    """The changes that the patched text does not say, or all of them where it says more than they ask for."""
+    before, said = _values(original, filename, framework), _values(text, filename, framework)
+    bad: dict[str, str] = {}
     for name, value in wanted.items():
         if name == "method" and wanted.get("quant") is not None and said.get(name) in ("lora", "qlora"):
             continue  # the storage of the base decides between the two
         if not _says(said, name, value):
-            unplaced[name] = "not-read-back"
-    error = None if wanted or not changes else "none of the changes can be written into this file"
-    return Patched(text, _diff(original, text, filename), MappingProxyType(unplaced), error)
+            bad[name] = "not-read-back"
+    written = {_as_counted(before, name, value)[0] for name, value in wanted.items()} | set(wanted)
+    altered = [n for n in _BYSTANDERS if n in before and n not in written and not _same(before[n], said.get(n))]
+    return bad or (dict.fromkeys(wanted, "not-read-back") if altered else {})
 
 
 def _change(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
@@ -355,6 +419,7 @@ def patch_batch_row(row: Mapping[str, Any]) -> dict[str, Any]:
         changes=row.get("set") or {},
     )
     result: dict[str, Any] = {"id": row.get("id"), "text": done.text, "diff": done.diff, "error": done.error}
+    result["framework"] = done.framework or None
     if done.unplaced:
         result["unplaced"] = dict(done.unplaced)
     return result

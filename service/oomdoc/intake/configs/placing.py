@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from oomdoc.intake.configs.analysis import Doc
+from oomdoc.intake.configs.analysis import Doc, known_as
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Raw, View, norm
 from oomdoc.intake.configs.writers import json, python, shell, yaml
@@ -35,7 +35,7 @@ _NEAR: Final[tuple[tuple[str, ...], ...]] = (
 _CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     (
         re.compile(r"attn_impl|dtype|quantization_config|load_in_|device_map"),
-        ("from_pretrained", "SFTConfig", "ModelConfig"),
+        ("from_pretrained", "ModelConfig"),
     ),
     (re.compile(r"^(?:lora_|target_modules|r$|use_dora)"), ("LoraConfig", "get_peft_model", "ModelConfig")),
     (re.compile(r"^bnb_|load_in"), ("BitsAndBytesConfig", "from_pretrained")),
@@ -56,9 +56,8 @@ _DEFAULT_CALLS: Final = (
     "PPOConfig",
     "TrainingArguments",
     "Seq2SeqTrainingArguments",
-    "LLM",
-    "from_pretrained",
 )
+"""Calls that take a trainer's arguments; what loads a model, or serves it, takes none of them."""
 
 
 def _anchor(doc: Doc, key: str) -> Entry | None:
@@ -175,8 +174,13 @@ def _insert(text: str, doc: Doc, view: View, key: str, value: Any) -> str | None
         doc.form == "yaml" and flags and len(flags) == len([e for e in doc.entries if e.key[:1] != "@"])
     ):
         return _insert_flag(text, doc, key, value, anchor)
+    if doc.form in ("yaml", "json", "toml"):
+        placed = _beside_its_like(doc, _prefixed(doc, key))
+        if placed is None:
+            return None
+        key = placed
     if doc.form == "yaml":
-        return yaml.insert(text, doc.entries, _prefixed(doc, key), value, anchor)
+        return yaml.insert(text, doc.entries, key, value, anchor)
     if doc.form == "json":
         return json.insert(text, doc.entries, key, value, anchor, doc.start, doc.end)
     if doc.form == "toml":
@@ -184,6 +188,23 @@ def _insert(text: str, doc: Doc, view: View, key: str, value: Any) -> str | None
     if doc.form == "python":
         return _insert_keyword(text, doc, key, value, anchor)
     return None
+
+
+def _beside_its_like(doc: Doc, key: str) -> str | None:
+    """A plain key under the section in which all of the table's plain keys stand; ``None`` where they stand in several.
+
+    A key at the top of a file whose arguments are in a section would reach nothing.
+    """
+    if doc.table is None or "." in key or ":" in key:
+        return key
+    names = doc.table.names()
+    homes: set[str] = set()
+    for entry, shown in zip(doc.entries, known_as(doc.entries, doc.table), strict=True):
+        if norm(shown.key) in names and entry.style == "pair" and "." not in shown.key:
+            homes.add(entry.key.rpartition(".")[0])
+    if not homes or "" in homes:
+        return key
+    return f"{homes.pop()}.{key}" if len(homes) == 1 else None
 
 
 def _prefixed(doc: Doc, key: str) -> str:
@@ -248,7 +269,7 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
     if not scope and doc.table is not None and doc.table.name == "xtuner":
         return _assigned(text, doc, name, value, anchor)
     calls = [e for e in doc.entries if e.style == "call" and "Tokenizer" not in e.scope and "Processor" not in e.scope]
-    usual = next((c for p, c in _CALLS if p.search(name)), ()) + _DEFAULT_CALLS
+    usual = next((c for p, c in _CALLS if p.search(name)), _DEFAULT_CALLS)
     wanted = (scope,) if scope else usual
     for stem in wanted:
         for call in calls:

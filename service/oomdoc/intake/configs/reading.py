@@ -9,19 +9,25 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Setting, Source, Span
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Source, Span
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
+from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
 from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.further import further_facts
+from oomdoc.intake.configs.guessing import CONFIDENCE as GUESSED
+from oomdoc.intake.configs.guessing import smells_of_memory
 from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.named import hinted_model
-from oomdoc.intake.configs.table import Table, norm
+from oomdoc.intake.configs.segments import form_of
+from oomdoc.intake.configs.table import norm
+from oomdoc.intake.configs.values import flag
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.messages import Message, say
+from oomkb.frameworks import ENGINES
 
 __all__ = ["ConfigReading", "Lines", "read_documents"]
 
@@ -47,6 +53,8 @@ class ConfigReading:
     documents: tuple[Document, ...] = ()
     inactive: tuple[Inactive, ...] = ()
     framework: str | None = None
+    """Canonical, ``unknown`` for a run's configuration of a framework that is not known, ``None`` without one."""
+    recognised: Recognised | None = None
     env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     warnings: tuple[Message | str, ...] = ()
@@ -64,6 +72,11 @@ class Lines:
         while at >= 0:
             self.starts.append(at + 1)
             at = source.text.find("\n", at + 1)
+
+    @property
+    def text(self) -> str:
+        """The text that offsets count in, all sources together."""
+        return "\n".join((self.source.text, *(inner.source.text for _, inner in self.further)))
 
     def span(self, offset: int) -> Span:
         """The place of an offset, with its line's text."""
@@ -89,21 +102,61 @@ def _rank(doc: Doc) -> int:
     """Which document is believed first: the run itself, then its launcher's file, then scattered keys."""
     if doc.form == "ini":
         return 3
+    if doc.unknown:
+        return 0 if doc.whole_file else 1
     return 1 if doc.table is not None and doc.table.name in _LAUNCHERS else 0
 
 
-def main_table(docs: Sequence[Doc]) -> Table | None:
-    """The table of the run: the document with most settings among the most telling ones."""
-    owned = [d for d in docs if d.table is not None]
-    if not owned:
-        return None
-    best = min(owned, key=lambda d: (_rank(d), -len(d.entries)))
-    return best.table
+UNKNOWN: Final = "unknown"
+"""The name of a framework that is not known."""
+
+
+def main_document(docs: Sequence[Doc]) -> Doc | None:
+    """The document of the run: the one with most settings among the most telling ones."""
+    return min(
+        (d for d in docs if d.table is not None or d.unknown), key=lambda d: (_rank(d), -len(d.entries)), default=None
+    )
+
+
+_MOST_UNREAD: Final = 12
+
+
+def _recognised(main: Doc, settings: Sequence[Setting]) -> Recognised:
+    """What the run's document was taken for, and what of it was not understood although it speaks of memory."""
+    unread = [s for s in settings if not s.known and s.value not in (None, "") and smells_of_memory(s.key)]
+    used = {entry.key_span for _, _, entry in main.readings()}
+    if main.unknown:
+        read = {entry.key for entry in main.entries if entry.key_span in used}
+        unread = [s for s in unread if s.key not in read]
+    return Recognised(
+        main.table.name if main.table is not None else UNKNOWN,
+        round(main.probability, 3),
+        round(main.unknown_keys, 3),
+        tuple(s for s in unread if not isinstance(s.value, dict))[:_MOST_UNREAD],
+        tuple(name for name, _, _ in main.readings()) if main.unknown else (),
+    )
+
+
+def _notices(found: Recognised | None, source: Source) -> list[Message]:
+    """What a person is told of a framework that is not known: what was taken from it, and what may matter."""
+    if found is None or found.name != UNKNOWN:
+        return []
+    share = round(found.unknown_keys * 100)
+    out = [say("intake.framework-unknown", source=source.name, share=share)]
+    if found.guessed:
+        out.append(say("intake.framework-guessed", fields=", ".join(found.guessed)))
+    if found.unread:
+        out.append(say("intake.framework-unread", settings=_listed(found.unread)))
+    return out
+
+
+def _listed(settings: Sequence[Setting]) -> str:
+    return ", ".join(f"{s.key} = {str(s.value)[:40]}" for s in settings[:6])
 
 
 def _facts(doc: Doc, lines: Lines) -> list[Fact]:
     origin = _ORIGINS.get(doc.form, "config")
-    confidence = 0.9 if doc.form == "ini" else 1.0
+    confidence = GUESSED if doc.unknown else 0.9 if doc.form == "ini" else 1.0
     out = [Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in doc.readings()]
     if doc.form in ("shell", "yaml", "env"):
         out += [
@@ -145,6 +198,47 @@ def _named(fact: Fact) -> Fact:
     return replace(fact, value=base if local else value)
 
 
+def _unevaluated(docs: Iterable[Doc], kept: dict[str, Fact]) -> None:
+    """A batch for evaluations that are switched off is no evaluation: it stays a hint."""
+    batch = kept.get("eval_micro_batch")
+    if batch is None:
+        return
+    said = {norm(e.key).rsplit(".", 1)[-1]: e.value for d in docs for e in d.entries if not e.off and e.resolved}
+    strategy = said.get("eval_strategy", said.get("evaluation_strategy"))
+    never = strategy is False or str(strategy).lower() == "no"
+    wanted = flag(said.get("do_eval"))
+    if (never and not wanted) or (wanted is False and (strategy is None or never)):
+        kept["eval_micro_batch"] = replace(batch, confidence=_OFF)
+
+
+_OFF: Final = 0.45
+"""Of what is stated and not in effect."""
+_SERVERS: Final = ("vllm-serve", "vllm serve", "swift rollout", "sglang.launch_server", "vllm.entrypoints")
+_OF_ENGINE: Final = {
+    "tp": "rollout.tensor_parallel",
+    "serving.gpu_memory_utilization": "rollout.gpu_memory_utilization",
+}
+
+
+def _of_server(docs: Sequence[Doc], doc: Doc) -> bool:
+    """Whether a command starts the server that a training run beside it generates with."""
+    trains = any(
+        d is not doc
+        and d.form == "shell"
+        and d.table is not None
+        and d.table.name not in ENGINES
+        and len(d.readings()) > 1
+        for d in docs
+    )
+    own = doc.table is not None and (doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS))
+    return doc.form == "shell" and own and trains
+
+
+def _as_engine(facts: Iterable[Fact]) -> list[Fact]:
+    """A server's settings as those of the rollout."""
+    return [replace(f, name=_OF_ENGINE[f.name]) for f in facts if f.name in _OF_ENGINE]
+
+
 def _whole_sequence(kept: dict[str, Fact]) -> None:
     """ms-swift counts prompt and completion apart where completions are generated."""
     prompt, completion, objective = kept.get("seq_len"), kept.get("completion_len"), kept.get("objective")
@@ -154,31 +248,35 @@ def _whole_sequence(kept: dict[str, Fact]) -> None:
     kept["seq_len"] = replace(prompt, value=prompt.value + completion.value)
 
 
-def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
-    known = (doc.table.known() | LAUNCH_KEYS) if doc.table else frozenset()
+def _settings(doc: Doc, lines: Lines, end: int) -> tuple[Setting, ...]:
+    """The settings before an offset: those of files that are taken in are not the document's own."""
+    known = (doc.table.known() | LAUNCH_KEYS) if doc.table else LAUNCH_KEYS
+    sections = doc.table.sections if doc.table else ()
     out = []
-    listed = [entry for entry in doc.entries if entry.key_span[0] <= len(lines.source.text)][:2000]
+    listed = [entry for entry in doc.entries if entry.key_span[0] <= end][:2000]
     for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):
         if entry.style == "call" or entry.key.startswith("@"):
             continue
         key = norm(shown.key)
         last = key.rsplit(".", 1)[-1]
         call = entry.scope.rsplit(".", 1)[-1]
-        understood = key in known or last in known or f"{call}:{key}" in known
+        understood = (
+            key in known or last in known or f"{call}:{key}" in known or (sections != () and key.startswith(sections))
+        )
         out.append(Setting(entry.key, entry.value, lines.span(entry.key_span[0]), understood))
     return tuple(out)
 
 
-def _document(doc: Doc, source: Source, lines: Lines) -> Document:
-    start = 0 if doc.whole_file else doc.start
-    end = len(source.text) if doc.whole_file else doc.end
+def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Document:
+    start = 0 if doc.whole_file else max(0, doc.start - shift)
+    end = len(source.text) if doc.whole_file else doc.end - shift
     return Document(
-        framework=doc.table.name if doc.table else "unknown",
+        framework=doc.table.name if doc.table else UNKNOWN,
         form=doc.form,
         source=source.name,
-        first_line=lines.span(start).line,
+        first_line=lines.span(start + shift).line,
         text=source.text[start:end],
-        settings=_settings(doc, lines),
+        settings=_settings(doc, lines, shift + len(source.text)),
     )
 
 
@@ -199,17 +297,22 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     """
     source, read_as = _as_text(source)
     cut: list[int] = []
-    docs = analyse(read_as, source.text, framework, cut)
-    lines = Lines(source)
+    lines, shift = _with_sourced(source, others)
+    docs = [doc for doc in analyse(read_as, lines.text, framework, cut) if doc.end > shift or not shift]
     _take_in(docs, source, others, lines)
     facts: list[Fact] = []
-    main = main_table(docs)
-    for doc in sorted(docs, key=_rank):
+    main = main_document(docs)
+    servers = [doc for doc in docs if _of_server(docs, doc)]
+    main = main_document([doc for doc in docs if doc not in servers]) if servers else main
+    for doc in sorted((d for d in docs if d not in servers), key=_rank):
         facts += _facts(doc, lines)
+    for doc in servers:
+        facts += _as_engine(_facts(doc, lines))
     facts = [_named(f) for f in _linked(docs, others) + facts]
     env = _env(docs)
     kept, conflicts = _keep(facts)
-    name = main.name if main is not None else None
+    name = main.table.name if main is not None and main.table is not None else UNKNOWN if main is not None else None
+    _unevaluated(docs, kept)
     if name == "ms-swift":
         _whole_sequence(kept)
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
@@ -219,16 +322,21 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
-    real = [d for d in docs if d.form != "ini" and (d.table is not None or d.env or len(d.entries) > 2)]
+    stop = shift + len(source.text)
+    real = [d for d in docs if d.form != "ini" and (d.table is not None or d.unknown)]
+    recognised = _recognised(main, _settings(main, lines, stop)) if main is not None and main.form != "ini" else None
     return ConfigReading(
         facts=tuple(kept.values()),
-        documents=tuple(_document(d, source, lines) for d in real if d.table is not None),
+        documents=tuple(_document(d, source, lines, shift) for d in real),
         inactive=tuple(find_inactive(docs, lines, others)),
         framework=name,
+        recognised=recognised,
         env=MappingProxyType(env),
         conflicts=tuple(conflicts),
-        warnings=tuple(
-            say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]
+        warnings=(
+            *(say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]),
+            *_notices(recognised, source),
+            *_absent(docs, source, others, lines, shift),
         ),
     )
 
@@ -238,6 +346,17 @@ def _as_text(source: Source) -> tuple[Source, str]:
     if not is_notebook(source.name, source.text):
         return source, source.name
     return Source(source.name, notebook_text(source.text) or source.text), "notebook"
+
+
+def _with_sourced(source: Source, others: Sequence[Source]) -> tuple[Lines, int]:
+    """A script behind the files that it sources, where those were handed in; and the offset where it begins."""
+    first = [found for name in sourced(source.text) if (found := of_name(name, others)) is not None] if others else []
+    if not first:
+        return Lines(source), 0
+    lines = Lines(first[0])
+    for further in first[1:]:
+        lines.extend(further)
+    return lines, lines.extend(source)
 
 
 def _take_in(docs: Sequence[Doc], source: Source, others: Sequence[Source], lines: Lines) -> None:
@@ -254,21 +373,24 @@ def _linked(docs: Sequence[Doc], others: Sequence[Source]) -> list[Fact]:
     out: list[Fact] = []
     for doc in docs:
         for entry in doc.entries:
-            if norm(entry.key).rsplit(".", 1)[-1] not in (
-                "deepspeed",
-                "deepspeed_config",
-                "config_file",
-                "deepspeed_config_file",
-            ):
+            if norm(entry.key).rsplit(".", 1)[-1] not in LINKS or not isinstance(entry.value, str):
                 continue
-            if not isinstance(entry.value, str):
-                continue
-            base = entry.value.rsplit("/", 1)[-1]
-            for other in others:
-                if base and other.name.rsplit("/", 1)[-1] == base:
-                    inner, lines = analyse(other.name, other.text), Lines(other)
-                    out += [f for d in inner if d.table is not None for f in _facts(d, lines)]
+            other = of_name(entry.value, others) if "." in entry.value else None
+            if other is not None:
+                inner, lines = analyse(other.name, other.text), Lines(other)
+                out += [f for d in inner if d.table is not None for f in _facts(d, lines)]
     return out
+
+
+def _absent(docs: Sequence[Doc], source: Source, others: Sequence[Source], lines: Lines, shift: int) -> list[Message]:
+    """Files that a whole file names and that were not handed in: what they say is not known."""
+    if form_of(source.name) is None:
+        return []
+    out = []
+    for name, at in named_files(docs, lines.text):
+        if of_name(name, others) is None and at >= shift:
+            out.append(say("intake.companion-missing", source=source.name, line=lines.span(at).line, file=name))
+    return out[:3]
 
 
 def entry_span(entry: Entry, lines: Lines) -> Span:

@@ -159,10 +159,17 @@ class Table:
     """Leading path parts that may be left out (``actor_rollout_ref.``)."""
     own_prefixes: tuple[str, ...] = ()
     """Leading path parts that only this framework's keys have: each such key counts for it."""
+    sections: tuple[str, ...] = ()
+    """Leading path parts all of whose keys are known (``optimizer.``)."""
     ignores: frozenset[str] = frozenset()
     """Keys of a base that this framework reads nothing from."""
+    adds: frozenset[str] | None = None
+    """Keys that may be written where they do not stand yet (``None``: all that the table reads): what runs the file
+    is known to take these."""
     suffix: bool = False
     """Whether nested keys count by their last part."""
+    exact: bool = False
+    """Whether nested keys count by their whole path alone."""
 
     def levels(self) -> Iterator[Table]:
         """This table, then those it stands on, nearest first."""
@@ -202,6 +209,14 @@ class Table:
     def known(self) -> frozenset[str]:
         """Every key that the table reads or knows as neutral."""
         return self._known
+
+    def knows(self, key: str) -> bool:
+        """Whether a (normalised) key is known, by itself or by its section."""
+        return key in self._known or (bool(self.sections) and key.startswith(self.sections))
+
+    def may_add(self, key: str) -> bool:
+        """Whether a key that is not in the file yet may be written into it."""
+        return self.adds is None or norm(key) in self.adds
 
     @cached_property
     def _known(self) -> frozenset[str]:

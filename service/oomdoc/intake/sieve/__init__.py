@@ -13,5 +13,4 @@ from oomdoc.intake.sieve.expression import Expression
 from oomdoc.intake.sieve.sieve import Sieve, candidates
 from oomdoc.intake.sieve.vocabulary import Literals, Vocabulary
 
-
 __all__ = ["Expression", "Literals", "Sieve", "Vocabulary", "candidates"]

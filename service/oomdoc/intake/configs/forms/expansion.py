@@ -21,6 +21,8 @@ _VARIABLE: Final = re.compile(
 )
 
 
+_ARGUMENT: Final = re.compile(r"\$[0-9@*#?]")
+"""What the script itself was given."""
 _PAREN: Final = re.compile(r"[()]")
 
 
@@ -68,7 +70,7 @@ def expand(raw: str, variables: Mapping[str, Variable]) -> tuple[str, bool]:
         # What is known of it may still end in a telling name: $HOME_DIR/Qwen3-30B-A3B.
         return known.word.text[:300] if known is not None and not match[3] else match[0]
 
-    return _VARIABLE.sub(one, raw), resolved and "$(" not in raw
+    return _VARIABLE.sub(one, raw), resolved and "$(" not in raw and _ARGUMENT.search(raw) is None
 
 
 def arithmetic(raw: str, variables: Mapping[str, Variable]) -> int | None:

@@ -150,6 +150,7 @@ TABLE = Table(
     name="llama-factory",
     bases=(TRANSFORMERS, MEGATRON),
     ignores=words("gradient_checkpointing"),
+    sections=("peft_config.", "kernel_config.", "dist_config.", "quant_config.", "init_config."),
     keys=(
         Key("model", ("model_name_or_path", "model"), MODEL),
         Key("micro_batch", ("per_device_train_batch_size", "micro_batch_size"), INT),
@@ -185,7 +186,8 @@ TABLE = Table(
         ppo_score_norm vllm_enforce_eager vllm_maxlen enable_thinking pissa_init pissa_iter
         pissa_convert ray_run_name ray_storage_path ray_num_workers resources_per_worker
         placement_strategy flash_attn tool_format media_dir mix_strategy use_adam_mini use_muon
-        packing train_on_prompt mask_history
+        packing train_on_prompt mask_history model_class kernel_config dist_config quant_config peft_config
+        train_dataset sample_backend batching_strategy
         """
     ),
     commands=(r"\bllamafactory-cli\b", r"\btrain_bash\.py\b", r"\bllamafactory\b", r"\blmf\b", r"LLaMA-Factory"),
@@ -193,7 +195,7 @@ TABLE = Table(
         """
         cutoff_len finetuning_type lora_target dataset_dir neat_packing pref_loss pure_bf16
         enable_liger_kernel use_unsloth_gc disable_gradient_checkpointing upcast_layernorm
-        infer_backend quantization_bit
+        infer_backend quantization_bit model_class dist_config.name kernel_config.name
         """
     ),
     hints=words(

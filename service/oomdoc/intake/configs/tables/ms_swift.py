@@ -161,6 +161,11 @@ TABLE = Table(
     ),
     neutral=words(
         """
+        rlhf_type external_plugins split_dataset_ratio load_from_cache_file multi_turn_scheduler gym_env use_gym_env
+        max_turns steps_per_generation vllm_max_model_len enable_thinking temperature top_p top_k epsilon epsilon_high
+        loss_type importance_sampling_level dynamic_sample overlong_filter log_completions colocate_groups
+        advantage_estimator log_rollout_offpolicy_metrics sleep_level beta
+        gradient_accumulation_fusion offload_model offload_optimizer
         dataset val_dataset system split_dataset_ratio truncation_strategy model_author model_name
         dataset_num_proc tuner_backend freeze_vit freeze_aligner freeze_llm use_hf lazy_tokenize
         reward_funcs temperature beta log_completions adapters resume_only_model vllm_max_model_len

@@ -216,6 +216,20 @@ TABLE = Table(
         Group(("sharding",), ("model.fsdp", "fsdp", "fsdp_sharding_strategy"), _read_fsdp, _write_fsdp),
     ),
     suffix=True,
+    sections=(
+        "policy.",
+        "grpo.",
+        "loss_fn.",
+        "checkpointing.",
+        "logger.",
+        "reward_penalties.",
+        "distillation.",
+        "cluster.",
+        "step_scheduler.",
+        "distributed.",
+        "recipe.",
+        "packed_sequence.",
+    ),
     neutral=words(
         """
         name trainer trainer.accelerator trainer.max_epochs trainer.max_steps
@@ -253,7 +267,11 @@ TABLE = Table(
         exp_manager trainer.precision model.megatron_amp_O2 model.tensor_model_parallel_size
         model.micro_batch_size megatron_amp_O2 model.encoder_seq_length trainer.devices
         policy.model_name exp_manager.exp_dir restore_from_path step_scheduler.local_batch_size
-        step_scheduler.global_batch_size
+        step_scheduler.global_batch_size policy.train_global_batch_size policy.train_micro_batch_size
+        recipe step_scheduler.ckpt_every_steps distributed.tp_size policy.megatron_cfg.enabled
+        policy.dtensor_cfg.enabled grpo.num_prompts_per_step
+        grpo.num_generations_per_prompt policy.generation.vllm_cfg.tensor_parallel_size
+        policy.megatron_cfg.tensor_model_parallel_size policy.dtensor_cfg.tensor_parallel_size
         """
     ),
     hints=words(

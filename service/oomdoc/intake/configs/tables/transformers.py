@@ -251,6 +251,12 @@ TABLE = Table(
         Group(("sharding", "offload"), (*_STAGES, "offload"), _read_stage, _write_stage),
     ),
     neutral=_NEUTRAL,
+    adds=words(
+        """
+        per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps gradient_checkpointing
+        optim bf16 fp16 deepspeed fsdp torch_compile use_liger_kernel
+        """
+    ),
     commands=(
         r"\btransformers\b",
         r"\bTrainingArguments\(\)",

@@ -9,7 +9,7 @@ from oomdoc.intake.configs.codecs import FLAG, FRACTION, INT
 from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, words
 from oomdoc.intake.configs.tables.common import bnb
 from oomdoc.intake.configs.tables.transformers import TABLE as TRANSFORMERS
-from oomdoc.intake.configs.values import flag
+from oomdoc.intake.configs.values import flag, number
 
 __all__ = ["TABLE"]
 
@@ -87,6 +87,19 @@ def _write_offload(view: View, _field: str, value: Any) -> dict[str, Any] | None
     return None
 
 
+def _read_reference(view: View) -> Iterator[Reading]:
+    """A weight of the divergence of nothing loads no reference, one above nothing does (GRPO, ``grpo_trainer.py``);
+    beside adapters the base itself is the reference.
+    """
+    entry = view.get("beta")
+    weight = number(entry.value) if entry is not None else None
+    generates = any(name in view for name in ("num_generations", "max_completion_length", "GRPOConfig()"))
+    if entry is None or weight is None or not generates:
+        return
+    adapters = any(flag(view.value(name)) for name in ("use_peft", "use_lora")) or "LoraConfig()" in view
+    yield "extra_models", [{"role": "reference"}] if weight > 0 and not adapters else [], entry
+
+
 TABLE = Table(
     name="trl",
     bases=(TRANSFORMERS,),
@@ -101,6 +114,7 @@ TABLE = Table(
         Key("rollout.sleep", ("vllm_enable_sleep_mode",), FLAG),
     ),
     groups=(
+        Group(("extra_models",), ("beta",), _read_reference, lambda _view, _field, _value: None),
         Group(("objective",), (), _read_objective, lambda v, f, x: None),
         Group(("fused_ce",), ("loss_type",), _read_loss, _write_loss),
         Group(("rollout.engine", "rollout.colocated"), ("use_vllm", "vllm_mode"), _read_vllm, _write_vllm),
@@ -130,7 +144,8 @@ TABLE = Table(
     marks=words(
         """
         dataset_text_field dataset_train_split max_prompt_length vllm_enable_sleep_mode use_peft
-        lora_task_type vllm_mode local_rollout_forward_batch_size
+        lora_task_type vllm_mode local_rollout_forward_batch_size dataset_num_proc
+        use_vllm num_generations max_completion_length
         """
     ),
     hints=words(

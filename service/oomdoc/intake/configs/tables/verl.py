@@ -113,6 +113,20 @@ def _write_global(view: View, _field: str, value: Any) -> dict[str, Any] | None:
     return {name: value * ranks} if name is not None and ranks else None
 
 
+def _read_reference(view: View) -> Iterator[Reading]:
+    """GRPO loads a reference only for a divergence that counts (``need_reference_policy`` in ``ray_trainer.py``); PPO
+    a critic, which may be another model than the actor.
+    """
+    entry, critic = view.get("actor.use_kl_loss"), view.get("critic.model.path")
+    estimator = str(view.value(_ESTIMATOR) or "gae").lower()
+    own = MODEL.read(critic.value) if critic is not None else None
+    if critic is not None and own and estimator == "gae" and own != MODEL.read(view.value("model.path")):
+        yield "extra_models", [{"role": "critic", "model": own}], critic
+    if entry is not None and "grpo" in estimator and flag(entry.value) is not None:
+        wanted = flag(entry.value) or bool(flag(view.value("algorithm.use_kl_in_reward")))
+        yield "extra_models", [{"role": "reference", "offload": True}] if wanted else [], entry
+
+
 _RECOMPUTE: Final = "actor.megatron.override_transformer_config.recompute_granularity"
 
 
@@ -211,6 +225,12 @@ TABLE = Table(
     ),
     groups=(
         Group(("objective",), (_ESTIMATOR,), _read_objective, _write_objective),
+        Group(
+            ("extra_models",),
+            ("actor.use_kl_loss", "critic.model.path"),
+            _read_reference,
+            lambda _view, _field, _value: None,
+        ),
         Group(("offload",), tuple(n for names in _OFFLOAD.values() for n in names), _read_offload, _write_offload),
         Group(("sharding",), ("actor.strategy", "model.strategy"), _read_strategy, _write_strategy),
         Group(("method",), ("model.lora_rank",), _read_method, _write_method),

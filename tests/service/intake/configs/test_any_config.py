@@ -1,0 +1,193 @@
+"""Configurations of frameworks that nobody wrote a reader for, and what stands around settings in files that are known."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from oomdoc.cli.main import app
+from oomdoc.evidence import Source
+from oomdoc.intake import read
+from oomdoc.intake.configs import patch, read_documents, to_job
+from oomkb.frameworks import complete
+
+STRANGE = """\
+# we were unable to train at 32k: CUDA out of memory while saving the checkpoint
+task: instruct
+backbone:
+  name_or_path: Qwen/Qwen2.5-7B
+  bits: 4
+tuning:
+  kind: lora
+  lora_rank: 16
+  freeze_embeddings: true
+train:
+  micro_batch_size: 2
+  gradient_accumulation_steps: 8
+  gradient_checkpointing: true
+  sequence_len: 4096
+  shard_strategy: everything
+judge:
+  model_name_or_path: org/judge-70b
+  micro_batch_size: 64
+eval:
+  max_seq_length: 32768
+paths:
+  out: results
+seed: 7
+"""
+
+
+def job_of(text, name="run.sh", others=()):
+    reading = read_documents(Source(name, text), others)
+    return to_job({f.name: f for f in reading.facts}, reading.framework, reading.versions)
+
+
+def test_an_unknown_framework_is_named_and_nothing_is_made_up():
+    evidence = read([Source("strange.yaml", STRANGE)])
+    assert evidence.framework == "unknown"
+    found = evidence.recognised
+    assert found.name == "unknown"
+    assert found.probability < 0.5
+    assert found.unknown_keys > 0.5
+    assert {"backbone.bits", "tuning.freeze_embeddings", "train.shard_strategy"} <= {s.key for s in found.unread}
+    job = to_job(evidence.facts, evidence.framework)
+    assert (job.micro_batch, job.seq_len, job.grad_accum, job.grad_ckpt) == (2, 4096, 8, True)
+    assert job.framework == "unknown"
+    assert all("Trainer" not in a.why and "transformers" not in a.why for a in complete(job).assumed.values())
+    assert all(fact.confidence < 0.6 for fact in evidence.facts.values() if fact.origin == "config")
+
+
+@pytest.mark.parametrize("changes", [{"micro_batch": 1}, {"seq_len": 1024}, {"lora.r": 8}, {"quant": "nf4"}])
+def test_a_file_of_an_unknown_framework_is_never_patched(changes):
+    done = patch(STRANGE, filename="strange.yaml", changes=changes)
+    assert done.text == STRANGE
+    assert done.error
+    assert dict(done.unplaced) == dict.fromkeys(changes, "unknown-framework")
+
+
+def test_every_door_names_it(tmp_path):
+    path = tmp_path / "strange.yaml"
+    path.write_text(STRANGE)
+    for command in (
+        ["plan", str(path), "--gpu", "A100", "--format", "json"],
+        ["estimate", str(path), "--set", "gpu=A100", "--format", "json"],
+        ["check", str(path), "--gpu", "A100", "--format", "json"],
+        ["diagnose", "--config", str(path), "--format", "json", "--no-plans"],
+    ):
+        document = json.loads(CliRunner().invoke(app, command).stdout)
+        told = document["files"][0]["framework"] if command[0] == "check" else document["framework"]
+        assert told["name"] == "unknown", command
+        assert 0 <= told["probability"] < 0.5
+        assert told["unknown_keys"] > 0.5
+    refused = CliRunner().invoke(app, ["fix", str(path), "--set", "micro_batch=1"])
+    assert refused.exit_code == 2 or refused.exception is not None
+    assert "micro_batch: not changed" in refused.output
+
+
+def test_in_a_known_framework_a_key_goes_only_where_it_is_known_to_be_taken():
+    nested = "data:\n  train_file: a\ntraining_args:\n  output_dir: out\n  per_device_train_batch_size: 4\n  learning_rate: 1e-5\n  num_train_epochs: 1\n  bf16: true\n  gradient_accumulation_steps: 2\n"
+    done = patch(nested, filename="t.yaml", framework="transformers", changes={"grad_ckpt": True})
+    assert "  gradient_checkpointing: true\n" in done.text
+    script = "python train.py --model_name_or_path a/b-7b --per_device_train_batch_size 4 --bf16 True --output_dir o --learning_rate 1e-5\n"
+    for changes in ({"lora.r": 8}, {"seq_len": 512}, {"max_pixels": 1000}, {"quant": "nf4"}):
+        assert patch(script, filename="t.sh", changes=changes).text == script
+    code = 'from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained("a/b-7b")\n'
+    assert patch(code, filename="t.py", changes={"micro_batch": 1}).text == code
+
+
+def test_what_is_not_read_back_is_not_written():
+    text = "MB=4\ntorchrun run.py --micro-batch-size $MB --tensor-model-parallel-size $MB --seq-length 2048 pretrain_gpt.py\n"
+    done = patch(text, filename="m.sh", framework="megatron", changes={"micro_batch": 1})
+    assert done.text == text
+    assert dict(done.unplaced) == {"micro_batch": "not-read-back"}
+
+
+def test_comments_and_labels_of_a_configuration_tell_of_no_failure():
+    evidence = read([Source("strange.yaml", STRANGE)])
+    assert not evidence.failures
+    assert not evidence.signals
+    assert not evidence.prose
+    fenced = "How much do I need?\n\n```yaml\n# CUDA out of memory with 8192\nmodel_name_or_path: a/b-7b\nstage: sft\nfinetuning_type: lora\ncutoff_len: 4096\n```\n"
+    assert not read([Source("input", fenced)]).failures
+
+
+def test_output_in_a_file_that_is_named_like_a_script_is_still_output():
+    text = 'python train.py\nTraceback (most recent call last):\n  File "train.py", line 1, in <module>\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n'
+    assert read([Source("run.sh", text)]).failures
+
+
+def test_labels_of_a_case_are_no_flags():
+    text = 'case "$1" in\n  --model)\n    MODEL=$2 ;;\n  -d | --deepspeed )\n    DS=$2 ;;\nesac\npython train.py --model_name_or_path org/a-7b --per_device_train_batch_size 2 --bf16 True --output_dir o\n'
+    reading = read_documents(Source("run.sh", text))
+    assert reading.inactive == ()
+    keys = {s.key for d in reading.documents for s in d.settings}
+    assert not keys & {"model", "deepspeed", "d"}
+
+
+def test_a_script_as_it_is_written():
+    job = job_of(
+        "#SBATCH --nodes=4\n#SBATCH --gres=gpu:a100:8\nNPROC=${NPROC:-8}\nMB=${BS:-4}\n"
+        "ARGS=(\n  --per_device_train_batch_size $MB\n  --gradient_accumulation_steps $((128 / (MB * NPROC)))\n)\n"
+        "srun torchrun --nproc-per-node=$NPROC train.py --model_name_or_path org/a-7b --bf16 True --output_dir o"
+        " --learning_rate 1e-5 ${ARGS[@]}\n"
+    )
+    assert (job.micro_batch, job.grad_accum, job.nodes, job.gpus, job.model) == (4, 4, 4, 8, "org/a-7b")
+
+
+def test_each_role_owns_its_settings():
+    job = job_of(
+        "trl vllm-serve --model org/a-7b --tensor_parallel_size 2 --max_model_len 4096 &\n"
+        "accelerate launch --num_processes 4 grpo.py --model_name_or_path org/a-7b --per_device_train_batch_size 2"
+        " --num_generations 8 --use_vllm true --beta 0.04 --max_completion_length 512\n"
+    )
+    assert (job.tp, job.rollout.tensor_parallel, job.serving, job.world) == (None, 2, None, 4)
+    assert [m.role for m in job.extra_models] == ["reference"]
+
+
+@pytest.mark.parametrize(("beta", "roles"), [("0.0", []), ("0.01", ["reference"])])
+def test_a_reference_is_loaded_where_the_divergence_counts(beta, roles):
+    text = f"model_name_or_path: org/a-7b\nnum_generations: 8\nmax_completion_length: 512\nbeta: {beta}\nper_device_train_batch_size: 2\n"
+    assert [m.role for m in job_of(text, "grpo.yaml").extra_models] == roles
+
+
+@pytest.mark.parametrize(
+    ("lines", "size"),
+    [
+        ("do_eval: false", None),
+        ("eval_strategy: 'no'", None),
+        ("eval_strategy: steps", 8),
+        ("do_eval: true\neval_strategy: 'no'", 8),
+        ("logging_steps: 1", 8),
+    ],
+)
+def test_an_evaluation_that_is_switched_off_is_not_priced(lines, size):
+    text = f"model_name_or_path: org/a-7b\nper_device_train_batch_size: 2\nper_device_eval_batch_size: 8\ngradient_accumulation_steps: 1\nbf16: true\n{lines}\n"
+    assert job_of(text, "args.yaml").eval_micro_batch == size
+
+
+def test_companions_beside_the_file_are_followed_and_others_are_not(tmp_path):
+    folder = tmp_path / "run"
+    (folder / "conf").mkdir(parents=True)
+    (tmp_path / "outside.json").write_text('{"zero_optimization": {"stage": 1}}')
+    (folder / "env.sh").write_text("export GPUS=4\nBS=3\n")
+    (folder / "conf" / "ds.json").write_text(
+        '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}'
+    )
+    script = folder / "run.sh"
+    text = "source env.sh\ntorchrun --nproc_per_node $GPUS train.py --model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size $BS --bf16 True --output_dir o --learning_rate 1e-5 --deepspeed {}\n"
+    script.write_text(text.format("conf/ds.json"))
+    for command, path in (("plan", ("job",)), ("estimate", ())):
+        out = json.loads(
+            CliRunner().invoke(app, [command, str(script), "--format", "json", "--set", "gpu=A100"]).stdout
+        )
+        assert not [w for w in out["warnings"] if "ds.json" in w or "env.sh" in w]
+        if path:
+            job = out["job"]
+            assert (job["micro_batch"], job["gpus"], job["sharding"], job["offload"]) == (3, 4, "zero3", ["optimizer"])
+    script.write_text(text.format("../outside.json"))
+    out = json.loads(CliRunner().invoke(app, ["plan", str(script), "--format", "json", "--set", "gpu=A100"]).stdout)
+    assert any("outside.json" in w for w in out["warnings"])
+    assert out["job"].get("sharding") is None
