@@ -34,6 +34,9 @@ class Hooks(Protocol):
     def after(self, layer: int) -> None:
         """Its forward pass is over."""
 
+    def turn(self) -> None:
+        """The forward pass is over, the loss with it."""
+
     def back(self, layer: int) -> None:
         """Its backward pass begins."""
 
@@ -108,6 +111,9 @@ class _NoHooks:
     def after(self, layer: int) -> None:
         """Nothing."""
 
+    def turn(self) -> None:
+        """Nothing."""
+
     def back(self, layer: int) -> None:
         """Nothing."""
 
@@ -144,6 +150,7 @@ class Pass(Training):
             recorder = self.tape.recorder
             recorder.free(recorder.alloc(self.chunked, "loss: chunk of logits"))
             self.tape.where = "backward, head"
+            self.hooks.turn()
 
     def kept(self, kind: str) -> Form:
         """Nothing."""
@@ -152,15 +159,14 @@ class Pass(Training):
     def boundary(self, x: Tensor, below: int) -> Tensor:
         """Between position ``below`` and the next, forward and backward."""
         last = len(self.positions) - 1
-        if below >= 0:
-            self.hooks.after(below)
+        self.hooks.after(below)
         self.tape.where = f"forward, layer {below + 1}" if below < last else "forward, head"
         self.hooks.before(below + 1)
         return super().boundary(x, below)
 
     def crossed(self, grad: Tensor, below: int) -> tuple[Tensor]:
         """What stands above has its gradients."""
-        self.hooks.done(below + 1, self.settle_grads)
+        self.hooks.done(below + 1, self.settle_grads if below < len(self.positions) - 1 else self.head_grads)
         self.tape.where = f"backward, layer {below}" if below >= 0 else "backward, embedding"
         self.hooks.back(below)
         return (grad.view(),)
@@ -177,9 +183,11 @@ class Pass(Training):
         ckpt = ckpt_of(mode, self.head.ckpt, linked=x.node is not None)
         return run_layer(self.tape, mode, Layer(self.tape, mode, moe=moe), x, ckpt)
 
-    def settle_grads(self) -> None:
-        """As under the estimate's wrapper, by the mode."""
-        super().settle_grads()
+    def head_grads(self) -> None:
+        """Where a wrapper shards the head by itself, its gradient goes with it."""
+        if getattr(self.hooks, "apart", False):
+            self.tape.grads.clear()
+        self.settle_grads()
 
     def finish(self) -> tuple[dict[Leaf, Tensor], list[Tensor]]:
         """The parameters' gradients, and what hangs on nodes of the graph; everything else goes."""

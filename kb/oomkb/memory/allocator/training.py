@@ -181,7 +181,7 @@ class _Run:
     def _hooks(self) -> Hooks | None:
         s, sizes = self.s, self.sizes
         kind = _FSDP.get(s.sharding)
-        if kind is None or s.shards < 2:
+        if kind is None:
             return None
         each = QUANT_BYTES.get(s.quant, float(s.held_bytes)) if kind is Fsdp1 else float(s.held_bytes)
         reduced = 0.0 if s.adapters else (4.0 if kind is Fsdp2 else float(s.held_bytes)) / each
@@ -192,6 +192,8 @@ class _Run:
             reshard=s.reshard,
             reduce=reduced,
             shards=s.shards,
+            cast=s.param_bytes != s.held_bytes,
+            apart=not self.shape.dims.tied and any(name in s.framework for name in ("titan", "prime-rl")),
         )
 
     def _fixed(self, phase: str) -> Mapping[str, float]:

@@ -34,11 +34,20 @@ class Fsdp2:
         reshard: bool,
         reduce: float,
         shards: int,
+        cast: bool = False,
+        apart: bool = False,
     ) -> None:
-        """:param units: by layer, bytes of each parameter as it is gathered. :param root: the same of the root.
-        :param reduce: bytes of a reduced gradient over those of a gathered weight; 0 without gradients."""
+        """What is sharded.
+
+        :param units: by layer, bytes of each parameter as it is gathered.
+        :param root: the same of the root.
+        :param reduce: bytes of a reduced gradient over those of a gathered weight; 0 without gradients.
+        :param cast: shards are held in another dtype than the one that is gathered.
+        :param apart: embedding and head are units of their own (torchtitan's ``apply_fsdp``), not parts of the root.
+        """
         self.recorder, self.units, self.root = recorder, units, root
-        self.reshard, self.reduce, self.shards = reshard, reduce, shards
+        self.reshard, self.reduce, self.shards, self.cast = reshard, reduce, shards, cast
+        self.apart = apart and len(root) > 1
         self.copies: dict[int, list[int]] = {}
         self.buffers: dict[int, int] = {}
         self.waiting = 0
@@ -47,44 +56,64 @@ class Fsdp2:
         self.grads: list[int] = []
 
     def _sizes(self, unit: int) -> Sequence[float]:
-        return self.root if unit == _ROOT else self.units[unit]
+        if unit == len(self.units):
+            return self.root[1:]
+        return self.units[unit] if unit != _ROOT else self.root[:1] if self.apart else self.root
 
     def _gather(self, unit: int) -> None:
-        if unit not in self.copies and unit not in self.buffers:
-            self.buffers[unit] = self.recorder.alloc(sum(self._sizes(unit)), _name(unit, "gathered"), _GATHER)
+        if unit in self.copies or unit in self.buffers:
+            return
+        if self.shards < 2:  # copies are made of the parameters themselves
+            self.buffers[unit] = 0
+            return
+        size = sum(self._sizes(unit))
+        cast = self.recorder.alloc(size / self.shards if self.cast else 0.0, _name(unit, "cast shard"), _GATHER)
+        self.buffers[unit] = self.recorder.alloc(size, _name(unit, "gathered"), _GATHER)
+        self.recorder.free(cast)
 
-    def _copy_out(self, unit: int) -> None:
+    def _copy_out(self, unit: int, *, forward: bool) -> None:
+        """In forward the buffer stays until the next unit's copies are made (``wait_for_unshard``)."""
         if unit in self.copies:
             return
         self._gather(unit)
-        self.copies[unit] = self.recorder.each(self._sizes(unit), _name(unit, "weights"), _COMPUTE)
         self.recorder.free(self.waiting)
-        self.waiting = self.buffers.pop(unit)
+        self.waiting = 0
+        self.copies[unit] = self.recorder.each(self._sizes(unit), _name(unit, "weights"), _COMPUTE)
+        if forward:
+            self.waiting = self.buffers.pop(unit)
+        else:
+            self.recorder.free(self.buffers.pop(unit))
 
     def _drop(self, unit: int) -> None:
         self.recorder.free(*self.copies.pop(unit, ()))
 
     def before(self, layer: int) -> None:
         """Gather the unit; the root stays gathered."""
-        if layer < len(self.units):
-            self._copy_out(layer)
+        if layer < len(self.units) or self.apart:
+            self._copy_out(layer, forward=True)
 
     def after(self, layer: int) -> None:
-        """Give it back; the last one is kept for backward, which begins with it."""
-        if self.reshard and layer < len(self.units) - 1:
+        """Give it back."""
+        if self.reshard and layer < len(self.units) and (layer != _ROOT or self.apart):
             self._drop(layer)
+
+    def turn(self) -> None:
+        """The root's forward pass is over: the last buffer goes, and backward fetches the last unit."""
+        self.recorder.free(self.waiting)
+        self.waiting = 0
+        self._gather(len(self.units) - 1)
 
     def back(self, layer: int) -> None:
         """Gather it once more and the next one ahead."""
-        if layer < 0:
+        if layer < 0 and not self.apart:
             return
-        self._copy_out(layer)
+        self._copy_out(layer, forward=False)
         if layer > 0:
             self._gather(layer - 1)
 
     def done(self, layer: int, grads: Callable[[], None]) -> None:
         """Reduce the unit's gradients."""
-        if layer < len(self.units):
+        if layer < len(self.units) or self.apart:
             self._drop(layer)
             self._reduce(layer, grads)
 
@@ -114,7 +143,7 @@ class Fsdp2:
 class Fsdp1(Fsdp2):
     """Flat parameters, used in place; their frees wait for the computing stream."""
 
-    def _copy_out(self, unit: int) -> None:
+    def _copy_out(self, unit: int, *, forward: bool) -> None:
         if unit in self.copies:
             return
         self._gather(unit)
