@@ -1,8 +1,8 @@
 """The caching allocator itself: blocks, pools, segments, one device.
 
-Written from the behaviour of ``c10/cuda/CUDACachingAllocator.cpp`` (torch 2.13) and compared with the compiled original,
-``libc10_cuda.so`` of that release run over a CUDA runtime without a GPU (``bench/real_allocator.py``): the same
-addresses, allocated and reserved bytes after each of its events. Not modelled: CUDA graphs' private pools, peers, IPC.
+Written from the behaviour of ``c10/cuda/CUDACachingAllocator.cpp`` (torch 2.13) and compared with the compiled
+original, ``libc10_cuda.so`` of that release run over a CUDA runtime without a GPU (``bench/real_allocator.py``): the
+same addresses, allocated and reserved bytes after each event. Not modelled: CUDA graphs' private pools, peers, IPC.
 
 Where the driver puts a segment is not PyTorch's to decide: addresses are counted up in steps of 2 MiB and never given
 out twice. Of free blocks of one size the lowest is taken, so that this can matter there, and there only.
@@ -390,7 +390,7 @@ class CachingAllocator:
         self.reserved -= block.size
 
     def _release_oversize(self, pool: Pool, size: int, stream: int) -> bool:
-        """Give back blocks that may not be split, as many as the request needs (``release_available_cached_blocks``)."""
+        """Give back oversize blocks, as many as the request needs (``release_available_cached_blocks``)."""
         limit = self.config.max_split_size
         if limit >= 2**63:
             return False
@@ -452,7 +452,7 @@ class CachingAllocator:
                 continue
             block = unmapped.prev if unmapped.prev is not None and unmapped.prev.idle else unmapped
             room, at = 0, block
-            while room < size and at is not None and at.idle:
+            while room < size and at.idle:
                 room += at.size
                 if at.next is None:
                     break

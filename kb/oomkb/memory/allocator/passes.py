@@ -196,5 +196,3 @@ class Pass(Training):
         self.outer.clear()
         self.tape.casts.clear()
         return grads, stuck
-
-

@@ -9,7 +9,7 @@ from oomkb.memory.allocator.caching import Block, CachingAllocator, OutOfMemory
 from oomkb.memory.allocator.config import AllocatorConfig
 from oomkb.memory.allocator.events import ALLOC, COMPLETE, EMPTY, FREE, MARK, USE, Event
 
-__all__ = ["Point", "Replayed", "Refused", "replay"]
+__all__ = ["Point", "Refused", "Replayed", "replay"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ batches that are padded to their own longest sample change length from micro-bat
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -246,7 +246,6 @@ def _spread(parts: Sequence[float], total: float) -> list[float]:
 def _sizes(s: Setting, shape: ModelShape, states: States) -> _Sizes:
     split, bits = float(s.tp), QUANT_BYTES.get(s.quant)
     layers: list[tuple[float, ...]] = []
-    quantized: list[bool] = []
     for layer in shape.layers:
         matrices = [m.params / (s.ep * s.etp if m.part == "expert" else split) for m in layer.linears]
         small = float(layer.norm_params + layer.other_params)
@@ -254,14 +253,12 @@ def _sizes(s: Setting, shape: ModelShape, states: States) -> _Sizes:
     layers = layers[: _stage(s, shape)]
     table = shape.dims.vocab * shape.dims.embed_width / split
     root = [table] if shape.dims.tied else [table, table]
-    inside = sum(sum(layer) for layer in layers)
     rest = max(0.0, (shape.params - sum(x.params * x.count for x in shape.layers)) / split - sum(root))
     root += [rest] if rest >= 1 else []
     held = float(s.held_bytes)
     whole = [n * (bits if bits and n > shape.dims.hidden * 8 else held) for layer in layers for n in layer]
     whole += [n * held for n in root]
     trained = _adapter_sizes(s, shape) if s.adapters else [n for layer in layers for n in layer] + root
-    assert len(quantized) == 0 and inside >= 0
     return _Sizes(tuple(_spread(whole, states.weights)), tuple(layers), tuple(root), tuple(trained))
 
 
@@ -271,6 +268,3 @@ def _adapter_sizes(s: Setting, shape: ModelShape) -> list[float]:
         pair = [s.rank * n for m in layer.linears if adapted(m, s.targets) for n in (m.inputs, m.outputs)]
         found += [float(n) for n in pair] * layer.count
     return found or [1.0]
-
-
-_Free = Callable[[], None]
