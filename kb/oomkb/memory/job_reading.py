@@ -24,7 +24,6 @@ _POSITIVE: Final = frozenset(
         "tp",
         "pp",
         "cp",
-        "sp",
         "ep",
         "nodes",
         "gpus",
@@ -208,8 +207,14 @@ def _nested(name: str, value: Any) -> Any:
     return kind(**read)
 
 
+def _sequence_parallel(name: str, value: Any) -> int | bool:
+    """A size, or whether (Megatron's and torchtitan's switch): then over the tensor-parallel group."""
+    return value if isinstance(value, bool) else _whole(name, value)
+
+
 _OTHERS: Final[Mapping[str, Any]] = {
     "model": _model,
+    "sp": _sequence_parallel,
     "params_b": _number,
     "capacity_gib": _number,
     "host_gib": _number,
