@@ -104,10 +104,15 @@ class Job:
                 known[key] = read_field(key, value)
             else:
                 extra[str(key)] = value
+<<<<<<< HEAD
         try:
             check_tree(extra, where="job")
         except InputError as error:
             raise JobError(error.message, where=error.where, hint=error.hint) from error
+=======
+        if isinstance(known.get("sp"), bool):
+            known["sp"] = _group(known["sp"], known.get("tp"))
+>>>>>>> allocator
         return cls(**known, extra=MappingProxyType(extra) if extra else _EMPTY)
 
     def document(self) -> dict[str, Any]:
@@ -164,6 +169,8 @@ class Job:
         stated = {n.partition(".")[0] for n in changes} | set(changes)
         assumed = {k: v for k, v in self.assumed.items() if k not in stated}
         changed = _copied(self)
+        if isinstance(known.get("sp"), bool):
+            known["sp"] = _group(known["sp"], known.get("tp", changed.tp))
         for field_name, value in known.items():
             _SLOTS[field_name](changed, value)
         _SLOTS["assumed"](changed, MappingProxyType(assumed))
@@ -231,6 +238,11 @@ class JobDraft:
 
 
 _PARTS: Final[Mapping[str, Any]] = {"lora": Lora, "rollout": Rollout, "serving": Serving}
+
+
+def _group(on: bool, tp: int | None) -> int:
+    """``sp: true`` is sequence parallelism over the tensor-parallel group: its size."""
+    return (tp or 1) if on else 1
 
 
 def _copied(job: Job) -> Job:

@@ -17,7 +17,7 @@ from oomkb.memory.mode import Mode
 from oomkb.memory.segment import Segment, segment
 from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 
-__all__ = ["LayerPlay", "played"]
+__all__ = ["LayerPlay", "ckpt_of", "played", "run_layer"]
 
 _HIDDEN = "T*h"
 
@@ -86,7 +86,7 @@ class _Played:
     def __init__(self, mode: Mode, moe: bool, ckpt: str, size: float, linked: bool) -> None:
         self.mode, self.moe, self.size, self.linked = mode, moe, size, linked
         self.tape = _Scratch(keep_grads=mode.grads != "none")
-        self.ckpt = "none" if not linked and not mode.trained and not mode.adapters else ckpt
+        self.ckpt = ckpt_of(mode, ckpt, linked=linked)
         self.crossed: tuple[Segment, Form, float] | None = None
 
     def play(self, grad: float) -> LayerPlay:
@@ -123,61 +123,7 @@ class _Played:
 
     def run(self, x: Tensor) -> Tensor:
         """The layer, checkpointed or not."""
-        layer = Layer(self.tape, self.mode, moe=self.moe)
-        return layer(x) if self.ckpt == "none" else self.checkpointed(layer, x)
-
-    def checkpointed(self, layer: Layer, x: Tensor) -> Tensor:
-        """Forward without saving; backward recomputes up to the last tensor that is needed, then goes on."""
-        tape = self.tape
-        kept = self.selected() if self.ckpt == "selective" else None
-        tape.discard, before, tape.place = True, tape.packs, 0
-        inner = Tensor(x.store, x.unit, x.size, Leaf("in", x.size, keep=False))
-        out = layer(inner)
-        tape.discard, packs = False, tape.packs - before
-        last = out.node
-        del inner
-
-        def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
-            casts, tape.casts = tape.casts, {}
-            waiting = tape.lead(last, grad)  # nothing is computed again before a saved tensor is asked for
-            source = saved.pop()
-            saved.clear()  # selective: what was kept takes the place of what would be computed again
-            leaf = Leaf("in", source.size, keep=False)
-            again = Tensor(source.store, source.unit, source.size, leaf)
-            del source
-            tape.packs, tape.pack_limit = 0, packs
-            tape.replaying, tape.place = True, 0
-            tape.wanted = {node.place: node for node in waiting if isinstance(node, Node)}
-            result = layer(again)
-            tape.replaying, twins, tape.wanted = False, tape.wanted, {}
-            del again
-            tape.resume()
-            tape.casts = casts
-            root = result.node
-            del result
-            del grad
-            there = {twins[n.place] if isinstance(n, Node) else leaf: got for n, got in waiting.items()}
-            waiting.clear()
-            outs = tape.backward(root, None, there)
-            return (outs.pop(leaf, None),)
-
-        kept = self.parts(x) if self.ckpt == "parts" else kept
-        trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
-        stored = None if self.ckpt == "offload" else x.detached()
-        node = tape.record((trigger,), (kept, stored or Tensor(None, x.unit, x.size)), backward)
-        return Tensor(out.store, out.unit, out.size, node)
-
-    def parts(self, x: Tensor) -> list[Tensor]:
-        """Checkpoints around norms, attention and feed-forward: of four inputs one is the layer's."""
-        return [self.tape.new(x.unit, x.size) for _ in range(3)]
-
-    def selected(self) -> list[Tensor]:
-        """Selective checkpointing by operation (torchtitan): every second product and attention's output stay."""
-        units = ("T*q", "T*k", "T*q", "T*f", "T*h") if self.mode.gated else ("T*q", "T*k", "T*q", "T*f")
-        return [
-            *(self.tape.new(unit, self.mode.autocast or self.mode.param) for unit in units),
-            self.tape.new("B*n*S", 4.0),
-        ]
+        return run_layer(self.tape, self.mode, Layer(self.tape, self.mode, moe=self.moe), x, self.ckpt)
 
     # -- backward ------------------------------------------------------------------------------------------------
 
@@ -205,3 +151,65 @@ class _Played:
             tape.grads.clear()
         self.crossed = (instants, minus(tape.mark(), {_HIDDEN: grad.size}), grad.size)
         return (grad.view(),)
+
+
+def ckpt_of(mode: Mode, ckpt: str, *, linked: bool) -> str:
+    """How a layer is checkpointed: not at all where nothing of it or before it needs a gradient."""
+    return "none" if not linked and not mode.trained and not mode.adapters else ckpt
+
+
+def run_layer(tape: Tape, mode: Mode, layer: Layer, x: Tensor, ckpt: str) -> Tensor:
+    """A layer's forward pass on any tape, checkpointed as ``ckpt`` says."""
+    return layer(x) if ckpt == "none" else _checkpointed(tape, mode, layer, x, ckpt)
+
+
+def _checkpointed(tape: Tape, mode: Mode, layer: Layer, x: Tensor, ckpt: str) -> Tensor:
+    """Forward without saving; backward recomputes up to the last tensor that is needed, then goes on."""
+    kept = _selected(tape, mode) if ckpt == "selective" else None
+    tape.discard, before, tape.place = True, tape.packs, 0
+    inner = Tensor(x.store, x.unit, x.size, Leaf("in", x.size, keep=False))
+    out = layer(inner)
+    tape.discard, packs = False, tape.packs - before
+    last = out.node
+    del inner
+
+    def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
+        casts, tape.casts = tape.casts, {}
+        waiting = tape.lead(last, grad)  # nothing is computed again before a saved tensor is asked for
+        source = saved.pop()
+        saved.clear()  # selective: what was kept takes the place of what would be computed again
+        leaf = Leaf("in", source.size, keep=False)
+        again = Tensor(source.store, source.unit, source.size, leaf)
+        del source
+        tape.packs, tape.pack_limit = 0, packs
+        tape.replaying, tape.place = True, 0
+        tape.wanted = {node.place: node for node in waiting if isinstance(node, Node)}
+        result = layer(again)
+        tape.replaying, twins, tape.wanted = False, tape.wanted, {}
+        del again
+        tape.resume()
+        tape.casts = casts
+        root = result.node
+        del result
+        del grad
+        there = {twins[n.place] if isinstance(n, Node) else leaf: got for n, got in waiting.items()}
+        waiting.clear()
+        outs = tape.backward(root, None, there)
+        return (outs.pop(leaf, None),)
+
+    kept = _parts(tape, x) if ckpt == "parts" else kept
+    trigger = Tensor(None, "in", 0.0, x.node or Leaf("in", x.size, keep=False))
+    stored = None if ckpt == "offload" else x.detached()
+    node = tape.record((trigger,), (kept, stored or Tensor(None, x.unit, x.size)), backward)
+    return Tensor(out.store, out.unit, out.size, node)
+
+
+def _parts(tape: Tape, x: Tensor) -> list[Tensor]:
+    """Checkpoints around norms, attention and feed-forward: of four inputs one is the layer's."""
+    return [tape.new(x.unit, x.size) for _ in range(3)]
+
+
+def _selected(tape: Tape, mode: Mode) -> list[Tensor]:
+    """Selective checkpointing by operation (torchtitan): every second product and attention's output stay."""
+    units = ("T*q", "T*k", "T*q", "T*f", "T*h") if mode.gated else ("T*q", "T*k", "T*q", "T*f")
+    return [*(tape.new(unit, mode.autocast or mode.param) for unit in units), tape.new("B*n*S", 4.0)]

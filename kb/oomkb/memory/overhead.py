@@ -24,7 +24,17 @@ from oomkb.memory.setting import Setting
 from oomkb.notes import Note
 from oomkb.units import MIB
 
-__all__ = ["QUANTILES", "Meters", "fits_probability", "interval", "kind_of", "meters", "needed_sigma", "width_of"]
+__all__ = [
+    "QUANTILES",
+    "Meters",
+    "fits_probability",
+    "interval",
+    "kind_of",
+    "meters",
+    "needed_sigma",
+    "outside_bytes",
+    "width_of",
+]
 
 CONTEXT_MIB: Final[Mapping[str, float]] = {
     "pascal": 250,
@@ -113,14 +123,19 @@ def meters(
     else:
         cached = _cached(s, phases, allocated)
     reserved = allocated + cached + apart + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
-    context = CONTEXT_MIB.get(device.generation, _DEFAULT_CONTEXT_MIB) if device else _DEFAULT_CONTEXT_MIB
-    communication = _NCCL_MIB if s.world > 1 and s.sharding != "none" else 0.0
-    outside = (context + communication) * MIB
+    outside = outside_bytes(s, device)
     needed = allocated * 1.01 + 0.04 * moving + outside
     if capacity is not None:
         # Before it fails, the allocator returns blocks that it only caches.
         reserved = min(reserved, max(needed, 0.99 * capacity) - outside)
     return Meters(allocated, reserved, reserved + outside + paged, needed)
+
+
+def outside_bytes(s: Setting, device: Device | None) -> float:
+    """What a process holds outside the caching allocator: CUDA context and NCCL's buffers."""
+    context = CONTEXT_MIB.get(device.generation, _DEFAULT_CONTEXT_MIB) if device else _DEFAULT_CONTEXT_MIB
+    communication = _NCCL_MIB if s.world > 1 and s.sharding != "none" else 0.0
+    return (context + communication) * MIB
 
 
 def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:

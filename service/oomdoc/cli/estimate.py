@@ -43,6 +43,9 @@ def estimate(
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,
+    allocator: Annotated[
+        bool, typer.Option("--allocator", help="Replay PyTorch's caching allocator; writes a snapshot and a picture.")
+    ] = False,
 ) -> None:
     """Say what each GPU holds, phase by phase and term by term.
 
@@ -74,12 +77,24 @@ def estimate(
         from oomdoc.report.chart import write_chart
 
         write_chart(report.document(), chart)
+    answer = None
+    if allocator:
+        from oomdoc.cli.allocator import replayed
+
+        answer = replayed(report.priced, job, language)
     if format_ is Format.json:
+<<<<<<< HEAD
         print_json(_with_framework(report.document(language=language), evidence, language))
         return
     for warning in _warnings(evidence, language):
         show("! " + warning)
     show(report.text(language=language, width=terminal_width(), colour=coloured()))
+=======
+        more = {"allocator": answer.document} if answer else {}
+        print_json({**report.document(language=language), **more})
+        return
+    show(report.text(language=language, width=terminal_width(), colour=coloured()) + (answer.text if answer else ""))
+>>>>>>> allocator
 
 
 def _job_of(path: Path | None) -> tuple[Job, Evidence | None]:

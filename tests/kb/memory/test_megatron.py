@@ -159,3 +159,14 @@ def test_the_distributed_optimizer_keeps_eighteen_bytes_or_six_and_twelve_over_d
         states = states_of(settle(job, shape), shape)
         total = states.weights + states.gradients + states.optimizer + states.masters
         assert total / params == pytest.approx(each, rel=0.01)
+
+
+def test_a_switch_for_sequence_parallelism_means_the_tensor_parallel_group():
+    one = {**BASE, "model": GPT, "tp": 4, "world": 4, "micro_batch": 1, "seq_len": 2048}
+    off, one_rank, on, four = (
+        price(Job.from_document({**one, "sp": sp})).estimate.allocated_bytes for sp in (False, 1, True, 4)
+    )
+    assert Job.from_document({**one, "sp": True}).sp == 4
+    assert Job.from_document(one).with_fields({"sp": True, "tp": 2}).sp == 2
+    assert Job.from_document({"model": GPT, "sp": True}).sp == 1
+    assert off == one_rank > on == four

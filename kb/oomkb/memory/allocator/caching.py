@@ -1,0 +1,545 @@
+"""The caching allocator itself: blocks, pools, segments, one device.
+
+Written from the behaviour of ``c10/cuda/CUDACachingAllocator.cpp`` (torch 2.13) and compared with the compiled
+original, ``libc10_cuda.so`` of that release run over a CUDA runtime without a GPU (``bench/real_allocator.py``): the
+same addresses, allocated and reserved bytes after each event. Not modelled: CUDA graphs' private pools, peers, IPC.
+
+Where the driver puts a segment is not PyTorch's to decide: addresses are counted up in steps of 2 MiB and never given
+out twice. Of free blocks of one size the lowest is taken, so that this can matter there, and there only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from oomkb.memory.allocator.config import MIN_BLOCK, SMALL, SMALL_SEGMENT, AllocatorConfig
+from oomkb.units import MIB
+
+__all__ = ["Block", "CachingAllocator", "OutOfMemory", "TraceEntry"]
+
+_FIRST_ADDRESS: Final = 0x7000_0000_0000
+_PAGE: Final = 2 * MIB
+
+
+@dataclass(slots=True)
+class OutOfMemory(Exception):
+    """A request that failed after the cache had been given back; sizes in bytes."""
+
+    requested: int
+    """Of the driver, as PyTorch's message says it ("Tried to allocate")."""
+    allocated: int
+    reserved: int
+    free: int
+    """What the driver has left."""
+    largest_free: int
+    """The largest free block among those that are reserved."""
+
+    @property
+    def fragmented(self) -> bool:
+        """Whether what is free, reserved or not, would have been enough in one piece."""
+        return self.free + self.reserved - self.allocated >= self.requested
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEntry:
+    """One line of the allocator's history, as ``torch.cuda.memory._snapshot()["device_traces"]`` has it."""
+
+    action: str
+    """``alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap oom``."""
+    address: int
+    """Of an ``oom``: the driver's free bytes."""
+    size: int
+    stream: int
+    name: str
+
+
+class Segment:
+    """A range of addresses into which pages are mapped (expandable segments)."""
+
+    __slots__ = ("base", "page", "size")
+
+    def __init__(self, base: int, size: int, page: int) -> None:
+        self.base, self.size, self.page = base, size, page
+
+
+class Block:
+    """A piece of a segment, free or in use."""
+
+    __slots__ = (
+        "address",
+        "allocated",
+        "born",
+        "events",
+        "mapped",
+        "name",
+        "next",
+        "pool",
+        "prev",
+        "requested",
+        "segment",
+        "size",
+        "stream",
+        "uses",
+    )
+
+    def __init__(self, stream: int, size: int, pool: Pool, address: int, segment: Segment | None = None) -> None:
+        self.stream, self.size, self.pool, self.address, self.segment = stream, size, pool, address, segment
+        self.requested = 0
+        self.allocated, self.mapped = False, True
+        self.prev: Block | None = None
+        self.next: Block | None = None
+        self.uses: set[int] = set()
+        """Other streams on which it is used."""
+        self.events = 0
+        """Recorded ends of such uses that have not been reached."""
+        self.born = 0
+        self.name = ""
+
+    @property
+    def split(self) -> bool:
+        """Whether it is a part of its segment."""
+        return self.prev is not None or self.next is not None
+
+    @property
+    def idle(self) -> bool:
+        """Free, and no stream uses it any more."""
+        return not self.allocated and not self.events and not self.uses
+
+    @property
+    def state(self) -> str:
+        """As a snapshot names it."""
+        return "active_allocated" if self.allocated else "inactive" if self.idle else "active_pending_free"
+
+
+class Pool:
+    """Free blocks, ordered by stream, size and address; unmapped ranges by stream and address."""
+
+    __slots__ = ("_keys", "asked", "blocks", "small", "unmapped")
+
+    def __init__(self, *, small: bool) -> None:
+        self.small = small
+        self._keys: list[tuple[int, int, int]] = []
+        self.blocks: dict[tuple[int, int, int], Block] = {}
+        self.unmapped: list[Block] = []
+        self.asked = 0
+        """Searches so far, by which the age of a cached block is counted."""
+
+    def __iter__(self) -> Iterator[Block]:
+        return map(self.blocks.__getitem__, tuple(self._keys))
+
+    def add(self, block: Block) -> None:
+        """Put a free block in."""
+        block.born = self.asked
+        key = (block.stream, block.size, block.address)
+        insort(self._keys, key)
+        self.blocks[key] = block
+
+    def remove(self, block: Block) -> None:
+        """Take a free block out."""
+        key = (block.stream, block.size, block.address)
+        del self._keys[bisect_left(self._keys, key)]
+        del self.blocks[key]
+
+    def place(self, stream: int, size: int) -> int:
+        """Where blocks of at least ``size`` begin for a stream."""
+        return bisect_left(self._keys, (stream, size, 0))
+
+    def at(self, place: int, stream: int | None = None) -> Block | None:
+        """The block at a place; ``None`` beyond the end, or beyond the stream's."""
+        if not 0 <= place < len(self._keys):
+            return None
+        key = self._keys[place]
+        return self.blocks[key] if stream is None or key[0] == stream else None
+
+    def largest(self) -> int:
+        """The largest free block in bytes."""
+        return max((key[1] for key in self._keys), default=0)
+
+    def unmap(self, block: Block) -> None:
+        """Put an unmapped range in."""
+        insort(self.unmapped, block, key=lambda b: (b.stream, b.address))
+
+
+class CachingAllocator:
+    """One device's allocator over ``capacity`` bytes of driver memory."""
+
+    def __init__(self, capacity: int, config: AllocatorConfig | None = None, *, trace: bool = False) -> None:
+        self.capacity, self.config = capacity, config or AllocatorConfig()
+        self.small, self.large = Pool(small=True), Pool(small=False)
+        self.active: dict[int, Block] = {}
+        self.trace: list[TraceEntry] | None = [] if trace else None
+        self.allocated = self.reserved = self.requested = 0
+        self.peak_allocated = self.peak_reserved = self.peak_requested = 0
+        self.retries = self.ooms = 0
+        self.allowed: int | None = None
+        self._waiting: dict[int, deque[tuple[int, Block]]] = {}
+        self._done: dict[int, int] = {}
+        self._stamp = 0
+        self._next = _FIRST_ADDRESS
+        if self.config.fraction is not None:
+            self.limit(self.config.fraction)
+
+    # -- what programs call --------------------------------------------------------------------------------------
+
+    def malloc(self, size: int, stream: int = 0, name: str = "") -> Block:
+        """A block for ``size`` bytes, more than none.
+
+        :raises OutOfMemory: where neither the cache nor the driver has one.
+        """
+        self._process_events()
+        rounded = self.config.rounded(size)
+        pool = self.small if rounded <= SMALL else self.large
+        block = self._cached(pool, rounded, stream) or self._new(pool, rounded, stream)
+        if block is None:
+            self.ooms += 1
+            asked = self.config.segment_size(rounded)
+            free = self.capacity - self.reserved
+            self._log("oom", free, rounded, stream, name)
+            largest = max(self.small.largest(), self.large.largest())
+            raise OutOfMemory(asked, self.allocated, self.reserved, free, largest)
+        return self._taken(block, rounded, size, name)
+
+    def free(self, block: Block) -> None:
+        """Give a block back: into its pool once no stream uses it."""
+        block.allocated = False
+        self.allocated -= block.size
+        self._log("free_requested", block.address, block.requested, block.stream, block.name)
+        if not block.uses:
+            self._freed(block)
+            return
+        for stream in sorted(block.uses):
+            self._stamp += 1
+            block.events += 1
+            self._waiting.setdefault(stream, deque()).append((self._stamp, block))
+        block.uses.clear()
+
+    def record(self, block: Block, stream: int) -> None:
+        """``Tensor.record_stream``: the block is used on another stream, too."""
+        if stream != block.stream:
+            block.uses.add(stream)
+
+    def complete(self, stream: int) -> None:
+        """All work that was asked of a stream so far is done."""
+        self._done[stream] = self._stamp
+
+    def empty_cache(self) -> None:
+        """``torch.cuda.empty_cache``."""
+        self._release_cached()
+
+    def limit(self, fraction: float) -> None:
+        """``torch.cuda.set_per_process_memory_fraction``; the whole of it is no limit (torch 2.13)."""
+        self.allowed = int(fraction * self.capacity) if fraction < 1 else None
+
+    def largest_free(self) -> int:
+        """The largest free block in the large pool, in bytes."""
+        return self.large.largest()
+
+    def segments(self) -> list[list[Block]]:
+        """All segments as their blocks, by address; of an expandable one, each range that is mapped."""
+        heads = [b for b in (*self.small, *self.large, *self.active.values()) if b.prev is None or not b.prev.mapped]
+        found = []
+        for head in sorted(heads, key=lambda b: b.address):
+            blocks, block = [], head
+            while block is not None and block.mapped:
+                blocks.append(block)
+                if block.next is None:
+                    break
+                block = block.next
+            found.append(blocks)
+        return found
+
+    # -- finding a block -----------------------------------------------------------------------------------------
+
+    def _cached(self, pool: Pool, size: int, stream: int) -> Block | None:
+        """The smallest free block that is large enough (``get_free_block``)."""
+        c = self.config
+        if self.allowed is not None and c.gc_threshold > 0:
+            pool.asked += 1
+        place = pool.place(stream, size)
+        block = pool.at(place, stream)
+        if block is None:
+            return None
+        if block.segment is not None and c.expandable:
+            # What counts as the size of an expandable segment's last block is how far it can grow.
+            while (after := pool.at(place + 1, stream)) is not None and block.segment is not None:
+                if _reach(after) >= _reach(block):
+                    break
+                place, block = place + 1, after
+        if size < c.max_split_size <= block.size:
+            return None
+        if size >= c.max_split_size and block.size >= size + c.max_non_split_rounding:
+            return None
+        pool.remove(block)
+        return block
+
+    def _new(self, pool: Pool, size: int, stream: int) -> Block | None:
+        """One of the driver's, after giving back what is cached where there is no other way."""
+        if self.allowed is not None and self.config.gc_threshold > 0:
+            self._collect()
+        asked = self.config.segment_size(size)
+        block = self._from_driver(pool, size, asked, stream)
+        if block is None and self._release_oversize(pool, size, stream):
+            block = self._from_driver(pool, size, asked, stream)
+        if block is None:
+            self._release_cached()
+            self.retries += 1
+            block = self._from_driver(pool, size, asked, stream)
+        return block
+
+    def _from_driver(self, pool: Pool, size: int, asked: int, stream: int) -> Block | None:
+        if self.allowed is not None and self.reserved + asked > self.allowed:
+            return None
+        if self.config.expandable:
+            return self._expanded(pool, size, stream)
+        if self.reserved + asked > self.capacity:
+            return None
+        block = Block(stream, asked, pool, self._addresses(asked))
+        self._reserve(asked)
+        self._log("segment_alloc", block.address, asked, stream, "")
+        return block
+
+    def _taken(self, block: Block, size: int, requested: int, name: str) -> Block:
+        """The block in use, less what is split off behind it (``alloc_found_block``)."""
+        if self._splits(block, size):
+            rest = block
+            block = Block(rest.stream, size, rest.pool, rest.address, rest.segment)
+            block.prev, block.next = rest.prev, rest
+            if block.prev is not None:
+                block.prev.next = block
+            rest.prev = block
+            rest.address += size
+            rest.size -= size
+            rest.pool.add(rest)
+        block.allocated, block.requested, block.name = True, requested, name
+        self.active[block.address] = block
+        self.allocated += block.size
+        self.requested += requested
+        self.peak_allocated = max(self.peak_allocated, self.allocated)
+        self.peak_requested = max(self.peak_requested, self.requested)
+        self._log("alloc", block.address, requested, block.stream, name)
+        return block
+
+    def _splits(self, block: Block, size: int) -> bool:
+        rest = block.size - size
+        if block.pool.small or self.config.expandable:
+            return rest >= MIN_BLOCK
+        return size < self.config.max_split_size and rest > SMALL
+
+    # -- giving back ---------------------------------------------------------------------------------------------
+
+    def _freed(self, block: Block) -> None:
+        """Into its pool, joined with free neighbours (``free_block``)."""
+        self._log("free_completed", block.address, block.requested, block.stream, block.name)
+        del self.active[block.address]
+        self.requested -= block.requested
+        block.requested, block.name = 0, ""
+        self._merge(block, block.prev)
+        self._merge(block, block.next)
+        block.pool.add(block)
+
+    def _merge(self, block: Block, other: Block | None) -> bool:
+        if other is None or not other.idle or block.mapped != other.mapped:
+            return False
+        if other.mapped:
+            block.pool.remove(other)
+        else:
+            block.pool.unmapped.remove(other)
+        if block.prev is other:
+            block.address, block.prev = other.address, other.prev
+            if block.prev is not None:
+                block.prev.next = block
+        else:
+            block.next = other.next
+            if block.next is not None:
+                block.next.prev = block
+        block.size += other.size
+        return True
+
+    def _process_events(self) -> None:
+        for stream, queue in list(self._waiting.items()):
+            done = self._done.get(stream, 0)
+            while queue and queue[0][0] <= done:
+                self._ended(queue.popleft()[1])
+            if not queue:
+                del self._waiting[stream]
+
+    def _ended(self, block: Block) -> None:
+        block.events -= 1
+        if not block.events:
+            self._freed(block)
+
+    def _release_cached(self) -> None:
+        """Wait for all streams, then give back every whole free segment (``release_cached_blocks``)."""
+        for queue in self._waiting.values():
+            for _, block in queue:
+                self._ended(block)
+        self._waiting.clear()
+        for pool in (self.large, self.small):
+            for block in [b for b in pool if b.segment is None and not b.split]:
+                self._release(block)
+            for block in [b for b in pool if b.segment is not None]:
+                self._unmap(block)
+
+    def _release(self, block: Block) -> None:
+        self._log("segment_free", block.address, block.size, block.stream, "")
+        block.pool.remove(block)
+        self.reserved -= block.size
+
+    def _release_oversize(self, pool: Pool, size: int, stream: int) -> bool:
+        """Give back oversize blocks, as many as the request needs (``release_available_cached_blocks``)."""
+        limit = self.config.max_split_size
+        if limit >= 2**63:
+            return False
+        wanted = max(size, limit)
+        place = pool.place(stream, wanted)
+        block = pool.at(place, stream)
+        if block is not None:
+            self._release(block)
+            return True
+        released = 0
+        while released < wanted:
+            place -= 1
+            block = pool.at(place, stream)
+            if block is None or block.size < limit:
+                break
+            released += block.size
+            self._release(block)
+        return released >= wanted
+
+    def _collect(self) -> None:
+        """Give back the cached blocks that have waited longest (``garbage_collect_cached_blocks``)."""
+        assert self.allowed is not None
+        target = self.reserved - int(self.config.gc_threshold * self.allowed)
+        if target <= 0:
+            return
+        whole = [b for b in self.large if not b.split and b.segment is None]
+        reclaimed, released = 0, True
+        while reclaimed < target and released and whole:
+            pivot = sum(self.large.asked - b.born for b in whole) / len(whole)
+            released, kept = False, []
+            for block in whole:
+                if self.large.asked - block.born >= pivot:
+                    released = True
+                    reclaimed += block.size
+                    self._release(block)
+                else:
+                    kept.append(block)
+            whole = kept
+
+    # -- expandable segments -------------------------------------------------------------------------------------
+
+    def _expanded(self, pool: Pool, size: int, stream: int) -> Block | None:
+        block = self._expandable(pool, size, stream)
+        if not block.mapped and not self._map(block, min(block.size, size)):
+            return None
+        while block.size < size:
+            after = block.next
+            assert after is not None
+            if not self._map(after, min(size - block.size, after.size)):
+                return None
+            block = after
+        pool.remove(block)
+        return block
+
+    def _expandable(self, pool: Pool, size: int, stream: int) -> Block:
+        """The lowest unmapped range with room, with the free block before it (``find_expandable_block``)."""
+        for unmapped in pool.unmapped:
+            if unmapped.stream != stream:
+                continue
+            block = unmapped.prev if unmapped.prev is not None and unmapped.prev.idle else unmapped
+            room, at = 0, block
+            while room < size and at.idle:
+                room += at.size
+                if at.next is None:
+                    break
+                at = at.next
+            if room >= size:
+                return block
+        page = SMALL_SEGMENT if pool.small else self.config.large_segment
+        span = -(-(self.capacity + self.capacity // 8) // page) * page
+        segment = Segment(self._addresses(span), span, page)
+        block = Block(stream, span, pool, segment.base, segment)
+        block.mapped = False
+        pool.unmap(block)
+        return block
+
+    def _map(self, block: Block, size: int) -> bool:
+        segment, pool = block.segment, block.pool
+        assert segment is not None
+        mapped = -(-size // segment.page) * segment.page
+        if self.reserved + mapped > self.capacity:
+            return False
+        pool.unmapped.remove(block)
+        block.mapped = True
+        if mapped < block.size:
+            rest = Block(block.stream, block.size - mapped, pool, block.address + mapped, segment)
+            rest.mapped = False
+            _splice(rest, block, block.next)
+            pool.unmap(rest)
+            block.size = mapped
+        address = block.address
+        self._merge(block, block.prev)
+        self._merge(block, block.next)
+        pool.add(block)
+        self._reserve(mapped)
+        self._log("segment_map", address, mapped, block.stream, "")
+        return True
+
+    def _unmap(self, block: Block) -> None:
+        """Give back the whole pages of a free block (``unmap_block``)."""
+        segment, pool = block.segment, block.pool
+        assert segment is not None
+        first = -(-(block.address - segment.base) // segment.page) * segment.page + segment.base
+        last = (block.address + block.size - segment.base) // segment.page * segment.page + segment.base
+        if first >= last:
+            return
+        pool.remove(block)
+        end = block.address + block.size
+        if first > block.address:
+            before = Block(block.stream, first - block.address, pool, block.address, segment)
+            _splice(before, block.prev, block)
+            pool.add(before)
+        if end > last:
+            after = Block(block.stream, end - last, pool, last, segment)
+            _splice(after, block, block.next)
+            pool.add(after)
+        block.address, block.size, block.mapped = first, last - first, False
+        self._merge(block, block.prev)
+        self._merge(block, block.next)
+        self.reserved -= last - first
+        self._log("segment_unmap", first, last - first, block.stream, "")
+        if block.split:
+            pool.unmap(block)
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------
+
+    def _addresses(self, size: int) -> int:
+        at = self._next
+        self._next += -(-size // _PAGE) * _PAGE
+        return at
+
+    def _reserve(self, size: int) -> None:
+        self.reserved += size
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+
+    def _log(self, action: str, address: int, size: int, stream: int, name: str) -> None:
+        if self.trace is not None:
+            self.trace.append(TraceEntry(action, address, size, stream, name))
+
+
+def _reach(block: Block) -> int:
+    """How large a block of an expandable segment can grow."""
+    after = block.next
+    return block.size + (after.size if after is not None and not after.mapped else 0)
+
+
+def _splice(block: Block, before: Block | None, after: Block | None) -> None:
+    block.prev, block.next = before, after
+    if before is not None:
+        before.next = block
+    if after is not None:
+        after.prev = block

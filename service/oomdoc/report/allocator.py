@@ -1,0 +1,125 @@
+"""A replay of the caching allocator as a document, as text, and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oomdoc.report.words import word
+from oomkb.units import GIB
+
+if TYPE_CHECKING:
+    from oomkb.memory.allocator.run import AllocatorRun
+
+__all__ = ["allocator_document", "allocator_text", "draw_timeline"]
+
+_POINTS: Final = 4000
+"""Points of a curve at most."""
+
+
+def _gib(size: float) -> float:
+    return round(size / GIB, 4)
+
+
+def allocator_document(run: AllocatorRun) -> dict[str, Any]:
+    """The ``allocator`` part of an estimate's document; sizes in GiB."""
+    shown = run.shown
+    refused = shown.refused
+    return {
+        "steps": run.steps,
+        "events": len(run.free.timeline),
+        "capacity_gib": None if run.capacity is None else _gib(run.capacity),
+        "reserved_gib": _gib(shown.reserved),
+        "allocated_gib": _gib(shown.allocated),
+        "largest_free_gib": _gib(shown.largest_free),
+        "free_cached_gib": _gib(shown.free_cached),
+        "fragmentation": round(shown.fragmentation, 4),
+        "retries": shown.retries,
+        "unlimited_reserved_gib": _gib(run.free.reserved),
+        "changing_lengths": run.changing,
+        "refused": None
+        if refused is None
+        else {
+            "name": refused.name,
+            "where": refused.where,
+            "size_gib": _gib(refused.size),
+            "free_gib": _gib(refused.free),
+            "largest_free_gib": _gib(refused.largest_free),
+            "fragmented": refused.fragmented,
+        },
+        "expandable": None
+        if run.joined is None
+        else {"reserved_gib": _gib(run.joined.reserved), "fits": run.joined.refused is None},
+    }
+
+
+def allocator_text(document: dict[str, Any], language: str) -> str:
+    """The lines that ``oomdoc estimate --allocator`` prints below the estimate."""
+
+    def say(key: str, **values: Any) -> str:
+        return word(f"allocator.{key}", language, **values)
+
+    d = document
+    lines = [
+        say("reserved", reserved=_two(d["reserved_gib"]), allocated=_two(d["allocated_gib"]), percent=_percent(d)),
+        say("largest", largest=_two(d["largest_free_gib"]), free=_two(d["free_cached_gib"])),
+    ]
+    if d["retries"]:
+        lines.append(say("retries", count=d["retries"]))
+    if d["unlimited_reserved_gib"] > d["reserved_gib"]:
+        lines.append(say("unlimited", reserved=_two(d["unlimited_reserved_gib"])))
+    if d["changing_lengths"]:
+        lines.append(say("changing"))
+    refused = d["refused"]
+    if refused:
+        sizes = {"size": _two(refused["size_gib"]), "free": _two(refused["free_gib"])}
+        largest = _two(refused["largest_free_gib"])
+        lines.append(say("refused", name=refused["name"], where=refused["where"], largest=largest, **sizes))
+        if refused["fragmented"]:
+            lines.append(say("fragmented"))
+    if d["expandable"]:
+        found = "joined" if d["expandable"]["fits"] else "joined-fails"
+        lines.append(say(found, reserved=_two(d["expandable"]["reserved_gib"])))
+    head = say("head", steps=d["steps"], events=f"{d['events']:,}")
+    return "\n".join([head, *(f"  {line}" for line in lines)]) + "\n"
+
+
+def _two(size: float) -> str:
+    return f"{size:.2f}"
+
+
+def _percent(document: dict[str, Any]) -> str:
+    return f"{100 * document['fragmentation']:.0f}"
+
+
+def draw_timeline(run: AllocatorRun, path: Path) -> bool:
+    """Allocated and reserved over the events, with the steps marked; false where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    shown = run.shown
+    points = shown.timeline
+    stride = max(1, len(points) // _POINTS)
+    chunks = [points[i : i + stride] for i in range(0, len(points), stride)]
+    at = [chunk[0].event for chunk in chunks]
+    # Letters that the fonts of a bare machine lack would be boxes: a picture is labelled in English.
+    figure = Figure(figsize=(10, 4.8), layout="constrained")
+    axes = figure.subplots()
+    axes.fill_between(
+        at, [max(p.reserved for p in c) / GIB for c in chunks], alpha=0.35, label=word("allocator.line-reserved", "en")
+    )
+    axes.fill_between(
+        at, [max(p.allocated for p in c) / GIB for c in chunks], alpha=0.8, label=word("allocator.line-allocated", "en")
+    )
+    for event, name in shown.marks:
+        axes.axvline(event, color="grey", linewidth=0.6)
+        axes.annotate(name, (event, 0.99), xycoords=("data", "axes fraction"), va="top", fontsize=7, rotation=90)
+    if run.capacity is not None:
+        label = word("allocator.line-card", "en")
+        axes.axhline(run.capacity / GIB, color="black", linestyle="--", linewidth=1, label=label)
+    axes.set_xlabel(word("allocator.axis-events", "en"))
+    axes.set_ylabel(word("allocator.axis", "en"))
+    axes.legend(loc="lower right", frameon=False)
+    figure.savefig(path)
+    return True
