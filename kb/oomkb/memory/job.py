@@ -104,15 +104,12 @@ class Job:
                 known[key] = read_field(key, value)
             else:
                 extra[str(key)] = value
-<<<<<<< HEAD
         try:
             check_tree(extra, where="job")
         except InputError as error:
             raise JobError(error.message, where=error.where, hint=error.hint) from error
-=======
         if isinstance(known.get("sp"), bool):
             known["sp"] = _group(known["sp"], known.get("tp"))
->>>>>>> allocator
         return cls(**known, extra=MappingProxyType(extra) if extra else _EMPTY)
 
     def document(self) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from oomkb.units import GIB, parse_size_bytes
 
 __all__ = ["read_dotted", "read_field"]
 
-<<<<<<< HEAD
 _TOKENS: Final = 1 << 27
 _RANKS: Final = 1 << 20
 _BATCH: Final = 1 << 20
@@ -31,7 +30,6 @@ _POSITIVE: Final[Mapping[str, int]] = {
     "tp": _RANKS,
     "pp": _RANKS,
     "cp": _RANKS,
-    "sp": _RANKS,
     "ep": _RANKS,
     "nodes": _RANKS,
     "gpus": _RANKS,
@@ -53,30 +51,6 @@ _TARGETS: Final = 20_000
 _CONFIG_DEPTH: Final = 12
 _PARAMS_B: Final = 1e5
 _ELEMENTS: Final = float(1 << 50)
-=======
-_POSITIVE: Final = frozenset(
-    [
-        "micro_batch",
-        "grad_accum",
-        "seq_len",
-        "world",
-        "dp",
-        "tp",
-        "pp",
-        "cp",
-        "ep",
-        "nodes",
-        "gpus",
-        "max_pixels",
-        "images",
-        "video_frames",
-        "generations",
-        "eval_micro_batch",
-        "prompt_len",
-        "completion_len",
-    ]
-)
->>>>>>> allocator
 _WORDS: Final = frozenset(
     [
         "objective",
@@ -333,21 +307,15 @@ def _nested(name: str, value: Any) -> Any:
 
 def _sequence_parallel(name: str, value: Any) -> int | bool:
     """A size, or whether (Megatron's and torchtitan's switch): then over the tensor-parallel group."""
-    return value if isinstance(value, bool) else _whole(name, value)
+    return value if isinstance(value, bool) else _whole(name, value, most=_RANKS)
 
 
 _OTHERS: Final[Mapping[str, Any]] = {
     "model": _model,
-<<<<<<< HEAD
     "params_b": lambda n, v: _number(n, v, high=_PARAMS_B),
     "capacity_gib": _gib,
     "host_gib": _gib,
-=======
     "sp": _sequence_parallel,
-    "params_b": _number,
-    "capacity_gib": _number,
-    "host_gib": _number,
->>>>>>> allocator
     "grad_ckpt": _grad_ckpt,
     "offload": _strings,
     "buckets": _map,

@@ -83,18 +83,12 @@ def estimate(
 
         answer = replayed(report.priced, job, language)
     if format_ is Format.json:
-<<<<<<< HEAD
-        print_json(_with_framework(report.document(language=language), evidence, language))
+        more = {"allocator": answer.document} if answer else {}
+        print_json({**_with_framework(report.document(language=language), evidence, language), **more})
         return
     for warning in _warnings(evidence, language):
         show("! " + warning)
-    show(report.text(language=language, width=terminal_width(), colour=coloured()))
-=======
-        more = {"allocator": answer.document} if answer else {}
-        print_json({**report.document(language=language), **more})
-        return
     show(report.text(language=language, width=terminal_width(), colour=coloured()) + (answer.text if answer else ""))
->>>>>>> allocator
 
 
 def _job_of(path: Path | None) -> tuple[Job, Evidence | None]:
