@@ -78,10 +78,14 @@ def parse_table(text: str) -> Table:
 
 
 def _weights_of(feature: Feature, table: Table) -> Mapping[str, float]:
-    kind, _, cause = feature.name.partition(":")
-    if kind in SHARED:
+    if _is_likeness(feature):
+        kind, _, cause = feature.name.partition(":")
         return {cause: table.shared[kind]} if cause in table.prior else {}
     return table.weights.get(feature.name, {})
+
+
+def _is_likeness(feature: Feature) -> bool:
+    return feature.name.partition(":")[0] in SHARED
 
 
 def scores(features: Sequence[Feature], table: Table) -> dict[str, float]:
@@ -123,6 +127,7 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
             break
         spoke = contributions(cause, features, table)
         for_it = [one for one in spoke if one.log_odds >= _LEAST_REASON and one.feature.message is not None]
+        for_it.sort(key=lambda one: _is_likeness(one.feature))  # what was read or computed is shown before likeness
         spans = tuple(dict.fromkeys(s for one in spoke if one.log_odds > 0 for s in one.feature.spans if s.source))
         why = tuple(one.feature.message for one in for_it[:_MOST_REASONS] if one.feature.message is not None)
         found.append(CauseFinding(cause, chances[cause], why, spans[:4], spoke))
