@@ -22,7 +22,7 @@ from oomdoc.intake.phase import phase_fact
 from oomdoc.intake.prose.method import implied_method
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.redact import mask
-from oomdoc.intake.run_figures import printed_memory, run_facts
+from oomdoc.intake.run_figures import contrasts, printed_memory, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.thinning import is_long, thinned
@@ -80,7 +80,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     signals += growth_signals(signals, [line for _, line in prose_lines], words)
-    signals += printed_memory(lines, words)
+    signals += [*printed_memory(lines, words), *contrasts([line for _, line in prose_lines], words)]
     configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
 
     facts = _option_facts(options or {})

@@ -75,7 +75,7 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
 
 
-_COMPOSITE: Final = frozenset({"sharding", "offload", "method", "quant", "param_dtype", "autocast"})
+_COMPOSITE: Final = frozenset({"optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"})
 
 
 def _composite(before: Job, after: Job, name: str, old: Any, new: Any) -> list[tuple[str, Any, Any]]:
