@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Conflict, Inferred
@@ -288,7 +289,8 @@ def _confirmed(job: Job, base: _Candidate, seen: Observed) -> Inference:
     why = _why("grad_ckpt", completed.grad_ckpt, base.priced.estimate, other.priced.estimate, seen)
     odds = 1 / (1 + math.exp(other.likelihood - base.likelihood))
     known = job.assuming({"grad_ckpt": Assumption(completed.grad_ckpt, IMPLIED)})
-    return Inference(known, base.priced, (Inferred("grad_ckpt", completed.grad_ckpt, odds, why),))
+    told = replace(completed, assumed=MappingProxyType({**completed.assumed, "grad_ckpt": known.assumed["grad_ckpt"]}))
+    return Inference(known, replace(base.priced, job=told), (Inferred("grad_ckpt", completed.grad_ckpt, odds, why),))
 
 
 def _concluded(job: Job, base: _Candidate, best: _Candidate, tried: Sequence[_Candidate], seen: Observed) -> Inference:
