@@ -1,6 +1,7 @@
-"""Fuzz the reading of pasted texts, files and streams: no exception but a refusal, and no input that takes long.
+"""Fuzz what takes input: no exception but a refusal, no input that takes long, no figure beyond any machine.
 
-usage: python bench/fuzz_intake.py [--seconds 120] [--only text|file|stream|patch] [--keep FOLDER] [--seeds FOLDER]
+usage: python bench/fuzz_intake.py [--seconds 120] [--only text|file|stream|patch|estimate|diagnose|document|mask]
+                                   [--keep FOLDER] [--seeds FOLDER] [--plain] [--runs N]
 
 With atheris installed (the extra ``fuzz``) inputs are found by coverage, else mixtures are made up (--plain). What
 broke something is written to --keep, and its name printed; the exit status is then 1. The seeds are fragments of
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import gzip
 import hashlib
+import json
 import os
 import random
 import sys
@@ -27,8 +30,17 @@ from typing import Any
 from oomdoc.evidence import Source
 from oomdoc.intake import read
 from oomdoc.intake.configs import patch, read_documents
+from oomdoc.intake.redact import mask
 from oomdoc.intake.stream import read_stream
+from oomdoc.library import diagnose, estimate
+from oomdoc.planner import job_of_text, plan_document, plan_job
+from oomdoc.stated import stated_fields
 from oomkb.errors import OomdocError
+from oomkb.memory.families import FAMILIES
+from oomkb.memory.job import Job
+from oomkb.memory.names import NAMES as CONFIG_NAMES
+from oomkb.outside import json_document, yaml_document
+from oomkb.records.loader import parse_case
 
 NAMES = ("input", "x.yaml", "x.json", "x.sh", "x.py", "x.toml", "x.ipynb", "Dockerfile", "x.env", "x.log")
 LIMIT_S_PER_KB = 0.2
@@ -78,7 +90,15 @@ FRAGMENTS = (
     "İ",
     "ſ",
     "\x00",
+    "0b model ",
+    "Tried to allocate 1;0Btotalcapacity2Balreadyallocated5GBreservedintotal",
+    "model: &a [*a]\n? [a]\ndate: 2001-13-45\nx: .inf\n",
+    "num_hidden_layers: 10000000\nhidden_size: 1e400\n",
+    "seq_len: 99999999999999999999\nmicro_batch: NaN\n",
 )
+
+
+KINDS = ("text", "file", "stream", "patch", "estimate", "diagnose", "document", "mask")
 
 
 def check_text(text: str, name: str = "input") -> None:
@@ -105,6 +125,131 @@ def check_patch(text: str, name: str) -> None:
     with contextlib.suppress(OomdocError):
         done = patch(text, filename=name, changes={"micro_batch": 1, "grad_ckpt": True})
         assert done.unplaced or done.text or not text
+
+
+def check_diagnosis(text: str, name: str) -> None:
+    """The whole diagnosis, in every form that it is shown in."""
+    with contextlib.suppress(OomdocError):
+        report = diagnose([Source(name, text)])
+        document = report.document()
+        json.dumps(document, allow_nan=False)
+        report.text()
+        report.markdown()
+        report._repr_html_()
+        if document["estimate"]:
+            check_figures(document["estimate"])
+
+
+def check_estimate(text: str, rng: random.Random) -> None:
+    """A job document of nonsense: refused, or priced with figures that a machine could show."""
+    job = nonsense_job(rng, text)
+    with contextlib.suppress(OomdocError):
+        document = estimate(job).document()
+        json.dumps(document, allow_nan=False)
+        check_figures(document)
+    with contextlib.suppress(OomdocError):
+        stated_fields(job)
+    with contextlib.suppress(OomdocError):
+        plan_document(plan_job("", "", {k: v for k, v in job.items() if k in FIELDS}), "en")
+
+
+def check_figures(document: dict[str, Any]) -> None:
+    """Finite, not negative, in order, and within a petabyte."""
+    peak = document["peak_gib"]
+    assert 0 <= peak["allocated"] <= 1e6
+    assert 0 <= peak["reserved"] <= 1e6
+    assert 0 <= peak["process"] <= 1e6
+    assert 0 <= document["host_gib"] <= 1e6
+    assert document["fits_probability"] is None or 0 <= document["fits_probability"] <= 1
+
+
+def check_document(text: str) -> None:
+    """As YAML and JSON from outside, as a case record, and as a memory snapshot's neighbour."""
+    for read_one in (yaml_document, json_document):
+        with contextlib.suppress(OomdocError):
+            read_one(text, where="x")
+    with contextlib.suppress(OomdocError):
+        parse_case(text, case_id="leak/x")
+    with contextlib.suppress(OomdocError):
+        job_of_text(text, "x.yaml")
+
+
+def check_mask(text: str) -> None:
+    """Masking can be undone, keeps lines, and changes nothing the second time."""
+    text = text.encode("utf-8", "replace").decode()
+    masked = mask(text)
+    assert masked.restore() == text
+    assert masked.text.count("\n") == text.count("\n")
+
+
+ODD: tuple[Any, ...] = (
+    *(0, -1, 1, 2, 7, 10**6, 10**9, 2**31, 2**63, 10**30, 0.5, -0.5, 1e300, float("inf"), float("nan"), True, None),
+    *("", "1", "4k", "24 GB", "NaN", "1e400", "auto", "90%", "x" * 5000, [], {}, [[]], [1], {"a": 1}, ["optimizer", 1]),
+)
+FIELDS = tuple(f.name for f in dataclasses.fields(Job) if f.name not in ("extra", "assumed"))
+CONFIG_KEYS = tuple(key for names in CONFIG_NAMES.values() for key in names)
+MODELS = (
+    "Qwen/Qwen2.5-7B",
+    "meta-llama/Llama-3.1-8B",
+    "Qwen/Qwen2.5-VL-7B-Instruct",
+    "deepseek-ai/DeepSeek-V3",
+    "nobody/nothing",
+)
+USUAL: dict[str, Any] = {
+    "micro_batch": 4,
+    "seq_len": 4096,
+    "method": "lora",
+    "objective": "sft",
+    "gpus": 8,
+    "gpu": "A100",
+    "sharding": "zero3",
+    "lora": {"r": 8},
+    "serving": {"max_model_len": 4096, "gpu_memory_utilization": 0.9},
+    "rollout": {"engine": "vllm", "colocated": True},
+    "extra_models": [{"role": "reference", "model": "Qwen/Qwen2.5-7B"}],
+    "grad_ckpt": True,
+    "quant": "nf4",
+    "optimizer": "adamw",
+    "images": 2,
+    "pp": 2,
+    "tp": 2,
+}
+SHAPE: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+    "intermediate_size": 11008,
+}
+
+
+def nonsense_job(rng: random.Random, text: str) -> dict[str, Any]:
+    """Usual fields with some of odd values; the model by name, or a configuration changed in the same way."""
+    odd = (*ODD, text[:200])
+    job: dict[str, Any] = {"model": rng.choice(MODELS)}
+    job.update({k: USUAL[k] for k in rng.sample(sorted(USUAL), rng.randrange(8))})
+    if rng.random() < 0.4:
+        kinds = sorted(FAMILIES)
+        shape = (
+            SHAPE
+            | {"model_type": rng.choice(kinds)}
+            | {rng.choice(CONFIG_KEYS): rng.choice(odd) for _ in range(rng.randrange(4))}
+        )
+        job["model"] = (
+            shape | {rng.choice(("vision_config", "text_config", "layer_types")): rng.choice(odd)}
+            if rng.random() < 0.3
+            else shape
+        )
+    for _ in range(rng.randrange(4)):
+        job[rng.choice(FIELDS)] = rng.choice(odd)
+    for part, names in (
+        ("lora", ("r", "targets", "dropout")),
+        ("serving", ("max_model_len", "max_num_seqs", "kv_dtype")),
+    ):
+        if rng.random() < 0.2:
+            job[part] = {rng.choice(names): rng.choice(odd)}
+    return job
 
 
 def check_stream(data: bytes, folder: Path) -> None:
@@ -134,7 +279,12 @@ class Fuzzer:
             "text": lambda: check_text(text, name),
             "file": lambda: check_file(text, name),
             "patch": lambda: check_patch(text, name),
+            "estimate": lambda: check_estimate(text, random.Random(data)),
+            "document": lambda: check_document(text),
+            "mask": lambda: check_mask(text),
         }
+        if self.only in ("", "diagnose") and (self.only or len(data) % 4 == 0):
+            checks["diagnose"] = lambda: check_diagnosis(text, name)
         if self.only in ("", "stream") and (self.only or len(data) % 8 == 0):
             checks["stream"] = lambda: check_stream(data, self.folder)
         for what, check in checks.items():
@@ -197,7 +347,8 @@ def with_atheris(fuzzer: Fuzzer, seconds: float, seeds: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--only", choices=("", "text", "file", "stream", "patch"), default="")
+    parser.add_argument("--only", choices=("", *KINDS), default="")
+    parser.add_argument("--runs", type=int, default=0, help="stop after so many inputs")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "fuzz_intake")
     parser.add_argument("--seeds", type=Path)
     parser.add_argument("--plain", action="store_true", help="made-up mixtures only, without coverage")
@@ -217,7 +368,7 @@ def main() -> int:
             with_atheris(fuzzer, options.seconds, Path(folder))
     else:
         end = time.monotonic() + options.seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end and not 0 < options.runs <= fuzzer.runs:
             fuzzer.one(made_up(rng, pieces))
         print(f"{fuzzer.runs} inputs")
     broken = set(options.keep.iterdir()) - before if options.keep.exists() else set()

@@ -162,8 +162,12 @@ def test_the_kubernetes_manifest_follows_the_schemas(root: Path) -> None:
 
 def test_the_kubernetes_manifest(root: Path, stages: dict[str, Stage]) -> None:
     documents = list(yaml.safe_load_all((root / "service/deploy/kubernetes.yaml").read_text("utf-8")))
-    deployment, service, budget = documents
-    assert [d["kind"] for d in documents] == ["Deployment", "Service", "PodDisruptionBudget"]
+    deployment, service, budget, network = documents
+    assert [d["kind"] for d in documents] == ["Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"]
+    # What is not listed is closed, both ways; a key that annotations cannot carry is not asked for by them.
+    assert network["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert network["spec"]["podSelector"] == {"matchLabels": service["spec"]["selector"]}
+    assert "prometheus.io" not in json.dumps(deployment["spec"]["template"]["metadata"])
     assert deployment["spec"]["replicas"] == 2
     pod = deployment["spec"]["template"]["spec"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]

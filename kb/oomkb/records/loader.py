@@ -20,6 +20,7 @@ __all__ = [
     "Loaded",
     "cases_dir",
     "cases_lately",
+    "hold_cases",
     "load",
     "load_cases",
     "parse_case",
@@ -115,8 +116,24 @@ def _lately(_folders: tuple[Path, ...], _moment: int) -> tuple[Case, ...]:
     return load_cases()
 
 
+def hold_cases() -> tuple[Case, ...]:
+    """Load the cases by default and keep to them in this process, whatever is written, until the next call.
+
+    For processes that answer: who adds cases has them loaded and indexed beside, not before the next answer.
+    """
+    _HELD.clear()
+    _lately.cache_clear()
+    _HELD.append(load())
+    return _HELD[0].cases
+
+
+_HELD: Final[list[Loaded]] = []
+
+
 def load(paths: Iterable[Path | str] | None = None) -> Loaded:
     """As :func:`load_cases`, with the problems."""
+    if paths is None and _HELD:
+        return _HELD[0]
     if paths is None:
         folders = ((cases_dir(), False), *((folder, True) for folder in private_dirs()))
     else:
@@ -131,18 +148,30 @@ def _load(folders: tuple[tuple[Path, bool], ...], files: tuple[tuple[Listed, ...
     mark = compiled.fingerprint([file for held in files for file in held])
     found = compiled.kept(folders_key, mark)
     if found is not None:
+        _remember(found[0], files)
         return Loaded(found[0], tuple(RecordError(p["message"], where=p["where"], hint=p["hint"]) for p in found[1]))
     cases: dict[str, Case] = {}
     problems: list[RecordError] = []
     for (_, private), held in zip(folders, files, strict=True):
-        for path, _, _ in held:
+        for file in held:
             try:
-                case = read_case(Path(path), private=private)
+                case = _READ[file] if file in _READ else read_case(Path(file[0]), private=private)
             except RecordError as error:
                 problems.append(error)
             else:
                 cases[case.id] = case
     ordered = tuple(cases[key] for key in sorted(cases))
+    _remember(ordered, files)
     plain = [{"message": e.message, "where": e.where, "hint": e.hint} for e in problems]
     compiled.keep(folders_key, mark, ordered, plain)
     return Loaded(ordered, tuple(problems))
+
+
+_READ: Final[dict[Listed, Case]] = {}
+"""The cases of the files of the last state: where one file changes, the others are not read again."""
+
+
+def _remember(cases: Iterable[Case], files: Iterable[Iterable[Listed]]) -> None:
+    by_path = {file[0]: file for held in files for file in held}
+    _READ.clear()
+    _READ.update({by_path[case.path]: case for case in cases if case.path in by_path})

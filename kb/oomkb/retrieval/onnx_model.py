@@ -7,6 +7,7 @@ The export keeps the weights in a file of their own beside the graph, so that ON
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ _QUICK: Final = "quick.onnx"
 _QUICK_WEIGHTS: Final = "quick.bin"
 _FILES: Final = (_GRAPH, _WEIGHTS, _QUICK, _QUICK_WEIGHTS)
 _MANIFEST: Final = "manifest.json"
-_SCHEMA: Final = 2
+_SCHEMA: Final = 3
 _THREADS: Final = 2
 """For one embedding where nothing else runs; ``OMP_NUM_THREADS=1`` says that other processes need the cores."""
 _BATCH: Final = 4
@@ -64,6 +65,16 @@ def exported(files: ModelFiles) -> Path:
     return final
 
 
+def remade(files: ModelFiles, damaged: Path) -> Path:
+    """The folder of a fresh export in place of a damaged one; what came with an image stays and is not used."""
+    root = state_dir() / "models"
+    final = root / damaged.name
+    with writers_lock(root):
+        sha256 = files.checked_hash()
+        publish_folder(final, lambda folder: _export(files, sha256, folder))
+    return final
+
+
 def _current(folder: Path, files: ModelFiles) -> bool:
     try:
         manifest = json.loads((folder / _MANIFEST).read_bytes())
@@ -93,6 +104,7 @@ def _export(files: ModelFiles, sha256: str, folder: Path) -> None:
         "sha256": sha256,
         "stamp": files.stamp,
         "sizes": {name: (folder / name).stat().st_size for name in _FILES},
+        "sha256s": {name: _hash(folder / name) for name in _FILES},
     }
     (folder / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
@@ -110,10 +122,25 @@ def _fused(model: bytes, graph: Path, weights: str) -> None:
     onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _whole(folder: Path, names: Sequence[str]) -> bool:
+    """Whether files are as they were written: a flipped bit would change answers and nothing else would show it."""
+    try:
+        known = json.loads((folder / _MANIFEST).read_bytes())["sha256s"]
+        return all(_hash(folder / name) == known[name] for name in names)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 class OnnxEncoder:
     """Texts to unit vectors. Opening it costs tens of milliseconds; keep it."""
 
     def __init__(self, files: ModelFiles) -> None:
+        self._files = files
         self._folder = exported(files)
         self.key = f"{files.name}@{json.loads((self._folder / _MANIFEST).read_bytes())['sha256'][:16]}"
         self._tokenizer = _tokenizer(files)
@@ -121,11 +148,19 @@ class OnnxEncoder:
 
     @cached_property
     def _exact(self) -> Any:
-        return _session(self._folder / _GRAPH)
+        return self._opened(_GRAPH, _WEIGHTS)
 
     @cached_property
     def _quick(self) -> Any:
-        return _session(self._folder / _QUICK)
+        return self._opened(_QUICK, _QUICK_WEIGHTS)
+
+    def _opened(self, graph: str, weights: str) -> Any:
+        """:raises OomdocError: where the files are damaged and cannot be made anew."""
+        if not _whole(self._folder, (graph, weights)):
+            self._folder = remade(self._files, self._folder)
+            if not _whole(self._folder, (graph, weights)):
+                raise OomdocError("the exported model is damaged", where=str(self._folder), hint="delete its folder")
+        return _session(self._folder / graph)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray[Any, Any]:
         """float32 (texts, dimension), each row of length one. What is longer than the model reads is cut."""

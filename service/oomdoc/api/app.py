@@ -99,7 +99,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     _notice_termination(app)
     playing = asyncio.create_task(run_in_threadpool(play_common)) if own else None
     app.state.work.index_state = await app.state.work.looked_at_index()
-    watching = asyncio.create_task(app.state.work.watch())
+    watching = [asyncio.create_task(app.state.work.watch()), asyncio.create_task(app.state.work.follow_cases())]
     purging = asyncio.create_task(_purge(app.state.work))
     try:
         with settled_heap():
@@ -107,7 +107,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         app.state.draining = True
         purging.cancel()
-        watching.cancel()
+        for task in watching:
+            task.cancel()
         if playing is not None:
             playing.cancel()
         await app.state.work.stop()

@@ -1,8 +1,8 @@
 """Computing in other processes, so that no input delays another: a slow one is set aside, a hopeless one is ended.
 
-As many workers as processors take tasks in turn. Who computes longer than a second does so beside them, at a lower
-priority, and its place is given to a fresh one; where too many do, the one that has for longest is ended, and so is
-whoever passes the deadline or its memory.
+As many workers as processors take tasks in turn. Who computes longer than a second does so beside them (after three
+at a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest is ended,
+and so is whoever passes the deadline or its memory.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from collections import deque
 from typing import Any, Final
 
 from oomdoc.api.tasks import Outcome
-from oomdoc.api.worker import FRAME, packed, unpacked
+from oomdoc.api.worker import FORK, FRAME, REFRESH, packed, unpacked
 from oomkb.errors import InputError, OomdocError
 
 __all__ = ["Overloaded", "Pool"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
 _SLOW_S: Final = 1.0
+_LOW_S: Final = 3.0
 _TASKS_EACH: Final = 2_000
 """After so many tasks a worker is replaced: what leaked goes with it."""
 _ASIDE: Final = 3
@@ -50,6 +51,7 @@ class _Worker:
         self.tasks = 0
         self.since = 0.0
         self.slow = False
+        self.low = False
         self.given_up = False
 
     async def answer(self, message: bytes) -> Outcome:
@@ -120,6 +122,26 @@ class Pool:
             self._warm.kill()
             await asyncio.to_thread(self._warm.wait)
 
+    async def refresh(self) -> None:
+        """Have the cases loaded anew, then replace every worker as soon as it is free."""
+        async with self._forking:
+            if await asyncio.to_thread(self._refreshed) != b"done":
+                return
+        for worker in self._busy:
+            worker.tasks = _TASKS_EACH
+        stale, self._idle = self._idle, []
+        for worker in stale:
+            worker.end()
+        for _ in range(self._size - len(self._busy)):
+            self._hand_on(await self._forked())
+
+    def _refreshed(self) -> bytes:
+        control = self._control
+        if control is None or not self.alive:
+            return b""
+        control.sendall(REFRESH)
+        return control.recv(4, socket.MSG_WAITALL)
+
     async def run(self, task: str, arguments: dict[str, Any], blob: bytes = b"") -> Outcome:
         """A task's outcome (see :mod:`oomdoc.api.tasks`).
 
@@ -128,7 +150,8 @@ class Pool:
         """
         message = packed({"task": task, "arguments": arguments}, blob)
         worker = await self._acquired()
-        timer = asyncio.get_running_loop().call_later(_SLOW_S, self._set_aside, worker)
+        loop = asyncio.get_running_loop()
+        timers = [loop.call_later(_SLOW_S, self._set_aside, worker), loop.call_later(_LOW_S, self._lower, worker)]
         try:
             outcome = await asyncio.wait_for(worker.answer(message), self._deadline_s)
         except TimeoutError:
@@ -145,7 +168,8 @@ class Pool:
             self._drop(worker)
             raise
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
         self._release(worker, spent="failed" in outcome[0])
         return outcome
 
@@ -193,7 +217,7 @@ class Pool:
         control = self._control
         if control is None:
             raise OomdocError("the diagnosing processes have ended")
-        socket.send_fds(control, [b"f"], [theirs.fileno()])
+        socket.send_fds(control, [FORK], [theirs.fileno()])
         said = control.recv(4, socket.MSG_WAITALL)
         if len(said) < 4:
             raise OomdocError("the warm process has ended")
@@ -202,10 +226,14 @@ class Pool:
     def _set_aside(self, worker: _Worker) -> None:
         """It takes long: others need not wait for it."""
         worker.slow = True
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, worker.pid, 10)
         self._wake()
         self._make_room()
+
+    def _lower(self, worker: _Worker) -> None:
+        """It takes very long: what others compute goes first."""
+        worker.low = True
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, worker.pid, 10)
 
     def _make_room(self) -> None:
         """Where everybody computes for long and somebody waits, end the one that has for longest."""
@@ -223,7 +251,8 @@ class Pool:
         self._busy.discard(worker)
         worker.tasks += 1
         # A worker at low priority stays so: only the system's administrator may raise it again.
-        if worker.slow or spent or worker.given_up or worker.tasks >= _TASKS_EACH:
+        surplus = worker.slow and len(self._busy) + len(self._idle) + self._starting >= self._size
+        if surplus or worker.low or spent or worker.given_up or worker.tasks >= _TASKS_EACH:
             worker.end()
             self._wake()
         else:

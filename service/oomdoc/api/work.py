@@ -23,7 +23,7 @@ from oomdoc.settings import Settings
 from oomdoc.store.engine import migrate, open_engine
 from oomdoc.store.journal import Journal
 from oomdoc.store.store import DiagnosisRow, Store, StoreDown, default_database_url
-from oomkb.errors import InputError
+from oomkb.errors import InputError, OomdocError
 
 __all__ = ["Work"]
 
@@ -32,6 +32,7 @@ _RETRY_S: Final = 2.0
 _STORE_S: Final = 1.5
 """An answer waits so long for its id; one that is late is kept all the same."""
 _OPENING_S: Final = 1.0
+_REFRESH_EVERY_S: Final = 1.0
 _WATCH_EVERY_S: Final = 2.0
 _NOT_STORED: Final = "not stored: the store does not answer"
 _MOST_PROCESSES: Final = 8
@@ -46,7 +47,8 @@ class Work:
         self.prices = Answers(settings.cache_entries, 64 << 20)
         self._store: Store | None = None
         self._tried_at = -_RETRY_S
-        self._refused: StoreDown | None = None
+        self._refused: InputError | None = None
+        self._slow_until = 0.0
         self.store_up = True
         """As it was when last looked at."""
         self.index_state = "starting"
@@ -57,13 +59,19 @@ class Work:
         # Without processes: a diagnosis is arithmetic in Python, more threads than cores only make each other wait.
         self._threads = ThreadPoolExecutor(settings.diagnosing_threads, thread_name_prefix="oomdoc-diagnosis")
         self._waiting = 0
+        self._changed = asyncio.Event()
 
     def store(self) -> Store:
         """The store, opened when first needed and again after it was away.
 
         :raises StoreDown: where it does not answer; a failed attempt is not repeated within two seconds, and nobody
-            waits long for somebody else's.
+            waits long for somebody else's. Nor is one asked that did not answer when it was last looked at.
         """
+        if not self.store_up:
+            raise self._down()
+        return self._opened_store()
+
+    def _opened_store(self) -> Store:
         if self._store is not None:
             return self._store
         if not self._lock.acquire(timeout=_OPENING_S):
@@ -72,30 +80,42 @@ class Work:
             if self._store is not None:
                 return self._store
             if self._refused is not None and time.monotonic() - self._tried_at < _RETRY_S:
-                raise self._refused
+                raise self._down()
             self._tried_at = time.monotonic()
             try:
                 engine = open_engine(self.settings.database_url or default_database_url())
                 migrate(engine)
             except InputError as error:
-                self._refused = StoreDown(error.message, where=error.where, hint=error.hint)
-                raise self._refused from error
+                self._refused = error
+                raise self._down() from error
             self._store = Store(engine)
             return self._store
         finally:
             self._lock.release()
 
+    def _down(self) -> StoreDown:
+        known = self._refused
+        if known is None or self._store is not None:
+            return StoreDown("the store does not answer", hint="see /readyz and the database's log")
+        return StoreDown(known.message, where=known.where, hint=known.hint)
+
     async def watch(self) -> None:
         """Find out again and again how the store and the index are, so that nobody who asks has to wait for it."""
+        asked: asyncio.Future[bool] | None = None
         while True:
-            self._set_store(up=await asyncio.to_thread(self._pings))
+            asked = asked or asyncio.ensure_future(asyncio.to_thread(self._pings))
+            try:
+                self._set_store(up=await asyncio.wait_for(asyncio.shield(asked), _STORE_S))
+                asked = None
+            except TimeoutError:  # it is asked no second time before it has answered the first
+                self._set_store(up=False)
             if self.index_state != "ok":
                 self.index_state = await self.looked_at_index()
             await asyncio.sleep(_WATCH_EVERY_S)
 
     def _pings(self) -> bool:
         try:
-            self.store().ping()
+            self._opened_store().ping()
         except Exception as error:  # whatever a driver raises
             if self.store_up:
                 reason = error.message if isinstance(error, StoreDown) else type(error).__name__
@@ -122,7 +142,22 @@ class Work:
         return self.store().purge(older_than_days=settings.retention_days, most_bytes=settings.retention_bytes)
 
     def cases_changed(self) -> None:
-        """The folder of submitted cases holds others than before."""
+        """The folder of submitted cases holds others than before: the processes that compute get them soon."""
+        if self._loop is not None and self._pool is not None:
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def follow_cases(self) -> None:
+        """Have changed cases loaded and indexed aside, however often they change, for at most a third of the time."""
+        while self._pool is not None:
+            await self._changed.wait()
+            self._changed.clear()
+            started = time.monotonic()
+            try:
+                await self._pool.refresh()
+            except (OSError, OomdocError) as error:
+                _LOG.warning("cases-not-loaded", extra={"fields": {"error": type(error).__name__}})
+            self.answers.clear()
+            await asyncio.sleep(max(_REFRESH_EVERY_S, 2 * (time.monotonic() - started)))
 
     async def start(self) -> None:
         """Start the processes that compute, where the settings ask for them."""
@@ -195,16 +230,19 @@ class Work:
         metrics.diagnosed(answer.verdict, answer.cause)
         if not keep:
             return answer.document(None)
-        if not self.store_up:
+        if not self.store_up or time.monotonic() < self._slow_until:
             return _unkept(answer)
         identifier = secrets.token_hex(12)
         row = DiagnosisRow(identifier, answer.language, answer.input_masked, answer.document(identifier))
         try:
-            await asyncio.wait_for(asyncio.wrap_future(self._journal.add(row)), _STORE_S)
-        except (StoreDown, TimeoutError) as error:
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._journal.add(row))), _STORE_S)
+        except StoreDown as error:
             self._set_store(up=False)
-            reason = error.message if isinstance(error, StoreDown) else "it is too slow"
-            _LOG.warning("store-down", extra={"fields": {"reason": reason[:200]}})
+            _LOG.warning("store-down", extra={"fields": {"reason": error.message[:200]}})
+            return _unkept(answer)
+        except TimeoutError:
+            self._slow_until = time.monotonic() + _RETRY_S
+            _LOG.warning("store-slow")
             return _unkept(answer)
         return row.result
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import logging
 import os
 import random
 import signal
@@ -18,7 +19,11 @@ from typing import Any, Final
 
 from oomdoc.api.tasks import Outcome, run_task
 
-__all__ = ["FRAME", "packed", "unpacked", "zygote"]
+__all__ = ["FORK", "FRAME", "REFRESH", "packed", "unpacked", "zygote"]
+
+_LOG: Final = logging.getLogger("oomdoc.service")
+FORK: Final = b"f"
+REFRESH: Final = b"r"
 
 FRAME: Final = struct.Struct(">II")
 """Lengths of a message's document and blob."""
@@ -44,6 +49,7 @@ def zygote(control: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system clears the dead away
+    _hold()
     warm()
     play_common()
     gc.collect()
@@ -56,6 +62,9 @@ def zygote(control: int) -> None:
                 asked, descriptors, _, _ = socket.recv_fds(peer, 1, 1)
                 if not asked:
                     break
+                if asked == REFRESH:
+                    peer.sendall(b"done" if _hold() else b"fail")
+                    continue
                 child = os.fork()
                 if child == 0:
                     peer.close()
@@ -66,6 +75,21 @@ def zygote(control: int) -> None:
     for child in children:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
+
+
+def _hold() -> bool:
+    """Load the cases as they are now, and their index, for all workers to come; whether that worked."""
+    from oomkb.records.loader import hold_cases
+    from oomkb.retrieval.search import search
+
+    try:
+        hold_cases()
+        search("CUDA out of memory", top=1)
+    except Exception:  # the old ones go on, and /readyz tells of the index
+        _LOG.exception("cases-not-loaded")
+        return False
+    gc.freeze()
+    return True
 
 
 def _work(descriptor: int) -> None:

@@ -22,7 +22,7 @@ from oomdoc.cli.common import (
     terminal_width,
 )
 from oomdoc.evidence import Source
-from oomkb.errors import InputError, OomdocError
+from oomkb.errors import InputError, JobError, OomdocError
 
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
@@ -122,8 +122,16 @@ def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: boo
                     raise InputError(
                         "no text", where=f"{path}:{number}", hint='each line is {"id": ..., "text": "..."}'
                     )
-                report = run(row["text"], options={**options, **row.get("set", {})}, language=lang, plans=plans)
+                report = run(row["text"], options={**options, **_stated(row)}, language=lang, plans=plans)
                 print_json(report.document(identifier=identifier), line=True)
             except OomdocError as error:
                 print_json(refused_document(SCHEMA, identifier, error), line=True)
             bar.advance(task)
+
+
+def _stated(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """:raises JobError: where ``set`` is no mapping of fields."""
+    stated = row.get("set") or {}
+    if not isinstance(stated, Mapping):
+        raise JobError("not a mapping of fields", where="set", hint='for example {"gpus": 8}')
+    return stated

@@ -67,7 +67,9 @@ class Journal:
         while True:
             if entry is None:
                 return batch, False
-            batch.append(entry)
+            # From now on nobody can cancel it: a cancelled one would end this thread when it is told.
+            if entry[1].set_running_or_notify_cancel():
+                batch.append(entry)
             if len(batch) >= _MOST_AT_ONCE:
                 return batch, True
             try:

@@ -7,7 +7,6 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -15,9 +14,9 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from oomdoc.store import schema
+from oomdoc.store import retention, schema
 from oomdoc.store.engine import migrate, open_engine
-from oomkb.errors import OomdocError
+from oomdoc.store.rows import Conflict, DiagnosisRow, Settled, StoredCase, StoredDiagnosis, StoreDown
 
 __all__ = [
     "Conflict",
@@ -30,52 +29,6 @@ __all__ = [
     "default_database_url",
     "open_store",
 ]
-
-
-class StoreDown(OomdocError):
-    """The database does not answer, or its disk is full; answers go on without it."""
-
-
-class Conflict(OomdocError):
-    """Somebody else wrote first."""
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnosisRow:
-    """A diagnosis to keep; ``result`` is its JSON text, with or without the id."""
-
-    id: str
-    language: str
-    input_masked: str
-    result: str
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The answer that belongs to an idempotency key."""
-
-    status: int
-    response: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoredDiagnosis:
-    """A diagnosis as it was given."""
-
-    id: str
-    created_at: datetime
-    language: str
-    input_masked: str
-    result: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCase:
-    """A submitted case record; ``sequence`` counts up, so that replicas fetch only what is new."""
-
-    sequence: int
-    id: str
-    yaml: str
 
 
 def _now() -> datetime:
@@ -351,22 +304,8 @@ class Store:
 
         :param most_bytes: of diagnoses and what was pasted for them; beyond it those not asked for longest go too.
         """
-        before = _now() - timedelta(days=older_than_days)
-        ages = {
-            "diagnoses": schema.diagnoses.c.created_at,
-            "chats": schema.chats.c.updated_at,
-            "events": schema.events.c.seen_at,
-            "idempotency": schema.idempotency.c.created_at,
-        }
         with self._transaction() as connection:
-            gone = {
-                name: connection.execute(delete(schema.METADATA.tables[name]).where(column < before)).rowcount
-                for name, column in ages.items()
-            }
-            if most_bytes is not None:
-                gone["diagnoses"] += _shrink(connection, most_bytes)
-            _sweep(connection, before)
-        return gone
+            return retention.purged(connection, _now() - timedelta(days=older_than_days), most_bytes)
 
     def everything(self) -> Iterator[dict[str, Any]]:
         """Every row of every table, as plain values under ``table``; secrets that were masked stay masked."""
@@ -378,21 +317,8 @@ class Store:
 
     def erase(self, identifier: str | None = None) -> dict[str, int]:
         """Delete a diagnosis or chat with all that belongs to it, or (without id) every row; how many of each table."""
-        wanted = {
-            "diagnoses": schema.diagnoses.c.id,
-            "feedback": schema.feedback.c.diagnosis_id,
-            "chats": schema.chats.c.id,
-        }
         with self._transaction() as connection:
-            if identifier is None:
-                tables = schema.METADATA.tables.items()
-                return {name: connection.execute(delete(table)).rowcount for name, table in tables}
-            gone = {
-                name: connection.execute(delete(schema.METADATA.tables[name]).where(column == identifier)).rowcount
-                for name, column in wanted.items()
-            }
-            _sweep(connection, _now())
-        return gone
+            return retention.erased(connection, identifier, _now())
 
     def counts(self) -> dict[str, int]:
         """Rows per table."""
@@ -418,35 +344,6 @@ def _stored(row: Any) -> StoredDiagnosis:
 
 def _taken(identifier: str) -> Conflict:
     return Conflict("a case of this id exists", where=identifier, hint="choose another slug")
-
-
-def _shrink(connection: Connection, most_bytes: int) -> int:
-    """Delete the diagnoses whose texts were not given for longest, until the others fit."""
-    contents, diagnoses = schema.contents, schema.diagnoses
-    held = int(connection.execute(select(func.coalesce(func.sum(contents.c.size_bytes), 0))).scalar_one())
-    gone = 0
-    while held > most_bytes:
-        oldest = connection.execute(
-            select(contents.c.sha256, contents.c.size_bytes).order_by(contents.c.used_at).limit(500)
-        ).all()
-        if not oldest:
-            break
-        keys = []
-        for key, size_bytes in oldest:
-            keys.append(key)
-            held -= size_bytes
-            if held <= most_bytes:
-                break
-        gone += connection.execute(delete(diagnoses).where(diagnoses.c.content.in_(keys))).rowcount
-        connection.execute(delete(contents).where(contents.c.sha256.in_(keys)))
-    return gone
-
-
-def _sweep(connection: Connection, before: datetime) -> None:
-    """Delete texts that no diagnosis refers to; one that is just being given is newer than ``before``."""
-    used = select(schema.diagnoses.c.content).where(schema.diagnoses.c.content.is_not(None))
-    contents = schema.contents
-    connection.execute(delete(contents).where((contents.c.used_at <= before) & contents.c.sha256.not_in(used)))
 
 
 def _storable(value: str) -> str:

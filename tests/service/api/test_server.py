@@ -109,6 +109,80 @@ def test_a_body_that_is_too_large_is_cut_off(patient: str) -> None:
     assert httpx.get(f"{patient}/healthz").status_code == 200
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A server as it is started, with worker processes."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('usual')}/x.db"
+    with serving(url, diagnosing_processes="2") as (process, base):
+        yield process, base
+
+
+def memory_bytes(process: subprocess.Popen[bytes]) -> int:
+    import psutil
+
+    whole = psutil.Process(process.pid)
+    return sum(p.memory_info().rss for p in [whole, *whole.children(recursive=True)])
+
+
+def diagnosed_s(base: str) -> float:
+    began = time.monotonic()
+    answer = httpx.post(f"{base}/v1/diagnose", json={"text": f"{LOG} at {began}"}, timeout=30)
+    assert answer.status_code == 200, answer.text
+    return time.monotonic() - began
+
+
+def opened(base: str) -> socket.socket:
+    host, port = base.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=15)
+
+
+def test_bodies_that_never_come_keep_nobody_out(usual: tuple[subprocess.Popen[bytes], str]) -> None:
+    _, base = usual
+    diagnosed_s(base)
+    form = b"POST /v1/diagnose HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+    text = b"POST /v1/diagnose HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(opened(base)) for _ in range(160)]
+        for n, peer in enumerate(peers):
+            head, length = (form, 2 << 30) if n % 2 else (text, 20 << 20)
+            peer.sendall(head + b"Content-Length: %d\r\n\r\n--x" % length)
+        time.sleep(0.5)
+        assert diagnosed_s(base) < 2
+        assert httpx.get(f"{base}/readyz").status_code == 200
+        time.sleep(6)
+        peers[1].settimeout(10)
+        assert b"408" in peers[1].recv(100)
+        assert diagnosed_s(base) < 2
+
+
+def test_endless_heads_take_no_memory(usual: tuple[subprocess.Popen[bytes], str]) -> None:
+    process, base = usual
+    before = memory_bytes(process)
+    chunked = b"POST /v1/estimate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    with contextlib.ExitStack() as stack:
+        for n in range(24):
+            peer = stack.enter_context(opened(base))
+            with contextlib.suppress(OSError):
+                peer.sendall((chunked if n % 2 else b"GET / HTTP/1.1\r\n") + b"X-A: ")
+                for _ in range(20):
+                    peer.sendall(b"a" * (1 << 20))
+        assert diagnosed_s(base) < 2
+        assert memory_bytes(process) - before < 100 << 20
+
+
+def test_what_kills_a_worker_kills_nobody_else(usual: tuple[subprocess.Popen[bytes], str]) -> None:
+    process, base = usual
+    started = memory_bytes(process)
+    hungry = b'{"text": "x", "set": {"a": [' + b"[]," * 8_000_000 + b"[]]}}"
+    answers = [
+        httpx.post(f"{base}/v1/diagnose", content=hungry, headers={"content-type": "application/json"}, timeout=60)
+        for _ in range(2)
+    ]
+    assert {a.status_code for a in answers} <= {400, 413, 422}
+    assert diagnosed_s(base) < 2
+    assert memory_bytes(process) - started < 400 << 20
+
+
 def test_termination_is_noticed_and_running_requests_end(tmp_path: Path) -> None:
     with serving(f"sqlite:///{tmp_path}/x.db", drain_notice_s="1.5") as (process, base):
         answers: list[int] = []
@@ -203,6 +277,71 @@ def test_two_replicas_on_one_postgresql(postgres_url: str, tmp_path: Path, root:
         assert second["changed"] == {"seq_len": 2048}
 
 
+def test_a_frozen_database_stalls_nobody(postgres_url: str) -> None:
+    import psutil
+
+    from oomdoc.store.store import open_store
+
+    store = open_store(postgres_url)
+    with store._transaction() as connection:
+        folder = connection.exec_driver_sql("SHOW data_directory").scalar_one()
+    store.close()
+    with serving(postgres_url, diagnosing_processes="2") as (_, base):
+        diagnosed_s(base)
+        main = psutil.Process(int((Path(str(folder)) / "postmaster.pid").read_text().split()[0]))
+        frozen = [main, *main.children(recursive=True)]
+        for process in frozen:
+            process.suspend()
+        try:
+            assert diagnosed_s(base) < 4
+            time.sleep(4)
+            for _ in range(3):
+                assert diagnosed_s(base) < 2
+                began = time.monotonic()
+                assert httpx.post(f"{base}/v1/search", json={"text": LOG}, timeout=30).status_code == 200
+                assert httpx.get(f"{base}/v1/cases?limit=1", timeout=30).status_code == 200
+                ready = httpx.get(f"{base}/readyz", timeout=30)
+                assert (ready.status_code, ready.json()["components"]["store"]) == (200, "down")
+                lost = httpx.post(
+                    f"{base}/v1/feedback", json={"diagnosis": "0123456789abcdef", "helpful": "yes"}, timeout=30
+                )
+                assert lost.status_code == 503
+                assert time.monotonic() - began < 2
+        finally:
+            for process in frozen:
+                process.resume()
+        began, answer = time.monotonic(), {}
+        while not answer.get("id") and time.monotonic() - began < 20:
+            answer = httpx.post(f"{base}/v1/diagnose", json={"text": f"{LOG} {time.monotonic()}"}, timeout=30).json()
+            time.sleep(0.5)
+        assert answer["id"], httpx.get(f"{base}/readyz").text
+
+
+def test_cases_that_keep_coming_delay_no_diagnosis(tmp_path: Path, root: Path) -> None:
+    record = next(iter(sorted((root / "cases" / "leak").glob("*.yaml")))).read_text(encoding="utf-8")
+    state = tmp_path / "state"
+    shutil.copytree(os.environ["OOMDOC_STATE"], state, ignore=shutil.ignore_patterns("submitted-cases", "*.db*"))
+    with serving(f"sqlite:///{tmp_path}/x.db", state=str(state), diagnosing_processes="2") as (_, base):
+        diagnosed_s(base)
+        ending = threading.Event()
+
+        def add() -> None:
+            number = 0
+            while not ending.wait(0.1):
+                number += 1
+                body = {"id": f"leak/own-{number:03d}", "yaml": record}
+                assert httpx.post(f"{base}/v1/cases", json=body, timeout=30).status_code == 201
+
+        adding = threading.Thread(target=add)
+        adding.start()
+        try:
+            slowest = max(diagnosed_s(base) for _ in range(30))
+        finally:
+            ending.set()
+            adding.join()
+        assert slowest < 3
+
+
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
 def test_an_index_that_is_missing_or_damaged_is_rebuilt(tmp_path: Path, harm: str) -> None:
     state = tmp_path / "state"
@@ -229,4 +368,6 @@ def test_a_store_that_goes_away_takes_no_answer_away(tmp_path: Path) -> None:
         assert answer["causes"]
         assert answer["id"] is None
         assert "not stored" in json.dumps(answer["warnings"])
-        assert api.get(f"{base}/readyz").status_code == 503
+        time.sleep(2.5)
+        ready = api.get(f"{base}/readyz")
+        assert (ready.status_code, ready.json()["components"]["store"]) == (200, "down")
