@@ -84,7 +84,7 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
     engine = asked.engine if asked.engine in _LOCAL else "llama.cpp" if printed else None
     if engine is None or asked.trains:
         return job
-    said = {"framework": engine, "objective": "inference", "quant": asked.quant or "awq-int4"}
+    said: dict[str, Any] = {"framework": engine, "objective": "inference", "quant": asked.quant or "awq-int4"}
     length = job.seq_len or asked.length or evidence.value("max_model_len")
     if length and job.get("serving.max_model_len") is None:
         said["serving.max_model_len"] = length
