@@ -125,10 +125,7 @@ def _worked_out(
     job = _job(evidence, warnings)
     inference: Inference | None = None
     careful = is_planned(evidence) and careful_job(evidence, job)
-    if is_planned(evidence):
-        job = planned_run(evidence, job).job
-    else:
-        job = locally_served(evidence, job)
+    job = planned_run(evidence, job).job if is_planned(evidence) else locally_served(evidence, job)
     priced = _priced(job, warnings, careful=careful)
     if priced is not None and not is_planned(evidence):
         inference = infer(evidence, job, priced)

@@ -18,7 +18,17 @@ from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
 
-__all__ = ["FITS", "Choice", "careful_job", "counted", "fits_of", "is_planned", "locally_served", "needed_of", "planned_run"]
+__all__ = [
+    "FITS",
+    "Choice",
+    "careful_job",
+    "counted",
+    "fits_of",
+    "is_planned",
+    "locally_served",
+    "needed_of",
+    "planned_run",
+]
 
 FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
@@ -156,7 +166,8 @@ def _chosen(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
         return _counted(job, asked)
     open_: list[str] = []
     forms: list[dict[str, Any]] = [{}]
-    if job.method is None and job.quant is None and job.lora is None and job.objective in (None, "sft", "dpo"):
+    plain = job.objective in (None, "sft", "dpo") and job.sharding is None and job.optimizer is None
+    if job.method is None and job.quant is None and job.lora is None and plain:
         open_.append("method")
         known = job.gpu is not None or job.capacity_gib is not None
         forms = [{"method": method} for method in (_METHODS if known else ("lora",))]

@@ -59,7 +59,9 @@ _SIZE: Final = (
     r"|(?P<{0}l>seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max_(?:seq_)?length|cutoff_len|(?:context )?length|长度|序列)"
 )
 _NUMBER: Final = r" ?(?:size |of |at |= ?|: ?|is |to |为|是)?(?P<{0}>\d{{1,6}}(?:,\d{{3}})?k?)(?!\w|\.\d)"
-_WORKS: Final = r"works?|worked|runs? (?:fine|ok|well)|ran (?:fine|ok)|fits?|is (?:fine|ok)|trains (?:fine|ok)|no (?:problem|oom)"
+_WORKS: Final = (
+    r"works?|worked|runs? (?:fine|ok|well)|ran (?:fine|ok)|fits?|is (?:fine|ok)|trains (?:fine|ok)|no (?:problem|oom)"
+)
 _WORKS_ZH: Final = r"可以|能跑|没问题|正常|不会?爆"
 _FAILS: Final = r"fails?|failed|ooms?|crash(?:es|ed)?|dies|runs? out|does ?n[o']t (?:fit|work)|爆|不行|就崩|失败"
 _CONTRAST: Final = Expression(

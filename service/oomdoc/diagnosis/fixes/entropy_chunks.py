@@ -1,8 +1,8 @@
 """verl: entropy worked out piece by piece, and micro-batches bounded by tokens instead of samples.
 
-``entropy_from_logits`` makes a softmax of all tokens times all words beside the logits; the chunked form takes 2,048 rows
-at a time (verl 0.4, ``verl/utils/torch_functional.py``). With dynamic batches a micro-batch holds a number of tokens, so
-that eight long answers are no longer one micro-batch.
+``entropy_from_logits`` makes a softmax of all tokens times all words beside the logits; the chunked form takes 2,048
+rows at a time (verl 0.4, ``verl/utils/torch_functional.py``). With dynamic batches a micro-batch holds a number of
+tokens, so that eight long answers are no longer one micro-batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _ENTROPY: Final = (
     "actor_rollout_ref.actor.entropy_from_logits_with_chunking=True "
     "actor_rollout_ref.ref.entropy_from_logits_with_chunking=True"
 )
-_DYNAMIC: Final = "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu={tokens}"
+_DYNAMIC: Final = (
+    "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu={tokens}"
+)
 _LEAST: Final = 2048
 
 

@@ -132,11 +132,12 @@ def _merged(changes: list[Change]) -> list[Change]:
     for change in changes:
         name = change.key if change.instruction is None else repr(change.instruction)
         earlier = once.get(name)
-        if earlier is not None and earlier.new != change.new:
-            fields = {**earlier.fields, **change.fields}
-            saves = max(earlier.saves_bytes, change.saves_bytes)
-            change = replace(change, old=earlier.old, saves_bytes=saves, fields=fields)
-        once[name] = change
+        if earlier is None or earlier.new == change.new:
+            once[name] = change
+            continue
+        fields = {**earlier.fields, **change.fields}
+        saves = max(earlier.saves_bytes, change.saves_bytes)
+        once[name] = replace(change, old=earlier.old, saves_bytes=saves, fields=fields)
     return list(once.values())
 
 
