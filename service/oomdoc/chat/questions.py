@@ -157,7 +157,7 @@ _AWAY: Final = re.compile(
 )
 _PRAISE: Final = re.compile(
     r"(?i)\b(?:love|loving|like|adore|impressed|amazing|awesome|great|nice|cool|neat|brilliant|fantastic|wonderful|clever|handy|sweet|thanks|thank\syou|cheers|good\s(?:job|work|stuff|one))\b"
-    r"|不错|厉害|真棒|好用|牛|谢谢|感谢|喜欢"
+    r"|不错|厉害|[真太]棒|好用|牛|谢谢|感谢|喜欢"
 )
 _ORDERS: Final = re.compile(
     r"(?i)[=?？]|\b(?:set|use|using|make|change|switch|try|turn|put|go|drop|lower|raise|reduce|increase|halve|double|cut|move|enable|disable|add|remove|do|apply|take|give|keep|need|want"

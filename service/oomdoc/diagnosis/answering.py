@@ -154,11 +154,36 @@ def _shown(name: str, job: Job) -> Any:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+_INSTEAD: Final = (("lora", {"method": "lora"}), ("qlora", {"method": "qlora"}))
+
+
+def _instead(about: Plain) -> Iterator[Message]:
+    """The mildest other form of the run that would fit: fewer trained weights, or smaller stored ones."""
+    from oomdoc.diagnosis.planning import need_with
+
+    if about.estimate.fits_probability is None:
+        return
+    stated = about.stated
+    if stated.objective == "inference":
+        forms: list[tuple[str, dict[str, Any]]] = [("int4", {"quant": "awq-int4"})]
+        forms = forms if stated.quant in (None, "none", "fp8", "int8") else []
+    else:
+        forms = [(name, dict(fields)) for name, fields in _INSTEAD if name != about.job.method]
+        forms = forms if about.job.method in ("full", "lora") and stated.objective != "pretrain" else []
+    for name, fields in forms:
+        need, fits = need_with(stated, fields, careful=about.careful)
+        if need and fits:
+            shown = name if name == "int4" else say(f"answer.method-{name}")
+            yield say("answer.instead", form=shown, needed_bytes=need)
+            return
+
+
 def _flips(about: Plain) -> Iterator[Message]:
     """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
     from oomdoc.diagnosis.planning import largest_of, need_with
 
     if about.answer != "fits":
+        yield from _instead(about)
         return
     try:
         sizes = largest_of(about.stated, careful=about.careful, wanted=FITS)
@@ -166,7 +191,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         return
     batch, length, longest = (sizes.get(n) for n in ("micro_batch", "seq_len", "serving.max_model_len"))
     job = about.job
-    if longest:
+    if longest and longest >= (job.get("serving.max_model_len") or 0):
         yield say("answer.limit-context", length=f"{longest:,}")
     elif batch and length:
         here = f"{job.seq_len or 0:,}"

@@ -17,7 +17,7 @@ from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.planned import careful_job, is_planned, planned_run
+from oomdoc.diagnosis.planned import careful_job, is_planned, locally_served, planned_run
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
@@ -128,8 +128,7 @@ def _worked_out(
     job = _job(evidence, warnings)
     inference: Inference | None = None
     careful = is_planned(evidence) and careful_job(evidence, job)
-    if is_planned(evidence):
-        job = planned_run(evidence, job).job
+    job = planned_run(evidence, job).job if is_planned(evidence) else locally_served(evidence, job)
     priced = _priced(job, warnings, careful=careful)
     if priced is not None and not is_planned(evidence):
         inference = infer(evidence, job, priced)

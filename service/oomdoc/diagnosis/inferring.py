@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Conflict, Inferred
@@ -58,6 +59,8 @@ class Observed:
     """Allocated at a step, not at its peak."""
     phase: str = "unknown"
     stepped: bool = False
+    worked: tuple[tuple[str, int], ...] = ()
+    """Sizes at which the run went well: a job field and its value."""
 
     @property
     def figure_bytes(self) -> float | None:
@@ -111,10 +114,11 @@ def observed_in(evidence: Evidence) -> Observed | None:
             peak = max(peak or 0.0, size)
         else:
             step = max(step or 0.0, size)
-    if failed is None and peak is None and step is None:
+    worked = tuple((str(s.data["field"]), int(s.data["value"])) for s in evidence.find("worked-at"))
+    if failed is None and peak is None and step is None and not worked:
         return None
     stepped = step is not None or peak is not None or bool(failure is not None and (failure.step or 0) > 1)
-    return Observed(failed, float(held) if held else None, peak, step, phase, stepped)
+    return Observed(failed, float(held) if held else None, peak, step, phase, stepped, worked)
 
 
 def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
@@ -123,9 +127,12 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
+    if seen is not None:
+        job, priced = _at_failure(evidence, job, priced)
     if seen is None or others or unseen or priced.job.objective == "inference" or priced.job.rollout is not None:
         return Inference(job, priced)
-    base = _Candidate((), priced, _likelihood(priced.estimate, seen), _likelihood(priced.estimate, seen))
+    first = _likelihood(priced.estimate, seen) + _went_well(job, {}, seen)
+    base = _Candidate((), priced, first, first)
     if base.likelihood >= _AGREES:
         return _confirmed(job, base, seen)
     tried = _search(job, base, seen)
@@ -151,6 +158,33 @@ def _likelihood(estimate: Estimate, seen: Observed) -> float:
         total -= 0.5 * (math.log(max(estimate.allocated_bytes, 1.0) / seen.peak_bytes) / _PEAK_SIGMA) ** 2
     if seen.step_bytes:
         total += _reached(estimate.allocated_bytes, seen.step_bytes) + _within(static, seen.step_bytes)
+    return total
+
+
+def _at_failure(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, Priced]:
+    """The job at the size at which it failed, where the one at which it works was read instead."""
+    for signal in evidence.find("worked-at"):
+        name, failed = str(signal.data["field"]), signal.data.get("failed")
+        if failed and job.get(name) in (None, signal.data["value"]) and failed != job.get(name):
+            try:
+                job = job.with_fields({name: failed})
+                priced = price(job)
+            except (OomdocError, *ODD):
+                continue
+    return job, priced
+
+
+def _went_well(job: Job, fields: Mapping[str, Any], seen: Observed) -> float:
+    """Log-likelihood of what went well: there the process must have fitted."""
+    total = 0.0
+    for name, value in seen.worked:
+        try:
+            found = price(job.with_fields({**fields, name: value})).estimate
+        except (OomdocError, *ODD):
+            continue
+        if found.capacity_bytes and found.needed_bytes:
+            over = math.log(found.needed_bytes / found.capacity_bytes)
+            total -= 0.5 * (max(0.0, over) / _SHORT_SIGMA) ** 2
     return total
 
 
@@ -239,7 +273,7 @@ def _priced(job: Job, options: tuple[_Option, ...], seen: Observed) -> _Candidat
         found = price(job.with_fields(fields))
     except (OomdocError, *ODD):
         return None
-    likelihood = _likelihood(found.estimate, seen)
+    likelihood = _likelihood(found.estimate, seen) + _went_well(job, fields, seen)
     return _Candidate(options, found, likelihood + sum(o.log_prior for o in options), likelihood)
 
 
@@ -255,7 +289,8 @@ def _confirmed(job: Job, base: _Candidate, seen: Observed) -> Inference:
     why = _why("grad_ckpt", completed.grad_ckpt, base.priced.estimate, other.priced.estimate, seen)
     odds = 1 / (1 + math.exp(other.likelihood - base.likelihood))
     known = job.assuming({"grad_ckpt": Assumption(completed.grad_ckpt, IMPLIED)})
-    return Inference(known, base.priced, (Inferred("grad_ckpt", completed.grad_ckpt, odds, why),))
+    told = replace(completed, assumed=MappingProxyType({**completed.assumed, "grad_ckpt": known.assumed["grad_ckpt"]}))
+    return Inference(known, replace(base.priced, job=told), (Inferred("grad_ckpt", completed.grad_ckpt, odds, why),))
 
 
 def _concluded(job: Job, base: _Candidate, best: _Candidate, tried: Sequence[_Candidate], seen: Observed) -> Inference:
@@ -294,8 +329,16 @@ def _why(field: str, value: Any, with_: Estimate, without: Estimate, seen: Obser
         value=f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value,
         with_bytes=with_.allocated_bytes,
         without_bytes=without.allocated_bytes,
-        seen_bytes=seen.figure_bytes or 0.0,
+        seen=_shown(seen),
     )
+
+
+def _shown(seen: Observed) -> Message:
+    """The figure, or the size at which the run went well."""
+    if seen.figure_bytes or not seen.worked:
+        return say("inferred.seen", seen_bytes=seen.figure_bytes or 0.0)
+    field, value = seen.worked[0]
+    return say("inferred.worked", field=field, value=f"{value:,}")
 
 
 def _unexplained(estimate: Estimate, seen: Observed) -> Conflict:

@@ -18,7 +18,17 @@ from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
 
-__all__ = ["FITS", "Choice", "careful_job", "counted", "fits_of", "is_planned", "needed_of", "planned_run"]
+__all__ = [
+    "FITS",
+    "Choice",
+    "careful_job",
+    "counted",
+    "fits_of",
+    "is_planned",
+    "locally_served",
+    "needed_of",
+    "planned_run",
+]
 
 FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
@@ -31,6 +41,7 @@ _PAIR: Final = re.compile(
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _COUNTED: Final = "the fewest that hold it"
+_LOCAL: Final = ("ollama", "llama.cpp")
 _METHODS: Final = ("full", "lora", "qlora")
 
 
@@ -72,6 +83,22 @@ def _uncounted(job: Job, asked: Asked) -> Job:
     """One card where the question is how many: that is the card's name, not a count."""
     alone = (job.gpus or job.world or 0) == 1 and (job.nodes or 1) == 1
     return job.with_fields({"gpus": None, "world": None}) if asked.wanted == "cards" and alone else job
+
+
+def locally_served(evidence: Evidence, job: Job) -> Job:
+    """A run of llama.cpp or Ollama that failed: one process, weights in 4 bits unless something else is said."""
+    if job.framework is not None or job.objective not in (None, "inference"):
+        return job
+    asked = asked_in(f"{evidence.prose}\n{evidence.digest}")
+    printed = any("ggml" in s.name or "ggml_" in s.span.text or "llama_" in s.span.text for s in evidence.signals)
+    engine = asked.engine if asked.engine in _LOCAL else "llama.cpp" if printed else None
+    if engine is None or asked.trains:
+        return job
+    said: dict[str, Any] = {"framework": engine, "objective": "inference", "quant": asked.quant or "awq-int4"}
+    length = job.seq_len or asked.length or evidence.value("max_model_len")
+    if length and job.get("serving.max_model_len") is None:
+        said["serving.max_model_len"] = length
+    return job.assuming({n: Assumption(v, "the engine that is named") for n, v in said.items()})
 
 
 def _spelled_out(job: Job, prose: str) -> Job:
@@ -139,7 +166,8 @@ def _chosen(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
         return _counted(job, asked)
     open_: list[str] = []
     forms: list[dict[str, Any]] = [{}]
-    if job.method is None and job.quant is None and job.lora is None and job.objective in (None, "sft", "dpo"):
+    plain = job.objective in (None, "sft", "dpo") and job.sharding is None and job.optimizer is None
+    if job.method is None and job.quant is None and job.lora is None and plain:
         open_.append("method")
         known = job.gpu is not None or job.capacity_gib is not None
         forms = [{"method": method} for method in (_METHODS if known else ("lora",))]

@@ -102,11 +102,11 @@ _PURE: Final = Expression(r"\bpure[- _]?(?:bf16|fp16|16)|\b(?:bf16|fp16)[- ]only
 
 
 _LENGTH: Final = Expression(
-    r"(?<![\w.,-])(?:(?P<a>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k)[- ]?(?:ctx|context|tokens?"
+    r"(?<![\w.,-])(?:(?P<a>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k|\d{1,2} ?m)[- ]?(?:ctx|context|tokens?"
     r"|seq(?:uence)?(?: length)?|length|上下文|长度|token)"
     r"|(?:num_ctx|n_ctx|ctx(?:-size)?|context(?:[ _-](?:length|window|size))?"
     r"|seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max[_ ](?:seq_)?len(?:gth)?|length|上下文|序列长度|长度)"
-    r"(?: of| is|为|是)?[ :=]{0,3}(?P<b>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k)(?![\w.]))",
+    r"(?: of| is|为|是)?[ :=]{0,3}(?P<b>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k|\d{1,2} ?m)(?![\w.]))",
     _I,
 )
 
@@ -131,7 +131,8 @@ def _length(text: str) -> int | None:
     if found is None:
         return None
     number = (found["a"] or found["b"]).replace(",", "").replace(" ", "").lower()
-    size = int(number[:-1]) * 1024 if number.endswith("k") else int(number)
+    unit = {"k": 1024, "m": 1 << 20}.get(number[-1])
+    size = int(number[:-1]) * unit if unit else int(number)
     return size if 16 <= size <= 1 << 22 else None
 
 

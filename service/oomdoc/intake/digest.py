@@ -83,7 +83,7 @@ def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None
 def language_of(prose: str, text: str) -> Literal["en", "zh"]:
     """Chinese where Han characters carry the prose; of a bare log, English."""
     han, latin = len(_HAN.findall(prose or text[:20000])), len(_LATIN.findall(prose or text[:20000]))
-    return "zh" if han >= 4 and han > 0.35 * latin else "en"
+    return "zh" if han >= 2 and han > 0.35 * latin else "en"
 
 
 def digest_of(

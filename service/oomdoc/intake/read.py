@@ -22,7 +22,7 @@ from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
-from oomdoc.intake.run_figures import printed_memory, run_facts
+from oomdoc.intake.run_figures import contrasts, printed_memory, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
@@ -92,10 +92,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     failures = agreeing(failures, outcome, lines, placed)
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
-    signals += growth_signals(
-        signals, [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"], words
-    )
-    signals += printed_memory(lines, words)
+    said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"]
+    signals += growth_signals(signals, said, words)
+    signals += [*printed_memory(lines, words), *contrasts(said, words)]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]

@@ -16,7 +16,7 @@ from oomdoc.evidence import Fact, Signal
 from oomdoc.intake.lines import Line
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 
-__all__ = ["printed_memory", "run_facts"]
+__all__ = ["contrasts", "printed_memory", "run_facts"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _BANNER: Final = Expression(
@@ -54,6 +54,26 @@ _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""
 _GIB: Final = 1 << 30
 _MOST_POINTS: Final = 64
+_SIZE: Final = (
+    r"(?P<{0}b>(?:micro[- ]?|per[- ]device )?batch(?:[ _-]?size)?|\bbs|per_device_train_batch_size)"
+    r"|(?P<{0}l>seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max_(?:seq_)?length|cutoff_len|(?:context )?length|长度|序列)"
+)
+_NUMBER: Final = r" ?(?:size |of |at |= ?|: ?|is |to |为|是)?(?P<{0}>\d{{1,6}}(?:,\d{{3}})?k?)(?!\w|\.\d)"
+_WORKS: Final = (
+    r"works?|worked|runs? (?:fine|ok|well)|ran (?:fine|ok)|fits?|is (?:fine|ok)|trains (?:fine|ok)|no (?:problem|oom)"
+)
+_WORKS_ZH: Final = r"可以|能跑|没问题|正常|不会?爆"
+_FAILS: Final = r"fails?|failed|ooms?|crash(?:es|ed)?|dies|runs? out|does ?n[o']t (?:fit|work)|爆|不行|就崩|失败"
+_CONTRAST: Final = Expression(
+    rf"(?:{_WORKS})[^.;\n\d]{{0,20}}?(?:{_SIZE.format('x')}){_NUMBER.format('n')}"
+    rf"|(?:{_SIZE.format('y')}){_NUMBER.format('m')}[^.;\n\d]{{0,10}}?(?:{_WORKS}|{_WORKS_ZH})",
+    _I,
+)
+_FAILED_AT: Final = Expression(
+    rf"(?:{_FAILS})[^.;\n\d]{{0,20}}?(?:{_SIZE.format('x')}|\b(?:at|with)\b){_NUMBER.format('n')}"
+    rf"|(?:{_SIZE.format('y')})?{_NUMBER.format('m')}[^.;\n\d]{{0,6}}?(?:{_FAILS})",
+    _I,
+)
 _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
 
 
@@ -127,3 +147,27 @@ def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
             data = MappingProxyType({figure: size, "peak": peak})
             largest[figure] = Signal("memory-printed", line.span(found.start() + 1), data)
     return list(largest.values())
+
+
+def contrasts(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
+    """``worked-at``: a size at which the same run went well, said beside the one at which it fails."""
+    found: list[Signal] = []
+    for line in candidates(_CONTRAST, lines, words):
+        works = _CONTRAST.search(line.raw)
+        fails = _FAILED_AT.search(line.raw[works.end() :]) if works is not None else None
+        if works is None:
+            continue
+        field = "micro_batch" if works["xb"] or works["yb"] else "seq_len"
+        data: dict[str, object] = {"field": field, "value": _count(works["n"] or works["m"])}
+        if fails is not None:
+            data["failed"] = _count(fails["n"] or fails["m"])
+        found.append(Signal("worked-at", line.span(works.start() + 1), MappingProxyType(data)))
+    return found[:_MOST_CONTRASTS]
+
+
+_MOST_CONTRASTS: Final = 4
+
+
+def _count(text: str) -> int:
+    plain = text.replace(",", "").lower()
+    return int(plain[:-1]) * 1024 if plain.endswith("k") else int(plain)

@@ -95,6 +95,7 @@ def _screen(console: Console, screen: Screen, language: str) -> None:
 
 
 _LABEL = 10
+_PHASE_CELLS = 15
 _MOST_CELLS = 176
 
 
@@ -183,7 +184,8 @@ def print_estimate(console: Console, document: dict[str, Any], language: str) ->
     full = max([capacity or 0.0, *(p["total_gib"] for p in phases.values())], default=1.0) or 1.0
     for name, phase in phases.items():
         terms = largest_terms(phase["terms"])
-        line = Text(f"  {word(f'phase.{name}', language):<15}")
+        label = word(f"phase.{name}", language)
+        line = Text(f"  {label}{' ' * max(1, _PHASE_CELLS - cell_len(label))}")
         used = 0
         for characters, colour in stacked_bar([s for _, s in terms], full=full, width=_BAR_WIDTH):
             line.append(characters, style=colour)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
@@ -70,12 +71,16 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
     more = set(new or ()) - set(old or ()) if name == "offload" else set()
     if more == {"activations"} and framework in _ACTIVATIONS:
         return [(_ACTIVATIONS[framework], False, True)]
-    if name in _COMPOSITE and (new or name != "offload"):
+    if (name in _COMPOSITE or framework in _WHOLE_PATHS) and (new or name != "offload"):
         return _composite(before, after, name, old, new)
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
 
 
-_COMPOSITE: Final = frozenset({"sharding", "offload", "method", "quant", "param_dtype", "autocast"})
+_COMPOSITE: Final = frozenset({"optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"})
+
+
+_WHOLE_PATHS: Final = frozenset({"verl"})
+"""Frameworks whose keys are paths: the last parts alone name several settings."""
 
 
 def _composite(before: Job, after: Job, name: str, old: Any, new: Any) -> list[tuple[str, Any, Any]]:
@@ -118,7 +123,22 @@ def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices)
                 fields={"grad_accum": after.grad_accum},
             )
         )
-    return tuple(out)
+    return tuple(_merged(out))
+
+
+def _merged(changes: list[Change]) -> list[Change]:
+    """One change a key: ZeRO-3 and then its offload are one other file."""
+    once: dict[str, Change] = {}
+    for change in changes:
+        name = change.key if change.instruction is None else repr(change.instruction)
+        earlier = once.get(name)
+        if earlier is None or earlier.new == change.new:
+            once[name] = change
+            continue
+        fields = {**earlier.fields, **change.fields}
+        saves = max(earlier.saves_bytes, change.saves_bytes)
+        once[name] = replace(change, old=earlier.old, saves_bytes=saves, fields=fields)
+    return list(once.values())
 
 
 def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:

@@ -47,7 +47,8 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
     plain = {name.rpartition(":")[2].replace("-", "_"): name.rpartition(":")[2] for name in names}
     for document in documents:
         for setting in document.settings:
-            if setting.key.lstrip("-").replace("-", "_") in plain:
+            spelled = setting.key.lstrip("-").replace("-", "_")
+            if spelled in plain or any(spelled.endswith(f".{name}") for name in plain if "." in name):
                 return setting.key
     return next(iter(plain.values()), field)
 

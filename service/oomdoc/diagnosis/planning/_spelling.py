@@ -29,6 +29,7 @@ _OTHERWISE: Final[Mapping[tuple[str, str], tuple[str, Any]]] = {
     ("sharding", "hsdp"): ("fsdp", "hybrid_shard auto_wrap"),
     ("sharding", "shard-grad-op"): ("fsdp", "shard_grad_op auto_wrap"),
     ("sharding", "distributed-optimizer"): ("--use-distributed-optimizer", True),
+    ("optimizer_impl", "fused"): ("optim", "adamw_torch_fused"),
     ("offload", "optimizer"): ("zero_optimization.offload_optimizer.device", "cpu"),
     ("offload", "param"): ("zero_optimization.offload_param.device", "cpu"),
     ("offload", "activations"): ("activation_offloading", True),
