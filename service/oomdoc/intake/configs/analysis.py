@@ -34,7 +34,27 @@ _MAX_DOCS: Final = 400
 _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 """What starts other frameworks' scripts: to be given as one says nothing against what a script is recognised as."""
 _DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
+_LINK: Final = re.compile(r"\$\{([A-Za-z_][\w.]{0,120})\}\Z")
+_HOPS: Final = 4
 _BRACE: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n){0,200}[ \t]*\{(?![{%])")
+
+
+def _interpolated(entries: list[Entry]) -> list[Entry]:
+    """Values that are ``${another.key}`` (OmegaConf), as that key has it; they are written where it stands."""
+    by_key = {entry.key: entry for entry in entries}
+    out = []
+    for entry in entries:
+        found: Entry | None = entry
+        for _ in range(_HOPS):
+            link = _LINK.match(found.value) if found is not None and isinstance(found.value, str) else None
+            if link is None:
+                break
+            roots = (entry.key.split(".")[:depth] for depth in range(entry.key.count(".") + 1))
+            found = next((by_key[k] for root in roots if (k := ".".join((*root, link[1]))) in by_key), None)
+        if found is not None and found is not entry and not isinstance(found.value, dict):
+            entry = replace(entry, value=found.value, value_span=found.value_span, quote=found.quote, shared=True)
+        out.append(entry)
+    return out
 
 
 def _parse(text: str, segment: Segment) -> list[Fragment]:
@@ -43,6 +63,7 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         start, form = flow.end() - 1, "json"  # YAML in flow style from end to end
     if form == "yaml":
         entries, blocks = parse_yaml(text, start, end)
+        entries = _interpolated(entries) if "${" in text[start:end] else entries
         out = [Fragment(form="yaml", start=start, end=end, entries=tuple(entries))]
         return out + embedded(text, entries, blocks)
     if form == "json":
