@@ -10,7 +10,7 @@ from typing import Final
 
 from oomdoc.intake.configs.assembling import merge_shell
 from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc, keys_of, known_as
-from oomdoc.intake.configs.entry import FormError, Fragment
+from oomdoc.intake.configs.entry import Entry, FormError, Fragment
 from oomdoc.intake.configs.forms.flags import parse_shell
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.forms.loose import parse_loose
@@ -52,8 +52,9 @@ def _interpolated(entries: list[Entry]) -> list[Entry]:
             roots = (entry.key.split(".")[:depth] for depth in range(entry.key.count(".") + 1))
             found = next((by_key[k] for root in roots if (k := ".".join((*root, link[1]))) in by_key), None)
         if found is not None and found is not entry and not isinstance(found.value, dict):
-            entry = replace(entry, value=found.value, value_span=found.value_span, quote=found.quote, shared=True)
-        out.append(entry)
+            out.append(replace(entry, value=found.value, value_span=found.value_span, quote=found.quote, shared=True))
+        else:
+            out.append(entry)
     return out
 
 

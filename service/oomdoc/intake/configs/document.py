@@ -135,7 +135,7 @@ def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> s
     if key in names or "." not in key or owner.exact:
         return key
     last = key.rsplit(".", 1)[-1]
-    if last in names and (owner.suffix or ("_" in last and len(last) >= _TELLING and pair and not of_other_role(key))):
+    if last in names and not of_other_role(key) and (owner.suffix or ("_" in last and len(last) >= _TELLING and pair)):
         return last
     return key
 

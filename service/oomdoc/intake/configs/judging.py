@@ -8,7 +8,7 @@ from oomdoc.intake.configs.document import Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
-from oomdoc.intake.configs.recognise import ENOUGH, Recognition, probability_of, recognise
+from oomdoc.intake.configs.recognise import ENOUGH, Recognition, candidates, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
 from oomdoc.intake.configs.table import Table, norm
 
@@ -46,6 +46,8 @@ def judge(doc: Doc, given: Table | None) -> None:
     doc.unknown_keys = 1.0 - sum(known) / len(known) if known else 0.0
     if doc.table is not None:
         doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
+        if doc.probability < ENOUGH:
+            _second_thought(doc, settings)
         if doc.probability >= ENOUGH or len(known) < _FEW:
             return
     else:
@@ -54,6 +56,16 @@ def judge(doc: Doc, given: Table | None) -> None:
         doc.table, doc.unknown = None, True
     elif len(known) >= _FEW and doc.table is not None:
         doc.table = None
+
+
+def _second_thought(doc: Doc, settings: list[Entry]) -> None:
+    """Another table for which less speaks at first sight, but which knows the keys."""
+    for other in candidates(keys_of(doc.entries), doc.programs, tables())[1:]:
+        known = known_keys(settings, other.table)
+        probability = probability_of(other, known)
+        if (other.marks or other.command) and probability >= max(ENOUGH, doc.probability):
+            doc.table, doc.marks, doc.probability = other.table, (other.command, other.marks), probability
+            doc.unknown_keys = 1.0 - sum(known) / len(known)
 
 
 def known_keys(settings: list[Entry], owner: Table | None) -> list[bool]:
