@@ -29,7 +29,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
 
 @pytest.mark.parametrize(("kind", "name"), [("parser", "newlib"), ("reader", "newframe"), ("fix", "new-remedy")])
 def test_a_new_piece_passes_its_own_test(copy: Path, kind: str, name: str) -> None:
-    _, test, _ = scaffold(kind, name, copy)
+    _, test, *_ = scaffold(kind, name, copy)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy / "kb"), str(copy / "service")])}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(test)]
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=300)

@@ -25,7 +25,7 @@ class _Kind:
     source_template: str
     test: str
     test_template: str
-    registry: tuple[str, str, str, str]
+    registry: tuple[str, str, str, str] | None
 
 
 _CODE: Final[dict[str, _Kind]] = {
@@ -37,11 +37,11 @@ _CODE: Final[dict[str, _Kind]] = {
         ("service/oomdoc/intake/logs/__init__.py", "oomdoc.intake.logs", "PARSERS", ".PARSER"),
     ),
     "reader": _Kind(
-        "service/oomdoc/intake/configs/tables/{module}.py",
+        "kb/oomkb/frameworks/records/{name}.toml",
         templates.READER,
         "tests/service/intake/configs/test_{module}.py",
         templates.READER_TEST,
-        ("service/oomdoc/intake/configs/__init__.py", "oomdoc.intake.configs.tables", "TABLES", ".TABLE"),
+        None,
     ),
     "fix": _Kind(
         "service/oomdoc/diagnosis/fixes/{module}.py",
@@ -86,16 +86,19 @@ def _code(kind: _Kind, name: str, root: Path) -> list[Path]:
     module = name.replace("-", "_")
     title = name.replace("_", " ").replace("-", " ").capitalize()
     values = {"name": name, "module": module, "title": title}
-    file, package, tuple_name, suffix = kind.registry
-    init = root / file
-    listed = register(
-        init.read_text(encoding="utf-8"), package=package, tuple_name=tuple_name, name=module, suffix=suffix, where=file
-    )
+    listed: tuple[Path, str] | None = None
+    if kind.registry is not None:
+        file, package, tuple_name, suffix = kind.registry
+        before = (root / file).read_text(encoding="utf-8")
+        after = register(before, package=package, tuple_name=tuple_name, name=module, suffix=suffix, where=file)
+        listed = root / file, after
     source, test = root / kind.source.format(**values), root / kind.test.format(**values)
     _write(source, kind.source_template.format(**values))
     _write(test, kind.test_template.format(**values))
-    init.write_text(listed, encoding="utf-8")
-    return [source, test, init]
+    if listed is None:
+        return [source, test]
+    listed[0].write_text(listed[1], encoding="utf-8")
+    return [source, test, listed[0]]
 
 
 def _data(kind: str, name: str, root: Path) -> Path:

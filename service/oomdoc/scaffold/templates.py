@@ -43,24 +43,20 @@ def test_must_not_match(line: str) -> None:
     assert not any(signal.name == "{name}-oom" for signal in read_text(line).signals)
 '''
 
-READER: Final = '''"""{title}: say here which file or command this reads, and name the version whose keys these are."""
+READER: Final = """# {title}: the fields are described in oomkb/frameworks/declared.py.
+title = "{title}"
+kind = "training"
+package = "{name}"
+source = "name here the file and the version in which these keys were read"
+programs = ['\\b{name}\\b']
+marks = "{name}_micro_batch {name}_sequence_length"
+known = "seed output_dir"
+adds = "{name}_micro_batch"
 
-from __future__ import annotations
-
-from oomdoc.intake.configs.codecs import INT
-from oomdoc.intake.configs.table import Key, Table, words
-
-__all__ = ["TABLE"]
-
-TABLE = Table(
-    name="{name}",
-    keys=(
-        Key("micro_batch", ("{name}_micro_batch",), INT),
-        Key("seq_len", ("{name}_sequence_length",), INT),
-    ),
-    marks=words("{name}_micro_batch {name}_sequence_length"),
-)
-'''
+[keys]
+"{name}_micro_batch" = "micro_batch int"
+"{name}_sequence_length" = "seq_len int"
+"""
 
 READER_TEST: Final = '''"""{title}: read, patch, read again."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -195,11 +196,18 @@ def _accumulation(row: TotalBatch) -> Group:
 
     def read(view: View) -> Iterator[Reading]:
         entry = view.get(norm(row.key))
-        sizes = [whole(view.value(norm(name))) or (1 if at else 0) for at, name in enumerate((row.micro, *row.ranks))]
-        total, each = whole(entry.value) if entry is not None else None, 1
-        for size in sizes:
-            each *= size
-        if sizes[1] and entry is not None and total and each and total % each == 0:
+        sizes = [whole(view.value(norm(name))) for name in (row.micro, *row.ranks)]
+        absent = [norm(name) not in view for name in (row.micro, *row.ranks)]
+        total = whole(entry.value) if entry is not None else None
+        if (
+            entry is None
+            or not total
+            or absent[1]
+            or any(s is None and not gone for s, gone in zip(sizes, absent, strict=True))
+        ):
+            return
+        each = math.prod(size or 1 for size in sizes)
+        if each and total % each == 0:
             yield "grad_accum", total // each, entry
 
     return Group(("grad_accum",), (row.key,), read, lambda _view, _field, _value: None)

@@ -28,6 +28,7 @@ _DEFAULT: Final = re.compile(
     r"default\s{0,4}=\s{0,4}[\"'](?P<value>[^\"'\n]{3,120})[\"']"
 )
 _SIZE_IN_FILE: Final = re.compile(r"(?<![0-9.])(\d{1,4}(?:[._]\d{1,2})?)[bB](?![A-Za-z0-9])")
+_OUTPUTS: Final = ("results/", "outputs/", "output/", "out/", "logs/", "./results/", "./output")
 _SEARCHED: Final = 100_000
 
 
@@ -100,6 +101,8 @@ def _as_model(value: str) -> str | None:
     from oomkb.catalog import models
 
     name = tidy_model(value)
+    if value.startswith(_OUTPUTS):
+        return None
     if not name or " " in name or name.startswith(("$", "<", "{")):
         return None
     found = MODEL_NAME.search(name.replace("/", " "))

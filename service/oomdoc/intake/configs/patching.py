@@ -6,8 +6,6 @@ what the reader sees, not what the writer hoped.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -19,17 +17,14 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.environment import set_variable
 from oomdoc.intake.configs.launch import launch_facts
 from oomdoc.intake.configs.placing import apply_write
+from oomdoc.intake.configs.read_back import as_counted, is_off, same, says, unified
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomkb.errors import JobError
-from oomkb.frameworks import complete
-from oomkb.memory.job import Job
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 
 __all__ = ["Patched", "patch", "patch_batch_row"]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-_ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
-_FSDP: Final = ("fsdp", "fsdp2", "hsdp", "shard-grad-op")
 _LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 
 
@@ -61,16 +56,6 @@ def _canonical(name: str, value: Any) -> Any:
     if name == "grad_ckpt" and isinstance(value, bool):
         return value
     return normalise(name, value) if name in VOCABULARY else value
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return bool({str(x) for x in a} == {str(x) for x in b})
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    if isinstance(a, int | float) and isinstance(b, int | float):
-        return float(a) == float(b)
-    return str(a) == str(b)
 
 
 def _rows(table: Table, name: str) -> tuple[list[Key], list[Group]]:
@@ -272,7 +257,7 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
     error = None if wanted or not changes else "none of the changes can be written into this file"
     return Patched(
         text,
-        _diff(original, text, filename),
+        unified(original, text, filename),
         MappingProxyType(unplaced),
         error,
         _named(_analysed(filename, original, framework)),
@@ -317,10 +302,10 @@ def _misread(
     for name, value in wanted.items():
         if name == "method" and wanted.get("quant") is not None and said.get(name) in ("lora", "qlora"):
             continue  # the storage of the base decides between the two
-        if not _says(said, name, value):
+        if not says(said, name, value):
             bad[name] = "not-read-back"
-    written = {_as_counted(before, name, value)[0] for name, value in wanted.items()} | set(wanted)
-    altered = [n for n in _BYSTANDERS if n in before and n not in written and not _same(before[n], said.get(n))]
+    written = {as_counted(before, name, value)[0] for name, value in wanted.items()} | set(wanted)
+    altered = [n for n in _BYSTANDERS if n in before and n not in written and not same(before[n], said.get(n))]
     return bad or (dict.fromkeys(wanted, "not-read-back") if altered else {})
 
 
@@ -328,9 +313,9 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
     if name.startswith("env."):
         return set_variable(text, _analysed(filename, text, framework), name[4:], value, filename)
     said = _values(text, filename, framework)
-    if value is not None and (name in said or _is_off(value)) and _says(said, name, value):
+    if value is not None and (name in said or is_off(value)) and says(said, name, value):
         return text
-    name, value = _as_counted(said, name, value)
+    name, value = as_counted(said, name, value)
     if any(found == name and entry.style == "env" for found, entry in _stated_outside(text, filename, framework)):
         return _launch(text, filename, framework, name, value)
     done = _one(text, filename, framework, name, value)
@@ -339,75 +324,10 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
     return done
 
 
-def _as_counted(said: Mapping[str, Any], name: str, value: Any) -> tuple[str, Any]:
-    """The field under which the file says it: GPUs of a machine or processes in all, whichever it counts."""
-    nodes = said.get("nodes") or 1
-    if name not in said and _ENGINE.get(name) in said:
-        return _ENGINE[name], value  # the engine's own settings, where a trainer runs it
-    if value is None or name in said or not isinstance(nodes, int):
-        return name, value
-    if name == "gpus" and "world" in said:
-        return "world", value * nodes
-    if name == "world" and "gpus" in said and value % nodes == 0:
-        return "gpus", value // nodes
-    return name, value
-
-
 def _stated_outside(text: str, filename: str, framework: str | None) -> list[tuple[str, Entry]]:
     """The fields that launchers' flags and the environment state."""
     docs = _analysed(filename, text, framework)
     return [(name, entry) for doc in docs for name, _, entry in launch_facts(doc.entries, doc.env)]
-
-
-def _says(said: Mapping[str, Any], name: str, value: Any) -> bool:
-    """Whether the text says the value, or (for what is off by being absent) says nothing against it."""
-    name, value = _as_counted(said, name, value)
-    found = said.get(name)
-    if value is None:
-        return found is None
-    if found is None:
-        return name == "model" or (_is_off(value) and _same(_by_default(said, name), value))
-    if name == "quant" and said.get("framework") == "torchtune" and {found, value} <= {"nf4", "nf4-double"}:
-        return True  # torchao knows one kind, whose scales are quantized as well
-    if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:
-        return set(value) <= set(found)  # FSDP has one switch for both
-    if name == "method" and {found, value} <= {"lora", "qlora"}:
-        quantised = found == "qlora" or said.get("quant") in ("nf4", "nf4-double", "int8")
-        return bool(quantised == (value == "qlora"))
-    return _same(found, value)
-
-
-def _is_off(value: Any) -> bool:
-    if isinstance(value, bool):
-        return not value
-    return value == 1 or value in ("none", "ddp", "fp32", "full") or value == []
-
-
-def _by_default(said: Mapping[str, Any], name: str) -> Any:
-    """What the framework does where the file is silent."""
-    job = Job()
-    for field_name, value in said.items():
-        if field_name.startswith("env.") or field_name == "model_config":
-            continue
-        with contextlib.suppress(JobError):
-            job = job.with_fields({field_name: value})
-    value = complete(job).get(name)
-    if value is None and name.startswith(("serving.", "rollout.")):
-        return True if name == "serving.cuda_graphs" else None
-    return list(value) if isinstance(value, tuple) else value if value is not None else False
-
-
-def _diff(before: str, after: str, filename: str) -> str:
-    """A unified diff; lines keep their endings, so that it applies byte for byte."""
-    if before == after:
-        return ""
-    out = []
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{filename}", f"b/{filename}"
-    )
-    for line in lines:
-        out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    return "".join(out)
 
 
 def patch_batch_row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from typing import Final
 
 from oomdoc.intake.configs.table import Table
 
-__all__ = ["ENOUGH", "Recognition", "probability_of", "recognise"]
+__all__ = ["ENOUGH", "Recognition", "candidates", "probability_of", "recognise"]
 
 _COMMAND_WEIGHT: Final = 12
 _MARK_WEIGHT: Final = 4
 _ENOUGH: Final = 2
+_MOST_CANDIDATES: Final = 4
 ENOUGH: Final = 0.5
 """Probability below which a piece's framework is unknown."""
 _BIAS: Final = -4.5
@@ -77,19 +78,26 @@ def recognise(
     :param programs: what is run, imported and called, as text (bounded by the caller).
     :param likely: the framework of what surrounds it, which wins where the evidence is no better for another.
     """
+    return next(iter(candidates(keys, programs, tables, likely)), None)
+
+
+def candidates(
+    keys: Iterable[str], programs: str, tables: Sequence[Table], likely: str | None = None
+) -> list[Recognition]:
+    """As :func:`recognise`, those for which there is some evidence, best first."""
     found = frozenset(keys)
-    best: tuple[int, int, Table] | None = None
-    for table in tables:
+    scored: list[tuple[int, int, int, Table]] = []
+    for place, table in enumerate(tables):
         score, own = _score(table, found, programs)
         if table.name == likely and score:
             score, own = score + 2, own + 2
-        if score >= _ENOUGH and (best is None or (score, own) > best[:2]):
-            best = (score, own, table)
-    if best is None:
-        return None
-    table = _most_derived(best[2], found, programs, tables)
-    commands, marks = _evidence(table, found, programs)
-    return Recognition(table, commands > 0, marks)
+        if score >= _ENOUGH:
+            scored.append((score, own, -place, table))
+    scored.sort(key=lambda entry: entry[:3], reverse=True)
+    chosen = [entry[3] for entry in scored[:_MOST_CANDIDATES]]
+    chosen[:1] = [_most_derived(table, found, programs, tables) for table in chosen[:1]]
+    evidence = [(table, *_evidence(table, found, programs)) for table in chosen]
+    return [Recognition(table, commands > 0, marks) for table, commands, marks in evidence]
 
 
 def _most_derived(base: Table, keys: frozenset[str], programs: str, tables: Sequence[Table]) -> Table:

@@ -144,7 +144,7 @@ EXAMPLES: Final[tuple[Example, ...]] = (
     (
         "open-r1",
         "grpo.yaml",
-        "model_name_or_path: org/thing-7b\ntorch_dtype: bfloat16\nreward_funcs:\n- accuracy\nreward_weights:\n- 1.0\nhub_model_id: x\nnum_generations: 16\nmax_completion_length: 2048\nper_device_train_batch_size: 16\ngradient_checkpointing: true\nbf16: true\n",
+        "model_name_or_path: org/thing-7b\ntorch_dtype: bfloat16\nreward_funcs:\n- accuracy\nreward_weights:\n- 1.0\nhub_model_id: x\nhub_model_revision: main\nnum_generations: 16\nmax_completion_length: 2048\nper_device_train_batch_size: 16\ngradient_checkpointing: true\nbf16: true\n",
         {"generations": 16, "completion_len": 2048, "micro_batch": 16},
         {"completion_len": 1024},
         ["max_completion_length: 1024"],

@@ -191,3 +191,10 @@ def test_companions_beside_the_file_are_followed_and_others_are_not(tmp_path):
     out = json.loads(CliRunner().invoke(app, ["plan", str(script), "--format", "json", "--set", "gpu=A100"]).stdout)
     assert any("outside.json" in w for w in out["warnings"])
     assert out["job"].get("sharding") is None
+
+
+def test_a_value_that_points_to_another_key_is_read_and_written_there():
+    text = "variables:\n  length: 4096\nmodel_name_or_path: org/a-7b\nstage: sft\nfinetuning_type: lora\ncutoff_len: ${variables.length}\n"
+    assert job_of(text, "a.yaml").seq_len == 4096
+    done = patch(text, filename="a.yaml", changes={"seq_len": 2048})
+    assert done.text == text.replace("4096", "2048")

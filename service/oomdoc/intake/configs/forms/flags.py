@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, Fragment
 from oomdoc.intake.configs.forms.flow import parse_flow
+from oomdoc.intake.configs.forms.scripts import batch_requests, without_labels
 from oomdoc.intake.configs.forms.shell import tokenise
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 from oomdoc.intake.configs.values import as_scalar
@@ -37,6 +38,7 @@ _PROGRAMS: Final = words(
         text-generation-launcher nemo litgpt unsloth FORCE_TORCHRUN
         """
 )
+_SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get #")
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
 
 
@@ -278,59 +280,11 @@ def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[En
     return reader.entries, reader.env, reader.programs
 
 
-_BATCH: Final = re.compile(r"^#SBATCH[ \t]{1,8}--([a-z][a-z-]{1,30})(?:=|[ \t]{1,8})([^\s#]{1,80})", re.M)
-_GPUS: Final = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z")
-
-
-def _slurm(text: str, start: int, end: int) -> list[Entry]:
-    """The nodes and GPUs that ``#SBATCH`` lines ask for; of ``gpu:a100:8`` the number."""
-    out = []
-    for found in _BATCH.finditer(text, start, end):
-        low, high = found.span(2)
-        count = _GPUS.match(found[2]) if "gpu" in found[1] or found[1] == "gres" else None
-        if count is not None:
-            low = found.start(2) + count.start(1)
-        out.append(
-            Entry(
-                key=found[1],
-                value=as_scalar(text[low:high]),
-                key_span=found.span(1),
-                value_span=(low, high),
-                style="flag=",
-                scope="sbatch",
-            )
-        )
-    return out
-
-
-_CASE: Final = re.compile(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
-_ESAC: Final = re.compile(r"^[ \t]{0,40}esac\b", re.M)
-_LABEL: Final = re.compile(
-    r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M
-)
-_MOST_CASES: Final = 50
-
-
-def _without_labels(text: str, start: int, end: int) -> str:
-    """The text with the labels of ``case`` blanked out, every other place as it is: ``--model)`` is no flag."""
-    if "esac" not in text[start:end]:
-        return text
-    out, at = text, start
-    for _ in range(_MOST_CASES):
-        opened = _CASE.search(out, at, end)
-        closed = _ESAC.search(out, opened.end(), end) if opened is not None else None
-        if opened is None or closed is None:
-            break
-        block = _LABEL.sub(lambda m: " " * len(m[0]), out[opened.end() : closed.start()])
-        out, at = out[: opened.end()] + block + out[closed.start() :], closed.end()
-    return out
-
-
 def _commands(
     text: str, start: int, end: int, known: Mapping[str, Variable] | None = None
 ) -> tuple[list[Command], list[Heredoc]]:
     """The commands of a text and of the strings in it that hold flags; ``known`` where it is such a string."""
-    shell = tokenise(_without_labels(text, start, end), start, end, known)
+    shell = tokenise(without_labels(text, start, end), start, end, known)
     depth = 0 if known is None else 1
     commands: list[Command] = []
     for command in shell.commands:
@@ -386,7 +340,7 @@ def parse_shell(
     commands, heredocs = _commands(text, start, end)
     reading = ShellReading()
     env: list[Entry] = []
-    asked = _slurm(text, start, end) if depth == 0 and "#SBATCH" in text[start:end] else []
+    asked = batch_requests(text, start, end) if depth == 0 and "#SBATCH" in text[start:end] else []
     if asked:
         low, high = asked[0].key_span[0], asked[-1].value_span[1]
         reading.fragments.append(Fragment(form="shell", start=low, end=high, entries=tuple(asked), array="#SBATCH"))
@@ -396,19 +350,7 @@ def parse_shell(
         if orphan == "missing-continuation" and lenient and not _continued(text, commands[:number], command):
             orphan = ""
         words = command.words
-        if words and words[0].text in (
-            "export",
-            "set",
-            "cd",
-            "echo",
-            "pip",
-            "source",
-            "mkdir",
-            "git",
-            "conda",
-            "apt-get",
-            "#",
-        ):
+        if words and words[0].text in _SAYS_NOTHING:
             continue
         reader = _Reader(text, words, orphan).run()
         if not reader.entries and not reader.env and not reader.programs:

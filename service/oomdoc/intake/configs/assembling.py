@@ -1,0 +1,76 @@
+"""The commands of a script put together: arrays, strings of flags and a batch job's requests belong to what is run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc
+from oomdoc.intake.configs.judging import recognise_doc
+
+__all__ = ["merge_shell"]
+
+_BATCH: Final = "#SBATCH"
+
+
+def _submitted(docs: list[Doc]) -> list[Doc]:
+    """What a batch job asks for belongs to the first command that it runs."""
+    asked = next((d for d in docs if d.array == _BATCH), None)
+    if asked is None:
+        return docs
+    rest = [d for d in docs if d is not asked]
+    runs = next((d for d in rest if d.table is not None and not d.array), None)
+    if runs is None:
+        return docs
+    runs.entries = [*asked.entries, *runs.entries]
+    return rest
+
+
+def _assembled(docs: list[Doc]) -> list[Doc]:
+    """Commands with the arrays that they take in: what the shell runs is one command."""
+    arrays = {d.array: d for d in docs if d.array and d.array != _BATCH}
+    docs = _submitted(docs)
+    out: list[Doc] = []
+    taken: set[str] = set()
+    for doc in docs:
+        used = [arrays[name] for name in sorted(doc.uses & arrays.keys() - taken)] if not doc.array else []
+        if used:
+            taken |= {d.array for d in used}
+            whole = _joined([*used, doc])
+            recognise_doc(whole)
+            out.append(whole)
+        else:
+            out.append(doc)
+    return [d for d in out if d.array not in taken]
+
+
+def merge_shell(docs: list[Doc]) -> list[Doc]:
+    """Arrays, strings of flags and second commands belong to the command that a script runs."""
+    docs = _assembled(docs)
+    mains = [d for d in docs if d.table is not None]
+    if not docs or len({d.table.name for d in mains if d.table}) > 1:
+        return docs
+    if not mains:
+        joined = _joined(docs)
+        recognise_doc(joined)
+        return [joined]
+    orphans = [d for d in docs if d.table is None]
+    # Several runs of one framework in a file (a sweep): the first is the one the rest is attached to.
+    first = _joined([*orphans, mains[0]])
+    first.table, first.marks = mains[0].table, mains[0].marks
+    return [first, *mains[1:]]
+
+
+def _joined(docs: list[Doc]) -> Doc:
+    ordered = sorted(docs, key=lambda d: d.start)
+    return Doc(
+        table=None,
+        form="shell",
+        start=min(d.start for d in docs),
+        end=max(d.end for d in docs),
+        entries=[e for d in ordered for e in d.entries],
+        env=[e for d in ordered for e in d.env],
+        programs=" ".join(d.programs for d in ordered)[:PROGRAM_CHARS],
+        whole_file=any(d.whole_file for d in docs),
+        fenced=any(d.fenced for d in docs),
+        uses=frozenset().union(*(d.uses for d in docs)),
+    )

@@ -1,0 +1,151 @@
+"""One piece of configuration with the table of its framework: what it says, under the keys that the table lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from oomdoc.intake.configs.architecture import described_model, described_pair
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.guessing import guessed, of_other_role
+from oomdoc.intake.configs.table import Reading, Table, View, norm
+
+__all__ = ["PROGRAM_CHARS", "Doc", "clean_key", "keys_of", "known_as"]
+
+PROGRAM_CHARS: Final = 8_000
+"""Characters of what a piece runs that are looked at."""
+_TELLING: Final = 8
+"""Characters of a key that means the same in whatever section it stands."""
+
+
+_KEY_CLEAN: Final = re.compile(r"\[[0-9]*\]|^\+{1,2}|^~")
+
+
+@dataclass(slots=True)
+class Doc:
+    """One piece of configuration, its framework's table, and what it says."""
+
+    table: Table | None
+    form: str
+    start: int
+    end: int
+    entries: list[Entry]
+    env: list[Entry] = field(default_factory=list)
+    programs: str = ""
+    whole_file: bool = False
+    notes: list[tuple[str, int]] = field(default_factory=list)
+    fenced: bool = False
+    array: str = ""
+    uses: frozenset[str] = frozenset()
+    """Of a shell command: see :class:`~oomdoc.intake.configs.entry.Fragment`."""
+    marks: tuple[bool, int] = (False, 0)
+    """Whether a program, and how many keys, spoke for the table's framework alone."""
+    probability: float = 1.0
+    """How sure the table is the right one; below a half there is none (``unknown``)."""
+    unknown_keys: float = 0.0
+    """Share of the keys that the table (or the one that came nearest) does not know."""
+    unknown: bool = False
+    """Whether this configures a run of a framework that is not known."""
+
+    def view(self) -> View:
+        """The settings by key, under the names the table may know them by."""
+        shown = list(known_as(self.entries, self.table))
+        # A key that counts by its last part yields to one that stands there whole.
+        short = ["." in e.key and "." not in s.key for e, s in zip(self.entries, shown, strict=True)]
+        if self.table is not None and self.table.ignores:
+            short = [cut for cut, e in zip(short, shown, strict=True) if e.key not in self.table.ignores]
+            shown = [e for e in shown if e.key not in self.table.ignores]
+        ordered = [s for s, cut in zip(shown, short, strict=True) if cut] + [
+            s for s, cut in zip(shown, short, strict=True) if not cut
+        ]
+        return View(
+            ordered,
+            form=self.form,
+            framework=self.table.name if self.table else "",
+            programs=self.programs,
+        )
+
+    def readings(self) -> list[Reading]:
+        """(field, value, entry) of everything the table understands; a key's own row before a base's."""
+        if self.table is None:
+            return list(guessed(self.entries)) if self.unknown else []
+        view = self.view()
+        out: list[Reading] = []
+        seen: set[str] = set()
+        for level in self.table.levels():
+            _read_level(level, view, out, seen)
+        if "model" not in seen:
+            described = described_pair(self.entries, view) or described_model(view)
+            if described is not None:
+                out.append(described)
+        return out
+
+
+def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) -> None:
+    """What a table's own rows say, fields that are settled already left out."""
+    found: list[Reading] = []
+    for key in level.keys:
+        if any(name == key.field for name, _, _ in found):
+            continue
+        for name in key.names:
+            entry = view.get(norm(name))
+            if entry is None or not (entry.resolved or key.field == "model"):
+                continue
+            value = key.codec.read(entry.value)
+            if value is not None:
+                found.append((key.field, value, entry))
+                break
+    for group in level.groups:
+        for field_name, value, entry in group.read(view):
+            taken = any(n == field_name for n, _, _ in found)
+            if value is not None and not taken and (entry.resolved or field_name == "model"):
+                found.append((field_name, value, entry))
+    new = [r for r in found if r[0] not in seen]
+    out += new
+    seen.update(r[0] for r in new)
+
+
+def clean_key(key: str) -> str:
+    """A key without positions in lists and the marks of Hydra's overrides."""
+    return norm(_KEY_CLEAN.sub("", key) if "[" in key or key[:1] in ("+", "~") else key)
+
+
+def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
+    """Entries under the keys the table lists: without leading path parts it lets one leave out."""
+    if owner is None:
+        yield from entries
+        return
+    names = owner.known()
+    for entry in entries:
+        key = clean_key(entry.key)
+        if entry.style not in ("kwarg", "call"):
+            key = _named_in(key, owner, names, pair=entry.style == "pair")
+        yield entry if key == entry.key else replace(entry, key=key)
+
+
+def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> str:
+    """A key as the table lists it; a key of its own counts before one that is merely known."""
+    if key in owner.names():
+        return key
+    for prefix in owner.prefixes:
+        if key.startswith(prefix) and owner.knows(key[len(prefix) :]):
+            return key[len(prefix) :]
+    if key in names or "." not in key or owner.exact:
+        return key
+    last = key.rsplit(".", 1)[-1]
+    if last in names and not of_other_role(key) and (owner.suffix or ("_" in last and len(last) >= _TELLING and pair)):
+        return last
+    return key
+
+
+def keys_of(entries: Iterable[Entry]) -> Iterator[str]:
+    """The keys in effect, nested ones both whole and by their last part."""
+    for entry in entries:
+        if entry.off or entry.style == "call":
+            continue
+        key = clean_key(entry.key)
+        yield key
+        if "." in key:
+            yield key.rsplit(".", 1)[-1]

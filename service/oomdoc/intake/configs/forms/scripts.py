@@ -1,0 +1,66 @@
+"""What stands in a script beside its commands: labels of ``case``, and the requests of a batch job."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.values import as_scalar
+
+__all__ = ["batch_requests", "without_labels"]
+
+_BATCH: Final = re.compile(r"^#SBATCH[ \t]{1,8}--([a-z][a-z-]{1,30})(?:=|[ \t]{1,8})([^\s#]{1,80})", re.M)
+
+
+_GPUS: Final = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z")
+
+
+def batch_requests(text: str, start: int, end: int) -> list[Entry]:
+    """The nodes and GPUs that ``#SBATCH`` lines ask for; of ``gpu:a100:8`` the number."""
+    out = []
+    for found in _BATCH.finditer(text, start, end):
+        low, high = found.span(2)
+        count = _GPUS.match(found[2]) if "gpu" in found[1] or found[1] == "gres" else None
+        if count is not None:
+            low = found.start(2) + count.start(1)
+        out.append(
+            Entry(
+                key=found[1],
+                value=as_scalar(text[low:high]),
+                key_span=found.span(1),
+                value_span=(low, high),
+                style="flag=",
+                scope="sbatch",
+            )
+        )
+    return out
+
+
+_CASE: Final = re.compile(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
+
+
+_ESAC: Final = re.compile(r"^[ \t]{0,40}esac\b", re.M)
+
+
+_LABEL: Final = re.compile(
+    r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M
+)
+
+
+_MOST_CASES: Final = 50
+
+
+def without_labels(text: str, start: int, end: int) -> str:
+    """The text with the labels of ``case`` blanked out, every other place as it is: ``--model)`` is no flag."""
+    if "esac" not in text[start:end]:
+        return text
+    out, at = text, start
+    for _ in range(_MOST_CASES):
+        opened = _CASE.search(out, at, end)
+        closed = _ESAC.search(out, opened.end(), end) if opened is not None else None
+        if opened is None or closed is None:
+            break
+        block = _LABEL.sub(lambda m: " " * len(m[0]), out[opened.end() : closed.start()])
+        out, at = out[: opened.end()] + block + out[closed.start() :], closed.end()
+    return out

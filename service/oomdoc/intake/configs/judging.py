@@ -1,0 +1,88 @@
+"""Which table a piece of configuration gets, and how sure it is: below a half, the framework is unknown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoc.intake.configs.document import Doc, keys_of, known_as
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.guessing import guessed
+from oomdoc.intake.configs.launch import LAUNCH_KEYS
+from oomdoc.intake.configs.recognise import ENOUGH, Recognition, candidates, probability_of, recognise
+from oomdoc.intake.configs.registry import all_names, table, tables
+from oomdoc.intake.configs.table import Table, norm
+
+__all__ = ["JUDGED", "judge", "known_keys", "recognise_doc"]
+
+
+def recognise_doc(doc: Doc, likely: str | None = None) -> None:
+    """Give a piece the table that fits best, where one does."""
+    found = recognise(keys_of(doc.entries), doc.programs, tables(), likely)
+    doc.table = found.table if found is not None else fallback(doc)
+    doc.marks = (found.command, found.marks) if found is not None else (False, 0)
+
+
+JUDGED: Final = frozenset({"yaml", "json", "toml", "shell"})
+
+
+_FEW: Final = 5
+"""Keys under which a piece is a snippet, not the configuration of a run."""
+
+
+_SAID: Final = 2
+"""Fields that make a piece whose framework is unknown the configuration of a run."""
+
+
+def judge(doc: Doc, given: Table | None) -> None:
+    """How sure the table is; without one, or below a half, the framework is unknown."""
+    if doc.form not in JUDGED or (doc.table is not None and doc.table is given):
+        return
+    settings = [
+        e
+        for e in doc.entries
+        if not e.off and e.style not in ("call", "item", "env") and e.key[:1] != "@" and e.scope != "sbatch"
+    ]
+    known = known_keys(settings, doc.table)
+    doc.unknown_keys = 1.0 - sum(known) / len(known) if known else 0.0
+    if doc.table is not None:
+        doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
+        if doc.probability < ENOUGH:
+            _second_thought(doc, settings)
+        if doc.probability >= ENOUGH or len(known) < _FEW:
+            return
+    else:
+        doc.probability = 0.0
+    if len(known) >= _FEW and len(list(guessed(settings))) >= _SAID:
+        doc.table, doc.unknown = None, True
+    elif len(known) >= _FEW and doc.table is not None:
+        doc.table = None
+
+
+def _second_thought(doc: Doc, settings: list[Entry]) -> None:
+    """Another table for which less speaks at first sight, but which knows the keys."""
+    for other in candidates(keys_of(doc.entries), doc.programs, tables())[1:]:
+        known = known_keys(settings, other.table)
+        probability = probability_of(other, known)
+        if (other.marks or other.command) and probability >= max(ENOUGH, doc.probability):
+            doc.table, doc.marks, doc.probability = other.table, (other.command, other.marks), probability
+            doc.unknown_keys = 1.0 - sum(known) / len(known)
+
+
+def known_keys(settings: list[Entry], owner: Table | None) -> list[bool]:
+    """For each key, whether the table knows it."""
+    if owner is None:
+        names = all_names()
+        return [norm(key) in names for key in dict.fromkeys(e.key for e in settings)]
+    found = {shown.key: norm(shown.key) for shown in known_as(settings, owner)}
+    own = owner.marks | owner.hints | LAUNCH_KEYS
+    return [owner.knows(key) or key in own or key.rsplit(".", 1)[-1] in LAUNCH_KEYS for key in found.values()]
+
+
+def fallback(doc: Doc) -> Table | None:
+    """A launched script nobody knows is most often written on transformers."""
+    if doc.form != "shell" or not any(w in doc.programs for w in ("deepspeed", "accelerate", "torchrun", ".py")):
+        return None
+    base = table("transformers")
+    if base is not None and any(k in base.names() for k in keys_of(doc.entries)):
+        return base
+    return table("deepspeed" if "deepspeed" in doc.programs else "accelerate" if "accelerate" in doc.programs else None)

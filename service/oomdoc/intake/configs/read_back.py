@@ -1,0 +1,96 @@
+"""Whether a text says what was to be written into it."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomkb.errors import JobError
+from oomkb.frameworks import complete
+from oomkb.memory.job import Job
+
+__all__ = ["as_counted", "is_off", "same", "says", "unified"]
+
+_ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
+
+
+_FSDP: Final = ("fsdp", "fsdp2", "hsdp", "shard-grad-op")
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values mean the same; the order in a list means nothing."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return bool({str(x) for x in a} == {str(x) for x in b})
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return float(a) == float(b)
+    return str(a) == str(b)
+
+
+def as_counted(said: Mapping[str, Any], name: str, value: Any) -> tuple[str, Any]:
+    """The field under which the file says it: GPUs of a machine or processes in all, whichever it counts."""
+    nodes = said.get("nodes") or 1
+    if name not in said and _ENGINE.get(name) in said:
+        return _ENGINE[name], value  # the engine's own settings, where a trainer runs it
+    if value is None or name in said or not isinstance(nodes, int):
+        return name, value
+    if name == "gpus" and "world" in said:
+        return "world", value * nodes
+    if name == "world" and "gpus" in said and value % nodes == 0:
+        return "gpus", value // nodes
+    return name, value
+
+
+def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Whether the text says the value, or (for what is off by being absent) says nothing against it."""
+    name, value = as_counted(said, name, value)
+    found = said.get(name)
+    if value is None:
+        return found is None
+    if found is None:
+        return name == "model" or (is_off(value) and same(_by_default(said, name), value))
+    if name == "quant" and said.get("framework") == "torchtune" and {found, value} <= {"nf4", "nf4-double"}:
+        return True  # torchao knows one kind, whose scales are quantized as well
+    if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:
+        return set(value) <= set(found)  # FSDP has one switch for both
+    if name == "method" and {found, value} <= {"lora", "qlora"}:
+        quantised = found == "qlora" or said.get("quant") in ("nf4", "nf4-double", "int8")
+        return bool(quantised == (value == "qlora"))
+    return same(found, value)
+
+
+def is_off(value: Any) -> bool:
+    """Whether a value is what a setting has by being absent."""
+    if isinstance(value, bool):
+        return not value
+    return value == 1 or value in ("none", "ddp", "fp32", "full") or value == []
+
+
+def _by_default(said: Mapping[str, Any], name: str) -> Any:
+    """What the framework does where the file is silent."""
+    job = Job()
+    for field_name, value in said.items():
+        if field_name.startswith("env.") or field_name == "model_config":
+            continue
+        with contextlib.suppress(JobError):
+            job = job.with_fields({field_name: value})
+    value = complete(job).get(name)
+    if value is None and name.startswith(("serving.", "rollout.")):
+        return True if name == "serving.cuda_graphs" else None
+    return list(value) if isinstance(value, tuple) else value if value is not None else False
+
+
+def unified(before: str, after: str, filename: str) -> str:
+    """A unified diff; lines keep their endings, so that it applies byte for byte."""
+    if before == after:
+        return ""
+    out = []
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{filename}", f"b/{filename}"
+    )
+    for line in lines:
+        out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
+    return "".join(out)
