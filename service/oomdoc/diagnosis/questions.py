@@ -70,6 +70,8 @@ def _for_plan(view: View) -> tuple[Question, ...]:
     if view.estimate is None:
         return (_ask("model"),) if view.job.model is None and view.job.params_b is None else ()
     return (_ask("gpu"),) if view.bytes_of("capacity") is None else ()
+
+
 def _unread(view: View) -> list[tuple[float, Question]]:
     """Settings of a framework that is not known whose names speak of memory: what they mean."""
     found = view.evidence.recognised
