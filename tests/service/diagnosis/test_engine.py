@@ -108,7 +108,7 @@ def test_evidence_has_places() -> None:
 
 
 def test_stages_can_be_asked_alone() -> None:
-    view, job, _, warnings = view_of(Evidence(prose="CUDA out of memory"))
+    _, job, _, warnings = view_of(Evidence(prose="CUDA out of memory"))
     assert job.model is None
     assert any(w.key == "diagnosis.no-price" for w in warnings)
 

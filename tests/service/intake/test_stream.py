@@ -68,7 +68,7 @@ def test_small_files_are_read_whole(tmp_path):
     [
         ("noise", random.Random(1).randbytes(300_000)),
         ("elf", b"\x7fELF\x02\x01\x01" + bytes(5000)),
-        ("cut.gz", gzip.compress(b"x" * 100_000)[:60]),
+        ("cut.gz", gzip.compress(b"x" * 100_000, mtime=0)[:60]),
         ("cut.zst", zstandard.ZstdCompressor().compress(random.Random(2).randbytes(100_000))[:500]),
         ("x.xz", b"\xfd7zXZ\x00" + b"0" * 50),
         ("wide", "CUDA out of memory".encode("utf-16")),
