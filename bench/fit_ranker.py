@@ -268,16 +268,12 @@ def figures(rows: Sequence[Row], p: np.ndarray) -> dict[str, float]:
 
 
 def calibrate(rows: Sequence[Row], s: np.ndarray) -> tuple[float, float]:
-    """Temperature and doubt with the best log-likelihood of an accepted cause on held-out scores of reports."""
+    """Temperature and doubt whose probability of the first cause is nearest to being right (Brier score, held out)."""
     names = list(CAUSES)
     own = [i for i, row in enumerate(rows) if row.source not in SOURCE_WEIGHTS]
-    accepted = np.zeros((len(own), len(names)))
-    for k, i in enumerate(own):
-        accepted[k, [names.index(c) for c in {rows[i].cause, *rows[i].also}]] = 1
-    best = max(
-        ((t, d) for t in np.arange(0.5, 1.8, 0.05) for d in (0.02, 0.03, 0.05, 0.07, 0.1)),
-        key=lambda td: float(np.log((chances(s[own], *td) * accepted).sum(1)).sum()),
-    )
+    right = np.array([names[int(s[i].argmax())] in {rows[i].cause, *rows[i].also} for i in own], dtype=float)
+    tried = ((t, d) for t in np.arange(0.3, 1.5, 0.05) for d in (0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1))
+    best = min(tried, key=lambda td: float(((chances(s[own], *td).max(1) - right) ** 2).mean()))
     return round(float(best[0]), 2), float(best[1])
 
 
