@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change, Contribution, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
 from oomdoc.evidence import Evidence, Fact, Failure, Span
 from oomdoc.messages import say
 from oomdoc.report.estimates import estimate_document
+from oomdoc.report.screen import first_screen
 from oomdoc.report.words import render
 from oomkb.units import GIB
 
@@ -28,7 +30,13 @@ _SAFETIES: Final[tuple[Safety, ...]] = ("same-numbers", "changed-numerics", "cha
 
 
 def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | None = None) -> dict[str, Any]:
-    """The document of ``oomdoc diagnose``."""
+    """The document of ``oomdoc diagnose``, with what its first screen says."""
+    document = _document(found, language, identifier)
+    screen = asdict(first_screen(document, language))
+    return {**document, "screen": {n: list(v) if isinstance(v, tuple) else v for n, v in screen.items()}}
+
+
+def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "id": identifier,

@@ -18,7 +18,25 @@ export function drawAnswer(found) {
   feedback(found);
 }
 
+// What a terminal's first screen says, in its order; answers kept by earlier versions have none.
+function screen(found) {
+  const { headline: head, answer, why, quotes, do: steps, sure, grid } = found.screen;
+  const said = [...answer];
+  const part = (key, lines) => (lines.length ? el("div", {}, el("b", {}, word(key)), el("ul", {}, ...lines.map((line) => el("li", {}, line)))) : null);
+  fill("headline",
+    el("strong", {}, head || said.shift() || word("page.no-failure")),
+    ...said.map((text) => el("p", {}, text)),
+    grid.length ? el("pre", { tabIndex: 0 }, grid.join("\n")) : null,
+    part("screen.why", [...why, ...quotes]), part("screen.do", steps),
+    sure ? el("p", { class: "soft" }, `${word("screen.how-sure")}: ${sure}`) : null,
+    ...found.warnings.map((text) => el("p", { class: "soft" }, text)));
+}
+
 function headline(found) {
+  if (found.screen) {
+    screen(found);
+    return;
+  }
   const first = found.causes[0];
   const title = first && found.verdict !== "no-failure" ? title_of(first.cause) : word(`verdict.${found.verdict}`);
   fill("headline",
@@ -59,7 +77,7 @@ function plans(found) {
 // Instructions that no arithmetic judged have no figures.
 function figures(plan) {
   if (plan.peak_gib === null) return [];
-  return [word("page.peak", { peak: gib(plan.peak_gib) }), word("page.probability", { probability: percent(plan.fits_probability) }),
+  return [word("page.peak", { peak: gib(plan.needed_gib ?? plan.peak_gib) }), word("page.probability", { probability: percent(plan.fits_probability) }),
     word("page.speed", { speed: plan.relative_speed.toFixed(2) })];
 }
 

@@ -20,7 +20,7 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_SHOWN: Final = ("page.", "phase.", "plan.", "safety.", "term.", "verdict.")
+_SHOWN: Final = ("page.", "phase.", "plan.", "safety.", "screen.", "term.", "verdict.")
 _FILES: Final = resources.files("oomdoc.api") / "page"
 
 

@@ -50,7 +50,7 @@ PARSER: Final[Parser] = rules_parser(
         rule("sglang-batch-oom", r"out of memory\. Try to lower your batch size", "device", phase="generate"),
         rule("sglang-slots", r"alloc_req_slots runs out of memory", "device", phase="generate"),
         rule("sglang-unbalanced", r"The memory capacity is unbalanced", "device", phase=_START),
-        rule("sglang-graph-capture", r"Capture cuda graph failed"),
+        rule("sglang-graph-capture", r"Capture cuda graph failed", "device", phase=_START),
         rule(
             "sglang-prompt-too-long",
             r"Request prompt exceeds the KV memory budget: input_len=(?P<length__i>\d{1,9})",
