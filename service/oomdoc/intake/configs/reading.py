@@ -14,7 +14,6 @@ from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
 from oomdoc.intake.configs.contract import contract_facts
-from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.further import further_facts
 from oomdoc.intake.configs.guessing import CONFIDENCE as GUESSED
 from oomdoc.intake.configs.guessing import smells_of_memory
@@ -222,16 +221,19 @@ _OF_ENGINE: Final = {
 
 def _of_server(docs: Sequence[Doc], doc: Doc) -> bool:
     """Whether a command starts the server that a training run beside it generates with."""
-    trains = any(
-        d is not doc
-        and d.form == "shell"
-        and d.table is not None
-        and d.table.name not in ENGINES
-        and len(d.readings()) > 1
-        for d in docs
-    )
     own = doc.table is not None and (doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS))
-    return doc.form == "shell" and own and trains
+    return (
+        doc.form == "shell"
+        and own
+        and any(
+            d is not doc
+            and d.form == "shell"
+            and d.table is not None
+            and d.table.name not in ENGINES
+            and len(d.readings()) > 1
+            for d in docs
+        )
+    )
 
 
 def _as_engine(facts: Iterable[Fact]) -> list[Fact]:
@@ -391,8 +393,3 @@ def _absent(docs: Sequence[Doc], source: Source, others: Sequence[Source], lines
         if of_name(name, others) is None and at >= shift:
             out.append(say("intake.companion-missing", source=source.name, line=lines.span(at).line, file=name))
     return out[:3]
-
-
-def entry_span(entry: Entry, lines: Lines) -> Span:
-    """Where an entry stands."""
-    return lines.span(entry.key_span[0])
