@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomkb.errors import JobError
-from oomkb.memory.allocator.caching import CachingAllocator, OutOfMemory
+from oomkb.memory.allocator.caching import CachingAllocator
 from oomkb.memory.allocator.config import AllocatorConfig, parse
 from oomkb.memory.allocator.events import Recorder
+from oomkb.memory.allocator.history import OutOfMemory
 from oomkb.memory.allocator.replay import replay
 from oomkb.units import GIB, MIB
 
