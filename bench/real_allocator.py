@@ -24,8 +24,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from oomkb.memory.allocator.caching import Block, CachingAllocator, OutOfMemory
+from oomkb.memory.allocator.blocks import Block
+from oomkb.memory.allocator.caching import CachingAllocator
 from oomkb.memory.allocator.config import parse
+from oomkb.memory.allocator.history import OutOfMemory
 
 HERE = Path(__file__).parent / "real_allocator"
 MIB = 1024**2

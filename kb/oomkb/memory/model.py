@@ -13,10 +13,11 @@ from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.history import quantizes_whole
 from oomkb.memory.images import seen
+from oomkb.memory.intervals import SCRIPT, group_of, interval, is_script, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.others import Beside, beside
-from oomkb.memory.overhead import fits_probability, interval, kind_of, meters, needed_sigma, width_of
+from oomkb.memory.overhead import fits_probability, meters, needed_sigma
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, settle
 from oomkb.memory.shape import ModelShape
@@ -249,9 +250,17 @@ def _finish(
     found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
     complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
     exact = not s.cuda and complete and shape.known
+    script = is_script(job)
+    if script:
+        warnings.append(SCRIPT)
     width = width_of(s, known=shape.known, warnings=warnings)
     spans: dict[str, Interval] = {
-        meter: interval("exact" if exact and meter == "allocated" else kind_of(meter, s), value, width=width, most=most)
+        meter: interval(
+            "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
+            value,
+            width=width,
+            most=most,
+        )
         for meter, value, most in (
             ("allocated", found.allocated, None),
             ("reserved", found.reserved, capacity),

@@ -1,4 +1,4 @@
-"""What lies between the tensors' bytes and what ``nvidia-smi`` shows, and how sure the figures are.
+"""What lies between the tensors' bytes and what ``nvidia-smi`` shows, and whether a run fits.
 
 * CUDA context with PyTorch's kernels loaded lazily, per GPU generation: measured figures of public tools
   (T4 141 MiB, L4 226 MiB, A100 501 MiB) and of driver reports; the others interpolated by number of SMs.
@@ -7,33 +7,27 @@
 * NCCL's channels and buffers per communicator.
 * The caching allocator's own reserve: measured share of the peak on published runs that report both meters.
 
-Intervals are split-conformal: the 90 % quantiles of log(measured / estimated) over published runs (``QUANTILES``),
-wider where the configuration is not complete or the model's family is not known.
+How sure the figures are is in :mod:`oomkb.memory.intervals`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from oomkb.memory.device import Device
-from oomkb.memory.estimate import Interval, Phase
+from oomkb.memory.estimate import Phase
 from oomkb.memory.setting import Setting
-from oomkb.notes import Note
 from oomkb.units import MIB
 
 __all__ = [
-    "QUANTILES",
     "Meters",
     "fits_probability",
-    "interval",
-    "kind_of",
     "meters",
     "needed_sigma",
     "outside_bytes",
-    "width_of",
 ]
 
 CONTEXT_MIB: Final[Mapping[str, float]] = {
@@ -70,24 +64,10 @@ DYNAMIC_RANGE: Final = (1.2, 2.8)
 _DEFAULT_CONTEXT_MIB: Final = 450.0
 _NCCL_MIB: Final = 420.0
 _CUBLAS_MIB: Final = 8.1
-# (low, high) of log(measured / estimated): 5 % and 95 % quantiles over 244 published figures of 20 sources, each source
-# counted as the root of its figures. ``bench/interval_coverage.py`` prints them, and how often intervals that were made
-# without a source hold the figures of that source: 89 %, against 84 % where every meter has quantiles of its own, which
-# few sources then decide. "serving": tests/kb/memory/data/serving_starts.jsonl.
-QUANTILES: Final[Mapping[str, tuple[float, float]]] = {
-    "exact": (-0.04, 0.05),
-    "same lengths": (-0.165, 0.10),
-    "changing lengths": (-0.20, 0.50),
-    "serving": (-0.04, 0.04),
-}
 # What decides whether a run fits is not what it caches. The spread of log(measured / estimated) of the tensors' bytes
 # over the 38 published runs that state them: 0.047 for the 13 that nothing is doubted about, 0.081 for all (computed
 # over published peaks, 2026-11). Doubts widen it below.
 NEEDED_SIGMA: Final = 0.06
-DOUBTED: Final = 1.6
-"""Published runs that a doubt was raised about spread as much wider (``bench/interval_coverage.py --kinds``)."""
-_DOUBTS: Final = frozenset({"estimate.fsdp1-adapters", "estimate.fused-loss-taken", "estimate.loaded-in-16-bits"})
-_DECISIVE: Final = ("micro_batch", "seq_len", "grad_ckpt", "sharding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,25 +138,6 @@ def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:
 def _changing(seq: int) -> float:
     low, high = DYNAMIC_RANGE
     return min(high, max(low, DYNAMIC_AT_2048 * math.sqrt(2048 / seq)))
-
-
-def kind_of(meter: str, s: Setting) -> str:
-    """Which quantiles hold for a meter of a run."""
-    return "changing lengths" if meter == "reserved" and s.dynamic else "same lengths"
-
-
-def width_of(s: Setting, *, known: bool, warnings: Sequence[Note] = ()) -> float:
-    """How much wider the interval is than for a job that nothing is doubted about."""
-    complete = not any(name in s.assumed for name in _DECISIVE)
-    doubted = any(w.key in _DOUBTS for w in warnings)
-    return (1.0 if complete else 1.35) * (1.0 if known else 1.5) * (DOUBTED if doubted else 1.0)
-
-
-def interval(kind: str, value: float, *, width: float = 1.0, most: float | None = None) -> Interval:
-    """The 90 % interval of one meter; ``most``: what the card holds, which no figure that fits it can exceed."""
-    low, high = QUANTILES[kind]
-    top = value * math.exp(high * width)
-    return Interval(value * math.exp(low * width), top if most is None or value > most else min(top, most))
 
 
 def needed_sigma(*, complete: bool, known: bool, doubted: bool) -> float:

@@ -55,33 +55,32 @@ def allocator_document(run: AllocatorRun) -> dict[str, Any]:
 
 def allocator_text(document: dict[str, Any], language: str) -> str:
     """The lines that ``oomdoc estimate --allocator`` prints below the estimate."""
-
-    def say(key: str, **values: Any) -> str:
-        return word(f"allocator.{key}", language, **values)
-
     d = document
     lines = [
-        say("reserved", reserved=_two(d["reserved_gib"]), allocated=_two(d["allocated_gib"]), percent=_percent(d)),
-        say("largest", largest=_two(d["largest_free_gib"]), free=_two(d["free_cached_gib"])),
+        word("allocator.reserved", language, percent=_percent(d), **_both(d, "reserved", "allocated")),
+        word("allocator.largest", language, largest=_two(d["largest_free_gib"]), free=_two(d["free_cached_gib"])),
     ]
     if d["retries"]:
-        lines.append(say("retries", count=d["retries"]))
+        lines.append(word("allocator.retries", language, count=d["retries"]))
     if d["unlimited_reserved_gib"] > d["reserved_gib"]:
-        lines.append(say("unlimited", reserved=_two(d["unlimited_reserved_gib"])))
+        lines.append(word("allocator.unlimited", language, reserved=_two(d["unlimited_reserved_gib"])))
     if d["changing_lengths"]:
-        lines.append(say("changing"))
+        lines.append(word("allocator.changing", language))
     refused = d["refused"]
     if refused:
-        sizes = {"size": _two(refused["size_gib"]), "free": _two(refused["free_gib"])}
-        largest = _two(refused["largest_free_gib"])
-        lines.append(say("refused", name=refused["name"], where=refused["where"], largest=largest, **sizes))
+        sizes = {**_both(refused, "size", "free"), "largest": _two(refused["largest_free_gib"])}
+        lines.append(word("allocator.refused", language, name=refused["name"], where=refused["where"], **sizes))
         if refused["fragmented"]:
-            lines.append(say("fragmented"))
+            lines.append(word("allocator.fragmented", language))
     if d["expandable"]:
-        found = "joined" if d["expandable"]["fits"] else "joined-fails"
-        lines.append(say(found, reserved=_two(d["expandable"]["reserved_gib"])))
-    head = say("head", steps=d["steps"], events=f"{d['events']:,}")
+        key = "allocator.joined" if d["expandable"]["fits"] else "allocator.joined-fails"
+        lines.append(word(key, language, reserved=_two(d["expandable"]["reserved_gib"])))
+    head = word("allocator.head", language, steps=d["steps"], events=f"{d['events']:,}")
     return "\n".join([head, *(f"  {line}" for line in lines)]) + "\n"
+
+
+def _both(document: dict[str, Any], *names: str) -> dict[str, str]:
+    return {name: _two(document[f"{name}_gib"]) for name in names}
 
 
 def _two(size: float) -> str:

@@ -10,158 +10,18 @@ out twice. Of free blocks of one size the lowest is taken, so that this can matt
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.memory.allocator.blocks import Block, Pool, Segment, reach, splice
 from oomkb.memory.allocator.config import MIN_BLOCK, SMALL, SMALL_SEGMENT, AllocatorConfig
+from oomkb.memory.allocator.history import OutOfMemory, TraceEntry
 from oomkb.units import MIB
 
-__all__ = ["Block", "CachingAllocator", "OutOfMemory", "TraceEntry"]
+__all__ = ["CachingAllocator"]
 
 _FIRST_ADDRESS: Final = 0x7000_0000_0000
 _PAGE: Final = 2 * MIB
-
-
-@dataclass(slots=True)
-class OutOfMemory(Exception):
-    """A request that failed after the cache had been given back; sizes in bytes."""
-
-    requested: int
-    """Of the driver, as PyTorch's message says it ("Tried to allocate")."""
-    allocated: int
-    reserved: int
-    free: int
-    """What the driver has left."""
-    largest_free: int
-    """The largest free block among those that are reserved."""
-
-    @property
-    def fragmented(self) -> bool:
-        """Whether what is free, reserved or not, would have been enough in one piece."""
-        return self.free + self.reserved - self.allocated >= self.requested
-
-
-@dataclass(frozen=True, slots=True)
-class TraceEntry:
-    """One line of the allocator's history, as ``torch.cuda.memory._snapshot()["device_traces"]`` has it."""
-
-    action: str
-    """``alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap oom``."""
-    address: int
-    """Of an ``oom``: the driver's free bytes."""
-    size: int
-    stream: int
-    name: str
-
-
-class Segment:
-    """A range of addresses into which pages are mapped (expandable segments)."""
-
-    __slots__ = ("base", "page", "size")
-
-    def __init__(self, base: int, size: int, page: int) -> None:
-        self.base, self.size, self.page = base, size, page
-
-
-class Block:
-    """A piece of a segment, free or in use."""
-
-    __slots__ = (
-        "address",
-        "allocated",
-        "born",
-        "events",
-        "mapped",
-        "name",
-        "next",
-        "pool",
-        "prev",
-        "requested",
-        "segment",
-        "size",
-        "stream",
-        "uses",
-    )
-
-    def __init__(self, stream: int, size: int, pool: Pool, address: int, segment: Segment | None = None) -> None:
-        self.stream, self.size, self.pool, self.address, self.segment = stream, size, pool, address, segment
-        self.requested = 0
-        self.allocated, self.mapped = False, True
-        self.prev: Block | None = None
-        self.next: Block | None = None
-        self.uses: set[int] = set()
-        """Other streams on which it is used."""
-        self.events = 0
-        """Recorded ends of such uses that have not been reached."""
-        self.born = 0
-        self.name = ""
-
-    @property
-    def split(self) -> bool:
-        """Whether it is a part of its segment."""
-        return self.prev is not None or self.next is not None
-
-    @property
-    def idle(self) -> bool:
-        """Free, and no stream uses it any more."""
-        return not self.allocated and not self.events and not self.uses
-
-    @property
-    def state(self) -> str:
-        """As a snapshot names it."""
-        return "active_allocated" if self.allocated else "inactive" if self.idle else "active_pending_free"
-
-
-class Pool:
-    """Free blocks, ordered by stream, size and address; unmapped ranges by stream and address."""
-
-    __slots__ = ("_keys", "asked", "blocks", "small", "unmapped")
-
-    def __init__(self, *, small: bool) -> None:
-        self.small = small
-        self._keys: list[tuple[int, int, int]] = []
-        self.blocks: dict[tuple[int, int, int], Block] = {}
-        self.unmapped: list[Block] = []
-        self.asked = 0
-        """Searches so far, by which the age of a cached block is counted."""
-
-    def __iter__(self) -> Iterator[Block]:
-        return map(self.blocks.__getitem__, tuple(self._keys))
-
-    def add(self, block: Block) -> None:
-        """Put a free block in."""
-        block.born = self.asked
-        key = (block.stream, block.size, block.address)
-        insort(self._keys, key)
-        self.blocks[key] = block
-
-    def remove(self, block: Block) -> None:
-        """Take a free block out."""
-        key = (block.stream, block.size, block.address)
-        del self._keys[bisect_left(self._keys, key)]
-        del self.blocks[key]
-
-    def place(self, stream: int, size: int) -> int:
-        """Where blocks of at least ``size`` begin for a stream."""
-        return bisect_left(self._keys, (stream, size, 0))
-
-    def at(self, place: int, stream: int | None = None) -> Block | None:
-        """The block at a place; ``None`` beyond the end, or beyond the stream's."""
-        if not 0 <= place < len(self._keys):
-            return None
-        key = self._keys[place]
-        return self.blocks[key] if stream is None or key[0] == stream else None
-
-    def largest(self) -> int:
-        """The largest free block in bytes."""
-        return max((key[1] for key in self._keys), default=0)
-
-    def unmap(self, block: Block) -> None:
-        """Put an unmapped range in."""
-        insort(self.unmapped, block, key=lambda b: (b.stream, b.address))
 
 
 class CachingAllocator:
@@ -266,7 +126,7 @@ class CachingAllocator:
         if block.segment is not None and c.expandable:
             # What counts as the size of an expandable segment's last block is how far it can grow.
             while (after := pool.at(place + 1, stream)) is not None and block.segment is not None:
-                if _reach(after) >= _reach(block):
+                if reach(after) >= reach(block):
                     break
                 place, block = place + 1, after
         if size < c.max_split_size <= block.size:
@@ -478,7 +338,7 @@ class CachingAllocator:
         if mapped < block.size:
             rest = Block(block.stream, block.size - mapped, pool, block.address + mapped, segment)
             rest.mapped = False
-            _splice(rest, block, block.next)
+            splice(rest, block, block.next)
             pool.unmap(rest)
             block.size = mapped
         address = block.address
@@ -501,11 +361,11 @@ class CachingAllocator:
         end = block.address + block.size
         if first > block.address:
             before = Block(block.stream, first - block.address, pool, block.address, segment)
-            _splice(before, block.prev, block)
+            splice(before, block.prev, block)
             pool.add(before)
         if end > last:
             after = Block(block.stream, end - last, pool, last, segment)
-            _splice(after, block, block.next)
+            splice(after, block, block.next)
             pool.add(after)
         block.address, block.size, block.mapped = first, last - first, False
         self._merge(block, block.prev)
@@ -529,17 +389,3 @@ class CachingAllocator:
     def _log(self, action: str, address: int, size: int, stream: int, name: str) -> None:
         if self.trace is not None:
             self.trace.append(TraceEntry(action, address, size, stream, name))
-
-
-def _reach(block: Block) -> int:
-    """How large a block of an expandable segment can grow."""
-    after = block.next
-    return block.size + (after.size if after is not None and not after.mapped else 0)
-
-
-def _splice(block: Block, before: Block | None, after: Block | None) -> None:
-    block.prev, block.next = before, after
-    if before is not None:
-        before.next = block
-    if after is not None:
-        after.prev = block

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from oomkb.memory.allocator.caching import Block, CachingAllocator, OutOfMemory
+from oomkb.memory.allocator.blocks import Block
+from oomkb.memory.allocator.caching import CachingAllocator
 from oomkb.memory.allocator.config import AllocatorConfig
 from oomkb.memory.allocator.events import ALLOC, COMPLETE, EMPTY, FREE, MARK, USE, Event
+from oomkb.memory.allocator.history import OutOfMemory
 
 __all__ = ["Point", "Refused", "Replayed", "replay"]
 

@@ -11,8 +11,10 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from oomkb.memory.allocator.caching import Block, CachingAllocator, TraceEntry
+from oomkb.memory.allocator.blocks import Block
+from oomkb.memory.allocator.caching import CachingAllocator
 from oomkb.memory.allocator.config import AllocatorConfig
+from oomkb.memory.allocator.history import TraceEntry
 
 __all__ = ["snapshot", "write_snapshot"]
 

@@ -1,0 +1,106 @@
+"""How sure a figure is: 90 % intervals by how much is known about the run.
+
+Conformal, with groups: the quantiles of log(measured / estimated) over published figures of runs that are known as well
+as this one is. A figure of a source that the model learned from counts as it was priced at first sight, before anything
+was learned (``bench/measured/first_look.jsonl``), in the group the run belonged to then: what a framework nobody had
+met was off by is what the next unmet one may be off by. Every source counts as the root of its figures, and the tails
+are cut by the number of sources (``bench/interval_coverage.py`` makes the quantiles, and says how often intervals made
+without a source hold its figures, and how wide they are).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from oomkb.memory.estimate import Interval
+from oomkb.memory.job import Job
+from oomkb.memory.setting import Setting
+from oomkb.notes import Note, note
+
+__all__ = ["GROUPS", "MET", "SCRIPT", "group_of", "interval", "is_met", "is_script", "width_of"]
+
+GROUPS: Final[Mapping[str, tuple[float, float]]] = {
+    "exact": (-0.04, 0.05),
+    "recognised": (-0.185, 0.125),
+    "quantized": (-0.086, 0.421),
+    "sharded": (-0.187, 0.212),
+    "changing lengths": (-0.624, 0.835),
+    "not met": (-0.733, 0.750),
+    "serving": (-0.04, 0.04),
+}
+"""(low, high) of log(measured / estimated): 5 % and 95 %. ``exact``: traces of the reference kernels.
+``serving``: tests/kb/memory/data/serving_starts.jsonl. Runs that offload are with the others: eleven figures of four
+sources do not make a group; stated and unstated releases of a framework spread alike."""
+MET: Final = (
+    "titan",
+    "torchtune",
+    "litgpt",
+    "lit-gpt",
+    "fms",
+    "swift",
+    "fsdp_qlora",
+    "transformers",
+    "peft",
+    "trl",
+    "unsloth",
+    "llama-factory",
+    "llamafactory",
+    "axolotl",
+    "prime-rl",
+    "automodel",
+    "megatron",
+    "deepspeed",
+)
+"""Words of frameworks whose steps were compared with published figures or traced with their own code."""
+SCRIPT: Final[Note] = note("estimate.script-unknown")
+DOUBTED: Final = 1.6
+"""Published runs that a doubt was raised about spread as much wider (``bench/interval_coverage.py --kinds``)."""
+_DOUBTS: Final = frozenset(
+    {
+        "estimate.fsdp1-adapters",
+        "estimate.fused-loss-taken",
+        "estimate.loaded-in-16-bits",
+        "estimate.quantized-on-card",
+    }
+)
+_DECISIVE: Final = ("micro_batch", "seq_len", "grad_ckpt", "sharding")
+
+
+def is_met(framework: str, words: Sequence[str] = MET) -> bool:
+    """Whether figures of a framework have been met."""
+    name = framework.lower()
+    return any(word in name for word in words)
+
+
+def is_script(job: Job) -> bool:
+    """Whether the loop is somebody's own: a framework is stated, and it is none that was met."""
+    return bool(job.framework) and "framework" not in job.assumed and not is_met(job.framework or "")
+
+
+def group_of(meter: str, s: Setting, *, met: bool = True) -> str:
+    """The group of a run's meter; the first that holds decides."""
+    if s.dynamic and meter != "allocated":
+        return "changing lengths"
+    if not met:
+        return "not met"
+    if s.quant != "none":
+        return "quantized"
+    if s.shards > 1:
+        return "sharded"
+    return "recognised"
+
+
+def width_of(s: Setting, *, known: bool, warnings: Sequence[Note] = ()) -> float:
+    """How much wider the interval is than for a job that nothing is doubted about."""
+    complete = not any(name in s.assumed for name in _DECISIVE)
+    doubted = any(w.key in _DOUBTS for w in warnings)
+    return (1.0 if complete else 1.35) * (1.0 if known else 1.5) * (DOUBTED if doubted else 1.0)
+
+
+def interval(group: str, value: float, *, width: float = 1.0, most: float | None = None) -> Interval:
+    """The 90 % interval of one meter; ``most``: what the card holds, which no figure that fits it can exceed."""
+    low, high = GROUPS[group]
+    top = value * math.exp(high * width)
+    return Interval(value * math.exp(low * width), top if most is None or value > most else min(top, most))
