@@ -44,12 +44,13 @@ SOURCE_WEIGHTS = {"cases": 0.6, "short_texts": 0.6}
 MIN_SUPPORT = 4
 """Texts that must show a feature; rarer ones get no weight."""
 LEAST_WEIGHT = 0.05
-OWN_CAUSE = 1.0
-"""Prior weight of a sign for the cause in whose file it stands, and of a cause's own share of the peak."""
+OWN_CAUSE = {"sign": 1.0, "request-is": 1.0, "share": 2.0}
+"""Prior weight of a sign for the cause in whose file it stands, of a request that is a cause's tensor, and of a cause's
+own share of the predicted peak, for that cause."""
 KNOWN_CASE = 4.0
 """Set, not fitted: a text that holds a case's symptoms word for word tells of that case. No text of the fit does."""
 FITTED_SHARED = tuple(kind for kind in SHARED if kind != "known-case")
-L2, L1 = 8.0, 0.1
+L2, L1 = 25.0, 0.1
 """Penalties on the distance to the prior weight (squared) and on the distance itself."""
 
 
@@ -191,9 +192,9 @@ class Model:
         prior = np.zeros((len(self.names), len(self.causes)))
         for name, i in self.index.items():
             kind, _, rest = name.partition(":")
-            owner = rest.partition("/")[0] if kind in ("sign", "share", "request-is") else ""
+            owner = rest.partition("/")[0] if kind in OWN_CAUSE else ""
             if owner in self.causes:
-                prior[i, self.causes.index(owner)] = OWN_CAUSE
+                prior[i, self.causes.index(owner)] = OWN_CAUSE[kind]
         for name, cause, value in expected():
             if name in self.index:
                 prior[self.index[name], self.causes.index(cause)] = value

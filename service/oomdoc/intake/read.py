@@ -17,7 +17,7 @@ from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of, with
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
-from oomdoc.intake.outcomes import outcome_of
+from oomdoc.intake.outcomes import complaint_of, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
@@ -116,6 +116,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     statements = read_statements(distinct(prose_lines(lines, kinds)))
+    if outcome is None or outcome.kind == "question":
+        outcome = complaint_of(statements) or outcome
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures

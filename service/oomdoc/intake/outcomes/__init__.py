@@ -3,7 +3,7 @@
 One file ``<id>.toml`` a kind of outcome; :mod:`rows` reads and checks them, :mod:`decide` chooses among what was seen.
 """
 
-from oomdoc.intake.outcomes.decide import failure_of, is_asserted, outcome_of
+from oomdoc.intake.outcomes.decide import complaint_of, failure_of, is_asserted, outcome_of
 from oomdoc.intake.outcomes.rows import Row, row_of, rows
 
-__all__ = ["Row", "failure_of", "is_asserted", "outcome_of", "row_of", "rows"]
+__all__ = ["Row", "complaint_of", "failure_of", "is_asserted", "outcome_of", "row_of", "rows"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from oomdoc.evidence import Failure, Outcome, Signal
+from oomdoc.evidence import Failure, Outcome, Signal, Statement
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
@@ -17,7 +17,7 @@ from oomdoc.intake.phases import phase_of_frames
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
-__all__ = ["failure_of", "is_asserted", "outcome_of"]
+__all__ = ["complaint_of", "failure_of", "is_asserted", "outcome_of"]
 
 _MOST_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
@@ -92,6 +92,26 @@ def outcome_of(
     if ranked:
         return ranked[0], _distinct(ranked)
     return _nothing_failed(lines, kinds, hits, signals), ()
+
+
+_COMPLAINTS: Final[Mapping[str, Memory]] = {
+    "grows-with-steps": "device",
+    "not-released": "device",
+    "leftover-process": "device",
+    "engine-keeps-memory": "device",
+    "host-memory-full": "host",
+    "killed-without-message": "host",
+}
+"""Statements that say that memory is the trouble, whether or not a failure is named, and which memory."""
+_COMPLAINT_LEAST: Final = 0.9
+"""Probability from which such a statement counts; of those said so surely nine in ten are right."""
+
+
+def complaint_of(statements: Sequence[Statement]) -> Outcome | None:
+    """What a person says of memory in use where no failure was seen; ``None`` where nothing says it surely."""
+    sure = [s for s in statements if s.name in _COMPLAINTS and s.probability >= _COMPLAINT_LEAST]
+    best = max(sure, key=lambda s: s.probability, default=None)
+    return Outcome("said", best.name, best.span, _COMPLAINTS[best.name], 0.6) if best is not None else None
 
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
