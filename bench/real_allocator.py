@@ -7,8 +7,8 @@
 fake_cuda.cpp``, a CUDA runtime that counts addresses up and keeps no memory, so that what the allocator decides is its
 own. Random sequences of allocations, frees, uses on other streams, completed streams and emptied caches, under random
 settings and capacities, go through both; address, allocated and reserved bytes are compared after each event, segments
-with their blocks at the end. ``--record`` writes some of the sequences with the original's answers, for
-``tests/kb/memory/test_allocator.py``.
+with their blocks at the end. ``--jobs`` sends the first steps of training runs through both as well. ``--record``
+writes some of the sequences with the original's answers, for ``tests/kb/memory/test_allocator.py``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ from typing import Any
 from oomkb.memory.allocator.blocks import Block
 from oomkb.memory.allocator.caching import CachingAllocator
 from oomkb.memory.allocator.config import parse
+from oomkb.memory.allocator.events import ALLOC, COMPLETE, EMPTY, FREE, USE
 from oomkb.memory.allocator.history import OutOfMemory
+from oomkb.memory.allocator.training import training_events
+from oomkb.memory.job import Job
+from oomkb.pricing import further_shapes, price
 
 HERE = Path(__file__).parent / "real_allocator"
 MIB = 1024**2
@@ -158,6 +162,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--jobs", type=Path, help="JSONL with job documents: their first steps go through both as well")
     given = parser.parse_args()
     rng = random.Random(given.seed)
     compared = differing = ooms = 0
@@ -179,10 +184,29 @@ def main() -> int:
                     _explain(commands, theirs, ours, conf, capacity)
             if len(recorded) < 2 * len(SETTINGS):
                 recorded.append({"conf": conf, "capacity": capacity, "commands": commands, "answers": theirs})
+        for line in given.jobs.read_text(encoding="utf-8").splitlines() if given.jobs else ():
+            row = json.loads(line)
+            commands, capacity, conf = steps_of(row["job"])
+            theirs, ours = original(program, commands, capacity, conf), model(commands, capacity, conf)
+            compared += len(commands)
+            differing += ours != theirs
+            peak = next(text for text in theirs if text.startswith("peak"))
+            print(f"  {row['id']}: {len(commands)} events, {'the same' if ours == theirs else 'DIFFERENT'}, {peak}")
     print(f"{given.runs} sequences, {compared} events, {ooms} requests refused: {differing} sequences differ")
     if given.record:
         given.record.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in recorded))
     return 1 if differing else 0
+
+
+def steps_of(document: dict[str, Any]) -> tuple[list[str], int, str]:
+    """A job's first steps as commands, with the card's bytes and the allocator's settings."""
+    priced = price(Job.from_document(document))
+    recorder = training_events(priced.job, priced.shape, priced.device, shapes=further_shapes(priced.job))
+    words = {ALLOC: "a {0.number} {0.size} {0.stream}", FREE: "f {0.number}", USE: "u {0.number} {0.stream}"}
+    words |= {COMPLETE: "d {0.stream}", EMPTY: "e"}
+    capacity = priced.device.capacity_bytes if priced.device else 1 << 40
+    conf = priced.job.env.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    return [words[e.what].format(e) for e in recorder if e.what in words], int(capacity), conf
 
 
 def _explain(commands: Sequence[str], theirs: Sequence[str], ours: Sequence[str], conf: str, capacity: int) -> None:
