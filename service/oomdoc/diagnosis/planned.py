@@ -6,12 +6,11 @@ the best answer is about the mildest usual form of it that fits.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.asked import Asked, asked_in
+from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -34,10 +33,6 @@ FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
-_MOST_CHARACTERS: Final = 4000
-_PAIR: Final = re.compile(
-    r"(?<![\w.-])([a-z][a-z_]{1,24}(?:\.[a-z_]{1,24})?) ?= ?(\"[^\"\n]{1,60}\"|[^\s,;，；。]{1,60})"
-)
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _COUNTED: Final = "the fewest that hold it"
@@ -70,9 +65,9 @@ def careful_job(evidence: Evidence, job: Job) -> bool:
 
 def planned_run(evidence: Evidence, job: Job) -> Choice:
     """The run that a question is about."""
-    asked = asked_in(evidence.prose or "\n".join(d.text[:2000] for d in evidence.documents))
+    asked = asked_of(evidence)
     careful = careful_job(evidence, job)
-    job = _purposed(_mixed(_spelled_out(job, evidence.prose), evidence, asked), asked)
+    job = _purposed(_mixed(_spelled_out(job, evidence), evidence, asked), asked)
     if not careful:
         return Choice(job, asked, careful)
     job, open_ = _chosen(_uncounted(job, asked), asked)
@@ -89,7 +84,7 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
     """A run of llama.cpp or Ollama that failed: one process, weights in 4 bits unless something else is said."""
     if job.framework is not None or job.objective not in (None, "inference"):
         return job
-    asked = asked_in(f"{evidence.prose}\n{evidence.digest}")
+    asked = asked_of(evidence, failed=True)
     printed = any("ggml" in s.name or "ggml_" in s.span.text or "llama_" in s.span.text for s in evidence.signals)
     engine = asked.engine if asked.engine in _LOCAL else "llama.cpp" if printed else None
     if engine is None or asked.trains:
@@ -101,10 +96,9 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
     return job.assuming({n: Assumption(v, "the engine that is named") for n, v in said.items()})
 
 
-def _spelled_out(job: Job, prose: str) -> Job:
+def _spelled_out(job: Job, evidence: Evidence) -> Job:
     """With ``field=value`` in the words of the job document that no reader took (``method=full grad_ckpt=true``)."""
-    for match in _PAIR.finditer(prose[:_MOST_CHARACTERS]):
-        name, value = match[1], match[2].strip("\"'`,;，；。")
+    for name, value in pairs_in(evidence):
         if job.get(name) is None:
             try:
                 job = job.with_fields(stated_fields({name: _scalar(value)}))

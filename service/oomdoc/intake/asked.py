@@ -9,13 +9,17 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from oomdoc.evidence import Evidence
 from oomdoc.intake.sieve import Expression
 
-__all__ = ["Asked", "Wanted", "asked_in"]
+__all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
 
 Wanted = Literal["fit", "amount", "batch", "length", "cards"]
 _I: Final = re.IGNORECASE | re.ASCII
 _MOST_CHARACTERS: Final = 4000
+_PAIR: Final = re.compile(
+    r"(?<![\w.-])([a-z][a-z_]{1,24}(?:\.[a-z_]{1,24})?) ?= ?(\"[^\"\n]{1,60}\"|[^\s,;，；。]{1,60})"
+)
 _WORDING: Final[tuple[tuple[Wanted, str], ...]] = (
     (
         "cards",
@@ -174,3 +178,19 @@ def asked_in(prose: str) -> Asked:
         pure=_PURE.search(text) is not None,
         quant=next((name for name, pattern in _FORMATS if pattern.search(text)), None),
     )
+
+
+def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
+    """What the words of an input ask for; of one without words, what its documents are about.
+
+    :param failed: whether it tells of a failure: then the failing lines count too.
+    """
+    if failed:
+        return asked_in(f"{evidence.prose}\n{evidence.digest}")
+    return asked_in(evidence.prose or "\n".join(document.text[:2000] for document in evidence.documents))
+
+
+def pairs_in(evidence: Evidence) -> tuple[tuple[str, str], ...]:
+    """``field=value`` as written in the words, in order."""
+    found = _PAIR.finditer(evidence.prose[:_MOST_CHARACTERS])
+    return tuple((match[1], match[2].strip("\"'`,;，；。")) for match in found)

@@ -30,7 +30,7 @@ COMMANDS = dict(leaves(typer.main.get_command(app)))
 
 def test_there_are_many_commands() -> None:
     assert len(COMMANDS) > 25
-    assert {("diagnose",), ("trace",), ("case", "new"), ("new", "rule")} <= set(COMMANDS)
+    assert {("diagnose",), ("trace",), ("case", "new"), ("new", "fix")} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("path", sorted(COMMANDS), ids=" ".join)

@@ -17,6 +17,8 @@ __all__ = ["features"]
 
 _FEW_VERSIONS: Final = 3
 """Who states at most so many suspects them; a list of the whole environment suspects nothing."""
+_FITS_PLAINLY: Final = 0.85
+"""Predicted part of the card below which the job should fit, and a regression explains what arithmetic does not."""
 _BEFORE: Final[Mapping[str, tuple[int, int]]] = {"torch": (2, 0), "transformers": (4, 36)}
 """Releases that brought fused attention: ``scaled_dot_product_attention`` (PyTorch 2.0 release notes), SDPA as default
 for many models (transformers 4.36 release notes)."""
@@ -34,6 +36,8 @@ def features(view: View) -> Iterator[Feature]:
         found = {"package": advisory.package, "version": advisory.version}
         message = say("cause.version-regression.range", range=range_of(advisory), **found)
         yield Feature("regression:in-range-and-used" if held else "regression:in-range", 1.0, message)
+        if held and view.fullness is not None and view.fullness < _FITS_PLAINLY:
+            yield Feature("regression:in-range-and-should-fit", 1.0, message)
     if view.suspects and not view.advisories and view.fullness is not None and view.fullness < 1:
         suspect = view.suspects[0]
         message = say("cause.version-regression.suspect", package=suspect.package, range=range_of(suspect))

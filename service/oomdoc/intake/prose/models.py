@@ -105,6 +105,10 @@ def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) 
                 yield Fact("params_b", size, span, "command", confidence - 0.05)
 
 
+_TAG: Final = re.compile(r":\d{1,4}(?:\.\d{1,2})?b(?:-[\w.-]{1,40})?(?![\w:])", re.IGNORECASE)
+"""Size and quantization behind a name as Ollama's library writes them: ``qwen2.5:32b-instruct-q4_K_M``."""
+
+
 def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Iterator[Fact]:
     """Facts ``model`` and ``params_b``; what stands in settings, where its key is not known, is only a hint."""
     from oomkb.catalog import gpus, models
@@ -113,9 +117,10 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
     for line in lines:
         mentions = models.find_all(line.text) if prose or not DIGITS.isdisjoint(line.text) else []
         for found in mentions:
-            yield from _mentioned(
-                line, found.text, found.start, found.end, base, named=found.named, known=found.entry is not None
-            )
+            tag = _TAG.match(line.text, found.end) if found.named else None
+            name, end = (found.text + tag[0], tag.end()) if tag else (found.text, found.end)
+            known = found.entry is not None
+            yield from _mentioned(line, name, found.start, end, base, named=found.named, known=known)
         for hit in _SIZE_LAST.finditer(line.text) if prose and _SIZED.search(line.text) else ():
             if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
                 yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
