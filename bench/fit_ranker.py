@@ -42,7 +42,7 @@ SHARE_OF_ALSO = 0.3
 SOURCE_WEIGHTS = {"cases": 0.6, "short_texts": 0.6}
 """What a case's symptom or a short text counts beside a report: it was written by who knew the answer."""
 MIN_SUPPORT = 4
-"""Texts that must show a feature; rarer ones get no weight."""
+"""Texts that must show a feature; a rarer one gets no weight but what its prior gives it."""
 LEAST_WEIGHT = 0.05
 OWN_CAUSE = {"sign": 1.0, "request-is": 1.0, "share": 2.0}
 """Prior weight of a sign for the cause in whose file it stands, of a request that is a cause's tensor, and of a cause's
@@ -158,9 +158,8 @@ class Model:
     def __init__(self, rows: Sequence[Row], *, without: str = "") -> None:
         self.causes = list(CAUSES)
         support = Counter(n for row in rows for n in row.features if n.partition(":")[0] not in SHARED)
-        self.names = sorted(
-            n for n, k in support.items() if k >= MIN_SUPPORT and not (without and n.startswith(without))
-        )
+        known = {n for n, k in support.items() if k >= MIN_SUPPORT} | {name for name, *_ in expected()}
+        self.names = sorted(n for n in known if not (without and n.startswith(without)))
         self.kinds = [kind for kind in FITTED_SHARED if f"{kind}:" != without]
         self.index = {name: i for i, name in enumerate(self.names)}
         self._fit(rows)
