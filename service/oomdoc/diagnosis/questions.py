@@ -41,6 +41,8 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     """At most three, the most telling first."""
     found: list[tuple[float, Question]] = []
     job, evidence = view.job, view.evidence
+    if evidence.outcome is not None and evidence.outcome.kind == "healthy":
+        return ()
     if is_planned(evidence):
         return _for_plan(view)
     found += _unread(view)
