@@ -15,8 +15,8 @@ the known version ranges. That is what a report of a thread nobody has read yet 
 threads whose cases are left out.
 
 Threads that the package's table of known threads or a case holds are training figures: the line "neither cited nor
-known" leaves them out. ``--half`` keeps one half by a hash of the thread. ``--record`` writes the figures under this name
-into ``bench/results/diagnosis.json``.
+known" leaves them out. ``--half`` keeps one half by a hash of the thread. ``--record`` writes the figures under this
+name into ``bench/results/diagnosis.json``.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
     limits = list(_flips(about))
     out = [_decisive(about)]
-    if about.wanted in ("batch", "length") and limits:
+    if about.answer == "fits" and about.wanted in ("batch", "length") and limits:
         out = [limits.pop(0), *out]
     if about.job.offload and about.estimate.host_bytes >= GIB:
         out.append(say("answer.host", host_bytes=about.estimate.host_bytes))

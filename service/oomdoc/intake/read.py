@@ -52,6 +52,8 @@ _SIZES: Final = {
 }
 _YAML: Final = (".yaml", ".yml")
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
+_NAMED: Final = 0.5
+"""Confidence below which an outcome says only that something failed."""
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
@@ -107,16 +109,13 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
     shown = framework_of(varied, words)
-    framework = _framework(options or {}, configs, shown)
-    engine = next((name for name in (framework, *(c.framework for c in configs)) if name in ENGINES), None)
-    if engine is not None:
-        trainer = named_trainer(lines, kinds, words, next((n for n in (framework, shown) if n not in ENGINES), None))
-        if trainer is not None:
-            facts, framework = of_rollout(facts, trainer, engine), trainer.name
+    facts, framework = _of_framework(
+        facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
+    )
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     statements = read_statements(distinct(prose_lines(lines, kinds)))
-    if outcome is None or outcome.kind == "question":
+    if outcome is None or outcome.kind == "question" or outcome.confidence < _NAMED:
         outcome = complaint_of(statements) or outcome
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     failures = [
@@ -145,6 +144,21 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             warnings,
         )
     )
+
+
+def _of_framework(
+    facts: list[Fact],
+    framework: str | None,
+    configs: Sequence[ConfigReading],
+    shown: str | None,
+    text: tuple[Sequence[Line], Sequence[Kind], Vocabulary],
+) -> tuple[list[Fact], str | None]:
+    """The facts and the framework; of an engine beside a trainer, the trainer's, the engine being its rollouts'."""
+    engine = next((name for name in (framework, *(c.framework for c in configs)) if name in ENGINES), None)
+    if engine is None:
+        return facts, framework
+    trainer = named_trainer(*text, next((n for n in (framework, shown) if n not in ENGINES), None))
+    return (of_rollout(facts, trainer, engine), trainer.name) if trainer is not None else (facts, framework)
 
 
 @dataclass(frozen=True, slots=True)
