@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from oomdoc.chat.conversation import respond
-from oomdoc.chat.language_model import LanguageModel
+from oomdoc.chat.language_model import changes, rephrase
 from oomdoc.chat.session import Session
 from oomdoc.intake.redact import mask
+from oomdoc.language_model import LanguageModel
 from oomdoc.store.store import Conflict, Store, StoreDown
 from oomkb.errors import InputError
 
@@ -68,8 +70,8 @@ def _turn(model: LanguageModel | None) -> Turn:
         if model is None:
             session, reply = respond(session, text)
         else:
-            session, reply = respond(session, text, model.changes)
-            reply = replace(reply, answer=model.rephrase(reply.answer, text, session.language))
+            session, reply = respond(session, text, partial(changes, model))
+            reply = replace(reply, answer=rephrase(model, reply.answer, text, session.language))
         return session.document(), reply.document()
 
     return take

@@ -83,10 +83,18 @@ class Settings(BaseSettings):
         1.0, ge=0, description="How long /readyz says draining before new connections are refused."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Of the structured log.")
-    llm_url: str = Field("", description="OpenAI-compatible endpoint that may rephrase chat; empty: none.")
+    llm_url: str = Field("", description="OpenAI-compatible endpoint that reads reports and converses; empty: none.")
     llm_key: SecretStr = Field(SecretStr(""), description="Its key.")
     llm_model: str = Field("", description="Its model name.")
-    llm_timeout_s: float = Field(8.0, gt=0, description="Its time limit; then the plain answer is given.")
+    llm_timeout: float = Field(
+        30.0, gt=0, le=600, description="Seconds that one call of it may take; then the answer is given without it."
+    )
+    llm_style: Literal["full", "small"] = Field(
+        "full", description="full: one call a report; small: one question a call, for models of about 8B parameters."
+    )
+    llm_context: int = Field(
+        8192, ge=4096, le=1 << 20, description="Tokens that a prompt and its reply may take; longer logs are condensed."
+    )
     slack_signing_secret: SecretStr = Field(SecretStr(""), description="Slack: signing secret.")
     slack_bot_token: SecretStr = Field(SecretStr(""), description="Slack: bot token.")
     feishu_app_id: str = Field("", description="Feishu/Lark: app id.")

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oomdoc.chat.faithful import faithful, literal, quantities
-from oomdoc.chat.language_model import LanguageModel, from_settings
+from oomdoc.chat.language_model import changes as changes_of
+from oomdoc.chat.language_model import rephrase
+from oomdoc.language_model import LanguageModel, from_settings
 from oomdoc.sessions import answer
 from oomdoc.settings import Settings
 from oomdoc.store.store import Store, open_store
@@ -86,7 +88,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def rephrased(endpoint: Endpoint, said: str | bytes, plain: str = PLAIN, **options: Any) -> str:
     endpoint.say = lambda _request: said
-    return LanguageModel(endpoint.url, "key-1", "m", **({"timeout_s": 5.0} | options)).rephrase(plain, "why?", "en")
+    model = LanguageModel(endpoint.url, "key-1", "m", **({"timeout_s": 5.0} | options))
+    return rephrase(model, plain, "why?", "en")
 
 
 def test_a_faithful_rewording_is_taken(endpoint: Endpoint) -> None:
@@ -209,8 +212,8 @@ def test_a_slow_or_dripping_or_dead_endpoint_is_not_waited_for(endpoint: Endpoin
     # The limit is around the whole call: dripping, it would have taken four seconds.
     assert time.monotonic() - started < 2.5
     endpoint.server.server_close()
-    assert LanguageModel("http://127.0.0.1:1/v1", timeout_s=1.0).rephrase(PLAIN, "", "en") == PLAIN
-    assert LanguageModel("nonsense://", timeout_s=1.0).rephrase(PLAIN, "", "en") == PLAIN
+    assert rephrase(LanguageModel("http://127.0.0.1:1/v1", timeout_s=1.0), PLAIN, "", "en") == PLAIN
+    assert rephrase(LanguageModel("nonsense://", timeout_s=1.0), PLAIN, "", "en") == PLAIN
 
 
 def test_what_is_sent_is_masked_and_what_comes_back_unmasked(endpoint: Endpoint) -> None:
@@ -218,7 +221,7 @@ def test_what_is_sent_is_masked_and_what_comes_back_unmasked(endpoint: Endpoint)
     endpoint.say = lambda request: json.loads(request["messages"][1]["content"])["answer"].replace("needs", "asks for")
     model = LanguageModel(endpoint.url, timeout_s=5.0)
     question = "mail me at wangwei@corp.example, token=hf_abcdefghijklmnopqrstuv"
-    assert model.rephrase(plain, question, "en") == "The config in /home/wangwei/train.yaml asks for 12.00 GiB."
+    assert rephrase(model, plain, question, "en") == "The config in /home/wangwei/train.yaml asks for 12.00 GiB."
     sent = json.dumps(endpoint.requests)
     assert "wangwei" not in sent
     assert "hf_abc" not in sent
@@ -229,7 +232,7 @@ JOB = Job.from_document({"model": "Qwen/Qwen2.5-7B", "micro_batch": 1, "seq_len"
 
 def changes(endpoint: Endpoint, said: str, text: str) -> dict[str, Any]:
     endpoint.say = lambda _request: said
-    return LanguageModel(endpoint.url, timeout_s=5.0).changes(text, JOB)
+    return changes_of(LanguageModel(endpoint.url, timeout_s=5.0), text, JOB)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +312,7 @@ def test_a_turn_that_only_the_model_reads(endpoint: Endpoint, store: Store) -> N
 
 def test_off_by_default() -> None:
     assert from_settings(Settings()) is None
-    made = from_settings(Settings(llm_url="http://localhost:1/v1", llm_model="m", llm_timeout_s=2.0))
+    made = from_settings(Settings(llm_url="http://localhost:1/v1", llm_model="m", llm_timeout=2.0))
     assert made == LanguageModel("http://localhost:1/v1", "", "m", 2.0)
 
 

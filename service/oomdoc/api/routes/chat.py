@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from oomdoc.api.bodies import ChatBody
 from oomdoc.api.work import Work
-from oomdoc.chat.language_model import from_settings
+from oomdoc.language_model import from_settings
 from oomdoc.sessions import answer
 
 __all__ = ["router"]

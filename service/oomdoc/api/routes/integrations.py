@@ -14,7 +14,7 @@ from oomdoc.api.work import Work
 from oomdoc.bots import configured
 from oomdoc.bots.bot import Bot
 from oomdoc.bots.message import Call, Refused
-from oomdoc.chat.language_model import from_settings
+from oomdoc.language_model import from_settings
 from oomdoc.sessions import answer
 
 __all__ = ["router"]

@@ -1,0 +1,79 @@
+"""Why there is no reply, and an endpoint that fails again and again is left alone for a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Literal, get_args
+
+from oomkb.errors import OomdocError
+
+__all__ = ["REASONS", "Breaker", "Reason", "Unavailable", "breaker_of"]
+
+Reason = Literal[
+    "unreachable",  # no connection, or one that broke off
+    "timeout",
+    "refused",  # status 401 or 403: the key
+    "busy",  # status 429
+    "failed",  # any other status
+    "too-large",
+    "malformed",  # not what a completion looks like, or no JSON where JSON was asked for
+    "cut-off",
+    "declined",  # the model refuses to answer
+    "budget",
+    "paused",  # the circuit breaker is open
+]
+REASONS: Final[tuple[str, ...]] = get_args(Reason)
+_COUNTED: Final = frozenset({"unreachable", "timeout", "refused", "busy", "failed"})
+_FAILURES: Final = 3
+_PAUSE_S: Final = 30.0
+
+
+class Unavailable(OomdocError):
+    """No reply that can be used; ``reason`` is one of :data:`REASONS`."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"the language model was not used: {reason}{f' ({detail})' if detail else ''}")
+        self.reason: Reason = reason
+        self.detail = detail
+
+
+class Breaker:
+    """Closed until three calls in a row fail, then open for 30 s; then one call is let through to see."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed = 0
+        self._closed_at = 0.0
+
+    def check(self) -> None:
+        """:raises Unavailable: ``paused`` while it is open."""
+        with self._lock:
+            if self._failed >= _FAILURES:
+                if self._clock() < self._closed_at:
+                    raise Unavailable("paused")
+                self._closed_at = self._clock() + _PAUSE_S  # one call tries; the others wait for what it finds
+
+    def record(self, reason: Reason | None) -> None:
+        """What a call ended with; ``None``: a reply."""
+        with self._lock:
+            if reason is None:
+                self._failed = 0
+            elif reason in _COUNTED:
+                self._failed += 1
+                self._closed_at = self._clock() + _PAUSE_S
+
+
+_BREAKERS: Final[dict[str, Breaker]] = {}
+_MOST_ENDPOINTS: Final = 64
+_LOCK: Final = threading.Lock()
+
+
+def breaker_of(url: str) -> Breaker:
+    """The breaker of an endpoint, one for all callers of this process."""
+    with _LOCK:
+        if url not in _BREAKERS and len(_BREAKERS) >= _MOST_ENDPOINTS:
+            _BREAKERS.clear()
+        return _BREAKERS.setdefault(url, Breaker())
