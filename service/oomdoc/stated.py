@@ -14,7 +14,7 @@ from oomkb.memory.job import Job, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_dotted
 from oomkb.notes import note
 
-__all__ = ["stated_fields"]
+__all__ = ["DOTTED_FIELDS", "stated_fields"]
 
 _PARTS: Final[Mapping[str, type]] = {"lora": Lora, "rollout": Rollout, "serving": Serving}
 _MAPS: Final = ("buckets", "env")
@@ -67,8 +67,9 @@ _FURTHER: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "max_model_len": _as("serving.max_model_len"),
 }
 _JOB: Final = tuple(f.name for f in fields(Job) if f.name not in ("extra", "assumed"))
-_DOTTED: Final = tuple(f"{part}.{f.name}" for part, kind in _PARTS.items() for f in fields(kind))
-_NAMES: Final = (*_JOB, *_DOTTED, *_FURTHER)
+DOTTED_FIELDS: Final = tuple(f"{part}.{f.name}" for part, kind in _PARTS.items() for f in fields(kind))
+"""The fields of a job's parts: ``lora.r``, ``serving.max_model_len`` ..."""
+_NAMES: Final = (*_JOB, *DOTTED_FIELDS, *_FURTHER)
 
 
 def stated_fields(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from oomdoc.chat import answers, speed, talk
 from oomdoc.chat.describing import is_pasted, read_description
-from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, redone, target_of, wanted
 from oomdoc.chat.questions import largest_asked
@@ -37,15 +36,15 @@ def respond(session: Session, text: str, parse: Parse | None = None) -> tuple[Se
 
     :param parse: asked for the changes in a turn that the grammar did not understand.
     """
-    session = replace(session, language=_language(session, text))
+    context = context_of(session)
+    session = replace(session, language=_language(session, text), refused=())
     if not session.steps or is_pasted(text):
         session, reply = _describe(session, text)
     else:
-        context = context_of(session)
-        refused = read_explicit(text, context).refused if len(text) <= LONGEST_TURN else None
-        if refused is not None:
-            return session, Reply(answers.refused(refused, session.language), {}, session.job)
         turn = understand(text, session.job, context)
+        if turn.refused is not None:
+            reply = Reply(answers.refused(turn.refused, session.language), {}, session.job)
+            return session.refusing(turn.refused.where), reply
         if parse is not None and _not_understood(turn, text):
             found = parse(text, session.job)
             turn = Turn("change", found) if found else turn
@@ -81,7 +80,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
         if session.steps and not turn.changes:
             return _HANDLERS[turn.kind](session, turn, text)
     try:
-        job = _settled(session.job.with_fields(fields))
+        job = _with_world(session.job.with_fields(fields))
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
     diagnosis = diagnose(evidence)
@@ -92,7 +91,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     return session.then(job, changed), reply
 
 
-def _settled(job: Job) -> Job:
+def _with_world(job: Job) -> Job:
     """The world follows from machines and GPUs."""
     if job.gpus and job.world != job.gpus * (job.nodes or 1):
         return job.with_fields({"world": job.gpus * (job.nodes or 1), "dp": None})
@@ -102,7 +101,7 @@ def _settled(job: Job) -> Job:
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, problem = _price(session.job, session.language)
     try:
-        job = _settled(session.job.with_fields(turn.changes))
+        job = _with_world(session.job.with_fields(turn.changes))
         after, problem = _price(job, session.language, strict=True)
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
@@ -118,7 +117,7 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
     target = target_of(session, turn)
     try:
-        target = _settled(target.with_fields(turn.changes)) if turn.changes else target
+        target = _with_world(target.with_fields(turn.changes)) if turn.changes else target
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
     return _back_to(session, target, undone=True)
@@ -143,7 +142,7 @@ def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     setups = [(step.job, step.changed) for step in session.steps]
     if turn.changes:
         try:
-            other = _settled(session.job.with_fields(turn.changes))
+            other = _with_world(session.job.with_fields(turn.changes))
             setups.append((other, difference(session.job, other)))
         except JobError as error:
             return session, Reply(answers.refused(error, session.language), {}, session.job)
@@ -156,7 +155,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes:
         try:
-            job = _settled(session.job.with_fields(turn.changes))
+            job = _with_world(session.job.with_fields(turn.changes))
             after, problem = _price(job, session.language, strict=True)
         except JobError as error:
             return session, Reply(answers.refused(error, session.language), {}, session.job)

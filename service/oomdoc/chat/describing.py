@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oomdoc.chat.context import Context
+from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.evidence import Evidence, Source
 from oomkb.errors import InputError
@@ -41,6 +43,8 @@ def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evid
         return read([Source("config.json", text)]), {"model": config, "params_b": None}
     evidence = read([Source("chat", text)])
     fields = _stated(evidence, turn, first=first)
+    if turn is not None:
+        fields.update(read_explicit(text, Context(Job())).named)
     own = _fields(evidence)
     said = {n: v for n, v in fields.items() if own.get(n) != v and n not in ("world", "dp")}
     if said and (evidence.failures or len(own) > _ENOUGH):

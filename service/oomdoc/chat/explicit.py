@@ -7,7 +7,7 @@ have the value: nothing else in the turn may be taken for it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
@@ -15,17 +15,22 @@ from typing import Any, Final
 
 from oomdoc.chat.context import Context
 from oomdoc.evidence import Source
-from oomdoc.stated import stated_fields
+from oomdoc.stated import DOTTED_FIELDS, stated_fields
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["Explicit", "read_explicit"]
+__all__ = ["Explicit", "field_named", "read_explicit"]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _SPELLED: Final = re.compile(
     r"(?<![\w./-])(?P<flag>--?)?(?P<key>[A-Za-z][\w-]{0,48}(?:\.[A-Za-z][\w-]{0,40}){0,5})"
-    r"(?:\s{0,2}(?P<equals>[=:：]|->|→)\s{0,2}|\s{1,2}(?:to\s|is\s|at\s|of\s)?|(?=[\u4e00-\u9fff]{1,3}\s?[\d.])[\u4e00-\u9fff]{1,3}\s?)"
-    r"(?P<value>[+-]?\d[\d,.]{0,12}(?:e-?\d{1,2})?\s?(?:k|K|%|GiB|GB|G)?(?![A-Za-z0-9_])|[A-Za-z][\w.+-]{0,40})"
+    r"(?:\s{0,2}(?P<equals>[=:：]|->|→)\s{0,2}|\s{0,2}(?:[改换变设调降升加提减开拉](?:成|为|到|至|回)?|[是为到取用给])\s{0,2}(?=[\d.])"
+    r"|\s{1,2}(?:to\s|is\s|at\s|of\s)?)"
+    r"(?P<value>[+-]?\d[\d,.]{0,12}(?:e-?\d{1,2})?\s?(?:k|K|%|GiB|GB|G)?(?![A-Za-z0-9_])"
+    r"|[A-Za-z][\w.+/-]{0,120}(?:,[A-Za-z][\w.-]{0,40}(?![\w.-]|\s?[=:：])){0,4})"
+)
+_BARE_FLAG: Final = re.compile(
+    r"(?<![\w-])--(?P<key>[A-Za-z][\w-]{2,48})(?=[\s,;?!，。；？！)]|\.(?!\w)|$)(?!\s{1,2}[\w.+/-]*\d)"
 )
 _WORDS: Final = frozenset(
     [
@@ -76,6 +81,9 @@ _IMPLIED: Final = frozenset({"framework", "objective", "params_b", "world", "met
 _SWITCHES: Final = {"on": True, "off": False, "true": True, "false": False, "yes": True, "no": False}
 _GROUPED: Final = frozenset({"quant", "sharding", "offload", "method", "grad_ckpt", "autocast", "extra_models"})
 """Fields that keys say in words of their own (``quantization_bit: 4``)."""
+_NAMED: Final = frozenset({"gpu", "model", "framework"})
+"""Fields whose value is a name, also where it looks like a number (``gpu=4090``)."""
+_LISTS: Final = frozenset({"offload", "lora.targets"})
 _BARE: Final = frozenset({"n", "r", "mb", "bs", "zero", "seq", "rank"})
 """Names that are words as well: understood with ``=`` or before a number."""
 _SPACES: Final = re.compile(
@@ -90,74 +98,134 @@ class Explicit:
     fields: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     spans: tuple[tuple[int, int], ...] = ()
     refused: JobError | None = None
+    named: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """Those among the fields that were given by a job field's own name and a sign: ``method=full``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One key with its value, as written."""
+
+    key: str
+    value: str
+    span: tuple[int, int]
+    equals: str = ""
+    flag: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.key.replace("-", "_").lower()
+
+    @property
+    def signed(self) -> bool:
+        return bool(self.equals or self.flag)
+
+    @property
+    def own(self) -> bool:
+        """Whether a job's field is set by its own name, with a sign."""
+        return bool(self.equals) and _is_field(self.name)
 
 
 def read_explicit(turn: str, context: Context) -> Explicit:
     """What a turn spells out; the first impossible value is kept as a refusal."""
     text = _SPACES.sub(lambda m: "_".join(p for p in m.groups() if p).ljust(len(m[0])), turn)
     found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     spans: list[tuple[int, int]] = []
-    for match in _settings(text):
+    for_tables: list[_Setting] = []
+    for setting in _settings(text):
         try:
-            fields = _fields(match, context)
+            fields = _fields(setting, context)
         except JobError as error:
-            return Explicit(found, (*spans, match.span()), error)
-        if fields:
+            return Explicit(found, (*spans, setting.span), error, named)
+        if fields is None:
+            for_tables.append(setting)
+        elif fields:
             found.update(fields)
-            spans.append(match.span())
-    return Explicit(found, tuple(spans))
+            named.update(fields if setting.own else {})
+            spans.append(setting.span)
+    read, used = _by_tables(for_tables, context.job)
+    return Explicit({**read, **found}, (*spans, *used), None, named)
 
 
-def _settings(text: str) -> Iterator[re.Match[str]]:
+def _settings(text: str) -> Iterator[_Setting]:
     start = 0
     while (match := _SPELLED.search(text, start)) is not None:
         key, value = match["key"].lower(), match["value"]
         word = not match["equals"] and not match["flag"]
         sentence = key in _WORDS or (word and not value[0].isdigit() and value[0] not in "+-" and "_" not in key)
-        if sentence:
+        # "--enforce-eager please": a flag before a word that is no value of it.
+        switch = match["flag"] and not match["equals"] and value.lower() in _WORDS - _SWITCHES.keys()
+        if sentence or switch:
             start = match.start() + max(1, len(match["key"]))
             continue
-        yield match
+        yield _Setting(
+            match["key"], value.strip().rstrip("."), match.span(), match["equals"] or "", bool(match["flag"])
+        )
         start = match.end()
+    for match in _BARE_FLAG.finditer(text):
+        off = match["key"].startswith("no-")
+        yield _Setting(match["key"].removeprefix("no-"), "false" if off else "true", match.span(), flag=True)
 
 
-def _fields(match: re.Match[str], context: Context) -> dict[str, Any]:
-    """The job fields of one setting; none for a key that is nobody's."""
-    key, value = match["key"], match["value"].strip()
-    name = key.replace("-", "_").lower()
-    signed = bool(match["equals"] or match["flag"])
-    if name in _BARE and not signed and not value[0].isdigit():
+def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:
+    """The job fields of one setting; none for a key that is nobody's; ``None`` where the frameworks' tables say."""
+    name = setting.name
+    if name in _BARE and not setting.signed and not setting.value[0].isdigit():
         return {}
-    named = _ALIASES.get(name) or (name if _is_field(name) else _field_of(name, context.job.framework))
+    if setting.own:
+        return _own(setting)
+    named = field_named(name, context.job.framework)
+    if named is None and "." in name and _known(setting.key):
+        return None
     if named is None and "." in name:
-        last = name.rpartition(".")[2]
-        named = _ALIASES.get(last) or _field_of(last, context.job.framework)
+        named = field_named(name.rpartition(".")[2], context.job.framework)
     if named is None or named in _GROUPED:
-        return _by_tables(key, value, context.job) if signed or "_" in key else {}
-    if not signed and "_" not in name and name not in _ALIASES:
+        return None if setting.signed or "_" in name else {}
+    if not setting.signed and not {"_", "."} & set(name) and name not in _ALIASES:
         return {}
-    return _checked(key, named, value, context)
+    return _checked(setting, named, context)
 
 
-def _checked(key: str, field: str, value: str, context: Context) -> dict[str, Any]:
+def _own(setting: _Setting) -> dict[str, Any] | None:
+    """A job's field under its own name. After a colon a sentence may follow; after ``=`` there is a value or a slip."""
+    value = _value(setting.name, setting.value)
+    try:
+        return stated_fields({setting.name: value})
+    except JobError:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if _known(setting.key) and not number:
+            return None
+        if setting.equals == "=" or number:
+            raise
+        return {}
+
+
+def _checked(setting: _Setting, field: str, context: Context) -> dict[str, Any] | None:
     """The field with its value, refused under the name that the person used."""
     if field == "gpu_memory_utilization":
         field = context.utilization
-    serves = context.job.objective == "inference"
-    given = _scalar(value, share=field.endswith("utilization"))
+    given = _value(field, setting.value)
     if field == "zero_stage":
-        read = stated_fields({"zero_stage": given})
-        stage = read["zero_stage"]
+        stage = stated_fields({"zero_stage": given})["zero_stage"]
         return {"sharding": "ddp" if stage == 0 else f"zero{stage}"}
     try:
         fields = stated_fields({field: given})
     except JobError as error:
         if not isinstance(given, int | float):
-            return _by_tables(key, value, context.job)
-        raise JobError(error.message, where=key, hint=error.hint, note=error.note) from error
-    if field == "seq_len" and serves:
+            return None
+        raise JobError(error.message, where=setting.key, hint=error.hint, note=error.note) from error
+    if field == "seq_len" and context.job.objective == "inference":
         fields["serving.max_model_len"] = fields["seq_len"]
     return fields
+
+
+def _value(field: str, value: str) -> Any:
+    if field in _NAMED:
+        return value
+    if field in _LISTS and (field == "offload" or "," in value):
+        return [] if value.lower() in ("none", "false", "no", "off") else value.split(",")
+    return _scalar(value, share=field.endswith("utilization"))
 
 
 def _scalar(value: str, *, share: bool) -> Any:
@@ -179,34 +247,67 @@ def _scalar(value: str, *, share: bool) -> Any:
     return int(number) if number == int(number) and "e" not in text and "." not in text else number
 
 
-def _by_tables(key: str, value: str, job: Job) -> dict[str, Any]:
-    """What the framework's own table makes of the line."""
-    from oomdoc.intake.configs import read_documents, to_job
-    from oomdoc.intake.configs.registry import all_names
-
-    if key not in all_names() and key.replace("-", "_") not in all_names():
-        return {}
-    reading = read_documents(Source("turn", f"{key}: {value}"), framework=job.framework)
-    document = to_job({f.name: f for f in reading.facts}, job.framework, job.versions).document()
+def _by_tables(settings: Sequence[_Setting], job: Job) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+    """What the framework's own table makes of the lines together, and where those stand."""
+    known = [s for s in settings if _known(s.key)]
+    if not known:
+        return {}, []
+    own = {_field_of(s.name, job.framework) for s in known}  # None: one of a group of keys
     found: dict[str, Any] = {}
-    for name, read in document.items():
-        if name in _IMPLIED:
+    for name, read in _read_lines([f"{_spelled(s.key)}: {s.value}" for s in known], job).items():
+        if name in _IMPLIED and name not in own and not (name == "method" and None in own):
             continue
         if isinstance(read, Mapping):
             found.update({f"{name}.{n}": v for n, v in read.items()})
         else:
             found[name] = read
-    return found
+    moved = _offload(known, job)
+    if moved is not None:
+        found["offload"] = moved
+    return found, [s.span for s in known] if found else []
+
+
+def _offload(settings: Sequence[_Setting], job: Job) -> list[str] | None:
+    """Switches of single offloads, on top of those that the job has; ``None`` where there are none."""
+    present = list(job.offload or ())
+    said = False
+    for setting in settings:
+        switch = _SWITCHES.get(setting.value.lower())
+        if switch is None:
+            continue
+        parts = _read_lines([f"{_spelled(setting.key)}: true"], job).get("offload") or ()
+        said = said or bool(parts)
+        present = [p for p in present if p not in parts] + (list(parts) if switch else [])
+    return sorted(present) if said else None
+
+
+def _read_lines(lines: Sequence[str], job: Job) -> dict[str, Any]:
+    from oomdoc.intake.configs import read_documents, to_job
+
+    reading = read_documents(Source("turn", "\n".join(lines)), framework=job.framework)
+    return to_job({f.name: f for f in reading.facts}, job.framework, job.versions).document()
+
+
+def _known(key: str) -> bool:
+    from oomdoc.intake.configs.registry import all_names
+
+    last = key.rpartition(".")[2]
+    return any(k in all_names() for k in (key, key.replace("-", "_"), last, last.replace("-", "_")))
+
+
+def _spelled(key: str) -> str:
+    from oomdoc.intake.configs.registry import all_names
+
+    return key if key in all_names() else key.replace("-", "_")
 
 
 @cache
 def _own_fields() -> frozenset[str]:
-    return frozenset(Job.__dataclass_fields__) - {"extra", "assumed", "model", "versions", "env", "buckets"}
+    return frozenset(Job.__dataclass_fields__) - {"extra", "assumed", "versions", "env", "buckets"}
 
 
 def _is_field(name: str) -> bool:
-    head, _, tail = name.partition(".")
-    return (name in _own_fields() and not tail) or (head in ("lora", "rollout", "serving") and bool(tail))
+    return name in _own_fields() or name in DOTTED_FIELDS
 
 
 @cache
@@ -225,6 +326,13 @@ def _fields_by_key(framework: str) -> Mapping[str, str]:
     return found
 
 
+def field_named(key: str, framework: str | None) -> str | None:
+    """The job field that a key of any framework, a short name or the field's own name stands for."""
+    name = key.replace("-", "_").lower()
+    return _ALIASES.get(name) or (name if _is_field(name) else _field_of(name, framework))
+
+
 def _field_of(name: str, framework: str | None) -> str | None:
     field = _fields_by_key(framework or "").get(name)
-    return field if field and field.partition(".")[0] in {*_own_fields(), "lora", "rollout", "serving"} else None
+    own = {*_own_fields(), "lora", "rollout", "serving"} - {"model"}
+    return field if field and field.partition(".")[0] in own else None

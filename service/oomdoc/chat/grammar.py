@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 
 from oomdoc.chat import questions
 from oomdoc.chat.context import Context
-from oomdoc.chat.reading import corrected, read_changes
+from oomdoc.chat.reading import corrected, read_changes, without_kept
 from oomdoc.chat.undoing import read_redo, read_undo
+from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
 __all__ = ["Kind", "Turn", "understand"]
@@ -43,6 +44,8 @@ class Turn:
     """The number of the one change to take back, from the first; 0 where none is named."""
     invented: bool = False
     """Whether the turn asks for a number that is not computed."""
+    refused: JobError | None = None
+    """Why a value that it states is none that a run can have."""
 
 
 def understand(text: str, job: Job, context: Context | None = None) -> Turn:
@@ -50,6 +53,9 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     # Word boundaries do not exist between Latin and Chinese characters, so a blank is put there.
     turn = _SCRIPT_SEAM.sub(" ", text.strip()[:LONGEST_TURN])
     context = context or Context(job)
+    rest = without_kept(turn)
+    if rest != turn and read_changes(rest, context).fields:
+        turn = rest
     found = _understand(turn, context)
     if found.kind == "off-topic" or (found.kind == "ask" and not (found.changes or found.topic or found.invented)):
         again = corrected(turn)
@@ -65,14 +71,16 @@ def _understand(turn: str, context: Context) -> Turn:
     if questions.only_remarks(turn):
         return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
     if read_redo(turn):
-        changes = read_changes(turn, context)
-        return Turn("change", changes) if changes else Turn("redo")
+        again = read_changes(turn, context).fields
+        return Turn("change", again) if again else Turn("redo")
     agreed = questions.says_yes(turn)
     if agreed == "plan":
         return Turn("accept-plan")
     if agreed and context.proposed:
         return Turn("change", context.proposed)
-    changes = read_changes(turn, context)
+    changes, refused = read_changes(turn, context)
+    if refused is not None:
+        return Turn("change", refused=refused)
     if questions.compares(turn):
         return Turn("compare", changes)
     undo = read_undo(turn, changes=bool(changes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oomdoc.chat.context import Context, Recent
+from oomdoc.chat.explicit import field_named
 from oomdoc.chat.grammar import Turn
 from oomdoc.chat.session import DERIVED, Session
 from oomkb.memory.job import Job
@@ -28,7 +29,9 @@ def wanted(job: Job) -> tuple[str, ...]:
 
 def context_of(session: Session) -> Context:
     """What the next turn may leave out."""
-    recent = [Recent(name, session.job.get(name)) for name in session.proposed if name not in DERIVED]
+    refused = [field_named(key, session.job.framework) for key in session.refused]
+    recent = [Recent(name) for name in refused if name]
+    recent += [Recent(name, session.job.get(name)) for name in session.proposed if name not in DERIVED]
     for index in range(len(session.steps) - 1, 0, -1):
         before = session.steps[index - 1].job
         recent += [Recent(name, before.get(name)) for name in session.steps[index].changed if name not in DERIVED]

@@ -24,7 +24,7 @@ _ASK: Final = re.compile(
     r"|\bdo(?:es)?\b.{1,60}\b(?:help|matter|take|use|cost|fit|suffice|work)\b|\bis\b.{1,40}\benough\b"
     r"|\bshould\si\b|\bwhich\b.{0,30}\b(?:better|best|prefer|pick|choose)\b|\bhow\smuch\s(?:would|does|do|will|could)\b.{1,60}\bsave\b|\bworth\sit\b|\bdo\si\s(?:even\s)?need\b|\bcompare\b"
     r"|是不是|为什么|为啥|为何|怎么不|只是问|只问|问问|问一下|好奇|[先暂]时?(?:别|不)(?:要|用|真)?(?:改|动)|不要改|别真?的?改|别动|不用改|有用吗|有没有用|有帮助吗"
-    r"|值得吗|值不值|能省多少|省多少|差多少|涨多少|多多少|占多少|占地方|会不会更|够吗|够不够|够用吗|行吗(?!.{0,4}改)|行不行|能行吗|假设一下|对比|比较一下|相比"
+    r"|值得吗|值不值|能省多少|省多少|差多少|涨多少|多多少|占多少|占地方|会不会更|够吗|够不够|够用吗|假设一下|对比|比较一下|相比"
 )
 _COMPARE: Final = re.compile(
     r"(?i)\bwhich\b.{0,60}\b(?:fast|slow|quick)\w{0,3}\b|\b(?:fast|slow|quick)(?:er|est)\b|\bfewer\stokens\b|\b(?:slow|speed)\s?(?:down|up)s?\b"

@@ -5,37 +5,39 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.ellipsis import fill, relative
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.numbers import NUMBER, read_number
-from oomdoc.chat.phrases import PHRASES, Phrase
+from oomdoc.chat.phrases import FIELD_NAMES, PHRASES, Phrase
 from oomdoc.chat.phrases.quantities import QUANTITIES
 from oomdoc.chat.phrases.switches import OFF_VALUES, is_off, is_replaced
-from oomdoc.chat.settling import settle
-from oomdoc.evidence import Source
-from oomdoc.intake.configs import read_documents, to_job
-from oomdoc.intake.configs.registry import all_names
+from oomdoc.chat.resolving import resolve
+from oomdoc.stated import stated_fields
 from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all
+from oomkb.errors import JobError
 from oomkb.frameworks import canonical
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = ["corrected", "read_changes"]
+__all__ = ["Changes", "corrected", "read_changes", "without_kept"]
 
 _SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
-_KEY: Final = re.compile(
-    r"(?<![\w-])(?P<key>[A-Za-z]\w{1,30}(?:[_-]\w{1,30}){1,8})\s{0,2}(?:[=:]|\bto\b|\bis\b|改成|改为|设为|设成|调到|降到|加到|到|为)?\s{0,2}"
-    r"(?P<value>[\w.+-]{1,40})"
-)
-# What a framework's key implies beside what it says; a turn about one key changes that alone.
-_INFERRED: Final = frozenset({"framework", "objective", "params_b", "world"})
 _TO_NUMBER: Final = re.compile(rf"(?i)(?:\bto\b|到|成)\s?(?P<n>{NUMBER})")
 _SHORTEST_LENGTH: Final = 128
+_SHORTEST_LISTED: Final = 256
+_ITEM: Final = re.compile(r"(?i)(?:[,，;；、]|(?<=\s)and\s)\s?(?P<item>full|\d{3,6}|\d{1,3}k)\s?(?=[,，;；、.。]|$)")
+_KEPT: Final = re.compile(
+    r"(?i)\b(?:don'?t|do\snot|never|without)\s(?:touch|chang|alter|modify)(?:e|ing)?\s[^,.;?!，。；？！\d]{2,40}"
+    r"|\b(?:keep|leave)\s[^,.;?!，。；？！\d]{2,40}?\s(?:as\s(?:it\sis|is|they\sare)|alone|unchanged|the\ssame)\b"
+    r"|[^,.;?!，。；？！\d]{1,16}(?:别|不要?|先别|先不)(?:再)?(?:动|改|变)(?![成为到])|保持[^,.;?!，。；？！\d]{1,16}不(?:变|动)"
+)
+"""What is to stay as it is, said beside a change."""
+_OFFLOADED: Final = re.compile(r"(?i)adam|optim|param|weight|activ|优化器|参数|权重|激活")
 _ARROW: Final = re.compile(r"(?i)\A\s?(?:->|→|=>|to|换成?|改成?|变成?|改为|换为|到|成|for)\s?\Z")
 _FROM: Final = re.compile(r"(?i)(?:\bfrom|从|由)\s?\Z")
 _COUNT_BEFORE: Final = re.compile(rf"(?i)(?P<n>{NUMBER})\s?(?:x|×|\*|张|块|卡|个)?\s?\Z")
@@ -108,18 +110,30 @@ def corrected(turn: str) -> str:
     return _LATIN.sub(nearest, turn)
 
 
-def read_changes(turn: str, context: Context) -> dict[str, Any]:
+class Changes(NamedTuple):
+    """What a turn sets, and why one of its values is refused."""
+
+    fields: dict[str, Any]
+    refused: JobError | None = None
+
+
+def read_changes(turn: str, context: Context) -> Changes:
     """What a turn sets, as consistent job fields."""
     job = context.job
     spelled = read_explicit(turn, context)
+    if spelled.refused is not None:
+        return Changes({}, spelled.refused)
     found: dict[str, Any] = dict(spelled.fields)
     turn = _without(turn, spelled.spans)
     taken = relative(turn, context, found, vague=False)
-    _phrases(turn, found, taken)
+    try:
+        _phrases(turn, context, found, taken)
+    except JobError as error:
+        return Changes({}, error)
     _hardware(turn, job, found)
     _framework(turn, job, found)
     _model(turn, job, found)
-    _keys(turn, job, found)
+    _listed(turn, found)
     if not found:
         relative(turn, context, found, vague=True)
     if not found:
@@ -129,7 +143,26 @@ def read_changes(turn: str, context: Context) -> dict[str, Any]:
         found["tp"] = found["gpus"]
     if found.get("param_dtype") and "quant" not in found and job.quant not in (None, "none") and _WEIGHTS.search(turn):
         found["quant"] = "none"
-    return settle(found, context)
+    return Changes(resolve(found, context))
+
+
+def without_kept(turn: str) -> str:
+    """The turn without what it says of fields that stay: "don't touch the batch, just length 1024"."""
+    return _without(turn, [m.span() for m in _KEPT.finditer(turn) if _names_field(m[0])])
+
+
+def _names_field(clause: str) -> bool:
+    return any(pattern.search(clause) for _, pattern in FIELD_NAMES)
+
+
+def _listed(turn: str, found: dict[str, Any]) -> None:
+    """Items of a list that stand alone: "7B, full, A100, 4096, batch 2" is about a length of 4,096."""
+    for match in _ITEM.finditer(turn):
+        item = match["item"].strip().lower()
+        if item == "full":
+            found.setdefault("method", "full")
+        elif not found.keys() & {"seq_len", "serving.max_model_len"} and read_number(item) >= _SHORTEST_LISTED:
+            found["seq_len"] = int(read_number(item))
 
 
 def _without(turn: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -139,7 +172,8 @@ def _without(turn: str, spans: Sequence[tuple[int, int]]) -> str:
     return turn
 
 
-def _phrases(turn: str, found: dict[str, Any], taken: list[tuple[int, int]]) -> None:
+def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tuple[int, int]]) -> None:
+    """:raises JobError: for a number that the field cannot have (``3.7 gpus``)."""
     said: dict[str, list[tuple[int, int, Any, Phrase]]] = {}
     negated: dict[str, Any] = {}
     for phrase in PHRASES:
@@ -156,6 +190,8 @@ def _phrases(turn: str, found: dict[str, Any], taken: list[tuple[int, int]]) -> 
                 continue
             if phrase.value is not None and phrase.field in OFF_VALUES and is_off(turn, *match.span()):
                 off = OFF_VALUES[phrase.field]
+                if phrase.field == "offload":
+                    off = _offloads_left(turn[match.start() : match.end()], phrase, context)
                 negated.setdefault(phrase.field, off if off != phrase.value else None)
                 # "enforce eager" said to be off is the graphs on.
                 if isinstance(phrase.value, bool) and phrase.value == off:
@@ -169,6 +205,13 @@ def _phrases(turn: str, found: dict[str, Any], taken: list[tuple[int, int]]) -> 
         found[name], phrase = _chosen(turn, values)
         found.update({n: v for n, v in phrase.also if n not in found and n not in said})
     found.update({n: v for n, v in negated.items() if n not in found and v is not None})
+
+
+def _offloads_left(said: str, phrase: Phrase, context: Context) -> tuple[str, ...]:
+    """The offloads that stay where one is taken away by name; all go where none is named."""
+    if not _OFFLOADED.search(said):
+        return ()
+    return tuple(part for part in context.job.offload or () if part not in phrase.value)
 
 
 def _dropped(turn: str, name: str) -> bool:
@@ -199,6 +242,8 @@ def _value(phrase: Phrase, match: re.Match[str]) -> Any:
     limits = next((q for q in QUANTITIES if q.field == phrase.field), None)
     if number <= 0 or (limits and not limits.lowest / 8 <= number <= limits.highest * 8):
         return None
+    if phrase.convert is int and number != int(number):
+        stated_fields({phrase.field: number})
     return phrase.convert(number)
 
 
@@ -270,18 +315,6 @@ def _resized(job: Job, params_b: float) -> dict[str, Any]:
         if name != job.model and models.find(name) is not None:
             return {"model": name, "params_b": None}
     return {"model": None, "params_b": params_b}
-
-
-def _keys(turn: str, job: Job, found: dict[str, Any]) -> None:
-    """Keys of the job's own framework: "set max_completion_length to 512"."""
-    lines = [f"{m['key']}: {m['value']}" for m in _KEY.finditer(turn) if m["key"] in all_names()]
-    if not lines:
-        return
-    reading = read_documents(Source("turn", "\n".join(lines)), framework=job.framework)
-    fields = to_job({f.name: f for f in reading.facts}, job.framework, job.versions).document()
-    for name, value in fields.items():
-        if name not in found and name not in _INFERRED and not isinstance(value, Mapping):
-            found[name] = value
 
 
 def _bare_length(turn: str, found: dict[str, Any]) -> None:

@@ -37,6 +37,8 @@ class Session:
     """Facts that oomdoc has asked for and not been told."""
     proposed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Changes that were asked about and not made: "ok, do it" makes them."""
+    refused: tuple[str, ...] = ()
+    """Fields whose value in the last turn was impossible: a bare number after it is for them."""
 
     @property
     def job(self) -> Job:
@@ -52,11 +54,16 @@ class Session:
         """The session after a question about changes."""
         return replace(self, proposed=MappingProxyType(dict(changes)))
 
+    def refusing(self, *names: str) -> Session:
+        """The session after an impossible value."""
+        return replace(self, refused=names)
+
     def document(self) -> dict[str, Any]:
         """For the store."""
         return {
             "language": self.language,
             "asked": list(self.asked),
+            "refused": list(self.refused),
             "proposed": dict(self.proposed),
             "steps": [
                 {"job": step.job.document(), "changed": dict(step.changed), "undone": step.undone}
@@ -79,6 +86,7 @@ class Session:
             steps,
             tuple(document.get("asked") or ()),
             MappingProxyType(dict(document.get("proposed") or {})),
+            tuple(document.get("refused") or ()),
         )
 
 

@@ -109,7 +109,7 @@ QUANTITIES: Final[tuple[Quantity, ...]] = (
     Quantity(
         "lora.r",
         r"\b(?:lora[\s_]?)?rank\b|\blora[\s_]?r\b|\br\b(?=\s?(?:[=:]|to|from|of|改成|改为|换成|设为|设成|调到|降到|是|为|从|改)?\s?\d)|(?:lora\s?的?)?秩",
-        highest=4096,
+        highest=2048,
     ),
     Quantity(
         "nodes",
@@ -121,7 +121,7 @@ QUANTITIES: Final[tuple[Quantity, ...]] = (
         "gpus",
         r"\bgpus\b|\bnum[\s_]gpus\b|卡数|显卡数|(?:gpu|卡)\s?的?数量?|\bgpu\scount\b|\bnumber\sof\s(?:gpus|cards)\b",
         units=r"(?:x\s)?(?:more\s)?gpus?\b(?!\s?(?:mem|util))|cards?\b|devices?\b|of\s(?:them|those|these)\b|张(?!\s?图)\s?(?:显卡|卡|gpu)?|[块片个]?\s?(?:显卡|卡|gpu)(?![\s_-]?mem)",
-        highest=4096,
+        highest=1024,
     ),
     Quantity(
         "max_pixels",

@@ -46,7 +46,7 @@ _PERCENT: Final = re.compile(
 )
 _DIFFERENCE: Final = re.compile(
     rf"(?i)\b(?P<verb>{_LESS}|{_MORE})\b[^\d,.;]{{0,30}}?\bby\s(?P<n>{NUMBER})"
-    rf"|(?<![最更差])(?P<zverb>减少?|降低?|缩短?|少|加|增加|多|提高)(?:了|上|个)?\s?(?P<z>{NUMBER})(?!\s?(?:节点|node))"
+    rf"|(?<![最更差])(?P<zverb>减少?|降低?|缩短?|少|加|增加|多|提高)(?:了|上(?!\s?\d{{1,4}}\s?卡)|个)?\s?(?P<z>{NUMBER})(?!\s?(?:节点|node))"
     rf"|\b(?P<p>{NUMBER})\s?(?P<what>more|extra|additional|fewer|less)\b|\badd\s(?P<add>{NUMBER})|\b(?P<another>another|one\smore|an?\sextra|an?\sadditional)\s(?P<q>{NUMBER})?"
     r"|(?P<plus>(?<=[\s\w])[+](?=\d))(?P<s>\d{1,7})(?![\d.%])"
 )

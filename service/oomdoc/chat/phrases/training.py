@@ -39,8 +39,12 @@ OPTIMIZERS: Final[tuple[Phrase, ...]] = (
 )
 
 CHOICES: Final[tuple[Phrase, ...]] = (
-    says("sharding", r"\bzero[\s_-]?(?:stage[\s_-]?)?3\b|\bz3\b|\bstage[\s_-]?3\b|\bds[\s_]?z?3\b", "zero3"),
-    says("sharding", r"\bzero[\s_-]?(?:stage[\s_-]?)?2\b|\bz2\b|\bstage[\s_-]?2\b|\bds[\s_]?z?2\b", "zero2"),
+    says(
+        "sharding", r"\bzero[\s_-]?(?:stage[\s_-]?)?3\b|\bz3\b|(?<=_)z3(?=_)|\bstage[\s_-]?3\b|\bds[\s_]?z?3\b", "zero3"
+    ),
+    says(
+        "sharding", r"\bzero[\s_-]?(?:stage[\s_-]?)?2\b|\bz2\b|(?<=_)z2(?=_)|\bstage[\s_-]?2\b|\bds[\s_]?z?2\b", "zero2"
+    ),
     says("sharding", r"\bzero[\s_-]?(?:stage[\s_-]?)?1\b|\bz1\b|\bstage[\s_-]?1\b", "zero1"),
     says(
         "sharding",

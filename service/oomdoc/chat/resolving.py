@@ -8,13 +8,13 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.phrases.training import PAGED
 from oomkb.memory.job import Job
 
-__all__ = ["settle"]
+__all__ = ["resolve"]
 
 _MOST_PER_NODE: Final = 8
 _MODEL_PARALLEL: Final = ("tp", "pp", "cp")
 
 
-def settle(found: dict[str, Any], context: Context) -> dict[str, Any]:
+def resolve(found: dict[str, Any], context: Context) -> dict[str, Any]:
     """The fields to set."""
     job = context.job
     utilization = found.pop("gpu_memory_utilization", None)
@@ -30,14 +30,14 @@ def settle(found: dict[str, Any], context: Context) -> dict[str, Any]:
         found["optimizer"] = "paged_adamw_8bit" if eight else "paged_adamw"
     if "gpu" in found and "capacity_gib" not in found and job.capacity_gib is not None:
         found["capacity_gib"] = None  # it was the other card's
-    _settle_method(found, job)
-    _settle_precision(found, job)
+    _resolve_method(found, job)
+    _resolve_precision(found, job)
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
-        _settle_gpus(found, job)
+        _resolve_gpus(found, job)
     return found
 
 
-def _settle_method(found: dict[str, Any], job: Job) -> None:
+def _resolve_method(found: dict[str, Any], job: Job) -> None:
     if found.get("method") == "qlora" and found.get("quant") == "none":
         found.pop("quant")
     if found.get("method") in ("lora", "full") and job.method == "qlora" and "quant" not in found:
@@ -46,7 +46,7 @@ def _settle_method(found: dict[str, Any], job: Job) -> None:
         found["method"] = "lora"
 
 
-def _settle_precision(found: dict[str, Any], job: Job) -> None:
+def _resolve_precision(found: dict[str, Any], job: Job) -> None:
     """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast."""
     said = found.get("param_dtype")
     if said == "fp32" and job.autocast in ("bf16", "fp16"):
@@ -59,7 +59,7 @@ def _settle_precision(found: dict[str, Any], job: Job) -> None:
             found.pop("param_dtype")
 
 
-def _settle_gpus(found: dict[str, Any], job: Job) -> None:
+def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
     """``4 nodes, 32 cards`` means eight in each; more ranks than GPUs raise the GPUs, fewer GPUs lower the degrees."""
     degrees = {n: int(found.get(n) or job.get(n) or 1) for n in _MODEL_PARALLEL}
     ranks = degrees["tp"] * degrees["pp"] * degrees["cp"]
