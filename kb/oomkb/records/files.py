@@ -59,7 +59,7 @@ def read_text(path: Path) -> str:
     """
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise RecordError(f"longer than {MAX_BYTES // 1024} KiB", where=str(path), hint="a case fits in 60 lines")
+            raise RecordError(f"longer than {MAX_BYTES // 1024} KiB", where=str(path), hint="a case fits in 80 lines")
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise RecordError(f"cannot be read: {error.strerror}", where=str(path)) from error

@@ -16,7 +16,7 @@ from oomkb.records.texts import overlap, shingles
 
 __all__ = ["MAX_LINES", "Problem", "lint", "lint_text"]
 
-MAX_LINES: Final = 60
+MAX_LINES: Final = 80
 _ALIKE: Final = 0.8
 
 

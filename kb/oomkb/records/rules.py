@@ -11,8 +11,10 @@ from oomkb.errors import JobError
 from oomkb.memory.job import Job
 from oomkb.memory.vocabulary import normalise
 from oomkb.records.case import Case
+from oomkb.records.sums import check_sum
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
 from oomkb.records.texts import has_chinese, shared_run, tokens
+from oomkb.records.witness import Witness
 
 __all__ = ["RULES", "Finding"]
 
@@ -178,6 +180,33 @@ def jobs(case: Case) -> Iterator[Finding]:
         yield "after", "is the same as before", "say what was changed"
 
 
+def witnesses(case: Case) -> Iterator[Finding]:
+    """Every claim has a witness whose page is a reference and whose sum holds."""
+    pages = {reference.url for reference in case.references}
+    for field, claim in _claims(case):
+        for i, witness in enumerate(claim):
+            place = f"{field}.witness[{i}]"
+            if witness.ref and witness.ref not in pages:
+                yield f"{place}.ref", "is none of the references", "add the page to references"
+            problem = check_sum(witness.sum) if witness.sum else ""
+            if problem:
+                yield f"{place}.sum", problem, "compute it again; `expression = value` in Python's arithmetic"
+            if witness.release and not _readable(witness.release):
+                yield f"{place}.release", f"{witness.release!r} is no version", "the first release that has it"
+    observed = (case.outcome_before.peak_gib, case.outcome_after.peak_gib, case.outcome_before.fits)
+    if not case.outcome_witness and any(v is not None for v in (*observed, case.outcome_after.fits)):
+        yield "outcome.witness", "is missing", "say who measured or observed it"
+    for i, fix in enumerate(case.fixes):
+        if fix.saves_gib is not None and {w.by for w in fix.witness} == {"inference"}:
+            yield f"fixes[{i}].saves_gib", "is witnessed by nobody", "name who measured it, or leave it out"
+
+
+def _claims(case: Case) -> Iterator[tuple[str, tuple[Witness, ...]]]:
+    yield from (("cause", case.cause_witness), ("why", case.why_witness), ("outcome", case.outcome_witness))
+    yield from ((f"fixes[{i}]", fix.witness) for i, fix in enumerate(case.fixes))
+    yield from ((f"affected[{i}]", item.witness) for i, item in enumerate(case.affected))
+
+
 def ranges(case: Case) -> Iterator[Finding]:
     """Versions that can be read, in order."""
     from packaging.version import InvalidVersion, Version
@@ -189,8 +218,15 @@ def ranges(case: Case) -> Iterator[Finding]:
                 f"{affected.package!r} is no package name",
                 "as PyPI writes it, in small letters",
             )
+        if not affected.ranges and not affected.seen:
+            yield f"affected[{i}]", "names no version", "ranges, or seen: the version of a reporter"
+        for version in affected.seen:
+            if not re.fullmatch(r"(?=.{0,39}\d)[\w.+-]{1,40}", version):
+                yield f"affected[{i}].seen", f"{version!r} is no version", "as the project writes it: 0.16.8, b5558"
         for j, item in enumerate(affected.ranges):
             field = f"affected[{i}].ranges[{j}]"
+            if item.introduced != "0" and item.introduced == item.last_affected:
+                yield field, "is one version", "a version that was only seen goes into seen"
             bad = [v for v in (item.introduced, item.fixed, item.last_affected) if v is not None and not _readable(v)]
             for version in bad:
                 yield field, f"{version!r} is no version", "as PEP 440 writes it: 0.16.8, 4.50.0.dev0"
@@ -202,8 +238,9 @@ def ranges(case: Case) -> Iterator[Finding]:
                     yield field, f"ends ({end}) before it begins ({item.introduced})", "swap them"
             except InvalidVersion:  # pragma: no cover (checked above)
                 continue
-    if case.cause == "version-regression" and not case.affected:
-        yield "affected", "is missing", "a version regression names the versions; else file it under what failed"
+    merged = any(w.by == "merged-code" for w in (*case.cause_witness, *case.why_witness))
+    if case.cause == "version-regression" and not case.affected and not merged:
+        yield "affected", "is missing", "a version regression names the versions or the merged change that is to blame"
 
 
 def _readable(version: str) -> bool:
@@ -219,7 +256,7 @@ def _readable(version: str) -> bool:
 def events(document: Mapping[str, Any]) -> Iterator[Finding]:
     """OSV ranges as written: each event one key, beginning with ``introduced``, closed at most once."""
     for i, affected in enumerate(document.get("affected") or []):
-        for j, item in enumerate(affected["ranges"]):
+        for j, item in enumerate(affected.get("ranges") or []):
             field, opened = f"affected[{i}].ranges[{j}]", False
             for k, event in enumerate(item["events"]):
                 keys = [key for key in ("introduced", "fixed", "last_affected") if event.get(key) is not None]
@@ -245,5 +282,6 @@ RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     ranges,
     signatures,
     vocabulary,
+    witnesses,
 )
 """Rules about one case, by name."""

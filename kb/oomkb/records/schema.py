@@ -8,11 +8,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from oomkb.records.case import SCHEMA, Affected, Case, Fix, Hardware, Outcome, Range, Reference, Signature
+from oomkb.records.witness import Witness
 
 __all__ = ["Case", "Record", "json_schema", "to_case"]
 
@@ -35,6 +36,57 @@ class Words(_Strict):
 
     en: Text
     zh: Text
+
+
+class WitnessRecord(_Strict):
+    """Who vouches for a claim; ``oomkb.records.witness`` says what the kinds mean."""
+
+    by: Literal[
+        "reporter-tried", "maintainer-said", "user-said", "merged-code", "arithmetic", "reproduced", "inference"
+    ]
+    ref: Text | None = None
+    result: Literal["worked", "partly", "in-vain"] | None = None
+    pull: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+#[1-9]\d*$")] | None = None
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None = None
+    release: Text | None = None
+    sum: Text | None = None
+    command: Text | None = None
+
+    @model_validator(mode="after")
+    def _fields_of_its_kind(self) -> Self:
+        """Each kind has what it needs and nothing of another's."""
+        needs = {
+            "reporter-tried": ("ref", "result"),
+            "merged-code": ("ref",),
+            "arithmetic": ("sum",),
+            "reproduced": ("command",),
+            "inference": (),
+        }.get(self.by, ("ref",))
+        missing = [name for name in needs if getattr(self, name) is None]
+        if self.by == "merged-code" and self.pull is None and self.commit is None:
+            missing.append("pull or commit")
+        if missing:
+            raise ValueError(f"{self.by} needs {' and '.join(missing)}")
+        own = {"ref", *needs, *(("pull", "commit", "release") if self.by == "merged-code" else ())}
+        odd = [name for name in type(self).model_fields if name != "by" and name not in own and getattr(self, name)]
+        if odd:
+            raise ValueError(f"{self.by} has no {' and no '.join(odd)}")
+        return self
+
+
+Witnesses = Annotated[list[WitnessRecord], Field(min_length=1)]
+
+
+class CauseRecord(_Strict):
+    """Who says that the folder's cause is the cause."""
+
+    witness: Witnesses
+
+
+class WhyRecord(Words):
+    """The mechanism, in both languages."""
+
+    witness: Witnesses
 
 
 class SignatureRecord(_Strict):
@@ -65,16 +117,17 @@ class OutcomesRecord(_Strict):
 
     before: OutcomeRecord = OutcomeRecord()
     after: OutcomeRecord = OutcomeRecord()
+    witness: list[WitnessRecord] = []
 
 
 class FixRecord(_Strict):
     """A remedy."""
 
     text: Words
-    status: Literal["confirmed-by-reporter", "confirmed-by-maintainer", "arithmetic", "suggested", "unknown"]
     safety: Literal["same-numbers", "changed-numerics", "changed-training", "not-applicable"]
     changes: dict[str, Any] = {}
     saves_gib: Gib | None = None
+    witness: Witnesses
 
 
 class EventRecord(_Strict):
@@ -93,11 +146,13 @@ class RangeRecord(_Strict):
 
 
 class AffectedRecord(_Strict):
-    """A package with affected ranges."""
+    """A package with affected ranges, or versions that it was seen with."""
 
     package: Text
-    ranges: Annotated[list[RangeRecord], Field(min_length=1)]
+    ranges: list[RangeRecord] = []
+    seen: list[Text] = []
     needs: str = ""
+    witness: Witnesses
 
 
 class ReferenceRecord(_Strict):
@@ -125,8 +180,9 @@ class Record(_Strict):
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     outcome: OutcomesRecord = OutcomesRecord()
+    cause: CauseRecord
     also: list[Text] = []
-    why: Words
+    why: WhyRecord
     fixes: list[FixRecord]
     affected: list[AffectedRecord] = []
     references: Annotated[list[ReferenceRecord], Field(min_length=1)]
@@ -153,7 +209,7 @@ def to_case(
         id=case_id,
         title=plain["title"],
         summary=plain["summary"],
-        why=plain["why"],
+        why={language: plain["why"][language] for language in ("en", "zh")},
         symptoms=tuple(s.strip() for s in plain["symptoms"]),
         signatures=tuple(
             Signature(text=s["text"] or "", regex=s["regex"] or "", means=s["means"]) for s in plain["signatures"]
@@ -168,16 +224,23 @@ def to_case(
         outcome_before=Outcome(**plain["outcome"]["before"]),
         outcome_after=Outcome(**plain["outcome"]["after"]),
         also=tuple(plain["also"]),
-        fixes=tuple(Fix(**f) for f in plain["fixes"]),
+        fixes=tuple(Fix(**f | {"witness": _witnesses(f["witness"])}) for f in plain["fixes"]),
         affected=tuple(_affected(a) for a in plain["affected"]),
         references=tuple(Reference(**r) for r in plain["references"]),
         languages=tuple(plain["languages"]),
+        cause_witness=_witnesses(plain["cause"]["witness"]),
+        why_witness=_witnesses(plain["why"]["witness"]),
+        outcome_witness=_witnesses(plain["outcome"]["witness"]),
         date=plain["date"],
         schema=plain["schema"],
         private=private,
         path=path,
         digest=hashlib.sha256(data).hexdigest(),
     )
+
+
+def _witnesses(plain: list[dict[str, Any]]) -> tuple[Witness, ...]:
+    return tuple(Witness(**{name: value or "" for name, value in item.items()}) for item in plain)
 
 
 def _affected(plain: Mapping[str, Any]) -> Affected:
@@ -190,4 +253,10 @@ def _affected(plain: Mapping[str, Any]) -> Affected:
                 ranges.append(Range(start))
             elif ranges and (event["fixed"] is not None or event["last_affected"] is not None):
                 ranges[-1] = Range(start, fixed=event["fixed"], last_affected=event["last_affected"])
-    return Affected(package=plain["package"], ranges=tuple(ranges), needs=plain["needs"])
+    return Affected(
+        package=plain["package"],
+        ranges=tuple(ranges),
+        needs=plain["needs"],
+        seen=tuple(plain["seen"]),
+        witness=_witnesses(plain["witness"]),
+    )

@@ -13,8 +13,34 @@ __all__ = ["UPGRADES", "upgraded"]
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
-UPGRADES: Final[Mapping[int, Upgrade]] = MappingProxyType({})
-"""Version -> what turns a record of it into one of the next. Version 1 is the first, so there is none yet."""
+
+def _with_witnesses(document: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 named no witnesses: what a reporter confirmed was tried, everything else is its author's reasoning."""
+    ours = [{"by": "inference"}]
+    links = [r for r in _mappings(document.get("references")) if isinstance(r.get("url"), str)]
+    report = next((r["url"] for r in sorted(links, key=lambda r: r.get("role") != "report")), None)
+    tried = [{"by": "reporter-tried", "result": "worked", "ref": report}] if report else ours
+    fixes = [
+        {k: v for k, v in fix.items() if k != "status"}
+        | {"witness": tried if fix.get("status") == "confirmed-by-reporter" else ours}
+        for fix in _mappings(document.get("fixes"))
+    ]
+    changed: dict[str, Any] = {"cause": {"witness": ours}, "fixes": fixes}
+    if isinstance(document.get("why"), dict):
+        changed["why"] = {**document["why"], "witness": ours}
+    if document.get("affected"):
+        changed["affected"] = [{**item, "witness": ours} for item in _mappings(document["affected"])]
+    if isinstance(document.get("outcome"), dict) and document["outcome"]:
+        changed["outcome"] = {**document["outcome"], "witness": ours}
+    return {**document, **changed}
+
+
+def _mappings(found: Any) -> list[dict[str, Any]]:
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+UPGRADES: Final[Mapping[int, Upgrade]] = MappingProxyType({1: _with_witnesses})
+"""Version -> what turns a record of it into one of the next."""
 
 
 def upgraded(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oomkb.records.case import Affected, Range
+from oomkb.records.case import Affected, Case, Range
 
-__all__ = ["Hit", "affects", "covers", "package_name"]
+__all__ = ["Hit", "affects", "covers", "last_good", "package_name", "seen_with"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +66,51 @@ def affects(affected: Iterable[Affected], versions: Mapping[str, str]) -> Hit | 
             if covers(range_, version):
                 return Hit(item.package, version, range_, item.needs)
     return None
+
+
+def seen_with(affected: Iterable[Affected], versions: Mapping[str, str]) -> Hit | None:
+    """The first installed version that a reporter had, outside every known range, or ``None``."""
+    installed = {package_name(name): version for name, version in versions.items()}
+    for item in affected:
+        version = installed.get(package_name(item.package))
+        if version is not None and any(_same(version, seen) for seen in item.seen):
+            return Hit(item.package, version, Range(version, last_affected=version), item.needs)
+    return None
+
+
+def _same(one: str, other: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(one.strip().lstrip("v=")).public == Version(other).public
+    except InvalidVersion:  # a build such as b5558
+        return one.strip() == other
+
+
+_TRIED: Final = frozenset({"worked", "released", "merged"})
+
+
+def last_good(case: Case, package: str, range_: Range) -> str | None:
+    """The release before the range that a fix of the case goes back to, where somebody tried that or merged it.
+
+    It is of the release series right before the range, never an old one that merely happened to be in use.
+    """
+    for fix in case.fixes:
+        chosen = str((fix.changes.get("versions") or {}).get(package) or "")
+        if chosen and fix.standing.kind in _TRIED and _right_before(chosen, range_.introduced):
+            return chosen
+    return None
+
+
+def _right_before(version: str, introduced: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        good, bad = Version(version), Version(introduced)
+    except InvalidVersion:
+        return False
+    if introduced == "0" or good >= bad:
+        return False
+    if good.major == bad.major:
+        return bad.minor - good.minor <= 1
+    return bad.major - good.major == 1 and bad.minor == 0

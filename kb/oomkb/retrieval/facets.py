@@ -127,7 +127,7 @@ def _versions(question: Facets, case: Case) -> Iterator[Agreement]:
         installed = {name.lower() for name in question.versions}
         if hit is not None:
             yield Agreement("version", 2.0, f"{hit.package} {hit.version}")
-        elif any(item.package.lower() in installed for item in case.affected):
+        elif any(item.ranges and item.package.lower() in installed for item in case.affected):
             yield Agreement("version", -1.0, case.affected[0].package)
 
 

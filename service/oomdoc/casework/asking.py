@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.casework.starting import _SLUG
+from oomdoc.casework.starting import _SLUG, OURS, record_text
 from oomkb.errors import JobError, RecordError
 from oomkb.memory.job import Job
 from oomkb.records.case import SCHEMA
@@ -97,10 +97,10 @@ def from_answers(answers: Mapping[str, Any]) -> str:
 
     :raises OomdocError: for answers that describe no possible job.
     """
-    import yaml
-
     job = Job().with_fields({name: answers[name] for name in _JOB if answers.get(name) not in (None, "")})
     fix = str(answers.get("fix") or "")
+    url = answers.get("url") or "FILL IN"
+    seen = [{"by": "reporter-tried", "result": "worked", "ref": url}] if answers.get("url") else OURS
     record: dict[str, Any] = {
         "schema": SCHEMA,
         "title": {"en": answers["title"], "zh": "FILL IN"},
@@ -112,14 +112,12 @@ def from_answers(answers: Mapping[str, Any]) -> str:
         "phase": "unknown",
         "symptoms": [answers["symptom"], "FILL IN: how somebody would ask it"],
         "before": job.document(),
-        "outcome": {"before": {"fits": False}},
-        "why": {"en": "FILL IN: the mechanism, with its arithmetic", "zh": "FILL IN"},
-        "fixes": [{"text": {"en": fix, "zh": "FILL IN"}, "status": "confirmed-by-reporter", "safety": "not-applicable"}]
-        if fix
-        else [],
-        "references": [{"role": "report", "url": answers.get("url") or "FILL IN"}],
+        "outcome": {"before": {"fits": False}, "witness": OURS},
+        "cause": {"witness": OURS},
+        "why": {"en": "FILL IN: the mechanism, with its arithmetic", "zh": "FILL IN", "witness": OURS},
+        "fixes": [{"text": {"en": fix, "zh": "FILL IN"}, "safety": "not-applicable", "witness": seen}] if fix else [],
+        "references": [{"role": "report", "url": url}],
     }
     if not record["hardware"]:
         del record["hardware"]
-    text: str = yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=118)
-    return text
+    return record_text(record)

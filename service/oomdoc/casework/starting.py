@@ -37,6 +37,8 @@ _JOB_FACTS: Final = {
     "max_model_len": "serving.max_model_len",
 }
 """Fact of a diagnosis -> field of a job."""
+OURS: Final = [{"by": "inference"}]
+"""The witness of what nobody else has said yet."""
 
 
 def scaffold(cause: str, slug: str) -> str:
@@ -60,8 +62,6 @@ def from_diagnosis(document: Mapping[str, Any]) -> str:
 
     :raises RecordError: for what is no diagnosis, or one that found no failure.
     """
-    import yaml
-
     causes = document.get("causes")
     if not isinstance(causes, list) or not causes:
         raise RecordError("names no cause", where="causes", hint="give the JSON of `oomdoc diagnose --format json`")
@@ -77,14 +77,26 @@ def from_diagnosis(document: Mapping[str, Any]) -> str:
         "phase": facts["phase"] if facts.get("phase") in PHASES else "unknown",
         "symptoms": _symptoms(causes, document),
         "before": _job(facts),
-        "outcome": {"before": {"fits": False}},
+        "outcome": {"before": {"fits": False}, "witness": OURS},
+        "cause": {"witness": OURS},
         "also": [c["cause"] for c in causes[1:3] if c.get("probability", 0.0) >= 0.2],
-        "why": {"en": "FILL IN: " + "; ".join(map(str, causes[0].get("why") or [])), "zh": "FILL IN"},
+        "why": {"en": "FILL IN: " + "; ".join(map(str, causes[0].get("why") or [])), "zh": "FILL IN", "witness": OURS},
         "fixes": [_fix(plan) for plan in (document.get("plans") or [])[:2]],
         "references": [{"role": "report", "url": "FILL IN"}],
     }
     record = {k: v for k, v in record.items() if v not in ({}, [], None) or k == "fixes"}
-    text: str = yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=118)
+    return record_text(record)
+
+
+def record_text(record: Mapping[str, Any]) -> str:
+    """A record as YAML without aliases, which a case file may not have."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    text: str = yaml.dump(dict(record), Dumper=Dumper, allow_unicode=True, sort_keys=False, width=118)
     return text
 
 
@@ -125,8 +137,8 @@ def _fix(plan: Mapping[str, Any]) -> dict[str, Any]:
     text = ", ".join(changes) or "FILL IN"
     return {
         "text": {"en": text, "zh": f"FILL IN：{text}"},
-        "status": "arithmetic",
         "safety": plan.get("safety", "not-applicable"),
+        "witness": OURS,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["TEMPLATE"]
 
 TEMPLATE: Final = """\
-schema: 1
+schema: 2
 title:
   en: "FILL IN: what happened and why, in one line"
   zh: "FILL IN：一行说明发生了什么、为什么"
@@ -31,20 +31,29 @@ signatures: []
 #    means: {en: what it says, zh: 含义}
 before: {model: Qwen/Qwen2.5-7B, objective: sft, method: lora, micro_batch: 8, seq_len: 4096, gpu: RTX 4090}
 after: {model: Qwen/Qwen2.5-7B, objective: sft, method: lora, micro_batch: 1, seq_len: 4096, gpu: RTX 4090}
-outcome: {before: {fits: false}, after: {fits: true, peak_gib: 21.5}}
+outcome:
+  before: {fits: false}
+  after: {fits: true, peak_gib: 21.5}
+  witness: [{by: reporter-tried, result: worked, ref: "https://github.com/OWNER/NAME/issues/NUMBER"}]
+cause: {witness: [{by: maintainer-said, ref: "https://github.com/OWNER/NAME/issues/NUMBER"}]}
 also: []
 why:
   en: "FILL IN: the mechanism, with its arithmetic"
   zh: "FILL IN：机理与算式"
+  witness: [{by: arithmetic, sum: "8 * 4096 * 152064 * 4 / 2**30 = 18.56"}]
 fixes:  # [] where none is known
   - text: {en: "FILL IN: what to change", zh: "FILL IN：改什么"}
-    status: confirmed-by-reporter
     safety: same-numbers
     changes: {micro_batch: 1}
+    witness:
+    - {by: reporter-tried, result: worked, ref: "https://github.com/OWNER/NAME/issues/NUMBER"}
+#    - {by: merged-code, pull: OWNER/NAME#NUMBER, release: 0.16.8, ref: "https://github.com/OWNER/NAME/pull/NUMBER"}
 affected: []
 #  - package: deepspeed
 #    ranges: [{type: ECOSYSTEM, events: [{introduced: 0.16.0}, {fixed: 0.16.8}]}]
+#    seen: [0.16.4]
 #    needs: zero3
+#    witness: [{by: merged-code, pull: OWNER/NAME#NUMBER, ref: "https://github.com/OWNER/NAME/pull/NUMBER"}]
 references:
   - {role: report, url: "https://github.com/OWNER/NAME/issues/NUMBER"}
 """

@@ -77,7 +77,7 @@ def show_(
     Example: `oomdoc case show logits/dpo-large-vocabulary`
     """
     from oomdoc.casework import found
-    from oomkb.records.export import export_case
+    from oomdoc.report.case_export import export_case
 
     show(export_case(found(identifier), format_.value, "en" if lang is Language.auto else lang.value))
 
@@ -91,12 +91,13 @@ def export(
 
     Example: `oomdoc case export --format osv > advisories.json`
     """
-    from oomkb.records import export as exporting
+    from oomdoc.report.case_export import export_all
+    from oomkb.records.export import json_schema
 
     if schema:
-        print_json(exporting.json_schema())
+        print_json(json_schema())
         return
-    show(exporting.export_all(format_.value))
+    show(export_all(format_.value))
 
 
 @app.command()

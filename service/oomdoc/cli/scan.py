@@ -26,13 +26,15 @@ def scan(
 ) -> None:
     """List known memory regressions in installed versions, with the versions that fix them.
 
+    Versions that a reporter had, without a known range, are listed apart and do not change the exit status.
+
     Examples:
 
         oomdoc scan requirements.txt
 
         pip freeze | oomdoc scan -
     """
-    from oomdoc.diagnosis.regressions import scan_versions
+    from oomdoc.diagnosis.regressions import scan_seen, scan_versions
     from oomdoc.intake.requirements import installed_versions, parse_requirements
 
     if current_env:
@@ -42,14 +44,19 @@ def scan(
     else:
         raise InputError("nothing to scan", where="oomdoc scan", hint="name a requirements file, - or --current-env")
     language = "en" if lang is Language.auto else lang.value
-    found = scan_versions(versions)
+    found, seen = scan_versions(versions), scan_seen(versions)
     if format_ is Format.json:
         print_json(
-            {"schema": "oomdoc.scan/1", "scanned": len(versions), "advisories": [a.document(language) for a in found]}
+            {
+                "schema": "oomdoc.scan/1",
+                "scanned": len(versions),
+                "advisories": [a.document(language) for a in found],
+                "seen": [a.document(language) for a in seen],
+            }
         )
     else:
-        for advisory in found:
+        for advisory in (*found, *seen):
             show(advisory.text(language))
-        show(f"{len(versions)} packages, {len(found)} known memory regressions")
+        show(f"{len(versions)} packages, {len(found)} known memory regressions, {len(seen)} seen by a reporter only")
     if found:
         raise typer.Exit(1)

@@ -107,4 +107,5 @@ def _matched(match: Match) -> MatchedCase:
         why=tuple(say(key, **values) for key, values in match.why),
         url=match.url,
         cause=match.cause,
+        fixes=match.case.fixes,
     )

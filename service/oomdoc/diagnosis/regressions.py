@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oomdoc.messages import Message, say
@@ -18,6 +18,7 @@ __all__ = [
     "one_per_package",
     "range_of",
     "scan",
+    "scan_seen",
     "scan_versions",
     "suspects",
 ]
@@ -38,7 +39,9 @@ class Advisory:
     needs: str = ""
     """A feature without which it does no harm."""
     good: str | None = None
-    """The newest version before the range that the case's fixes go back to."""
+    """The release right before the range, where somebody went back to it."""
+    seen: bool = False
+    """A reporter had this version; no range is known."""
     url: str = ""
 
     def document(self, language: str = "en") -> dict[str, Any]:
@@ -58,7 +61,9 @@ class Advisory:
     def text(self, language: str = "en") -> str:
         """One line for a terminal."""
         title = self.title.get(language) or self.title.get("en", "")
-        if self.fixed:
+        if self.seen:
+            remedy = say("advisory.seen")
+        elif self.fixed:
             remedy = say("advisory.fixed", version=self.fixed)
         elif self.introduced and self.introduced != "0":
             remedy = say("advisory.older", version=self.introduced)
@@ -82,6 +87,21 @@ def scan(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> li
             hit = affects((item,), versions)
             if hit is not None:
                 found.append(_advisory(case, hit.package, hit.version, hit.range, hit.needs))
+    return sorted(found, key=lambda a: (a.package, a.case))
+
+
+def scan_seen(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
+    """Versions among ``versions`` that a reporter had, where no range of the case covers them."""
+    from oomkb.records.loader import load_cases
+    from oomkb.records.versions import affects, seen_with
+
+    found = []
+    for case in load_cases() if cases is None else cases:
+        for item in case.affected:
+            hit = seen_with((item,), versions)
+            if hit is not None and affects((item,), versions) is None:
+                one = _advisory(case, hit.package, hit.version, hit.range, hit.needs)
+                found.append(replace(one, introduced=None, last_affected=None, good=None, seen=True))
     return sorted(found, key=lambda a: (a.package, a.case))
 
 
@@ -117,7 +137,8 @@ def suspects(job: Job, versions: Mapping[str, str], cases: Sequence[Case] | None
     found = []
     for case in load_cases() if cases is None else cases:
         for item in case.affected:
-            if item.needs and package_name(item.package) not in stated and applies(item.needs, job) is True:
+            open_ = item.ranges and item.needs and package_name(item.package) not in stated
+            if open_ and applies(item.needs, job) is True:
                 found.append(_advisory(case, item.package, "", item.ranges[0], item.needs))
     return sorted(found, key=lambda a: (a.package, a.case))
 
@@ -151,8 +172,8 @@ def _uses(job: Job, name: str, value: Any) -> bool | None:
 
 
 def _advisory(case: Case, package: str, version: str, range_: Range, needs: str) -> Advisory:
-    backs = [str(f.changes["versions"].get(package, "")) for f in case.fixes if "versions" in f.changes]
-    good = [v for v in backs if v and v != range_.fixed]
+    from oomkb.records.versions import last_good
+
     return Advisory(
         package=package,
         version=version,
@@ -162,7 +183,7 @@ def _advisory(case: Case, package: str, version: str, range_: Range, needs: str)
         fixed=range_.fixed,
         last_affected=range_.last_affected,
         needs=needs,
-        good=good[0] if good else None,
+        good=last_good(case, package, range_),
         url=case.url,
     )
 

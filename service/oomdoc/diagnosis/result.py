@@ -12,6 +12,7 @@ from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.records.case import Fix
 from oomkb.retrieval.threads import KnownThread
 
 __all__ = [
@@ -96,6 +97,8 @@ class MatchedCase:
     why: tuple[Message, ...] = ()
     url: str = ""
     cause: str = ""
+    fixes: tuple[Fix, ...] = ()
+    """What the case says that helps, each with its witnesses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

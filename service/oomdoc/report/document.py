@@ -8,6 +8,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.result import Change, Contribution, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
 from oomdoc.evidence import Evidence, Fact, Failure, Span
 from oomdoc.messages import say
+from oomdoc.report.case_page import standing_words
 from oomdoc.report.estimates import estimate_document
 from oomdoc.report.screen import first_screen
 from oomdoc.report.words import render
@@ -165,6 +166,16 @@ def match_document(match: MatchedCase, language: str) -> dict[str, Any]:
         "score": round(match.score, 4),
         "why": [render(m, language) for m in match.why],
         "url": match.url,
+        "fixes": [
+            {
+                "text": fix.text.get(language) or fix.text.get("en", ""),
+                "status": fix.status,
+                "standing": standing_words(fix.standing, language),
+                "safety": fix.safety,
+                "ref": fix.standing.ref or None,
+            }
+            for fix in match.fixes
+        ],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from oomdoc.report.case_page import SHOWN_FIXES
 from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import fits_sentence, plan_sentence, show_value
 from oomdoc.report.words import has, word
@@ -110,7 +111,11 @@ def _key(change: dict[str, Any]) -> str:
 
 
 def _matches(document: dict[str, Any], language: str) -> list[str]:
-    items = [f"[{_escape(m['title'])}]({m['url']}) `{m['case']}`" for m in document["matches"][:3]]
+    items = []
+    for match in document["matches"][:3]:
+        items.append(f"[{_escape(match['title'])}]({match['url']}) `{match['case']}`")
+        fixes = match.get("fixes", [])[:SHOWN_FIXES]
+        items[-1] += "".join(f"\n  - {_escape(f['text'])} (*{_escape(f['standing'])}*)" for f in fixes)
     return _bullets("report.matches", items, language)
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oomdoc.report.bars import largest_terms, stacked_bar
+from oomdoc.report.case_page import SHOWN_FIXES
 from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.words import has, inner, word
@@ -284,6 +285,8 @@ def _matches(console: Console, document: dict[str, Any], language: str) -> None:
         console.print(
             Text(f"        {match['case']}  {match['url']}" + (f"\n        {why}" if why else ""), style="dim")
         )
+        for fix in match.get("fixes", [])[:SHOWN_FIXES]:
+            console.print(Text(f"        • {fix['text']} ({fix['standing']})"))
 
 
 def _threads(console: Console, document: dict[str, Any], language: str) -> None:

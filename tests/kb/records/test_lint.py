@@ -13,7 +13,7 @@ import yaml
 from oomkb.records.lint import MAX_LINES, lint, lint_text
 
 GOOD: dict[str, Any] = {
-    "schema": 1,
+    "schema": 2,
     "title": {
         "en": "A quantized base still leaves four samples of activations",
         "zh": "量化后的底座仍要放四条样本的激活",
@@ -33,20 +33,30 @@ GOOD: dict[str, Any] = {
     ],
     "before": {"model": "lmsys/vicuna-7b-v1.5", "micro_batch": 4},
     "after": {"model": "lmsys/vicuna-7b-v1.5", "micro_batch": 1},
+    "outcome": {
+        "before": {"peak_gib": 22.5},
+        "witness": [{"by": "user-said", "ref": "https://github.com/a/b/issues/12"}],
+    },
+    "cause": {"witness": [{"by": "maintainer-said", "ref": "https://github.com/a/b/issues/12"}]},
     "also": ["logits"],
-    "why": {"en": "The script trains four samples at once", "zh": "脚本一次训练四条样本"},
+    "why": {
+        "en": "The script trains four samples at once",
+        "zh": "脚本一次训练四条样本",
+        "witness": [{"by": "arithmetic", "sum": "4 * 2048 * 32000 * 4 / 2**30 = 0.977"}],
+    },
     "fixes": [
         {
             "text": {"en": "micro_batch_size = 1", "zh": "把 micro_batch_size 设为 1"},
-            "status": "confirmed-by-reporter",
             "safety": "same-numbers",
             "changes": {"micro_batch": 1},
+            "witness": [{"by": "reporter-tried", "result": "worked", "ref": "https://github.com/a/b/issues/12"}],
         }
     ],
     "affected": [
         {
             "package": "deepspeed",
             "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0.16.0"}, {"fixed": "0.16.8"}]}],
+            "witness": [{"by": "merged-code", "pull": "a/b#12", "ref": "https://github.com/a/b/issues/12"}],
         }
     ],
     "references": [{"role": "report", "url": "https://github.com/a/b/issues/12"}],
@@ -81,6 +91,34 @@ FAULTS: list[tuple[Change, str, str]] = [
     (lambda r: r.update(objective="world-peace"), "objective", "not known"),
     (lambda r: r.update(date="2017-12-31"), "date", "cannot be"),
     (lambda r: r.update(date="2999-01-01"), "date", "cannot be"),
+    (lambda r: r.pop("cause"), "cause", "Field required"),
+    (lambda r: r["cause"].update(witness=[]), "cause.witness", "at least 1 item"),
+    (lambda r: r["why"].pop("witness"), "why.witness", "Field required"),
+    (lambda r: r["fixes"][0].pop("witness"), "fixes[0].witness", "Field required"),
+    (lambda r: r["fixes"][0].update(status="confirmed-by-reporter"), "fixes[0].status", "no field of a case"),
+    (lambda r: r["fixes"][0]["witness"][0].pop("result"), "fixes[0].witness[0]", "reporter-tried needs result"),
+    (lambda r: r["fixes"][0]["witness"][0].update(sum="1 = 1"), "fixes[0].witness[0]", "has no sum"),
+    (lambda r: r["affected"][0]["witness"][0].pop("pull"), "affected[0].witness[0]", "needs pull or commit"),
+    (lambda r: r["affected"][0]["witness"][0].update(release="soon"), "affected[0].witness[0].release", "no version"),
+    (
+        lambda r: r["cause"]["witness"][0].update(ref="https://github.com/a/b/issues/13"),
+        "cause.witness[0].ref",
+        "none of the references",
+    ),
+    (lambda r: r["why"]["witness"][0].update(sum="4 * 2048 = 9000"), "why.witness[0].sum", "gives 8192"),
+    (lambda r: r["outcome"].pop("witness"), "outcome.witness", "missing"),
+    (
+        lambda r: r["fixes"][0].update(saves_gib=3, witness=[{"by": "inference"}]),
+        "fixes[0].saves_gib",
+        "witnessed by nobody",
+    ),
+    (lambda r: r["affected"][0].pop("ranges"), "affected[0]", "names no version"),
+    (lambda r: r["affected"][0].update(seen=["sixteen"]), "affected[0].seen", "no version"),
+    (
+        lambda r: r["affected"][0]["ranges"][0].update(events=[{"introduced": "0.16.0"}, {"last_affected": "0.16.0"}]),
+        "affected[0].ranges[0]",
+        "is one version",
+    ),
     (lambda r: r["references"][0].update(url="http://github.com/a/b/issues/1"), "references[0].url", "no https link"),
     (lambda r: r["references"][0].update(url="https://github.com/a/b/issues/"), "references[0].url", "names no thread"),
     (lambda r: r["references"][0].update(url="https://github.com/a/b/pull/0"), "references[0].url", "names no thread"),
@@ -177,7 +215,8 @@ def test_duplicates_are_found_across_files(tmp_path: Path) -> None:
     written(tmp_path, GOOD)
     written(tmp_path, other, slug="same-thread")
     assert ["same page" in p.message for p in lint([tmp_path])] == [True]
-    other["references"] = [{"role": "report", "url": "https://github.com/a/b/issues/13"}]
+    other["references"] = [{**other["references"][0], "role": "discussion"}]
+    other["references"].append({"role": "report", "url": "https://github.com/a/b/issues/13"})
     written(tmp_path, other, slug="same-thread")
     assert lint([tmp_path]) == []
     other["symptoms"] = [GOOD["symptoms"][0] + " !"]

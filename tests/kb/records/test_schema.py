@@ -16,14 +16,15 @@ from oomkb.records.files import MAX_BYTES, parse
 from oomkb.records.schema import Record, json_schema, to_case
 
 RECORD = {
-    "schema": 1,
+    "schema": 2,
     "title": {"en": "A", "zh": "甲"},
     "summary": {"en": "B", "zh": "乙"},
     "date": "2025-01-31",
     "languages": ["en"],
     "frameworks": ["vllm"],
     "symptoms": ["KV cache does not fit on my card"],
-    "why": {"en": "C", "zh": "丙"},
+    "cause": {"witness": [{"by": "inference"}]},
+    "why": {"en": "C", "zh": "丙", "witness": [{"by": "inference"}]},
     "fixes": [],
     "references": [{"role": "report", "url": "https://github.com/a/b/issues/1"}],
 }
@@ -56,10 +57,10 @@ def test_jobs_are_read_from_the_case() -> None:
         ({"symptoms": []}, "symptoms"),
         ({"references": []}, "references"),
         (
-            {"fixes": [{"text": {"en": "x", "zh": "某"}, "status": "surely", "safety": "same-numbers"}]},
-            "fixes.0.status",
+            {"fixes": [{"text": {"en": "x", "zh": "某"}, "witness": [{"by": "hearsay"}], "safety": "same-numbers"}]},
+            "fixes.0.witness.0.by",
         ),
-        ({"schema": 2}, "schema"),
+        ({"schema": 3}, "schema"),
     ],
 )
 def test_a_wrong_record_is_refused_with_its_field(change: dict[str, object], field: str) -> None:
@@ -72,7 +73,7 @@ def test_the_json_schema_agrees_with_the_models(root: Path) -> None:
     schema = json_schema()
     validator = jsonschema.Draft202012Validator(schema)
     validator.check_schema(schema)
-    assert schema["$id"] == "urn:oomdoc:case:1"
+    assert schema["$id"] == "urn:oomdoc:case:2"
     for path in sorted((root / "cases").glob("*/*.yaml"))[::7]:
         document = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
         assert list(validator.iter_errors(document)) == [], path.name
@@ -84,6 +85,21 @@ def test_older_records_are_upgraded_step_by_step() -> None:
     assert upgrades.upgraded({"schema": 1, "a": 7}, upgrades=steps, current=3) == {"schema": 3, "a": 7, "b": 7, "c": 7}
     with pytest.raises(RecordError, match="no upgrade from schema 2"):
         upgrades.upgraded({"schema": 2}, upgrades={}, current=3)
+
+
+def test_a_record_of_the_first_version_confirms_only_what_was_tried() -> None:
+    fix = {"text": {"en": "x", "zh": "某"}, "safety": "same-numbers"}
+    old = {k: v for k, v in RECORD.items() if k != "cause"} | {
+        "schema": 1,
+        "why": {"en": "C", "zh": "丙"},
+        "outcome": {"before": {"fits": False}},
+        "fixes": [fix | {"status": s} for s in ("confirmed-by-reporter", "confirmed-by-maintainer", "arithmetic")],
+        "affected": [{"package": "vllm", "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0.8.0"}]}]}],
+    }
+    case = to_case(Record.model_validate(upgrades.upgraded(old)), case_id="kv-cache/a-b")
+    assert [f.status for f in case.fixes] == ["confirmed-by-reporter", "suggested", "suggested"]
+    assert case.fixes[0].witness[0].ref == case.url
+    assert {w.by for w in (*case.cause_witness, *case.why_witness, *case.outcome_witness)} == {"inference"}
 
 
 @pytest.mark.parametrize("version", [0, True, "1", 99])

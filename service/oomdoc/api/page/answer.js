@@ -100,7 +100,8 @@ function patch(text, number) {
 
 function cases(found) {
   fill("cases", found.matches.length ? el("h2", {}, word("page.cases")) : null, el("ul", {}, ...found.matches.slice(0, 5).map((match) =>
-    el("li", {}, link(match), el("span", { class: "soft" }, `  ${match.case} · ${match.why.slice(0, 2).join("; ")}`)))),
+    el("li", {}, link(match), el("span", { class: "soft" }, `  ${match.case} · ${match.why.slice(0, 2).join("; ")}`),
+      el("ul", {}, ...(match.fixes || []).slice(0, 3).map((fix) => el("li", {}, fix.text, el("span", { class: "soft" }, `  (${fix.standing})`))))))),
   ...threads(found));
 }
 

@@ -67,7 +67,7 @@ def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) ->
     from oomkb.records.versions import affects
 
     for item in case.affected:
-        if not _in_use(item.needs, job):
+        if not item.ranges or not _in_use(item.needs, job):
             continue
         hit = affects((item,), versions)
         stated = item.package in versions
@@ -93,18 +93,10 @@ def _plausible(package: str, job: Job) -> bool:
 
 
 def _ways_out(case: Case, item: Affected) -> dict[str, Any]:
-    from packaging.version import InvalidVersion, Version
+    from oomkb.records.versions import last_good
 
-    last = item.ranges[-1] if item.ranges else None
-    out: dict[str, Any] = {"fixed": last.fixed if last else None, "last_good": None, "case": case.id}
-    for fix in case.fixes:
-        chosen = fix.changes.get("versions", {}).get(item.package) if fix.changes else None
-        try:
-            if chosen and last and last.introduced != "0" and Version(str(chosen)) < Version(last.introduced):
-                out["last_good"] = str(chosen)
-        except InvalidVersion:
-            continue
-    return out
+    last = item.ranges[-1]
+    return {"fixed": last.fixed, "last_good": last_good(case, item.package, last), "case": case.id}
 
 
 def _in_use(needs: str, job: Job) -> bool:

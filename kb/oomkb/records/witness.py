@@ -1,0 +1,97 @@
+"""Who vouches for a claim of a case, and what may be said of a fix because of it.
+
+The status of a fix is never written down: it follows from its witnesses. "Confirmed" is said only where somebody tried
+it and it worked, or where the code was merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["BY", "RESULTS", "Standing", "Witness", "standing_of", "status_of"]
+
+BY: Final = (
+    "reporter-tried",
+    "maintainer-said",
+    "user-said",
+    "merged-code",
+    "arithmetic",
+    "reproduced",
+    "inference",
+)
+"""Somebody in the thread tried it; a maintainer or a user says so; it is in the code; it follows from a sum; this
+project reproduced it with a command; it is the reasoning of the case's author."""
+RESULTS: Final = ("worked", "partly", "in-vain")
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """One witness of one claim; what does not belong to its kind is empty."""
+
+    by: str
+    ref: str = ""
+    """The page, one of the case's references."""
+    result: str = ""
+    """Of a trial: one of :data:`RESULTS`."""
+    pull: str = ""
+    """Of merged code: ``owner/name#number``; or ``commit``."""
+    commit: str = ""
+    release: str = ""
+    """The first release that has the merged code."""
+    sum: str = ""
+    """Of arithmetic: ``expression = value``."""
+    command: str = ""
+    """Of what this project reproduced: the command that prints it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What may be said of a fix: ``kind``, and the ``detail`` (a release, a pull request or a sum) where it has one."""
+
+    kind: str
+    detail: str = ""
+    ref: str = ""
+
+
+_KIND: Final = {
+    "maintainer-said": "maintainer",
+    "user-said": "user",
+    "arithmetic": "arithmetic",
+    "reproduced": "reproduced",
+    "inference": "reasoning",
+}
+_STATUS: Final = {
+    "worked": "confirmed-by-reporter",
+    "released": "confirmed-by-maintainer",
+    "merged": "confirmed-by-maintainer",
+    "reproduced": "arithmetic",
+    "arithmetic": "arithmetic",
+    "in-vain": "unknown",
+    "unknown": "unknown",
+}
+"""Kind of standing -> status of the JSON documents; every other kind is ``suggested``."""
+
+
+def standing_of(witnesses: Sequence[Witness]) -> Standing:
+    """The strongest thing that the witnesses bear out; one who tried it in vain outweighs who only says so."""
+    tried = {w.result: w for w in reversed(witnesses) if w.by == "reporter-tried"}
+    if "worked" in tried:
+        return Standing("mixed" if "in-vain" in tried else "worked", ref=tried["worked"].ref)
+    for w in sorted(witnesses, key=lambda w: not w.release):
+        if w.by == "merged-code":
+            return Standing("released" if w.release else "merged", w.release or w.pull or w.commit, w.ref)
+    for result in ("partly", "in-vain"):
+        if result in tried:
+            return Standing(result, ref=tried[result].ref)
+    for by in ("reproduced", "maintainer-said", "user-said", "arithmetic", "inference"):
+        for w in witnesses:
+            if w.by == by:
+                return Standing(_KIND[by], w.sum or w.command, w.ref)
+    return Standing("unknown")
+
+
+def status_of(witnesses: Sequence[Witness]) -> str:
+    """One of :data:`~oomkb.records.taxonomy.STATUSES`."""
+    return _STATUS.get(standing_of(witnesses).kind, "suggested")
