@@ -12,11 +12,11 @@ from typing import Any, Final
 from oomkb.errors import InputError, JobError
 from oomkb.limits import check_tree, finite_only, shown
 from oomkb.memory.job_parts import ExtraModel, Lora, Rollout, Serving
-from oomkb.memory.vocabulary import normalise
+from oomkb.memory.vocabulary import VOCABULARY, normalise
 from oomkb.notes import note
 from oomkb.units import GIB, parse_size_bytes
 
-__all__ = ["read_dotted", "read_field"]
+__all__ = ["read_dotted", "read_field", "value_schema"]
 
 _TOKENS: Final = 1 << 27
 _RANKS: Final = 1 << 20
@@ -324,4 +324,64 @@ _OTHERS: Final[Mapping[str, Any]] = {
     "extra_models": _extra_models,
     "gpu": _text,
     "framework": _text,
+}
+
+
+def value_schema(name: str) -> dict[str, Any]:
+    """The JSON schema of a (dotted) field's value: what :func:`read_dotted` takes, in the field's own words."""
+    head, _, tail = name.partition(".")
+    if tail and head in _NESTED:
+        return dict(_NESTED_SCHEMAS.get(tail, {"type": "integer", "minimum": 1}))
+    if name in _POSITIVE:
+        return {"type": "integer", "minimum": 1, "maximum": _POSITIVE[name]}
+    if name in _WORDS:
+        return {"type": "string", "enum": list(VOCABULARY[name])}
+    if name in _FLAGS:
+        return {"type": "boolean"}
+    if name in _NESTED:
+        parts = {f.name: value_schema(f"{name}.{f.name}") for f in fields(_NESTED[name])}
+        return {"type": "object", "properties": parts, "additionalProperties": False}
+    return dict(_OTHER_SCHEMAS[name])
+
+
+_SHARE_SCHEMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+_NAMES_SCHEMA: Final = {"type": "array", "items": {"type": "string"}}
+_GIB_SCHEMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": _GIB}
+_MAP_SCHEMA: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_NESTED_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "alpha": {"type": "number", "exclusiveMinimum": 0},
+    "dropout": {"type": "number", "minimum": 0, "maximum": 1},
+    "dtype": {"type": "string", "enum": list(VOCABULARY["param_dtype"])},
+    "targets": {"anyOf": [{"type": "string"}, _NAMES_SCHEMA]},
+    "gpu_memory_utilization": _SHARE_SCHEMA,
+    "engine": {"type": "string"},
+    "kv_dtype": {"type": "string"},
+    **{key: {"type": "boolean"} for key in ("colocated", "sleep", "cuda_graphs", "dora")},
+}
+_OTHER_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "model": {"anyOf": [{"type": "string"}, {"type": "object", "description": "a Hugging Face config.json"}]},
+    "params_b": {"type": "number", "exclusiveMinimum": 0, "maximum": _PARAMS_B},
+    "capacity_gib": _GIB_SCHEMA,
+    "host_gib": _GIB_SCHEMA,
+    "sp": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "boolean"}]},
+    "grad_ckpt": {"enum": [True, False, "selective", "offload"]},
+    "offload": {"type": "array", "items": {"type": "string", "enum": list(VOCABULARY["offload"])}},
+    "buckets": _MAP_SCHEMA,
+    "versions": _MAP_SCHEMA,
+    "env": _MAP_SCHEMA,
+    "extra_models": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "role": {"type": "string", "enum": list(VOCABULARY["role"])},
+                "model": {"type": "string"},
+                "sharding": {"type": "string", "enum": list(VOCABULARY["sharding"])},
+                "offload": {"type": "boolean"},
+            },
+            "required": ["role"],
+        },
+    },
+    "gpu": {"type": "string"},
+    "framework": {"type": "string"},
 }

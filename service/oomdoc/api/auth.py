@@ -24,6 +24,8 @@ def needed_scope(method: str, path: str) -> str | None:
     # A browser asks by OPTIONS, without a key, whether a page may call; what is asked for then needs its key.
     if method == "OPTIONS" or path in _OPEN_PATHS or path.startswith(_OPEN):
         return None
+    if path == "/mcp":  # whatever the method: its tools change nothing
+        return "read"
     if path == "/metrics" or path.startswith("/v1/admin"):
         return "admin"
     if method == "DELETE" or (method == "POST" and path in ("/v1/cases", "/v1/feedback")):

@@ -31,7 +31,7 @@ _UPLOAD: Final = frozenset({"/v1/diagnose"})
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _SMALL: Final = 1 << 20
 # Bodies that hold what people paste; all others are small documents.
-_LIMITS: Final[Mapping[str, int]] = {"/v1/diagnose": 1 << 40, "/v1/chat": 4 << 20}
+_LIMITS: Final[Mapping[str, int]] = {"/v1/diagnose": 1 << 40, "/v1/chat": 4 << 20, "/mcp": 8 << 20}
 _WRONG_KEYS_PER_MINUTE: Final = 60
 # Arithmetic costs a fiftieth of a diagnosis or less.
 _CHEAP: Final[Mapping[str, float]] = {"/v1/estimate": 0.02}

@@ -7,12 +7,10 @@ from typing import Any, Final
 
 from oomdoc.chat import parts
 from oomdoc.chat.session import Reply
-from oomdoc.messages import problem_of
+from oomdoc.comparison import compare
 from oomdoc.report.words import word
-from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
-from oomkb.pricing import price_planned
 
 __all__ = ["compared"]
 
@@ -21,21 +19,15 @@ _MOST_ROWS: Final = 8
 
 def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str) -> Reply:
     """A row a set-up, the first and the latest ones, and the fastest that fits."""
-    from oomdoc.diagnosis.throughput import relative_speed, throughput
-
-    try:
-        now = price_planned(job)
-    except OomdocError as error:
-        return Reply(word("chat.cannot-price", language, problem=problem_of(error)), {}, job)
-    base = throughput(now.job, now.shape, now.device)
-    rows: list[tuple[str, float, Estimate]] = []
-    for name, setup in _distinct(setups, language):
-        try:
-            priced = price_planned(setup)
-        except OomdocError:
-            continue
-        speed = relative_speed(base, throughput(priced.job, priced.shape, priced.device))
-        rows.append((name, speed, priced.estimate))
+    named = _distinct(setups, language)
+    now, *found = compare([job, *(setup for _, setup in named)])
+    if now.priced is None:
+        return Reply(word("chat.cannot-price", language, problem=now.problem), {}, job)
+    rows: list[tuple[str, float, Estimate]] = [
+        (name, one.relative_speed, one.priced.estimate)
+        for (name, _), one in zip(named, found, strict=True)
+        if one.priced is not None and one.relative_speed is not None
+    ]
     lines = [word("chat.speed-head", language)]
     lines += [
         "- "
@@ -52,7 +44,7 @@ def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language
     fitting = [row for row in rows if row[2].fits is not False]
     best = max(fitting, key=lambda row: row[1], default=None)
     lines.append(word("chat.speed-best", language, name=best[0]) if best else word("chat.speed-none", language))
-    return Reply("\n".join(lines), {}, job, now.estimate.process_bytes)
+    return Reply("\n".join(lines), {}, job, now.priced.estimate.process_bytes)
 
 
 def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str) -> list[tuple[str, Job]]:

@@ -31,18 +31,32 @@ def mcp(
     host: Annotated[str, typer.Option(help="Address to listen on (http).")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on (http).")] = 8766,
 ) -> None:
-    """Serve the tools diagnose, estimate, plan, search_cases and scan over the Model Context Protocol.
+    """Serve oomdoc's functions to agents and editors over the Model Context Protocol.
 
-    Example: `oomdoc mcp` as the command of a server in your editor's MCP settings.
+    Over http it listens at /mcp and takes the API's keys: off the loopback one is needed (OOMDOC_API_KEYS).
+
+    Examples:
+
+        oomdoc mcp
+
+        OOMDOC_API_KEYS=a-key-of-16-chars:read oomdoc mcp --transport http --host 0.0.0.0
     """
     try:
-        from oomdoc.mcp import create_server
+        from oomdoc.mcp import create_app, create_server
     except ImportError as error:
         raise InputError(
             "the MCP SDK is not installed", where="oomdoc mcp", hint="pip install 'oomdoc[mcp]'"
         ) from error
-    server = create_server()
     if transport is Transport.stdio:
-        server.run("stdio")
-    else:
-        server.run("streamable-http", host=host, port=port)
+        create_server().run("stdio")
+        return
+    try:
+        import uvicorn
+
+        from oomdoc.settings import load_settings
+    except ImportError as error:
+        raise InputError(
+            "the server is not installed", where="oomdoc mcp --transport http", hint="pip install 'oomdoc[mcp,serve]'"
+        ) from error
+    settings = load_settings(host=host, port=port)
+    uvicorn.run(create_app(settings), host=host, port=port, log_level="warning", proxy_headers=False)

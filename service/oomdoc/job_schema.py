@@ -1,0 +1,98 @@
+"""The job document as a JSON schema: fields, words, bounds, units and examples, for MCP, language models and the docs.
+
+Types, words and bounds come from the tables that check a job; meanings, units and examples from ``job_fields.toml``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomdoc.stated import DOTTED_FIELDS
+from oomkb.errors import RecordError
+from oomkb.memory.job import Job
+from oomkb.memory.job_reading import value_schema
+
+__all__ = ["JobField", "example_job", "job_fields", "job_schema"]
+
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_PARTS: Final = ("lora", "rollout", "serving")
+
+
+@dataclass(frozen=True, slots=True)
+class JobField:
+    """What one (dotted) field means."""
+
+    name: str
+    what: str
+    unit: str = ""
+    example: Any = None
+    common: bool = False
+
+
+@cache
+def job_fields() -> Mapping[str, JobField]:
+    """Every field of a job by (dotted) name, in the job's order.
+
+    :raises RecordError: where the table and the job do not have the same fields.
+    """
+    told = tomllib.loads(files("oomdoc").joinpath("job_fields.toml").read_text(encoding="utf-8"))
+    names = [f for f in Job.__dataclass_fields__ if f not in ("extra", "assumed")]
+    if set(told) != {*names, *DOTTED_FIELDS}:
+        different = ", ".join(sorted(set(told) ^ {*names, *DOTTED_FIELDS}))
+        raise RecordError(f"the fields of a job differ: {different}", where="job_fields.toml")
+    return MappingProxyType({name: JobField(name, **row) for name, row in told.items()})
+
+
+@cache
+def job_schema(*, short: bool = False) -> dict[str, Any]:
+    """The JSON schema of a job document; every field may be missing.
+
+    :param short: the common fields alone, for models with little context; what else a job has is taken all the same.
+    """
+    fields = job_fields()
+    properties: dict[str, Any] = {}
+    for name, field in fields.items():
+        if "." in name or (short and not field.common):
+            continue
+        properties[name] = _short(name, field) if short else _described(name, field)
+    if short:
+        return {"type": "object", "properties": properties}
+    title = {"$schema": _DIALECT, "title": "Job", "type": "object"}
+    return {**title, "properties": properties, "additionalProperties": False, "examples": [example_job()]}
+
+
+def example_job() -> dict[str, Any]:
+    """A job to show: LoRA of a 7B model on one card."""
+    return {"model": "Qwen/Qwen2.5-7B", "method": "lora", "micro_batch": 1, "seq_len": 4096, "gpu": "RTX 4090"}
+
+
+def _described(name: str, field: JobField) -> dict[str, Any]:
+    schema = value_schema(name)
+    if name in _PARTS:
+        schema["properties"] = {
+            part: {**value_schema(f"{name}.{part}"), **_words(job_fields()[f"{name}.{part}"])}
+            for part in schema["properties"]
+        }
+    return {**schema, **_words(field)}
+
+
+def _words(field: JobField) -> dict[str, Any]:
+    words: dict[str, Any] = {"description": field.what + (f" [{field.unit}]" if field.unit else "")}
+    return words if field.example is None else {**words, "examples": [field.example]}
+
+
+def _short(name: str, field: JobField) -> dict[str, Any]:
+    """The type, the words and the unit; a line of a prompt."""
+    schema = value_schema(name)
+    for bound in ("minimum", "maximum", "exclusiveMinimum"):
+        schema.pop(bound, None)
+    if name in _PARTS:
+        parts = schema.pop("properties")
+        return {"type": "object", "description": ", ".join(parts)}
+    return schema if "enum" in schema or not field.unit else {**schema, "description": field.unit}

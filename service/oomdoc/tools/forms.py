@@ -1,0 +1,174 @@
+"""What the functions take and give, as pydantic models: the contract's names, without the parts that agents skip."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from oomdoc.job_schema import job_schema
+
+__all__ = [
+    "Advisories",
+    "Comparison",
+    "Detail",
+    "Diagnosed",
+    "Estimated",
+    "Explained",
+    "Fixed",
+    "Found",
+    "JobFields",
+    "JobFieldsShort",
+    "Language",
+    "Planned",
+]
+
+Language = Literal["en", "zh"]
+Detail = Literal["short", "full"]
+JobFields = Annotated[dict[str, Any], WithJsonSchema(job_schema())]
+"""A job document, or part of one."""
+JobFieldsShort = Annotated[
+    dict[str, Any], WithJsonSchema({**job_schema(short=True), "description": "Job fields; all of them as in estimate."})
+]
+
+
+class _Form(BaseModel):
+    """Parts of the full document are let through where they are asked for."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Peak(_Form):
+    """A peak on one GPU, in GiB."""
+
+    allocated: float = Field(description="GiB of tensors: torch.cuda.max_memory_allocated")
+    reserved: float = Field(description="GiB held by the caching allocator")
+    process: float = Field(description="GiB that nvidia-smi shows")
+
+
+class Estimated(_Form):
+    """What each GPU holds at its peak."""
+
+    peak_gib: Peak
+    interval_gib: dict[str, Any] = Field(default={}, description="[low, high] of the process's peak, and its level")
+    peak_phase: str = Field(description="load, forward, loss, backward, optimizer-step, rollout, serving ...")
+    terms_gib: dict[str, float] = Field(default={}, description="the largest terms of the peak phase, in GiB")
+    host_gib: float = Field(default=0.0, description="GiB of host memory per machine that offloading takes")
+    capacity_gib: float | None = Field(default=None, description="GiB of one GPU")
+    needed_gib: float | None = Field(default=None, description="GiB without which it cannot run; what fits is about")
+    fits: bool | None = Field(default=None, description="null: no GPU is known")
+    fits_probability: float | None = None
+    assumed: dict[str, Any] = Field(default={}, description="fields nobody stated: {value, why}")
+    serving: dict[str, Any] | None = Field(default=None, description="what an engine's cache holds")
+    warnings: list[str] = []
+
+
+class Change(_Form):
+    """One change of a plan, in the person's framework's key."""
+
+    key: str = Field(description="the framework's own key")
+    old: Any = Field(default=None, alias="from")
+    to: Any = None
+    saves_gib: float = 0.0
+    instruction: str | None = Field(default=None, description="where the change is no value of a key")
+
+
+class Plan(_Form):
+    """Changes after which the job is predicted to fit."""
+
+    changes: list[Change]
+    fields: dict[str, Any] = Field(default={}, description="the same as job fields: for estimate, compare and fix")
+    peak_gib: float | None = None
+    host_gib: float | None = None
+    fits_probability: float | None = None
+    relative_speed: float | None = None
+    safety: str = Field(description="same-numbers, changed-numerics or changed-training")
+    patch: str | None = Field(default=None, description="unified diff of the file that was given")
+
+
+class Planned(_Form):
+    """Whether a job fits before it is run, and what each change buys."""
+
+    job: dict[str, Any]
+    fits: bool | None
+    fits_probability: float | None = None
+    sentences: list[str] = Field(default=[], description="the answer in words")
+    estimate: Estimated
+    largest: dict[str, int] = Field(default={}, description="the largest micro_batch and length that fit")
+    plans: list[Plan] = []
+    knobs: list[dict[str, Any]] = Field(default=[], description="single changes and what each saves")
+    nothing_fits: str | None = None
+    notes: list[str] = []
+
+
+class Diagnosed(_Form):
+    """Why a job ran out of memory, and what would fit."""
+
+    verdict: str = Field(description="device-oom, host-oom, shared-memory, not-oom, no-failure or unclear")
+    summary: str
+    outlook: dict[str, Any] | None = None
+    other_failure: dict[str, Any] | None = None
+    causes: list[dict[str, Any]] = Field(default=[], description="most probable first: cause, probability, why")
+    failure: dict[str, Any] | None = Field(default=None, description="the sizes that the log states, in GiB")
+    facts: dict[str, Any] = Field(default={}, description="what the input states")
+    framework: str | None = None
+    job: dict[str, Any] = {}
+    estimate: Estimated | None = None
+    plans: list[Plan] = []
+    questions: list[dict[str, Any]] = Field(default=[], description="facts whose value would change the answer")
+    matches: list[dict[str, Any]] = []
+    conflicts: list[dict[str, Any]] = []
+    inferred: dict[str, Any] = {}
+    warnings: list[str] = []
+
+
+class Row(_Form):
+    """One job of a comparison."""
+
+    name: str
+    peak_gib: float | None = None
+    needed_gib: float | None = None
+    capacity_gib: float | None = None
+    fits: bool | None = None
+    fits_probability: float | None = None
+    host_gib: float | None = None
+    peak_phase: str | None = None
+    relative_speed: float | None = Field(default=None, description="beside the first job")
+    problem: str | None = Field(default=None, description="why the job has no price")
+
+
+class Comparison(_Form):
+    """Jobs side by side."""
+
+    rows: list[Row]
+    best: str | None = Field(default=None, description="the fastest that fits")
+
+
+class Fixed(_Form):
+    """A file with job fields written into it."""
+
+    framework: str
+    diff: str
+    text: str = Field(default="", description="the whole file, where it was asked for")
+    unplaced: dict[str, str] = Field(default={}, description="fields that have no key in this file, and why")
+
+
+class Found(_Form):
+    """Known cases that look like a text."""
+
+    matches: list[dict[str, Any]]
+
+
+class Explained(_Form):
+    """The page of a cause."""
+
+    cause: str
+    page: str
+
+
+class Advisories(_Form):
+    """Known memory regressions among installed versions."""
+
+    scanned: int
+    advisories: list[dict[str, Any]]
+    seen: list[dict[str, Any]] = Field(default=[], description="seen in these versions, of which no range is known")

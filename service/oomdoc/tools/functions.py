@@ -1,0 +1,201 @@
+"""The functions: diagnose, estimate, compare, plan, fix, search, explain, scan.
+
+Each takes plain values and gives a form of :mod:`oomdoc.tools.forms`; all raise :class:`~oomkb.errors.OomdocError` with
+place and next step for what they cannot take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from oomdoc.stated import stated_fields
+from oomdoc.tools import forms, shorter
+from oomdoc.tools.forms import Detail, JobFields, JobFieldsShort, Language
+from oomkb.errors import InputError, JobError
+from oomkb.memory.job import Job
+
+__all__ = ["Progress", "compare", "diagnose", "estimate", "explain", "fix", "job_of", "plan", "scan", "search"]
+
+Progress = Callable[[float, str], None]
+"""(part that is done, what comes next)"""
+
+_MOST_JOBS: Final = 16
+_DETAIL: Final = "full: everything that was computed (20 times as long)."
+
+
+def _silent(_part: float, _next: str) -> None:
+    return
+
+
+def job_of(fields: Any, base: Job | None = None) -> Job:
+    """A job of (dotted or nested) fields, on top of another.
+
+    :raises JobError: for an unknown field (with the nearest name) or a value that no run can have.
+    """
+    job = (base or Job()).with_fields(stated_fields(fields))
+    given = fields if isinstance(fields, dict) else {}
+    if base is not None and "gpu" in given and "capacity_gib" not in given:
+        job = job.with_fields({"capacity_gib": None})
+    # What follows from the number of GPUs is worked out anew.
+    if base is not None and {"gpus", "nodes"} & set(given) and not {"world", "dp"} & set(given):
+        job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
+    return job
+
+
+def diagnose(
+    text: Annotated[str, Field(description="Log, config, command or question, in any mix, as it was pasted.")],
+    configs: Annotated[dict[str, str] | None, Field(description="Further files: name -> text.")] = None,
+    job: Annotated[JobFieldsShort | None, Field(description="What is known beside the text.")] = None,
+    lang: Literal["auto", "en", "zh"] = "auto",
+    detail: Annotated[Detail, Field(description=_DETAIL)] = "short",
+    progress: Progress = _silent,
+) -> forms.Diagnosed:
+    """Say why a job ran out of memory (or that it did not) and which changes would fit.
+
+    Give the raw log together with the config or launch command.
+    """
+    from oomdoc.library import diagnose as run
+
+    progress(0.1, "reading and searching for plans")
+    document = run(text, configs=configs, options=job, language=lang).document()
+    progress(0.9, "writing")
+    return forms.Diagnosed.model_validate(shorter.diagnosis(document, detail))
+
+
+def estimate(
+    job: JobFields,
+    lang: Language = "en",
+    detail: Annotated[Detail, Field(description=_DETAIL)] = "short",
+    progress: Progress = _silent,
+) -> forms.Estimated:
+    """Say what each GPU holds at its peak for a job, and whether it fits.
+
+    What is not stated is filled as the framework would, or carefully where none is named, and listed in assumed.
+    """
+    from oomdoc.report.estimates import estimate_document
+    from oomkb.pricing import price_planned
+
+    found = estimate_document(price_planned(job_of(job)).estimate, language=lang)
+    return forms.Estimated.model_validate(shorter.estimate(found, detail))
+
+
+def compare(
+    jobs: Annotated[list[JobFields], Field(min_length=1, max_length=_MOST_JOBS, description="Each on top of base.")],
+    base: Annotated[JobFieldsShort | None, Field(description="Fields that all of them share.")] = None,
+    names: Annotated[list[str] | None, Field(description="What to call them in the answer.")] = None,
+    lang: Language = "en",
+    progress: Progress = _silent,
+) -> forms.Comparison:
+    """Price jobs side by side: peak, whether each fits, host memory, relative speed, and the fastest that fits."""
+    from oomdoc.comparison import compare as run
+    from oomdoc.report.words import render
+
+    if not 1 <= len(jobs) <= _MOST_JOBS:
+        raise InputError(f"{len(jobs)} jobs", where="jobs", hint=f"1 to {_MOST_JOBS}")
+    shared = job_of(base or {})
+    found = []
+    for index, fields in enumerate(jobs):
+        try:
+            found.append(job_of(fields, shared))
+        except JobError as error:
+            raise JobError(error.message, where=f"jobs[{index}].{error.where}", hint=error.hint) from error
+    progress(0.1, f"pricing {len(found)} jobs")
+    rows = []
+    for index, compared in enumerate(run(found)):
+        name = names[index] if names and index < len(names) else shorter.named(jobs[index], index)
+        problem = render(compared.problem, lang) if compared.problem is not None else None
+        rows.append(forms.Row(name=name, problem=problem, **shorter.row(compared)))
+    fitting = [r for r in rows if r.fits is not False and r.relative_speed is not None]
+    best = max(fitting, key=lambda r: r.relative_speed or 0.0, default=None)
+    return forms.Comparison(rows=rows, best=best.name if best else None)
+
+
+def plan(
+    job: Annotated[JobFields | None, Field(description="The job, or what differs from the text.")] = None,
+    text: Annotated[str, Field(description="A config or launch script, as it stands.")] = "",
+    filename: Annotated[str, Field(description="Its name.")] = "",
+    lang: Language = "en",
+    detail: Annotated[Detail, Field(description=_DETAIL)] = "short",
+    progress: Progress = _silent,
+) -> forms.Planned:
+    """Say before a run whether it fits, the largest batch and length that do, and the changes that would make it fit.
+
+    Every plan comes with its job fields; estimate of the job with them gives the same figure.
+    """
+    from oomdoc.planner import plan_document, plan_job
+
+    progress(0.1, "searching for plans")
+    document = plan_document(plan_job(text, filename, stated_fields(job or {})), lang)
+    progress(0.9, "writing")
+    return forms.Planned.model_validate(shorter.planned(document, detail))
+
+
+def fix(
+    text: Annotated[str, Field(description="The config, command or script.")],
+    fields: Annotated[JobFieldsShort, Field(description="Job fields to write, for example a plan's fields.")],
+    filename: Annotated[str, Field(description="Its name; its ending tells what it is.")] = "",
+    framework: Annotated[str | None, Field(description="Whose keys; default: recognised from the text.")] = None,
+    whole: Annotated[bool, Field(description="Whether to give the whole file back, not the diff alone.")] = False,
+    lang: Language = "en",
+    progress: Progress = _silent,
+) -> forms.Fixed:
+    """Write job fields into a file in its own framework's keys; comments, order and all other lines stay."""
+    from oomdoc.intake.configs import patch
+    from oomdoc.report.words import word
+
+    done = patch(text, filename=filename or "input", framework=framework, changes=stated_fields(fields))
+    if done.error and not done.unplaced:
+        raise InputError(done.error, where=filename or "text")
+    name = done.framework or "-"
+    reasons = {f: word(f"fix.{why}", lang, field=f, framework=name) for f, why in done.unplaced.items()}
+    return forms.Fixed(framework=done.framework, diff=done.diff, text=done.text if whole else "", unplaced=reasons)
+
+
+def search(
+    text: Annotated[str, Field(description="An error, a symptom or a question.")],
+    top: Annotated[int, Field(ge=1, le=20)] = 5,
+    lang: Language = "en",
+    progress: Progress = _silent,
+) -> forms.Found:
+    """Find known out-of-memory cases that look like a text, each with its public thread."""
+    from oomdoc.diagnosis.cases import find_cases
+    from oomdoc.report.document import match_document
+
+    matches = find_cases(text, top=max(1, min(top, 20)))
+    return forms.Found(matches=[match_document(match, lang) for match in matches])
+
+
+def explain(
+    cause: Annotated[str, Field(description="A cause's name, as in a diagnosis; empty: the list.")] = "",
+    lang: Language = "en",
+    progress: Progress = _silent,
+) -> forms.Explained:
+    """Say what a cause is: its sign, its mechanism, how to confirm it, how to fix it and what that costs."""
+    from oomdoc.diagnosis.pages import page
+    from oomkb.records.taxonomy import CAUSES
+
+    if not cause.strip():
+        lines = [f"{name}: {texts[lang == 'zh']}" for name, texts in sorted(CAUSES.items())]
+        return forms.Explained(cause="", page="\n".join(lines))
+    return forms.Explained(cause=cause.strip(), page=page(cause.strip(), lang))
+
+
+def scan(
+    requirements: Annotated[str, Field(description="The text of requirements.txt or pip freeze.")],
+    lang: Language = "en",
+    progress: Progress = _silent,
+) -> forms.Advisories:
+    """List known memory regressions among installed versions, with the versions that fix them."""
+    from oomdoc.diagnosis.regressions import scan_seen, scan_versions
+    from oomdoc.intake.requirements import parse_requirements
+
+    versions = parse_requirements(requirements)
+    found = [advisory.document(lang) for advisory in scan_versions(versions)]
+    seen = [advisory.document(lang) for advisory in scan_seen(versions)]
+    return forms.Advisories(scanned=len(versions), advisories=found, seen=seen)
+
+
+ALL: Final[Sequence[Callable[..., Any]]] = (diagnose, estimate, compare, plan, fix, search, explain, scan)

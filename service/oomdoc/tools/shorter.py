@@ -1,0 +1,146 @@
+"""The contract's documents without what agents skip: a few thousand characters in place of thirty thousand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomdoc.comparison import Compared
+from oomkb.units import GIB
+
+__all__ = ["diagnosis", "estimate", "named", "planned", "row"]
+
+_CAUSES: Final = 3
+_PLANS: Final = 3
+_KNOBS: Final = 6
+_TERMS: Final = 6
+_REASONS: Final = 2
+_LINE_CHARS: Final = 240
+_DECIDING: Final = frozenset(
+    {
+        *(
+            "framework",
+            "method",
+            "quant",
+            "micro_batch",
+            "seq_len",
+            "grad_ckpt",
+            "optimizer",
+            "param_dtype",
+            "autocast",
+        ),
+        *("attention", "fused_ce", "sharding", "gpus", "offload", "lora.r", "serving.max_model_len", "packing"),
+        *("serving.gpu_memory_utilization", "serving.max_num_seqs", "rollout.gpu_memory_utilization", "params_b"),
+        *("autocast", "completion_len", "prompt_len", "generations", "max_pixels"),
+    }
+)
+"""Assumed fields that can decide whether a job fits."""
+
+
+def estimate(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
+    """Of ``oomdoc.estimate/1``: the peak, its phase and terms, the verdict, the assumptions that matter."""
+    phase = document["phases"].get(document["peak_phase"], {"terms": {}})
+    terms = sorted(phase["terms"].items(), key=lambda t: -t[1])
+    largest = {name: round(size, 2) for name, size in terms[:_TERMS] if size > 0}
+    if detail == "full":
+        return {**document, "terms_gib": largest}
+    interval = document["interval_gib"]
+    return {
+        **{k: document[k] for k in ("peak_gib", "peak_phase", "host_gib", "capacity_gib", "needed_gib", "fits")},
+        "fits_probability": document["fits_probability"],
+        "interval_gib": {k: interval[k] for k in ("process", "level") if k in interval},
+        "terms_gib": largest,
+        "assumed": {name: one for name, one in document["assumed"].items() if name in _DECIDING},
+        "serving": document.get("serving"),
+        "warnings": document.get("warnings") or [],
+    }
+
+
+def planned(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
+    """Of ``oomdoc.plan/1``: the first plans and the changes that buy most."""
+    plans = [_plan(p, detail) for p in document["plans"]]
+    whole = {**document, "estimate": estimate(document["estimate"], detail), "plans": plans}
+    if detail == "full":
+        return whole
+    told = ("fits_probability", "relative_speed", "saves_gib", "peak_gib", "key", "from", "to", "fields", "safety")
+    keep = ("job", "fits", "fits_probability", "sentences", "estimate", "largest", "nothing_fits", "notes")
+    return {
+        **{name: whole[name] for name in keep},
+        "plans": plans[:_PLANS],
+        "knobs": [{n: knob[n] for n in told} for knob in document["knobs"][:_KNOBS]],
+    }
+
+
+def diagnosis(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
+    """Of ``oomdoc.diagnosis/1``: causes with their first reasons, sizes, plans, what to ask."""
+    priced = document["estimate"]
+    framework = document["framework"] or {}
+    whole = {
+        **document,
+        "framework": framework.get("name"),
+        "estimate": estimate(priced, detail) if priced else None,
+        "plans": [_plan(p, detail) for p in document["plans"]],
+    }
+    if detail == "full":
+        return whole
+    keep = ("verdict", "summary", "outlook", "other_failure", "framework", "estimate", "job", "warnings")
+    failure = document["failure"] or {}
+    return {
+        **{name: whole[name] for name in keep},
+        "causes": [_cause(c) for c in document["causes"][:_CAUSES]],
+        "failure": {k: v for k, v in failure.items() if v not in (None, [], "")} or None,
+        "facts": {name: fact["value"] for name, fact in document["facts"].items() if fact.get("stated", True)},
+        "plans": whole["plans"][:_PLANS],
+        "questions": document["questions"][:_CAUSES],
+        "matches": [{k: m[k] for k in ("case", "title", "url")} for m in document["matches"][:_CAUSES]],
+        "conflicts": [
+            {k: v for k, v in c.items() if k in ("fact", "stated", "likely", "why")} for c in document["conflicts"]
+        ],
+        "inferred": document["inferred"],
+    }
+
+
+def row(compared: Compared) -> dict[str, Any]:
+    """The figures of one job of a comparison."""
+    if compared.priced is None:
+        return {}
+    found = compared.priced.estimate
+    gib = {
+        "peak_gib": found.process_bytes,
+        "needed_gib": found.needed_bytes,
+        "capacity_gib": found.capacity_bytes,
+        "host_gib": found.host_bytes,
+    }
+    return {
+        **{name: None if size is None else round(size / GIB, 2) for name, size in gib.items()},
+        "fits": found.fits,
+        "fits_probability": None if found.fits_probability is None else round(found.fits_probability, 3),
+        "peak_phase": found.peak_phase,
+        "relative_speed": None if compared.relative_speed is None else round(compared.relative_speed, 2),
+    }
+
+
+def named(fields: Mapping[str, Any], index: int) -> str:
+    """What a job is called by what it states."""
+    said = ", ".join(f"{name}={value}" for name, value in fields.items() if not isinstance(value, Mapping))
+    return said[:_LINE_CHARS] or f"job {index + 1}"
+
+
+def _cause(cause: Mapping[str, Any]) -> dict[str, Any]:
+    lines = [e["text"][:_LINE_CHARS] for e in cause["evidence"][:_REASONS] if e.get("text")]
+    return {**{k: cause[k] for k in ("cause", "probability")}, "why": cause["why"][:_REASONS], "evidence": lines}
+
+
+def _plan(plan: Mapping[str, Any], detail: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for change in plan["changes"]:
+        fields |= change["fields"]
+    whole = {**plan, "fields": fields}
+    if detail == "full":
+        return whole
+    told = ("key", "from", "to", "saves_gib", "instruction")
+    keep = ("fields", "peak_gib", "host_gib", "fits_probability", "relative_speed", "safety", "patch")
+    return {
+        "changes": [{k: c[k] for k in told if k != "instruction" or c[k]} for c in plan["changes"]],
+        **{name: whole[name] for name in keep if name != "patch" or whole[name]},
+    }

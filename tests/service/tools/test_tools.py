@@ -1,0 +1,127 @@
+"""The functions for agents: what they take and give has a schema, and the schema agrees with what checks a job."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from oomdoc.job_schema import example_job, job_fields, job_schema
+from oomdoc.tools import TOOLS, tool_named
+from oomkb.errors import InputError, JobError, OomdocError
+from oomkb.memory.job import Job
+from oomkb.memory.job_reading import read_dotted
+
+JOB = {"model": "Qwen/Qwen2.5-7B", "method": "lora", "gpu": "RTX 4090"}
+
+
+def test_every_example_is_taken_by_the_reader_and_by_the_schema() -> None:
+    schema = job_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for name, field in job_fields().items():
+        if field.example is None:
+            continue
+        read_dotted(name, field.example)
+        head, _, tail = name.partition(".")
+        jsonschema.validate({head: {tail: field.example} if tail else field.example}, schema)
+    jsonschema.validate(example_job(), schema)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"micro_batch": 0},
+        {"micro_batch": 1.5},
+        {"seq_len": "long"},
+        {"method": "magic"},
+        {"serving": {"gpu_memory_utilization": 1.3}},
+        {"lora": {"r": 0}},
+        {"lora": {"rank": 8}},
+        {"batch": 4},
+        {"gpus": -1},
+        {"packing": "maybe"},
+        {"extra_models": [{"model": "a/b"}]},
+    ],
+)
+def test_what_the_schema_refuses_the_functions_refuse(job: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(job, job_schema())
+    with pytest.raises(JobError):
+        tool_named("estimate").call({"job": JOB | job})
+
+
+def test_every_word_of_the_schema_is_one_of_the_job() -> None:
+    for name, schema in job_schema()["properties"].items():
+        for word in schema.get("enum", ()):
+            job = Job.from_document({name: word})
+            jsonschema.validate(job.document(), job_schema())
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
+def test_every_function_says_what_it_takes_and_gives(tool: Any) -> None:
+    jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+    jsonschema.Draft202012Validator.check_schema(tool.output_schema)
+    assert len(tool.description) > 40
+    assert tool.input_schema["additionalProperties"] is False
+    assert "progress" not in tool.input_schema["properties"]
+    with pytest.raises(InputError, match=r"nonsense|required"):
+        tool.call({"nonsense": 1})
+
+
+def test_every_plan_is_what_estimate_says_of_its_fields() -> None:
+    planned = tool_named("plan").call({"job": {"model": "Qwen/Qwen2.5-14B", "method": "lora", "gpu": "RTX 4090"}})
+    assert planned["plans"]
+    for plan in planned["plans"]:
+        if plan["peak_gib"] is None:
+            continue
+        priced = tool_named("estimate").call({"job": planned["job"] | plan["fields"]})
+        assert priced["peak_gib"]["process"] == pytest.approx(plan["peak_gib"], abs=0.01)
+        assert priced["fits"] is True
+
+
+def test_answers_are_small() -> None:
+    planned = tool_named("plan").call({"job": {"model": "Qwen/Qwen2.5-14B", "method": "lora", "gpu": "RTX 4090"}})
+    full = tool_named("plan").call(
+        {"job": {"model": "Qwen/Qwen2.5-14B", "method": "lora", "gpu": "RTX 4090"}, "detail": "full"}
+    )
+    assert len(json.dumps(planned)) < 8_000
+    assert len(json.dumps(full)) > 2 * len(json.dumps(planned))
+    assert full["estimate"]["phases"]
+
+
+def test_a_comparison_goes_on_after_a_job_without_a_price() -> None:
+    compared = tool_named("compare").call(
+        {"base": JOB, "jobs": [{"method": "full"}, {"model": "no/such-thing-at-all"}, {"method": "qlora"}]}
+    )
+    assert [row.get("fits") for row in compared["rows"]] == [False, None, True]
+    assert compared["rows"][1]["problem"]
+    assert compared["best"] == "method=qlora"
+
+
+def test_the_first_wrong_job_of_a_comparison_is_named() -> None:
+    with pytest.raises(JobError) as refused:
+        tool_named("compare").call({"base": JOB, "jobs": [{"method": "full"}, {"micro_batch": 0}]})
+    assert refused.value.where == "jobs[1].micro_batch"
+
+
+def test_progress_is_told() -> None:
+    heard: list[tuple[float, str]] = []
+    tool_named("diagnose").call({"text": "CUDA out of memory"}, lambda part, said: heard.append((part, said)))
+    assert heard == sorted(heard)
+    assert heard
+
+
+def test_an_unknown_tool_is_refused_with_the_names() -> None:
+    with pytest.raises(InputError, match="diagnose"):
+        tool_named("rm")
+
+
+def test_a_fix_says_what_it_could_not_place() -> None:
+    text = "model_name_or_path: a/b-7b\nstage: sft\ncutoff_len: 4096\n"
+    fixed = tool_named("fix").call({"text": text, "filename": "a.yaml", "fields": {"seq_len": 1024, "gpu": "A100"}})
+    assert "+cutoff_len: 1024" in fixed["diff"]
+    assert list(fixed["unplaced"]) == ["gpu"]
+    with pytest.raises(OomdocError):
+        tool_named("fix").call({"text": text, "fields": {"seq_len": -1}})
