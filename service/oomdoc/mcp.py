@@ -49,7 +49,7 @@ def create_server() -> MCPServer[Any]:
     for uri, function in _RESOURCES.items():
         server.resource(uri, description=inspect.getdoc(function), mime_type=_JSON)(function)
     server.resource("oomdoc://taxonomy/{cause}", mime_type="text/plain")(_cause_page)
-    server.resource("oomdoc://cases/{cause}/{slug}", mime_type="text/markdown")(_case)
+    server.resource("oomdoc://cases/{cause}/{slug}", mime_type=_JSON)(_case)
     server.resource("oomdoc://frameworks/{name}", mime_type=_JSON)(_framework)
     for prompt in (diagnose_failure, plan_a_run):
         server.prompt()(prompt)
@@ -160,12 +160,12 @@ def _cause_page(cause: str) -> str:
 
 def _case(cause: str, slug: str) -> str:
     """One known case."""
-    from oomkb.records.export import markdown
+    from oomkb.records.export import case_document
     from oomkb.records.loader import load_cases
 
     for case in load_cases():
         if case.id == f"{cause}/{slug}":
-            return markdown(case)
+            return _written(case_document(case))
     raise ResourceNotFoundError(f"no case {cause}/{slug}: see oomdoc://cases")
 
 
