@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint types cases load image wheel bench clean
+.PHONY: demo test test-slow lint types cases load image wheel lock docs clean
 
 demo: $(STAMP)  ## Diagnose a real failure
 	$(BIN)/oomdoc diagnose examples/dpo-v100/train.log --config examples/dpo-v100/train.yaml
@@ -34,6 +34,10 @@ image:  ## Build the container image with the engine that is here: docker, podma
 wheel: $(STAMP)  ## Build the wheel, install it elsewhere, run it from there
 	PYTHON=$(PYTHON) bash .ci/wheel
 
+lock: $(STAMP)  ## Write the hashes of what the image installs
+	$(BIN)/uv pip compile pyproject.toml --extra serve --extra postgres --extra bots --extra mcp --extra zst \
+	  -c constraints.txt --python-version 3.12 --universal --generate-hashes --no-annotate --no-header -q -o service/deploy/requirements.txt
+
 clean:
 	rm -rf $(VENV) dist build
 
@@ -42,6 +46,6 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("oomdoc needs Python 3.11 or newer; name one with PYTHON=...") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install -q -c constraints.txt torch
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[embed,serve,postgres,bots,mcp,fleet,ray,chart,trace]" --group dev
+	$(BIN)/python -m pip install -q -c constraints.txt torch hatchling
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e ".[embed,serve,postgres,bots,mcp,fleet,ray,chart,trace,zst]" --group dev
 	touch $(STAMP)

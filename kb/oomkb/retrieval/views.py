@@ -85,7 +85,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
     key = encoder().key
     english = plain_words(text) if beginning else ""
     chunks = [english[:_BEGINNING_CHARS]] if beginning else _chunks(text)
-    vectors = np.stack([_vector(key, chunk, beginning) for chunk in chunks])
+    vectors = np.stack([_vector(key, chunk) for chunk in chunks])
     asked = query_facets(text, context)
     bm25 = index.case_words.scores(words)
     owners = index.case_causes
@@ -161,13 +161,12 @@ def plain_words(text: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _vector(_key: str, chunk: str, quickly: bool) -> np.ndarray[Any, Any]:
+def _vector(_key: str, chunk: str) -> np.ndarray[Any, Any]:
     """Reports of one failure often share their end; embedding it is most of the time of a search.
 
     :param _key: the encoder's.
     """
-    model = encoder()
-    vector: np.ndarray[Any, Any] = (model.encode_quickly if quickly else model.encode)([chunk])[0]
+    vector: np.ndarray[Any, Any] = encoder().encode_quickly([chunk])[0]
     return vector
 
 

@@ -25,6 +25,8 @@ class HashedWords:
                 row[zlib.crc32(word.encode()) % self.dimension] += 1
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
+    encode_quickly = encode
+
 
 def case(case_id, title, symptom, *, zh="", signatures=(), frameworks=("pytorch",), affected=(), **fields):
     body = repr((case_id, title, symptom, zh, signatures, frameworks, affected, fields))
