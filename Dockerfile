@@ -1,10 +1,11 @@
 # syntax=docker/dockerfile:1
 # Three stages: the wheel, an environment with it, and what runs. No stage needs torch: the wheel brings the encoder and
-# the index of the shipped cases ready made (hatch_build.py).
+# the index of the shipped cases ready made (.ci/hatch_build.py).
 
 FROM python:3.12-slim AS wheel
 WORKDIR /src
-COPY pyproject.toml constraints.txt hatch_build.py README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY .ci/hatch_build.py .ci/
 COPY kb kb
 COPY service service
 COPY cases cases

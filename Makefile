@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint types cases load image wheel lock docs clean
+.PHONY: demo test test-slow lint types cases load image wheel lock docs docs-serve clean
 
 demo: $(STAMP)  ## Diagnose a real failure
 	$(BIN)/oomdoc diagnose examples/dpo-v100/train.log --config examples/dpo-v100/train.yaml
@@ -34,6 +34,12 @@ image:  ## Build the container image with the engine that is here: docker, podma
 wheel: $(STAMP)  ## Build the wheel, install it elsewhere, run it from there
 	PYTHON=$(PYTHON) bash .ci/wheel
 
+docs: $(STAMP)  ## Build the documentation into site/, every broken link an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q -f .ci/mkdocs.yml
+
+docs-serve: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve -f .ci/mkdocs.yml
+
 lock: $(STAMP)  ## Write the hashes of what the image installs
 	$(BIN)/uv pip compile pyproject.toml --extra serve --extra postgres --extra bots --extra mcp --extra zst \
 	  -c constraints.txt --python-version 3.12 --universal --generate-hashes --no-annotate --no-header -q -o service/deploy/requirements.txt
@@ -47,5 +53,5 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install -q -c constraints.txt torch hatchling
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e ".[embed,serve,postgres,bots,mcp,fleet,ray,chart,trace,zst]" --group dev
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e ".[embed,serve,postgres,bots,mcp,fleet,ray,chart,trace,zst]" --group dev --group docs
 	touch $(STAMP)

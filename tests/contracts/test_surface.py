@@ -99,7 +99,7 @@ def test_every_command_is_in_the_readme(root: Path) -> None:
 
 def test_both_readmes_say_the_same(root: Path) -> None:
     english = (root / "README.md").read_text(encoding="utf-8")
-    chinese = (root / "README.zh.md").read_text(encoding="utf-8")
+    chinese = (root / "docs/README.zh.md").read_text(encoding="utf-8")
     assert english.count("\n## ") == chinese.count("\n## ")
     assert english.count("\n|") == chinese.count("\n|")
     numbers = [row.split("|")[2] for row in english.splitlines() if row.startswith("| ") and "%" in row.split("|")[2]]

@@ -1,6 +1,6 @@
 """What a wheel brings ready made: the encoder in eight bits, the index of the shipped cases, and the cases parsed.
 
-``python -m oomkb.retrieval.prebuild FOLDER`` fills a folder of the layout of :mod:`oomkb.state` (``hatch_build.py``
+``python -m oomkb.retrieval.prebuild FOLDER`` fills a folder of the layout of :mod:`oomkb.state` (``.ci/hatch_build.py``
 puts it into the wheel as ``oomkb/_baked``), so that an installed oomdoc needs neither the exact weights nor ``onnx``,
 and its first answer builds nothing. Everything in it is checked by its hash when it is opened.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from asyncio import TimerHandle, Transport
 from functools import cache
@@ -24,6 +25,7 @@ _HEAD_BYTES = 64 << 10
 def run(settings: Settings) -> None:
     """Serve until told to stop."""
     folder = _share_metrics(settings)
+    _announce(settings)
     # Diagnoses run side by side: a second thread for one of them would be taken from another.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
@@ -46,6 +48,32 @@ def run(settings: Settings) -> None:
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _announce(settings: Settings) -> None:
+    """Say what is being started, on standard error, before the seconds that loading takes; and what is not guarded."""
+    from oomdoc import __version__
+    from oomdoc.bots import CALLBACKS, configured
+
+    place = f"http://{settings.host}:{settings.port}"
+    store = settings.database_url.partition(":")[0] or "SQLite in the state folder"
+    bots = [name for name in CALLBACKS if configured(name, settings) is not None]
+    lines = [
+        f"oomdoc {__version__}: loading the cases, the encoder and the memory model; then {place}",
+        f"  page {place}/   API reference {place}/docs   store: {store}   bots: {', '.join(bots) or 'none'}",
+    ]
+    if not settings.loopback and not settings.keys_required:
+        lines.append(
+            "  WARNING: THIS SERVER LISTENS ON A PUBLIC ADDRESS WITHOUT ASKING FOR A KEY (OOMDOC_AUTH=off). "
+            "ANYBODY WHO REACHES IT CAN USE IT."
+        )
+    elif settings.keys_required and not settings.keys():
+        lines.append(
+            "  WARNING: A KEY IS REQUIRED AND NONE IS SET: the API and the page will refuse everybody. "
+            "Set OOMDOC_API_KEYS=key:read+write, or OOMDOC_AUTH=off where the network is trusted."
+        )
+    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.flush()
 
 
 def _share_metrics(settings: Settings) -> str | None:

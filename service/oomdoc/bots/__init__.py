@@ -5,7 +5,7 @@ A platform is there where its settings are; nothing here is imported by the plai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oomdoc.bots.message import Platform
     from oomdoc.settings import Settings
 
-__all__ = ["PLATFORMS", "configured"]
+__all__ = ["CALLBACKS", "PLATFORMS", "configured"]
 
 PLATFORMS: Final[tuple[tuple[str, str], ...]] = (
     ("dingtalk", "DingTalk"),
@@ -24,6 +24,14 @@ PLATFORMS: Final[tuple[tuple[str, str], ...]] = (
     ("wecom", "WeCom"),
 )
 """Module (also the name in the path) and class of each."""
+
+CALLBACKS: Final[Mapping[str, frozenset[str]]] = {
+    "dingtalk": frozenset({"messages"}),
+    "feishu": frozenset({"events"}),
+    "slack": frozenset({"events", "commands"}),
+    "wecom": frozenset({"messages"}),
+}
+"""The last part of the addresses that each platform calls."""
 
 
 def configured(name: str, settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> Platform | None:

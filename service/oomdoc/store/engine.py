@@ -130,7 +130,7 @@ def migrate(engine: Engine) -> None:
         raise InputError(
             "the database was made by a newer version of oomdoc than this one",
             where="OOMDOC_DATABASE_URL",
-            hint="install that version again, or name another database; see SECURITY.md on rolling back",
+            hint="install that version again, or name another database; see the documentation on rolling back",
         ) from error
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", error)).strip().splitlines()[0]

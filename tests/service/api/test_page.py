@@ -31,11 +31,14 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield from served(tmp_path_factory.mktemp("page"), {})
+
+
+def served(folder: Path, settings: dict[str, str]) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    database = f"sqlite:///{tmp_path_factory.mktemp('page')}/oomdoc.db"
-    environment = {**os.environ, "OOMDOC_DATABASE_URL": database}
+    environment = {**os.environ, "OOMDOC_DATABASE_URL": f"sqlite:///{folder}/oomdoc.db", **settings}
     command = [sys.executable, "-m", "oomdoc", "serve", "--port", str(port)]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
@@ -122,3 +125,35 @@ def test_files_can_be_chosen(page: Any, root: Path) -> None:
     page.click("#go")
     page.wait_for_selector("#answer:not([hidden])", timeout=60_000)
     assert page.locator("#facts tr").count() >= 3
+
+
+def test_an_empty_box_says_what_to_do(page: Any) -> None:
+    page.click("#go")
+    assert "paste a log" in page.inner_text("#status")
+
+
+def test_the_api_reference_is_shown_from_the_servers_own_files(page: Any, address: str) -> None:
+    page.goto(f"{address}/docs")
+    page.get_by_text("/v1/diagnose").first.wait_for(timeout=30_000)
+
+
+def test_a_required_key_is_asked_for_and_kept_for_the_tab_only(tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    key = "0123456789abcdef0123"
+    for url in served(tmp_path, {"OOMDOC_AUTH": "required", "OOMDOC_API_KEYS": f"{key}:read+write"}):
+        with playwright.sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+            page = browser.new_page()
+            page.goto(url)
+            page.wait_for_selector("body[data-ready]")
+            page.fill("#text", "CUDA out of memory. Tried to allocate 2.00 GiB")
+            page.click("#go")
+            page.wait_for_selector("#key-form:not([hidden])")
+            for attempt in ("a-wrong-key-of-some-length", key):
+                page.fill("#key", attempt)
+                page.keyboard.press("Enter")
+                page.wait_for_timeout(500)
+            page.wait_for_selector("#answer:not([hidden])", timeout=60_000)
+            assert page.evaluate("sessionStorage.getItem('oomdoc.key')") == key
+            assert key not in str(page.evaluate("JSON.stringify(localStorage)"))
+            browser.close()

@@ -70,7 +70,10 @@ function tell(text, wrong = false) {
 async function diagnose() {
   const turning = Boolean(state.found) && state.pasted === $("text").value;
   const text = $("text").value;
-  if (!text.trim() && !state.files.length) return $("text").focus();
+  if (!text.trim() && !state.files.length) {
+    tell(word("page.empty"));
+    return $("text").focus();
+  }
   $("go").disabled = true;
   tell(word("page.working"));
   try {

@@ -35,14 +35,43 @@ export function fill(id, ...children) {
   document.getElementById(id).replaceChildren(...children.filter(Boolean));
 }
 
+// Where the server requires a key it is asked for, kept for this tab alone, and forgotten when the tab is closed.
+const KEY = "oomdoc.key";
+
+export function authorization() {
+  const key = sessionStorage.getItem(KEY);
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+export function askForKey() {
+  sessionStorage.removeItem(KEY);
+  const form = document.getElementById("key-form");
+  form.hidden = false;
+  document.getElementById("key").focus();
+  return new Promise((resolve) => {
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(KEY, document.getElementById("key").value.trim());
+      document.getElementById("key").value = "";
+      form.hidden = true;
+      resolve();
+    };
+  });
+}
+
 export async function post(path, body, signal) {
   const form = body instanceof FormData;
-  const answer = await fetch(path, {
+  const send = () => fetch(path, {
     method: "POST",
-    headers: form ? {} : { "Content-Type": "application/json" },
+    headers: { ...(form ? {} : { "Content-Type": "application/json" }), ...authorization() },
     body: form ? body : JSON.stringify(body),
     signal,
   });
+  let answer = await send();
+  while (answer.status === 401) {
+    await askForKey();
+    answer = await send();
+  }
   const document = await answer.json();
   if (!answer.ok) throw new Error([document.where, document.detail, document.hint].filter(Boolean).join(": "));
   return document;

@@ -11,7 +11,7 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 from oomdoc.api.work import Work
-from oomdoc.bots import configured
+from oomdoc.bots import CALLBACKS, configured
 from oomdoc.bots.bot import Bot
 from oomdoc.bots.message import Call, Refused
 from oomdoc.language_model import from_settings
@@ -24,19 +24,21 @@ router = APIRouter(prefix="/integrations", tags=["messengers"])
 _BODY_BYTES: Final = 1 << 20
 
 
-@router.post("/{platform}/{action:path}", summary="A messenger's callback", response_class=Response)
+@router.post("/{platform}/{action}", summary="A messenger's callback", response_class=Response)
 async def post(platform: str, action: str, request: Request) -> Response:
     """Only calls that carry the platform's signature are read; 404 for a platform that is not set up."""
-    return await _receive(platform, request)
+    return await _receive(platform, action, request)
 
 
-@router.get("/{platform}/{action:path}", summary="A messenger's check of this address", response_class=Response)
+@router.get("/{platform}/{action}", summary="A messenger's check of this address", response_class=Response)
 async def get(platform: str, action: str, request: Request) -> Response:
     """WeCom verifies an address by GET."""
-    return await _receive(platform, request)
+    return await _receive(platform, action, request)
 
 
-async def _receive(name: str, request: Request) -> Response:
+async def _receive(name: str, action: str, request: Request) -> Response:
+    if action not in CALLBACKS.get(name, ()):
+        raise HTTPException(404, "no messenger calls this address")
     bot = _bot(request, name)
     if bot is None:
         raise HTTPException(404, "this messenger is not set up")

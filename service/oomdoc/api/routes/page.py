@@ -20,6 +20,9 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+# Swagger UI sets styles of its own and draws with data: addresses.
+_REFERENCE_POLICY: Final = _POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")
+_REFERENCE_ASSETS: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
 _SHOWN: Final = ("page.", "phase.", "plan.", "safety.", "screen.", "term.", "verdict.")
 _FILES: Final = resources.files("oomdoc.api") / "page"
 
@@ -43,6 +46,23 @@ async def words(language: str) -> Response:
 async def static(name: str) -> Response:
     """One of the page's own files."""
     return _file(name)
+
+
+@router.get("/docs")
+async def api_reference() -> Response:
+    """The HTTP API in Swagger UI, from assets that come with a package: nothing is loaded from elsewhere."""
+    headers = {"Content-Security-Policy": _REFERENCE_POLICY, "Cache-Control": "no-cache"}
+    return Response((_FILES / "reference.html").read_bytes(), media_type="text/html; charset=utf-8", headers=headers)
+
+
+@router.get("/docs/{name}")
+async def api_reference_asset(name: str) -> Response:
+    """One of Swagger UI's files."""
+    if name not in _REFERENCE_ASSETS:
+        raise HTTPException(404, "no such file")
+    suffix = name[name.rfind(".") :]
+    entry = resources.files("fastapi_offline") / "static" / name
+    return Response(entry.read_bytes(), media_type=_TYPES[suffix], headers={"Cache-Control": "max-age=86400"})
 
 
 def _file(name: str) -> Response:

@@ -1,0 +1,3 @@
+// The HTTP API's reference: Swagger UI over this server's own OpenAPI document.
+
+window.SwaggerUIBundle({ url: "/openapi.json", dom_id: "#reference", deepLinking: true, validatorUrl: null });
