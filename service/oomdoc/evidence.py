@@ -21,6 +21,8 @@ __all__ = [
     "Failure",
     "Frame",
     "Inactive",
+    "ModelReading",
+    "NamedCause",
     "Outcome",
     "Recognised",
     "Setting",
@@ -29,9 +31,10 @@ __all__ = [
     "Source",
     "Span",
     "Statement",
+    "Withheld",
 ]
 
-Origin = Literal["log", "config", "command", "code", "env", "prose", "option"]
+Origin = Literal["log", "config", "command", "code", "env", "prose", "option", "language-model"]
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -226,6 +229,41 @@ class Conflict:
     dropped: Fact
 
 
+@dataclass(frozen=True, slots=True)
+class NamedCause:
+    """A cause that a language model names, and the words of the text that it rests on."""
+
+    cause: str
+    span: Span
+    sure: Literal["high", "medium", "low"] = "medium"
+    """As the model says of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """A claim of a language model that was not taken."""
+
+    claim: str
+    """Its kind: ``what``, ``cause``, ``fact`` or ``statement``, or ``reply`` for a whole one."""
+    reason: str
+    """``quote unknown number value form``: no such quote, not of the closed list, no such number in the quote, a value
+    that the quote does not hold, or no claim at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReading:
+    """What a language model read of the text, as far as it was checked and taken."""
+
+    outcome: Outcome | None = None
+    causes: tuple[NamedCause, ...] = ()
+    """Most probable first."""
+    facts: tuple[Fact, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    withheld: tuple[Withheld, ...] = ()
+    trouble: str = ""
+    """Why there is no reading, of ``oomdoc.language_model.REASONS``; empty where there is one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Everything read from the input."""
@@ -255,6 +293,8 @@ class Evidence:
     prose: str = ""
     """What the person wrote in their own words, masked."""
     warnings: tuple[Message | str, ...] = ()
+    language_model: ModelReading | None = None
+    """What a language model read; ``None`` where none was asked."""
 
     @property
     def root(self) -> Failure | None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from oomdoc.evidence import Source
 
 if TYPE_CHECKING:
+    from oomdoc.language_model.reader import Reader
     from oomdoc.report.report import EstimateReport, Report
     from oomkb.memory.job import Job
     from oomkb.retrieval.search import Match
 
-__all__ = ["diagnose", "estimate", "search"]
+__all__ = ["diagnose", "diagnosed", "estimate", "search"]
 
 
 def diagnose(
@@ -22,6 +23,7 @@ def diagnose(
     options: Mapping[str, Any] | None = None,
     language: str = "auto",
     plans: bool = True,
+    language_model: bool = True,
 ) -> Report:
     """Read a log, a config, a command or a question (in any mix) and say what ran out of memory and what would fit.
 
@@ -30,8 +32,35 @@ def diagnose(
     :param options: job fields stated outright, for example ``{"gpu": "V100-16GB", "gpus": 8}``.
     :param language: ``en``, ``zh``, or ``auto`` for the language of the input.
     :param plans: whether to search for plans that fit (most of the time of a diagnosis).
+    :param language_model: whether the language model that ``OOMDOC_LLM_URL`` names may read it too; none is asked
+        where that is not set.
     :raises InputError: for input that cannot be read.
     :raises JobError: for an option that no job has (with the nearest name), or that describes no possible run.
+    """
+    reader: Reader | None = None
+    if language_model:
+        from oomdoc.language_model.connection import from_environment
+
+        if (model := from_environment()) is not None:
+            from oomdoc.language_model.reader import reading_by
+
+            reader = reading_by(model)
+    sources = [Source("input", text)] if isinstance(text, str) else list(text)
+    sources += [Source(name, content) for name, content in (configs or {}).items()]
+    return diagnosed(sources, options=options, language=language, plans=plans, reader=reader)
+
+
+def diagnosed(
+    sources: Sequence[Source],
+    *,
+    options: Mapping[str, Any] | None,
+    language: str,
+    plans: bool,
+    reader: Reader | None,
+) -> Report:
+    """As :func:`diagnose`, of sources.
+
+    :param reader: reads the sources beside oomdoc.
     """
     from oomdoc.diagnosis.engine import diagnose as run
     from oomdoc.intake import read
@@ -40,9 +69,9 @@ def diagnose(
     from oomdoc.stated import stated_fields
 
     stated = {} if options is None else {k: masked_tree(v, k) for k, v in stated_fields(options).items()}
-    sources = [Source("input", text)] if isinstance(text, str) else list(text)
-    sources += [Source(name, content) for name, content in (configs or {}).items()]
     evidence = read(sources, stated)
+    if reader is not None:
+        evidence = reader(sources, evidence)
     return Report(run(evidence, plans=plans), evidence.language if language == "auto" else language)
 
 

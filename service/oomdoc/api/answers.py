@@ -30,6 +30,8 @@ class Answer:
     verdict: str
     cause: str
     keep: bool = True
+    lasts: bool = True
+    """Whether the same request would be answered so again."""
 
     @property
     def size_bytes(self) -> int:

@@ -50,6 +50,9 @@ class DiagnoseBody(_Body):
     lang: Lang = "auto"
     plans: bool = Field(default=True, description="Whether to search for plans that fit.")
     keep: bool = Field(default=True, description="Whether to keep it (masked) in the store.")
+    language_model: bool = Field(
+        default=True, description="Whether the language model that is set up, if any, may read it too."
+    )
 
 
 class EstimateBody(_Body):

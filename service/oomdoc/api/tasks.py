@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,24 +63,37 @@ def reported(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _diagnosis(arguments: dict[str, Any], raw: bytes) -> Outcome:
-    """``{kind}`` and a body, JSON or text."""
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is asked to be diagnosed."""
+
+    sources: list[Source]
+    options: Any
+    language: str = "auto"
+    plans: bool = True
+    keep: bool = True
+    language_model: bool = True
+
+
+def _request(arguments: dict[str, Any], raw: bytes) -> _Request:
+    """Of ``{kind}`` and a body, JSON or text; or of ``{files: [[name, path]], fields: {...}, limit_bytes}``."""
+    if "files" in arguments:
+        return _of_files(arguments)
     from oomdoc.api.bodies import DiagnoseBody, read_body
 
     if arguments["kind"] == "text/plain":
         text = raw.decode("utf-8", "replace")
         if not text.strip():
             raise InputError("the body is empty", where="body", hint="send the log as text")
-        return _diagnosed([Source("input", text)], {}, "auto", plans=True, keep=True)
+        return _Request([Source("input", text)], {})
     body = read_body(DiagnoseBody, raw)
     if len(body.configs) > _MOST_CONFIGS:
         raise JobError(f"more than {_MOST_CONFIGS} files", where="body.configs", hint="send those that matter")
     sources = [Source("input", body.text), *(Source(name, text) for name, text in body.configs.items())]
-    return _diagnosed(sources, body.set, body.lang, plans=body.plans, keep=body.keep)
+    return _Request(sources, body.set, body.lang, body.plans, body.keep, body.language_model)
 
 
-def _diagnosis_of_files(arguments: dict[str, Any], _blob: bytes) -> Outcome:
-    """``{files: [[name, path]], fields: {...}, limit_bytes}``."""
+def _of_files(arguments: dict[str, Any]) -> _Request:
     from oomdoc.api.bodies import DiagnoseBody, read_body
     from oomdoc.intake.stream import load_source
 
@@ -90,32 +103,59 @@ def _diagnosis_of_files(arguments: dict[str, Any], _blob: bytes) -> Outcome:
     except (ValueError, RecursionError) as error:
         raise InputError("not JSON", where="body.set", hint='write job fields as {"gpus": 8}') from error
     lang = fields.get("lang") if fields.get("lang") in ("en", "zh") else "auto"
-    settings = {
-        "text": "-",
-        "lang": lang,
-        "keep": fields.get("keep") != "false",
-        "plans": fields.get("plans") != "false",
-    }
+    settings = {"text": "-", "lang": lang}
+    settings |= {name: fields.get(name) != "false" for name in ("keep", "plans", "language_model")}
     body = read_body(DiagnoseBody, json.dumps(settings).encode())
     sources = []
     for name, path in arguments["files"]:
         most = max(limit_bytes, Path(path).stat().st_size)
         sources.append(replace(load_source(path, limit_bytes=most), name=name))
-    return _diagnosed(sources, options, body.lang, plans=body.plans, keep=body.keep)
+    return _Request(sources, options, body.lang, body.plans, body.keep, body.language_model)
 
 
-def _diagnosed(sources: list[Source], options: Any, language: str, *, plans: bool, keep: bool) -> Outcome:
+def _named(sources: list[Source]) -> list[Source]:
+    """With masked names: names of files tell about people too, and here nobody needs them to find the files again."""
     from oomdoc.intake.redact import mask
-    from oomdoc.library import diagnose
 
-    # Names of files tell about people too; here nobody needs them unmasked to find the files again.
-    sources = [Source(mask(source.name).text, source.text) for source in sources]
-    report = diagnose(sources, options=options, language=language, plans=plans)
+    return [Source(mask(source.name).text, source.text) for source in sources]
+
+
+def _questions(arguments: dict[str, Any], raw: bytes) -> Outcome:
+    """What a language model is to be asked: a request's arguments with ``{style, context_tokens}``."""
+    from oomdoc.intake import read
+    from oomdoc.intake.read import prepared
+    from oomdoc.language_model.reader import questions_of
+
+    request = _request(arguments, raw)
+    if not request.language_model:
+        return {"questions": []}, b""
+    sources = _named(request.sources)
+    style, tokens = arguments["style"], int(arguments["context_tokens"])
+    _, questions = questions_of(prepared(sources), read(sources), style=style, context_tokens=tokens)
+    return {"questions": [question.document() for question in questions]}, b""
+
+
+def _diagnosis(arguments: dict[str, Any], raw: bytes) -> Outcome:
+    """A request's arguments, with ``{replies, trouble, style, context_tokens}`` where a language model was asked."""
+    from oomdoc.intake.redact import mask
+    from oomdoc.language_model.reader import recorded
+    from oomdoc.library import diagnosed
+
+    request = _request(arguments, raw)
+    sources = _named(request.sources)
+    said = arguments.get("reading")
+    report = diagnosed(
+        sources,
+        options=request.options,
+        language=request.language,
+        plans=request.plans,
+        reader=recorded(**said) if said is not None else None,
+    )
     document = report.document()
     document["language"] = report.language
     causes = document["causes"]
     masked, room = [], _MASKED_CHARS
-    for source in sources if keep else ():
+    for source in sources if request.keep else ():
         masked.append(mask(source.text[:room]).text)
         room -= len(source.text)
         if room <= 0:
@@ -126,7 +166,7 @@ def _diagnosed(sources: list[Source], options: Any, language: str, *, plans: boo
         "input_masked": "\n".join(masked),
         "verdict": document["verdict"],
         "cause": causes[0]["cause"] if causes else "none",
-        "keep": keep,
+        "keep": request.keep,
     }
     text = json.dumps({k: v for k, v in document.items() if k != "id"}, ensure_ascii=False)
     return told, text.encode("utf-8", "replace")
@@ -188,9 +228,9 @@ def _written(document: Mapping[str, Any]) -> bytes:
 TASKS: Final[Mapping[str, Callable[[dict[str, Any], bytes], Outcome]]] = {
     "case-problems": _case_problems,
     "diagnosis": _diagnosis,
-    "diagnosis-of-files": _diagnosis_of_files,
     "estimate": _estimate,
     "plan": _plan,
+    "questions": _questions,
     "search": _search,
     "turn": _turn,
 }

@@ -35,7 +35,7 @@ def _diagnosed(kinds: Iterable[tuple[str, str]]) -> None:
 
     try:
         for model, method in kinds:
-            diagnose(_report(model, method))
+            diagnose(_report(model, method), language_model=False)
     except Exception:  # the server starts all the same: /readyz says what is wrong
         _LOG.exception("warm-up failed")
 

@@ -19,6 +19,7 @@ from oomdoc.api import metrics
 from oomdoc.api.answers import Answer, Answers
 from oomdoc.api.pool import Pool
 from oomdoc.api.tasks import Outcome, reported, run_task
+from oomdoc.language_model import LanguageModel, from_settings
 from oomdoc.settings import Settings
 from oomdoc.store.engine import migrate, open_engine
 from oomdoc.store.journal import Journal
@@ -209,9 +210,12 @@ class Work:
         taken = self.run_from_thread("turn", {"session": session, "text": text})
         return taken["session"], taken["reply"]
 
-    async def diagnosed(self, task: str, arguments: Mapping[str, Any], blob: bytes = b"") -> Answer:
-        """A diagnosis."""
-        told, text = await self.run(task, arguments, blob)
+    async def diagnosed(self, arguments: Mapping[str, Any], blob: bytes = b"") -> Answer:
+        """A diagnosis; where a language model is set up, with what it reads. Nothing that computes waits for it."""
+        model = from_settings(self.settings)
+        reading = await self._read_by(model, arguments, blob) if model is not None else None
+        said = {} if reading is None else {"reading": reading}
+        told, text = await self.run("diagnosis", {**arguments, **said}, blob)
         return Answer(
             text.decode(),
             tuple(told["warnings"]),
@@ -220,7 +224,20 @@ class Work:
             told["verdict"],
             told["cause"],
             told["keep"],
+            lasts=reading is None or not reading["trouble"],
         )
+
+    async def _read_by(self, model: LanguageModel, arguments: Mapping[str, Any], blob: bytes) -> dict[str, Any] | None:
+        """The model's replies, as the diagnosis takes them; ``None`` where the request wants none."""
+        from oomdoc.language_model.reader import Question, replies_to
+
+        how = {"style": model.style, "context_tokens": model.context_tokens}
+        questions = (await self.run("questions", {**arguments, **how}, blob))[0]["questions"]
+        if not questions:
+            return None
+        asked = [Question(**question) for question in questions]
+        replies, trouble = await asyncio.to_thread(replies_to, model, asked)
+        return {"replies": replies, "trouble": trouble, **how}
 
     async def kept(self, answer: Answer, *, keep: bool) -> str:
         """The answer's JSON text, after it was kept in the store; without an id where it was not.

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from oomdoc.chat.numbers import NUMBER, read_number
 from oomdoc.chat.phrases import FIELD_NAMES
+from oomdoc.intake.numbers import NUMBER, read_number
 
 __all__ = ["Undo", "goes_back", "read_redo", "read_undo"]
 

@@ -48,6 +48,9 @@ def diagnose(
         bool, typer.Option("--explain", help="List what spoke for and against the first causes.")
     ] = False,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart of the memory here (.svg or .png).")] = None,
+    language_model: Annotated[
+        bool, typer.Option(help="Let the language model of OOMDOC_LLM_URL read it too, where that is set.")
+    ] = True,
 ) -> None:
     """Say why a job ran out of memory, and what would fit.
 
@@ -63,12 +66,12 @@ def diagnose(
     """
     options = parse_set(set_ or [])
     if batch is not None:
-        _batch(batch, options, lang, plans=plans)
+        _batch(batch, options, lang, plans=plans, language_model=language_model)
         return
     sources = _sources(files or ([] if config else [Path("-")]), config or [])
     from oomdoc.library import diagnose as run
 
-    report = run(sources, options=options, language=lang, plans=plans)
+    report = run(sources, options=options, language=lang, plans=plans, language_model=language_model)
     if chart is not None:
         _chart(report, chart)
     if format_ is Format.json:
@@ -121,7 +124,7 @@ def _log(path: Path) -> Source:
         return load_source(path, progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: bool) -> None:
+def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: bool, language_model: bool) -> None:
     from oomdoc.library import diagnose as run
     from oomdoc.report.document import SCHEMA
     from oomdoc.report.estimates import refused_document
@@ -135,7 +138,13 @@ def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: boo
                     raise InputError(
                         "no text", where=f"{path}:{number}", hint='each line is {"id": ..., "text": "..."}'
                     )
-                report = run(row["text"], options={**options, **_stated(row)}, language=lang, plans=plans)
+                report = run(
+                    row["text"],
+                    options={**options, **_stated(row)},
+                    language=lang,
+                    plans=plans,
+                    language_model=language_model,
+                )
                 print_json(report.document(identifier=identifier), line=True)
             except OomdocError as error:
                 print_json(refused_document(SCHEMA, identifier, error), line=True)

@@ -5,6 +5,9 @@ weights are relative, and an absent one is 0. The row ``prior`` is what is added
 ``reads-like:*`` and ``known-case:*`` are shared by all causes: what likeness 1 adds for the cause that the feature
 names. ``doubt`` is the share of probability that no evidence takes away. ``bench/fit_ranker.py`` fits the table, with
 temperature and doubt from repositories left out; its header says what it was fitted on.
+
+``language_model_weights.tsv`` holds what a language model's reading adds, in the same form, fitted on top with the
+other table held fixed (``bench/language_model.py fit``): without a reading nothing of it counts.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from oomkb.records.taxonomy import CAUSES
 __all__ = ["SHARED", "Table", "contributions", "load_table", "parse_table", "probabilities", "rank", "scores"]
 
 _PRIOR: Final = "prior"
+_OF_MODEL: Final = "model-"
+"""How the names of features of a language model's reading begin."""
 SHARED: Final = ("like", "reads-like", "known-case")
 """Kinds of features whose weight is one for all causes, given to the cause they name."""
 _TEMPERATURE: Final = "temperature"
@@ -50,7 +55,18 @@ def load_table() -> Table:
 
     :raises ValueError: for a row that is not ``feature<TAB>cause<TAB>number`` or names an unknown cause.
     """
-    return parse_table(resources.files(__package__).joinpath("weights.tsv").read_text(encoding="utf-8"))
+    return parse_table(_shipped("weights.tsv"))
+
+
+@lru_cache(maxsize=1)
+def _with_model() -> Table:
+    """The shipped table with what a language model's reading adds."""
+    plain, added = load_table(), parse_table(_shipped("language_model_weights.tsv"))
+    return plain._replace(weights={**plain.weights, **added.weights}, shared={**plain.shared, **added.shared})
+
+
+def _shipped(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def parse_table(text: str) -> Table:
@@ -60,26 +76,28 @@ def parse_table(text: str) -> Table:
     """
     prior: dict[str, float] = dict.fromkeys(CAUSES, 0.0)
     weights: dict[str, dict[str, float]] = {}
-    single = {_TEMPERATURE: 1.0, _DOUBT: 0.0, **{f"{kind}:*": 0.0 for kind in SHARED}}
+    single = {_TEMPERATURE: 1.0, _DOUBT: 0.0}
+    shared: dict[str, float] = dict.fromkeys(SHARED, 0.0)
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
             continue
         name, cause, value = line.split("\t")
         if name in single:
             single[name] = float(value)
+        elif cause == "*" and name.endswith(":*"):
+            shared[name[:-2]] = float(value)
         elif cause not in prior:
             raise ValueError(f"weights.tsv:{number}: {cause!r} is not a cause")
         elif name == _PRIOR:
             prior[cause] = float(value)
         else:
             weights.setdefault(name, {})[cause] = float(value)
-    shared = {kind: single[f"{kind}:*"] for kind in SHARED}
     return Table(prior, weights, shared, single[_TEMPERATURE], single[_DOUBT])
 
 
 def _weights_of(feature: Feature, table: Table) -> Mapping[str, float]:
-    if _is_likeness(feature):
-        kind, _, cause = feature.name.partition(":")
+    kind, _, cause = feature.name.partition(":")
+    if kind in table.shared:
         return {cause: table.shared[kind]} if cause in table.prior else {}
     return table.weights.get(feature.name, {})
 
@@ -119,7 +137,8 @@ def contributions(cause: str, features: Sequence[Feature], table: Table) -> tupl
 
 def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[CauseFinding, ...]:
     """The causes, most probable first, each with what spoke for and against it."""
-    table = table or load_table()
+    if table is None:
+        table = _with_model() if any(f.name.startswith(_OF_MODEL) for f in features) else load_table()
     chances = probabilities(scores(features, table), table)
     found: list[CauseFinding] = []
     for cause in sorted(chances, key=lambda c: -chances[c]):

@@ -38,7 +38,7 @@ from oomkb.units import to_gib
 if TYPE_CHECKING:
     from oomdoc.intake.configs import ConfigReading
 
-__all__ = ["read", "read_text"]
+__all__ = ["prepared", "read", "read_text"]
 
 _SIZES: Final = {
     "tried_gib": "requested_bytes",
@@ -74,7 +74,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     :raises InputError: when a source is not text.
     """
     warnings: list[Message | str] = []
-    masked = _prepared(sources, warnings)
+    masked = prepared(sources, warnings)
     taken_in = _taken_in(masked)
     own = [source for source in masked if source.name not in taken_in]
     configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
@@ -229,7 +229,7 @@ def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], sho
     return named[0] if named else shown
 
 
-def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[Source]:
+def prepared(sources: Sequence[Source], warnings: list[Message | str] | None = None) -> list[Source]:
     """Checked, shortened where huge, masked with one table for all."""
     out: list[Source] = []
     table: Mapping[str, str] = {}
@@ -242,7 +242,8 @@ def _prepared(sources: Sequence[Source], warnings: list[Message | str]) -> list[
             from oomdoc.intake.stream import condense
 
             text = thinned(condense(text))
-            warnings.append(say("intake.condensed", source=source.name))
+            if warnings is not None:
+                warnings.append(say("intake.condensed", source=source.name))
         masked = mask(text, table)
         table = masked.table
         out.append(Source(source.name, masked.text))

@@ -7,18 +7,17 @@ out and asked again, and remembered for the endpoint and model.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from oomdoc.intake.redact import mask
 from oomdoc.language_model.budget import Budget
 from oomdoc.language_model.failing import Unavailable, breaker_of
 from oomdoc.language_model.replies import Reply, Tool, json_object, reply_of, streamed
 
-__all__ = ["LanguageModel", "Style", "from_environment", "from_settings"]
+__all__ = ["LanguageModel", "Style"]
 
 Style = Literal["full", "small"]
 Message = Mapping[str, Any]
@@ -26,21 +25,6 @@ _DIALECTS_TRIED: Final = 5
 _CHARS_PER_TOKEN: Final = 3
 """For budgets, where the endpoint's own count is not known yet; careful for English, logs and code."""
 _REPLY_TOKENS: Final = 1200
-
-
-class _Secret(Protocol):
-    def get_secret_value(self) -> str: ...
-
-
-class _Settings(Protocol):
-    llm_url: str
-    llm_model: str
-    llm_timeout: float
-    llm_style: Style
-    llm_context: int
-
-    @property
-    def llm_key(self) -> _Secret: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,25 +223,3 @@ def _simpler(dialect: _Dialect, status: int, said: str, formatted: bool) -> _Dia
     if formatted and dialect.format != "plain" and (named or status in (400, 415, 422, 501)):
         return replace(dialect, format="object" if dialect.format == "schema" else "plain")
     return None
-
-
-def from_settings(settings: _Settings) -> LanguageModel | None:
-    """The model, where one is set up."""
-    if not settings.llm_url:
-        return None
-    key = settings.llm_key.get_secret_value()
-    return LanguageModel(
-        settings.llm_url, key, settings.llm_model, settings.llm_timeout, settings.llm_style, settings.llm_context
-    )
-
-
-def from_environment() -> LanguageModel | None:
-    """The model of ``OOMDOC_LLM_URL`` (or of the file ``OOMDOC_CONFIG``), where one is set up.
-
-    :raises InputError: naming every setting that is wrong.
-    """
-    if not (os.environ.get("OOMDOC_LLM_URL") or os.environ.get("OOMDOC_CONFIG")):
-        return None
-    from oomdoc.settings import load_settings
-
-    return from_settings(load_settings())

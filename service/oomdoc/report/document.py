@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -105,7 +106,25 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
         ],
         "warnings": [render(w, language) for w in (*found.evidence.warnings, *found.warnings)],
         "error": None,
+        **_language_model(found.evidence),
     }
+
+
+def _language_model(evidence: Evidence) -> dict[str, Any]:
+    """What a language model read and what of it was not taken; nothing where none was asked."""
+    reading = evidence.language_model
+    if reading is None:
+        return {}
+    counts = Counter(f"{one.claim}:{one.reason}" for one in reading.withheld)
+    named = [{"cause": one.cause, "sure": one.sure, **_span(one.span)} for one in reading.causes]
+    facts = sorted(name for name, fact in evidence.facts.items() if fact.origin == "language-model")
+    said = {
+        "causes": named,
+        "facts": facts,
+        "withheld": dict(sorted(counts.items())),
+        "trouble": reading.trouble or None,
+    }
+    return {"language_model": {**said, "trouble": reading.trouble or None}}
 
 
 def _joined(sentences: list[str], language: str) -> str:
@@ -242,6 +261,7 @@ def _fact(fact: Fact) -> dict[str, Any]:
         "line": fact.span.line,
         "column": fact.span.column,
         "confidence": round(fact.confidence, 2),
+        **({"origin": fact.origin} if fact.origin == "language-model" else {}),
     }
 
 

@@ -42,7 +42,7 @@ def endless(tmp_path: Path) -> dict[str, Any]:
 
 def test_a_slow_input_delays_nobody_and_ends(endless: dict[str, Any]) -> None:
     async def use(pool: Pool) -> None:
-        stuck = asyncio.ensure_future(pool.run("diagnosis-of-files", endless))
+        stuck = asyncio.ensure_future(pool.run("diagnosis", endless))
         await asyncio.sleep(0.1)
         started = time.monotonic()
         reported(await pool.run("estimate", {}, JOB))
@@ -56,7 +56,7 @@ def test_a_slow_input_delays_nobody_and_ends(endless: dict[str, Any]) -> None:
 
 def test_where_all_are_slow_the_oldest_goes(endless: dict[str, Any]) -> None:
     async def use(pool: Pool) -> None:
-        stuck = [asyncio.ensure_future(pool.run("diagnosis-of-files", endless)) for _ in range(8)]
+        stuck = [asyncio.ensure_future(pool.run("diagnosis", endless)) for _ in range(8)]
         await asyncio.sleep(2.5)
         started = time.monotonic()
         waiting = [asyncio.ensure_future(pool.run("estimate", {}, JOB)) for _ in range(4)]

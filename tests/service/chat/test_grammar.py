@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oomdoc.chat.grammar import understand
-from oomdoc.chat.numbers import read_number
+from oomdoc.intake.numbers import read_number
 from oomkb.memory.job import Job
 
 JOB = Job.from_document(

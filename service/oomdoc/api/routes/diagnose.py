@@ -25,6 +25,7 @@ from oomkb.errors import OomdocError
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["diagnosis"])
+_NOT_KEPT = 1 << 62
 Identifier = Annotated[str, PathParam(pattern=r"^[0-9a-f]{8,32}$")]
 _ANSWER: dict[str, Any] = {"application/json": {"schema": {"type": "object"}, "example": DIAGNOSIS}}
 _FILES = {
@@ -61,8 +62,9 @@ async def diagnose(request: Request) -> Response:
     key = digest(kind.encode(), raw)
 
     async def work_out() -> tuple[Answer, int]:
-        answer = await work.diagnosed("diagnosis", arguments, raw)
-        return answer, answer.size_bytes
+        answer = await work.diagnosed(arguments, raw)
+        # Not kept for the next one who asks, where the language model failed for the moment.
+        return answer, answer.size_bytes if answer.lasts else _NOT_KEPT
 
     if streamed:
         return StreamingResponse(_events(work, work.answers.once(key, work_out)), media_type="text/event-stream")
@@ -75,7 +77,7 @@ async def _diagnose_files(work: Work, request: Request, *, streamed: bool) -> Re
     try:
         files, fields = await received(request, Path(folder.name))
         arguments = {"files": files, "fields": fields, "limit_bytes": work.settings.max_unpacked_bytes}
-        pending = work.diagnosed("diagnosis-of-files", arguments)
+        pending = work.diagnosed(arguments)
         if streamed:
             return StreamingResponse(_events(work, pending, folder), media_type="text/event-stream")
         answer = await pending

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.chat.numbers import NUMBER
 from oomdoc.chat.phrases.phrase import Phrase
+from oomdoc.intake.numbers import NUMBER
 
 __all__ = ["QUANTITIES", "QUANTITY_PHRASES", "Quantity"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from oomdoc.chat.numbers import NUMBER, read_number
+from oomdoc.intake.numbers import NUMBER, read_number
 
 __all__ = ["Operator", "find_operators"]
 

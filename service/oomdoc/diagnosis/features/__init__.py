@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoc.diagnosis.features import circumstances, comparisons, prediction, sizes, statements, versions
+from oomdoc.diagnosis.features import (
+    circumstances,
+    comparisons,
+    language_model,
+    prediction,
+    sizes,
+    statements,
+    versions,
+)
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 
@@ -22,6 +30,7 @@ GROUPS: Final = {
     "prediction": prediction.features,
     "comparisons": comparisons.features,
     "versions": versions.features,
+    "language-model": language_model.features,
 }
 """Name of the group -> what yields it. ``bench/fit_ranker.py --ablate`` leaves out one after the other."""
 

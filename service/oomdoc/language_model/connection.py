@@ -1,0 +1,50 @@
+"""Which language model is set up, if any; nothing is loaded where none is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from oomdoc.language_model.client import LanguageModel, Style
+
+__all__ = ["from_environment", "from_settings"]
+
+
+class _Secret(Protocol):
+    def get_secret_value(self) -> str: ...
+
+
+class _Settings(Protocol):
+    llm_url: str
+    llm_model: str
+    llm_timeout: float
+    llm_style: Style
+    llm_context: int
+
+    @property
+    def llm_key(self) -> _Secret: ...
+
+
+def from_settings(settings: _Settings) -> LanguageModel | None:
+    """The model, where one is set up."""
+    if not settings.llm_url:
+        return None
+    from oomdoc.language_model.client import LanguageModel
+
+    key = settings.llm_key.get_secret_value()
+    return LanguageModel(
+        settings.llm_url, key, settings.llm_model, settings.llm_timeout, settings.llm_style, settings.llm_context
+    )
+
+
+def from_environment() -> LanguageModel | None:
+    """The model of ``OOMDOC_LLM_URL`` (or of the file ``OOMDOC_CONFIG``), where one is set up.
+
+    :raises InputError: naming every setting that is wrong.
+    """
+    if not (os.environ.get("OOMDOC_LLM_URL") or os.environ.get("OOMDOC_CONFIG")):
+        return None
+    from oomdoc.settings import load_settings
+
+    return from_settings(load_settings())
