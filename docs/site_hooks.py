@@ -33,9 +33,10 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
 def generated() -> Iterator[tuple[str, str]]:
     """Path and Markdown of each generated page."""
     yield "commands.md", commands()
-    # job
+    yield "job.md", job()
     yield "http.md", http()
     yield "writing-a-case.md", _repository_text("cases/README.md")
+    yield "peers.md", peers()
     yield "zh/causes.md", causes_overview("zh")
     yield "causes/index.md", causes_overview("en")
     yield from cause_pages()
@@ -150,6 +151,32 @@ def http() -> str:
                 if part:
                     out.extend([*_schema_table(part), ""])
     return "\n".join(out)
+
+
+def peers() -> str:
+    """The table of ``bench/peers.py``."""
+    result = json.loads((ROOT / "bench/results/peers.json").read_text(encoding="utf-8"))
+    out = [
+        "# Beside other estimators",
+        "",
+        f"The peak of allocated tensors of {result['jobs']} exactly traced training steps on one GPU (full and LoRA, 33",
+        "architectures), as each public estimator prices it. What a tool adds for the CUDA context or as a margin is",
+        "taken off, the exact number of parameters is given to all, and a job that a tool refuses is not charged to it.",
+        "The traces were used to check oomdoc's formulas: its row is a training figure (kept-back steps: 0.01 to 0.08 %).",
+        "The tools aim at other targets than this one, some at a whole process on one card or at model states alone.",
+        "",
+        "| tool | priced | mean error | median | worst | more than 10 % too low |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in result["tools"]:
+        errors = [f"{row[f'{kind}_error_percent']} %" for kind in ("mean", "median", "worst")]
+        out.append(
+            f"| {row['package'].replace('==', ' ')} | {row['priced']} of {row['of']} | {' | '.join(errors)} "
+            f"| {row['too_low_by_10_percent']} |"
+        )
+    out.extend(["", "What was refused:", ""])
+    out.extend(f"- {row['tool']}: {text.replace('<', '&lt;')}" for row in result["tools"] for text in row["refusals"])
+    return "\n".join([*out, "", "`python bench/peers.py` makes the environment and prints this table."])
 
 
 def causes_overview(language: str) -> str:
