@@ -29,6 +29,8 @@ class Signature:
     regex: str = ""
     means: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     """language -> what it means when it is there"""
+    source: str = ""
+    """The file that prints the line, and the versions of the program that have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from oomkb.state import baked_dir, state_dir, write_atomically
 
 __all__ = ["fingerprint", "keep", "keep_with_package", "kept", "kept_with_package"]
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 """Raise it when :class:`Case` changes its fields."""
 
 

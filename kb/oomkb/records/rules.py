@@ -128,6 +128,8 @@ def signatures(case: Case) -> Iterator[Finding]:
     everything = "\n".join(case.symptoms)
     for i, signature in enumerate(case.signatures):
         field = f"signatures[{i}]"
+        if not re.search(r"\S, \S.{0,60}\d", signature.source):
+            yield f"{field}.source", "does not say what prints the line", "file, program and version"
         if bool(signature.text) == bool(signature.regex):
             yield field, "has to have either text or regex", "give one"
         elif signature.text:
@@ -238,9 +240,9 @@ def ranges(case: Case) -> Iterator[Finding]:
                     yield field, f"ends ({end}) before it begins ({item.introduced})", "swap them"
             except InvalidVersion:  # pragma: no cover (checked above)
                 continue
-    merged = any(w.by == "merged-code" for w in (*case.cause_witness, *case.why_witness))
-    if case.cause == "version-regression" and not case.affected and not merged:
-        yield "affected", "is missing", "a version regression names the versions or the merged change that is to blame"
+    known = any(w.by in ("merged-code", "maintainer-said") for w in (*case.cause_witness, *case.why_witness))
+    if case.cause == "version-regression" and not case.affected and not known:
+        yield "affected", "is missing", "name the versions, or the change or maintainer that says it is a regression"
 
 
 def _readable(version: str) -> bool:

@@ -90,10 +90,11 @@ class WhyRecord(Words):
 
 
 class SignatureRecord(_Strict):
-    """``text`` (literal) or ``regex`` (bounded), and what it means."""
+    """``text`` (literal) or ``regex`` (bounded) of a line, the file that prints it, and what it means."""
 
     text: Annotated[str, Field(min_length=8)] | None = None
     regex: Annotated[str, Field(min_length=8)] | None = None
+    source: str = ""
     means: Words
 
 
@@ -212,7 +213,7 @@ def to_case(
         why={language: plain["why"][language] for language in ("en", "zh")},
         symptoms=tuple(s.strip() for s in plain["symptoms"]),
         signatures=tuple(
-            Signature(text=s["text"] or "", regex=s["regex"] or "", means=s["means"]) for s in plain["signatures"]
+            Signature(s["text"] or "", s["regex"] or "", s["means"], s["source"]) for s in plain["signatures"]
         ),
         hardware=Hardware(**plain["hardware"]),
         frameworks=tuple(plain["frameworks"]),

@@ -25,7 +25,8 @@ symptoms:
   - "FILL IN: what somebody would paste: the log line, the settings"
   - "FILL IN: how somebody would ask it"
 signatures: []
-#  - text: a literal piece of a log line that gives this case away
+#  - text: a literal piece of a line that only this failure prints
+#    source: file.py, program 1.2
 #    means: {en: what it says, zh: 含义}
 #  - regex: 'bounded{1,3} expression'
 #    means: {en: what it says, zh: 含义}

@@ -28,8 +28,12 @@ GOOD: dict[str, Any] = {
     "objective": "sft",
     "symptoms": ["OutOfMemoryError: Tried to allocate 86.00 MiB. GPU 0 has 23.69 GiB, bnb.nf4 and vicuna on a 3090"],
     "signatures": [
-        {"text": "Tried to allocate 86.00 MiB", "means": {"en": "one MLP tensor", "zh": "一个 MLP 张量"}},
-        {"regex": r"bnb\.nf\d{1,2}", "means": {"en": "four bits", "zh": "四比特"}},
+        {
+            "text": "Tried to allocate 86.00 MiB",
+            "means": {"en": "one MLP tensor", "zh": "一个 MLP 张量"},
+            "source": "a.py, torch 2.1",
+        },
+        {"regex": r"bnb\.nf\d{1,2}", "means": {"en": "four bits", "zh": "四比特"}, "source": "b.py, bitsandbytes 0.41"},
     ],
     "before": {"model": "lmsys/vicuna-7b-v1.5", "micro_batch": 4},
     "after": {"model": "lmsys/vicuna-7b-v1.5", "micro_batch": 1},
@@ -68,7 +72,10 @@ Change = Callable[[dict[str, Any]], Any]
 def written(folder: Path, record: dict[str, Any], cause: str = "activations", slug: str = "a-case") -> Path:
     path = folder / cause / f"{slug}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=100), encoding="utf-8")
+    path.write_text(
+        yaml.safe_dump(record, allow_unicode=True, sort_keys=False, width=100, default_flow_style=None),
+        encoding="utf-8",
+    )
     return path
 
 
@@ -128,6 +135,7 @@ FAULTS: list[tuple[Change, str, str]] = [
     (lambda r: r["symptoms"].append("为什么" + r["title"]["zh"]), "symptoms[1]", "repeats title"),
     (lambda r: r["symptoms"].append("does it help that " + r["summary"]["en"]), "symptoms[1]", "repeats summary"),
     (lambda r: r["signatures"][0].update(regex=r"nf\d{1,2}abc"), "signatures[0]", "either text or regex"),
+    (lambda r: r["signatures"][0].pop("source"), "signatures[0].source", "what prints the line"),
     (
         lambda r: r["signatures"][0].update(text="Tried to allocate 99 GiB"),
         "signatures[0].text",
@@ -228,6 +236,8 @@ def test_a_version_regression_names_versions() -> None:
     record = {k: v for k, v in GOOD.items() if k != "affected"}
     text = yaml.safe_dump(record, allow_unicode=True)
     assert lint_text(text, case_id="activations/x") == []
+    assert lint_text(text, case_id="version-regression/x") == []  # a maintainer says that it is one
+    text = yaml.safe_dump(record | {"cause": {"witness": [{"by": "inference"}]}}, allow_unicode=True)
     assert [p.field for p in lint_text(text, case_id="version-regression/x")] == ["affected"]
 
 
