@@ -3,8 +3,8 @@
 ``python bench/peers.py`` makes an environment with the estimators named in :data:`TOOLS`, gives each the jobs of
 ``tests/kb/memory/data/traces.jsonl`` that run on one GPU, and writes ``bench/results/peers.json``, from which the
 documentation's page is made. Compared is the peak of allocated tensors in GiB; what a tool adds for the CUDA context or
-as a margin is taken off, the exact number of parameters is given to all, and a tool that refuses a job is not charged for
-it. The traces were used to check oomdoc's formulas, so its own figures here are training figures.
+as a margin is taken off, the exact number of parameters is given to all, and a tool that refuses a job is not charged
+for it. The traces were used to check oomdoc's formulas, so its own figures here are training figures.
 """
 
 from __future__ import annotations

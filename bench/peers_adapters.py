@@ -1,4 +1,4 @@
-"""Runs inside the environment of ``bench/peers.py``: traced jobs on standard input, prices of each tool on standard output.
+"""Runs inside the environment of ``bench/peers.py``: traced jobs on standard input, each tool's prices on the output.
 
 Each function translates a job into what one tool understands and returns its peak of allocated memory in GiB without
 context and margins. What a tool has no field for is left at the tool's default.
