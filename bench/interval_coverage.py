@@ -27,7 +27,7 @@ from typing import Any
 from oomkb.memory.estimate import METERS
 from oomkb.memory.intervals import GROUPS, MET, group_of, is_met, width_of
 from oomkb.memory.job import Job
-from oomkb.memory.setting import settle
+from oomkb.memory.setting import resolve_setting
 from oomkb.pricing import price
 from oomkb.units import GIB
 
@@ -75,7 +75,7 @@ def _figures(
     row: dict[str, Any], first: dict[str, Any], words: Sequence[str], *, partial: bool = False
 ) -> Iterable[Figure]:
     priced = price(Job.from_document(row["job"]))
-    s, estimate = settle(priced.job, priced.shape), priced.estimate
+    s, estimate = resolve_setting(priced.job, priced.shape), priced.estimate
     if partial and (estimate.allocated_bytes > (estimate.capacity_bytes or math.inf) or _open(s)):
         return
     width = width_of(s, known=priced.shape.known, warnings=estimate.warnings)

@@ -31,7 +31,7 @@ from oomkb.memory.allocator.events import ALLOC, COMPLETE, EMPTY, FREE, USE
 from oomkb.memory.allocator.history import OutOfMemory
 from oomkb.memory.allocator.training import training_events
 from oomkb.memory.job import Job
-from oomkb.pricing import further_shapes, price
+from oomkb.pricing import extra_model_shapes, price
 
 HERE = Path(__file__).parent / "real_allocator"
 MIB = 1024**2
@@ -201,7 +201,7 @@ def main() -> int:
 def steps_of(document: dict[str, Any]) -> tuple[list[str], int, str]:
     """A job's first steps as commands, with the card's bytes and the allocator's settings."""
     priced = price(Job.from_document(document))
-    recorder = training_events(priced.job, priced.shape, priced.device, shapes=further_shapes(priced.job))
+    recorder = training_events(priced.job, priced.shape, priced.device, shapes=extra_model_shapes(priced.job))
     words = {ALLOC: "a {0.number} {0.size} {0.stream}", FREE: "f {0.number}", USE: "u {0.number} {0.stream}"}
     words |= {COMPLETE: "d {0.stream}", EMPTY: "e"}
     capacity = priced.device.capacity_bytes if priced.device else 1 << 40

@@ -17,7 +17,7 @@ from pathlib import Path
 from oomkb.errors import JobError
 from oomkb.memory.allocator.run import replayed_job
 from oomkb.memory.job import Job
-from oomkb.pricing import further_shapes, price
+from oomkb.pricing import extra_model_shapes, price
 from oomkb.units import GIB
 
 
@@ -32,7 +32,7 @@ def main() -> None:
                 continue
             priced = price(Job.from_document(row["job"]))
             try:
-                run = replayed_job(priced.job, priced.shape, priced.device, shapes=further_shapes(priced.job))
+                run = replayed_job(priced.job, priced.shape, priced.device, shapes=extra_model_shapes(priced.job))
             except JobError as refused:
                 print(f"  {row['id']}: {refused}")
                 continue

@@ -18,7 +18,7 @@ from oomkb.frameworks import complete
 from oomkb.memory.engines import engine_of, outside_bytes
 from oomkb.memory.job import Job
 from oomkb.memory.serving import serving_bytes
-from oomkb.memory.setting import settle
+from oomkb.memory.setting import resolve_setting
 from oomkb.pricing import device_of, shape_of
 from oomkb.units import GIB
 
@@ -29,7 +29,7 @@ def said(document: dict) -> dict[str, float]:
     """The model's figures under the names of the logged ones."""
     job = complete(Job.from_document(document))
     shape, device = shape_of(job), device_of(job)
-    s = settle(job, shape)
+    s = resolve_setting(job, shape)
     found = serving_bytes(job, s, shape, device)
     engine = engine_of(job, s)
     assert engine is not None

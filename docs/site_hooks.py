@@ -160,7 +160,7 @@ def peers() -> str:
         "# Beside other estimators",
         "",
         f"The peak of allocated tensors of {result['jobs']} exactly traced training steps on one GPU (full and LoRA,",
-        "33 architectures), as each public estimator prices it. What a tool adds for the CUDA context or as a margin is",
+        "33 architectures), as each public estimator prices it. What a tool adds for the CUDA context or as margin is",
         "taken off, the exact number of parameters is given to all, and a refused job is not charged to a tool.",
         "The traces were used to check oomdoc's formulas: its row is a training figure (kept-back steps: 0.01-0.08 %).",
         "The tools aim at other targets than this one, some at a whole process on one card or at model states alone.",

@@ -14,13 +14,13 @@ from oomkb.frameworks import complete
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate
-from oomkb.memory.history import is_litgpt
 from oomkb.memory.job import Job
+from oomkb.memory.releases import is_litgpt
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import note
 from oomkb.units import GIB
 
-__all__ = ["Priced", "check_device", "device_of", "further_shapes", "price", "price_planned", "shape_of"]
+__all__ = ["Priced", "check_device", "device_of", "extra_model_shapes", "price", "price_planned", "shape_of"]
 
 
 # lit-gpt holds embedding and head as two parameters whatever the checkpoint does (``litgpt/model.py``, ``GPT``).
@@ -48,7 +48,7 @@ def price(job: Job, *, careful: bool = False) -> Priced:
         completed = complete(job, careful=careful)
         shape = shape_of(completed)
         device = device_of(completed)
-        estimate = memory.estimate(completed, shape, device, shapes=further_shapes(completed))
+        estimate = memory.estimate(completed, shape, device, shapes=extra_model_shapes(completed))
     except ODD as error:
         raise JobError(
             f"these values describe no run that can be priced ({type(error).__name__})",
@@ -84,7 +84,7 @@ def _check_possible(estimate: Estimate) -> None:
         )
 
 
-def further_shapes(job: Job) -> dict[str, ModelShape]:
+def extra_model_shapes(job: Job) -> dict[str, ModelShape]:
     """Shapes of the models beside the main one that the catalogue knows, by the names the job uses."""
     names = {extra.model for extra in job.extra_models or () if isinstance(extra.model, str)}
     found = {name: models.find(name) for name in names}

@@ -36,7 +36,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "internvl_chat": "vit-intern",
     "internvl": "vit-intern",
 }
-"""The tower's layers by the whole model's type (:data:`oomkb.memory.families.FAMILIES`); others are SigLIP's."""
+"""The tower's layers by the whole model's type (:mod:`oomkb.memory.families.decoders`); others are SigLIP's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class Head:
     objective: str = ""
     """Of a preference loss: ``dpo``, ``kto``, ``orpo``, ``simpo``, ``distill``."""
     style: str = ""
-    """Whose trainer computes a preference loss (:func:`oomkb.memory.history.preference_style`)."""
+    """Whose trainer computes a preference loss (:func:`oomkb.memory.releases.preference_style`)."""
     upcast: str
     """How the loss upcasts: ``once``, ``shift`` (a second copy), ``kept`` (the loop holds them)."""
     ckpt: str

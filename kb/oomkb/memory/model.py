@@ -11,15 +11,15 @@ from oomkb.memory.critic import beside_policy
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.evaluating import evaluation_terms
-from oomkb.memory.history import quantizes_whole
+from oomkb.memory.extra_models import Beside, beside
 from oomkb.memory.images import seen
 from oomkb.memory.intervals import SCRIPT, group_of, interval, is_script, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
-from oomkb.memory.others import Beside, beside
 from oomkb.memory.overhead import fits_probability, meters, needed_sigma
+from oomkb.memory.releases import quantizes_whole
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
-from oomkb.memory.setting import Setting, settle
+from oomkb.memory.setting import Setting, resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import apart_of, extra_of, moments_of
 from oomkb.memory.states import States, states_of
@@ -63,7 +63,7 @@ def estimate(
     :param shapes: shapes of other models by the name the job uses for them.
     :raises JobError: for a job that cannot be run; ``where`` names the field.
     """
-    s = settle(job, shape)
+    s = resolve_setting(job, shape)
     warnings = list(shape.warnings)
     if not s.training:
         return _serving(job, s, shape, device, shapes or {}, warnings)

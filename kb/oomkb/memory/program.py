@@ -163,7 +163,7 @@ class _Step:
         size = 1.0 if self.mode.attention == "sdpa" else self.mode.param
         return [self.tape.new("B*S*S", size) for _ in range(self.head.masks)]
 
-    def settle_grads(self) -> None:
+    def release_layer_grads(self) -> None:
         """Under a sharding wrapper, a layer's gradients leave once it is done; those of the root stay to the end."""
         if self.mode.grads == "layer":
             for leaf in [leaf for leaf in self.tape.grads if leaf.unit != "g:V*e"]:
@@ -189,20 +189,20 @@ class _Step:
             self.note("backward", "kept", "logits")
         elif above >= self.top:
             self.note("backward", "kept", "top")
-            self.settle_grads()
+            self.release_layer_grads()
             self.tape.drop_instants()
         elif above > 0:
             kind, found = _kind(self.positions[above]), self.passed
             self.note("backward", "kept", "layer")
             if found is not None:
                 self.instants.append(("backward", *found, "grads", "layer"))
-            self.settle_grads()
+            self.release_layer_grads()
             self.tape.drop_instants()
             change = minus(self.tape.mark(), self.entered)
             self.grads[kind] = plus(change, self.kept(kind))
         else:
             self.note("backward", "grads", "first")
-            self.settle_grads()
+            self.release_layer_grads()
             self.tape.drop_instants()
         self.entered = self.tape.mark()
         return (grad.view(),)

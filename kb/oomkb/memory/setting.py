@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomkb.memory.history import (
+from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
+from oomkb.memory.job import Assumption, Job
+from oomkb.memory.ranks import chunks, expert_split, ranks
+from oomkb.memory.releases import (
     FUSED,
     LOADED,
     OWN_MODELS,
@@ -23,13 +26,10 @@ from oomkb.memory.history import (
     upcast_adapters,
     upcast_trained,
 )
-from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
-from oomkb.memory.job import Assumption, Job
-from oomkb.memory.ranks import chunks, expert_split, ranks
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import Note
 
-__all__ = ["BYTES", "Setting", "settle", "trained_tables"]
+__all__ = ["BYTES", "Setting", "resolve_setting", "trained_tables"]
 
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
@@ -159,7 +159,7 @@ class Setting:
         return min(ranks, self.gpus_per_node) if self.sharding == "hsdp" else ranks
 
 
-def settle(job: Job, shape: ModelShape) -> Setting:
+def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     """Make every choice, refusing what describes no possible run.
 
     :raises JobError: with the field and what would be valid.

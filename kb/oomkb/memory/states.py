@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from oomkb.memory.families.layer_deviations import buffer_bytes
 from oomkb.memory.moments import moment_bytes, step_bytes
 from oomkb.memory.optimizers import OPTIMIZERS
-from oomkb.memory.residue import buffer_bytes
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomkb.memory.vit import projector_params, tower_known, tower_layer, tower_of, tower_rest
+from oomkb.memory.families.vision_towers import projector_params, tower_known, tower_layer, tower_of, tower_rest
 
 __all__ = ["VisionShape"]
 

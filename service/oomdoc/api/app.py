@@ -20,7 +20,7 @@ from oomdoc.api import problems
 from oomdoc.api.corpus import Corpus
 from oomdoc.api.guard import Guard
 from oomdoc.api.routes import ROUTERS
-from oomdoc.api.warm import play_common, settled_heap, warm
+from oomdoc.api.warm import frozen_heap, play_common, warm
 from oomdoc.api.work import Work
 from oomdoc.settings import Settings, load_settings
 from oomkb.errors import OomdocError
@@ -102,7 +102,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     watching = [asyncio.create_task(app.state.work.watch()), asyncio.create_task(app.state.work.follow_cases())]
     purging = asyncio.create_task(_purge(app.state.work))
     try:
-        with settled_heap():
+        with frozen_heap():
             yield
     finally:
         app.state.draining = True

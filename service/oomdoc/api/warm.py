@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Final
 
-__all__ = ["play_common", "settled_heap", "warm"]
+__all__ = ["frozen_heap", "play_common", "warm"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
 
@@ -51,7 +51,7 @@ def _report(model: str, method: str) -> str:
 
 
 @contextlib.contextmanager
-def settled_heap() -> Iterator[None]:
+def frozen_heap() -> Iterator[None]:
     """Keep the collector from going over the cases and catalogues again and again: they stay as long as the server.
 
     A full collection over them held a request up for 95 ms, and all collections took 5 % of the time.

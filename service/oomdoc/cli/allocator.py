@@ -29,9 +29,9 @@ def replayed(priced: Priced, job: Path | None, language: str) -> AllocatorAnswer
     from oomdoc.report.words import word
     from oomkb.memory.allocator.run import replayed_job
     from oomkb.memory.allocator.snapshot import write_snapshot
-    from oomkb.pricing import further_shapes
+    from oomkb.pricing import extra_model_shapes
 
-    run = replayed_job(priced.job, priced.shape, priced.device, shapes=further_shapes(priced.job))
+    run = replayed_job(priced.job, priced.shape, priced.device, shapes=extra_model_shapes(priced.job))
     name = job.stem if job is not None and job.name != "-" else "oomdoc"
     pickle, picture = Path(f"{name}.snapshot.pickle"), Path(f"{name}.snapshot.png")
     write_snapshot(run.shown.allocator, pickle)

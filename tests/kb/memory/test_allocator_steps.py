@@ -12,8 +12,8 @@ from oomkb.memory.allocator.run import replayed_job
 from oomkb.memory.allocator.snapshot import snapshot, write_snapshot
 from oomkb.memory.allocator.training import lengths, training_events
 from oomkb.memory.job import Job
-from oomkb.memory.setting import settle
-from oomkb.pricing import further_shapes, price
+from oomkb.memory.setting import resolve_setting
+from oomkb.pricing import extra_model_shapes, price
 from oomkb.units import GIB, MIB
 
 SMALL = {"model": "Qwen/Qwen2.5-0.5B", "micro_batch": 2, "seq_len": 512, "framework": "transformers", "packing": True}
@@ -36,7 +36,7 @@ RUNS = {
 
 def events_of(document):
     priced = price(Job.from_document(document))
-    recorder = training_events(priced.job, priced.shape, priced.device, shapes=further_shapes(priced.job))
+    recorder = training_events(priced.job, priced.shape, priced.device, shapes=extra_model_shapes(priced.job))
     return priced, recorder.events
 
 
@@ -82,7 +82,7 @@ def test_traced_steps_are_met():
 
 def run_of(document, **more):
     priced = price(Job.from_document({**SMALL, **document}))
-    return replayed_job(priced.job, priced.shape, priced.device, shapes=further_shapes(priced.job), **more)
+    return replayed_job(priced.job, priced.shape, priced.device, shapes=extra_model_shapes(priced.job), **more)
 
 
 def test_reserved_lies_above_allocated_and_expandable_segments_bring_it_down():
@@ -105,9 +105,9 @@ def test_a_card_that_is_too_small_is_named_with_the_tensor_and_the_step():
 
 
 def test_lengths_change_only_where_batches_are_padded():
-    packed = settle(*job_and_shape({}))
+    packed = resolve_setting(*job_and_shape({}))
     assert lengths(packed, 5) == [512] * 5
-    padded = settle(*job_and_shape({"packing": False}))
+    padded = resolve_setting(*job_and_shape({"packing": False}))
     drawn = lengths(padded, 40)
     assert drawn == lengths(padded, 40)
     assert max(drawn) == drawn[3] == 512

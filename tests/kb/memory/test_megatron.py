@@ -11,7 +11,7 @@ from oomkb.frameworks import complete
 from oomkb.memory.activations import step_of
 from oomkb.memory.job import Job
 from oomkb.memory.pipeline import in_flight
-from oomkb.memory.setting import settle
+from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import states_of
 from oomkb.pricing import price
@@ -68,7 +68,7 @@ def last_stage(document):
     """(peak, what stays) in bytes on the stage with the loss."""
     job = complete(Job.from_document({**BASE, **document}))
     shape = ModelShape.from_config(job.model)
-    s = settle(job, shape)
+    s = resolve_setting(job, shape)
     states, step = states_of(s, shape), step_of(s, shape)
     stays = states.weights + states.gradients + states.optimizer + states.masters
     tokens = s.batch * s.seq / (s.cp * s.sp)
@@ -122,7 +122,7 @@ def saved_per_layer(tp, sp, attention, grad_ckpt):
         shape = ModelShape.from_config({**config, "n_layer": layers})
         document = {**BASE, "tp": tp, "sp": sp, "world": tp, "micro_batch": B, "seq_len": S, "model": dict(config)}
         job = Job.from_document({**document, "attention": attention, "grad_ckpt": grad_ckpt})
-        s = settle(complete(job), shape)
+        s = resolve_setting(complete(job), shape)
         c, t, q = step_of(s, shape).saved
         found.append(c + t * B * S + q * B * S * S)
     return (found[1] - found[0]) / 4
@@ -156,7 +156,7 @@ def test_the_distributed_optimizer_keeps_eighteen_bytes_or_six_and_twelve_over_d
     for world, sharding, each in ((1, "ddp", 18), (8, "distributed-optimizer", 6 + 12 / 8)):
         job = complete(Job.from_document({**one, "world": world, "sharding": sharding}))
         shape = ModelShape.from_config(GPT)
-        states = states_of(settle(job, shape), shape)
+        states = states_of(resolve_setting(job, shape), shape)
         total = states.weights + states.gradients + states.optimizer + states.masters
         assert total / params == pytest.approx(each, rel=0.01)
 

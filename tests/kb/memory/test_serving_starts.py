@@ -13,7 +13,7 @@ from oomkb.frameworks import complete
 from oomkb.memory.engines import engine_of, outside_bytes, static_share
 from oomkb.memory.job import Job
 from oomkb.memory.serving import largest_max_model_len, serving_bytes
-from oomkb.memory.setting import settle
+from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.pricing import device_of, price, shape_of
 from oomkb.units import GIB
@@ -24,7 +24,7 @@ ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "serving_
 def figures(document):
     job = complete(Job.from_document(document))
     shape, device = shape_of(job), device_of(job)
-    s = settle(job, shape)
+    s = resolve_setting(job, shape)
     found = serving_bytes(job, s, shape, device)
     return {
         "weights_gib": found.weights / GIB,
@@ -85,7 +85,7 @@ def test_the_largest_length_starts_and_the_next_block_does_not():
         "serving": {"max_model_len": 131072, "gpu_memory_utilization": 0.9},
     }  # fmt: skip
     priced = price(Job.from_document(base))
-    length = largest_max_model_len(priced.job, settle(priced.job, priced.shape), priced.shape, priced.device)
+    length = largest_max_model_len(priced.job, resolve_setting(priced.job, priced.shape), priced.shape, priced.device)
     assert 8192 < length < 131072
     assert priced.estimate.served.largest_length // 16 * 16 == length
     for tokens, starts in ((length, True), (length + 16, False)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from oomdoc.diagnosis.planning import Planning, plan, plan_for, planning_for
-from oomdoc.diagnosis.planning._calibrate import calibrate
-from oomdoc.diagnosis.planning._prices import Prices
+from oomdoc.diagnosis.planning.calibrate import calibrate
+from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis
 from oomdoc.evidence import Evidence, Failure, Signal, Span
 from oomdoc.report.words import render

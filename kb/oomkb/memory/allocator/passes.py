@@ -166,7 +166,7 @@ class Pass(Training):
 
     def crossed(self, grad: Tensor, below: int) -> tuple[Tensor]:
         """What stands above has its gradients."""
-        self.hooks.done(below + 1, self.settle_grads if below < len(self.positions) - 1 else self.head_grads)
+        self.hooks.done(below + 1, self.release_layer_grads if below < len(self.positions) - 1 else self.head_grads)
         self.tape.where = f"backward, layer {below}" if below >= 0 else "backward, embedding"
         self.hooks.back(below)
         return (grad.view(),)
@@ -187,7 +187,7 @@ class Pass(Training):
         """Where a wrapper shards the head by itself, its gradient goes with it."""
         if getattr(self.hooks, "apart", False):
             self.tape.grads.clear()
-        self.settle_grads()
+        self.release_layer_grads()
 
     def finish(self) -> tuple[dict[Leaf, Tensor], list[Tensor]]:
         """The parameters' gradients, and what hangs on nodes of the graph; everything else goes."""

@@ -12,7 +12,7 @@ from oomkb.memory.allocator.training import STEPS, training_events
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.job import Job
 from oomkb.memory.overhead import outside_bytes
-from oomkb.memory.setting import settle
+from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 
 __all__ = ["AllocatorRun", "config_of", "replayed_job"]
@@ -63,7 +63,7 @@ def replayed_job(
     :raises JobError: for a job that is not played, and for allocator settings that PyTorch refuses.
     """
     config, events = config_of(job), training_events(job, shape, device, shapes=shapes, steps=steps).events
-    s = settle(job, shape)
+    s = resolve_setting(job, shape)
     capacity = capacity_bytes_of(job, device)
     room = None if capacity is None else max(0, round(capacity - outside_bytes(s, device)))
     held = None if room is None else replay(events, room, config, trace=True)

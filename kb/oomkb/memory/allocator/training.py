@@ -22,11 +22,11 @@ from oomkb.memory.allocator.passes import Hooks, Pass, RecordingTape, sizes_of
 from oomkb.memory.allocator.wrappers import Fsdp1, Fsdp2
 from oomkb.memory.device import Device
 from oomkb.memory.evaluating import evaluation_terms
+from oomkb.memory.extra_models import beside
 from oomkb.memory.images import seen
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
-from oomkb.memory.others import beside
-from oomkb.memory.setting import Setting, settle
+from oomkb.memory.setting import Setting, resolve_setting
 from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.sharding import extra_of
 from oomkb.memory.states import QUANT_BYTES, States, states_of
@@ -88,7 +88,7 @@ def training_events(
 
     :raises JobError: for a job that is not played (serving, a critic of its own on the GPU).
     """
-    s = settle(job, shape)
+    s = resolve_setting(job, shape)
     if not s.training:
         raise JobError("an engine allocates its pool once", where="objective", hint="the replay is for training")
     extra = beside(job, s, shape, device, shapes or {})

@@ -25,11 +25,11 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
 def _held(job: Job, context: Context) -> int | None:
     """The longest request that the cache holds as it is, a little below, in steps of 256."""
     from oomkb.memory.serving import largest_max_model_len
-    from oomkb.memory.setting import settle
+    from oomkb.memory.setting import resolve_setting
 
     if context.shape is None or context.device is None:
         return None
-    found = largest_max_model_len(job, settle(job, context.shape), context.shape, context.device)
+    found = largest_max_model_len(job, resolve_setting(job, context.shape), context.shape, context.device)
     return None if found is None else int(found * 0.95) // 256 * 256
 
 

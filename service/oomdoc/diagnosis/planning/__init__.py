@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from oomdoc.diagnosis.planning._for_diagnosis import plan_for, planning_for
-from oomdoc.diagnosis.planning._largest import largest_of, need_with
-from oomdoc.diagnosis.planning._patching import fields_to_write
-from oomdoc.diagnosis.planning._plan import plan, whatif
-from oomdoc.diagnosis.planning._result import Hardware, Knob, Planning, Table
-from oomdoc.diagnosis.planning._table import fits_table
+from oomdoc.diagnosis.planning.for_diagnosis import plan_for, planning_for
+from oomdoc.diagnosis.planning.largest import largest_of, need_with
+from oomdoc.diagnosis.planning.patching import fields_to_write
+from oomdoc.diagnosis.planning.planner import plan, whatif
+from oomdoc.diagnosis.planning.result import Hardware, Knob, Planning, Table
+from oomdoc.diagnosis.planning.table import fits_table
 
 __all__ = [
     "Hardware",

@@ -8,7 +8,7 @@ import pytest
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
 from oomdoc.diagnosis.fixes._features import has
-from oomdoc.diagnosis.planning._moves import variants_on
+from oomdoc.diagnosis.planning.moves import variants_on
 from oomkb.catalog import gpus
 from oomkb.memory.job import Job
 

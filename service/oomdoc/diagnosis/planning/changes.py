@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
 from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.planning._keys import key_of, value_of
-from oomdoc.diagnosis.planning._moves import Move, _differs
-from oomdoc.diagnosis.planning._pain import GOALS, of_moves, of_speed
-from oomdoc.diagnosis.planning._prices import Price, Prices
-from oomdoc.diagnosis.planning._spelling import spelled
+from oomdoc.diagnosis.planning.effort import GOALS, of_moves, of_speed
+from oomdoc.diagnosis.planning.keys import key_of, value_of
+from oomdoc.diagnosis.planning.moves import Move, _differs
+from oomdoc.diagnosis.planning.prices import Price, Prices
+from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.result import Change, SingleFix
 from oomdoc.messages import Message
 from oomkb.frameworks import supports

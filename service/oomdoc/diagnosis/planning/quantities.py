@@ -11,8 +11,8 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes import Context, Variant
 from oomdoc.diagnosis.fixes._job import world_size
-from oomdoc.diagnosis.planning._largest import largest
-from oomdoc.diagnosis.planning._prices import Prices
+from oomdoc.diagnosis.planning.largest import largest
+from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.messages import Message, say
 from oomkb.memory.estimate import Estimate
 

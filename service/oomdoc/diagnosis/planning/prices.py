@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final
 
-from oomdoc.diagnosis.planning._moves import derive
+from oomdoc.diagnosis.planning.moves import derive
 from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
 from oomkb.errors import OomdocError
 from oomkb.memory.device import Device
@@ -72,10 +72,10 @@ class Prices:
     _others: Mapping[str, ModelShape] = field(init=False)
 
     def __post_init__(self) -> None:
-        from oomkb.pricing import further_shapes, price
+        from oomkb.pricing import extra_model_shapes, price
 
         priced = price(self.stated, careful=self.careful)
-        self._others = further_shapes(priced.job)
+        self._others = extra_model_shapes(priced.job)
         self.job, self.shape, self.device = priced.job, priced.shape, priced.device
         if self.capacity_bytes is None:
             self.capacity_bytes = priced.estimate.capacity_bytes

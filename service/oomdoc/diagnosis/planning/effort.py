@@ -13,7 +13,7 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
 from oomdoc.diagnosis.fixes._remedy import Safety
-from oomdoc.diagnosis.planning._moves import Move
+from oomdoc.diagnosis.planning.moves import Move
 
 __all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of"]
 

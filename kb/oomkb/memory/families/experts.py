@@ -25,7 +25,7 @@ def _most(value: Any) -> int:
 
 
 def expert_fields(kind: str, c: Config, ffn: int, layers: int) -> dict[str, Any]:
-    """Fields of :class:`~oomkb.memory.dims.Dims` about experts; none of them for a dense model."""
+    """Fields of :class:`~oomkb.memory.families.dimensions.Dims` about experts; none of them for a dense model."""
     inner = c.get("ffn_config")
     if kind == "dbrx" and isinstance(inner, Mapping):
         c = {**c, "num_experts": inner.get("moe_num_experts", 4), "num_experts_per_tok": inner.get("moe_top_k", 1)}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
 from oomdoc.diagnosis.fixes._job import is_lora
-from oomdoc.diagnosis.planning._changes import worded
-from oomdoc.diagnosis.planning._moves import variants_on
+from oomdoc.diagnosis.planning.changes import worded
+from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.messages import say
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job

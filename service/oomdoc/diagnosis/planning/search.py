@@ -13,11 +13,11 @@ from itertools import combinations, islice
 from typing import Final
 
 from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.planning._moves import LAYOUT, Move, combined
-from oomdoc.diagnosis.planning._pain import Goal, of_moves, of_speed
-from oomdoc.diagnosis.planning._prices import Price
-from oomdoc.diagnosis.planning._space import Priced, Space
-from oomdoc.diagnosis.planning._surrogate import Effect
+from oomdoc.diagnosis.planning.effort import Goal, of_moves, of_speed
+from oomdoc.diagnosis.planning.moves import LAYOUT, Move, combined
+from oomdoc.diagnosis.planning.prices import Price
+from oomdoc.diagnosis.planning.space import Priced, Space
+from oomdoc.diagnosis.planning.surrogate import Effect
 
 __all__ = ["Found", "Search"]
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from oomkb.memory.matrix import Linear
+from oomkb.memory.families.matrix import Linear
 
 __all__ = ["CACHING", "MIXERS", "linear_kind"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oomdoc.diagnosis.fixes import Context, Remedy, Variant
-from oomdoc.diagnosis.planning._moves import Move, derive, merge, variants_on
-from oomdoc.diagnosis.planning._prices import Price, Prices
-from oomdoc.diagnosis.planning._surrogate import Effect, Surrogate
+from oomdoc.diagnosis.planning.moves import Move, derive, merge, variants_on
+from oomdoc.diagnosis.planning.prices import Price, Prices
+from oomdoc.diagnosis.planning.surrogate import Effect, Surrogate
 
 __all__ = ["Priced", "Space"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes.other_gpu import LADDER
-from oomdoc.diagnosis.planning._moves import offered
-from oomdoc.diagnosis.planning._prices import Prices
-from oomdoc.diagnosis.planning._result import Hardware
+from oomdoc.diagnosis.planning.moves import offered
+from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.result import Hardware
 
 __all__ = ["smallest"]
 

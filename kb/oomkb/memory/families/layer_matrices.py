@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oomkb.memory.dims import Dims
-from oomkb.memory.families import Family
-from oomkb.memory.matrix import LayerShape, Linear
-from oomkb.memory.mixers import CACHING, MIXERS
-from oomkb.memory.plan import Slot, plan
+from oomkb.memory.families.decoders import Family
+from oomkb.memory.families.dimensions import Dims
+from oomkb.memory.families.layer_kinds import Slot, plan
+from oomkb.memory.families.matrix import LayerShape, Linear
+from oomkb.memory.families.mixers import CACHING, MIXERS
 
 __all__ = ["build_layers"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from oomkb.memory.families import Family
+from oomkb.memory.families.decoders import Family
 
 if TYPE_CHECKING:
-    from oomkb.memory.dims import Dims
+    from oomkb.memory.families.dimensions import Dims
 
 __all__ = ["ATTENTION_FREE", "buffer_bytes", "gate_of", "layer_extra"]
 

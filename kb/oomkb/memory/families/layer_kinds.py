@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from oomkb.memory.mixers import linear_kind
+from oomkb.memory.families.mixers import linear_kind
 
 if TYPE_CHECKING:
-    from oomkb.memory.dims import Dims
+    from oomkb.memory.families.dimensions import Dims
 
 __all__ = ["Slot", "mixers_of", "plan"]
 
@@ -21,14 +21,14 @@ class Slot:
     """One layer's place in the plan; equal slots are layers of the same kind."""
 
     mixer: str = "attention"
-    """``attention``, ``none``, a key of :data:`oomkb.memory.mixers.MIXERS`, or ``attention+`` one of them."""
+    """``attention``, ``none``, a key of :data:`oomkb.memory.families.mixers.MIXERS`, or ``attention+`` one of them."""
     feed: str = "dense"
     """``dense``, ``moe``, ``both`` or ``none``."""
     window: int | None = None
     cross: bool = False
     """A second attention, over an encoder's output."""
     change: tuple[tuple[str, Any], ...] = ()
-    """Fields of :class:`~oomkb.memory.dims.Dims` that differ in this layer."""
+    """Fields of :class:`~oomkb.memory.families.dimensions.Dims` that differ in this layer."""
 
 
 _ATTENTION: Final = ("attention", "full", "sliding", "chunked", "*", "global", "local")

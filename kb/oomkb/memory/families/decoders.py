@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from oomkb.memory.family import Family
-from oomkb.memory.further import FURTHER
+from oomkb.memory.families.rarer import RARER
+from oomkb.memory.families.row import Family
 
 __all__ = ["FAMILIES", "UNKNOWN", "Family"]
 
@@ -148,7 +148,7 @@ _TOWERS: Final[Mapping[str, Family]] = {
 UNKNOWN: Final = _LLAMA
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    **FURTHER,
+    **RARER,
     **_TOWERS,
     "apertus": replace(_LLAMA, gated=False, act="xielu", qk_norm="head", mlp_bias=False),
     "arcee": replace(_LLAMA, gated=False, act="relu2"),

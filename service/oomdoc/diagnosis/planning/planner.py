@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
-from oomdoc.diagnosis.planning._changes import changes_of, fewer_steps, single_fix
-from oomdoc.diagnosis.planning._hardware import smallest
-from oomdoc.diagnosis.planning._largest import largest
-from oomdoc.diagnosis.planning._moves import Move, offered
-from oomdoc.diagnosis.planning._pain import GOALS, safety_of
-from oomdoc.diagnosis.planning._prices import Price, Prices
-from oomdoc.diagnosis.planning._result import Hardware, Planning
-from oomdoc.diagnosis.planning._search import Found, Search
-from oomdoc.diagnosis.planning._space import Priced, Space
-from oomdoc.diagnosis.planning._surrogate import Surrogate
+from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, single_fix
+from oomdoc.diagnosis.planning.effort import GOALS, safety_of
+from oomdoc.diagnosis.planning.hardware import smallest
+from oomdoc.diagnosis.planning.largest import largest
+from oomdoc.diagnosis.planning.moves import Move, offered
+from oomdoc.diagnosis.planning.prices import Price, Prices
+from oomdoc.diagnosis.planning.result import Hardware, Planning
+from oomdoc.diagnosis.planning.search import Found, Search
+from oomdoc.diagnosis.planning.space import Priced, Space
+from oomdoc.diagnosis.planning.surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
 from oomdoc.messages import Message, say

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
-from oomdoc.diagnosis.planning._changes import single_fix
-from oomdoc.diagnosis.planning._moves import offered
-from oomdoc.diagnosis.planning._pain import safety_of
-from oomdoc.diagnosis.planning._plan import context_for, plan_with
-from oomdoc.diagnosis.planning._prices import Prices
-from oomdoc.diagnosis.planning._result import Knob, Table
+from oomdoc.diagnosis.planning.changes import single_fix
+from oomdoc.diagnosis.planning.effort import safety_of
+from oomdoc.diagnosis.planning.moves import offered
+from oomdoc.diagnosis.planning.planner import context_for, plan_with
+from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.result import Knob, Table
 from oomkb.memory.job import Job
 
 __all__ = ["fits_table"]

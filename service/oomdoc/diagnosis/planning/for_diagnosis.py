@@ -10,15 +10,15 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
-from oomdoc.diagnosis.planning._calibrate import Calibration, calibrate
-from oomdoc.diagnosis.planning._moves import variants_on
-from oomdoc.diagnosis.planning._patching import patched
-from oomdoc.diagnosis.planning._plan import context_for, plan_with
-from oomdoc.diagnosis.planning._prices import Prices
-from oomdoc.diagnosis.planning._quantities import Quantity, quantity
-from oomdoc.diagnosis.planning._regressions import regressions_for
-from oomdoc.diagnosis.planning._result import Planning
-from oomdoc.diagnosis.planning._unpriced import settings_for
+from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
+from oomdoc.diagnosis.planning.moves import variants_on
+from oomdoc.diagnosis.planning.patching import patched
+from oomdoc.diagnosis.planning.planner import context_for, plan_with
+from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.quantities import Quantity, quantity
+from oomdoc.diagnosis.planning.regressions import regressions_for
+from oomdoc.diagnosis.planning.result import Planning
+from oomdoc.diagnosis.planning.unpriced import settings_for
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say

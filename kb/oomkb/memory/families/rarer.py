@@ -1,7 +1,7 @@
 """Families beside the usual decoders: hybrids, encoders, encoder-decoders and rarer decoders.
 
-Rows as in :mod:`oomkb.memory.families`, read from transformers 5.23. A family that differs from Llama in nothing that
-a configuration does not say is in :data:`_LIKE_LLAMA`.
+Rows as in :mod:`oomkb.memory.families.decoders`, read from transformers 5.23. A family that differs from Llama in
+nothing that a configuration does not say is in :data:`_LIKE_LLAMA`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from oomkb.memory.family import Family
+from oomkb.memory.families.row import Family
 
-__all__ = ["FURTHER"]
+__all__ = ["RARER"]
 
 _LLAMA: Final = Family(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias")
 _MOE: Final = replace(_LLAMA, experts="fused")
@@ -84,7 +84,7 @@ _LIKE_LLAMA: Final = ("bitnet", "cwm", "helium", "hyperclovax", "iquestcoder", "
 _ENCODERS: Final = ("bert", "roberta", "xlm-roberta", "camembert", "ernie", "data2vec-text")
 _PAIRS: Final = ("bart", "mbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "plbart", "mvp")
 
-FURTHER: Final[Mapping[str, Family]] = {
+RARER: Final[Mapping[str, Family]] = {
     **dict.fromkeys(_LIKE_LLAMA, _LLAMA),
     **dict.fromkeys(_ENCODERS, _BERT),
     **dict.fromkeys(_PAIRS, _BART),

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import JobError
-from oomkb.memory.encdec import is_pair, pair_config
-from oomkb.memory.experts import expert_fields
-from oomkb.memory.families import FAMILIES, UNKNOWN, Family
+from oomkb.memory.families.decoders import FAMILIES, UNKNOWN, Family
+from oomkb.memory.families.encoder_decoder import is_pair, pair_config
+from oomkb.memory.families.experts import expert_fields
+from oomkb.memory.families.layer_deviations import ATTENTION_FREE, gate_of, layer_extra
+from oomkb.memory.families.layer_kinds import mixers_of
 from oomkb.memory.names import ACTS, NAMES, TEXT_TYPES, of, text_config
-from oomkb.memory.plan import mixers_of
-from oomkb.memory.residue import ATTENTION_FREE, gate_of, layer_extra
 from oomkb.notes import Note, note
 
 __all__ = ["Dims", "read_dims"]
@@ -73,7 +73,7 @@ class Dims:
     v_head_dim: int = 0
     max_positions: int = 0
     mixers: tuple[str, ...] = ()
-    """What mixes tokens, by layer (:mod:`oomkb.memory.plan`); empty where all layers are attention."""
+    """What mixes tokens, by layer (:mod:`oomkb.memory.families.layer_kinds`); empty where all layers are attention."""
     encoder_layers: int = 0
     """Layers of an encoder, which come before the decoder's; those attend to its output as well."""
     encoder_changes: tuple[tuple[str, Any], ...] = ()

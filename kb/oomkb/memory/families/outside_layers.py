@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oomkb.memory.dims import Dims
-from oomkb.memory.encdec import pair_extra
-from oomkb.memory.towers import audio_params
+from oomkb.memory.families.audio_towers import audio_params
+from oomkb.memory.families.dimensions import Dims
+from oomkb.memory.families.encoder_decoder import pair_extra
 
 __all__ = ["extra_params"]
 

@@ -62,7 +62,7 @@ class Family:
     no_k_bias: bool = False
     """The key projection has no bias, although queries and values have one (Whisper)."""
     gate: str = ""
-    """A gate on attention's output (:class:`oomkb.memory.dims.Dims`)."""
+    """A gate on attention's output (:class:`oomkb.memory.families.dimensions.Dims`)."""
     final_norm: bool = True
     router_bias: bool = False
     expert_bias: bool = False

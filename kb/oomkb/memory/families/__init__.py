@@ -1,0 +1,1 @@
+"""How model families differ: rows of what their configurations do not say, read from their modelling files."""
