@@ -87,6 +87,9 @@ class ChatBody(_Body):
         default=None, max_length=64, pattern=r"^[A-Za-z0-9_-]{8,64}$", description="To go on with one."
     )
     lang: Lang = "auto"
+    language_model: bool = Field(
+        default=True, description="Whether a language model may converse, where one is set up."
+    )
 
 
 class CaseBody(_Body):

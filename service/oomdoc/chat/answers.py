@@ -111,8 +111,7 @@ def changed(
 ) -> Reply:
     """What a change does."""
     if changes:
-        shown = parts.shown_changes(changes, language)
-        said = [word("chat.undone" if undone else "chat.changed", language, changes=shown), *notes]
+        said = [parts.changed_line(changes, language, undone=undone), *notes]
     else:
         said = [word("chat.unchanged", language)]
     if before and after and changes:

@@ -20,9 +20,7 @@ from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
-__all__ = ["Parse", "respond"]
-
-Parse = Callable[[str, Job], Mapping[str, Any]]
+__all__ = ["language_of", "price_of", "respond"]
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _TO_CHANGE: Final = re.compile(
@@ -31,13 +29,10 @@ _TO_CHANGE: Final = re.compile(
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 
-def respond(session: Session, text: str, parse: Parse | None = None) -> tuple[Session, Reply]:
-    """Answer one turn. Never raises on what a person may say: an impossible job is answered with its reason.
-
-    :param parse: asked for the changes in a turn that the grammar did not understand.
-    """
+def respond(session: Session, text: str) -> tuple[Session, Reply]:
+    """Answer one turn. Never raises on what a person may say: an impossible job is answered with its reason."""
     context = context_of(session)
-    session = replace(session, language=_language(session, text), refused=())
+    session = replace(session, language=language_of(session, text), refused=())
     if not session.steps or is_pasted(text):
         session, reply = _describe(session, text)
     else:
@@ -45,9 +40,6 @@ def respond(session: Session, text: str, parse: Parse | None = None) -> tuple[Se
         if turn.refused is not None:
             reply = Reply(answers.refused(turn.refused, session.language), {}, session.job)
             return session.refusing(turn.refused.where), reply
-        if parse is not None and _not_understood(turn, text):
-            found = parse(text, session.job)
-            turn = Turn("change", found) if found else turn
         session, reply = _HANDLERS[turn.kind](session, turn, text)
     return replace(session, asked=wanted(session.job) if session.steps else ()), reply
 
@@ -59,7 +51,8 @@ def _not_understood(turn: Turn, text: str) -> bool:
     return turn.kind == "off-topic" or (turn.kind == "ask" and not known)
 
 
-def _language(session: Session, text: str) -> str:
+def language_of(session: Session, text: str) -> str:
+    """The language that a turn is answered in: its own, or the conversation's where it has none."""
     if _CHINESE.search(text):
         return "zh"
     if session.steps and len(_LATIN_WORD.findall(text)) < 3:
@@ -86,7 +79,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     diagnosis = diagnose(evidence)
     report = Report(replace(diagnosis, job=job), session.language)
     changed = difference(session.job, job)
-    priced, problem = _price(job, session.language)
+    priced, problem = price_of(job, session.language)
     reply = answers.described(report, priced, problem, job, changed, session.language)
     return session.then(job, changed), reply
 
@@ -99,10 +92,10 @@ def _with_world(job: Job) -> Job:
 
 
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    before, problem = _price(session.job, session.language)
+    before, problem = price_of(session.job, session.language)
     try:
         job = _with_world(session.job.with_fields(turn.changes))
-        after, problem = _price(job, session.language, strict=True)
+        after, problem = price_of(job, session.language, strict=True)
     except JobError as error:
         return session, Reply(answers.refused(error, session.language), {}, session.job)
     changed = difference(session.job, job)
@@ -131,8 +124,8 @@ def _redo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 
 def _back_to(session: Session, target: Job, *, undone: bool) -> tuple[Session, Reply]:
-    before, _ = _price(session.job, session.language)
-    after, problem = _price(target, session.language)
+    before, _ = price_of(session.job, session.language)
+    after, problem = price_of(target, session.language)
     changed = difference(session.job, target)
     session = session.then(target, changed, undone=undone) if changed else session
     return session, answers.changed(before, after, problem, target, changed, session.language, undone=undone)
@@ -150,13 +143,13 @@ def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    before, problem = _price(session.job, session.language)
+    before, problem = price_of(session.job, session.language)
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes:
         try:
             job = _with_world(session.job.with_fields(turn.changes))
-            after, problem = _price(job, session.language, strict=True)
+            after, problem = price_of(job, session.language, strict=True)
         except JobError as error:
             return session, Reply(answers.refused(error, session.language), {}, session.job)
         if difference(session.job, job):
@@ -173,7 +166,7 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
     """Oomdoc's own proposal is taken."""
     from oomdoc.diagnosis.planning import plan
 
-    before, problem = _price(session.job, session.language)
+    before, problem = price_of(session.job, session.language)
     try:
         plans = [p for p in plan(before.job).plans if p.priced] if before else []
     except OomdocError:
@@ -187,7 +180,7 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 
 
 def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    priced, _ = _price(session.job, session.language) if session.steps else (None, "")
+    priced, _ = price_of(session.job, session.language) if session.steps else (None, "")
     return session, talk.pleasantry(session, priced, turn.topic if turn.kind == "talk" else "")
 
 
@@ -205,7 +198,7 @@ _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Repl
 )
 
 
-def _price(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
+def price_of(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
     """The price, or why there is none. ``strict``: an impossible job is an error of this turn."""
     try:
         return price_planned(job), ""

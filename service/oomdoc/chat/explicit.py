@@ -19,7 +19,7 @@ from oomdoc.stated import DOTTED_FIELDS, stated_fields
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["Explicit", "field_named", "read_explicit"]
+__all__ = ["Explicit", "field_named", "only_settings", "read_explicit"]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _SPELLED: Final = re.compile(
@@ -91,6 +91,12 @@ _SPACES: Final = re.compile(
 )
 
 
+_SAYS_NOTHING: Final = re.compile(
+    r"(?i)\b(?:ok(?:ay)?|and|then|now|so|please|pls|thanks?|thx|let'?s|just|set|use|try|make|with|to|what|about|how|if|the|it)\b"
+    r"|[那就请把设改成为用试一下吧呢了吗好的再和]|[^\w]"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Explicit:
     """The fields that a turn spells out, where they stand, and why one of them is refused."""
@@ -146,6 +152,14 @@ def read_explicit(turn: str, context: Context) -> Explicit:
             spans.append(setting.span)
     read, used = _by_tables(for_tables, context.job)
     return Explicit({**read, **found}, (*spans, *used), None, named)
+
+
+def only_settings(turn: str, context: Context) -> bool:
+    """Whether a turn is nothing but settings that it spells out, and filling words: ``seq_len=1024 please``."""
+    spans = read_explicit(turn, context).spans
+    for start, end in spans:
+        turn = f"{turn[:start]}{' ' * (end - start)}{turn[end:]}"
+    return bool(spans) and not _SAYS_NOTHING.sub("", turn).strip()
 
 
 def _settings(text: str) -> Iterator[_Setting]:

@@ -17,6 +17,7 @@ __all__ = [
     "SAME_BYTES",
     "asks",
     "assumptions",
+    "changed_line",
     "direction",
     "fit_word",
     "joined",
@@ -185,6 +186,11 @@ def fit_word(estimate: Estimate, language: str) -> str:
     if estimate.fits is None:
         return ""
     return word("chat.speed-fits" if estimate.fits else "chat.speed-fits-not", language)
+
+
+def changed_line(changes: Mapping[str, Any], language: str, *, undone: bool = False) -> str:
+    """What was changed, as a sentence."""
+    return word("chat.undone" if undone else "chat.changed", language, changes=shown_changes(changes, language))
 
 
 def shown_changes(changes: Mapping[str, Any], language: str) -> str:

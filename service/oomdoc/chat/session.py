@@ -13,6 +13,9 @@ __all__ = ["DERIVED", "Reply", "Session", "Step", "difference"]
 
 # What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
 _QUIET: Final = frozenset({"versions", "env", "buckets"})
+_REMEMBERED: Final = 3
+_LONGEST: Final = 400
+"""Characters kept of what was said, and of an answer."""
 DERIVED: Final = frozenset({"world", "dp"})
 """Degrees that follow from the number of GPUs."""
 
@@ -39,6 +42,8 @@ class Session:
     """Changes that were asked about and not made: "ok, do it" makes them."""
     refused: tuple[str, ...] = ()
     """Fields whose value in the last turn was impossible: a bare number after it is for them."""
+    dialogue: tuple[tuple[str, str], ...] = ()
+    """The latest turns with a language model: what was said, and the answer."""
 
     @property
     def job(self) -> Job:
@@ -54,6 +59,10 @@ class Session:
         """The session after a question about changes."""
         return replace(self, proposed=MappingProxyType(dict(changes)))
 
+    def remembering(self, said: str, answer: str) -> Session:
+        """The session with a turn that a language model answered, for its next one."""
+        return replace(self, dialogue=(*self.dialogue, (said[:_LONGEST], answer[:_LONGEST]))[-_REMEMBERED:])
+
     def refusing(self, *names: str) -> Session:
         """The session after an impossible value."""
         return replace(self, refused=names)
@@ -64,6 +73,7 @@ class Session:
             "language": self.language,
             "asked": list(self.asked),
             "refused": list(self.refused),
+            "dialogue": [list(pair) for pair in self.dialogue],
             "proposed": dict(self.proposed),
             "steps": [
                 {"job": step.job.document(), "changed": dict(step.changed), "undone": step.undone}
@@ -87,6 +97,7 @@ class Session:
             tuple(document.get("asked") or ()),
             MappingProxyType(dict(document.get("proposed") or {})),
             tuple(document.get("refused") or ()),
+            tuple((str(said), str(answer)) for said, answer in document.get("dialogue") or ()),
         )
 
 
@@ -100,6 +111,10 @@ class Reply:
     peak_bytes: float | None = None
     questions: tuple[Mapping[str, Any], ...] = ()
     diagnosis: Mapping[str, Any] | None = None
+    tools: tuple[str, ...] = ()
+    """The functions that a language model called."""
+    withheld: int = 0
+    """Its sentences that were not given, as something in them came from nowhere."""
 
     def document(self) -> dict[str, Any]:
         """The contract's reply."""
@@ -110,6 +125,7 @@ class Reply:
             "peak_gib": None if self.peak_bytes is None else round(self.peak_bytes / 2**30, 4),
             "questions": [dict(q) for q in self.questions],
             "diagnosis": dict(self.diagnosis) if self.diagnosis is not None else None,
+            **({"tools": list(self.tools), "withheld": self.withheld} if self.tools or self.withheld else {}),
         }
 
 

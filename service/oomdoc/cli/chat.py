@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oomdoc.cli.common import Format, coloured, json_lines, print_json, progress, show
+from oomdoc.cli.common import Format, coloured, json_lines, print_json, progress, show, show_piece
+
+if TYPE_CHECKING:
+    from oomdoc.language_model import LanguageModel
 
 __all__ = ["chat", "register"]
 
@@ -27,7 +30,8 @@ def chat(
 ) -> None:
     """Talk it through: paste a log or a config, then ask what a change would do.
 
-    A pasted block ends with an empty line. `exit` or Ctrl-D leaves.
+    A pasted block ends with an empty line. `exit` or Ctrl-D leaves. With OOMDOC_LLM_URL set, a language model converses
+    through oomdoc's functions; figures stay computed.
 
     Examples:
 
@@ -57,11 +61,11 @@ def _batch(path: Path) -> None:
 
 
 def _converse(format_: Format) -> None:
-    from oomdoc.chat.conversation import respond
     from oomdoc.chat.session import Session
+    from oomdoc.chat.tool_loop import Turned, converse
     from oomdoc.report.words import word
 
-    session = Session()
+    session, model = Session(), _language_model()
     if sys.stdin.isatty() and format_ is not Format.json:
         show(word("chat.begin", "en") + " " + word("chat.leave", "en") + "\n")
     while (text := _read_turn()) is not None:
@@ -69,11 +73,22 @@ def _converse(format_: Format) -> None:
             continue
         if text.strip().lower() in _FAREWELLS:
             return
-        session, reply = respond(session, text)
-        if format_ is Format.json:
-            print_json(reply.document(), line=True)
-        else:
-            show(reply.answer + "\n")
+        for piece in converse(session, text, model):
+            if isinstance(piece, Turned):
+                session = piece.session
+                if format_ is Format.json:
+                    print_json(piece.reply.document(), line=True)
+            elif format_ is not Format.json:
+                show_piece(piece)
+        if format_ is not Format.json:
+            show("\n")
+
+
+def _language_model() -> LanguageModel | None:
+    """The language model of ``OOMDOC_LLM_URL``, where one is set up."""
+    from oomdoc.language_model import from_environment
+
+    return from_environment()
 
 
 def _read_turn() -> str | None:

@@ -31,6 +31,7 @@ __all__ = [
     "read_named",
     "read_text",
     "show",
+    "show_piece",
     "terminal_width",
 ]
 
@@ -153,6 +154,12 @@ def print_json(document: Mapping[str, Any], *, line: bool = False) -> None:
 def show(text: str) -> None:
     """Text on standard output."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def show_piece(text: str) -> None:
+    """A part of a line on standard output, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def coloured(stream: TextIO = sys.stdout) -> bool:

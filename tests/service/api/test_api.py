@@ -67,6 +67,20 @@ def test_events_end_with_the_result(api: TestClient) -> None:
     assert events[-1] == "event: result"
 
 
+def test_a_turn_is_streamed_where_asked_for(api: TestClient) -> None:
+    said = {"text": "LoRA of Qwen2.5-7B on one RTX 4090, seq 4096, batch 1", "language_model": False}
+    whole = api.post("/v1/chat", json=said).json()
+    answer = api.post("/v1/chat", json=said, headers={"accept": "text/event-stream"})
+    events = [block.split("\n") for block in answer.text.strip().split("\n\n")]
+    assert [name for name, _ in events] == ["event: delta", "event: result"]
+    result = json.loads(events[-1][1].removeprefix("data: "))
+    assert result["answer"] == json.loads(events[0][1].removeprefix("data: "))["text"] == whole["answer"]
+    gone = {"text": "batch 2", "session": "no-such-session"}
+    refused = api.post("/v1/chat", json=gone, headers={"accept": "text/event-stream"})
+    assert "event: error" in refused.text
+    assert api.post("/v1/chat", json=gone).status_code == 400
+
+
 def test_an_estimate(api: TestClient) -> None:
     body = {"job": {"model": "Qwen/Qwen2.5-7B", "micro_batch": 1, "seq_len": 1024}}
     document = api.post("/v1/estimate", json=body).json()

@@ -1,7 +1,7 @@
 // The page: what is pasted or dropped goes to the server, the answer is drawn, the chat goes on from it.
 
 import { drawAnswer } from "./answer.js";
-import { el, fill, loadWords, post, word } from "./dom.js";
+import { converse, el, fill, loadWords, post, word } from "./dom.js";
 
 const $ = (id) => document.getElementById(id);
 const HISTORY = "oomdoc.history";
@@ -113,9 +113,11 @@ async function say(event) {
   $("turns").append(el("li", { class: "you" }, text));
   try {
     if (!state.session && state.pasted.trim()) state.session = (await post("/v1/chat", { text: state.pasted })).session;
-    const reply = await post("/v1/chat", state.session ? { text, session: state.session } : { text });
+    const shown = el("li", { class: "me" });
+    $("turns").append(shown);
+    const reply = await converse("/v1/chat", state.session ? { text, session: state.session } : { text }, (piece) => shown.append(piece));
     state.session = reply.session;
-    $("turns").append(el("li", { class: "me" }, reply.answer));
+    shown.textContent = reply.answer;
   } catch (error) {
     $("turns").append(el("li", { class: "me" }, word("page.failed", { problem: error.message })));
   }

@@ -59,11 +59,11 @@ export function askForKey() {
   });
 }
 
-export async function post(path, body, signal) {
+async function sent(path, body, signal, headers = {}) {
   const form = body instanceof FormData;
   const send = () => fetch(path, {
     method: "POST",
-    headers: { ...(form ? {} : { "Content-Type": "application/json" }), ...authorization() },
+    headers: { ...(form ? {} : { "Content-Type": "application/json" }), ...authorization(), ...headers },
     body: form ? body : JSON.stringify(body),
     signal,
   });
@@ -72,6 +72,32 @@ export async function post(path, body, signal) {
     await askForKey();
     answer = await send();
   }
+  return answer;
+}
+
+// Server-sent events: pieces go to `onDelta` as they come; the result is returned.
+export async function converse(path, body, onDelta) {
+  const answer = await sent(path, body, undefined, { Accept: "text/event-stream" });
+  if (!answer.ok) throw new Error((await answer.json()).detail ?? answer.statusText);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    held += value ?? "";
+    const events = held.split("\n\n");
+    held = events.pop();
+    for (const event of events) {
+      const [, name, data] = /^event: (\w+)\ndata: ([\s\S]*)$/.exec(event) ?? [];
+      if (name === "delta") onDelta(JSON.parse(data).text);
+      if (name === "result") return JSON.parse(data);
+      if (name === "error") throw new Error(JSON.parse(data).detail);
+    }
+    if (done) throw new Error("the answer was cut off");
+  }
+}
+
+export async function post(path, body, signal) {
+  const answer = await sent(path, body, signal);
   const document = await answer.json();
   if (!answer.ok) throw new Error([document.where, document.detail, document.hint].filter(Boolean).join(": "));
   return document;
