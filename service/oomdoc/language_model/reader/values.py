@@ -25,6 +25,8 @@ _BILLIONS: Final = re.compile(
 _PRODUCT: Final = re.compile(r"(\d{1,4})\D{1,24}?(\d{1,4})")
 _VISIBLE: Final = re.compile(r"VISIBLE_DEVICES[=: \"']{1,4}(\d{1,3}(?:\s?,\s?\d{1,3}){0,127})")
 _ONE: Final = re.compile(r"(?<![a-z])(?:an?|one|single|my|the)(?![a-z])|单|一", re.IGNORECASE)
+_SEVERAL: Final = re.compile(r"\d\s?[x×*]|[x×*]\s?\d|(?:gpu|card|node|server|machine)s|\d\s?[张块卡台]", re.IGNORECASE)
+"""Of a quote that names a card without any of these, one card is meant."""
 _SAME: Final = 0.08
 """How far a claimed size may lie from the one in the quote: GB and GiB are often taken for each other."""
 _LONGEST_NAME: Final = 160
@@ -136,7 +138,7 @@ def _wholes(key: FactKey, quote: str) -> Iterator[float]:
             yield float(first) * float(second)
         for listed in _VISIBLE.findall(quote):
             yield float(listed.count(",") + 1)
-        if _ONE.search(quote):
+        if _ONE.search(quote) or (find_all(quote) and not _SEVERAL.search(quote)):
             yield 1.0
 
 
