@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ def generated() -> Iterator[tuple[str, str]]:
     yield "http.md", http()
     yield "writing-a-case.md", _repository_text("cases/README.md")
     yield "peers.md", peers()
+    yield "measured.md", measured()
     yield "zh/causes.md", causes_overview("zh")
     yield "causes/index.md", causes_overview("en")
     yield from cause_pages()
@@ -150,6 +152,24 @@ def http() -> str:
                 out.extend([f"Body: `{kind}`", ""])
                 if part:
                     out.extend([*_schema_table(part), ""])
+    return "\n".join(out)
+
+
+def measured() -> str:
+    """Every stated figure, unseen and training apart, from ``bench/results/figures.toml``."""
+    out = [
+        "# Measured",
+        "",
+        "Figures on texts, traces or published runs that a rule, example, weight or formula was made from are *training*",
+        "figures. *Unseen* ones stand first: input that nothing was made from, run once.",
+    ]
+    for section in tomllib.loads((ROOT / "bench/results/figures.toml").read_text(encoding="utf-8"))["section"]:
+        out.extend(["", f"## {section['title']}", "", section["note"].strip(), ""])
+        if "figure" in section:
+            out.extend(["| what | unseen | training | command |", "| --- | --- | --- | --- |"])
+        for row in section.get("figure", ()):
+            commands = "<br>".join(f"`{part.strip()}`" for part in row["command"].split(";"))
+            out.append(f"| {row['what']} | {row.get('unseen', '')} | {row.get('training', '')} | {commands} |")
     return "\n".join(out)
 
 
