@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.records.case import Case
+from oomkb.retrieval.calibration import calibration, relatedness
 from oomkb.retrieval.facets import agreements
 from oomkb.retrieval.fusion import Weights, assured, fused, spread, squashed
 from oomkb.retrieval.index import Index, open_index
@@ -34,7 +35,7 @@ class Match:
 
     case: Case
     score: float
-    """0..1, comparable within one search."""
+    """Probability that the case has the same cause, calibrated on labelled reports."""
     why: tuple[tuple[str, Mapping[str, Any]], ...] = field(default=())
     """(message key, values): ``search.signature`` text, ``search.version`` library ..., strongest first."""
 
@@ -86,8 +87,12 @@ def search_index(
 
 
 def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[Match]:
-    """The best cases of views that were asked before: a diagnosis looks once, ranks causes, and then chooses."""
-    found = scored(index, views, top=top, weights=weights)
+    """The best cases of views that were asked before: a diagnosis looks once, ranks causes, and then chooses.
+
+    None at all for a text that is not about a failure of memory, none that is improbable.
+    """
+    weights = weights or Weights()
+    found = _probable(index, views, _ranked(index, views, top, weights), weights)
     words = index.case_words.shared(views.words, [number for number, _ in found], 12)
     return [
         Match(index.cases[number], score, _why(index, views, number, spoke))
@@ -96,13 +101,33 @@ def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None 
 
 
 def scored(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[tuple[int, float]]:
-    """As :func:`choose`, but only (the number of the case, its score): the reasons are half of the work."""
-    weights = weights or Weights()
+    """The best cases as (number of the case, likeness 0..1), without a floor: what a diagnosis takes as votes."""
+    return [(n, squashed(value)) for n, value in _ranked(index, views, top, weights or Weights())]
+
+
+def _ranked(index: Index, views: Views, top: int, weights: Weights) -> list[tuple[int, float]]:
     total = fused(views, weights)
     found = spread(total, index.cases, top, weights.repeat)
-    if weights.told:
-        found = assured(found, total, views.told, index.cases)
-    return [(n, squashed(value)) for n, value in found]
+    return assured(found, total, views.told, index.cases) if weights.told else found
+
+
+def _probable(
+    index: Index, views: Views, found: Sequence[tuple[int, float]], weights: Weights
+) -> list[tuple[int, float]]:
+    """The found cases with their probabilities, without those below the floor.
+
+    Where a diagnosis has gone before, its probability of the case's cause counts if it is the higher one.
+    """
+    curves = calibration()
+    related = curves.related(*relatedness(index, views))
+    out = []
+    for number, value in found:
+        told = float(views.told[number])
+        alone = related * curves.same_cause(value - weights.told * told) if related >= curves.least_related else 0.0
+        chance = max(alone, told)
+        if chance >= curves.least_probability:
+            out.append((number, round(chance, 4)))
+    return out
 
 
 def _why(index: Index, views: Views, number: int, words: Sequence[str]) -> tuple[tuple[str, Mapping[str, Any]], ...]:

@@ -42,10 +42,14 @@ def search(
         raise InputError(
             "nothing to search for", where="oomdoc search", hint='for example oomdoc search "OOM when saving"'
         )
+    from oomdoc.report.words import word
+
     matches = _matches(query, top, lang)
     if format_ is Format.json:
         print_json({"matches": matches})
         return
+    if not matches:
+        show(word("report.no-match", _language(query, lang)))
     for match in matches:
         show(f"{match['score']:.2f}  {match['title']}\n      {match['case']}  {match['url']}")
         show(f"      {'; '.join(match['why'][:3])}")
@@ -53,8 +57,12 @@ def search(
 
 def _matches(text: str, top: int, lang: Language) -> list[dict[str, Any]]:
     from oomdoc.diagnosis.cases import find_cases
-    from oomdoc.intake.digest import language_of
     from oomdoc.report.document import match_document
 
-    language = language_of(text, text) if lang is Language.auto else lang.value
-    return [match_document(match, language) for match in find_cases(text, top=top)]
+    return [match_document(match, _language(text, lang)) for match in find_cases(text, top=top)]
+
+
+def _language(text: str, lang: Language) -> str:
+    from oomdoc.intake.digest import language_of
+
+    return language_of(text, text) if lang is Language.auto else lang.value

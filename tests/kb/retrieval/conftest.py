@@ -1,6 +1,7 @@
 """Fixtures: a state folder of its own, and the encoder of hashed words in place of the model."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from standins import HashedWords, some_cases
 
-from oomkb.retrieval import index
+from oomkb.retrieval import calibration, index
 
 
 @pytest.fixture
@@ -24,5 +25,8 @@ def model(monkeypatch, tmp_path):
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "state"))
     for module in ("index", "views"):
         monkeypatch.setattr(f"oomkb.retrieval.{module}.encoder", lambda *_: stand_in)
+    # The shipped curves were fitted to the real model's cosines.
+    open_curves = replace(calibration.calibration(), related_bias=50.0, least_probability=0.0)
+    monkeypatch.setattr("oomkb.retrieval.search.calibration", lambda: open_curves)
     index._held.cache_clear()
     return stand_in

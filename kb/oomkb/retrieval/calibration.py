@@ -1,0 +1,67 @@
+"""From what the views say to a probability that a case has the same cause as the failure that is asked about.
+
+Two logistic curves, both rising in each of their figures, multiplied: whether the text is about a failure of memory at
+all (how near the nearest case is, how much the best case shares, how much of the text is in the cases' vocabulary),
+and whether a case of that value has the right cause. Fitted by ``bench/calibrate_search.py`` into
+``data/calibration.toml``.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from oomkb.retrieval.index import Index
+from oomkb.retrieval.views import Views
+
+__all__ = ["Calibration", "calibration", "relatedness"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The coefficients, and the probabilities below which nothing is shown."""
+
+    related_bias: float
+    related_cosine: float
+    related_words: float
+    related_known: float
+    cause_bias: float
+    cause_value: float
+    least_related: float
+    least_probability: float
+
+    def related(self, cosine: float, words: float, known: float) -> float:
+        """Probability that a text is about a failure of memory.
+
+        :param cosine: of the nearest case.
+        :param words: logarithm of one plus the best BM25 of a case.
+        :param known: share of the search words that occur in any case, 0..1.
+        """
+        return _logistic(
+            self.related_bias + self.related_cosine * cosine + self.related_words * words + self.related_known * known
+        )
+
+    def same_cause(self, value: float) -> float:
+        """Probability that a case of this value of the search has the cause of a failure of memory."""
+        return _logistic(self.cause_bias + self.cause_value * value)
+
+
+@cache
+def calibration() -> Calibration:
+    """The shipped one."""
+    text = (files("oomkb.retrieval") / "data" / "calibration.toml").read_text(encoding="utf-8")
+    return Calibration(**tomllib.loads(text)["coefficients"])
+
+
+def relatedness(index: Index, views: Views) -> tuple[float, float, float]:
+    """``cosine``, ``words`` and ``known`` of a text, as :meth:`Calibration.related` takes them."""
+    words = set(views.words)
+    known = sum(word in index.case_words.words for word in words) / max(1, len(words))
+    return float(views.cosines.max()), math.log1p(max(0.0, float(views.bm25.max()))), known
+
+
+def _logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, value))))
