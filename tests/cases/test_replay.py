@@ -22,7 +22,7 @@ MATCHED_AT_LEAST = 0.98
 NOT_FIRST = {
     "kv-cache/ollama-context-length-on-16-gib-runner": "the runner's message tells of a crash, not of memory",
     "cuda-graph/ollama-gemma-7b-cublas-alloc": "cuBLAS tells of its handle, not of memory; many such failures are not",
-    "kv-cache/ds-chat-lora-67b-a6000-hybrid-engine": "that a smaller model ran is read as a comparison of versions",
+    "extra-models/ds-chat-lora-67b-a6000-hybrid-engine": "that a smaller model ran is read as a comparison of versions",
     "model-states/neox-13b-on-22gb-cards-model-parallel-zero": "the thread has no answer, its config names the buckets",
 }
 """Cases whose cause comes second or third, and what misleads."""
