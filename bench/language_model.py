@@ -5,6 +5,7 @@
     python bench/language_model.py replay REPORTS.jsonl ...              # diagnoses with the replies, a JSON line each
     python bench/language_model.py score REPORTS.jsonl ... [--misses]    # with, without, and the model alone
     python bench/language_model.py fit [--collect REPORTS.jsonl ...] [--write]   # weights; weights.tsv held fixed
+    python bench/language_model.py converse CONVERSATIONS.jsonl [--out DIR] [--misses] [--answers]   # in rounds
     python bench/language_model.py tokens [REPORTS.jsonl ...]            # how long the prompts are
 
 A reply is kept by its prompt's key (``bench/data/language_model_replies.jsonl``) with the model's name and the day; the
@@ -399,6 +400,21 @@ def fit(args: argparse.Namespace) -> None:
         TABLE.write_text("\n".join(lines_) + "\n", encoding="utf-8")
 
 
+def converse(args: argparse.Namespace) -> None:
+    """Hold the conversations with the kept replies; write the prompts of those that are missing."""
+    from recorded_turns import run, write_prompts
+
+    rows = list(rows_of(args.files))
+    plain, talk = run(rows, None), run(rows, load_replies(), answers=args.answers)
+    if args.out:
+        write_prompts(talk, args.out)
+    print(f"replies: {sorted(talk.models)}")
+    for name, one in (("without", plain), ("with", talk)):
+        print(one.line(name))
+        if args.misses:
+            print("".join(f"  {line}\n" for line in one.wrong), end="")
+
+
 def tokens(args: argparse.Namespace) -> None:
     """Print the length of the instructions and, of reports, of whole prompts, as the shipped tokenizer counts."""
     from tokenizers import Tokenizer
@@ -427,12 +443,19 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for name, run in (("export", export), ("replay", replay), ("score", score), ("tokens", tokens)):
+    for name, run in (
+        ("export", export),
+        ("replay", replay),
+        ("score", score),
+        ("tokens", tokens),
+        ("converse", converse),
+    ):
         one = commands.add_parser(name)
         one.set_defaults(run=run)
         one.add_argument("files", nargs="*" if name == "tokens" else "+")
-        if name == "export":
-            one.add_argument("--out", type=Path, required=True)
+        if name in ("export", "converse"):
+            one.add_argument("--out", type=Path, required=name == "export")
+        one.add_argument("--answers", action="store_true")
         one.add_argument("--misses", action="store_true")
         one.add_argument("--plans", action="store_true")
         _common(one)
