@@ -1,30 +1,47 @@
-"""Frameworks that are one declarative file each: ``records/<name>.toml``.
+"""Frameworks, each as one declarative file: ``records/<name>.toml``.
 
 A record says what a framework is called and launched by, which of its keys say which job field (both directions), which
-keys it knows beside them, and its defaults, with the file and version in which all this was read. What reads and writes
-configurations, the defaults and the list of settings all come from it; deleting the file leaves no trace.
+keys it knows beside them, what it can be set to, and its defaults, with the file and version in which all this was
+read. What reads and writes configurations, the defaults and the list of settings all come from it; deleting the file
+leaves no trace.
 
 - ``title``, ``kind``, ``package``: as in :class:`~oomkb.frameworks.model.Framework`; ``source``: where it was read.
-- ``base``: the framework whose keys and defaults it has too; ``ignores``: keys of it that mean something else here.
+- ``base``: the framework whose keys and defaults it has too; ``reads``: those whose keys it has, where they are others
+  than the base; ``ignores``: keys of them that mean something else here.
 - ``programs``: regular expressions over what is run or imported.
 - ``marks``, ``hints``: keys that only this framework has; keys that it has among others.
-- ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands.
+- ``own_prefixes``: leading parts of a path that only this framework's keys have: each such key counts for it.
+- ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands; ``*``: all.
 - ``prefixes``: leading parts of a path that may be left out, the longest first.
+- ``by_last_part``: whether a nested key counts by its last part alone; ``whole_paths``: whether it never does (so it is
+  where a record builds on no other).
+- ``dashes``, ``bare_flags``: whether flags are spelt with dashes, and whether a switch takes no value.
+- ``deepspeed_file``: how the DeepSpeed configurations that it brings are named; ``deepspeed_offloading``: those that
+  offload the optimizer although their names do not say so.
 - ``known``: further keys, which say nothing about memory; ``data.*`` is all of a section.
+- ``[roles]``: ``keys`` that each section of ``names`` has (``-``: no section), known like these.
 - ``[keys]``: key = ``"field codec"`` (codecs: ``oomdoc.intake.configs.codecs``), or ``"field codec other=word"`` where
-  it counts only beside another key's value, which may go on after the word.
+  it counts only beside another key's value, which may go on after the word. Several keys apart by blanks mean the
+  same, and the first is what a new setting is called; ``Call:key`` is an argument of a call.
 - ``[[words]]``: ``key``, ``field`` and one of ``values`` (spelling = the job's word), ``above_zero`` (the word that any
   number above zero means), ``given`` (the word that its being there means), ``codec`` (for a second field of one key),
-  ``part`` (the part of a list that a flag switches on).
-- ``[total_batch]``: ``key`` with the samples of all ranks together, ``micro`` and ``ranks``: it gives ``grad_accum``.
-- ``[[defaults]]``: ``field``, ``value``, ``why``; ``when``: a circumstance.
+  ``part`` (the part of a list that a flag switches on). Several keys apart by commas mean the same.
+- ``[[rules]]``: what a table of keys cannot say: ``field``, ``read`` (conditions and the value they mean, the first
+  that holds), ``write`` (value, changes, conditions) and ``keys`` (those that stand for the field, where they are not
+  those of the conditions), or ``shared``: the name and words of a rule that several frameworks have
+  (``oomdoc.intake.configs.rules`` and ``shared``).
+- ``[[totals]]``: ``key`` counts samples of all ranks together, which divided by the values of ``by`` is ``gives``.
+- ``[settings]``: the fields it can be set to, where they are not those it has keys for: ``any``, and ``"field >=1.0"``
+  = the values.
+- ``defaults``: ``field``, ``value`` or ``value_of``, ``why``; ``when``: a circumstance; ``versions``; ``source``
+  (:mod:`oomkb.frameworks.circumstances`). The first whose circumstances hold counts.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,30 +49,21 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import CatalogError
-from oomkb.frameworks import circumstances
+from oomkb.frameworks.circumstances import VALUES, circumstance
 from oomkb.frameworks.model import Default, Framework, Setting
-from oomkb.memory.job import Job
 
-__all__ = ["FOLDER", "KeyRow", "Record", "TotalBatch", "WordRow", "framework_of", "load", "records"]
+__all__ = ["FOLDER", "KeyRow", "Record", "RuleRow", "TotalBatch", "WordRow", "framework_of", "load", "records"]
 
 FOLDER: Final = Path(__file__).parent / "records"
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-_FIELDS: Final = frozenset(
-    """
-    title kind package source base aliases programs marks hints prefixes known ignores adds dashes keys words
-    total_batch defaults
-    """.split()  # noqa: SIM905 (a table of one word each reads worse)
-)
-_WHEN: Final[Mapping[str, Callable[[Job], bool]]] = {
-    name: getattr(circumstances, name) for name in ("lora", "full", "fsdp", "zero", "distributed", "rl", "preference")
-}
+_HINT: Final = "see oomkb/frameworks/declared.py"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """A key, the job field that it says, the name of the codec that reads and writes its value, and ``other=word``."""
+    """Keys that mean the same, the job field that they say, the codec of their value, and ``other=word``."""
 
-    key: str
+    keys: tuple[str, ...]
     field: str
     codec: str
     beside: str = ""
@@ -75,12 +83,23 @@ class WordRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A row of ``[[rules]]``."""
+
+    field: str = ""
+    keys: str | None = None
+    read: tuple[tuple[str, Any], ...] = ()
+    write: tuple[tuple[Any, ...], ...] = ()
+    shared: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TotalBatch:
-    """A key that counts the samples of an optimizer step over all ranks, and the keys that divide it."""
+    """A key that counts samples over all ranks, and the keys that divide it."""
 
     key: str
-    micro: str
-    ranks: tuple[str, ...]
+    gives: str
+    by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +112,35 @@ class Record:
     package: str
     source: str
     base: str | None = None
+    reads: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     marks: frozenset[str] = frozenset()
     hints: frozenset[str] = frozenset()
+    own_prefixes: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     ignores: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
     dashes: bool = False
+    bare_flags: bool = False
+    by_last_part: bool = False
+    whole_paths: bool | None = None
+    deepspeed_file: str = ""
+    deepspeed_offloading: frozenset[str] = frozenset()
+    roles: Mapping[str, str] = dataclasses.field(default_factory=lambda: _EMPTY)
     keys: tuple[KeyRow, ...] = ()
     words: tuple[WordRow, ...] = ()
-    total_batch: TotalBatch | None = None
+    rules: tuple[RuleRow, ...] = ()
+    totals: tuple[TotalBatch, ...] = ()
+    settings: tuple[Setting, ...] = ()
     defaults: tuple[Default, ...] = ()
+
+
+_FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
+_LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
+_WORDS: Final = ("marks", "hints", "known", "ignores", "deepspeed_offloading")
+_PLAIN: Final = ("title", "kind", "package", "source", "base", "dashes", "bare_flags", "by_last_part", "deepspeed_file")
 
 
 def load(path: Path) -> Record:
@@ -116,59 +151,60 @@ def load(path: Path) -> Record:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise CatalogError(
-            f"cannot be read: {error}", where=str(path), hint="see oomkb/frameworks/declared.py"
-        ) from error
+        raise CatalogError(f"cannot be read: {error}", where=str(path), hint=_HINT) from error
     odd = sorted(set(data) - _FIELDS)
     missing = [name for name in ("title", "kind", "package", "source") if not data.get(name)]
     if odd or missing:
         problem = f"unknown field {odd[0]}" if odd else f"no {missing[0]}"
-        raise CatalogError(problem, where=str(path), hint="see oomkb/frameworks/declared.py")
+        raise CatalogError(problem, where=str(path), hint=_HINT)
     try:
         return _record(path.stem, data)
     except (KeyError, TypeError, ValueError) as error:
-        raise CatalogError(
-            f"not a record: {error!r}", where=str(path), hint="see oomkb/frameworks/declared.py"
-        ) from error
+        raise CatalogError(f"not a record: {error!r}", where=str(path), hint=_HINT) from error
 
 
 def _record(name: str, data: Mapping[str, Any]) -> Record:
-    source = str(data["source"])
-    total = data.get("total_batch")
+    source, base = str(data["source"]), data.get("base")
+    simple: dict[str, Any] = {field: data[field] for field in (*_PLAIN, "roles", "whole_paths") if field in data}
+    simple |= {field: tuple(data.get(field, ())) for field in _LISTS}
+    simple |= {field: frozenset(str(data.get(field, "")).split()) for field in _WORDS}
     return Record(
         name=name,
-        title=data["title"],
-        kind=data["kind"],
-        package=data["package"],
-        source=source,
-        base=data.get("base"),
-        aliases=tuple(data.get("aliases", ())),
-        programs=tuple(data.get("programs", ())),
-        marks=_words(data, "marks"),
-        hints=_words(data, "hints"),
-        prefixes=tuple(data.get("prefixes", ())),
-        known=_words(data, "known"),
-        ignores=_words(data, "ignores"),
-        adds=frozenset(key.replace("-", "_") for key in _words(data, "adds")),
-        dashes=bool(data.get("dashes", False)),
-        keys=tuple(KeyRow(key, *said.split()) for key, said in data.get("keys", {}).items()),
+        **simple,
+        reads=tuple(data.get("reads", [base] if base else [])),
+        adds=frozenset(key.replace("-", "_") for key in str(data.get("adds", "")).split()),
+        keys=tuple(KeyRow(tuple(keys.split()), *said.split()) for keys, said in data.get("keys", {}).items()),
         words=tuple(WordRow(**row) for row in data.get("words", ())),
-        total_batch=TotalBatch(total["key"], total["micro"], tuple(total["ranks"])) if total else None,
+        rules=tuple(_rule(row) for row in data.get("rules", ())),
+        totals=tuple(TotalBatch(row["key"], row["gives"], tuple(row["by"])) for row in data.get("totals", ())),
+        settings=tuple(_settings(data.get("settings", {}))),
         defaults=tuple(_default(row, source) for row in data.get("defaults", ())),
     )
 
 
-def _words(data: Mapping[str, Any], name: str) -> frozenset[str]:
-    return frozenset(str(data.get(name, "")).split())
+def _rule(row: Mapping[str, Any]) -> RuleRow:
+    lists = {name: tuple(map(tuple, row[name])) for name in ("read", "write") if name in row}
+    return RuleRow(**{**row, **lists})
+
+
+def _settings(data: Mapping[str, Any]) -> Iterator[Setting]:
+    for name in str(data.get("any", "")).split():
+        yield Setting(name)
+    for written, values in data.items():
+        if written != "any":
+            name, _, versions = written.partition(" ")
+            yield Setting(name, None if values == "*" else frozenset(values), versions)
 
 
 def _default(row: Mapping[str, Any], source: str) -> Default:
-    made = Default(row["field"], row["value"], row["why"], row.get("source", source), row.get("versions", ""))
-    return (
-        made
-        if "when" not in row
-        else Default(made.field, made.value, made.why, made.source, made.versions, when=_WHEN[row["when"]])
+    made = Default(
+        row["field"],
+        VALUES[row["value_of"]] if "value_of" in row else row["value"],
+        row["why"],
+        row.get("source", source),
+        row.get("versions", ""),
     )
+    return dataclasses.replace(made, when=circumstance(row["when"])) if "when" in row else made
 
 
 @cache
@@ -177,8 +213,31 @@ def records() -> tuple[Record, ...]:
     return tuple(load(path) for path in sorted(FOLDER.glob("*.toml")))
 
 
+_ENGINE: Final = (
+    Default("objective", "inference", "an inference engine", "the engine's purpose"),
+    Default("method", "none", "nothing is trained", "the engine's purpose"),
+    Default("param_dtype", "bf16", "dtype auto takes the checkpoint's dtype", "engine arguments"),
+    Default("tp", 1, "tensor parallelism is off unless set", "engine arguments"),
+    Default("pp", 1, "pipeline parallelism is off unless set", "engine arguments"),
+)
+"""What every engine that serves models has in common."""
+
+
 def framework_of(record: Record) -> Framework:
-    """The framework as the defaults and the planner know it: it can set what it has a key for."""
+    """The framework as the defaults and the planner know it: it can set what is listed, else what it has a key for."""
+    return Framework(
+        name=record.name,
+        title=record.title,
+        kind=record.kind,  # type: ignore[arg-type]
+        package=record.package,
+        aliases=record.aliases,
+        base=record.base,
+        defaults=(*(_ENGINE if record.kind == "serving" else ()), *record.defaults),
+        settings=record.settings or tuple(_settable(record)),
+    )
+
+
+def _settable(record: Record) -> Iterator[Setting]:
     limits: dict[str, frozenset[Any] | None] = {row.field: None for row in record.keys}
     for row in record.words:
         if row.codec:
@@ -187,13 +246,4 @@ def framework_of(record: Record) -> Framework:
             said = {word for value in row.values.values() for word in (value if isinstance(value, list) else [value])}
             said |= {row.part, row.above_zero} - {""}
             limits[row.field] = frozenset(said) | (limits.get(row.field) or frozenset())
-    return Framework(
-        name=record.name,
-        title=record.title,
-        kind=record.kind,  # type: ignore[arg-type]
-        package=record.package,
-        aliases=record.aliases,
-        base=record.base,
-        defaults=record.defaults,
-        settings=tuple(Setting(name, values) for name, values in limits.items()),
-    )
+    yield from (Setting(name, values) for name, values in limits.items())

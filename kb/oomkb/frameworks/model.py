@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from oomkb.memory.job import Job
 
@@ -91,34 +91,3 @@ class Framework:
     base: str | None = None
     defaults: tuple[Default, ...] = ()
     settings: tuple[Setting, ...] = field(default=())
-
-
-def has(names: str, versions: str = "") -> tuple[Setting, ...]:
-    """Settings that take any value; names apart by blanks."""
-    return tuple(Setting(n, None, versions) for n in names.split())
-
-
-def one_of(name: str, values: Iterable[Any], versions: str = "") -> Setting:
-    """A setting limited to some values."""
-    return Setting(name, frozenset(values), versions)
-
-
-HF_OPTIMIZERS: Final = [
-    "adamw",
-    "adamw_8bit",
-    "paged_adamw",
-    "paged_adamw_8bit",
-    "adamw_4bit",
-    "adafactor",
-    "sgd",
-    "sgd_momentum",
-    "lion",
-    "lion_8bit",
-    "paged_lion_8bit",
-    "adagrad",
-    "rmsprop",
-    "galore_adamw",
-    "galore_adamw_8bit",
-    "apollo_adamw",
-    "lomo",
-]

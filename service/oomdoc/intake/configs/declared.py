@@ -1,97 +1,71 @@
-"""Tables of the frameworks that are one declarative record (:mod:`oomkb.frameworks.declared`)."""
+"""Tables of the frameworks, made from their records (:mod:`oomkb.frameworks.declared`)."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from oomdoc.intake.configs import codecs
-from oomdoc.intake.configs.table import Codec, Group, Key, Reading, Table, View, norm
+from oomdoc.intake.configs.named_codecs import CODECS
+from oomdoc.intake.configs.rules import present, rule_group
+from oomdoc.intake.configs.shared import shared_group
+from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, whole
 from oomkb.frameworks.declared import KeyRow, Record, TotalBatch, WordRow, records
 
 __all__ = ["declared_tables"]
 
-_DEGREE: Final = re.compile(r"([a-z])([0-9]{1,5})")
-_RANGE: Final = re.compile(r"list\(range\(([0-9]{1,6}),\s?([0-9]{1,6})\)\)\Z")
-_ENGINES: Final = ("vllm", "sglang")
+
+def declared_tables() -> tuple[Table, ...]:
+    """A table for each record that has keys, by name."""
+    by_name = {record.name: record for record in records()}
+    made: dict[str, Table] = {}
+
+    def table(name: str) -> Table:
+        if name not in made:
+            record = by_name[name]
+            made[name] = _table(record, tuple(table(base) for base in record.reads))
+        return made[name]
+
+    return tuple(table(record.name) for record in records() if record.keys or record.rules or record.reads)
 
 
-def _degree(letter: str) -> Codec:
-    """The size of one dimension in AReaL's ``megatron:d4p1t2``; a dimension that is left out is one."""
-
-    def read(value: Any) -> int | None:
-        if not isinstance(value, str) or ":" not in value or len(value) > 100:
-            return None
-        return int(dict(_DEGREE.findall(value.partition(":")[2])).get(letter, 1))
-
-    def write(value: Any, old: Any) -> Any:
-        head, colon, tail = str(old or "").partition(":")
-        parts = dict(_DEGREE.findall(tail)) | {letter: str(value)}
-        return f"{head}{colon}" + "".join(f"{name}{size}" for name, size in parts.items())
-
-    return Codec(read, write)
-
-
-def _engine(value: Any) -> str | None:
-    name = str(value).partition(":")[0].lower()
-    return next((engine for engine in _ENGINES if name.startswith(engine)), None)
-
-
-def _ranks(value: Any) -> int | None:
-    """How many GPUs ``list(range(0,8))`` is."""
-    found = _RANGE.match(value.strip()) if isinstance(value, str) else None
-    return int(found[2]) - int(found[1]) if found and int(found[2]) > int(found[1]) else None
-
-
-_CODECS: Final[Mapping[str, Codec]] = {
-    **{
-        name: getattr(codecs, name.upper())
-        for name in ("int", "count", "number", "fraction", "text", "model", "flag", "dtype", "attention", "optimizer")
-    },
-    "not": codecs.NOT,
-    "targets": codecs.TARGETS,
-    "engine": Codec(_engine, lambda value, _old: value),
-    "ranks": Codec(_ranks, lambda value, _old: f"list(range(0,{value}))"),
-    **{f"degree_{letter}": _degree(letter) for letter in "tpdce"},
-}
-
-
-def declared_tables(coded: Sequence[Table]) -> tuple[Table, ...]:
-    """A table for each record.
-
-    :param coded: the tables written as code, among which the records' bases are.
-    """
-    made: dict[str, Table] = {table.name: table for table in coded}
-    return tuple(_table(record, made) for record in records())
-
-
-def _table(record: Record, made: Mapping[str, Table]) -> Table:
-    base = made[record.base] if record.base else None
-    keys = tuple(_key(row) for row in record.keys if not row.beside)
-    groups = tuple(_groups(record))
+def _table(record: Record, bases: tuple[Table, ...]) -> Table:
+    sections = (n for n in record.known if n.endswith(".*"))
+    known = {norm(n) for n in record.known if not n.endswith(".*")}
     return Table(
         name=record.name,
-        keys=keys,
-        groups=groups,
-        bases=(base,) if base is not None else (),
-        neutral=frozenset(norm(n) for n in record.known if not n.endswith(".*")) | record.marks | record.hints,
-        sections=tuple(norm(n)[:-1] for n in record.known if n.endswith(".*")),
+        keys=tuple(_key(row) for row in record.keys if not row.beside),
+        groups=tuple(_groups(record)),
+        bases=bases,
+        neutral=frozenset(known | set(_of_roles(record))),
+        sections=tuple(norm(n)[:-1] for n in sections),
         commands=record.programs,
         marks=record.marks,
-        hints=record.hints | (base.hints if base is not None else frozenset()),
+        hints=record.hints.union(*(base.hints for base in bases)),
         dashes=record.dashes,
+        bare_flags=record.bare_flags,
+        deepspeed_file=record.deepspeed_file,
+        deepspeed_offloading=record.deepspeed_offloading,
         prefixes=record.prefixes,
+        own_prefixes=record.own_prefixes,
         ignores=record.ignores,
-        exact=base is None,
-        adds=record.adds | ((base.adds or frozenset()) if base is not None else frozenset()),
+        suffix=record.by_last_part,
+        exact=not bases if record.whole_paths is None else record.whole_paths,
+        adds=None if "*" in record.adds else record.adds.union(*(base.adds or frozenset() for base in bases)),
     )
 
 
+def _of_roles(record: Record) -> Iterator[str]:
+    """Each role has the same settings; those of the model that is trained have rows of their own."""
+    for role in record.roles.get("names", "").split():
+        for key in record.roles["keys"].split():
+            yield norm(key if role == "-" else f"{role}.{key}")
+
+
 def _key(row: KeyRow) -> Key:
-    return Key(row.field, (row.key,), _CODECS[row.codec])
+    return Key(row.field, row.keys, CODECS[row.codec])
 
 
 def _groups(record: Record) -> Iterator[Group]:
@@ -104,31 +78,38 @@ def _groups(record: Record) -> Iterator[Group]:
     parts = [word for word in record.words if word.part]
     for name in dict.fromkeys(word.field for word in parts):
         yield _parts(name, [word for word in parts if word.field == name])
-    if record.total_batch is not None:
-        yield _accumulation(record.total_batch)
+    keys = (key for row in record.keys for key in row.keys)
+    heads = frozenset(key.split(".")[0] for key in keys if "." in key)
+    for rule in record.rules:
+        yield shared_group(rule.shared) if rule.shared else rule_group(rule, CODECS, heads)
+    for total in record.totals:
+        yield _division(total)
 
 
 def _word(row: WordRow) -> Group:
     """A key whose value stands for a word of the job."""
-    name = norm(row.key)
+    spelt = tuple(row.key.split(","))
+    names = tuple(map(norm, spelt))
     read, write = _way(row)
 
     def read_view(view: View) -> Iterator[Reading]:
-        entry = view.get(name)
-        if entry is not None and (value := read(entry.value)) is not None:
-            yield row.field, value, entry
+        for name in names:
+            entry = view.get(name)
+            if entry is not None and (value := read(entry.value)) is not None:
+                yield row.field, value, entry
+                return
 
     def write_view(view: View, _field: str, value: Any) -> dict[str, Any] | None:
-        entry = view.get(name)
-        written = write(value, entry.value if entry is not None else None)
-        return None if written is None else {row.key: written}
+        name = view.first(*names)
+        written = write(value, view[name].value if name else None)
+        return None if written is None else {name or spelt[0]: written}
 
-    return Group((row.field,), (row.key,), read_view, write_view)
+    return Group((row.field,), spelt, read_view, write_view)
 
 
 def _way(row: WordRow) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
     if row.codec:
-        codec = _CODECS[row.codec]
+        codec = CODECS[row.codec]
         return codec.read, lambda value, old: codec.write(value, old) if old is not None else None
     if row.above_zero:
         return lambda value: row.above_zero if (whole(value) or 0) > 0 else None, lambda _value, _old: None
@@ -137,8 +118,8 @@ def _way(row: WordRow) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
     table = {str(spelling).lower(): word for spelling, word in row.values.items()}
 
     def read(value: Any) -> Any:
-        said = flag(value) if not table.keys().isdisjoint({"true", "false"}) else None
-        return table.get(str(value if said is None else said).strip().lower())
+        text = str(value).strip().strip("\"'").lower()
+        return table[text] if text in table else table.get(str(flag(value)).lower())
 
     def write(value: Any, old: Any) -> Any:
         spelling = next((s for s, word in row.values.items() if _equal(word, value)), None)
@@ -158,56 +139,59 @@ def _equal(word: Any, value: Any) -> bool:
 def _beside(row: KeyRow) -> Group:
     """A key that counts only where another one has a certain value."""
     other, _, wanted = row.beside.partition("=")
-    codec, name = _CODECS[row.codec], norm(row.key)
+    codec, key = CODECS[row.codec], row.keys[0]
 
     def counts(view: View) -> bool:
         entry = view.get(norm(other))
         return entry is not None and str(entry.value).lower().startswith(wanted)
 
     def read(view: View) -> Iterator[Reading]:
-        if name in view and counts(view):
-            yield row.field, codec.read(view[name].value), view[name]
+        if norm(key) in view and counts(view):
+            yield row.field, codec.read(view[norm(key)].value), view[norm(key)]
 
     def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
-        return {row.key: codec.write(value, view.value(name))} if counts(view) else None
+        return {key: codec.write(value, view.value(norm(key)))} if counts(view) else None
 
-    return Group((row.field,), (row.key,), read, write)
+    return Group((row.field,), row.keys, read, write)
 
 
 def _parts(field: str, rows: Sequence[WordRow]) -> Group:
     """Flags each of which switches one part of a list on."""
+    names = {row.part: tuple(map(norm, row.key.split(","))) for row in rows}
+    heads = frozenset(name.split(".")[0] for each in names.values() for name in each if "." in name)
 
     def read(view: View) -> Iterator[Reading]:
-        present = [(row.part, view[norm(row.key)]) for row in rows if norm(row.key) in view]
-        if present:
-            on = [part for part, entry in present if flag(entry.value)]
-            yield field, on, present[0][1]
+        there = {part: view[name] for part, each in names.items() if (name := view.first(*each)) is not None}
+        if there:
+            on = [part for part, entry in there.items() if flag(entry.value)]
+            yield field, on, there[on[0]] if on else next(iter(there.values()))
 
-    def write(_view: View, _field: str, value: Any) -> dict[str, Any] | None:
-        if not set(value) <= {row.part for row in rows}:
+    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+        if not set(value) <= names.keys():
             return None
-        return {row.key: row.part in value for row in rows}
+        chosen = {part: present(view, each, heads) for part, each in names.items()}
+        return {name: part in value for part, name in chosen.items() if part in value or name in view}
 
-    return Group((field,), tuple(row.key for row in rows), read, write)
+    return Group((field,), tuple(name for each in names.values() for name in each), read, write)
 
 
-def _accumulation(row: TotalBatch) -> Group:
-    """Steps of accumulation that a number of samples over all ranks comes to; no key says them."""
+def _division(row: TotalBatch) -> Group:
+    """What a number of samples over all ranks comes to on each; only a key for the samples of a rank writes it back."""
+    divisors = tuple(map(norm, row.by))
+
+    def factor(view: View) -> int | None:
+        sizes = [whole(view.value(name)) if name in view else 1 for name in divisors]
+        first_rank = divisors[0] if row.gives == "micro_batch" else divisors[1]
+        return None if first_rank not in view or None in sizes else math.prod(s or 1 for s in sizes)
 
     def read(view: View) -> Iterator[Reading]:
-        entry = view.get(norm(row.key))
-        sizes = [whole(view.value(norm(name))) for name in (row.micro, *row.ranks)]
-        absent = [norm(name) not in view for name in (row.micro, *row.ranks)]
+        entry, each = view.get(norm(row.key)), factor(view)
         total = whole(entry.value) if entry is not None else None
-        if (
-            entry is None
-            or not total
-            or absent[1]
-            or any(s is None and not gone for s, gone in zip(sizes, absent, strict=True))
-        ):
-            return
-        each = math.prod(size or 1 for size in sizes)
-        if each and total % each == 0:
-            yield "grad_accum", total // each, entry
+        if entry is not None and total and each and total % each == 0:
+            yield row.gives, total // each, entry
 
-    return Group(("grad_accum",), (row.key,), read, lambda _view, _field, _value: None)
+    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+        each = factor(view)
+        return {row.key: value * each} if each and row.gives == "micro_batch" and norm(row.key) in view else None
+
+    return Group((row.gives,), (row.key,), read, write)

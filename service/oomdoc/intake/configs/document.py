@@ -63,7 +63,7 @@ class Doc:
         return View(
             ordered,
             form=self.form,
-            framework=self.table.name if self.table else "",
+            table=self.table,
             programs=self.programs,
         )
 
@@ -117,7 +117,7 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
     if owner is None:
         yield from entries
         return
-    names = owner.known()
+    names = owner.names() | owner.neutrals()
     for entry in entries:
         key = clean_key(entry.key)
         if entry.style not in ("kwarg", "call"):

@@ -29,6 +29,8 @@ _FEW: Final = 5
 """Keys under which a piece is a snippet, not the configuration of a run."""
 
 
+_SURE: Final = 0.7
+"""Below it, another table may know the keys better."""
 _SAID: Final = 2
 """Fields that make a piece whose framework is unknown the configuration of a run."""
 
@@ -46,7 +48,7 @@ def judge(doc: Doc, given: Table | None) -> None:
     doc.unknown_keys = 1.0 - sum(known) / len(known) if known else 0.0
     if doc.table is not None:
         doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
-        if doc.probability < ENOUGH:
+        if doc.probability < _SURE:
             _second_thought(doc, settings)
         if doc.probability >= ENOUGH or len(known) < _FEW:
             return

@@ -13,16 +13,20 @@ from oomdoc.intake.configs.writers.lines import line_end, newline_at
 
 __all__ = ["apply_write"]
 
-_BARE: Final = frozenset(
-    {"openrlhf", "megatron", "vllm", "sglang", "lmdeploy", "tgi", "accelerate", "transformers", "trl"}
-)
 _NEAR: Final[tuple[tuple[str, ...], ...]] = (
     ("micro_batch", "grad_accum", "eval_micro_batch", "seq_len", "packing"),
     ("grad_ckpt", "autocast", "param_dtype", "fused_ce", "attention", "compile", "micro_batch"),
     ("method", "lora.r", "lora.targets", "lora.alpha", "lora.dropout", "quant", "model"),
     ("sharding", "offload", "grad_ckpt", "autocast"),
     ("optimizer", "optimizer_impl", "grad_accum"),
-    ("rollout.gpu_memory_utilization", "rollout.tensor_parallel", "rollout.sleep", "rollout.engine", "generations"),
+    (
+        "rollout.gpu_memory_utilization",
+        "rollout.tensor_parallel",
+        "rollout.sleep",
+        "rollout.engine",
+        "generations",
+        "rollout.colocated",
+    ),
     (
         "serving.gpu_memory_utilization",
         "serving.max_model_len",
@@ -230,7 +234,7 @@ def _insert_flag(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
         dashes = dashed > scored if dashed != scored else bool(table and table.dashes)
         key = key.replace("_", "-") if dashes else key.replace("-", "_")
     spelled = any(isinstance(e.value, bool) and e.style != "bare" for e in flags)
-    bare = table is not None and table.name in _BARE and not spelled
+    bare = table is not None and table.bare_flags and not spelled
     if doc.form == "yaml":
         return shell.insert_item(text, doc.entries, key, value, anchor, bare=bare)
     return shell.insert(text, _same_command(doc, anchor), key, value, anchor, bare=bare)

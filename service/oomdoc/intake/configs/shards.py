@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 __all__ = ["name_for", "stage_and_offload"]
@@ -10,46 +11,44 @@ __all__ = ["name_for", "stage_and_offload"]
 _STAGE: Final = re.compile(r"(?:zero|stage|zo|ds_z|ds_zero|z|s)[-_]?([0-3])(?![0-9])", re.I)
 
 
-def stage_and_offload(path: str, framework: str = "") -> tuple[int | None, tuple[str, ...]]:
+def stage_and_offload(path: str, offloading: Collection[str] = ()) -> tuple[int | None, tuple[str, ...]]:
     """What the name of a DeepSpeed configuration says: its stage, and what is offloaded.
 
-    ``ds_z3_offload_config.json`` offloads optimizer and parameters, ``zero2_offload`` the optimizer; axolotl's
-    ``zero2.json`` offloads the optimizer although its name does not say so (since 2024-01).
+    ``ds_z3_offload_config.json`` offloads optimizer and parameters, ``zero2_offload`` the optimizer.
+
+    :param offloading: files that offload the optimizer although their names do not say so.
     """
     name = path.rsplit("/", 1)[-1].lower()
     match = _STAGE.search(name)
     stage = int(match[1]) if match else None
     offload: tuple[str, ...] = ()
     if "offload" in name and not re.search(r"no[-_]?offload|without", name):
-        if "params" in name or "param" in name:
+        after = name.split("offload")[-1]
+        if "all" in after:
+            offload = ("optimizer", "param")
+        elif "param" in name:
             offload = ("param",)
-        elif "opt" in name.split("offload")[-1] and "all" not in name:
+        elif "opt" in after or stage != 3:
             offload = ("optimizer",)
         else:
-            offload = ("optimizer", "param") if stage == 3 else ("optimizer",)
-        if "all" in name.split("offload")[-1]:
             offload = ("optimizer", "param")
-    elif framework == "axolotl" and name == "zero2.json":
+    elif name in offloading:
         offload = ("optimizer",)
     return stage, offload
 
 
-_DEFAULT: Final = {
-    "llama-factory": "examples/deepspeed/ds_z{stage}_{offload}config.json",
-    "ms-swift": "zero{stage}{_offload}",
-    "axolotl": "deepspeed_configs/zero{stage}.json",
-    "xtuner": "deepspeed_zero{stage}{_offload}",
-}
+def name_for(old: str | None, stage: int, offload: tuple[str, ...], template: str) -> str | None:
+    """The path for a stage and offload, in the manner of ``old``; ``None`` where no name can be derived.
 
-
-def name_for(old: str | None, stage: int, offload: tuple[str, ...], framework: str) -> str | None:
-    """The path for a stage and offload, in the manner of ``old``; ``None`` where no name can be derived."""
-    template = _DEFAULT.get(framework)
+    :param template: how the framework's own files are named: ``{stage}``, ``{offload}`` or ``{_offload}`` (the word
+        with its dash), ``{_cpuoffload}`` (``_bf16_cpuoffload_all`` of stage 3); empty where it brings none.
+    """
+    own = template.rpartition("/")[2]
     if old and not old.lstrip().startswith("{"):
         head, slash, name = old.rpartition("/")
+        if "{_cpuoffload}" in own:
+            return f"{head}{slash}{_filled(own, stage, offload, bf16='bf16' in name)}"
         match = _STAGE.search(name)
-        if framework == "axolotl":
-            return f"{head}{slash}{_axolotl(stage, offload, bf16='bf16' in name)}"
         if match is None:
             return None
         start, end = match.span(1)
@@ -62,19 +61,17 @@ def name_for(old: str | None, stage: int, offload: tuple[str, ...], framework: s
         elif had and not wants:
             name = re.sub(r"[-_]?(?:cpu)?offload", "", name, count=1, flags=re.I)
         return f"{head}{slash}{name}"
-    if template is None:
-        return None
-    if framework == "axolotl":
-        return f"deepspeed_configs/{_axolotl(stage, offload, bf16=True)}"
+    return _filled(template, stage, offload, bf16=True) if template else None
+
+
+def _filled(template: str, stage: int, offload: tuple[str, ...], *, bf16: bool) -> str:
     word = "offload" if offload and stage >= 2 else ""
-    return template.format(stage=stage, offload=word + "_" if word else "", _offload="_" + word if word else "")
-
-
-def _axolotl(stage: int, offload: tuple[str, ...], *, bf16: bool) -> str:
-    if stage < 3:
-        return f"zero{stage}.json"
-    if "param" in offload and "optimizer" in offload:
-        return "zero3_bf16_cpuoffload_all.json"
+    cpu = "_bf16" if bf16 or offload else ""
     if offload:
-        return "zero3_bf16_cpuoffload_params.json"
-    return "zero3_bf16.json" if bf16 else "zero3.json"
+        cpu += "_cpuoffload_all" if "optimizer" in offload and "param" in offload else "_cpuoffload_params"
+    return template.format(
+        stage=stage,
+        offload=word + "_" if word else "",
+        _offload="_" + word if word else "",
+        _cpuoffload=cpu if stage == 3 else "",
+    )

@@ -80,11 +80,12 @@ class View(Mapping[str, Entry]):
     """The settings of one document by (normalised) key; the last one given counts, as frameworks do it."""
 
     def __init__(
-        self, entries: Iterable[Entry], *, form: str = "yaml", framework: str = "", programs: str = ""
+        self, entries: Iterable[Entry], *, form: str = "yaml", table: Table | None = None, programs: str = ""
     ) -> None:
         self._by_key: dict[str, Entry] = {}
         self.form = form
-        self.framework = framework
+        self.table = table
+        self.framework = table.name if table is not None else ""
         self.programs = programs
         for entry in entries:
             for name in names_of(entry):
@@ -155,6 +156,12 @@ class Table:
     """Keys that this framework has among others."""
     dashes: bool = False
     """Whether flags are spelt with dashes."""
+    bare_flags: bool = False
+    """Whether a switch takes no value."""
+    deepspeed_file: str = ""
+    """How the DeepSpeed configurations that it brings are named."""
+    deepspeed_offloading: frozenset[str] = frozenset()
+    """Those that offload the optimizer although their names do not say so."""
     prefixes: tuple[str, ...] = ()
     """Leading path parts that may be left out (``actor_rollout_ref.``)."""
     own_prefixes: tuple[str, ...] = ()
@@ -220,4 +227,4 @@ class Table:
 
     @cached_property
     def _known(self) -> frozenset[str]:
-        return self._names | self._neutrals
+        return self._names | self._neutrals | self.marks | self.hints

@@ -10,13 +10,19 @@ import pytest
 
 from oomdoc.intake.configs import patch
 from oomdoc.intake.configs.registry import tables
-from oomkb.frameworks.declared import records
 
-_spec = importlib.util.spec_from_file_location("patch_tasks", Path(__file__).parent / "patch_tasks.py")
-assert _spec is not None
-assert _spec.loader is not None
-_module = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_module)
+
+def loaded(name: str):
+    """A module of data that lies beside."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_module = loaded("patch_tasks")
 TASKS = (*_module.TASKS, *_module.MORE)
 
 
@@ -34,4 +40,5 @@ def test_the_wanted_lines_stand_and_no_other_line_changed(task, given):
 
 
 def test_every_framework_has_a_task():
-    assert {t.name for t in tables()} <= {task[0] for task in TASKS} | {record.name for record in records()}
+    examples = {example[0] for example in loaded("record_examples").EXAMPLES}
+    assert {table.name for table in tables()} == {task[0] for task in TASKS} | examples

@@ -1,0 +1,172 @@
+"""Codecs under the names that records use for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from oomdoc.intake.configs import codecs
+from oomdoc.intake.configs.codecs import ATTENTION, FLAG, GRAD_CKPT, MODEL, OPTIMIZER, TARGETS, dtype_word
+from oomdoc.intake.configs.shards import stage_and_offload
+from oomdoc.intake.configs.shared import zero_word
+from oomdoc.intake.configs.table import Codec, Raw
+from oomdoc.intake.configs.values import flag, number, whole
+from oomkb.frameworks import ENGINES, canonical
+
+__all__ = ["CODECS"]
+
+_DEGREE: Final = re.compile(r"([a-z])([0-9]{1,5})")
+_RANGE: Final = re.compile(r"list\(range\(([0-9]{1,6}),\s?([0-9]{1,6})\)\)\Z")
+
+
+def _never(_value: Any, _old: Any) -> Any:
+    return None
+
+
+def _degree(letter: str) -> Codec:
+    """The size of one dimension in ``megatron:d4p1t2`` (AReaL); a dimension that is left out is one."""
+
+    def read(value: Any) -> int | None:
+        if not isinstance(value, str) or ":" not in value or len(value) > 100:
+            return None
+        return int(dict(_DEGREE.findall(value.partition(":")[2])).get(letter, 1))
+
+    def write(value: Any, old: Any) -> Any:
+        head, colon, tail = str(old or "").partition(":")
+        parts = dict(_DEGREE.findall(tail)) | {letter: str(value)}
+        return f"{head}{colon}" + "".join(f"{name}{size}" for name, size in parts.items())
+
+    return Codec(read, write)
+
+
+def _engine(value: Any) -> str | None:
+    found = canonical(re.split(r"[:_]", str(value), maxsplit=1)[0])
+    return found if found in ENGINES else None
+
+
+def _ranks(value: Any) -> int | None:
+    """How many GPUs ``list(range(0,8))`` is."""
+    found = _RANGE.match(value.strip()) if isinstance(value, str) else None
+    return int(found[2]) - int(found[1]) if found and int(found[2]) > int(found[1]) else None
+
+
+def _joined(value: Any, old: Any) -> Any:
+    if value == "all-linear":
+        return "all"
+    names = [value] if isinstance(value, str) else list(value)
+    return names if isinstance(old, list) else ",".join(names)
+
+
+def _bucket(value: Any) -> Any:
+    found = number(value)
+    return "auto" if value == "auto" else None if found is None else int(found)
+
+
+def _offload_of_file(value: Any) -> list[str] | None:
+    return list(stage_and_offload(value)[1]) or None if isinstance(value, str) else None
+
+
+_STRATEGY: Final = {
+    "2": "shard-grad-op",
+    "shard_grad_op": "shard-grad-op",
+    "4": "hsdp",
+    "hybrid_shard": "hsdp",
+    "3": "ddp",
+    "no_shard": "ddp",
+}
+_PRECISION: Final = {"bf16": "bf16", "fp16": "16", "fp32": "32"}
+
+
+def _precision(value: Any) -> str | None:
+    text = str(value).lower().replace("_", "-")
+    return {"16-mixed": "fp16"}.get(text) or dtype_word(text.removesuffix("-mixed"))
+
+
+def _write_precision(value: Any, old: Any) -> Any:
+    return _PRECISION[value] + ("-mixed" if "mixed" in str(old or "") else "") if value in _PRECISION else None
+
+
+_CLASSES: Final = {
+    "adamw": "torch.optim.AdamW",
+    "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit",
+    "sgd": "torch.optim.SGD",
+    "adamw_8bit": "bitsandbytes.optim.AdamW8bit",
+    "paged_adamw": "bitsandbytes.optim.PagedAdamW32bit",
+}
+
+
+def _optimizer_class(value: Any) -> str | None:
+    text = str(value)
+    found = OPTIMIZER.read(text) or OPTIMIZER.read(text.rsplit(".", 1)[-1])
+    return str(found) if found else None
+
+
+def _write_class(value: Any, old: Any) -> Any:
+    """The class as it stands there: by its whole name in a configuration, by its own where code imports it."""
+    path = _CLASSES.get(value)
+    if path is None or old is None or "." in str(old):
+        return path
+    home, _, name = path.rpartition(".")
+    return Raw(name, f"from {home} import {name}")
+
+
+_BUILDER: Final = re.compile(r"torchtune\.models\.\w{1,40}\.(\w{1,80})")
+_SIZE: Final = re.compile(r"_?([0-9]{1,3}(?:_[0-9])?b)\b")
+_ADAPTED: Final = re.compile(r"^(?:qlora|lora|dora)_")
+
+
+def _builder_model(value: Any) -> str | None:
+    """The architecture and size that a builder's name says: ``llama3_1.lora_llama3_1_8b``."""
+    found = _BUILDER.match(str(value))
+    if found is None or not _SIZE.search(found[1]):
+        return None
+    return _ADAPTED.sub("", found[1]).replace("_", "-")
+
+
+def _model_folder(value: Any) -> str | None:
+    """The model whose files lie in a folder."""
+    parts = [p for p in str(value).split("/") if p not in ("", "original") and "$" not in p]
+    base = parts[-1] if parts else ""
+    return base if any(c.isdigit() for c in base) and base.lower() not in ("epoch_0", "output") else None
+
+
+def _rebuilt(value: Any, old: Any) -> Any:
+    """The builder of a model with adapters, or with a base in four bits."""
+    head, _, builder = str(old or "").rpartition(".")
+    plain = _ADAPTED.sub("", builder)
+    prefix = {"full": "", "lora": "lora_", "qlora": "qlora_", "nf4": "qlora_", "nf4-double": "qlora_"}.get(value)
+    if prefix is None:
+        prefix = "lora_" if builder != plain else ""
+    return f"{head}.{prefix}{plain}" if head else None
+
+
+CODECS: Final[Mapping[str, Codec]] = {
+    **{
+        name: getattr(codecs, name.upper())
+        for name in "int count number fraction text model flag dtype attention optimizer not targets grad_ckpt".split()  # noqa: SIM905
+    },
+    "truth": Codec(lambda value: bool(flag(value)), FLAG.write),
+    "engine": Codec(_engine, lambda value, _old: value),
+    "ranks": Codec(_ranks, lambda value, _old: f"list(range(0,{value}))"),
+    **{f"degree_{letter}": _degree(letter) for letter in "tpdce"},
+    "targets_joined": Codec(TARGETS.read, _joined),
+    "attention_short": Codec(
+        ATTENTION.read,
+        lambda value, old: (
+            "flash_attn" if value == "flash2" and "attention_2" not in str(old) else ATTENTION.write(value, old)
+        ),
+    ),
+    "grad_ckpt_unsloth": Codec(GRAD_CKPT.read, lambda value, _old: "unsloth" if value == "offload" else value),
+    "bucket": Codec(_bucket, lambda v, _old: int(v) if isinstance(v, float) and v == int(v) else v),
+    "zero": Codec(lambda value: zero_word(whole(value)), lambda value, _old: int(str(value)[-1])),
+    "stage_of_file": Codec(lambda v: zero_word(stage_and_offload(v)[0]) if isinstance(v, str) else None, _never),
+    "offload_of_file": Codec(_offload_of_file, _never),
+    "fsdp_strategy": Codec(lambda value: _STRATEGY.get(str(value).lower(), "fsdp"), _never),
+    "precision": Codec(_precision, _write_precision),
+    "optimizer_class": Codec(_optimizer_class, _write_class),
+    "builder_model": Codec(_builder_model, _never),
+    "model_folder": Codec(_model_folder, _never),
+    "builder_method": Codec(MODEL.read, _rebuilt),
+    "builder_quant": Codec(MODEL.read, _rebuilt),
+}

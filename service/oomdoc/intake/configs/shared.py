@@ -1,0 +1,369 @@
+"""Rules that several frameworks share, by the name under which their records ask for them (``shared = "..."``).
+
+What follows the name in a record are the keys, or ``option=keys``: ``bitsandbytes four=load_in_4bit,ds.load_in_4bit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from oomdoc.intake.configs.codecs import MODEL
+from oomdoc.intake.configs.rules import present
+from oomdoc.intake.configs.shards import name_for, stage_and_offload
+from oomdoc.intake.configs.table import DROP, Group, Raw, Reading, View, norm
+from oomdoc.intake.configs.values import flag, whole
+
+__all__ = ["SHARED", "shared_group", "zero_word"]
+
+Options = Mapping[str, tuple[str, ...]]
+
+
+def shared_group(text: str) -> Group:
+    """The group of ``name key key option=key,key``.
+
+    :raises KeyError: for a name that nobody has.
+    """
+    name, *words = text.split()
+    options = {
+        option: tuple(keys.split(",")) if keys else ()
+        for option, _, keys in (w.partition("=") for w in words if "=" in w)
+    }
+    plain = tuple(word for word in words if "=" not in word)
+    return SHARED[name](plain, options)
+
+
+def zero_word(stage: int | None) -> str | None:
+    """``zero3`` for 3; stage 0 replicates."""
+    return None if stage is None else "ddp" if stage == 0 else f"zero{stage}"
+
+
+def _mixed_precision(_: tuple[str, ...], options: Options) -> Group:
+    """The pair of flags ``bf16`` / ``fp16`` for one field."""
+    bf16, fp16, field = "bf16", "fp16", options.get("field", ("autocast",))[0]
+
+    def read(view: View) -> Iterator[Reading]:
+        low, high = view.get(fp16), view.get(bf16)
+        if high is not None and (flag(high.value) or str(high.value).lower() in ("auto", "full")):
+            yield field, "bf16", high
+        elif low is not None and flag(low.value):
+            yield field, "fp16", low
+        elif (
+            high is not None
+            and flag(high.value) is False
+            and (low is None or flag(low.value) is False)
+            and field == "autocast"
+        ):
+            yield field, "none", high
+
+    def write(view: View, _name: str, value: Any) -> dict[str, Any] | None:
+        if value == "none" and field == "autocast":
+            return {k: False for k in (bf16, fp16) if k in view}
+        if value not in ("bf16", "fp16"):
+            return {k: DROP for k in (bf16, fp16) if k in view} if value == "fp32" else None
+        on, off = (bf16, fp16) if value == "bf16" else (fp16, bf16)
+        return {on: True} | ({off: DROP if view.form == "shell" else False} if off in view else {})
+
+    return Group((field,), (bf16, fp16), read, write)
+
+
+_NF4: Final = 'load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="bfloat16"'
+_BNB: Final = {"nf4": _NF4, "nf4-double": _NF4 + ", bnb_4bit_use_double_quant=True", "int8": "load_in_8bit=True"}
+
+
+def _bitsandbytes(words: tuple[str, ...], options: Options) -> Group:
+    """Bitsandbytes. ``doubled``: double quantisation unless it is off; ``flags``: without a configuration object."""
+    four, eight = options.get("four", ("load_in_4bit",)), options.get("eight", ("load_in_8bit",))
+    double = ("bnb_4bit_use_double_quant", "use_bnb_nested_quant")
+    doubled = "doubled" in words
+
+    def read(view: View) -> Iterator[Reading]:
+        name4, name8, name2 = view.first(*four), view.first(*eight), view.first(*double)
+        twice = bool(flag(view[name2].value)) if name2 else doubled
+        if name4 and flag(view[name4].value):
+            yield "quant", "nf4-double" if twice else "nf4", view[name4]
+        elif name8 and flag(view[name8].value):
+            yield "quant", "int8", view[name8]
+        elif name4 and flag(view[name4].value) is False:
+            yield "quant", "none", view[name4]
+
+    def write(view: View, _name: str, value: Any) -> dict[str, Any] | None:
+        name4, name8, name2 = view.first(*four), view.first(*eight), view.first(*double)
+        if view.form == "python" and not words and not (name4 or name8) and value in _BNB:
+            made = Raw(f"BitsAndBytesConfig({_BNB[value]})", "from transformers import BitsAndBytesConfig")
+            return {"quantization_config": made}
+        if value in ("nf4", "nf4-double"):
+            out: dict[str, Any] = {name4 or four[0]: True}
+            if name8 and flag(view[name8].value):
+                out[name8] = False
+            wanted = value == "nf4-double"
+            return out | ({name2 or double[0]: wanted} if name2 or wanted != doubled else {})
+        if value == "int8":
+            return {name8 or eight[0]: True} | ({name4: False} if name4 else {})
+        return {n: False for n in (name4, name8) if n} if value == "none" else None
+
+    return Group(("quant",), (*four, *eight, *double), read, write)
+
+
+def _deepspeed_file(names: tuple[str, ...], _: Options) -> Group:
+    """DeepSpeed given as the path or the short name of a configuration."""
+
+    def said(view: View, path: str) -> tuple[int | None, tuple[str, ...]]:
+        return stage_and_offload(path, view.table.deepspeed_offloading if view.table else ())
+
+    def read(view: View) -> Iterator[Reading]:
+        name = view.first(*names)
+        value = view[name].value if name else None
+        if name and isinstance(value, dict):
+            zero = value.get("zero_optimization")
+            stage = whole(zero.get("stage")) if isinstance(zero, dict) else None
+            if stage is not None:
+                yield "sharding", zero_word(stage), view[name]
+        elif name and isinstance(value, str):
+            stage, offload = said(view, value)
+            if stage is not None:
+                yield "sharding", zero_word(stage), view[name]
+            if offload:
+                yield "offload", list(offload), view[name]
+
+    def write(view: View, name: str, value: Any) -> dict[str, Any] | None:
+        key = view.first(*names) or names[0]
+        old = view.value(key)
+        stage, offload = said(view, old) if isinstance(old, str) else (None, ())
+        template = view.table.deepspeed_file if view.table else ""
+        if name == "sharding":
+            if value in ("none", "ddp"):
+                return {key: DROP} if key in view else {}
+            if not str(value).startswith("zero"):
+                return None
+            # A file that offloads although its name does not say so is no wish of the person's.
+            kept = offload if isinstance(old, str) and "offload" in old else ()
+            path = name_for(old if isinstance(old, str) else None, int(str(value)[-1]), kept, template)
+        else:
+            path = name_for(old if isinstance(old, str) else None, stage or 3, tuple(value), template)
+        return {key: path} if path else None
+
+    return Group(("sharding", "offload"), names, read, write)
+
+
+_CARRIES_ITS_MODEL: Final = (
+    "from_pretrained:@0",
+    "SFTTrainer:model",
+    "GRPOTrainer:model",
+    "DPOTrainer:model",
+    "model_path",
+    "MODEL_NAME",
+    "actor_model_name_or_path",
+)
+
+
+def _model_of_call(names: tuple[str, ...], _: Options) -> Group:
+    """The model by key, or as the argument of the call that loads it."""
+
+    def read(view: View) -> Iterator[Reading]:
+        for name in (*names, *_CARRIES_ITS_MODEL):
+            entry = view.get(name)
+            if entry is None or not isinstance(entry.value, str) or (not entry.resolved and "$" not in entry.value):
+                continue
+            found = MODEL.read(entry.value)
+            tokenizer = name == "from_pretrained:@0" and "Tokenizer" in entry.scope
+            if found and not tokenizer and len(found) < 160:
+                yield "model", found, entry
+                return
+
+    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+        return {view.first(*names[:2], "from_pretrained:@0", *names[2:]) or names[0]: value}
+
+    return Group(("model",), (*names, "model_path"), read, write)
+
+
+def _model_argument(flags: tuple[str, ...], options: Options) -> Group:
+    """The model by flag, or as the word after the subcommand."""
+    before = options["before"]
+
+    def read(view: View) -> Iterator[Reading]:
+        name = view.first(*map(norm, flags))
+        if name is not None and isinstance(view[name].value, str):
+            yield "model", view[name].value, view[name]
+            return
+        words = [view[f"@{i}"] for i in range(10) if f"@{i}" in view]
+        follows = (second for first, second in pairwise(words) if str(first.value) in before)
+        calls = (view[name] for name in ("LLM:@0", "pipeline:@0", "Engine:@0") if name in view)
+        found = next((entry for entry in (*follows, *calls) if isinstance(entry.value, str)), None)
+        if found is not None:
+            yield "model", found.value, found
+
+    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+        name = view.first(*map(norm, flags))
+        if name is None:
+            words = [f"@{i}" for i in range(10) if f"@{i}" in view]
+            name = next((b for a, b in pairwise(words) if str(view[a].value) in before), None)
+        return {name or flags[0]: value}
+
+    return Group(("model",), flags, read, write)
+
+
+_QUANT: Final = {
+    "awq": "awq-int4",
+    "awq_marlin": "awq-int4",
+    "gptq": "gptq-int4",
+    "gptq_marlin": "gptq-int4",
+    "fp8": "fp8",
+    "w8a8_fp8": "fp8",
+    "bitsandbytes": "nf4",
+    "mxfp4": "mxfp4",
+    "w4a16": "awq-int4",
+    "int8": "int8",
+    "w8a8_int8": "int8",
+    "eetq": "int8",
+    "bitsandbytes-nf4": "nf4",
+}
+_QUANT_WRITTEN: Final = {
+    "awq-int4": "awq",
+    "gptq-int4": "gptq",
+    "fp8": "fp8",
+    "nf4": "bitsandbytes",
+    "nf4-double": "bitsandbytes",
+    "mxfp4": "mxfp4",
+}
+
+
+def _quantization(names: tuple[str, ...], _: Options) -> Group:
+    """``--quantization awq``."""
+
+    def read(view: View) -> Iterator[Reading]:
+        name = view.first(*names)
+        if name is not None:
+            yield "quant", _QUANT.get(str(view[name].value).lower()), view[name]
+
+    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+        name = view.first(*names) or names[0]
+        if value == "none":
+            return {name: DROP} if name in view else {}
+        return {name: _QUANT_WRITTEN[value]} if value in _QUANT_WRITTEN else None
+
+    return Group(("quant",), names, read, write)
+
+
+def _graphs_off(off: tuple[str, ...], _: Options) -> Group:
+    """CUDA graphs, which a flag turns off."""
+
+    def read(view: View) -> Iterator[Reading]:
+        name = view.first(*map(norm, off))
+        if name is not None and flag(view[name].value) is not None:
+            yield "serving.cuda_graphs", not flag(view[name].value), view[name]
+
+    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+        name = view.first(*map(norm, off))
+        if value:
+            return {name: False if view.form == "python" else DROP} if name else {}
+        return {name or off[0]: True}
+
+    return Group(("serving.cuda_graphs",), off, read, write)
+
+
+_BLOCK: Final = "zero_optimization."
+_OLD: Final = {"optimizer": _BLOCK + "cpu_offload", "param": _BLOCK + "cpu_offload_params"}
+
+
+def _offload_blocks(_words: tuple[str, ...], _: Options) -> Group:
+    """``offload_optimizer: {device: cpu}`` of a ZeRO configuration, and the flags it was once written by."""
+
+    def read(view: View) -> Iterator[Reading]:
+        parts, where = [], None
+        for part in ("optimizer", "param"):
+            device, block, old = (
+                view.get(n) for n in (f"{_BLOCK}offload_{part}.device", f"{_BLOCK}offload_{part}", _OLD[part])
+            )
+            if device is not None and str(device.value).lower() in ("cpu", "nvme"):
+                parts.append(part)
+                where = device
+            elif any(entry is not None and flag(entry.value) for entry in (block, old)):
+                parts.append(part)
+                where = block if old is None else old
+        if where is not None:
+            yield "offload", parts, where
+
+    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
+        out: dict[str, Any] = {}
+        for part in ("optimizer", "param"):
+            block = f"{_BLOCK}offload_{part}"
+            device = f"{block}.device"
+            if part in value and (device in view or block in view):
+                out[device] = "cpu"
+            elif part in value:
+                out[block] = {"device": "cpu", "pin_memory": True}
+            elif device in view:
+                out[device] = "none"
+        return out
+
+    names = tuple(f"{_BLOCK}offload_{part}{end}" for part in ("optimizer", "param") for end in ("", ".device"))
+    return Group(("offload",), (f"{_BLOCK}stage", *names, *_OLD.values()), read, write)
+
+
+_SECTIONS: Final = frozenset(["actor", "data", "ds", "model", "rollout", "train", "vllm"])
+
+
+def _roles_on_gpus(_words: tuple[str, ...], _: Options) -> Group:
+    """Actor, critic, reference and reward on GPUs of their own, as ``--actor_num_gpus_per_node`` places them.
+
+    Those that are not placed together add up (``colocate_actor_ref``, ``colocate_all_models``).
+    """
+
+    def of(view: View, role: str, name: str) -> int:
+        return whole(view.value(f"{role}_{name}", f"{role}.{name}")) or 0
+
+    def gpus(view: View, role: str) -> int:
+        return of(view, role, "num_gpus_per_node") * (of(view, role, "num_nodes") or 1)
+
+    def on(view: View, *names: str) -> bool:
+        return bool(flag(view.value(*names) or False))
+
+    def total(view: View) -> int:
+        actor, critic, reference, reward = (gpus(view, role) for role in ("actor", "critic", "ref", "reward"))
+        if on(view, *together):
+            return actor
+        first = max(actor, reference) if on(view, *beside) else actor + reference
+        second = (
+            max(critic, reward)
+            if on(view, "colocate_critic_reward", "train.colocate_critic_reward")
+            else critic + reward
+        )
+        return first + second + of(view, "vllm", "num_engines") * (of(view, "vllm", "tensor_parallel_size") or 1)
+
+    together, beside = ("colocate_all_models", "train.colocate_all"), ("colocate_actor_ref", "train.colocate_actor_ref")
+
+    def read(view: View) -> Iterator[Reading]:
+        per_node = view.first("actor_num_gpus_per_node", "actor.num_gpus_per_node")
+        nodes = view.first("actor_num_nodes", "actor.num_nodes")
+        if per_node and whole(view[per_node].value):
+            yield "gpus", whole(view[per_node].value), view[per_node]
+        if per_node:
+            yield "gpu_count", total(view), view[per_node]
+            if any(gpus(view, role) for role in ("ref", "reward", "critic")) and not on(view, *together):
+                yield "extra_models", [{"role": "reference"}] if on(view, *beside) else [], view[per_node]
+        if nodes and whole(view[nodes].value):
+            yield "nodes", whole(view[nodes].value), view[nodes]
+
+    def write(view: View, field: str, value: Any) -> dict[str, Any] | None:
+        name = {"gpus": "num_gpus_per_node", "nodes": "num_nodes"}.get(field)
+        if name is None:
+            return None
+        return {present(view, (f"actor_{name}", f"actor.{name}"), _SECTIONS): value}
+
+    names = tuple(f"actor{mark}{name}" for mark in "_." for name in ("num_gpus_per_node", "num_nodes"))
+    return Group(("gpus", "nodes", "extra_models"), names, read, write)
+
+
+SHARED: Final[Mapping[str, Callable[[tuple[str, ...], Options], Group]]] = {
+    "mixed_precision": _mixed_precision,
+    "bitsandbytes": _bitsandbytes,
+    "deepspeed_file": _deepspeed_file,
+    "model_of_call": _model_of_call,
+    "model_argument": _model_argument,
+    "quantization": _quantization,
+    "graphs_off": _graphs_off,
+    "offload_blocks": _offload_blocks,
+    "roles_on_gpus": _roles_on_gpus,
+}

@@ -1,1 +1,0 @@
-"""The tables, one file per framework."""
