@@ -30,10 +30,18 @@ class Planned:
     evidence: Evidence | None = None
 
 
-def plan_job(text: str, filename: str, changes: Mapping[str, Any], others: Sequence[Source] = ()) -> Planned:
+def plan_job(
+    text: str,
+    filename: str,
+    changes: Mapping[str, Any],
+    others: Sequence[Source] = (),
+    *,
+    fixed_hardware: bool = False,
+) -> Planned:
     """Plan what a file describes, with (dotted) job fields set on top.
 
     :param others: further files that it names (its DeepSpeed file, what it sources or includes).
+    :param fixed_hardware: whether plans may change neither the cards nor their number.
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
     from oomdoc.diagnosis.answering import Plain, answer_of
@@ -51,7 +59,7 @@ def plan_job(text: str, filename: str, changes: Mapping[str, Any], others: Seque
     if "gpus" in changes or "nodes" in changes:
         job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
     careful = job.framework is None if evidence is None else careful_job(evidence, job)
-    table = fits_table(job, careful=careful)
+    table = fits_table(job, careful=careful, fixed_hardware=fixed_hardware)
     completed = complete(job, careful=careful)
     return Planned(job, table, answer_of(Plain(job, completed, table.estimate, careful)), evidence)
 

@@ -27,6 +27,8 @@ def plan(
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     full: Annotated[bool, typer.Option("--full", help="Print everything, not the first screen alone.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="JSON without what agents skip: a tenth of it.")] = False,
+    fixed_hardware: Annotated[bool, typer.Option("--fixed-hardware", help="No plan with other or more GPUs.")] = False,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,
 ) -> None:
     """Say before a run whether it fits, the largest batch that does, and what each knob buys.
@@ -36,6 +38,8 @@ def plan(
         oomdoc plan train.yaml --gpu "RTX 4090" --gpus 7
 
         oomdoc plan --set model=Qwen/Qwen2.5-14B --set method=lora --gpu A100-80GB && bash launch.sh
+
+        oomdoc plan train.yaml --gpu "RTX 4090" --fixed-hardware --format json --short
     """
     from oomdoc.planner import plan_document, plan_job
     from oomdoc.report.plan import plan_text
@@ -46,14 +50,18 @@ def plan(
     if gpus:
         changes["gpus"] = gpus
     text, name, others = read_named(file)
-    planned = plan_job(text, name, changes, others)
+    planned = plan_job(text, name, changes, others, fixed_hardware=fixed_hardware)
     language = "en" if lang is Language.auto else lang.value
     document = plan_document(planned, language)
     if chart is not None:
         from oomdoc.report.chart import write_chart
 
         write_chart(document["estimate"], chart)
-    if format_ is Format.json:
+    if short:
+        from oomdoc.tools.shorter import planned as shortened
+
+        print_json(shortened(document, "short"))
+    elif format_ is Format.json:
         print_json(document)
     else:
         show(plan_text(document, language, width=terminal_width(), colour=coloured(), full=full))

@@ -117,6 +117,9 @@ def plan(
     job: Annotated[JobFields | None, Field(description="The job, or what differs from the text.")] = None,
     text: Annotated[str, Field(description="A config or launch script, as it stands.")] = "",
     filename: Annotated[str, Field(description="Its name.")] = "",
+    hardware: Annotated[
+        Literal["fixed", "any"], Field(description="any: plans may take other or more GPUs, too.")
+    ] = "fixed",
     lang: Language = "en",
     detail: Annotated[Detail, Field(description=_DETAIL)] = "short",
     progress: Progress = _silent,
@@ -128,7 +131,8 @@ def plan(
     from oomdoc.planner import plan_document, plan_job
 
     progress(0.1, "searching for plans")
-    document = plan_document(plan_job(text, filename, stated_fields(job or {})), lang)
+    found = plan_job(text, filename, stated_fields(job or {}), fixed_hardware=hardware == "fixed")
+    document = plan_document(found, lang)
     progress(0.9, "writing")
     return forms.Planned.model_validate(shorter.planned(document, detail))
 

@@ -15,22 +15,30 @@ __all__ = ["fits_table"]
 
 
 def fits_table(
-    job: Job, gpu: str | None = None, gpus: int | None = None, *, careful: bool | None = None, wanted: float = 0.9
+    job: Job,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    *,
+    careful: bool | None = None,
+    wanted: float = 0.9,
+    fixed_hardware: bool = False,
 ) -> Table:
     """The table for a job on ``gpus`` cards named ``gpu`` (as in the job where ``None``).
 
     Knobs are single changes, those that save most first; hardware comes last.
 
     :param careful: whether open fields are filled as a careful person starts; by default where no framework is named.
+    :param fixed_hardware: whether plans may change neither the cards nor their number.
     :raises JobError: for a job that cannot be priced.
     """
+    hardware = frozenset(r.name for r in REMEDIES if r.hardware)
     changes = {name: value for name, value in (("gpu", gpu), ("gpus", gpus)) if value is not None}
     if gpus is not None and job.world is None:
         changes["world"] = gpus * (job.nodes or 1)
     prices = Prices(
         job.with_fields(changes) if changes else job, careful=job.framework is None if careful is None else careful
     )
-    context = context_for(prices, Context())
+    context = context_for(prices, Context(without=hardware if fixed_hardware else frozenset()))
     base = prices.base
     knobs = []
     for move in offered(prices.job, context):
@@ -53,7 +61,6 @@ def fits_table(
                 instruction=change.instruction,
             )
         )
-    hardware = {r.name for r in REMEDIES if r.hardware}
     knobs.sort(key=lambda k: (k.remedy in hardware, -k.saves_bytes, k.remedy, str(k.new)))
     return Table(
         estimate=base.estimate,
