@@ -160,8 +160,8 @@ def measured() -> str:
     out = [
         "# Measured",
         "",
-        "Figures on texts, traces or published runs that a rule, example, weight or formula was made from are *training*",
-        "figures. *Unseen* ones stand first: input that nothing was made from, run once.",
+        "Figures on texts, traces or published runs that a rule, example, weight or formula was made from are",
+        "*training* figures. *Unseen* ones stand first: input that nothing was made from, run once.",
     ]
     for section in tomllib.loads((ROOT / "bench/results/figures.toml").read_text(encoding="utf-8"))["section"]:
         out.extend(["", f"## {section['title']}", "", section["note"].strip(), ""])

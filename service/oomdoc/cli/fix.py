@@ -50,12 +50,22 @@ def fix(
             "no file is named", where="oomdoc fix", hint="for example oomdoc fix train.yaml --set seq_len=2048"
         )
     text = read_text(file)
-    changes = parse_set(set_ or [])
+    changes = _checked(parse_set(set_ or []))
     if log is not None:
         changes = {**_plan_changes(file, text, log, plan, lang), **changes}
     if not changes:
         raise InputError("nothing to change", where="oomdoc fix", hint="give --set field=value or --log LOG")
     _apply(file, text, changes, framework, write=write, language="zh" if lang is Language.zh else "en")
+
+
+def _checked(changes: dict[str, Any]) -> dict[str, Any]:
+    """The changes as every door reads job fields; a key that is to be removed (``null``) keeps its place.
+
+    :raises JobError: for a name that no job has, with the nearest one, or a value that no run can have.
+    """
+    from oomdoc.stated import stated_fields
+
+    return {name: None for name, value in changes.items() if value is None} | stated_fields(changes)
 
 
 def _reason(field: str, why: str, framework: str, language: str) -> str:
