@@ -17,16 +17,17 @@ __all__ = ["telling"]
 
 _SIZE: Final = r"(\d{1,9}(?:\.\d{1,4})?) ?([KMG])i?B"
 _ADVICE: Final = re.compile(
-    r"If reserved (?:but unallocated )?memory is (?:large|>> allocated memory),? ?try setting [^\n]{0,90}"
-    r"(?:fragmentation\.?|\w_CONF=\S{1,60})(?:\s{1,3}See documentation for Memory Management[^\n]{0,120})?"
-    r"|See documentation for Memory Management[^\n]{0,120}"
+    r"If reserved\s(?:but unallocated )?memory\sis\s(?:large|>> allocated\smemory),?\s?try\s{1,4}setting\s.{0,90}"
+    r"(?:fragmentation\.?|\w_CONF=\S{1,60})(?:\s{1,3}See documentation for Memory[^\n]{0,120})?"
+    r"|See documentation for Memory Management[^\n]{0,120}",
+    re.IGNORECASE | re.DOTALL,
 )
-_OWN: Final = re.compile(rf"Including non-PyTorch memory, this process has {_SIZE} memory in use\.?")
-_PROCESS: Final = re.compile(rf"Process \d{{1,9}} has {_SIZE} memory in use\.?")
-_CACHED: Final = re.compile(rf"and {_SIZE} is reserved by PyTorch but unallocated\.?")
-_RESERVED: Final = re.compile(rf"; {_SIZE} reserved in total by PyTorch\)?")
-_TRIED: Final = re.compile(rf"[Tt]ried to allocate {_SIZE}")
-_TENSORS: Final = re.compile(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated")
+_OWN: Final = re.compile(rf"Including non-PyTorch memory, this process has {_SIZE} memory in use\.?", re.IGNORECASE)
+_PROCESS: Final = re.compile(rf"Process \d{{1,9}} has {_SIZE} memory in use\.?", re.IGNORECASE)
+_CACHED: Final = re.compile(rf"and {_SIZE} is reserved by PyTorch but unallocated\.?", re.IGNORECASE)
+_RESERVED: Final = re.compile(rf"; {_SIZE} reserved in total by PyTorch\)?", re.IGNORECASE)
+_TRIED: Final = re.compile(rf"[Tt]ried to allocate {_SIZE}", re.IGNORECASE)
+_TENSORS: Final = re.compile(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated", re.IGNORECASE)
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -48,4 +49,4 @@ def _first(pattern: re.Pattern[str], text: str) -> float:
 
 
 def _bytes(size: tuple[str, ...]) -> float:
-    return float(size[0]) * _UNITS[size[1]]
+    return float(size[0]) * _UNITS[size[1].upper()]

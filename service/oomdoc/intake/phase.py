@@ -34,6 +34,9 @@ OF_STATEMENT: Final[Mapping[str, str]] = {
     "fails-at-compile-or-capture": "engine-init",
 }
 """Statement (``intake/statements``) -> the phase in which it says that the job fails."""
+_GUESSED, _UNKNOWN = 0.45, 0.2
+"""Confidence of a phase that only circumstances suggest (an engine, the last phase logged, a program's name): of those
+two in five are wrong, so it is a hint and never stated."""
 _REACH: Final = 150
 """Lines between a frame and the message that ends its traceback."""
 _QUOTED: Final = 3
@@ -124,18 +127,19 @@ def phase_fact(
     if operation is not None and told in (None, "load", "forward", "backward", "generate"):
         return Fact("phase", operation, span, "log", 0.9)
     if serving and engine is not None and told in (None, "load", "forward", "engine-init", "generate"):
-        return Fact("phase", engine.phase(told), span, "prose", 0.7)
+        return Fact("phase", engine.phase(told), span, "prose", _GUESSED)
     if told is not None:
         return Fact("phase", told, span, "prose", 0.75)
     logged = _logged(lines, kinds, root)
     if logged is not None and (logged != "engine-init" or objective in (None, "inference")):
-        return Fact("phase", logged, span, "log", 0.7)
+        return Fact("phase", logged, span, "log", _GUESSED)
     if failure is not None and _refused(failure):
         return Fact("phase", "load", span, "log", 0.55)
     if is_partition(facts):
         return Fact("phase", "optimizer-init", span, "log", 0.6)
     ordered = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank"))
-    return Fact("phase", phase_of_program(ordered) or "unknown", span, "prose", 0.5)
+    program = phase_of_program(ordered)
+    return Fact("phase", program or "unknown", span, "prose", _GUESSED if program is not None else _UNKNOWN)
 
 
 def _refused(failure: Failure) -> bool:

@@ -116,7 +116,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     root = next((pair for pair in failures if not pair[1].cascade), None)
     statements = read_statements(distinct(prose_lines(lines, kinds)))
     if outcome is None or outcome.kind == "question" or outcome.confidence < _NAMED:
-        outcome = complaint_of(statements) or outcome
+        outcome = complaint_of(statements, outcome) or outcome
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures

@@ -51,6 +51,9 @@ def features(view: View) -> Iterator[Feature]:
             yield Feature(f"request-part:{part}", 1.0, said)
         if _is_power_of_two(requested):
             yield Feature("request:power-of-two", 1.0, said)
+        length = view.stated("seq_len")
+        if isinstance(length, int) and _is_square_of(requested, length, view.stated("micro_batch")):
+            yield Feature("request:square-of-length", 1.0, say("feature.square", length=length))
     else:
         yield Feature("request:unstated")
     yield from _tensors(view)
@@ -117,6 +120,21 @@ def refused_with_room(view: View) -> bool:
     """Whether a request was refused although several times its size was free on the device."""
     free, requested = view.bytes_of("free"), view.bytes_of("requested")
     return bool(free and requested and free > _LEAST_ROOM and free > _ROOM_FACTOR * requested)
+
+
+_HEADS: Final = (8, 12, 14, 16, 20, 24, 25, 28, 32, 36, 40, 48, 56, 64, 96, 128)
+"""Attention heads of published models."""
+_LEAST_SQUARE: Final = GIB
+_ROUNDING: Final = 0.003
+
+
+def _is_square_of(requested: int, length: int, batch: object) -> bool:
+    """Whether a request is length x length x heads of 2 or 4 bytes, for one sample or the micro-batch."""
+    if length < 256 or requested < _LEAST_SQUARE:
+        return False
+    samples = {1, batch} if isinstance(batch, int) and batch > 0 else {1}
+    exact = (length * length * heads * width * count for heads in _HEADS for width in (2, 4) for count in samples)
+    return any(abs(requested / size - 1) <= _ROUNDING for size in exact)
 
 
 def _is_power_of_two(requested: int) -> bool:

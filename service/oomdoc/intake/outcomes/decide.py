@@ -105,13 +105,60 @@ _COMPLAINTS: Final[Mapping[str, Memory]] = {
 """Statements that say that memory is the trouble, whether or not a failure is named, and which memory."""
 _COMPLAINT_LEAST: Final = 0.9
 """Probability from which such a statement counts; of those said so surely nine in ten are right."""
+_IN_VAIN: Final = frozenset(
+    {
+        "smaller-batch-does-not-help",
+        "shorter-length-does-not-help",
+        "quantization-does-not-help",
+        "offload-does-not-help",
+        "shorter-length-helps",
+        "smaller-batch-helps",
+        "smaller-pictures-help",
+        "sharding-helps",
+        "one-gpu-fuller",
+        "copy-per-process",
+        "another-program-on-card",
+    }
+)
+"""Statements about what was done against a lack of memory, or where it went: nobody says them of a job that runs."""
+_FAILS: Final = frozenset(
+    {
+        "setting-without-effect",
+        "worked-before-upgrade",
+        "used-to-work",
+        "should-fit",
+        "fewer-workers-help",
+        "larger-shm-helps",
+        "lower-engine-share-helps",
+        "higher-engine-share-helps",
+    }
+)
+"""Statements of trouble of any kind; beside them stand all that begin with ``fails-``."""
+_IN_VAIN_LEAST: Final = 0.75
 
 
-def complaint_of(statements: Sequence[Statement]) -> Outcome | None:
-    """What a person says of memory in use where no failure was seen; ``None`` where nothing says it surely."""
+def complaint_of(statements: Sequence[Statement], outcome: Outcome | None = None) -> Outcome | None:
+    """What a person says of memory in use where no failure was seen; ``None`` where nothing says it surely.
+
+    :param outcome: what was read before. Where it is a question about memory, any statement of trouble counts.
+    """
     sure = [s for s in statements if s.name in _COMPLAINTS and s.probability >= _COMPLAINT_LEAST]
     best = max(sure, key=lambda s: s.probability, default=None)
-    return Outcome("said", best.name, best.span, _COMPLAINTS[best.name], 0.6) if best is not None else None
+    if best is not None:
+        return Outcome("said", best.name, best.span, _COMPLAINTS[best.name], 0.6)
+    about_memory = outcome is not None and outcome.name == "memory-question"
+    tried = [
+        s
+        for s in statements
+        if s.probability >= _IN_VAIN_LEAST
+        and (s.name in _IN_VAIN or (about_memory and (s.name in _FAILS or s.name.startswith("fails-"))))
+    ]
+    best = max(tried, key=lambda s: s.probability, default=None)
+    if best is None:
+        return None
+    text = outcome.span.text if outcome is not None else best.span.text
+    host = _OF_HOST.search(text) is not None and _OF_CARD.search(text) is None
+    return Outcome("said", "memory-question", best.span, "host" if host else "device", 0.6)
 
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:

@@ -25,7 +25,7 @@ _FILE: Final = Expression(
 )
 PLAIN_NAME: Final = re.compile(
     r"(?:base_?|my_?|final_?|merged_?|me[rg]{2}ed-)?(?:model|models|ckpt|checkpoints?|weights|output|llm|best|last"
-    r"|model[-_]path|path)|<.{0,60}>|\$.{0,60}|nvfp4|fp8|auto|hf|huggingface|local-[\w-]{1,24}|lora_?model"
+    r"|model[-_](?:path|name)|path)|initiali[sz]ing|loading|config|python3?|zero[-_]?offload|<.{0,60}>|\$.{0,60}|nvfp4|fp8|auto|hf|huggingface|local-[\w-]{1,24}|lora_?model"
     r"|(?:reward|actor|critic|ref|sft|rm)_?model",
     re.IGNORECASE,
 )
