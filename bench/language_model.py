@@ -26,12 +26,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from oomdoc.diagnosis.engine import diagnose, view_of
 from oomdoc.diagnosis.features import features_of
-from oomdoc.diagnosis.features.language_model import KINDS
-from oomdoc.diagnosis.ranker import load_table, scores
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake import read
 from oomdoc.intake.read import prepared
@@ -47,11 +43,6 @@ REPLIES = ROOT / "bench" / "data" / "language_model_replies.jsonl"
 ROWS = ROOT / "bench" / "data" / "language_model_rows.jsonl.gz"
 TABLE = ROOT / "service" / "oomdoc" / "diagnosis" / "language_model_weights.tsv"
 NUMBERS = ("size", "fraction", "billions")
-PRIOR = dict(zip(KINDS, (4.0, 3.0, 2.0, 1.5, 0.8), strict=True))
-"""Log-odds that a cause has from its place among those named, before anything is fitted."""
-L2_SHARED, L2_OWN = 2.0, 8.0
-"""Penalties (squared) on the distance of the shared weights to the prior, and of a cause's own weight to zero."""
-FOLDS = 8
 
 
 # Reports and replies ----------------------------------------------------------------------------------------
@@ -314,90 +305,17 @@ def collect(files: Sequence[str], style: Style, context_tokens: int) -> None:
     print(f"{len(found)} reports kept in {ROWS.relative_to(ROOT)}")
 
 
-class Fit:
-    """Weights of the reading: one for each place among the causes named, and one of its own for each cause."""
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        prior = np.array(list(PRIOR.values()))
-        self.shared, self.own = prior.copy(), np.zeros(len(CAUSES))
-        base, z, own, y = arrays(rows)
-        heat = load_table().temperature
-        step = 1.0 / (0.5 * len(rows) / heat**2 + L2_OWN)
-        for _ in range(4000):
-            p = _softmax((base + np.tensordot(self.shared, z, 1) + own * self.own) / heat)
-            # Which of the accepted causes it was is not known: each counts by its share of the label and of p.
-            likely = p * y
-            g = (p - likely / likely.sum(1, keepdims=True)) / heat
-            self.shared -= step * ((g[None] * z).sum((1, 2)) + L2_SHARED * (self.shared - prior))
-            self.own -= step * ((g * own).sum(0) + L2_OWN * self.own)
-        self.shared = np.maximum(self.shared, 0.0)
-
-    def scores(self, rows: Sequence[Mapping[str, Any]]) -> np.ndarray:
-        """Log-odds [N, C]."""
-        base, z, own, _ = arrays(rows)
-        return np.asarray(base + np.tensordot(self.shared, z, 1) + own * self.own)
-
-
-def arrays(rows: Sequence[Mapping[str, Any]]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(scores of the shipped table [N, C], places named [K, N, C], the first cause [N, C], targets [N, C])."""
-    from oomdoc.diagnosis.result import Feature
-
-    causes, table = list(CAUSES), load_table()
-    shape = (len(rows), len(causes))
-    base, z, own, y = np.zeros(shape), np.zeros((len(KINDS), *shape)), np.zeros(shape), np.zeros(shape)
-    for i, row in enumerate(rows):
-        plain = scores([Feature(name, value) for name, value in row["features"].items()], table)
-        base[i] = [plain[c] for c in causes]
-        for name in row["features"]:
-            kind, _, cause = name.partition(":")
-            if kind in KINDS:
-                z[KINDS.index(kind), i, causes.index(cause)] = 1.0
-            elif kind == "model-says":
-                own[i, causes.index(cause)] = 1.0
-        share = 0.3 if row["also"] else 0.0
-        y[i, causes.index(row["cause"])] += 1 - share
-        for other in row["also"]:
-            y[i, causes.index(other)] += share / len(row["also"])
-    return base, z, own, y
-
-
-def _softmax(s: np.ndarray) -> np.ndarray:
-    e = np.exp(s - s.max(1, keepdims=True))
-    return np.asarray(e / e.sum(1, keepdims=True))
-
-
 def fit(args: argparse.Namespace) -> None:
-    """Fit on the kept rows; the figure is of repositories left out."""
+    """Keep the features of labelled reports with replies, where given; fit on the kept ones (``reading_fit.py``)."""
+    import reading_fit
+
     if args.collect:
         collect(args.collect, args.style, args.context)
     with gzip.open(ROWS, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    import hashlib
-
-    def fold(row: Mapping[str, Any]) -> int:
-        group = "/".join(row["url"].split("/")[3:5]) if "://" in row["url"] else row["url"].partition("#")[0]
-        return int(hashlib.sha1(group.lower().encode()).hexdigest(), 16) % FOLDS
-
-    out = np.zeros((len(rows), len(CAUSES)))
-    for number in range(FOLDS):
-        test = [i for i, row in enumerate(rows) if fold(row) == number]
-        if test:
-            out[test] = Fit([row for row in rows if fold(row) != number]).scores([rows[i] for i in test])
-    for name, said in (("its facts and statements", arrays(rows)[0]), ("and its causes, held out", out)):
-        first = [list(CAUSES)[int(i)] for i in said.argmax(1)]
-        right = sum(c in {row["cause"], *row["also"]} for c, row in zip(first, rows, strict=True))
-        print(f"{name:28s} {len(rows)} reports  first {right / max(len(rows), 1):.1%}")
-    whole = Fit(rows)
-    lines_ = [f"# Fitted by bench/language_model.py fit --write on {len(rows)} reports, {date.today().isoformat()}."]
-    lines_ += [f"{kind}:*\t*\t{value:.2f}" for kind, value in zip(KINDS, whole.shared, strict=True)]
-    lines_ += [
-        f"model-says:{cause}\t{cause}\t{value:.2f}"
-        for cause, value in zip(CAUSES, whole.own, strict=True)
-        if abs(value) >= 0.05
-    ]
-    print("\n".join(lines_))
+        table = reading_fit.fitted([json.loads(line) for line in lines])
+    print(table, end="")
     if args.write:
-        TABLE.write_text("\n".join(lines_) + "\n", encoding="utf-8")
+        TABLE.write_text(table, encoding="utf-8")
 
 
 def converse(args: argparse.Namespace) -> None:

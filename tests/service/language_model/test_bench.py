@@ -33,7 +33,7 @@ REPLY = {
 @pytest.fixture
 def bench(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(root / "bench"))
-    for name in ("language_model", "recorded_turns"):
+    for name in ("fit_ranker", "language_model", "reading_fit", "recorded_turns"):
         sys.modules.pop(name, None)
     import language_model
 
@@ -97,7 +97,11 @@ def test_a_conversation_goes_on_in_rounds(bench: Any) -> None:
 def test_the_fit_follows_the_labels(bench: Any) -> None:
     right = {"features": {"model-first-high:eval": 1.0, "model-says:eval": 1.0}, "cause": "eval", "also": []}
     wrong = {"features": {"model-first-high:leak": 1.0, "model-says:leak": 1.0}, "cause": "eval", "also": []}
-    trusted, doubted = bench.Fit([right] * 40), bench.Fit([wrong] * 40)
+    import numpy as np
+
+    from reading_fit import CAUSES, Fit
+
+    offset = np.zeros((40, len(CAUSES)))
+    trusted, doubted = Fit([right] * 40, offset), Fit([wrong] * 40, offset)
     assert trusted.shared[0] > 3.0 > doubted.shared[0]
-    causes = list(bench.CAUSES)
-    assert doubted.own[causes.index("leak")] < 0
+    assert doubted.own[list(CAUSES).index("leak")] < 0
