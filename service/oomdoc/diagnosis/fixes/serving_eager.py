@@ -10,8 +10,13 @@ from oomkb.memory.job import Job
 __all__ = ["REMEDY"]
 
 
+_GRAPHS_BYTES = 1 << 30
+
+
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    if job.get("serving.cuda_graphs") is not False and context.has("serving.eager"):
+    # Graphs hold a gigabyte or so: no answer where the engine says that its cache lacks more.
+    missing = context.facts.get("engine_cache_missing_bytes") or 0
+    if job.get("serving.cuda_graphs") is not False and context.has("serving.eager") and missing < _GRAPHS_BYTES:
         yield Variant(fields={"serving.cuda_graphs": False}, effort=0.5)
 
 

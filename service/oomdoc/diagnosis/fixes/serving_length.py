@@ -16,14 +16,17 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     lengths = [131072, 65536, 32768, 16384, 8192, 4096, 2048]
     held = _held(job, context)
-    if held is not None and 1024 <= held < now:
+    if held is not None and 256 <= held < now:
         lengths = sorted({held, *(n for n in lengths if n < held)}, reverse=True)
     for rank, length in enumerate(n for n in lengths if n < now):
         yield Variant(fields={"serving.max_model_len": length}, effort=0.4 + 0.3 * rank)
 
 
 def _held(job: Job, context: Context) -> int | None:
-    """The longest request that the cache holds as it is, a little below, in steps of 256."""
+    """The longest request that the cache holds, a little below, in steps of 256: as the engine says, else as computed."""
+    said = context.facts.get("engine_max_model_len")
+    if said:
+        return int(said * 0.98) // 256 * 256
     from oomkb.memory.serving import largest_max_model_len
     from oomkb.memory.setting import resolve_setting
 

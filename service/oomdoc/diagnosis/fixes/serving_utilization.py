@@ -21,13 +21,22 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     now = job.get("serving.gpu_memory_utilization")
     if now is None or not context.has("serving.utilization"):
         return
-    for step in (0.05, 0.1, 0.2, 0.3):
+    missing = _missing_share(context)
+    for step in (0.05, 0.1, 0.2, 0.3) if not missing else ():
         if now - step >= _LOWEST:
             yield Variant(fields={"serving.gpu_memory_utilization": round(now - step, 2)}, effort=0.3 + step)
     # Raising it makes room for the KV cache where the weights leave too little of the share.
     for higher in (0.9, _HIGHEST):
-        if higher > now:
+        if higher > now and higher - now >= missing:
             yield Variant(fields={"serving.gpu_memory_utilization": higher}, effort=0.3)
+
+
+def _missing_share(context: Context) -> float:
+    """The share of the card by which the engine itself says that its cache is too small; 0 where it says nothing."""
+    missing = context.facts.get("engine_cache_missing_bytes")
+    if not missing or context.device is None or not context.device.capacity_bytes:
+        return 0.0
+    return float(missing) / float(context.device.capacity_bytes)
 
 
 REMEDY = Remedy(

@@ -64,7 +64,11 @@ def calibrate(
             return Calibration(capacity, scale, tuple(notes))
     elif needed_bytes < _BARELY * capacity and _fits(estimate, wanted):
         scale = _BARELY * capacity / needed_bytes
-        notes.append(say("fixes.note.calibrated-unknown", percent=round(100 * (scale - 1))))
+        room_bytes = failure.signal.data.get("available_bytes") if failure is not None else None
+        if room_bytes is not None:
+            notes.append(say("fixes.note.engine-cache", room_bytes=float(room_bytes)))
+        else:
+            notes.append(say("fixes.note.calibrated-unknown", percent=round(100 * (scale - 1))))
         return Calibration(capacity, scale, tuple(notes))
     return Calibration(capacity, notes=tuple(notes))
 

@@ -200,6 +200,27 @@ def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Itera
     )
 
 
+def _engine_max_model_len(evidence: Evidence) -> int | None:
+    """The longest context that the engine itself says its cache holds: stated, stored tokens, or in proportion."""
+    for signal in evidence.signals:
+        data = signal.data
+        said = data.get("estimate") or data.get("stored")
+        if said is None and data.get("needed_bytes") and data.get("available_bytes") and data.get("length"):
+            said = data["length"] * data["available_bytes"] / data["needed_bytes"]
+        if said and "kv-cache" in signal.name:
+            return int(said)
+    return None
+
+
+def _engine_cache_missing_bytes(evidence: Evidence) -> float | None:
+    """By how much the cache that the engine found is smaller than one request, as it says."""
+    for signal in evidence.signals:
+        needed, available = signal.data.get("needed_bytes"), signal.data.get("available_bytes")
+        if "kv-cache" in signal.name and needed and available is not None:
+            return max(0.0, float(needed) - float(available))
+    return None
+
+
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
@@ -207,6 +228,8 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "pids": tuple(dict.fromkeys(pids)),
         "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
+        "engine_max_model_len": _engine_max_model_len(evidence),
+        "engine_cache_missing_bytes": _engine_cache_missing_bytes(evidence),
         "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
     }
 
