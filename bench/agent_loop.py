@@ -38,6 +38,8 @@ CARDS: Final = (
 SURE: Final = 0.9
 UNKNOWN_TO_TOOLS: Final = ("fsdp", "notes", "use_liger_kernel")
 UNPLAYED: Final = frozenset({"gpus", "nodes", "world", "gpu", "tp", "pp", "nvme_offload", "env"})
+WHOLE_ONLY: Final = frozenset({"method", "quant", "fused_ce", "param_dtype", "autocast", "lora"})
+"""What the player plays on one GPU only (``plan_check.py``): under FSDP2 it has whole bf16 models over fp32 shards."""
 
 
 class Agent:
@@ -103,7 +105,8 @@ def judged(job: dict[str, Any], fields: dict[str, Any], *, play: bool) -> dict[s
     sizes = {"needed_gib": round(needed, 2), "capacity_gib": round(capacity, 2)}
     modelled = {"judge": "model", **sizes, "fits": needed <= capacity}
     engine = changed.sharding not in (None, "none", "fsdp2") or {"optimizer", "param"} & set(changed.offload or ())
-    if not play or engine or UNPLAYED & set(fields):
+    unplayed = UNPLAYED | (WHOLE_ONLY if changed.sharding == "fsdp2" else frozenset())
+    if not play or engine or unplayed & set(fields):
         return modelled
     from plan_play import play as played_peak
 

@@ -85,7 +85,7 @@ def described(
 
 
 def _is_vague(report: Report, priced: Priced | None) -> bool:
-    """Whether so little is told that any cause would be a guess."""
+    """Whether so little is stated that any cause would be a guess."""
     found = report.diagnosis
     sizes = any(f.requested_bytes or f.capacity_bytes for f in found.evidence.failures)
     best = max((c.probability for c in found.causes), default=0.0)
@@ -116,7 +116,7 @@ def changed(
         said = [word("chat.unchanged", language)]
     if before and after and changes:
         said.append(parts.versus(before.estimate, after.estimate, language))
-    said += parts.state(after, problem, job, language, told=bool(before and after and changes))
+    said += parts.state(after, problem, job, language, peak_said=bool(before and after and changes))
     if after and after.estimate.fits is False:
         said += parts.planned(after, language)
     said += parts.asks(job, language)
@@ -252,7 +252,7 @@ def refused(error: JobError, language: str) -> str:
     return word("chat.refused", language, problem=problem_of(error))
 
 
-def unheard(reply: Reply, language: str) -> Reply:
+def not_understood(reply: Reply, language: str) -> Reply:
     """Something was to be changed, and what was not found in the words: said before how things stand."""
     return replace(reply, answer=joined([word("chat.unheard", language), reply.answer]))
 

@@ -9,11 +9,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat import answers, speed, talk
+from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, read_description
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
-from oomdoc.chat.history import context_of, redone, target_of, wanted
+from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.questions import largest_asked
 from oomdoc.chat.session import Reply, Session, difference
+from oomdoc.chat.undoing import redone, target_of
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError, OomdocError
@@ -33,15 +35,22 @@ def respond(session: Session, text: str) -> tuple[Session, Reply]:
     """Answer one turn. Never raises on what a person may say: an impossible job is answered with its reason."""
     context = context_of(session)
     session = replace(session, language=language_of(session, text), refused=())
-    if not session.steps or is_pasted(text):
-        session, reply = _describe(session, text)
-    else:
-        turn = understand(text, session.job, context)
-        if turn.refused is not None:
-            reply = Reply(answers.refused(turn.refused, session.language), {}, session.job)
-            return session.refusing(turn.refused.where), reply
-        session, reply = _HANDLERS[turn.kind](session, turn, text)
+    try:
+        session, reply = _taken(session, text, context)
+    except JobError as error:
+        session = session.refusing(error.where)
+        reply = Reply(answers.refused(error, session.language), {}, session.job)
     return replace(session, asked=wanted(session.job) if session.steps else ()), reply
+
+
+def _taken(session: Session, text: str, context: Context) -> tuple[Session, Reply]:
+    """:raises JobError: for what no run can have."""
+    if not session.steps or is_pasted(text):
+        return _describe(session, text)
+    turn = understand(text, session.job, context)
+    if turn.refused is not None:
+        raise turn.refused
+    return _HANDLERS[turn.kind](session, turn, text)
 
 
 def _not_understood(turn: Turn, text: str) -> bool:
@@ -72,10 +81,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
             return _talk(session, turn, text)
         if session.steps and not turn.changes:
             return _HANDLERS[turn.kind](session, turn, text)
-    try:
-        job = _with_world(session.job.with_fields(fields))
-    except JobError as error:
-        return session, Reply(answers.refused(error, session.language), {}, session.job)
+    job = _with_world(session.job.with_fields(fields))
     diagnosis = diagnose(evidence)
     report = Report(replace(diagnosis, job=job), session.language)
     changed = difference(session.job, job)
@@ -93,11 +99,8 @@ def _with_world(job: Job) -> Job:
 
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, problem = price_of(session.job, session.language)
-    try:
-        job = _with_world(session.job.with_fields(turn.changes))
-        after, problem = price_of(job, session.language, strict=True)
-    except JobError as error:
-        return session, Reply(answers.refused(error, session.language), {}, session.job)
+    job = _with_world(session.job.with_fields(turn.changes))
+    after, problem = price_of(job, session.language, strict=True)
     changed = difference(session.job, job)
     earlier = session.job
     session = session.then(job, changed) if changed else session.proposing({})
@@ -108,11 +111,8 @@ def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if len(session.steps) < 2:
         return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
-    target = target_of(session, turn)
-    try:
-        target = _with_world(target.with_fields(turn.changes)) if turn.changes else target
-    except JobError as error:
-        return session, Reply(answers.refused(error, session.language), {}, session.job)
+    target = target_of(session, turn.undo)
+    target = _with_world(target.with_fields(turn.changes)) if turn.changes else target
     return _back_to(session, target, undone=True)
 
 
@@ -134,11 +134,8 @@ def _back_to(session: Session, target: Job, *, undone: bool) -> tuple[Session, R
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     setups = [(step.job, step.changed) for step in session.steps]
     if turn.changes:
-        try:
-            other = _with_world(session.job.with_fields(turn.changes))
-            setups.append((other, difference(session.job, other)))
-        except JobError as error:
-            return session, Reply(answers.refused(error, session.language), {}, session.job)
+        other = _with_world(session.job.with_fields(turn.changes))
+        setups.append((other, difference(session.job, other)))
     return session, speed.compared(setups, session.job, session.language)
 
 
@@ -147,11 +144,8 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes:
-        try:
-            job = _with_world(session.job.with_fields(turn.changes))
-            after, problem = price_of(job, session.language, strict=True)
-        except JobError as error:
-            return session, Reply(answers.refused(error, session.language), {}, session.job)
+        job = _with_world(session.job.with_fields(turn.changes))
+        after, problem = price_of(job, session.language, strict=True)
         if difference(session.job, job):
             reply = answers.would(before, after, problem, session.job, job, session.language)
             return session.proposing(turn.changes), reply
@@ -159,7 +153,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         return session, talk.TOPICS[turn.topic](session, before, problem, text)
     reply = answers.explained(before, problem, session.job, text, session.language)
     lost = _not_understood(turn, text) and _TO_CHANGE.search(text)
-    return session, answers.unheard(reply, session.language) if lost else reply
+    return session, answers.not_understood(reply, session.language) if lost else reply
 
 
 def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:

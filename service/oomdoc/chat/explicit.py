@@ -40,42 +40,24 @@ _WORDS: Final = frozenset(
     ]
 )
 """Words of a sentence that no setting is called."""
-_ALIASES: Final[Mapping[str, str]] = {
-    "n": "generations",
-    "rollout_n": "generations",
-    "bs": "micro_batch",
-    "bsz": "micro_batch",
-    "mbs": "micro_batch",
-    "mb": "micro_batch",
-    "batch_size": "micro_batch",
-    "micro_train": "micro_batch",
-    "micro_train_batch": "micro_batch",
-    "r": "lora.r",
-    "rank": "lora.r",
-    "lora_rank": "lora.r",
-    "lora_r": "lora.r",
-    "ga": "grad_accum",
-    "gas": "grad_accum",
-    "ctx": "seq_len",
-    "seqlen": "seq_len",
-    "seq": "seq_len",
-    "max_length": "seq_len",
-    "max_seq_length": "seq_len",
-    "num_ctx": "serving.max_model_len",
-    "tp_size": "tp",
-    "pp_size": "pp",
-    "cp_size": "cp",
-    "ep_size": "ep",
-    "zero": "zero_stage",
-    "zero_stage": "zero_stage",
-    "gpu_memory_utilization": "gpu_memory_utilization",
-    "gpu_mem_util": "gpu_memory_utilization",
-    "mem_fraction_static": "gpu_memory_utilization",
-    "vllm_gpu_memory_utilization": "gpu_memory_utilization",
-    "max_model_len": "serving.max_model_len",
-    "max_num_seqs": "serving.max_num_seqs",
-    "max_num_batched_tokens": "serving.max_num_batched_tokens",
+_SPELLINGS: Final[Mapping[str, str]] = {
+    "generations": "n rollout_n",
+    "micro_batch": "bs bsz mbs mb batch_size micro_train micro_train_batch",
+    "lora.r": "r rank lora_rank lora_r",
+    "grad_accum": "ga gas",
+    "seq_len": "ctx seqlen seq max_length max_seq_length",
+    "serving.max_model_len": "num_ctx max_model_len",
+    "tp": "tp_size",
+    "pp": "pp_size",
+    "cp": "cp_size",
+    "ep": "ep_size",
+    "zero_stage": "zero zero_stage",
+    "gpu_memory_utilization": "gpu_memory_utilization gpu_mem_util mem_fraction_static vllm_gpu_memory_utilization",
+    "serving.max_num_seqs": "max_num_seqs",
+    "serving.max_num_batched_tokens": "max_num_batched_tokens",
 }
+"""Field -> short names and names that several frameworks share."""
+_ALIASES: Final = {name: field for field, names in _SPELLINGS.items() for name in names.split()}
 _IMPLIED: Final = frozenset({"framework", "objective", "params_b", "world", "method"})
 """What a key says beside its own field; a turn about one key changes that alone."""
 _SWITCHES: Final = {"on": True, "off": False, "true": True, "false": False, "yes": True, "no": False}

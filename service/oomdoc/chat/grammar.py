@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from oomdoc.chat import questions
 from oomdoc.chat.context import Context
 from oomdoc.chat.reading import corrected, read_changes, without_kept
-from oomdoc.chat.undoing import read_redo, read_undo
+from oomdoc.chat.undoing import Undo, read_redo, read_undo
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
@@ -37,11 +37,8 @@ class Turn:
     changes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     topic: str = ""
     """What a question, or small talk, is about: ``fits quality pick summary saved serving host``, ``thanks`` ..."""
-    undo_steps: int = 1
-    undo_all: bool = False
-    undo_fields: tuple[str, ...] = ()
-    undo_step: int = 0
-    """The number of the one change to take back, from the first; 0 where none is named."""
+    undo: Undo = field(default_factory=Undo)
+    """What an ``undo`` takes back."""
     invented: bool = False
     """Whether the turn asks for a number that is not computed."""
     refused: JobError | None = None
@@ -92,7 +89,7 @@ def _understand(turn: str, context: Context) -> Turn:
                 for n, v in changes.items()
                 if n.partition(".")[0] not in undo.fields and n not in undo.fields and n != "world"
             }
-        return Turn("undo", changes, "", undo.steps, undo.everything, undo.fields, undo.step)
+        return Turn("undo", changes, undo=undo)
     topic = questions.topic_of(turn)
     if questions.asks_only(turn):
         return Turn("ask", changes, topic)

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 SAME_BYTES: Final = 0.005 * GIB
-_TELLING: Final = (
+_DECISIVE: Final = (
     "seq_len",
     "prompt_len",
     "completion_len",
@@ -49,10 +49,10 @@ def joined(sentences: Iterable[str]) -> str:
     return "\n".join(dict.fromkeys(s for s in sentences if s))
 
 
-def state(priced: Priced | None, problem: str, job: Job, language: str, *, told: bool = False) -> list[str]:
+def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_said: bool = False) -> list[str]:
     """The peak, whether it fits, and what a server or the host makes of it.
 
-    :param told: whether the size of the peak has been said.
+    :param peak_said: whether the size of the peak has been said.
     """
     if priced is None:
         known = job.model is not None or job.params_b is not None
@@ -61,7 +61,7 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, told:
     largest = estimate.owner
     said = [
         word(
-            "chat.peak-where" if told else "chat.peak",
+            "chat.peak-where" if peak_said else "chat.peak",
             language,
             peak_bytes=estimate.process_bytes,
             phase=word(f"phase.{estimate.peak_phase}", language),
@@ -74,7 +74,7 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, told:
     said += served(estimate, language)
     if priced.job.offload and estimate.host_bytes > 0:
         said.append(word("chat.host", language, host_bytes=estimate.host_bytes))
-    if not told:
+    if not peak_said:
         said += [word(warning.key, language, **dict(warning.values)) for warning in estimate.warnings]
     return said + assumptions(priced, language)
 
@@ -115,7 +115,7 @@ def served(estimate: Estimate, language: str) -> list[str]:
 
 def assumptions(priced: Priced, language: str) -> list[str]:
     """Values that nobody stated and the peak rests on."""
-    taken = {name: priced.job.get(name) for name in _TELLING if name in priced.job.assumed}
+    taken = {name: priced.job.get(name) for name in _DECISIVE if name in priced.job.assumed}
     taken = {name: value for name, value in taken.items() if value not in (None, "none")}
     return [word("chat.assumed", language, values=shown_changes(taken, language))] if taken else []
 

@@ -37,7 +37,7 @@ class Session:
     language: str = "en"
     steps: tuple[Step, ...] = ()
     asked: tuple[str, ...] = ()
-    """Facts that oomdoc has asked for and not been told."""
+    """Facts that oomdoc has asked for and got no answer to."""
     proposed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Changes that were asked about and not made: "ok, do it" makes them."""
     refused: tuple[str, ...] = ()

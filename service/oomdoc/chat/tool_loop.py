@@ -280,7 +280,7 @@ def _change_lines(before: Job, after: Job, language: str) -> list[str]:
     said = [parts.changed_line(difference(before, after), language)]
     if old and new:
         said.append(parts.versus(old.estimate, new.estimate, language))
-    return said + parts.state(new, problem, after, language, told=bool(old and new))[:2]
+    return said + parts.state(new, problem, after, language, peak_said=bool(old and new))[:2]
 
 
 def _document(job: Job) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.chat.phrases import FIELD_NAMES
+from oomdoc.chat.session import DERIVED, Session
 from oomdoc.intake.numbers import NUMBER, read_number
+from oomkb.memory.job import Job
 
-__all__ = ["Undo", "goes_back", "read_redo", "read_undo"]
+__all__ = ["Undo", "read_redo", "read_undo", "redone", "target_of"]
 
 _BACK: Final = re.compile(r"(?i)\bgo(?:ing)?\sback\b|\bback\b|\brestore\b|\breturn\sto\b|回到|改回|恢复")
 _HARD: Final = re.compile(
@@ -45,11 +47,6 @@ class Undo:
     step: int = 0
 
 
-def goes_back(turn: str) -> bool:
-    """Whether an earlier state is spoken of, without a word that only means taking back."""
-    return bool(_BACK.search(turn))
-
-
 def read_redo(turn: str) -> bool:
     """Whether what was taken back is to be done again."""
     return bool(_REDO.search(turn))
@@ -73,3 +70,50 @@ def read_undo(turn: str, *, changes: bool) -> Undo | None:
         steps = 2 if match["both"] else int(read_number(match["n"] or match["z"]))
     fields = tuple(dict.fromkeys(name for name, pattern in FIELD_NAMES if pattern.search(turn)))
     return Undo(max(1, steps), bool(_ORIGINAL.search(turn)), fields)
+
+
+def redone(session: Session) -> Job | None:
+    """The job before the last undo; ``None`` where nothing was taken back."""
+    for index in range(len(session.steps) - 1, 0, -1):
+        if session.steps[index].undone:
+            return session.steps[index - 1].job
+    return None
+
+
+def target_of(session: Session, undo: Undo) -> Job:
+    """The job that an undo goes back to."""
+    last = len(session.steps) - 1
+    if undo.everything:
+        return session.steps[0].job
+    if 0 < undo.step <= last:
+        changed = [n for n in session.steps[undo.step].changed if n != "dp"]
+        return _restored(session.job, session.steps[undo.step - 1].job, changed)
+    if undo.fields:
+        return _without(session, undo.fields, undo.steps)
+    return session.steps[max(0, last - undo.steps)].job
+
+
+def _without(session: Session, names: tuple[str, ...], count: int) -> Job:
+    """The job with the latest changes of the named fields taken back; without such a change, one step back."""
+    job = None
+    for index in range(len(session.steps) - 1, 0, -1):
+        touched = [f for f in session.steps[index].changed if f in names or f.partition(".")[0] in names]
+        if not touched:
+            continue
+        # Degrees derived from the number of GPUs go back with it.
+        touched += [f for f in DERIVED if "gpus" in touched or "nodes" in touched]
+        if "gpu" in touched and "capacity_gib" in session.steps[index].changed:
+            touched.append("capacity_gib")
+        job = _restored(job or session.job, session.steps[index - 1].job, touched)
+        count -= 1
+        if count <= 0:
+            break
+    return job or session.steps[max(0, len(session.steps) - 1 - count)].job
+
+
+def _restored(job: Job, old: Job, names: list[str]) -> Job:
+    return job.with_fields({name: _plain(old.get(name)) for name in names})
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from oomdoc.chat.grammar import understand
+from oomdoc.chat.undoing import Undo
 from oomdoc.intake.numbers import read_number
 from oomkb.memory.job import Job
 
@@ -118,7 +119,7 @@ def test_comparisons(turn: str) -> None:
 )
 def test_undo(turn: str, steps: int, everything: bool, fields: tuple[str, ...]) -> None:
     found = understand(turn, JOB)
-    assert (found.kind, found.undo_steps, found.undo_all, found.undo_fields) == ("undo", steps, everything, fields)
+    assert (found.kind, found.undo) == ("undo", Undo(steps, everything, fields))
 
 
 @pytest.mark.parametrize(
