@@ -156,7 +156,11 @@ def device_of(job: Job) -> Device | None:
     device = gpus.find(job.gpu, capacity_bytes) if job.gpu else None
     if device is None:
         return Device(name=job.gpu or "GPU", vendor="other", generation="unknown", capacity_bytes=capacity_bytes)
-    # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant.
-    if abs(capacity_bytes - device.capacity_bytes) <= 0.12 * device.capacity_bytes:
+    # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant. A
+    # fraction ("79.15 GiB") is no rounded size: a program printed it.
+    if (
+        job.capacity_gib == int(job.capacity_gib)
+        and abs(capacity_bytes - device.capacity_bytes) <= 0.12 * device.capacity_bytes
+    ):
         return replace(device, capacity_bytes=min(capacity_bytes, device.capacity_bytes))
     return replace(device, capacity_bytes=capacity_bytes)

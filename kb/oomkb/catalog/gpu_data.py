@@ -6,6 +6,7 @@ A file holds the cards of one generation: ``vendor``, ``generation``, ``defaults
 ``name``; ``match``: how it is written, a core token followed by the words it needs (``"3090 ti"``);
 ``words``: further words that select it (``sxm4``); ``gb``: the size on the box;
 ``gib``: what the driver reports, first the usual figure, then others seen; absent: derived;
+``derived``: true where ``gib`` is no figure of one report that can be linked;
 ``gb_s``: memory bandwidth; ``cc``: compute capability; ``tflops``: dense rates; ``link``, ``link_gb_s``
 (both directions together, as data sheets count), ``host_gb_s`` (one direction); ``lacks``; ``inline_ecc``,
 ``unified`` and ``share``: how a capacity is derived;
@@ -15,8 +16,9 @@ A file holds the cards of one generation: ``vendor``, ``generation``, ``defaults
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +32,9 @@ DATA: Final = Path(__file__).parent / "data" / "gpus"
 
 _INLINE_ECC_SHARE: Final = 15 / 16
 """GDDR6 with ECC on keeps one sixteenth for the check bits: 24 GB L4 and A10 report 22.0-22.5 GiB."""
+_SIZE_IN_NAME: Final = re.compile(r"[- ][0-9]{1,3}GB$")
+_DERIVED_SPREAD: Final = 0.015
+"""How far drivers' totals lie from a derived one: the measured cards of the catalogue differ by at most that."""
 _DRIVER_SHARE: Final = 0.985
 """What is left after the driver's own reserve: 23.64 of 24, 31.74 of 32, 79.15 of 80 (0.985 to 0.992)."""
 
@@ -114,8 +119,17 @@ def _device(raw: Mapping[str, Any], head: Mapping[str, Any], nominal_gb: float, 
         source="; ".join(dict.fromkeys(known.get(key, key) for key in sources.values())),
         nominal_bytes=round(nominal_gb * GIB),
         observed_bytes=tuple(seen[1:]),
-        capacity_derived=not seen,
+        capacity_derived=bool(raw.get("derived", not seen)),
+        capacity_interval_bytes=_interval(raw, capacity, seen),
     )
+
+
+def _interval(raw: Mapping[str, Any], capacity: int, seen: list[int]) -> tuple[int, int]:
+    """Lowest and highest total that a driver may report: what was seen, or what a rule leaves open."""
+    if seen and not raw.get("derived"):
+        return min(seen), max(seen)
+    totals = seen or [capacity]
+    return round(min(totals) * (1 - _DERIVED_SPREAD)), round(max(totals) * (1 + _DERIVED_SPREAD))
 
 
 def _entry(raw: Mapping[str, Any], head: Mapping[str, Any], file: str) -> Entry:
@@ -137,6 +151,21 @@ def with_size(entry: Entry, size_gb: int) -> Device:
     if size_gb == entry.sizes_gb[0]:
         return entry.device
     return _device(entry.raw, entry.raw["_head"], size_gb, f" ({size_gb} GB)")
+
+
+def of_stated_size(entry: Entry, size_gb: int) -> Device:
+    """A variant that the catalogue does not have, of the stated size.
+
+    Only what holds for every card of the name is kept: neither bandwidth nor rates are taken from a neighbour.
+    """
+    return replace(
+        _device(entry.raw, entry.raw["_head"], size_gb, f" ({size_gb} GB)"),
+        name=f"{_SIZE_IN_NAME.sub('', entry.device.name)} ({size_gb} GB)",
+        bandwidth_bytes_per_s=None,
+        tflops={},
+        link=None,
+        link_bytes_per_s=None,
+    )
 
 
 @cache

@@ -58,6 +58,8 @@ class _Context:
     end: int
     words: set[str]
     size_gb: float | None = None
+    other_size_gb: int | None = None
+    """A size at the name that the catalogue has no variant of."""
     count: int | None = None
     evidence: int = 0
 
@@ -235,13 +237,48 @@ def _resolve(core: _Core, context: _Context, capacity_bytes: int | None) -> tupl
         return ()
     ranks = [_rank(v, context, capacity_bytes) for v in eligible]
     best = max(ranks)
-    chosen = eligible[ranks.index(best)].entry
+    variant = eligible[ranks.index(best)]
+    chosen = variant.entry
+    if context.words & w.PRODUCT_WORDS - variant.needs - chosen.words:
+        return ()  # a 5070 Ti for laptops is neither a 5070 Ti nor a 5070 for laptops
     same = tuple(v.entry.device for v, r in zip(eligible, ranks, strict=True) if r == best and v.entry is not chosen)
     size = context.size_gb if context.size_gb is not None else (capacity_bytes or 0) / GIB
+    other = context.other_size_gb
+    if other is not None and not _several(chosen, other, context.count):
+        return (gpu_data.of_stated_size(chosen, other),)
     if len(chosen.sizes_gb) > 1 and size:
         nearest = min(chosen.sizes_gb, key=lambda s: abs(s - size))
         return (gpu_data.with_size(chosen, nearest),)
     return (chosen.device, *same)
+
+
+def _several(entry: gpu_data.Entry, size_gb: int, count: int | None) -> bool:
+    """Whether a size is that of several cards together, or of a card whose two dies are listed one by one."""
+    times = {count, 2 if "one of two" in entry.device.name else None} - {None}
+    return any(abs(size_gb - n * size) <= 0.05 * size_gb for n in times for size in entry.sizes_gb if n)
+
+
+def _stated_size(text: str, core: _Core, context: _Context) -> None:
+    """Take a size right behind the name that no variant is sold with; "64GB RAM" and "12 GB free" are none."""
+    found = w.OWN_SIZE.match(text, context.end)
+    if context.size_gb is not None or core.strength == "slice" or found is None:
+        return
+    size = int(found[1])
+    largest = max(size for variant in core.variants for size in variant.entry.sizes_gb)
+    if size in w.BOX_SIZES_GB and size <= 2 * largest and not w.NOT_ITS_SIZE.match(text, found.end()):
+        context.other_size_gb, context.end = size, found.end()
+        context.evidence += 1
+
+
+def _another_product(text: str, core: _Core, context: _Context, attached: tuple[str, ...]) -> bool:
+    """Whether a word behind the name makes it a product that the catalogue does not have."""
+    suffix = w.UNKNOWN_VARIANT.get(core.variants[0].entry.device.vendor)
+    if suffix is None:
+        return False
+    known = core.vocabulary | {"pcie"}
+    if any(suffix.fullmatch(word) and w.SAME.get(word, word) not in known for word in attached):
+        return True
+    return suffix.match(text, context.end) is not None
 
 
 def _mention(
@@ -256,6 +293,9 @@ def _mention(
             context.count = int(word[1:])
         _take_word(word, core, context)
     _read_right(text, core, context)
+    if _another_product(text, core, context, attached):
+        return None
+    _stated_size(text, core, context)
     _read_left(text, core, context)
     if core.strength != "slice" and w.SLICE_FOLLOWS.match(text, context.end):
         return None

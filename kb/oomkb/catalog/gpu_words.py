@@ -37,7 +37,7 @@ GLUED_HEAD: Final = re.compile(
 )
 GLUED_TAIL: Final = re.compile(
     r"ti|super|laptop|mobile|maxq|ada|max|pro|ultra|sxm[0-9]?|pcie|nvl|hbm[0-9]?e?|gpus?|x[0-9]{1,2}"
-    r"|[0-9]{1,3}gi?b?|[sdm]"
+    r"|[1-9][0-9]{0,2}gi?b?|[sdm]"
 )
 
 NOT_A_CARD: Final = re.compile(
@@ -59,6 +59,30 @@ ABOUT_GPUS: Final = re.compile(
     r"gpu|cuda|vram|\boom\b|out of memory|显存|显卡|\bgi?b\b|colab|kaggle|nvidia|tesla|训练|推理|fine-?tun", re.I
 )
 ABOUT_MACS: Final = re.compile(r"\bmac|\bmps\b|metal\b|apple|苹果|芯片|\bchip|unified|mlx", re.I)
+
+UNKNOWN_VARIANT: Final = {
+    "apple": re.compile(r"[ \-]{0,2}(?:pro|max|ultra)(?![a-z])", re.I),
+    "nvidia": re.compile(r"[ \-]{0,2}(?:ti|super|laptop|mobile)(?![a-z])", re.I),
+    "amd": re.compile(r"[ \-]{0,2}(?:xtx?|gre)(?![a-z])", re.I),
+    "other": re.compile(r"[ \-]{0,2}[0-9]{1,2}(?![0-9a-z.])", re.I),
+    "intel": re.compile(r"[ \-]{0,2}[0-9]{1,2}(?![0-9a-z.])", re.I),
+}
+"""By vendor, what stands behind a name and makes it another product: ``M5 Max``, ``4080 Ti``, ``Trainium 3``."""
+PRODUCT_WORDS: Final = words("ti super laptop ultra")
+"""Words that each make another product of the same number."""
+OWN_SIZE: Final = re.compile(r"[ \t\-_]{0,2}[(（]?[ \t]{0,1}([0-9]{1,3})[ \-]?gi?b?(?![a-z0-9])", re.I | re.A)
+"""A size that stands right behind a name, and so is the card's."""
+NOT_ITS_SIZE: Final = re.compile(
+    r"[)）]?[ \t]{0,2}(?:的|of\b|ram\b|ddr|host|cpu|system|swap|free\b|used\b|left\b|available|allocated|reserved|model"
+    r"|checkpoint|weights|dataset|file|limit|per\b|/|[.,][0-9]|内存|主存|空闲|已用|剩余|占用|可用|模型|权重)",
+    re.I,
+)
+"""What follows a size that is none of a card."""
+BOX_SIZES_GB: Final = frozenset(
+    (2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 18, 20, 22, 24, 28, 32, 36, 40, 44, 48, 64, 72, 80, 90, 94, 96, 108, 120, 128)
+    + (141, 144, 160, 180, 186, 192, 256, 288, 384, 432, 512, 576, 768)
+)
+"""Sizes that cards and chips are sold with."""
 
 VENDOR_WORDS: Final = words(
     "nvidia geforce tesla quadro rtx gtx titan radeon rx instinct amd ascend huawei intel arc apple jetson agx google"

@@ -34,7 +34,7 @@ class Unverified:
     """Entries whose figure nobody published where we could read it: sound as far as we know, and marked."""
 
     devices: tuple[str, ...]
-    """Capacity by a search for reports, not by one report."""
+    """Capacity without a report that can be linked; the entry says ``derived`` and the device has an interval."""
     models: tuple[str, ...]
     """Parameters counted from the config alone."""
 
@@ -45,7 +45,7 @@ class Unverified:
 def unverified() -> Unverified:
     """The entries of the shipped catalogues that still need a source of their own."""
     return Unverified(
-        tuple(e.device.name for e in gpu_data.entries() if "/search?" in e.device.source),
+        tuple(e.device.name for e in gpu_data.entries() if e.raw.get("derived")),
         tuple(m.name for family in model_data.families() for m in family.models if "counted " in m.source),
     )
 
@@ -146,7 +146,8 @@ def _model_faults(entry: ModelEntry) -> Iterator[str]:
 
 
 def _address(source: str) -> bool:
-    return all(part.startswith("https://") or part.startswith("counted ") for part in source.split("; "))
+    parts = source.split("; ")
+    return all(p.startswith("https://") or p.startswith("counted ") for p in parts) and "/search?" not in source
 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:

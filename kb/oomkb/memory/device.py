@@ -46,6 +46,8 @@ class Device:
     """Other totals that drivers report for the same card (versions and ECC settings differ)."""
     capacity_derived: bool = False
     """Whether ``capacity_bytes`` follows from the size on the box by a rule, for want of a report."""
+    capacity_interval_bytes: tuple[int, int] | None = None
+    """Lowest and highest total that drivers report for it, as far as known."""
 
     @property
     def unified(self) -> bool:

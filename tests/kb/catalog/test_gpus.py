@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from oomkb.catalog import gpus
+from oomkb.catalog import gpu_data, gpus
 from oomkb.units import GIB
 
 NAMES = {
@@ -188,10 +188,101 @@ def test_the_catalogue_is_as_wide_as_promised():
     assert {d.vendor for d in devices} == {"nvidia", "amd", "huawei", "intel", "apple", "google", "other"}
     assert all(dataclasses.is_dataclass(d) and d.source for d in devices)
     measured = [d for d in devices if d.vendor == "nvidia" and "MIG" not in d.name and not d.capacity_derived]
-    assert len(measured) >= 100
+    assert len(measured) >= 75
+    # A figure that a driver printed, be its report linked or (``derived``) only seen.
+    seen = [e for e in gpu_data.entries() if e.device.vendor == "nvidia" and e.raw.get("gib") and "mig" not in e.file]
+    assert len(seen) >= 100
 
 
 def test_a_long_adversarial_text_ends_soon():
     assert len(gpus.find_all("a100 " * 4000)) == 4000
     assert gpus.find_all("1" * 20000) == []
     assert gpus.find_all("a-" * 10000) == []
+
+
+UNKNOWN = [
+    "L40G",
+    "Apple M7 Max",
+    "M4 Ultra",
+    "RTX 4080 Ti 16GB",
+    "RTX 3060 Super",
+    "Gaudi 4",
+    "Trainium 4",
+    "5070ti laptop",
+]
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_an_unknown_variant_is_not_its_neighbour(text):
+    assert gpus.find(text) is None
+
+
+STATED = {
+    "A100 64GB": ("A100-SXM4 (64 GB)", 63.04),
+    "H100 (64 GB)": ("H100-SXM5 (64 GB)", 63.04),
+    "A10-12GB": ("A10 (12 GB)", 11.08),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), STATED.items())
+def test_a_stated_size_wins_and_no_rate_is_borrowed(text, expected):
+    device = gpus.find(text)
+    assert (device.name, round(device.capacity_bytes / GIB, 2)) == expected
+    assert device.capacity_derived
+    assert device.bandwidth_bytes_per_s is None
+    assert device.tflops == {}
+    assert gpus.find(device.name).capacity_bytes == device.capacity_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RTX 4090 with 64GB RAM",
+        "4090 64GB RAM",
+        "RTX 3090 12GB free",
+        "A100 12 GB allocated",
+        "4090，内存 64G",
+        "4090 7.5GB",
+    ],
+)
+def test_a_size_that_is_not_the_cards_changes_nothing(text):
+    assert not gpus.find(text).capacity_derived
+
+
+def test_sizes_of_several_cards_are_no_variant():
+    assert gpus.find("8xA100 640GB").name == "A100-SXM4-80GB"
+    assert gpus.find("MI250 128GB").name == "MI250 (one of two dies)"
+
+
+NEW = {
+    "RTX PRO 5000 72GB": ("RTX PRO 5000 Blackwell 72GB", 70.92),
+    "M5 Max 128GB": ("Apple M5 Max (128 GB)", 96.0),
+    "trn3": ("AWS Trainium 3", 141.84),
+    "RTX 5050": ("RTX 5050", 7.88),
+    "MI50 32GB": ("MI50 32GB", 31.97),
+    "NVIDIA B300": ("B300-288GB", 268.59),
+    "GB300 NVL72": ("GB300-288GB", 268.59),
+    "Vera Rubin VR200": ("VR200-288GB (announced)", 268.59),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), NEW.items())
+def test_cards_of_2025_and_2026(text, expected):
+    device = gpus.find(text)
+    assert (device.name, round(device.capacity_bytes / GIB, 2)) == expected
+
+
+@pytest.mark.parametrize("device", gpus.all_devices(), ids=lambda d: d.name)
+def test_the_capacity_lies_in_its_interval(device):
+    low, high = device.capacity_interval_bytes
+    assert low <= device.capacity_bytes <= high
+    assert high - low >= (0.02 * device.capacity_bytes if device.capacity_derived else 0)
+
+
+@pytest.mark.parametrize(
+    ("profile", "share"),
+    [("A100-80GB MIG 1g.10gb", 14 / 108), ("H100-80GB MIG 3g.40gb", 60 / 132), ("H100-80GB MIG 7g.80gb", 1.0)],
+)
+def test_a_slice_has_its_share_of_the_multiprocessors(profile, share):
+    whole = {"A100": 312.0, "H100": 989.4}[profile[:4]]
+    assert gpus.find(profile).tflops["bf16"] == pytest.approx(whole * share, rel=0.002)
