@@ -79,9 +79,8 @@ NOT_ITS_SIZE: Final = re.compile(
 )
 """What follows a size that is none of a card."""
 BOX_SIZES_GB: Final = frozenset(
-    (2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 18, 20, 22, 24, 28, 32, 36, 40, 44, 48, 64, 72, 80, 90, 94, 96, 108, 120, 128)
-    + (141, 144, 160, 180, 186, 192, 256, 288, 384, 432, 512, 576, 768)
-)
+    (2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 18, 20, 22, 24, 28, 32, 36, 40, 44, 48, 64, 72, 80, 90, 94, 96, 108, 120)
+) | frozenset((128, 141, 144, 160, 180, 186, 192, 256, 288, 384, 432, 512, 576, 768))
 """Sizes that cards and chips are sold with."""
 
 VENDOR_WORDS: Final = words(

@@ -19,6 +19,8 @@ from oomkb.records.witness import Witness
 __all__ = ["RULES", "Finding"]
 
 Finding = tuple[str, str, str]
+_BOUNDS: Final = frozenset({"merged-code", "maintainer-said", "reporter-tried", "reproduced"})
+"""Witnesses of a version's bound: what is merged, what the project says, what was tried from release to release."""
 _SLUG: Final = re.compile(r"[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){0,15}")
 _FORGE: Final = re.compile(
     r"https://(?:github\.com|gitee\.com)/[\w.-]{1,60}/[\w.-]{1,100}/(issues|pull|pulls|discussions)(/.{0,200})?"
@@ -222,6 +224,8 @@ def ranges(case: Case) -> Iterator[Finding]:
             )
         if not affected.ranges and not affected.seen:
             yield f"affected[{i}]", "names no version", "ranges, or seen: the version of a reporter"
+        if affected.ranges and not {w.by for w in affected.witness} & _BOUNDS:
+            yield f"affected[{i}].ranges", "is witnessed by nobody", "a release note, a commit or a bisect; else `seen`"
         for version in affected.seen:
             if not re.fullmatch(r"(?=.{0,39}\d)[\w.+-]{1,40}", version):
                 yield f"affected[{i}].seen", f"{version!r} is no version", "as the project writes it: 0.16.8, b5558"

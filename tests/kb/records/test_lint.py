@@ -120,6 +120,7 @@ FAULTS: list[tuple[Change, str, str]] = [
         "witnessed by nobody",
     ),
     (lambda r: r["affected"][0].pop("ranges"), "affected[0]", "names no version"),
+    (lambda r: r["affected"][0].update(witness=[{"by": "inference"}]), "affected[0].ranges", "witnessed by nobody"),
     (lambda r: r["affected"][0].update(seen=["sixteen"]), "affected[0].seen", "no version"),
     (
         lambda r: r["affected"][0]["ranges"][0].update(events=[{"introduced": "0.16.0"}, {"last_affected": "0.16.0"}]),

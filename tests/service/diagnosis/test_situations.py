@@ -57,7 +57,7 @@ def test_actor_70b_should_fit(root: Path) -> None:
     assert found.causes[0].cause == "version-regression"
     text = said(found)
     assert "0.16.8" in text
-    assert "0.15.4" in text
+    assert "0.15.0" in text
 
 
 def test_actor_70b_without_versions_asks(root: Path) -> None:
