@@ -87,13 +87,15 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
     asked = asked_of(evidence, failed=True)
     printed = any("ggml" in s.name or "ggml_" in s.span.text or "llama_" in s.span.text for s in evidence.signals)
     engine = asked.engine if asked.engine in _LOCAL else "llama.cpp" if printed else None
-    if engine is None or asked.trains:
+    if engine is None or (asked.trains and not printed):
         return job
-    said: dict[str, Any] = {"framework": engine, "objective": "inference", "quant": asked.quant or "awq-int4"}
+    # Its log counts the layers that it puts on the card as offloaded: nothing of the weights goes to the host for it.
+    job = job.with_fields({"offload": None})
+    stated: dict[str, Any] = {"framework": engine, "objective": "inference", "quant": asked.quant or "awq-int4"}
     length = job.seq_len or asked.length or evidence.value("max_model_len")
     if length and job.get("serving.max_model_len") is None:
-        said["serving.max_model_len"] = length
-    return job.assuming({n: Assumption(v, "the engine that is named") for n, v in said.items()})
+        stated["serving.max_model_len"] = length
+    return job.assuming({n: Assumption(v, "the engine that is named") for n, v in stated.items()})
 
 
 def _spelled_out(job: Job, evidence: Evidence) -> Job:

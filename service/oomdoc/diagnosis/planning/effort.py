@@ -13,7 +13,7 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
 from oomdoc.diagnosis.fixes._remedy import Safety
-from oomdoc.diagnosis.planning.moves import Move
+from oomdoc.diagnosis.planning.moves import LAYOUT, Move
 
 __all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of"]
 
@@ -34,6 +34,25 @@ class Goal:
     """Whether it may change how the job is spread over the GPUs."""
     only: frozenset[str] = frozenset()
     """The remedies it may use; empty: all."""
+
+    def allows(self, move: Move) -> bool:
+        """Whether such a plan may hold this move."""
+        if self.only and not move.names <= self.only:
+            return False
+        if not self.layout and LAYOUT & set(move.fields):
+            return False
+        classes = {_safety(r, v) for r, v in move.all_parts}
+        return classes <= self.allowed and move.remedy.hardware <= self.hardware
+
+    def within(self, wider: Goal) -> bool:
+        """Whether the other kind minds the same and may use whatever this one may."""
+        same = (self.speed_weight, self.safety_weight, self.hardware)
+        return (
+            same == (wider.speed_weight, wider.safety_weight, wider.hardware)
+            and self.allowed <= wider.allowed
+            and self.layout <= wider.layout
+            and (not wider.only or (bool(self.only) and self.only <= wider.only))
+        )
 
 
 _SHARDING: Final = frozenset({"zero", "fsdp", "hsdp", "distributed-optimizer"})

@@ -9,7 +9,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, single_fix
-from oomdoc.diagnosis.planning.effort import GOALS, safety_of
+from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
 from oomdoc.diagnosis.planning.hardware import smallest
 from oomdoc.diagnosis.planning.largest import largest
 from oomdoc.diagnosis.planning.moves import Move, offered
@@ -180,16 +180,25 @@ def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
 def _found(space: Space) -> dict[str, Found]:
     """The best of each kind, as many kinds as are shown."""
     found: dict[str, Found] = {}
+    searched: list[tuple[Goal, Found | None]] = []
     for goal in sorted(GOALS, key=lambda g: _ORDER.index(g.name)):
         if len(_distinct(found)) >= _MOST_PLANS:
             break
         # The same layout with the same numbers: the smaller batch already says how.
         if goal.name == "keep-layout" and "smaller-batch" in found:
             continue
+        if any(_answered_by(wider, answer, goal) for wider, answer in searched):
+            continue
         best = Search(space, goal).run()
+        searched.append((goal, best))
         if best is not None:
             found[goal.name] = best
     return found
+
+
+def _answered_by(wider: Goal, best: Found | None, goal: Goal) -> bool:
+    """Whether a search that may use all that this one may, and minds the same, has found nothing, or its answer."""
+    return goal.within(wider) and (best is None or all(goal.allows(move) for move in best.moves))
 
 
 def _distinct(found: Mapping[str, Found]) -> list[tuple[str, Found]]:

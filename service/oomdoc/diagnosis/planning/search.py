@@ -9,14 +9,15 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import islice
 from typing import Final
 
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning.effort import Goal, of_moves, of_speed
-from oomdoc.diagnosis.planning.moves import LAYOUT, Move, combined
+from oomdoc.diagnosis.planning.moves import Move, combined
 from oomdoc.diagnosis.planning.prices import Price
 from oomdoc.diagnosis.planning.space import Priced, Space
+from oomdoc.diagnosis.planning.subsets import cheapest_sets
 from oomdoc.diagnosis.planning.surrogate import Effect
 
 __all__ = ["Found", "Search"]
@@ -67,7 +68,7 @@ class Search:
     def __init__(self, space: Space, goal: Goal) -> None:
         self.space, self.goal = space, goal
         self.room_bytes = space.prices.room_bytes
-        allowed = [s for s in space.singles if self._allowed(s.move)]
+        allowed = [s for s in space.singles if goal.allows(s.move)]
         base = space.prices.base.probability
         self.candidates = sorted(_undominated(allowed, goal, base), key=lambda c: (self._pain(c), c.move.key))
         self._pains = [self._pain(c) for c in self.candidates]
@@ -76,14 +77,6 @@ class Search:
         self._waiting: list[tuple[float, tuple[int, ...], int, _State]] = []
         self._nodes = 0
         self._pairs: dict[tuple[int, int], bool] = {}
-
-    def _allowed(self, move: Move) -> bool:
-        classes = {v.safety or r.safety for r, v in move.all_parts}
-        if self.goal.only and not {r.name for r, _ in move.all_parts} <= self.goal.only:
-            return False
-        if not self.goal.layout and LAYOUT & set(move.fields):
-            return False
-        return classes <= self.goal.allowed and move.remedy.hardware <= self.goal.hardware
 
     def _pain(self, single: Priced) -> float:
         return of_moves([single.move], self.goal) + of_speed(single.price.speed, self.goal)
@@ -110,23 +103,13 @@ class Search:
 
     def _exhaust(self) -> Found | None:
         """All sets of up to three by pain, each under the real model: servers have few settings and answer in steps."""
-        sets: list[tuple[float, tuple[int, ...]]] = []
-        for size in (1, 2, 3):
-            for chosen in combinations(range(len(self.candidates)), size):
-                hardware = any(self.candidates[i].move.remedy.hardware for i in chosen)
-                if hardware == self.goal.hardware:
-                    sets.append((sum(self._pains[i] for i in chosen), chosen))
-        asked = 0
-        for _, chosen in sorted(sets):
-            moves = tuple(self.candidates[i].move for i in chosen)
-            if not all(self.space.compatible(a, b) for a, b in combinations(moves, 2)):
-                continue
-            asked += 1
-            found = self.price(moves)
+        moves = [candidate.move for candidate in self.candidates]
+        sets = cheapest_sets(self._pains, (1, 2, 3), lambda a, b: self.space.compatible(moves[a], moves[b]))
+        wanted = (s for s in sets if any(moves[i].remedy.hardware for i in s) == self.goal.hardware)
+        for chosen in islice(wanted, _ASKED):
+            found = self.price(tuple(moves[i] for i in chosen))
             if found is not None and found.fits:
                 return found
-            if asked >= _ASKED:
-                break
         return None
 
     def _explore(self) -> Iterator[tuple[float, tuple[int, ...]]]:

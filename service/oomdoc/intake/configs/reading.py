@@ -202,9 +202,10 @@ def _unevaluated(docs: Iterable[Doc], kept: dict[str, Fact]) -> None:
     batch = kept.get("eval_micro_batch")
     if batch is None:
         return
-    said = {norm(e.key).rsplit(".", 1)[-1]: e.value for d in docs for e in d.entries if not e.off and e.resolved}
+    said = {norm(e.key).rsplit(".", 1)[-1]: e.value for d in docs for e in d.entries if not e.off}
     strategy = said.get("eval_strategy", said.get("evaluation_strategy"))
-    never = strategy is False or str(strategy).lower() == "no"
+    # As configs write it, and as TrainingArguments print themselves (``no``, ``IntervalStrategy.NO``).
+    never = strategy is False or str(strategy).lower().rpartition(".")[2] == "no"
     wanted = flag(said.get("do_eval"))
     if (never and not wanted) or (wanted is False and (strategy is None or never)):
         kept["eval_micro_batch"] = replace(batch, confidence=_OFF)
