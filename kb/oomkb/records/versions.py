@@ -9,7 +9,7 @@ from typing import Final
 
 from oomkb.records.case import Affected, Case, Range
 
-__all__ = ["Hit", "affects", "covers", "last_good", "package_name", "seen_with"]
+__all__ = ["Hit", "affects", "covers", "is_near", "last_good", "package_name", "seen_with"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,21 @@ def last_good(case: Case, package: str, range_: Range) -> str | None:
         if chosen and fix.standing.kind in _TRIED and _right_before(chosen, range_.introduced):
             return chosen
     return None
+
+
+_NEAR_SERIES: Final = 6
+"""Release series (minor versions) that it is still reasonable to go back by: about half a year to a year."""
+
+
+def is_near(installed: str | None, older: str) -> bool:
+    """Whether going back from an installed release to an older one is a small step; unknown versions are not."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        here, there = Version(installed or ""), Version(older)
+    except InvalidVersion:
+        return False
+    return here.major == there.major and 0 <= here.minor - there.minor <= _NEAR_SERIES
 
 
 def _right_before(version: str, introduced: str) -> bool:

@@ -13,6 +13,7 @@ from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price
+from oomkb.records.versions import is_near
 
 __all__ = ["advice_for"]
 
@@ -97,7 +98,7 @@ def _regression(view: View) -> Iterator[Message]:
             yield say("advice.regression", package=found.package, version=found.version, range=range_of(found))
         else:
             yield say("advice.regression-ask", package=found.package, range=range_of(found))
-        if found.good:
+        if found.good and (found.version is None or is_near(found.version, found.good)):
             yield say("advice.last-good", package=found.package, good=found.good)
 
 

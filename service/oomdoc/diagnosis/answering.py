@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import FITS, counted, needed_of
+from oomdoc.diagnosis.planned import FITS, counted, host_is_short, needed_of
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Wanted
@@ -43,6 +43,8 @@ class Plain:
     def answer(self) -> str:
         """``fits tight does-not-fit``, ``unknown`` without a card."""
         probability = self.estimate.fits_probability
+        if host_is_short(self.job, self.estimate):
+            return "does-not-fit"
         if probability is None:
             return "unknown"
         return "fits" if probability >= FITS else "tight" if probability > 1 - FITS else "does-not-fit"
@@ -64,8 +66,11 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     out = [_decisive(about)]
     if about.answer == "fits" and about.wanted in ("batch", "length") and limits:
         out = [limits.pop(0), *out]
-    if about.job.offload and about.estimate.host_bytes >= GIB:
-        out.append(say("answer.host", host_bytes=about.estimate.host_bytes))
+    short = host_is_short(about.job, about.estimate)
+    if about.job.offload and about.estimate.host_bytes >= GIB and not short:
+        have = (about.job.host_gib or 0.0) * GIB
+        key = "answer.host-of" if have else "answer.host"
+        out.append(say(key, host_bytes=about.estimate.host_bytes, have_bytes=have))
     assumed = list(_assumed(about.job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
@@ -74,6 +79,9 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
 
 def _decisive(about: Plain) -> Message:
     job, estimate = about.job, about.estimate
+    if host_is_short(job, estimate):
+        sizes = {"host_bytes": estimate.host_bytes, "have_bytes": (job.host_gib or 0.0) * GIB}
+        return say("answer.host-short", run=run_of(job), needed_bytes=needed_of(estimate), **sizes)
     values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": _cards(job)}
     if estimate.capacity_bytes is None or estimate.fits_probability is None:
         box = next((b for b in _BOXES if needed_of(estimate) <= _USABLE * b * GIB), None)

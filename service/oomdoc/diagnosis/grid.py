@@ -45,14 +45,16 @@ def _sizes(job: Job) -> Grid | None:
 
 def _methods(job: Job) -> Grid | None:
     """Full, LoRA and QLoRA over numbers of cards, those that hold no copies sharing their states."""
-    plain = job.with_fields({"method": None, "quant": None, "sharding": None, "gpus": None, "world": None, "dp": None})
+    plain = job.with_fields({"method": None, "quant": None, "gpus": None, "world": None, "dp": None})
+    sharding = job.sharding if "sharding" not in job.assumed else None
+    plain = plain if sharding else plain.with_fields({"sharding": None})
     stated = [] if "method" in job.assumed or job.method is None else [job.method]
     rows: list[_Row] = [(m, {"method": m}) for m in _METHODS if m in stated or len(stated) == 0 or m != "full"]
     rows = [row for row in rows if job.objective != "pretrain" or row[0] == "full"]
     counts = sorted({*_CARDS, job.gpus or 1})[:5]
     device = gpus.find(job.gpu) if job.gpu else None
     counts = [1] if device is not None and device.unified else counts
-    columns = [(f"{n} ×", {"gpus": n, **({"sharding": "zero3"} if n > 1 else {})}) for n in counts]
+    columns = [(f"{n} ×", {"gpus": n, **({"sharding": sharding or "zero3"} if n > 1 else {})}) for n in counts]
     return _grid("methods-cards", plain, rows, columns)
 
 

@@ -16,6 +16,7 @@ from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
+from oomkb.units import GIB
 
 __all__ = [
     "FITS",
@@ -23,6 +24,7 @@ __all__ = [
     "careful_job",
     "counted",
     "fits_of",
+    "host_is_short",
     "is_planned",
     "locally_served",
     "needed_of",
@@ -33,6 +35,8 @@ FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
+_HOST_USABLE: Final = 0.9
+"""Share of the host memory that the system leaves to one job."""
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _COUNTED: Final = "the fewest that hold it"
@@ -246,6 +250,11 @@ def counted(job: Job) -> bool:
 def needed_of(estimate: Estimate) -> float:
     """What the process cannot do without, in bytes: of a server weights, buffers and one request's cache."""
     return estimate.needed_bytes or estimate.process_bytes
+
+
+def host_is_short(job: Job, estimate: Estimate) -> bool:
+    """Whether what is offloaded is more than the host memory that the machine is known to have."""
+    return bool(job.host_gib) and estimate.host_bytes > _HOST_USABLE * (job.host_gib or 0.0) * GIB
 
 
 def fits_of(estimate: Estimate) -> bool | None:

@@ -13,6 +13,8 @@ from oomdoc.diagnosis.inferring import IMPLIED
 from oomdoc.diagnosis.planned import is_planned
 from oomdoc.diagnosis.result import CauseFinding, Question
 from oomdoc.diagnosis.view import View
+from oomdoc.intake.asked import asked_of
+from oomdoc.intake.configs.companions import LINKS
 from oomdoc.messages import say
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
@@ -22,6 +24,7 @@ from oomkb.units import GIB
 __all__ = ["questions_for"]
 
 _MOST: Final = 3
+_FILES: Final = (".json", ".yaml", ".yml")
 _ALTERNATIVES: Final[Mapping[str, Sequence[Any]]] = {
     "seq_len": (1024, 4096, 16384),
     "micro_batch": (1, 4, 8),
@@ -33,6 +36,15 @@ _ALTERNATIVES: Final[Mapping[str, Sequence[Any]]] = {
 }
 _MOVES: Final = 1.0
 """Where the card is not known, a peak that at least doubles is worth a question."""
+_OF_NO_SIZE: Final = frozenset(
+    ["other-process", "checkpoint-save", "fragmentation", "eval", "leak", "inactive-setting", "version-regression"]
+)
+"""Causes of which no size of the job decides."""
+_SURE: Final = 0.8
+_LEAST: Final = 0.04
+"""Probability of a regression from which the versions are asked for."""
+_FAR: Final = 3.0
+"""A peak beyond this many cards is no figure that helps anybody."""
 _LARGEST_CARD: Final = 192 * GIB
 """A job that needs more whatever the answer fits no card: the answer decides nothing."""
 
@@ -46,10 +58,13 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     if is_planned(evidence):
         return _for_plan(view)
     found += _unread(view)
+    found += _companions(view)
     if view.failure is None and evidence.outcome is None:
         return tuple(question for _, question in found)[:_MOST]
     if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
         return _for_lookalike(view, causes[0].cause)
+    if causes and causes[0].cause in _OF_NO_SIZE and causes[0].probability > _SURE:
+        return tuple(question for _, question in found)[:_MOST]
     found += _versions(view, causes)
     if view.estimate is None:
         if job.model is None and job.params_b is None:
@@ -57,7 +72,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     elif view.bytes_of("capacity") is None:
         found.append((2.5, _ask("gpu")))
     asked = evidence.outcome is not None and evidence.outcome.kind == "question"
-    if not asked and (view.failure is None or view.failure.requested_bytes is None):
+    if not asked and _says_little(view):
         found.append((0.6, _ask("log")))
     if view.estimate is not None:
         found += _flips(view)
@@ -67,11 +82,19 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     return tuple(unique.values())[:_MOST]
 
 
+def _says_little(view: View) -> bool:
+    """Whether neither a size nor a place of the failure was given."""
+    failure = view.failure
+    return failure is None or (failure.requested_bytes is None and not failure.frames and failure.phase == "unknown")
+
+
 def _for_plan(view: View) -> tuple[Question, ...]:
     """What an answer cannot do without; everything else was assumed and said."""
     if view.estimate is None:
         return (_ask("model"),) if view.job.model is None and view.job.params_b is None else ()
-    return (_ask("gpu"),) if view.bytes_of("capacity") is None else ()
+    # How much it needs, and which card or how many hold it, is answered without one.
+    open_ = asked_of(view.evidence).wanted in ("amount", "cards")
+    return (_ask("gpu"),) if view.bytes_of("capacity") is None and not open_ else ()
 
 
 def _unread(view: View) -> list[tuple[float, Question]]:
@@ -83,6 +106,20 @@ def _unread(view: View) -> list[tuple[float, Question]]:
     listed = ", ".join(f"{s.key} = {str(s.value)[:40]}" for s in found.unread[:4])
     why = say("question.unread.why", settings=listed)
     return [(2.2, Question(first.key, why, say("question.unread.how")))]
+
+
+def _companions(view: View) -> list[tuple[float, Question]]:
+    """Files that a command or a config names for the engine's or the launcher's settings, and that were not given."""
+    given = {document.source.replace("\\", "/").rpartition("/")[2] for document in view.evidence.documents}
+    for document in view.evidence.documents:
+        for setting in document.settings:
+            key = setting.key.lstrip("-").replace("-", "_").rpartition(".")[2]
+            name = str(setting.value)
+            plain = name.replace("\\", "/").rpartition("/")[2]
+            if key in LINKS and plain.endswith(_FILES) and plain not in given:
+                why = say("question.companion.why", file=name)
+                return [(2.6, Question(name, why, say("question.companion.how", file=name)))]
+    return []
 
 
 def _ask(fact: str) -> Question:
@@ -97,7 +134,7 @@ def _for_lookalike(view: View, cause: str) -> tuple[Question, ...]:
 
 def _versions(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Question]]:
     """Where a known regression would explain it and the version is not stated."""
-    suspects = [c for c in causes[:4] if c.cause == "version-regression"]
+    suspects = [c for c in causes[:4] if c.cause == "version-regression" and c.probability >= _LEAST]
     if not suspects or view.advisories:
         return []
     job = view.job
@@ -132,8 +169,9 @@ def _flips(view: View) -> list[tuple[float, Question]]:
         spread = peaks[high] / max(peaks[low], 1.0) - 1
         flips = capacity is not None and peaks[low] <= capacity < peaks[high]
         if flips or (capacity is None and spread > _MOVES and peaks[low] <= _LARGEST_CARD):
+            far = capacity is not None and peaks[high] > _FAR * capacity
             why = say(
-                "question.flips" if flips else "question.moves",
+                ("question.flips-far" if far else "question.flips") if flips else "question.moves",
                 fact=fact,
                 low=_value(low),
                 high=_value(high),

@@ -39,7 +39,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     answer = answer_to(view, found)
     if answer:
         plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
-        return (answer[0], *([plan] if plan else []), *answer[1:])
+        others = [a for a in answer[1:] if plan is None or a.key != "answer.instead"]
+        return (answer[0], *([plan] if plan else []), *others)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.planned import counted
+from oomdoc.diagnosis.planned import counted, host_is_short
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
@@ -47,6 +47,8 @@ def outlook_of(view: View) -> Outlook | None:
     probability = view.estimate.fits_probability if view.estimate is not None else None
     if not named or probability is None or counted(view.job):
         return Outlook("unknown")
+    if view.estimate is not None and host_is_short(view.job, view.estimate):
+        return Outlook("does-not-fit", min(probability, _FITS_NOT))
     if probability >= _FITS:
         return Outlook("fits", probability)
     return Outlook("tight" if probability > _FITS_NOT else "does-not-fit", probability)

@@ -11,11 +11,15 @@ from oomdoc.report.words import has, word
 __all__ = ["Screen", "cause_title", "first_screen", "grid_lines"]
 
 _QUOTE: Final = 72
+_SAME: Final = 40
 _MOST_CHANGES: Final = 4
 _MOST_WHY: Final = 2
 _OTHERS: Final = 2
 _APART: Final = frozenset(
-    ["inactive-setting", "other-process", "leak", "fragmentation", "version-regression", "long-sample", "weights-load"]
+    [
+        *("inactive-setting", "other-process", "leak", "fragmentation", "version-regression", "long-sample"),
+        *("weights-load", "checkpoint-save", "eval"),
+    ]
 )
 """Causes that figures of a regular step say nothing about."""
 _NAMEABLE: Final = 0.04
@@ -40,7 +44,7 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
     """The screen of a diagnosis' document."""
     verdict = document["verdict"]
     answered = verdict == "no-failure" and bool(document.get("outlook")) and bool(document.get("estimate"))
-    headline = "" if answered else _headline(document, language)
+    headline = "" if answered else _sentence(_headline(document, language))
     ask = _ask(document, language)
     if verdict in ("no-failure", "not-oom") or not document["causes"]:
         return Screen(
@@ -50,10 +54,11 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
             ask=ask,
         )
     first = document["causes"][0]
+    why, quotes = _placed(_why(document, first, language), _quotes(first))
     return Screen(
         headline=headline,
-        why=tuple(_why(document, first, language)),
-        quotes=tuple(_quotes(first)),
+        why=why,
+        quotes=quotes,
         do=tuple(_do(document, first, language)),
         sure=_sure(document, language),
         ask=ask,
@@ -120,13 +125,29 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
     return lines
 
 
-def _quotes(first: dict[str, Any]) -> list[str]:
-    """The one decisive line, with its place."""
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _quotes(first: dict[str, Any]) -> list[tuple[str, str]]:
+    """The one decisive line: its place and its text."""
     for place in first.get("evidence") or []:
         text = " ".join(str(place["text"]).split())
         if text:
-            return [f"{place['source']}:{place['line']}  {text[:_QUOTE]}{'…' if len(text) > _QUOTE else ''}"]
+            return [(f"{place['source']}:{place['line']}", text)]
     return []
+
+
+def _placed(why: list[str], quotes: list[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Reasons and quotes; a line that a reason quotes already gives its place there."""
+    shown = []
+    for place, text in quotes:
+        same = next((i for i, line in enumerate(why) if text[:_SAME] in " ".join(line.split())), None)
+        if same is None:
+            shown.append(f"{place}  {text[:_QUOTE]}{'…' if len(text) > _QUOTE else ''}")
+        else:
+            why[same] = f"{why[same]} ({place})"
+    return tuple(why), tuple(shown)
 
 
 def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[str]:
@@ -154,7 +175,11 @@ def _ask(document: dict[str, Any], language: str) -> str:
     questions = document.get("questions") or []
     if not questions:
         return ""
-    return word("screen.ask", language, fact=questions[0]["fact"], why=questions[0]["why"])
+    fact = questions[0]["fact"]
+    if fact.endswith((".json", ".yaml", ".yml")):
+        return word("screen.ask-file", language, file=fact, why=questions[0]["why"])
+    name = word(f"question.{fact}.name", language) if has(f"question.{fact}.name") else fact
+    return word("screen.ask", language, fact=name, why=questions[0]["why"])
 
 
 def grid_lines(grid: dict[str, Any] | None, language: str) -> list[str]:
@@ -174,7 +199,8 @@ def grid_lines(grid: dict[str, Any] | None, language: str) -> list[str]:
         )
         for row in rows
     ]
-    return [word(f"grid.{grid['name']}", language), *text]
+    legend = word("grid.legend", language) if any(fit is False for row in grid["fits"] for fit in row) else ""
+    return [word(f"grid.{grid['name']}", language) + legend, *text]
 
 
 def _cell(need: float | None, fits: bool | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
 from oomkb.memory.job import Job
+from oomkb.records.versions import is_near
 
 __all__ = ["REMEDY"]
 
@@ -27,7 +28,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
                 instruction=say("fixes.change-version.up", package=package, version=found["fixed"], line=line),
                 effort=0.6,
             )
-        if found.get("last_good"):
+        if found.get("last_good") and (not found.get("fixed") or is_near(used, found["last_good"])):
             line = f'pip install "{package}=={found["last_good"]}"'
             yield Variant(
                 instruction=say("fixes.change-version.down", package=package, version=found["last_good"], line=line),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
-from oomdoc.messages import say
+from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -27,13 +27,25 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if offload:
         yield Variant(instruction=say("fixes.host-memory.pinned", line='"pin_memory": false'), effort=0.3)
     if context.phase in ("load", "unknown") and not context.serving:
-        yield Variant(instruction=say("fixes.host-memory.load", line=_load_line(job, context)), effort=0.6)
+        yield Variant(instruction=_one_copy(job, context), effort=0.6)
     if not context.serving:
         line = hf_line(context.framework, {"dataloader_num_workers": 0, "dataloader_pin_memory": False})
         yield Variant(instruction=say("fixes.host-memory.workers", line=line), effort=0.4)
-    yield Variant(
-        instruction=say("fixes.host-memory.limit", line="docker run --memory=... / #SBATCH --mem=0"), effort=0.6
-    )
+    limit = {"line": "docker run --memory=... / #SBATCH --mem=0"}
+    known = context.host_bytes
+    raised = say("fixes.host-memory.limit-of", limit_bytes=known, **limit) if known else None
+    yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
+
+
+def _one_copy(job: Job, context: Context) -> Message:
+    """Loading on one process; with what the copies of all of them take, where that is known to be too much."""
+    line, shape, limit = _load_line(job, context), context.shape, context.host_bytes
+    count = job.gpus or job.world or 1
+    copy = 2 * shape.params if shape is not None else 0
+    if limit and copy and count > 1 and count * copy > limit:
+        sizes = {"count": count, "copy_bytes": copy, "all_bytes": count * copy, "limit_bytes": limit}
+        return say("fixes.host-memory.load-copies", line=line, **sizes)
+    return say("fixes.host-memory.load", line=line)
 
 
 def _load_line(job: Job, context: Context) -> str:

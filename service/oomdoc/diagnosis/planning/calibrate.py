@@ -34,12 +34,12 @@ def calibrate(
     wanted: float,
     needed_bytes: float | None = None,
     *,
-    told: bool = False,
+    failed: bool = False,
 ) -> Calibration:
     """Capacity without what others hold; a scale where the estimate fits though the run is known to have failed.
 
     :param needed_bytes: what the estimate holds the process cannot do without (what it caches comes on top).
-    :param told: whether it is known to have failed although no message of it was read.
+    :param failed: whether it is known to have failed although no message of it was read.
     """
     needed_bytes = needed_bytes or estimate.process_bytes
     failure = evidence.root
@@ -53,7 +53,7 @@ def calibrate(
     if others and others >= _OTHERS and others < 0.9 * capacity:
         capacity -= others
         notes.append(say("fixes.note.other-process", other_bytes=others))
-    if failure.kind != "device" if failure is not None else not told:
+    if failure.kind != "device" if failure is not None else not failed:
         return Calibration(capacity, notes=tuple(notes))
     needed = _needed_bytes(failure) if failure is not None else None
     if needed is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,7 +19,7 @@ from oomdoc.diagnosis.planning.quantities import Quantity, quantity
 from oomdoc.diagnosis.planning.regressions import regressions_for
 from oomdoc.diagnosis.planning.result import Planning
 from oomdoc.diagnosis.planning.unpriced import settings_for
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety, SingleFix
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
@@ -53,6 +53,7 @@ def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
         diagnosis.causes,
         careful=diagnosis.careful,
         explained=not any(not c.field for c in diagnosis.conflicts),
+        ineffective=frozenset(c.field for c in diagnosis.conflicts if c.field),
         matched=[m.case for m in diagnosis.matches],
         wanted=wanted,
     )
@@ -67,12 +68,14 @@ def planning_for(
     *,
     careful: bool = False,
     explained: bool = True,
+    ineffective: Collection[str] = (),
     matched: Iterable[str] = (),
     wanted: float = 0.9,
 ) -> Planning:
     """Plans for a failure that was read: cause first, then arithmetic, calibrated against the failure's own figures.
 
     :param explained: whether any plausible run explains the figures that were seen; none is priced where not.
+    :param ineffective: fields that are stated and, by the figures, not in effect: to be found out why, not to be set.
     :param careful: whether open fields are filled as a careful person starts.
 
     A job that cannot be priced still gets the steps that follow from its cause.
@@ -95,9 +98,9 @@ def planning_for(
     found = Planning(before=prices.base.estimate)
     weigh = _Weigh(prices, context, wanted)
     serving = is_serving(prices.job)
-    told = evidence.root is None and first in _ARITHMETIC
+    stated_to_fail = evidence.root is None and first in _ARITHMETIC
     needed = None if serving or prices.capacity_bytes is None else prices.needed_bytes
-    calibration = calibrate(evidence, prices.base.estimate, wanted, needed, told=told)
+    calibration = calibrate(evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail)
     far = calibration.scale > _FAR
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
         foremost = [a for a in advice if a[1] in _OF_THE_CAUSE]
@@ -105,7 +108,7 @@ def planning_for(
         advice = [*foremost, *settings_for(prices.job, context), *others]
         far = far and bool(advice)
     if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
-        found = _arithmetic(evidence, prices, context, wanted, calibration, told=told)
+        found = _arithmetic(evidence, prices, context, wanted, calibration, failed=stated_to_fail)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
@@ -122,7 +125,23 @@ def planning_for(
     own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MOST - len(own)], *own)
-    return replace(found, plans=tuple(patched(p, evidence) for p in plans[:_MOST]))
+    found = replace(found, singles=tuple(_as_effect(s, ineffective) for s in found.singles))
+    return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MOST]))
+
+
+def _in_effect(plan: Plan, ineffective: Collection[str]) -> Plan:
+    return replace(plan, changes=tuple(_effect(change, ineffective) for change in plan.changes))
+
+
+def _as_effect(fix: SingleFix, ineffective: Collection[str]) -> SingleFix:
+    return replace(fix, change=_effect(fix.change, ineffective))
+
+
+def _effect(change: Change, ineffective: Collection[str]) -> Change:
+    """What is set already is not set again: the step is to make it take effect."""
+    if not change.fields or not set(change.fields) <= set(ineffective):
+        return change
+    return replace(change, instruction=say("fixes.activate-setting.effect", setting=change.key))
 
 
 def _instead(variant: Variant) -> bool:
@@ -169,10 +188,10 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
 
 
 def _arithmetic(
-    evidence: Evidence, prices: Prices, context: Context, wanted: float, calibration: Calibration, *, told: bool
+    evidence: Evidence, prices: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool
 ) -> Planning:
     fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
-    failed = told or (evidence.root is not None and evidence.root.kind == "device")
+    failed = failed or (evidence.root is not None and evidence.root.kind == "device")
     found = plan_with(fitted, context, wanted=wanted, force=failed)
     if not found.plans:
         return replace(found, notes=calibration.notes)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from oomdoc.diagnosis.fixes._job import is_serving
+from oomdoc.diagnosis.planned import host_is_short
 from oomdoc.diagnosis.planning.prices import Prices
 from oomkb.memory.job import Job
 
@@ -71,4 +72,5 @@ def need_with(job: Job, fields: Mapping[str, Any], *, careful: bool) -> tuple[fl
     price = Prices(job, careful=careful).of(fields)
     if price is None:
         return None, None
-    return price.estimate.needed_bytes or price.estimate.process_bytes, price.probability >= _LIKELY
+    fits = price.probability >= _LIKELY and not host_is_short(price.job, price.estimate)
+    return price.estimate.needed_bytes or price.estimate.process_bytes, fits

@@ -38,7 +38,7 @@ def regressions_for(job: Job, versions: Mapping[str, str], matched: Iterable[str
         for way in ("fixed", "last_good"):
             known[way] = known[way] or entry[way]
     for entry in out.values():
-        entry["last_good"] = entry["last_good"] or _told_elsewhere(entry, cases.values())
+        entry["last_good"] = entry["last_good"] or _other_record(entry, cases.values())
     return list(out.values())[:3]
 
 
@@ -52,7 +52,7 @@ def _before(version: str, item: Affected) -> bool:
         return False
 
 
-def _told_elsewhere(entry: Mapping[str, Any], cases: Iterable[Case]) -> str | None:
+def _other_record(entry: Mapping[str, Any], cases: Iterable[Case]) -> str | None:
     """The last good release as another record of the same regression (the same package and fix) has it."""
     found = (
         _ways_out(case, item)

@@ -6,6 +6,7 @@ Tables nest into dotted keys: ``[cause.logits] title = "..."`` is ``cause.logits
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -20,6 +21,7 @@ __all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
 LANGUAGES: Final = ("en", "zh")
 _NAMED: Final = {"phase": "phase", "owner": "term"}
 """Placeholders whose value is itself a name with words."""
+_BLANK_BEFORE_MARK: Final = re.compile(r" +(?=[：，。、；）])")
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 
@@ -54,7 +56,7 @@ def word(key: str, language: str, /, **values: Any) -> str:
         return f"{key} {dict(values)}" if values else key
     shown = {name: _show(name, value, language) for name, value in values.items()}
     try:
-        return template.format_map(shown)
+        return _joined(template.format_map(shown), language)
     except (KeyError, ValueError, IndexError, TypeError):
         return template
 
@@ -77,6 +79,11 @@ def _show(name: str, value: Any, language: str) -> Any:
     if name in _NAMED and isinstance(value, str):
         return catalogue(language).get(f"{_NAMED[name]}.{value}", value)
     return value
+
+
+def _joined(text: str, language: str) -> str:
+    """Chinese has no blank before its marks."""
+    return _BLANK_BEFORE_MARK.sub("", text) if language == "zh" else text
 
 
 def inner(sentence: str) -> str:
