@@ -98,7 +98,7 @@ def _regression(view: View) -> Iterator[Message]:
             yield say("advice.regression", package=found.package, version=found.version, range=range_of(found))
         else:
             yield say("advice.regression-ask", package=found.package, range=range_of(found))
-        if found.good and (found.version is None or is_near(found.version, found.good)):
+        if found.good and (not found.version or is_near(found.version, found.good)):
             yield say("advice.last-good", package=found.package, good=found.good)
 
 

@@ -8,7 +8,6 @@ at the logits has the size of the logits.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +33,7 @@ _FP32_BYTES: Final = 4
 _PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "rm"})
 _ONE_PASS: Final = frozenset({None, "sft", "pretrain", *_PAIRED})
 """Objectives whose logits are all of the micro-batch's tokens."""
-_UPCAST: Final = re.compile(r"logits\.float\(\)|logits\.to\(torch\.float32\)|log_softmax\(|upcast_logits")
+_UPCAST: Final = ("logits.float()", "logits.to(torch.float32)", "log_softmax(", "upcast_logits")
 """transformers' ``loss/loss_utils.py`` and ``modeling_*.py``, TRL's trainers: a copy in fp32, or one of that size."""
 
 
@@ -95,7 +94,7 @@ def observed_in(evidence: Evidence) -> Observed | None:
 def _copies_logits(failure: Failure) -> bool:
     """Whether the innermost line that is shown copies the logits in fp32."""
     shown = [frame.code for frame in failure.frames if frame.code]
-    return bool(shown) and _UPCAST.search(shown[-1]) is not None
+    return bool(shown) and any(part in shown[-1] for part in _UPCAST)
 
 
 def implied_length(job: Job, vocabulary: int, seen: Observed) -> int | None:

@@ -23,7 +23,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
 
 
 def _held(job: Job, context: Context) -> int | None:
-    """The longest request that the cache holds, a little below, in steps of 256: as the engine says, else as computed."""
+    """The longest request that the cache holds, in steps of 256: as the engine says, else as computed."""
     said = context.facts.get("engine_max_model_len")
     if said:
         return int(said * 0.98) // 256 * 256
