@@ -4,7 +4,8 @@ usage: python bench/fit_ranker.py --collect REPORTS.jsonl [...]   # read the rep
        python bench/fit_ranker.py [--ablate] [--write]            # fit from the kept features, by groups of threads
 
 ``--collect`` reads labelled reports (``url``, ``report``, ``cause``, ``also`` a line) and the cases' symptoms. It keeps
-in ``bench/data/ranker_features.jsonl.gz`` each one's link, label and features: no text. A case that cites a report's
+in ``bench/data/ranker_features.jsonl.gz`` each one's link, label and features, and in ``cause_words.npz`` the checksums
+of its words in no order: no text. A case that cites a report's
 thread is hidden while that report is read, and each case while its own symptom is.
 
 Without options: cross-validation in groups by repository (all reports of a repository and all cases that cite it are
@@ -20,7 +21,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,9 @@ from typing import Any
 
 import numpy as np
 
+import cause_words
 from oomdoc.diagnosis.ranker import SHARED
+from oomdoc.intake.statements.causes import standardised
 from oomkb.records.taxonomy import CAUSES
 
 ROOT = Path(__file__).parent.parent
@@ -38,6 +41,7 @@ SHORT = ROOT / "bench" / "data" / "short_texts.jsonl"
 """Short descriptions of failures, written for this project."""
 TABLE = ROOT / "service" / "oomdoc" / "diagnosis" / "weights.tsv"
 FOLDS = 8
+_OWN_WORDS = "words:"
 SHARE_OF_ALSO = 0.3
 SOURCE_WEIGHTS = {"cases": 0.6, "short_texts": 0.6}
 """What a case's symptom or a short text counts beside a report: it was written by who knew the answer."""
@@ -63,6 +67,8 @@ class Row:
     cause: str
     also: tuple[str, ...]
     features: dict[str, float]
+    words: np.ndarray | tuple[int, ...] = ()
+    """Checksums of its words and concepts."""
 
     @property
     def group(self) -> str:
@@ -81,6 +87,8 @@ def collect(files: Sequence[str]) -> None:
     from oomdoc.diagnosis.engine import view_of
     from oomdoc.diagnosis.features import features_of
     from oomdoc.intake import read_text
+    from oomdoc.intake.digest import query_of
+    from oomdoc.intake.statements.causes import words_of
     from oomkb.records.loader import load_cases
 
     cases = load_cases()
@@ -89,9 +97,13 @@ def collect(files: Sequence[str]) -> None:
         for url in {case.url, *(str(r) for r in getattr(case, "references", ()) or ())}:
             by_url.setdefault(url.rstrip("/"), set()).add(case.id)
 
+    held: list[set[int]] = []
+
     def features(text: str, hidden: set[str]) -> dict[str, float]:
-        view = view_of(read_text(text), hidden=hidden)[0]
-        return {f.name: round(float(f.value), 3) for f in features_of(view)}
+        evidence = read_text(text)
+        held.append(words_of(query_of(evidence.prose, evidence.digest)))
+        view = view_of(evidence, hidden=hidden)[0]
+        return {f.name: round(float(f.value), 3) for f in features_of(view) if not f.name.startswith(_OWN_WORDS)}
 
     rows: list[dict[str, Any]] = []
     for name in (*files, str(SHORT)):
@@ -127,6 +139,7 @@ def collect(files: Sequence[str]) -> None:
     with gzip.open(KEPT, "wt", encoding="utf-8") as out:
         for row in rows:
             out.write(json.dumps(row, sort_keys=True) + "\n")
+    cause_words.keep(held)
     print(f"{len(rows)} texts kept in {KEPT.relative_to(ROOT)}")
 
 
@@ -146,10 +159,41 @@ def load() -> list[Row]:
     with gzip.open(KEPT, "rt", encoding="utf-8") as lines:
         found = [json.loads(line) for line in lines]
     return [
-        Row(r["url"], r["source"], r["cause"], tuple(a for a in r["also"] if a in CAUSES), r["features"])
-        for r in found
+        Row(r["url"], r["source"], r["cause"], tuple(a for a in r["also"] if a in CAUSES), r["features"], words)
+        for r, words in zip(found, cause_words.kept(), strict=True)
         if r["cause"] in CAUSES
     ]
+
+
+def with_words(rows: Sequence[Row]) -> list[Row]:
+    """The rows with what their words say of each cause, by a fit that has not seen their repository."""
+    scores = np.zeros((len(rows), len(CAUSES)))
+    for fold in range(FOLDS):
+        test = [i for i, row in enumerate(rows) if row.fold == fold]
+        known = [row for row in rows if row.fold != fold]
+        fitted = cause_words.fit([row.words for row in known], *targets(known))
+        for i in test:
+            scores[i] = fitted.scores(rows[i].words) if len(rows[i].words) else 0.0
+    said = standardised(scores).round(3)
+    return [
+        replace(
+            row,
+            features={**row.features, **{f"{_OWN_WORDS}{c}": float(v) for c, v in zip(CAUSES, values, strict=True)}},
+        )
+        for row, values in zip(rows, said, strict=True)
+    ]
+
+
+def targets(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+    """(shares of the causes [N, C], weight of each text [N])."""
+    causes = list(CAUSES)
+    y = np.zeros((len(rows), len(causes)))
+    for i, row in enumerate(rows):
+        share = SHARE_OF_ALSO if row.also else 0.0
+        y[i, causes.index(row.cause)] += 1 - share
+        for other in row.also:
+            y[i, causes.index(other)] += share / len(row.also)
+    return y, np.array([SOURCE_WEIGHTS.get(row.source, 1.0) for row in rows])
 
 
 class Model:
@@ -177,16 +221,6 @@ class Model:
                     z[self.kinds.index(kind), i, self.causes.index(cause)] = value
         return x, z
 
-    def _targets(self, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
-        y = np.zeros((len(rows), len(self.causes)))
-        weight = np.array([SOURCE_WEIGHTS.get(row.source, 1.0) for row in rows])
-        for i, row in enumerate(rows):
-            share = SHARE_OF_ALSO if row.also else 0.0
-            y[i, self.causes.index(row.cause)] += 1 - share
-            for other in row.also:
-                y[i, self.causes.index(other)] += share / len(row.also)
-        return y, weight
-
     def _prior_weights(self) -> np.ndarray:
         prior = np.zeros((len(self.names), len(self.causes)))
         for name, i in self.index.items():
@@ -201,7 +235,7 @@ class Model:
 
     def _fit(self, rows: Sequence[Row]) -> None:
         x, z = self.matrix(rows)
-        y, weight = self._targets(rows)
+        y, weight = targets(rows)
         prior = self._prior_weights()
         w, b, v = prior.copy(), np.log((y * weight[:, None]).sum(0) + 2.0), np.ones(len(self.kinds))
         b -= b.mean()
@@ -316,7 +350,7 @@ def main() -> None:
     if args.collect is not None:
         collect(args.collect)
         return
-    rows = load()
+    rows = with_words(load())
     s = held_out_scores(rows)
     temperature, doubt = calibrate(rows, s)
     print(f"temperature {temperature}, doubt {doubt}; every figure on repositories left out of the fit")
@@ -333,6 +367,7 @@ def main() -> None:
     if args.write:
         model = Model(rows)
         TABLE.write_text("\n".join(lines_of(model, rows, temperature, doubt)) + "\n", encoding="utf-8")
+        cause_words.write(cause_words.fit([row.words for row in rows], *targets(rows)))
         print(f"{TABLE.relative_to(ROOT)}: {len(model.names)} features")
 
 

@@ -281,6 +281,8 @@ class Evidence:
     """Further failures that were seen and are not the one to explain."""
     signs: tuple[Sign, ...] = ()
     statements: tuple[Statement, ...] = ()
+    cause_words: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
+    """Cause -> what the words of the text say of it, in half standard deviations over the causes."""
     conflicts: tuple[Conflict, ...] = ()
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     """library -> version, PyPI names in lower case."""

@@ -26,6 +26,7 @@ from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.verdict import not_memory_first, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
+from oomdoc.intake.digest import query_of
 from oomdoc.messages import Message, problem_of, say
 from oomkb.errors import ODD, OomdocError
 from oomkb.memory.job import Job
@@ -210,8 +211,7 @@ def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | 
 
 def retrieval_query(evidence: Evidence) -> str:
     """What is searched by: the person's words first, then the failing lines, each line once."""
-    lines = dict.fromkeys(line.rstrip() for part in (evidence.prose, evidence.digest) for line in part.splitlines())
-    return "\n".join(lines).lower()[:_QUERY_LIMIT]
+    return query_of(evidence.prose, evidence.digest)
 
 
 def _lines(evidence: Evidence) -> list[str]:

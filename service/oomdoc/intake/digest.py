@@ -86,6 +86,15 @@ def language_of(prose: str, text: str) -> Literal["en", "zh"]:
     return "zh" if han >= 2 and han > 0.35 * latin else "en"
 
 
+_QUERY: Final = 6_000
+
+
+def query_of(prose: str, digest: str) -> str:
+    """What is searched by: the person's words first, then the failing lines, each line once, in lower case."""
+    lines = dict.fromkeys(line.rstrip() for part in (prose, digest) for line in part.splitlines())
+    return "\n".join(lines).lower()[:_QUERY]
+
+
 def digest_of(
     prose: str, root: Failure | None, facts: Mapping[str, Any], framework: str | None, warnings: Iterable[str] = ()
 ) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Sign, Signal, Source, Span, Statement
 from oomdoc.intake import environment
 from oomdoc.intake.detect import check_text, framework_of
-from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of
+from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of, query_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of, without_comments
@@ -26,7 +26,7 @@ from oomdoc.intake.run_figures import contrasts, printed_memory, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
-from oomdoc.intake.statements import read_statements
+from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
@@ -196,6 +196,7 @@ def _evidence(parts: _Parts) -> Evidence:
     values = {name: fact.value for name, fact in parts.facts.items() if fact.stated}
     text = "\n".join(line.text for line in parts.lines[:400])
     own = tuple(c for reading in parts.configs for c in reading.conflicts)
+    digest = digest_of(prose, root, values, framework, errors_of(parts.lines, parts.kinds, root))
     return Evidence(
         facts=MappingProxyType(parts.facts),
         signals=tuple(parts.signals),
@@ -211,8 +212,9 @@ def _evidence(parts: _Parts) -> Evidence:
         framework=framework,
         recognised=next((c.recognised for c in parts.configs if c.recognised is not None), None),
         language=language_of(prose, text or "\n".join(d.text[:_GLIMPSE] for c in parts.configs for d in c.documents)),
-        digest=digest_of(prose, root, values, framework, errors_of(parts.lines, parts.kinds, root)),
+        digest=digest,
         prose=prose,
+        cause_words=MappingProxyType(read_causes(query_of(prose, digest))),
         warnings=(*parts.warnings, *(w for reading in parts.configs for w in reading.warnings)),
     )
 

@@ -15,7 +15,7 @@ _GROWTH_SIGNALS = ("growth-over-steps",)
 
 
 def features(view: View) -> Iterator[Feature]:
-    """``sign:<cause>/<id>``, ``says:<id>``, ``inactive:<reason>``, ``growth:measured``."""
+    """``sign:<cause>/<id>``, ``says:<id>``, ``words:<cause>``, ``inactive:<reason>``, ``growth:measured``."""
     evidence = view.evidence
     for sign in evidence.signs:
         quote = sign.span.text.strip()[:_QUOTE_CHARACTERS]
@@ -24,6 +24,8 @@ def features(view: View) -> Iterator[Feature]:
         quote = statement.span.text.strip()[:_QUOTE_CHARACTERS]
         message = say(f"statement.{statement.name}", quote=quote)
         yield Feature(f"says:{statement.name}", statement.probability, message, (statement.span,))
+    for cause, deviations in evidence.cause_words.items():
+        yield Feature(f"words:{cause}", deviations, say("feature.words") if deviations > 0 else None)
     for item in evidence.inactive:
         reason = Message(item.reason, {"setting": item.setting, "line": item.span.line, **item.values})
         message = say("feature.inactive", setting=item.setting, reason=reason)

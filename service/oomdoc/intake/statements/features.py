@@ -25,9 +25,9 @@ def features_of(sentence: str) -> set[int]:
     return features_of_items(items_of(sentence))
 
 
-def features_of_items(items: Sequence[Item]) -> set[int]:
+def features_of_items(items: Sequence[Item], *, most: int = ITEMS_MOST) -> set[int]:
     """What so many words hold: concepts, words, pairs of concepts within reach, pairs of neighbouring words."""
-    items = items[:ITEMS_MOST]
+    items = items[:most]
     out: set[int] = set()
     before = 0
     recent: list[tuple[int, ...]] = []

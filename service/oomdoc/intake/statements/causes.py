@@ -1,0 +1,95 @@
+"""Which causes the words of a report speak of: one linear score per cause over the words and concepts of its lines.
+
+The features are those of the statements (:mod:`oomdoc.intake.statements.features`), weighed by how rare they are; what
+is scored is what a search is made by: the person's words, then the failing lines. ``bench/fit_ranker.py --write`` fits
+``causes.npz`` on labelled reports, and gives the ranker the scores of reports that a fit has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from oomdoc.intake.statements.concepts import items_of
+from oomdoc.intake.statements.features import features_of_items
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["WEIGHTS", "CauseWords", "read_causes", "standardised", "words_of"]
+
+WEIGHTS: Final = "causes.npz"
+_CHARACTERS: Final = 6000
+"""Characters that are read: as many as a search is made by."""
+_ITEMS: Final = 600
+"""Words of a line that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseWords:
+    """The fitted scores."""
+
+    causes: tuple[str, ...]
+    features: np.ndarray[Any, Any]
+    """uint32 (features,), ascending."""
+    rarity: np.ndarray[Any, Any]
+    """float32 (features,): log of texts over texts that hold it."""
+    weights: np.ndarray[Any, Any]
+    """float32 (features, causes)."""
+    bias: np.ndarray[Any, Any]
+    """float32 (causes,)."""
+
+    def scores(self, found: Collection[int]) -> np.ndarray[Any, Any]:
+        """Log-odds (causes,) of a text with these features, up to a constant."""
+        import numpy as np
+
+        held = np.fromiter(found, dtype=np.uint32, count=len(found))
+        rows = np.searchsorted(self.features, held)
+        rows = rows[rows < len(self.features)]
+        rows = np.unique(rows[np.isin(self.features[rows], held)])
+        rarity = self.rarity[rows]
+        length = float(np.sqrt((rarity**2).sum())) or 1.0
+        return np.asarray(rarity @ self.weights[rows] / length + self.bias)
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> CauseWords:
+    import numpy as np
+
+    with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
+        return CauseWords(
+            tuple(str(cause) for cause in found["causes"]),
+            found["features"],
+            found["rarity"].astype(np.float32),
+            found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
+            found["bias"].astype(np.float32),
+        )
+
+
+def words_of(text: str) -> set[int]:
+    """The features of a text: of its distinct lines, in any order."""
+    lines = dict.fromkeys(line.strip() for line in text[:_CHARACTERS].splitlines() if line.strip())
+    return set().union(*(features_of_items(items_of(line), most=_ITEMS) for line in lines)) if lines else set()
+
+
+def standardised(scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """In half standard deviations from the mean over the causes (last axis)."""
+    import numpy as np
+
+    spread = scores.std(axis=-1, keepdims=True)
+    return np.asarray((scores - scores.mean(axis=-1, keepdims=True)) / (2 * spread + 1e-9))
+
+
+def read_causes(text: str) -> Mapping[str, float]:
+    """Cause to what the words of a text say of it, in half standard deviations over the causes; none of an empty text.
+
+    :param text: what a search is made by: a few KB.
+    """
+    found = words_of(text)
+    if not found:
+        return {}
+    fitted = _shipped()
+    return dict(zip(fitted.causes, standardised(fitted.scores(found)).round(3).tolist(), strict=True))
