@@ -282,7 +282,7 @@ class Evidence:
     signs: tuple[Sign, ...] = ()
     statements: tuple[Statement, ...] = ()
     cause_words: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
-    """Cause -> what the words of the text say of it, in half standard deviations over the causes."""
+    """Cause -> what the words of the text say of it, 0..1."""
     conflicts: tuple[Conflict, ...] = ()
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     """library -> version, PyPI names in lower case."""

@@ -11,6 +11,8 @@ from oomdoc.messages import Message, say
 __all__ = ["features"]
 
 _QUOTE_CHARACTERS = 90
+_TELLING = 0.5
+"""One standard deviation above the mean of the causes, from which the words are a reason to show."""
 _GROWTH_SIGNALS = ("growth-over-steps",)
 
 
@@ -24,8 +26,8 @@ def features(view: View) -> Iterator[Feature]:
         quote = statement.span.text.strip()[:_QUOTE_CHARACTERS]
         message = say(f"statement.{statement.name}", quote=quote)
         yield Feature(f"says:{statement.name}", statement.probability, message, (statement.span,))
-    for cause, deviations in evidence.cause_words.items():
-        yield Feature(f"words:{cause}", deviations, say("feature.words") if deviations > 0 else None)
+    for cause, value in evidence.cause_words.items():
+        yield Feature(f"words:{cause}", value, say("feature.words") if value >= _TELLING else None)
     for item in evidence.inactive:
         reason = Message(item.reason, {"setting": item.setting, "line": item.span.line, **item.values})
         message = say("feature.inactive", setting=item.setting, reason=reason)

@@ -76,15 +76,16 @@ def words_of(text: str) -> set[int]:
 
 
 def standardised(scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """In half standard deviations from the mean over the causes (last axis)."""
+    """Scores (..., causes) as 0..1: 0 is three standard deviations below the mean of the causes, 1 five above."""
     import numpy as np
 
     spread = scores.std(axis=-1, keepdims=True)
-    return np.asarray((scores - scores.mean(axis=-1, keepdims=True)) / (2 * spread + 1e-9))
+    deviations = (scores - scores.mean(axis=-1, keepdims=True)) / (spread + 1e-9)
+    return np.asarray(np.clip((deviations + 3) / 8, 0, 1))
 
 
 def read_causes(text: str) -> Mapping[str, float]:
-    """Cause to what the words of a text say of it, in half standard deviations over the causes; none of an empty text.
+    """Cause to what the words of a text say of it (:func:`standardised`); nothing of an empty text.
 
     :param text: what a search is made by: a few KB.
     """
