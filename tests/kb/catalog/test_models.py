@@ -80,7 +80,7 @@ def test_find_nothing(name):
     [
         "Qwen/Qwen2.5-Omni-7B",
         "Qwen/Qwen3-Omni-30B-A3B-Instruct",
-        "XiaomiMiMo/MiMo-V2-Flash",
+        "XiaomiMiMo/MiMo-V2-Pro",
         "upstage/solar-pro-preview-instruct",
         "arcee-ai/Trinity-Mini",
     ],
