@@ -142,11 +142,12 @@ def complaint_of(statements: Sequence[Statement], outcome: Outcome | None = None
 
     :param outcome: what was read before. Where it is a question about memory, any statement of trouble counts.
     """
-    sure = [s for s in statements if s.name in _COMPLAINTS and s.probability >= _COMPLAINT_LEAST]
+    about_memory = outcome is not None and outcome.name == "memory-question"
+    least = _IN_VAIN_LEAST if about_memory else _COMPLAINT_LEAST
+    sure = [s for s in statements if s.name in _COMPLAINTS and s.probability >= least]
     best = max(sure, key=lambda s: s.probability, default=None)
     if best is not None:
         return Outcome("said", best.name, best.span, _COMPLAINTS[best.name], 0.6)
-    about_memory = outcome is not None and outcome.name == "memory-question"
     tried = [
         s
         for s in statements
