@@ -7,7 +7,7 @@ estimated) in widths; of a run in `bench/measured/first_look.jsonl` the estimate
 was learned from, and the run belongs to ``not met`` unless its framework had been met by then. `--partial` adds runs of
 `bench/partial_runs.py` to the groups that have few sources (changing lengths, not met), where they fit the
 card they ran on at all. Every source is left out in turn: the quantiles of its group are taken over the others, a
-source counting as the root of its figures and the tails cut by 1 - 1.5 / sources. Printed are, for each group, how
+source counting as the root of its figures and the tails cut by 1 - 2.5 / sources. Printed are, for each group, how
 often the resulting intervals hold what was left out, their mean width as a share of the estimate, and the quantiles
 over everything, which `oomkb.memory.intervals.GROUPS` states.
 """
@@ -37,6 +37,7 @@ LATER = {  # frameworks of which figures were met only with a set, or with one a
     "unseen.jsonl": ("transformers", "peft", "trl", "axolotl", "prime-rl", "automodel", "megatron", "deepspeed"),
     "unseen2.jsonl": ("axolotl", "prime-rl", "automodel", "megatron", "deepspeed"),
     "unseen3.jsonl": ("prime-rl", "automodel"),
+    "unseen4.jsonl": (),
 }
 FEW = frozenset({"changing lengths", "not met"})
 """Groups that runs of which less is known are added to."""
@@ -115,7 +116,7 @@ def quantiles(found: Sequence[Figure]) -> tuple[float, float]:
     counts = Counter(f.source for f in found)
     weighed = sorted((f.score, counts[f.source] ** -0.5) for f in found)
     total = sum(w for _, w in weighed)
-    tail = (1 - LEVEL) / 2 * (1 - 1 / len(weighed)) * max(0.0, 1 - 1.5 / len(counts))
+    tail = (1 - LEVEL) / 2 * (1 - 1 / len(weighed)) * max(0.0, 1 - 2.5 / len(counts))
 
     def reach(items: Iterable[tuple[float, float]]) -> float:
         run = 0.0

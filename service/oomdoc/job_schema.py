@@ -21,7 +21,7 @@ from oomkb.memory.job_reading import value_schema
 __all__ = ["JobField", "example_job", "job_fields", "job_schema"]
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_PARTS: Final = ("lora", "rollout", "serving")
+_PARTS: Final = ("lora", "rollout", "serving", "loop")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from oomkb.errors import InputError, JobError
 from oomkb.limits import check_tree
-from oomkb.memory.job_parts import Assumption, ExtraModel, Lora, Rollout, Serving
+from oomkb.memory.job_parts import Assumption, ExtraModel, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_field
 from oomkb.notes import note
 
-__all__ = ["Assumption", "ExtraModel", "Job", "JobDraft", "Lora", "Rollout", "Serving"]
+__all__ = ["Assumption", "ExtraModel", "Job", "JobDraft", "Loop", "Lora", "Rollout", "Serving"]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -79,6 +79,7 @@ class Job:
     nvme_offload: bool | None = None
     host_gib: float | None = None
     """Host memory of one machine."""
+    loop: Loop | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Keys this version does not know, kept as given."""
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: _EMPTY)
@@ -119,7 +120,7 @@ class Job:
             value = getattr(self, name)
             if value is None or name in ("assumed", "extra"):
                 continue
-            if isinstance(value, Lora | Rollout | Serving):
+            if isinstance(value, Loop | Lora | Rollout | Serving):
                 value = _plain(value)
             elif name == "extra_models":
                 value = [_plain(m) for m in value]
@@ -153,7 +154,7 @@ class Job:
             if head not in document:
                 current = getattr(self, head)
                 document[head] = (
-                    _plain(current) if isinstance(current, Lora | Rollout | Serving) else dict(current or {})
+                    _plain(current) if isinstance(current, Loop | Lora | Rollout | Serving) else dict(current or {})
                 )
             if value is None:
                 document[head].pop(tail, None)
@@ -234,7 +235,7 @@ class JobDraft:
         return finished
 
 
-_PARTS: Final[Mapping[str, Any]] = {"lora": Lora, "rollout": Rollout, "serving": Serving}
+_PARTS: Final[Mapping[str, Any]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
 
 
 def _group(on: bool, tp: int | None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Assumption", "ExtraModel", "Lora", "Rollout", "Serving"]
+__all__ = ["Assumption", "ExtraModel", "Loop", "Lora", "Rollout", "Serving"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,25 @@ class Serving:
     max_num_batched_tokens: int | None = None
     kv_dtype: str | None = None
     cuda_graphs: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """What a training script of one's own does around the model (traced by ``bench/trace_loops.py``)."""
+
+    loss: str | None = None
+    """``model``: the model computes it from labels; ``script``: the script, from the logits; ``script-shifted``: from
+    a contiguous copy of the logits without the last position."""
+    loss_autocast: bool | None = None
+    """Whether the script's loss is computed inside the autocast context, in fp32."""
+    outputs_kept: bool | None = None
+    """The loop's name for the model's outputs (or logits) lives until the next step's take its place."""
+    use_cache: bool | None = None
+    """``use_cache`` stays on while training, so that the outputs hold the keys and values of every layer."""
+    zero_grad_in_place: bool | None = None
+    """``zero_grad(set_to_none=False)``: gradients stay allocated through the next step's passes."""
+    kbit_prepared: bool | None = None
+    """PEFT's ``prepare_model_for_kbit_training`` upcasts what is not quantized to fp32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from oomkb.errors import InputError, JobError
 from oomkb.limits import check_tree, finite_only, shown
-from oomkb.memory.job_parts import ExtraModel, Lora, Rollout, Serving
+from oomkb.memory.job_parts import ExtraModel, Loop, Lora, Rollout, Serving
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 from oomkb.notes import note
 from oomkb.units import GIB, parse_size_bytes
@@ -65,7 +65,7 @@ _WORDS: Final = frozenset(
     ]
 )
 _FLAGS: Final = frozenset(["packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload"])
-_NESTED: Final[Mapping[str, type]] = {"lora": Lora, "rollout": Rollout, "serving": Serving}
+_NESTED: Final[Mapping[str, type]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
 
 
 def read_field(name: str, value: Any) -> Any:
@@ -258,6 +258,7 @@ def _targets(name: str, value: Any) -> str | tuple[str, ...]:
     return tuple(value)
 
 
+_LOOP_FLAGS: Final = ("loss_autocast", "outputs_kept", "use_cache", "zero_grad_in_place", "kbit_prepared")
 _NESTED_READ: Final[Mapping[str, Any]] = {
     "r": _whole,
     "alpha": lambda n, v: _number(n, v, high=1e9),
@@ -271,6 +272,8 @@ _NESTED_READ: Final[Mapping[str, Any]] = {
     "sleep": _flag,
     "cuda_graphs": _flag,
     "dora": _flag,
+    "loss": lambda n, v: normalise("loss", v, where=n),
+    **dict.fromkeys(_LOOP_FLAGS, _flag),
 }
 
 
@@ -352,11 +355,12 @@ _NESTED_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "alpha": {"type": "number", "exclusiveMinimum": 0},
     "dropout": {"type": "number", "minimum": 0, "maximum": 1},
     "dtype": {"type": "string", "enum": list(VOCABULARY["param_dtype"])},
+    "loss": {"type": "string", "enum": list(VOCABULARY["loss"])},
     "targets": {"anyOf": [{"type": "string"}, _NAMES_SCHEMA]},
     "gpu_memory_utilization": _SHARE_SCHEMA,
     "engine": {"type": "string"},
     "kv_dtype": {"type": "string"},
-    **{key: {"type": "boolean"} for key in ("colocated", "sleep", "cuda_graphs", "dora")},
+    **{key: {"type": "boolean"} for key in ("colocated", "sleep", "cuda_graphs", "dora", *_LOOP_FLAGS)},
 }
 _OTHER_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "model": {"anyOf": [{"type": "string"}, {"type": "object", "description": "a Hugging Face config.json"}]},

@@ -45,6 +45,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "reduction buffer": "gradients on their way to being reduced",
         "optimizer temporaries": "foreach copies all second moments (torch/optim/adamw.py); fp32 gradients under ZeRO",
         "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",
+        "outputs of the step before": "logits (and cache) that the loop's names hold (oomkb.memory.loops)",
         "kv cache": "2 x layers x kv heads x head dim x bytes per token, or an engine's whole pool",
         "rollout engine": "capacity x gpu_memory_utilization of a colocated engine",
         "draft model": "the draft's own weights, or one layer for a head on the target (arXiv 2401.15077)",
@@ -106,11 +107,14 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
     waiting = _in_flight(s, step, tokens, square)
     sight = seen(s, shape)
     kept["vision tower"] = sight.kept + sight.pixels
+    kept["outputs of the step before"] = _outputs(s, shape, tokens)
     wrapped = extra_of(s, shape, states)
     phases = {"load": _phase(static)}
     for name in _STEP_PHASES:
         if name in step.phases:
             terms = _merged({**kept, "activations": waiting}, step.peak(name, tokens, square, wrapped)[1])
+            if name == "loss" and s.upcast.startswith("script"):  # the new outputs have taken the old ones' name
+                del terms["outputs of the step before"]
             if s.fused_ce and name == "loss":
                 # The fused loss runs between forward and backward, at the fullest point of the saved activations.
                 full = step.at_part("loss", "logits", "saved", tokens, square, wrapped)
@@ -147,6 +151,13 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
             }
         )
     return phases
+
+
+def _outputs(s: Setting, shape: ModelShape, tokens: float) -> float:
+    """Logits, and keys and values, that the loop's names hold: of the step before in forward, of this one after it."""
+    d = shape.dims
+    cached = 2.0 * tokens * d.k_width / s.tp * s.compute_bytes * d.layers / s.pp if s.kept_cache else 0.0
+    return tokens * d.vocab / s.tp * s.kept_logits + cached
 
 
 def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["OPTIMIZERS", "Optimizer", "step_temporary_bytes"]
+__all__ = ["OPTIMIZERS", "PROJECTED", "Optimizer", "step_temporary_bytes"]
 
 _BLOCKWISE: Final = 1 + 4 / 256
 
@@ -63,6 +63,14 @@ OPTIMIZERS: Final[Mapping[str, Optimizer]] = {
     "galore_adamw_8bit": Optimizer(fixed=2 * _BLOCKWISE, low_rank=True, decomposes=True),
     "apollo_adamw": Optimizer(moments=2, low_rank=True),
 }
+
+
+PROJECTED: Final[Mapping[tuple[str, str], str]] = {
+    ("galore", "adamw"): "galore_adamw",
+    ("galore", "adamw_8bit"): "galore_adamw_8bit",
+    ("apollo", "adamw"): "apollo_adamw",
+}
+"""(method, optimizer) -> the optimizer that projects the gradients."""
 
 
 def step_temporary_bytes(name: str, impl: str, *, each: float, trained: float, largest: float) -> float:

@@ -99,7 +99,9 @@ def meters(
     allocated = max(phase.total_bytes for phase in phases.values())
     moving = max(0.0, allocated - base)
     if s.dynamic and not s.expandable:
-        cached = (_changing(s.seq) if s.sharding not in _LATE else 0.45) * moving
+        # Gradients and what a step allocates have the same sizes whatever the batch's length.
+        changing = max(sum(map(_length_dependent, phase.terms_bytes.items())) for phase in phases.values())
+        cached = (_changing(s.seq) if s.sharding not in _LATE else 0.45) * min(moving, changing)
     else:
         cached = _cached(s, phases, allocated)
     reserved = allocated + cached + apart + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
@@ -129,10 +131,16 @@ def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:
         if name != "save":
             gathered = max(gathered, terms.get("gathered weights", 0.0))
     share = FRAGMENTATION
-    found = share["shapes"] * max(0.0, fluid + solid - allocated) + share["logits"] * logits
+    one_dtype = s.upcast.startswith("script") and (not s.autocast or s.upcast.endswith(" outside"))
+    found = share["shapes"] * max(0.0, fluid + solid - allocated)
+    found += 0.0 if one_dtype else share["logits"] * logits
     found += share["activations"] * max(0.0, fluid - logits)
     found *= (COMPILED if s.compile else 1.0) * (EXPANDABLE if s.expandable else EMPTIED if s.emptied else 1.0)
     return found + (share["gathered"] * gathered if s.sharding in _LATE and not s.expandable else 0.0)
+
+
+def _length_dependent(term: tuple[str, float]) -> float:
+    return term[1] if term[0] in _ACTIVATIONS or term[0] == "logits and loss" else 0.0
 
 
 def _changing(seq: int) -> float:

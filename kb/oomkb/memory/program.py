@@ -240,12 +240,16 @@ class Training(_Step):
             size = logits.size
             node = tape.record((logits,), (logits.detached(),), lambda t, g, s, n: (t.new("T*V", size),))
             return Tensor(None, "T*V", 0.0, node)
-        plain = self.head.upcast == "plain" and not self.mode.autocast
-        wide = logits if plain else ops.cast(logits, 4.0)
+        style = self.head.upcast
+        own = style == "plain" or style.startswith("script")
+        shifted = None  # a name in the loss function
+        if style.startswith(("plain", "script-shifted")):
+            shifted = logits = ops.copy(logits)
+        wide = logits if own and (not self.mode.autocast or style.endswith(" outside")) else ops.cast(logits, 4.0)
         if self.head.upcast.startswith("kept"):
             self.outer.append((wide if self.head.upcast == "kept wide" else logits).detached())
         del logits
-        if plain or self.head.upcast in ("shift", "plain", *_IN_PLACE[:2]):
+        if style in ("shift", *_IN_PLACE[:2]):
             wide = ops.copy(wide)
         size = wide.size
         if self.head.upcast in _IN_PLACE:  # the gradient is written over the logits
@@ -255,6 +259,7 @@ class Training(_Step):
         out = tape.new("T*V", size, node)
         if node is not None:
             node.saved[0] = out.detached()
+        del shifted
         return out
 
     def play(self) -> Program:

@@ -28,7 +28,7 @@ def quantized(
     :param keeps: before bitsandbytes 0.43.2 (PR 1270) its input stayed on the node, past what autograd frees.
     :param saves: the dequantized weights are kept for backward (:func:`saves_weights`).
     """
-    tape, t = ops.tape, ops.lower(t)
+    tape, wide, t = ops.tape, t.size, ops.lower(t)
     if saves:
         return _saved(tape, t, "w:" + weight, out, compute)
     if keeps and not tape.replaying and t.node is not None:
@@ -45,7 +45,7 @@ def quantized(
     result = tape.new(out, t.size)
     del full
     result.node = tape.record((t,), (), backward)
-    return result
+    return ops.cast(result, wide)  # ``Linear4bit.forward`` gives back the dtype that it was given
 
 
 def _saved(tape: Tape, t: Tensor, weight: str, out: str, compute: float) -> Tensor:

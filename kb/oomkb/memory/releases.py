@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from oomkb.memory.job import Job
+from oomkb.memory.loops import script_loss
 from oomkb.notes import note
 
 __all__ = [
@@ -85,6 +86,8 @@ def loss_copies(job: Job, rows: int, kind: str) -> str:
     """How the loss copies the logits, for ``rows`` sequences of a model of this ``kind``."""
     if is_litgpt(job):  # ``chunked_cross_entropy`` and the benchmarks built on it stay in the logits' dtype
         return "plain"
+    if own := script_loss(job):
+        return own if job.loop is None or job.loop.loss_autocast is not False else f"{own} outside"
     if _compiled_loss(job):
         return "compiled"
     for name, style in _LOOPS.items():
@@ -267,12 +270,15 @@ def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:
 
     Before 4.49 the older families computed their own loss, in the model's dtype.
     """
-    if transformers and transformers < (4, 49) and kind in _PLAIN_LOSS:
+    if kind in _REMOTE_LOSS or (transformers and transformers < (4, 49) and kind in _PLAIN_LOSS):
         return "plain"
     return "shift" if transformers and transformers < (4, 49) and rows > 1 else "once"
 
 
 _PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "opt", "bloom", "falcon", "mpt"})
+
+_REMOTE_LOSS: Final = frozenset({"qwen", "baichuan", "chatglm", "internlm"})
+"""Families whose code lies in their repositories and kept its own loss, whatever the release of transformers."""
 
 OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
 

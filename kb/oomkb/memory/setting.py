@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
+from oomkb.memory.optimizers import PROJECTED
 from oomkb.memory.ranks import chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
@@ -87,6 +89,12 @@ class Setting:
     """Virtual pipeline stages on each rank (interleaved schedule)."""
     gpus_per_node: int
     accum: int
+    gradients_stay: bool
+    """Gradients stay allocated through the passes: several micro-batches to a step, or zeroed in place."""
+    kept_logits: float
+    """Bytes for every logit that a script's loop keeps from one step to the next."""
+    kept_cache: bool
+    """With them the keys and values of every layer."""
     offload: frozenset[str]
     nvme: bool
     """What is offloaded lies on NVMe drives."""
@@ -182,6 +190,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
     notes: tuple[Note, ...] = (FUSED,) if fast_loss(job) and not job.fused_ce else ()
     autocast = job.autocast if job.autocast is not None else "none"
+    if upcasts_frozen(job, quant):
+        param = "fp32"
     world, dp, tp, pp, cp, sp, ep, per_node = ranks(job, shape)
     sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
     if param == "fp32" and loads_in_16_bits(job, sharding):
@@ -206,7 +216,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         objective=objective,
         adapters=adapters,
         method=method,
-        rank=pick("lora.r", lora.r if lora else None, 8) if adapters else 0,
+        rank=pick("lora.r", lora.r if lora else None, 8) if adapters else projection_rank(job, method),
         targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
@@ -216,7 +226,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
         autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in _UNITS,
-        optimizer=pick("optimizer", job.optimizer, "adamw") if objective != "inference" else "none",
+        optimizer=_optimizer(method, pick("optimizer", job.optimizer, "adamw")) if objective != "inference" else "none",
         optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if objective != "inference" else "foreach",
         batch=samples * doubled,
         samples=samples,
@@ -240,6 +250,9 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         chunks=chunks(job, shape, pp),
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,
+        gradients_stay=gradients_stay(job),
+        kept_logits=kept_logits(job, param, autocast),
+        kept_cache=keeps_cache(job),
         offload=frozenset(job.offload or ()),
         nvme=bool(job.nvme_offload),
         framework=(job.framework or "").lower(),
@@ -273,7 +286,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         grads="layer"
         if sharding in _UNITS
         else "none"
-        if sharding in ("zero2", "zero3") or (job.grad_accum or 1) > 1 or megatron or method == "badam"
+        if sharding in ("zero2", "zero3") or gradients_stay(job) or megatron or method == "badam"
         else "all",
         upcast="vocab-parallel" if megatron else loss_copies(job, samples * doubled, shape.dims.model_type),
         assumed=filled,
@@ -284,6 +297,17 @@ _UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _BLOCKS: Final = ("lisa", "badam")
 """Few layers are trained at a time."""
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
+
+
+def _optimizer(method: str, name: str) -> str:
+    """LLaMA-Factory and ms-swift state GaLore and APOLLO as methods, beside the optimizer that they project for."""
+    return PROJECTED.get((method, name), name)
+
+
+def projection_rank(job: Job, method: str) -> int:
+    """GaLore's or APOLLO's rank where it is stated; 0 for their default."""
+    stated = job.extra.get(f"{method}_rank") if method in ("galore", "apollo") else None
+    return stated if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0 else 0
 
 
 def _is_megatron(job: Job, sharding: str) -> bool:
@@ -340,7 +364,11 @@ def trained_tables(job: Job) -> int:
     """How many of embedding and head PEFT trains whole (LLaMA-Factory calls it ``additional_target``)."""
     named = job.extra.get("modules_to_save") or job.extra.get("additional_target") or ()
     names = named.split(",") if isinstance(named, str) else [str(n) for n in named] if isinstance(named, list) else []
-    return sum(any(word in name for name in names) for word in ("embed", "lm_head"))
+    return sum(any(word in name for name in names for word in words) for words in _TABLES)
+
+
+_TABLES: Final = (("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in"), ("lm_head", "embed_out"))
+"""What families call the embedding and the output head."""
 
 
 def _fraction(method: str, shape: ModelShape) -> float:

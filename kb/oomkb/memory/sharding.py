@@ -76,7 +76,7 @@ def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
     reduce = u.layer * reduce_bytes if trained else 0.0
     shards = u.layers * reduce_bytes / s.shards if trained else 0.0
     one = min(shards, reduce / s.shards)
-    before = shards + u.root * reduce_bytes / s.shards if trained and s.accum > 1 else 0.0
+    before = shards + u.root * reduce_bytes / s.shards if trained and s.gradients_stay else 0.0
 
     def done(size: float) -> float:
         return before or max(0.0, size)
@@ -163,7 +163,7 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
 
     def backward(part: str, share: str) -> Mapping[str, float]:
         finished = {"first": shards - one, "embedding": shards, "layer": shards - 2 * one if share == "grads" else one}
-        done = shards if s.accum > 1 else max(0.0, finished.get(part, 0.0))
+        done = shards if s.gradients_stay else max(0.0, finished.get(part, 0.0))
         gathered = 0.0 if part in ("logits", "embedding") else layer if part == "first" else 2 * layer
         if part == "logits" and s.reshard:
             gathered = layer
@@ -180,7 +180,7 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
         if part == "logits":
             ahead = 0.0
         weights = root + (units + ahead if s.reshard else max(units + ahead, held))
-        return {"gathered weights": weights, "gradients": shards if s.accum > 1 else 0.0}
+        return {"gathered weights": weights, "gradients": shards if s.gradients_stay else 0.0}
 
     return extra
 
@@ -236,7 +236,7 @@ def zero_early_extra(s: Setting, states: States) -> Extra:
     Followed in steps of DeepSpeed 0.19.8 (``bench/trace_deepspeed.py``). Gradients that wait for more micro-batches are
     whole under ZeRO-1.
     """
-    waiting = states.gradients if s.accum > 1 else 0.0
+    waiting = states.gradients if s.gradients_stay else 0.0
 
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
         if phase != "backward":
@@ -262,10 +262,10 @@ def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
     if s.sharding in ("zero1", "zero2"):
         return zero_early_extra(s, states)
     fixed_grads = states.gradients
-    if s.method == "badam" and s.accum == 1:  # at worst the block is the one that backward comes to last
+    if s.method == "badam" and not s.gradients_stay:  # at worst the block is the one that backward comes to last
         last = {"gradients": fixed_grads}
         return lambda phase, part, share: last if phase == "backward" and part in _ENDS else _NOTHING
-    if s.accum > 1 or s.megatron:
+    if s.gradients_stay or s.megatron:
         return lambda phase, part, share: {"gradients": fixed_grads}
     return lambda phase, part, share: _NOTHING
 

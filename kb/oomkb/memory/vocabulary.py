@@ -111,6 +111,7 @@ VOCABULARY: Final[Mapping[str, Mapping[str, str]]] = {
         "distributed-optimizer": "",
     },
     "grad_ckpt": {"selective": "", "offload": "unsloth", "true": "full", "false": "none"},
+    "loss": {"model": "", "script": "cross-entropy", "script-shifted": "shifted"},
     "offload": {
         "optimizer": "optimizer-state",
         "param": "params parameter parameters",

@@ -99,7 +99,7 @@ def _fields(evidence: Evidence) -> dict[str, Any]:
     for name, value in document.items():
         if name not in known:
             continue
-        if name in ("lora", "rollout", "serving") and isinstance(value, Mapping):
+        if name in ("lora", "rollout", "serving", "loop") and isinstance(value, Mapping):
             flat.update({f"{name}.{k}": v for k, v in value.items()})
         else:
             flat[name] = value

@@ -330,5 +330,5 @@ def field_named(key: str, framework: str | None) -> str | None:
 
 def _field_of(name: str, framework: str | None) -> str | None:
     field = _fields_by_key(framework or "").get(name)
-    own = {*_own_fields(), "lora", "rollout", "serving"} - {"model"}
+    own = {*_own_fields(), "lora", "rollout", "serving", "loop"} - {"model"}
     return field if field and field.partition(".")[0] in own else None

@@ -142,7 +142,7 @@ def difference(old: Job, new: Job) -> dict[str, Any]:
 def _flat(job: Job) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in job.document().items():
-        if name in ("lora", "rollout", "serving") and isinstance(value, Mapping):
+        if name in ("lora", "rollout", "serving", "loop") and isinstance(value, Mapping):
             flat.update({f"{name}.{k}": v for k, v in value.items()})
         else:
             flat[name] = dict(value) if isinstance(value, Mapping) else value

@@ -12,6 +12,10 @@ model were trained, which is more than they hold.
 (``bench/trace_distillation.py``).
 ``evaluation``: logits kept for ``compute_metrics`` by transformers' own container (``bench/trace_evaluation.py``).
 ``gptq``: LoRA over weights that are dequantized in plain torch, as GPTQModel 7.7 trains (``bench/trace_gptq.py``).
+``kbit``: QLoRA over bitsandbytes 0.50.2's own modules, with and without ``prepare_model_for_kbit_training``
+(``bench/trace_kbit.py``, small real tensors).
+``loops``: what ordinary scripts keep alive (``bench/trace_loops.py``); with a cache the model leaves its mask out, which
+the tape does not: 4 %.
 ``ppo``: policy and critic, trained together as TRL 1.10's PPO trainer does and one after the other as verl does
 (``bench/trace_ppo.py``).
 ``replicated``: DDP with its buckets, FSDP1's hybrid (``bench/trace_replicated.py``), FSDP1 without resharding
@@ -36,7 +40,9 @@ FILES = (
     "distillation",
     "evaluation",
     "gptq",
+    "kbit",
     "lisa",
+    "loops",
     "offloaded",
     "packed",
     "ppo",

@@ -59,7 +59,7 @@ def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:
 
 _SENTENCE: Final = 2
 """Lines that a sentence may take."""
-_NESTED: Final = ("lora", "rollout", "serving", "buckets")
+_NESTED: Final = ("lora", "rollout", "serving", "loop", "buckets")
 _FOLLOWS: Final = frozenset({"lora.dtype"})
 """What the library settles by itself."""
 

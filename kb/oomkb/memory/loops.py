@@ -1,0 +1,45 @@
+"""What a training script's own loop keeps alive, read off the job's ``loop``; traced by ``bench/trace_loops.py``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomkb.memory.job import Job
+
+__all__ = ["gradients_stay", "keeps_cache", "kept_logits", "script_loss", "upcasts_frozen"]
+
+_NOT_UPCAST: Final = ("gptq", "none")
+"""``prepare_model_for_kbit_training`` leaves GPTQ's models as they are (``peft/utils/other.py``, 0.21)."""
+
+
+def script_loss(job: Job) -> str:
+    """Who computes the loss where it is not the model: ``script`` or ``script-shifted``; empty otherwise."""
+    stated = job.loop.loss if job.loop else None
+    return stated if stated in ("script", "script-shifted") else ""
+
+
+def kept_logits(job: Job, param: str, autocast: str) -> float:
+    """Bytes for every logit that the loop's names hold from one step to the next: the logits', and a shifted copy's."""
+    if job.loop is None or not job.loop.outputs_kept or job.fused_ce:
+        return 0.0
+    wide = (autocast if autocast not in ("none", "fp8") else param) == "fp32"
+    return (4.0 if wide else 2.0) * (2 if job.loop.loss == "script-shifted" else 1)
+
+
+def keeps_cache(job: Job) -> bool:
+    """Whether the outputs that are kept hold keys and values as well.
+
+    transformers switches its cache off under its own gradient checkpointing, not under a sharding wrapper's.
+    """
+    own = job.grad_ckpt and job.sharding not in ("fsdp", "fsdp2", "hsdp", "shard-grad-op")
+    return bool(job.loop and job.loop.outputs_kept and job.loop.use_cache and not own)
+
+
+def gradients_stay(job: Job) -> bool:
+    """Whether gradients stay allocated through forward and backward."""
+    return (job.grad_accum or 1) > 1 or bool(job.loop and job.loop.zero_grad_in_place)
+
+
+def upcasts_frozen(job: Job, quant: str) -> bool:
+    """Whether norms, embedding and head of a quantized model were upcast to fp32."""
+    return bool(job.loop and job.loop.kbit_prepared) and not quant.startswith(_NOT_UPCAST)
