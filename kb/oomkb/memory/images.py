@@ -1,20 +1,14 @@
-"""What images and videos cost in training: tokens of the decoder, and the activations of the tower that sees them."""
+"""The images and videos of a training sample: tokens of the decoder, patches in the tower."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.vision import VisionShape
 
-if TYPE_CHECKING:
-    from oomkb.memory.setting import Setting
-
-__all__ = ["NO_IMAGES", "USUAL_PIXELS", "Images", "Seen", "counted", "images_of", "seen"]
+__all__ = ["NO_IMAGES", "USUAL_PIXELS", "Images", "counted", "images_of"]
 
 USUAL_PIXELS: Final = 1280 * 28 * 28
 """Where no limit is stated: what Qwen2-VL's and Qwen2.5-VL's cards advise; the processors' own is ten times that."""
@@ -22,21 +16,6 @@ _LIMITS_ALL: Final = ("llama-factory", "llamafactory", "ms-swift", "swift", "axo
 """Their length limit counts image tokens as well (``cutoff_len``, ``max_length``, ``sequence_len``)."""
 _FREEZE: Final = ("llama-factory", "llamafactory", "ms-swift", "swift")
 """Freeze the tower unless told otherwise (``freeze_vision_tower``, ``freeze_vit``)."""
-_KINDS: Final[Mapping[str, str]] = {
-    "qwen2_vl": "vit-qwen2",
-    "qwen2_5_vl": "vit-qwen2.5",
-    "qwen2_5_omni": "vit-qwen2.5",
-    "qwen2_5_omni_thinker": "vit-qwen2.5",
-    "qwen3_vl": "vit-qwen3",
-    "qwen3_vl_moe": "vit-qwen3",
-    "qwen3_5": "vit-qwen3",
-    "qwen3_5_moe": "vit-qwen3",
-    "llava": "vit-clip",
-    "llava_next": "vit-clip",
-    "internvl_chat": "vit-intern",
-    "internvl": "vit-intern",
-}
-"""The tower's layers by the whole model's type (:mod:`oomkb.memory.families.decoders`); others are SigLIP's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +35,6 @@ class Images:
 
 
 NO_IMAGES: Final = Images()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Bytes on one GPU for one micro-batch."""
-
-    pixels: float = 0.0
-    """The images themselves, to the step's end."""
-    kept: float = 0.0
-    """What the tower saves for its backward pass, while the decoder runs."""
-    forward: float = 0.0
-    """The tower's own peak before the decoder runs."""
-    backward: float = 0.0
-    """The same after the decoder's backward pass."""
 
 
 def images_of(job: Job, shape: ModelShape) -> Images:
@@ -101,62 +66,3 @@ def _frozen(job: Job) -> bool:
         if isinstance(job.extra.get(name), bool):
             return bool(job.extra[name])
     return any(word in (job.framework or "").lower() for word in _FREEZE)
-
-
-def seen(s: Setting, shape: ModelShape) -> Seen:
-    """The tower's share of a step, its layers played on the same tape as the decoder's."""
-    images, vision = s.images, shape.vision
-    if vision is None or not images.patches:
-        return _NOTHING
-    from oomkb.memory.activations import step_of  # which reads settings, and settings images
-
-    tower = _tower(_KINDS.get(vision.kind, "vit-siglip"), vision)
-    adapters = s.adapters and not images.frozen
-    own = replace(
-        s,
-        adapters=adapters or images.frozen,
-        targets=s.targets if adapters else (),
-        objective="sft",
-        fused_ce=True,
-        masked=False,
-        quant="none",
-        quant_keeps=False,
-        expert_adapters="none",
-        tp=1,
-        pp=1,
-        ep=1,
-        logits_share=1.0,
-        sequence_parallel=False,
-    )
-    step = step_of(own, tower)
-    patches = float(s.batch * images.patches)
-    square = patches * images.longest
-    joined = patches * vision.hidden * s.compute_bytes * _MERGER
-    forward = step.peak("forward", patches, square)[0]
-    pixels = 4.0 * s.batch * images.pixels  # processors make fp32
-    if images.frozen:
-        return Seen(pixels=pixels, forward=forward)
-    c, t, q = step.saved
-    kept = c + t * patches + q * square + joined
-    back = step.peak("backward", patches, square)[0]
-    return Seen(pixels=pixels, kept=kept, forward=forward + joined, backward=back)
-
-
-_NOTHING: Final = Seen()
-_MERGER: Final = 4
-"""What norm, two products and an activation between tower and decoder keep, in tensors of the patches' size."""
-
-
-@lru_cache(maxsize=64)
-def _tower(kind: str, vision: VisionShape) -> ModelShape:
-    return ModelShape.from_config(
-        {
-            "model_type": kind,
-            "vocab_size": 1,
-            "hidden_size": vision.hidden,
-            "num_hidden_layers": max(1, vision.depth - vision.unused),
-            "num_attention_heads": vision.heads,
-            "intermediate_size": vision.ffn,
-            "tie_word_embeddings": True,
-        }
-    )

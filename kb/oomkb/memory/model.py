@@ -12,7 +12,6 @@ from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.extra_models import Beside, beside
-from oomkb.memory.images import seen
 from oomkb.memory.intervals import SCRIPT, group_of, interval, is_script, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
@@ -24,6 +23,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import apart_of, extra_of, moments_of
 from oomkb.memory.states import States, states_of
 from oomkb.memory.step import Step
+from oomkb.memory.towers import tower_bytes
 from oomkb.notes import Note, note
 
 __all__ = ["SOURCES", "estimate"]
@@ -37,7 +37,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "gradients": "one element per trained element while it is whole; sharded under ZeRO-2/3 and FSDP",
         "activations": "what autograd keeps per operation, played on oomkb.memory.tape as transformers 5.23 writes it",
         "recomputed layer": "one layer's saved tensors and temporaries during recomputation (torch.utils.checkpoint)",
-        "vision tower": "what the tower's layers keep, played as the decoder's are (oomkb.memory.images)",
+        "vision tower": "what the tower's layers keep, played as the decoder's are (oomkb.memory.towers)",
         "attention scores": "B x heads x S x S of eager attention, masks B x S x S of SDPA",
         "logits and loss": "T x V copies alive around the cross-entropy: compute dtype, fp32, log-softmax, gradients",
         "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
@@ -105,8 +105,8 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
     tokens = s.batch * s.seq / (s.cp * s.sp)
     square = tokens * s.seq / (s.cp * s.sp)
     waiting = _in_flight(s, step, tokens, square)
-    sight = seen(s, shape)
-    kept["vision tower"] = sight.kept + sight.pixels
+    tower = tower_bytes(s, shape)
+    kept["vision tower"] = tower.kept + tower.pixels
     kept["outputs of the step before"] = _outputs(s, shape, tokens)
     wrapped = extra_of(s, shape, states)
     phases = {"load": _phase(static)}
@@ -126,12 +126,12 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
         for moment in moments:
             found = _phase(_merged({**kept, "activations": waiting}, moment))
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
-    if sight.forward:
+    if tower.forward:
         late = {"gradients": states.gradients * (1 - shape.vision.params / shape.params if shape.vision else 1)}
-        for name, size, more in (("forward", sight.forward, {}), ("backward", sight.backward, late)):
-            found = _phase({**kept, **more, "vision tower": size + sight.pixels})
+        for name, size, more in (("forward", tower.forward, {}), ("backward", tower.backward, late)):
+            found = _phase({**kept, **more, "vision tower": size + tower.pixels})
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes) if size else phases[name]
-    kept["vision tower"] = sight.pixels
+    kept["vision tower"] = tower.pixels
     phases["optimizer-step"] = _phase({**kept, "gradients": states.reduced, "optimizer temporaries": states.step})
     if extra.critic:
         phases = beside_policy(extra.critic, s, shape, phases, kept, states, tokens, square)

@@ -9,7 +9,6 @@ from typing import Any, Final
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
-from oomkb.memory.optimizers import PROJECTED
 from oomkb.memory.ranks import chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
@@ -29,9 +28,10 @@ from oomkb.memory.releases import (
     upcast_trained,
 )
 from oomkb.memory.shape import ModelShape
+from oomkb.memory.trained import optimizer_of, projection_rank, state_fraction, trained_tables
 from oomkb.notes import Note
 
-__all__ = ["BYTES", "Setting", "resolve_setting", "trained_tables"]
+__all__ = ["BYTES", "Setting", "resolve_setting"]
 
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
@@ -226,7 +226,9 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
         autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in _UNITS,
-        optimizer=_optimizer(method, pick("optimizer", job.optimizer, "adamw")) if objective != "inference" else "none",
+        optimizer=optimizer_of(method, pick("optimizer", job.optimizer, "adamw"))
+        if objective != "inference"
+        else "none",
         optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if objective != "inference" else "foreach",
         batch=samples * doubled,
         samples=samples,
@@ -264,7 +266,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         megatron=megatron,
         trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
         tables=trained_tables(job) if adapters else 0,
-        state_fraction=_fraction(method, shape),
+        state_fraction=state_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
         fused=fused_kernels(job, adapters, sharding),
@@ -294,20 +296,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
 
 
 _UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
-_BLOCKS: Final = ("lisa", "badam")
-"""Few layers are trained at a time."""
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
-
-
-def _optimizer(method: str, name: str) -> str:
-    """LLaMA-Factory and ms-swift state GaLore and APOLLO as methods, beside the optimizer that they project for."""
-    return PROJECTED.get((method, name), name)
-
-
-def projection_rank(job: Job, method: str) -> int:
-    """GaLore's or APOLLO's rank where it is stated; 0 for their default."""
-    stated = job.extra.get(f"{method}_rank") if method in ("galore", "apollo") else None
-    return stated if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0 else 0
 
 
 def _is_megatron(job: Job, sharding: str) -> bool:
@@ -358,27 +347,6 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     if attention != "sdpa" or job.packing or shape.family.lean_mask or any(word in framework for word in OWN_MODELS):
         return False
     return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
-
-
-def trained_tables(job: Job) -> int:
-    """How many of embedding and head PEFT trains whole (LLaMA-Factory calls it ``additional_target``)."""
-    named = job.extra.get("modules_to_save") or job.extra.get("additional_target") or ()
-    names = named.split(",") if isinstance(named, str) else [str(n) for n in named] if isinstance(named, list) else []
-    return sum(any(word in name for name in names for word in words) for words in _TABLES)
-
-
-_TABLES: Final = (("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in"), ("lm_head", "embed_out"))
-"""What families call the embedding and the output head."""
-
-
-def _fraction(method: str, shape: ModelShape) -> float:
-    if method not in _BLOCKS:
-        return 1.0
-    # LISA trains two random layers, embedding and head at a time; BAdam one layer.
-    ends = shape.embed_params + shape.head_params
-    layers = sum(layer.params * layer.count for layer in shape.layers) / shape.layer_count
-    active = ends + 2 * layers if method == "lisa" else layers
-    return min(1.0, active / max(1, shape.params))
 
 
 def _held(job: Job, param: str, autocast: str, sharding: str) -> int:

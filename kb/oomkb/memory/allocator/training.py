@@ -23,7 +23,6 @@ from oomkb.memory.allocator.wrappers import Fsdp1, Fsdp2
 from oomkb.memory.device import Device
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.extra_models import beside
-from oomkb.memory.images import seen
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.setting import Setting, resolve_setting
@@ -31,6 +30,7 @@ from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.sharding import extra_of
 from oomkb.memory.states import QUANT_BYTES, States, states_of
 from oomkb.memory.tape import Tensor
+from oomkb.memory.towers import tower_bytes
 from oomkb.units import MIB
 
 __all__ = ["STEPS", "lengths", "training_events"]
@@ -151,7 +151,7 @@ class _Run:
         hooks = self._hooks()
         fixed = self._fixed("forward")
         blocks = recorder.each(list(fixed.values()), "wrapper")
-        sight = seen(s, self.shape)
+        sight = tower_bytes(s, self.shape)
         pixels = recorder.alloc(sight.pixels, "vision tower: pixels")
         tower = recorder.alloc(sight.kept, "vision tower: kept")
         recorder.free(recorder.alloc(max(0.0, sight.forward - sight.kept), "vision tower: forward"))
