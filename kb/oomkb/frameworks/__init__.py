@@ -29,7 +29,5 @@ __all__ = [
 FRAMEWORKS: tuple[Framework, ...] = tuple(map(framework_of, records()))
 """Sorted by name."""
 
-ENGINES: Final = frozenset(
-    {*(f.name for f in FRAMEWORKS if f.kind == "serving"), "tensorrt-llm", "vllm-ascend", "ollama", "llama.cpp"}
-)
-"""What serves models and trains none, among them engines whose settings nobody has written down here."""
+ENGINES: Final = frozenset({*(f.name for f in FRAMEWORKS if f.kind == "serving"), "vllm-ascend"})
+"""What serves models and trains none."""

@@ -210,7 +210,7 @@ def _default(row: Mapping[str, Any], source: str) -> Default:
 @cache
 def records() -> tuple[Record, ...]:
     """Every record, by name."""
-    return tuple(load(path) for path in sorted(FOLDER.glob("*.toml")))
+    return tuple(load(path) for path in sorted(FOLDER.glob("*.toml"), key=lambda path: path.stem))
 
 
 _ENGINE: Final = (

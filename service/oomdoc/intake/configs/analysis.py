@@ -18,7 +18,7 @@ from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
 from oomdoc.intake.configs.judging import judge, recognise_doc
-from oomdoc.intake.configs.nesting import dockerfile, embedded
+from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
 from oomdoc.intake.configs.registry import all_names, table
 from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Table
@@ -80,6 +80,8 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         return [parse_python(text, start, end), *_usage(text, start, end)]
     if form == "shell":
         return _shell(text, segment)
+    if form == "modelfile":
+        return [modelfile(text, start, end)]
     if form == "dockerfile":
         variables = tuple(e for f in parse_shell(text, start, end).fragments for e in f.env)
         return [*dockerfile(text, start, end), Fragment(form="shell", start=start, end=end, entries=(), env=variables)]

@@ -13,6 +13,7 @@ from typing import Final
 from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import Codec, Reading, norm, words
+from oomdoc.intake.configs.values import flag
 from oomdoc.intake.prose.model_names import billions, looks_like_model
 
 __all__ = ["CONFIDENCE", "guessed", "of_other_role", "smells_of_memory"]
@@ -37,6 +38,14 @@ _SMELL: Final = re.compile(
 _QUIET: Final = re.compile(
     r"(?:val|test|eval)\w{0,12}batch|dataset|sampler|shuffle|dataloader|num_batches|batch_?norm|drop_last|(?:save|load|resume|output)_?\w{0,20}(?:shard|ckpt|checkpoint)"
 )
+_STRATEGY: Final = {"full": "fsdp", "full_shard": "fsdp", "shard_grad_op": "shard-grad-op", "hybrid_shard": "hsdp"}
+"""PyTorch's ``ShardingStrategy`` (``torch/distributed/fsdp/api.py``)."""
+
+
+def _activations(value: object) -> list[str] | None:
+    return ["activations"] if flag(value) else None
+
+
 _KEYS: Final[tuple[tuple[str, frozenset[str], Codec], ...]] = (
     ("model", words("model_name_or_path pretrained_model_name_or_path base_model"), codecs.MODEL),
     (
@@ -59,6 +68,8 @@ _KEYS: Final[tuple[tuple[str, frozenset[str], Codec], ...]] = (
     ("prompt_len", words("max_prompt_length"), codecs.INT),
     ("generations", words("num_generations"), codecs.INT),
     ("attention", words("attn_implementation"), codecs.ATTENTION),
+    ("sharding", words("sharding_strategy fsdp_sharding_strategy"), codecs.word(_STRATEGY)),
+    ("offload", words("offload_activations activation_offloading"), Codec(_activations, lambda value, _old: value)),
 )
 _FIELD: Final[Mapping[str, tuple[str, Codec]]] = {name: (field, codec) for field, ns, codec in _KEYS for name in ns}
 _MODEL_KEYS: Final = words("model model_name model_path model_id name_or_path name path pretrained")

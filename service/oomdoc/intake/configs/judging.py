@@ -29,6 +29,10 @@ _FEW: Final = 5
 """Keys under which a piece is a snippet, not the configuration of a run."""
 
 
+_LAUNCHES: Final = frozenset({"sbatch", "srun", "torchrun"})
+"""What starts any framework's programs: its own settings speak for none."""
+_UNLIKELY: Final = 0.2
+"""Below it, not even a snippet is taken for what nothing but a few common keys speaks for."""
 _SURE: Final = 0.7
 """Below it, another table may know the keys better."""
 _SAID: Final = 2
@@ -42,7 +46,7 @@ def judge(doc: Doc, given: Table | None) -> None:
     settings = [
         e
         for e in doc.entries
-        if not e.off and e.style not in ("call", "item", "env") and e.key[:1] != "@" and e.scope != "sbatch"
+        if not e.off and e.style not in ("call", "item", "env") and e.key[:1] != "@" and e.scope not in _LAUNCHES
     ]
     known = known_keys(settings, doc.table)
     doc.unknown_keys = 1.0 - sum(known) / len(known) if known else 0.0
@@ -50,13 +54,13 @@ def judge(doc: Doc, given: Table | None) -> None:
         doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
         if doc.probability < _SURE:
             _second_thought(doc, settings)
-        if doc.probability >= ENOUGH or len(known) < _FEW:
+        if doc.probability >= ENOUGH or (len(known) < _FEW and (any(doc.marks) or doc.probability > _UNLIKELY)):
             return
     else:
         doc.probability = 0.0
     if len(known) >= _FEW and len(list(guessed(settings))) >= _SAID:
         doc.table, doc.unknown = None, True
-    elif len(known) >= _FEW and doc.table is not None:
+    else:
         doc.table = None
 
 

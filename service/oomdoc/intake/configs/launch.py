@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.instances import accelerators, instance
 from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import number, whole
 
@@ -18,6 +19,9 @@ _WORLD: Final = frozenset({"num_processes"})
 _SLURM: Final[Mapping[str, str]] = {"gpus_per_node": "gpus", "gres": "gpus", "nodes": "nodes"}
 """Of ``#SBATCH`` and ``srun``."""
 _KUBERNETES: Final = "resources.limits.nvidia.com/gpu"
+_COMPOSE: Final = "reservations.devices[].count"
+_ACCELERATORS: Final = "resources.accelerators"
+_INSTANCE: Final = frozenset({"instance_type", "instancetype"})
 LAUNCH_KEYS: Final = (
     _PER_NODE | _NODES | _WORLD | {"include", "gpus", "node_rank", "master_addr", "master_port", "main_process_port"}
 )
@@ -61,53 +65,73 @@ def visible_gpus(value: str) -> int | None:
 
 
 def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
-    """Fields ``gpus``, ``nodes``, ``world`` from launchers' flags and environment variables."""
+    """Fields ``gpus``, ``nodes``, ``world``, ``gpu`` from flags, the machines asked for and the environment."""
     found: dict[str, Reading] = {}
-    slurm: dict[str, Reading] = {}
     for entry in entries:
-        key = norm(entry.key)
-        if entry.style == "pair" and entry.key.endswith(_KUBERNETES) and (asked := whole(entry.value)):
-            found.setdefault("gpus", ("gpus", asked, entry))
-        if entry.off or entry.style not in ("flag", "flag=", "override"):
-            continue
-        if entry.scope in ("sbatch", "srun") and key in _SLURM and (asked := whole(entry.value)):
-            slurm.setdefault(_SLURM[key], (_SLURM[key], asked, entry))
-            continue
-        last = key.rsplit(".", 1)[-1]
-        count = whole(entry.value)
-        if isinstance(entry.value, str) and ":" in entry.value and last == "nnodes":
-            count = whole(entry.value.split(":")[-1])
-        if last in _PER_NODE and count and count > 0:
-            found.setdefault("gpus", ("gpus", count, entry))
-        elif last in _NODES and count and count > 0:
-            found.setdefault("nodes", ("nodes", count, entry))
-        elif last in _WORLD and entry.scope == "accelerate" and count and count > 0:
-            found.setdefault("world", ("world", count, entry))
-        elif last == "include" and entry.scope == "deepspeed":
-            listed = _included(str(entry.value))
-            if listed:
-                found.setdefault("gpus", ("gpus", listed, entry))
+        for field, count in _launched(entry):
+            found.setdefault(field, (field, count, entry))
     for entry in env:
-        count = whole(entry.value)
-        if entry.key in _ENV_PER_NODE and count and count > 0:
-            found.setdefault("gpus", ("gpus", count, entry))
-        elif entry.key in _ENV_NODES and count and count > 0:
-            found.setdefault("nodes", ("nodes", count, entry))
-    for field, asked_for in slurm.items():
-        if field != "gpus" or "world" not in found:
-            found.setdefault(field, asked_for)
-    if "gpus" not in found and "world" not in found:
-        for entry in env:
-            if entry.key in _VISIBLE and (count := visible_gpus(str(entry.value))):
-                found["gpus"] = ("gpus", count, entry)
+        stated = whole(entry.value)
+        name = "gpus" if entry.key in _ENV_PER_NODE else "nodes" if entry.key in _ENV_NODES else ""
+        if name and stated and stated > 0:
+            found.setdefault(name, (name, stated, entry))
+    for reading in _asked(entries):
+        if reading[0] != "gpus" or "world" not in found:
+            found.setdefault(reading[0], reading)
+    visible = ((visible_gpus(str(entry.value)), entry) for entry in env if entry.key in _VISIBLE)
+    devices = [(count, entry) for count, entry in visible if count]
+    if devices and "gpus" not in found and "world" not in found:
+        found["gpus"] = ("gpus", *devices[0])
     yield from found.values()
     yield from _settings(env)
     if "gpus" in found and "nodes" not in found:
-        for entry in env:
-            count = visible_gpus(str(entry.value)) if entry.key in _VISIBLE else None
-            if count is not None and count > found["gpus"][1]:
-                yield "gpu_count", count, entry
-                return
+        yield from (("gpu_count", count, entry) for count, entry in devices[:1] if count > found["gpus"][1])
+
+
+def _asked(entries: list[Entry]) -> Iterator[Reading]:
+    cloud = any(entry.key.endswith(_ACCELERATORS) for entry in entries)
+    for entry in entries:
+        yield from _machines(entry)
+        if cloud and entry.key == "num_nodes" and entry.style == "pair" and (count := whole(entry.value)):
+            yield "nodes", count, entry
+
+
+def _machines(entry: Entry) -> Iterator[Reading]:
+    """What is asked of a cluster or a cloud."""
+    key = entry.key
+    if entry.style == "pair" and key.endswith((_KUBERNETES, _COMPOSE)) and (count := whole(entry.value)):
+        yield "gpus", count, entry
+    if entry.scope in ("sbatch", "srun") and not entry.off and norm(key) in _SLURM and (count := whole(entry.value)):
+        yield _SLURM[norm(key)], count, entry
+    machine = None
+    if entry.style == "pair" and key.endswith(_ACCELERATORS):
+        machine = accelerators(entry.value)
+    elif entry.style in ("pair", "kwarg", "assign") and norm(key).rsplit(".", 1)[-1] in _INSTANCE:
+        machine = instance(entry.value)
+    if machine is not None:
+        yield "gpu", machine[0], entry
+        yield "gpus", machine[1], entry
+    if entry.style == "kwarg" and norm(key) == "instance_count" and (count := whole(entry.value)):
+        yield "nodes", count, entry
+
+
+def _launched(entry: Entry) -> Iterator[tuple[str, int]]:
+    """What a launcher's flag says."""
+    if entry.off or entry.style not in ("flag", "flag=", "override") or entry.scope == "sbatch":
+        return
+    last = norm(entry.key).rsplit(".", 1)[-1]
+    if entry.scope == "srun" and norm(entry.key) in _SLURM:
+        return
+    count = whole(entry.value)
+    if isinstance(entry.value, str) and ":" in entry.value and last == "nnodes":
+        count = whole(entry.value.split(":")[-1])
+    field = "gpus" if last in _PER_NODE else "nodes" if last in _NODES else ""
+    if last in _WORLD and entry.scope == "accelerate":
+        field = "world"
+    if last == "include" and entry.scope == "deepspeed":
+        field, count = "gpus", _included(str(entry.value))
+    if field and count and count > 0:
+        yield field, count
 
 
 def _settings(env: list[Entry]) -> Iterator[Reading]:

@@ -63,6 +63,12 @@ def _bucket(value: Any) -> Any:
     return "auto" if value == "auto" else None if found is None else int(found)
 
 
+def _zero_of_file(value: Any) -> str | None:
+    """The stage that a configuration of a launcher is named after (``configs/zero2.yaml``)."""
+    name = value.rsplit("/", 1)[-1].lower() if isinstance(value, str) else ""
+    return zero_word(stage_and_offload(name)[0]) if "zero" in name or "deepspeed" in name else None
+
+
 def _offload_of_file(value: Any) -> list[str] | None:
     return list(stage_and_offload(value)[1]) or None if isinstance(value, str) else None
 
@@ -141,6 +147,36 @@ def _rebuilt(value: Any, old: Any) -> Any:
     return f"{head}.{prefix}{plain}" if head else None
 
 
+_STORED: Final = r"[-_.:](?P<kind>i?q[2-8](?:_[a-z0-9]{1,2}){0,2}|f16|bf16|f32|fp16|mxfp4|gguf)"
+_GGUF: Final = re.compile(rf"(?:{_STORED.replace('?P<kind>', '?:')})+(?:\.gguf)?\Z|\.gguf\Z", re.I)
+_BLOCKS: Final = re.compile(_STORED + r"(?:\.gguf)?\Z", re.I)
+_RECIPE: Final = re.compile(r"_(?:pretrain|sft|peft|finetune)(?:_\w{0,60})?\Z")
+
+
+def _plain_model(value: Any) -> str | None:
+    """The model of a file of weights or of a tag: ``Qwen3-14B-Q4_K_M.gguf``, ``llama3.1:8b-instruct-q4_K_M``."""
+    found = MODEL.read(value)
+    if found is None:
+        return None
+    name = found.rsplit("/", 1)[-1] if found.lower().endswith(".gguf") or found[:1] in "./~" else found
+    return _GGUF.sub("", name).replace(":latest", "").replace(":", "-") or None
+
+
+def _gguf_quant(value: Any) -> str | None:
+    """How a file or tag is stored: llama.cpp's blocks stand under the name of the next larger size."""
+    found = _BLOCKS.search(str(value)[-200:])
+    kind = found["kind"].lower().lstrip("i") if found else ""
+    if kind[:1] == "q":
+        return "awq-int4" if kind[1] in "234" else "int8"
+    return {"f16": "none", "bf16": "none", "fp16": "none", "mxfp4": "mxfp4"}.get(kind)
+
+
+def _recipe_model(value: Any) -> str | None:
+    """The model that a recipe is named after: ``llama3_8b_pretrain_config``."""
+    name = _RECIPE.sub("", str(value))
+    return name.replace("_", "-") if name != str(value) and _SIZE.search(name) else None
+
+
 CODECS: Final[Mapping[str, Codec]] = {
     **{
         name: getattr(codecs, name.upper())
@@ -161,6 +197,7 @@ CODECS: Final[Mapping[str, Codec]] = {
     "bucket": Codec(_bucket, lambda v, _old: int(v) if isinstance(v, float) and v == int(v) else v),
     "zero": Codec(lambda value: zero_word(whole(value)), lambda value, _old: int(str(value)[-1])),
     "stage_of_file": Codec(lambda v: zero_word(stage_and_offload(v)[0]) if isinstance(v, str) else None, _never),
+    "zero_of_file": Codec(_zero_of_file, _never),
     "offload_of_file": Codec(_offload_of_file, _never),
     "fsdp_strategy": Codec(lambda value: _STRATEGY.get(str(value).lower(), "fsdp"), _never),
     "precision": Codec(_precision, _write_precision),
@@ -169,4 +206,7 @@ CODECS: Final[Mapping[str, Codec]] = {
     "model_folder": Codec(_model_folder, _never),
     "builder_method": Codec(MODEL.read, _rebuilt),
     "builder_quant": Codec(MODEL.read, _rebuilt),
+    "plain_model": Codec(_plain_model, _never),
+    "recipe_model": Codec(_recipe_model, _never),
+    "gguf_quant": Codec(_gguf_quant, _never),
 }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from oomdoc.intake.configs.entry import Entry, Fragment
 from oomdoc.intake.configs.forms.flags import entries_of_words, parse_shell
-from oomdoc.intake.configs.forms.words import Word
+from oomdoc.intake.configs.forms.words import Variable, Word
 from oomdoc.intake.configs.forms.yaml import Block
+from oomdoc.intake.configs.values import as_scalar
 
-__all__ = ["dockerfile", "embedded"]
+__all__ = ["dockerfile", "embedded", "modelfile"]
 
 _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup"})
 _ENV_PATH: Final = re.compile(r"\.(?:environment|envs?)\.")
@@ -20,6 +22,13 @@ _EXEC: Final = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])",
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "ash", "dash"})
 _WHOLE_COMMAND: Final = re.compile(r"\S\s{1,200}--[A-Za-z]")
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
+_ARGUMENTS: Final = re.compile(r"[A-Z]+_ADDITIONAL_ARGS\Z")
+"""A variable whose text is added to an engine's command (KServe's ``VLLM_ADDITIONAL_ARGS``)."""
+_SERVED: Final = "spec.model.name"
+"""KServe's ``LLMInferenceService``: the model that its engine serves."""
+_PARAMETER: Final = re.compile(
+    r"^[ \t]*(?:PARAMETER[ \t]+(?P<key>\w{1,40})|(?P<from>FROM))[ \t]+(?P<value>\S{1,200})", re.M | re.I
+)
 
 
 def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragment]:
@@ -27,12 +36,13 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
     out: list[Fragment] = []
     env: list[Entry] = []
     image = next((str(e.value) for e in entries if e.key.rsplit(".", 1)[-1] == "image" and e.value), "")
+    known = _variables(entries)
     for entry in entries:
         last = entry.key.rsplit(".", 1)[-1]
         if last in _COMMAND_KEYS and isinstance(entry.value, list):
             out += _argument_list(text, entry, image)
         elif last in _COMMAND_KEYS and isinstance(entry.value, str) and " " in entry.value:
-            out += _command_text(text, *entry.value_span, image)
+            out += _command_text(text, *entry.value_span, image, known)
         elif last in _ENV_KEYS and entry.items:
             env += [e for e in map(_env_item, entry.items) if e is not None]
         elif entry.value is not None and last.isupper() and _ENV_PATH.search(f".{entry.key}"):
@@ -40,7 +50,8 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
     env += _name_value(entries)
     for block in blocks:
         if block.key.rsplit(".", 1)[-1].rstrip("[]") in _COMMAND_KEYS:
-            out += _command_text(text, block.start, block.end, image)
+            out += _command_text(text, block.start, block.end, image, known)
+    out += _additional(text, entries, blocks, image)
     if env:
         start = min(e.key_span[0] for e in env)
         stop = max(e.value_span[1] for e in env)
@@ -117,14 +128,63 @@ def _flow_words(text: str, low: int, high: int) -> list[Word]:
     return words
 
 
-def _command_text(text: str, low: int, high: int, image: str) -> list[Fragment]:
+def _command_text(
+    text: str, low: int, high: int, image: str, known: Mapping[str, Variable] | None = None
+) -> list[Fragment]:
     if text[low : low + 1] in "\"'" and text[high - 1 : high] == text[low]:
         low, high = low + 1, high - 1
-    out = parse_shell(text, low, high).fragments
+    out = parse_shell(text, low, high, known=known).fragments
     return [
         Fragment(form="shell", start=f.start, end=f.end, entries=f.entries, programs=(*f.programs, image), env=f.env)
         for f in out
     ]
+
+
+def _variables(entries: Iterable[Entry]) -> dict[str, Variable]:
+    """What ``envs:`` of a SkyPilot job sets for its scripts."""
+    out: dict[str, Variable] = {}
+    for entry in entries:
+        section, _, name = entry.key.partition(".")
+        if section == "envs" and isinstance(entry.value, str | int | float) and name.isidentifier():
+            low, high = entry.value_span
+            quoted = 1 if entry.quote else 0
+            span = (low + quoted, high - quoted)
+            word = Word(str(entry.value), *span, quote=entry.quote, value_span=span)
+            out[name] = Variable(name, word, entry.key_span, exported=True)
+    return out
+
+
+def _additional(text: str, entries: list[Entry], blocks: list[Block], image: str) -> list[Fragment]:
+    """Arguments that a variable adds to an engine's command."""
+    names = [e for e in entries if e.key.endswith("env[].name") and _ARGUMENTS.match(str(e.value))]
+    model = next((e for e in entries if e.key == _SERVED and isinstance(e.value, str)), None)
+    spans = [e.value_span for e in entries if e.value is not None and e.key.endswith("env[].value")]
+    spans += [(block.start, block.end) for block in blocks if block.key.endswith("env[].value")]
+    out: list[Fragment] = []
+    for name in names:
+        low, high = min((span for span in spans if span[0] > name.value_span[1]), default=(0, 0))
+        engine = str(name.value).partition("_")[0].lower()
+        made = _command_text(text, low, high, f"{image} {engine}")
+        if made and model is not None:
+            served = replace(model, key="model", style="flag")
+            made[0] = replace(made[0], entries=(served, *made[0].entries))
+        out += made
+    return out
+
+
+def modelfile(text: str, start: int, end: int) -> Fragment:
+    """``FROM`` and ``PARAMETER`` lines of an Ollama Modelfile."""
+    entries = tuple(
+        Entry(
+            key="from" if match["from"] else f"parameter.{match['key']}",
+            value=as_scalar(match["value"]),
+            key_span=match.span("from" if match["from"] else "key"),
+            value_span=match.span("value"),
+            style="pair",
+        )
+        for match in _PARAMETER.finditer(text, start, end)
+    )
+    return Fragment(form="yaml", start=start, end=end, entries=entries, programs=("ollama",))
 
 
 def _env_item(item: Entry) -> Entry | None:

@@ -19,6 +19,7 @@ from oomdoc.intake.configs.launch import launch_facts
 from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.read_back import as_counted, is_off, same, says, unified
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
+from oomdoc.intake.configs.values import number
 from oomkb.errors import JobError
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 
@@ -195,7 +196,7 @@ def _launch(text: str, filename: str, framework: str | None, name: str, value: A
     """Numbers of processes and machines, where a launcher's flag or variable states them."""
     for doc in _analysed(filename, text, framework):
         for found, _, entry in launch_facts(doc.entries, doc.env):
-            if found == name:
+            if found == name and (number(entry.value) is not None or entry.key.endswith("VISIBLE_DEVICES")):
                 if entry.key.endswith("VISIBLE_DEVICES"):
                     value = ",".join(map(str, range(int(value))))
                 start, end = entry.value_span

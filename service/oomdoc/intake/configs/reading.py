@@ -157,7 +157,7 @@ def _facts(doc: Doc, lines: Lines) -> list[Fact]:
     origin = _ORIGINS.get(doc.form, "config")
     confidence = GUESSED if doc.unknown else 0.9 if doc.form == "ini" else 1.0
     out = [Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in doc.readings()]
-    if doc.form in ("shell", "yaml", "env"):
+    if doc.form in ("shell", "yaml", "env", "python"):
         out += [
             Fact(n, v, lines.span(e.key_span[0]), origin, confidence) for n, v, e in launch_facts(doc.entries, doc.env)
         ]

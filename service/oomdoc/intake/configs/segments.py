@@ -65,7 +65,7 @@ _LANGUAGES: Final = {
 _PROGRAM: Final = (
     r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl"
     r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry"
-    r"|litgpt|lm[_-]eval|composer)"
+    r"|litgpt|lm[_-]eval|composer|trtllm-(?:serve|bench)|llama-(?:server|cli))"
 )
 _COMMAND: Final = Expression(
     r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}"
@@ -75,7 +75,7 @@ _INLINE: Final = Expression(
     r"(?<![\w./-])(?:torchrun|deepspeed|accelerate launch|llamafactory-cli|swift (?:sft|pt|rlhf|infer|deploy|rollout)|"
     r"megatron (?:sft|pt|rlhf)|"
     r"vllm serve|tune run|xtuner train|trl (?:sft|dpo|grpo|kto|vllm-serve)|axolotl train|lmdeploy serve|"
-    r"text-generation-launcher|sglang serve|"
+    r"text-generation-launcher|sglang serve|trtllm-serve|llama-server|"
     r"python[0-9.]{0,5} (?:-m |-u )?[\w./-]{1,100})(?=[ \t])"
 )
 _ENV: Final = re.compile(r"[ \t]{0,20}(?:export[ \t]+)?[A-Z][A-Z0-9_]{2,60}=[^\s=]")
@@ -115,6 +115,8 @@ def form_of(name: str) -> str | None:
     base = name.rsplit("/", 1)[-1].lower()
     if base.startswith("dockerfile"):
         return "dockerfile"
+    if base.startswith("modelfile"):
+        return "modelfile"
     dot = base.rfind(".")
     return _EXTENSIONS.get(base[dot:]) if dot >= 0 else None
 

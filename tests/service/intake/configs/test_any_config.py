@@ -198,3 +198,48 @@ def test_a_value_that_points_to_another_key_is_read_and_written_there():
     assert job_of(text, "a.yaml").seq_len == 4096
     done = patch(text, filename="a.yaml", changes={"seq_len": 2048})
     assert done.text == text.replace("4096", "2048")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        (
+            "sky.yaml",
+            "resources:\n  accelerators: A100-80GB:8\nnum_nodes: 2\nenvs:\n  MODEL: org/thing-8b\nrun: |\n  vllm serve $MODEL --max-model-len 4096 --max-num-seqs 8\n",
+            {"gpu": "A100-80GB", "gpus": 8, "nodes": 2, "model": "org/thing-8b", "serving.max_model_len": 4096},
+        ),
+        (
+            "job.py",
+            'from sagemaker.huggingface import HuggingFace\nest = HuggingFace(entry_point="run.py", instance_type="ml.g5.12xlarge", instance_count=2,\n'
+            '    hyperparameters={"model_id": "org/thing-7b", "per_device_train_batch_size": 2, "lora_r": 8})\n',
+            {"gpu": "A10G", "gpus": 4, "nodes": 2, "micro_batch": 2, "model": "org/thing-7b"},
+        ),
+        (
+            "compose.yml",
+            "services:\n  s:\n    image: ghcr.io/huggingface/text-generation-inference:3.0\n    command: --model-id org/thing-8b --num-shard 2 --max-total-tokens 8192\n"
+            "    deploy:\n      resources:\n        reservations:\n          devices:\n            - driver: nvidia\n              count: 2\n",
+            {"gpus": 2, "tp": 2, "serving.max_model_len": 8192},
+        ),
+        (
+            "kserve.yaml",
+            "kind: LLMInferenceService\nspec:\n  model:\n    name: org/thing-70b\n  template:\n    containers:\n      - name: main\n        env:\n"
+            "          - name: VLLM_ADDITIONAL_ARGS\n            value: >-\n              --tensor-parallel-size=8\n              --max-model-len=16384\n"
+            '        resources:\n          limits:\n            nvidia.com/gpu: "8"\n',
+            {"gpus": 8, "tp": 8, "model": "org/thing-70b", "serving.max_model_len": 16384},
+        ),
+        (
+            "request.json",
+            '{"model": "qwen2.5:14b", "stream": false, "options": {"num_ctx": 16384, "num_gpu": 40}}',
+            {"model": "qwen2.5-14b", "serving.max_model_len": 16384},
+        ),
+    ],
+)
+def test_machines_and_engines_that_a_job_asks_for(name, text, wanted):
+    found = {fact.name: fact.value for fact in read_documents(Source(name, text)).facts}
+    assert {field: found.get(field) for field in wanted} == wanted
+
+
+def test_the_machines_of_a_job_are_not_written_over_by_a_number():
+    text = "resources:\n  accelerators: A100-80GB:8\nrun: |\n  vllm serve org/thing-8b --max-model-len 4096 --max-num-seqs 8\n"
+    done = patch(text, filename="sky.yaml", changes={"gpus": 4})
+    assert (done.text, dict(done.unplaced)) == (text, {"gpus": "no-key"})

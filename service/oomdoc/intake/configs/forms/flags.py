@@ -35,7 +35,7 @@ _LAUNCHERS: Final = {
 _PROGRAMS: Final = words(
     """
         python python3 swift megatron llamafactory-cli trl axolotl tune xtuner vllm sglang lmdeploy
-        text-generation-launcher nemo litgpt unsloth FORCE_TORCHRUN
+        text-generation-launcher nemo litgpt unsloth trtllm-serve llama-server llama-cli ollama FORCE_TORCHRUN
         """
 )
 _SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get #")
@@ -169,7 +169,7 @@ class _Reader:
             self.equals(word, key, key_span, at)
             return index + 1
         values = self.values_after(index + 1)
-        if name in {"-m", "--module"}:
+        if name in {"-m", "--module"} and not any(p.startswith("llama-") for p in self.programs[:1]):
             if values:
                 self.program(values[0].text, module=True)
                 return index + 2
@@ -281,11 +281,11 @@ def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[En
 
 
 def _commands(
-    text: str, start: int, end: int, known: Mapping[str, Variable] | None = None
+    text: str, start: int, end: int, known: Mapping[str, Variable] | None = None, *, nested: bool = True
 ) -> tuple[list[Command], list[Heredoc]]:
-    """The commands of a text and of the strings in it that hold flags; ``known`` where it is such a string."""
+    """The commands of a text and of the strings in it that hold flags; ``nested`` where it is such a string."""
     shell = tokenise(without_labels(text, start, end), start, end, known)
-    depth = 0 if known is None else 1
+    depth = int(nested)
     commands: list[Command] = []
     for command in shell.commands:
         commands.append(command)
@@ -329,15 +329,22 @@ def _continued(text: str, before: list[Command], command: Command) -> bool:
 
 
 def parse_shell(
-    text: str, start: int = 0, end: int | None = None, *, lenient: bool = True, depth: int = 0
+    text: str,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    lenient: bool = True,
+    depth: int = 0,
+    known: Mapping[str, Variable] | None = None,
 ) -> ShellReading:
     """The settings of shell text.
 
     :param lenient: whether a line of flags after a line without a backslash still counts as in effect (pasted text
         loses its backslashes; a script does not). Where the lines before have theirs, it was not lost in pasting.
+    :param known: variables that are set around it.
     """
     end = len(text) if end is None else end
-    commands, heredocs = _commands(text, start, end)
+    commands, heredocs = _commands(text, start, end, known, nested=False)
     reading = ShellReading()
     env: list[Entry] = []
     asked = batch_requests(text, start, end) if depth == 0 and "#SBATCH" in text[start:end] else []

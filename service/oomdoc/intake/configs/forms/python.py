@@ -215,6 +215,8 @@ class _Visitor:
         for keyword in node.keywords:
             if keyword.arg is None:
                 continue
+            if keyword.arg in _SETTINGS and isinstance(keyword.value, ast.Dict):
+                self.dictionary(keyword.value, _SETTINGS[keyword.arg])
             value, span, quote, resolved, shared = self.value(keyword.value)
             start = self.places.at(keyword.lineno, keyword.col_offset)
             self.entries.append(
@@ -255,6 +257,14 @@ class _Visitor:
             )
             if isinstance(item, ast.Dict):
                 self.dictionary(item, full, depth + 1)
+
+
+_SETTINGS: Final = {
+    "hyperparameters": "",
+    "engine_kwargs": "engine_kwargs",
+    "model_loading_config": "model_loading_config",
+}
+"""Arguments whose dictionary holds the settings of what is run (SageMaker's estimators, Ray Serve's ``LLMConfig``)."""
 
 
 class _Unknown:
