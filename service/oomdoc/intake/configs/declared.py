@@ -33,7 +33,7 @@ def declared_tables() -> tuple[Table, ...]:
 
 def _table(record: Record, bases: tuple[Table, ...]) -> Table:
     sections = (n for n in record.known if n.endswith(".*"))
-    known = {norm(n) for n in record.known if not n.endswith(".*")}
+    known = {norm(n).removesuffix(".*") for n in record.known}
     return Table(
         name=record.name,
         keys=tuple(_key(row) for row in record.keys if not row.beside),
