@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
 
+from oomdoc.job_schema import job_schema
 from oomkb.errors import JobError
 
 __all__ = [
@@ -31,6 +32,10 @@ DIAGNOSIS: dict[str, Any] = {
     "summary": "The logits of the loss took the last memory.",
     "causes": [{"cause": "logits", "probability": 0.8, "why": [], "evidence": []}],
 }
+JobDocument = Annotated[
+    dict[str, Any], WithJsonSchema({k: v for k, v in job_schema().items() if k not in ("$schema", "examples")})
+]
+"""Typed in the schema; checked by the job itself, whose errors name the nearest valid field or word."""
 Text = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -58,14 +63,14 @@ class DiagnoseBody(_Body):
 class EstimateBody(_Body):
     """A job document."""
 
-    job: dict[str, Any] = Field(examples=[_JOB])
+    job: JobDocument = Field(examples=[_JOB])
     lang: Lang = "auto"
 
 
 class PlanBody(_Body):
     """A job document, or the text of a config or launch script."""
 
-    job: dict[str, Any] = Field(default_factory=dict, examples=[_JOB])
+    job: JobDocument = Field(default_factory=dict, examples=[_JOB])
     text: str = Field(default="", description="A config or launch script.")
     filename: str = Field(default="", description="Its name.")
     lang: Lang = "auto"

@@ -17,11 +17,11 @@ from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.planned import careful_job, is_planned, locally_served, planned_run
+from oomdoc.diagnosis.planned import SPLIT, careful_job, is_planned, locally_served, planned_run, split_by_layers
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
-from oomdoc.diagnosis.result import Diagnosis, TensorMatch
+from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.verdict import not_memory_first, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
@@ -73,7 +73,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         causes=causes,
         tensors=view.tensors,
         estimate=view.estimate,
-        inferred=inference.inferred if inference is not None else (),
+        inferred=(*_split(stated), *(inference.inferred if inference is not None else ())),
         conflicts=inference.conflicts if inference is not None else (),
         other_failure=other_failure_of(evidence.outcome),
         matches=matches,
@@ -85,6 +85,14 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         diagnosis = _planned(diagnosis)
     diagnosis = replace(diagnosis, warnings=(*diagnosis.warnings, *advice_for(view, stated, causes)))
     return replace(diagnosis, summary=summarise(view, diagnosis))
+
+
+def _split(job: Job) -> tuple[Inferred, ...]:
+    """What is known of the layout without having been stated."""
+    known = job.assumed.get("pp")
+    if known is None or known.why != SPLIT:
+        return ()
+    return (Inferred("pp", known.value, 0.95, say("inferred.device-map", count=known.value)),)
 
 
 def _without_failure(
@@ -129,7 +137,11 @@ def _worked_out(
     job = _job(evidence, warnings)
     inference: Inference | None = None
     careful = is_planned(evidence) and careful_job(evidence, job)
-    job = planned_run(evidence, job).job if is_planned(evidence) else locally_served(evidence, job)
+    job = (
+        planned_run(evidence, job).job
+        if is_planned(evidence)
+        else split_by_layers(evidence, locally_served(evidence, job))
+    )
     priced = _priced(job, warnings, careful=careful)
     if priced is not None and not is_planned(evidence):
         inference = infer(evidence, job, priced)

@@ -20,6 +20,7 @@ from oomkb.units import GIB
 
 __all__ = [
     "FITS",
+    "SPLIT",
     "Choice",
     "careful_job",
     "counted",
@@ -29,6 +30,7 @@ __all__ = [
     "locally_served",
     "needed_of",
     "planned_run",
+    "split_by_layers",
 ]
 
 FITS: Final = 0.75
@@ -40,6 +42,8 @@ _HOST_USABLE: Final = 0.9
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _COUNTED: Final = "the fewest that hold it"
+SPLIT: Final = "device_map spreads the layers over the cards"
+_SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 _LOCAL: Final = ("ollama", "llama.cpp")
 _METHODS: Final = ("full", "lora", "qlora")
 
@@ -100,6 +104,21 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
     if length and job.get("serving.max_model_len") is None:
         stated["serving.max_model_len"] = length
     return job.assuming({n: Assumption(v, "the engine that is named") for n, v in stated.items()})
+
+
+def split_by_layers(evidence: Evidence, job: Job) -> Job:
+    """A trained model that ``device_map`` spreads over the cards: one process, every card some of the layers.
+
+    accelerate ``utils/modeling.py``: ``infer_auto_device_map``; transformers ``Trainer.is_model_parallel``.
+    """
+    settings = (s for d in evidence.documents for s in d.settings if s.key.rpartition(".")[2] == "device_map")
+    spread = any(str(s.value).lower() in _SPREAD for s in settings)
+    count = job.gpus or 1
+    alone = job.world in (None, 1) and job.sharding is None and job.tp is None and job.pp is None
+    if not spread or not alone or count < 2 or (job.nodes or 1) > 1 or job.objective == "inference":
+        return job
+    split = {"pp": count, "world": count, "dp": 1}
+    return job.with_fields({"world": None}).assuming({n: Assumption(v, SPLIT) for n, v in split.items()})
 
 
 def _spelled_out(job: Job, evidence: Evidence) -> Job:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
-from typing import Any
+from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -31,6 +32,9 @@ __all__ = [
 _BAR_WIDTH = 40
 
 
+_MOST_LINES: Final = 20
+
+
 def estimate_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
     """The text of ``oomdoc estimate``: a bar per phase, the peak, its interval, what was assumed."""
     console = new_console(width, colour)
@@ -44,12 +48,18 @@ def diagnosis_text(
     document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False, full: bool = False
 ) -> str:
     """The text of ``oomdoc diagnose``: the first screen, with ``full`` everything else after it."""
-    console = new_console(width, colour)
-    _screen(console, first_screen(document, language), language)
+    screen = first_screen(document, language)
     if not full:
-        console.print()
-        console.print(Text(word("screen.more", language), style="dim"))
-        return text_of(console)
+        # What stands in the full text as well goes first where the lines are too many.
+        shorter = (screen, replace(screen, quotes=()), replace(screen, quotes=(), why=screen.why[:2]))
+        texts = (_first_text(one, language, width, colour) for one in (*shorter, replace(shorter[-1], ask="")))
+        text = ""
+        for text in texts:
+            if len(text.strip().splitlines()) <= _MOST_LINES:
+                break
+        return text
+    console = new_console(width, colour)
+    _screen(console, screen, language)
     _causes(console, document, language)
     _tensors(console, document, language)
     _inactive(console, document, language)
@@ -64,6 +74,14 @@ def diagnosis_text(
     _questions(console, document, language)
     _conflicts(console, document, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
+    return text_of(console)
+
+
+def _first_text(screen: Screen, language: str, width: int, colour: bool) -> str:
+    console = new_console(width, colour)
+    _screen(console, screen, language)
+    console.print()
+    console.print(Text(word("screen.more", language), style="dim"))
     return text_of(console)
 
 

@@ -47,6 +47,8 @@ _ORDER: Final = (
 )
 _ONLY_STATED: Final = ("eval_micro_batch", "packing")
 _SINGLES: Final = 5
+_SHORT_BESIDE: Final = 2
+"""Fixes that are not enough alone, beside those that are."""
 
 
 def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Planning:
@@ -165,7 +167,7 @@ def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> t
 
 
 def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
-    """What fits alone, the cheapest first; then the little that helps most, what everybody advises among it."""
+    """What fits alone, the cheapest first; then a little that helps most and is not enough, more where nothing fits."""
     hardware = {r.name for r in REMEDIES if r.hardware}
     once: dict[str, SingleFix] = {}
     for fix in sorted(rows, key=lambda f: (f.cost, f.change.remedy)):
@@ -174,7 +176,8 @@ def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
     short = [f for f in once.values() if f.fits is False and f.change.remedy not in hardware]
     short = [f for f in short if f.change.saves_bytes >= _LEAST]
     short.sort(key=lambda f: (-f.change.saves_bytes, f.change.remedy))
-    return (*fits, *sorted(short[: max(2, _SINGLES - len(fits))], key=lambda f: (f.cost, f.change.remedy)))
+    most = _SHORT_BESIDE if fits else _SINGLES
+    return (*fits, *sorted(short[:most], key=lambda f: (f.cost, f.change.remedy)))
 
 
 def _found(space: Space) -> dict[str, Found]:
