@@ -203,7 +203,8 @@ def _flips(about: Plain) -> Iterator[Message]:
         yield say("answer.limit-context", length=f"{longest:,}")
     elif batch and length:
         here = f"{job.seq_len or 0:,}"
-        yield say("answer.limit", batch=batch, length=f"{length:,}", here=here, now=job.micro_batch or 1)
+        key = "answer.limit-length" if about.wanted == "length" else "answer.limit"
+        yield say(key, batch=batch, length=f"{length:,}", here=here, now=job.micro_batch or 1)
     if job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":
         need, fits = need_with(about.stated, {"grad_ckpt": False}, careful=about.careful)
         if need and not fits:

@@ -157,9 +157,9 @@ def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]
             for n in (2, 4, 8, 16)
             for s in shards
         ]  # fmt: skip
-    elif free("sharding") and (completed.world or 1) > 1:
+    elif free("sharding") and (completed.world or 1) > 1 and (completed.pp or 1) == 1:
         yield several("sharding", ("zero2", "zero3", "fsdp"), math.log(0.15))
-    if free("fused_ce"):
+    if free("fused_ce") and (completed.fused_ce or not seen.logits_bytes):  # whole logits were seen
         yield [_Option("fused_ce", not completed.fused_ce, math.log(0.12), {"fused_ce": not completed.fused_ce})]
     if free("param_dtype") and not (completed.sharding or "").startswith("zero"):
         other = "bf16" if completed.param_dtype == "fp32" else "fp32"

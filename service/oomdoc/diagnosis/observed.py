@@ -138,6 +138,8 @@ def over_capacity(estimate: Estimate) -> float:
 
 def until_failure(estimate: Estimate, phase: str) -> float:
     """The peak up to and with the phase in which it failed; the whole run's where that is not known."""
+    if phase == "optimizer-init" and "load" in estimate.phases:  # an engine makes its states before the first step
+        return estimate.phases["load"].total_bytes + _states(estimate)
     return max((estimate.phases[n].total_bytes for n in _phases(estimate, phase)), default=estimate.allocated_bytes)
 
 
@@ -147,7 +149,7 @@ def _before(estimate: Estimate, phase: str) -> float:
 
 
 def _phases(estimate: Estimate, phase: str) -> list[str]:
-    name = {"optimizer-init": "optimizer-step", "eval": "evaluation"}.get(phase, phase)
+    name = {"optimizer-init": "load", "eval": "evaluation"}.get(phase, phase)
     if name not in estimate.phases:
         return []
     return [n for n in PHASES[: PHASES.index(name) + 1] if n in estimate.phases]

@@ -9,6 +9,7 @@ from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
+from oomkb.units import GIB
 
 __all__ = ["summarise"]
 
@@ -94,9 +95,10 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
         if not plan.priced and alone and 0 < len(steps) <= _MOST_STEPS:
             return say("fixes.note.steps", changes=steps)
         if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS:
-            return say(
-                "summary.plan", changes=steps, peak_bytes=plan.estimate.needed_bytes or plan.estimate.process_bytes
-            )
+            host = plan.estimate.host_bytes
+            key = "summary.plan-host" if host >= GIB else "summary.plan"
+            need = plan.estimate.needed_bytes or plan.estimate.process_bytes
+            return say(key, changes=steps, peak_bytes=need, host_bytes=host)
     return None
 
 

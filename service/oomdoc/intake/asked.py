@@ -109,7 +109,7 @@ _LENGTH: Final = Expression(
     r"(?<![\w.,-])(?:(?P<a>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k|\d{1,2} ?m)[- ]?(?:ctx|context|tokens?"
     r"|seq(?:uence)?(?: length)?|length|上下文|长度|token)"
     r"|(?:num_ctx|n_ctx|ctx(?:-size)?|context(?:[ _-](?:length|window|size))?"
-    r"|seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max[_ ](?:seq_)?len(?:gth)?|length|上下文|序列长度|长度)"
+    r"|seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max[_ ](?:seq_)?len(?:gth)?|length|上下文|序列长度|序列|长度)"
     r"(?: of| is|为|是)?[ :=]{0,3}(?P<b>\d{1,3}(?:,\d{3})|\d{3,7}|\d{1,4} ?k|\d{1,2} ?m)(?![\w.]))",
     _I,
 )

@@ -39,7 +39,9 @@ _HOST: Final = Expression(
     r"|(?P<said>\d{1,5}(?:\.\d)?) ?(?:GB|GiB|G)\b (?:of )?(?:system |host |cpu |main |machine )?"
     r"(?:RAM\b|host memory|system memory)"
     r"|(?:system|host|cpu) (?:RAM|memory)[: =]{1,3}(?P<named>\d{1,5}) ?(?:GB|GiB|G)\b"
-    r"|(?P<zh>\d{1,5}) ?(?:GB|GiB|G) ?(?:的)?(?:系统|主机|物理)?内存",
+    r"|(?P<zh>\d{1,5}) ?(?:GB|GiB|G) ?(?:的)?(?:系统|主机|物理)?内存"
+    r"|(?:服务器|主机|系统|机器|物理)内存[ ：:为是有只]{0,4}(?P<stated_zh>\d{1,5}) ?(?:GB|GiB|G)"
+    r"|^ {0,40}memory: {1,20}(?P<container>\d{1,5})Gi\b",
     _I,
 )
 _PRINTED: Final = Expression(

@@ -21,9 +21,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     offload = job.offload or ()
     if "param" in offload:
-        yield Variant(instruction=say("fixes.host-memory.param", line='remove "offload_param"'), effort=0.4)
+        yield Variant(instruction=say("fixes.host-memory.param", line='"offload_param"'), effort=0.4)
     elif "optimizer" in offload:
-        yield Variant(instruction=say("fixes.host-memory.optimizer", line='remove "offload_optimizer"'), effort=0.4)
+        yield Variant(instruction=say("fixes.host-memory.optimizer", line='"offload_optimizer"'), effort=0.4)
     if offload:
         yield Variant(instruction=say("fixes.host-memory.pinned", line='"pin_memory": false'), effort=0.3)
     if context.phase in ("load", "unknown") and not context.serving:
@@ -52,7 +52,7 @@ def _load_line(job: Job, context: Context) -> str:
     if job.sharding in ("fsdp", "fsdp2", "hsdp"):
         return "fsdp_cpu_ram_efficient_loading: true"
     if job.sharding == "zero3":
-        return "TrainingArguments(deepspeed=...) before from_pretrained(...)"
+        return "TrainingArguments(deepspeed=...)  # from_pretrained(...) after it"
     return "from_pretrained(..., low_cpu_mem_usage=True, dtype='bfloat16')"
 
 

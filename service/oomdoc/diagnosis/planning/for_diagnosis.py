@@ -10,6 +10,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
+from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import patched
@@ -37,6 +38,10 @@ _ARITHMETIC: Final = frozenset(
 """Causes that settings answer; for the others the cause itself has to go."""
 _NEVER: Final = frozenset({"host-ram", "not-oom", "shared-memory"})
 """Causes to which no size of the job on the GPU is an answer."""
+_OF_MANY_PROCESSES: Final = frozenset(
+    ["zero", "fsdp", "hsdp", "distributed-optimizer", "offload-param", "offload-optimizer", "context-parallel"]
+)
+"""Remedies that need one process per card: none for a model whose layers one process spreads."""
 _LIKELY: Final = 0.25
 _MOST: Final = 3
 _FAR: Final = 2.0
@@ -82,6 +87,8 @@ def planning_for(
     """
     likely = [c.cause for c in causes if c.probability >= _LIKELY] or [c.cause for c in causes[:1]]
     context = _context(evidence, job, likely, matched)
+    if (split := job.assumed.get("pp")) is not None and split.why == SPLIT:
+        context = replace(context, without=context.without | _OF_MANY_PROCESSES)
     try:
         prices: Prices | None = Prices(job, careful=careful) if explained else None
     except OomdocError:

@@ -59,7 +59,10 @@ def spelled(
         return (_ADAM_OFFLOAD,)
     if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
         return tuple(_OTHERWISE["offload", v] for v in value if ("offload", v) in _OTHERWISE)
-    written = _written(name, field, json.dumps(value))
+    written = tuple(
+        (key.removeprefix("--") if key.startswith("--zero_optimization") else key, said)
+        for key, said in _written(name, field, json.dumps(value))
+    )
     if written or not isinstance(value, str | list | tuple):
         return written
     parts = [value] if isinstance(value, str) else list(value)

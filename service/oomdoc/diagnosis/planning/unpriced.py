@@ -55,5 +55,9 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         said += 1
         field, value = next(iter(options[-1 if name == "micro-batch" else 0].fields.items()))
         key, old, new = worded(filled, filled, field, value)[0]
-        line = f"{key}: {_shown(new)}" if field in filled.assumed else f"{key}: {_shown(old)} → {_shown(new)}"
+        line = (
+            f"{key}: {_shown(new)}"
+            if field in filled.assumed or old is None
+            else f"{key}: {_shown(old)} → {_shown(new)}"
+        )
         yield cause, name, Variant(instruction=say("fixes.unpriced.set", title=say(f"fixes.{name}.title"), line=line))

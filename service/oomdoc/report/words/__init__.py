@@ -21,7 +21,7 @@ __all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
 LANGUAGES: Final = ("en", "zh")
 _NAMED: Final = {"phase": "phase", "owner": "term"}
 """Placeholders whose value is itself a name with words."""
-_BLANK_BEFORE_MARK: Final = re.compile(r" +(?=[：，。、；）])")
+_BLANK_BEFORE_MARK: Final = re.compile(r" +(?=[：，。、；）])|(?<=[一-鿿]) +(?=[一-鿿])")
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 
