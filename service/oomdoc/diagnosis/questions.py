@@ -134,14 +134,14 @@ def _for_lookalike(view: View, cause: str) -> tuple[Question, ...]:
 
 def _versions(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Question]]:
     """Where a known regression would explain it and the version is not stated."""
-    suspects = [c for c in causes[:4] if c.cause == "version-regression" and c.probability >= _LEAST]
+    suspects = [c for c in causes[:4] if c.cause == "version-regression"]
     if not suspects or view.advisories:
         return []
     job = view.job
     if job.sharding == "zero3" and "deepspeed" not in view.evidence.versions:
         question = Question("versions.deepspeed", say("question.deepspeed.why"), say("question.deepspeed.how"))
         return [(2.0 + suspects[0].probability, question)]
-    if not view.evidence.versions:
+    if not view.evidence.versions and suspects[0].probability >= _LEAST:
         return [(1.0 + suspects[0].probability, _ask("versions"))]
     return []
 
