@@ -30,7 +30,8 @@ _SPELLED_NUMBER: Final = re.compile(
 )
 _ACTS: Final = re.compile(
     r"https?://[^\s)>\]]{1,500}|www\.[^\s)>\]]{1,300}|(?<![\w-])--?[A-Za-z][\w-]{1,60}|`[^`\n]{1,300}`|[\w-]{1,60}@[\w.-]{2,60}\.\w{2,10}"
-    r"|\b[A-Za-z]\w{0,60}(?:[_./=\\][\w-]{1,60}){1,12}"
+    r"|\b[A-Za-z]\w{0,60}(?:[_./=\\][\w-]{1,60}){1,12}",
+    re.ASCII,  # Chinese is written without spaces: its characters end a key
 )
 _COMMANDS: Final = re.compile(
     r"(?i)(?<!\w)(?:sudo|curl|wget|bash|sh|chmod|chown|rm|kill(?:all)?|eval|exec|nc|ssh|scp|dd|mkfs|python3?)\s[-./$~\w][^\s,;]{0,80}"
