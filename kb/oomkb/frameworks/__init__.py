@@ -15,6 +15,7 @@ from oomkb.frameworks.model import Default, Framework, Setting, in_range
 __all__ = [
     "ENGINES",
     "FRAMEWORKS",
+    "LAUNCHERS",
     "Default",
     "Framework",
     "Setting",
@@ -29,5 +30,7 @@ __all__ = [
 FRAMEWORKS: tuple[Framework, ...] = tuple(map(framework_of, records()))
 """Sorted by name."""
 
+LAUNCHERS: Final = frozenset(f.name for f in FRAMEWORKS if f.kind == "launcher")
+"""What starts and wraps other frameworks' programs."""
 ENGINES: Final = frozenset({*(f.name for f in FRAMEWORKS if f.kind == "serving"), "vllm-ascend"})
 """What serves models and trains none."""

@@ -22,6 +22,7 @@ from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
 from oomdoc.intake.configs.registry import all_names, table
 from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Table
+from oomkb.frameworks import LAUNCHERS
 
 __all__ = ["MAX_CHARS", "Doc", "analyse", "known_as"]
 
@@ -31,8 +32,6 @@ _BUDGET: Final = 150_000
 _MOST_ENTRIES: Final = 8_000
 """Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
-_LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
-"""What starts other frameworks' scripts: to be given as one says nothing against what a script is recognised as."""
 _DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
 _LINK: Final = re.compile(r"\$\{([A-Za-z_][\w.]{0,120})\}\Z")
 _HOPS: Final = 4
@@ -215,7 +214,8 @@ def _believe(docs: list[Doc], known: Table) -> None:
         base = doc.table is not None and any(doc.table is b for b in known.bases)
         if own and (doc.table is None or base):
             doc.table = known
-    spoken_for = known.name in _LAUNCHERS and any(d.table is not None for d in docs)
+    # What starts other frameworks' scripts says nothing against what a script is recognised as.
+    spoken_for = known.name in LAUNCHERS and any(d.table is not None for d in docs)
     if docs and not spoken_for and not any(d.table is known for d in docs):
         best = max(docs, key=lambda d: sum(1 for k in keys_of(d.entries) if k in names))
         if any(k in names for k in keys_of(best.entries)) or len(docs) == 1:
@@ -233,7 +233,7 @@ def _beside(docs: list[Doc]) -> None:
 
 def _attach(docs: list[Doc], loose: list[Doc], known: Table | None) -> None:
     """Scattered keys are read with the table of the documents around them."""
-    tables_here = [d.table for d in docs if d.table is not None and d.table.name not in ("deepspeed", "accelerate")]
+    tables_here = [d.table for d in docs if d.table is not None and d.table.name not in LAUNCHERS]
     fallback = known or (tables_here[0] if tables_here else None)
     for doc in loose:
         if doc.table is None or (fallback is not None and doc.table.name == "transformers"):

@@ -21,12 +21,12 @@ from oomdoc.intake.configs.read_back import as_counted, is_off, same, says, unif
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomdoc.intake.configs.values import number
 from oomkb.errors import JobError
+from oomkb.frameworks import LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 
 __all__ = ["Patched", "patch", "patch_batch_row"]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-_LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
 
     def rank(item: tuple[int, Doc]) -> tuple[int, int]:
         _, doc = item
-        launcher = doc.table is not None and doc.table.name in _LAUNCHERS
+        launcher = doc.table is not None and doc.table.name in LAUNCHERS
         return (2 if doc.form == "ini" else 1 if launcher else 0, -len(doc.entries))
 
     return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None), key=rank)

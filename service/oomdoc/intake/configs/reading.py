@@ -26,11 +26,10 @@ from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.messages import Message, say
-from oomkb.frameworks import ENGINES
+from oomkb.frameworks import ENGINES, LAUNCHERS
 
 __all__ = ["ConfigReading", "Lines", "read_documents"]
 
-_LAUNCHERS: Final = ("accelerate", "deepspeed", "fsdp")
 _ORIGINS: Final[Mapping[str, Origin]] = {
     "yaml": "config",
     "json": "config",
@@ -103,7 +102,7 @@ def _rank(doc: Doc) -> int:
         return 3
     if doc.unknown:
         return 0 if doc.whole_file else 1
-    return 1 if doc.table is not None and doc.table.name in _LAUNCHERS else 0
+    return 1 if doc.table is not None and doc.table.name in LAUNCHERS else 0
 
 
 UNKNOWN: Final = "unknown"
