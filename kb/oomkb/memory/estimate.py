@@ -88,7 +88,9 @@ class Estimate:
     """Parameters of the whole model."""
     trainable: int
     host_bytes: float = 0.0
-    """Host memory of one machine."""
+    """Host memory of one machine: what is offloaded."""
+    host_phases: Mapping[str, Phase] = field(default_factory=lambda: MappingProxyType({}))
+    """Host memory of one machine while it loads, trains and saves, by terms (:mod:`oomkb.memory.host`)."""
     capacity_bytes: float | None = None
     fits_probability: float | None = None
     needed_bytes: float | None = None

@@ -12,6 +12,7 @@ from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.extra_models import Beside, beside
+from oomkb.memory.host import host_phases
 from oomkb.memory.intervals import SCRIPT, group_of, interval, is_script, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
@@ -288,6 +289,9 @@ def _finish(
         params=shape.params,
         trainable=trainable,
         host_bytes=host,
+        host_phases={name: _phase(terms) for name, terms in host_phases(job, s, shape, host).items()}
+        if s.training
+        else {},
         capacity_bytes=capacity,
         needed_bytes=found.needed,
         fits_probability=None

@@ -47,6 +47,10 @@ def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
             for name, phase in estimate.phases.items()
         },
         "host_gib": _gib(estimate.host_bytes),
+        "host_phases": {
+            name: {"total_gib": _gib(p.total_bytes), "terms": {t: _gib(v) for t, v in p.terms_bytes.items()}}
+            for name, p in estimate.host_phases.items()
+        },
         "params": estimate.params,
         "trainable": estimate.trainable,
         "capacity_gib": None if estimate.capacity_bytes is None else _gib(estimate.capacity_bytes),

@@ -1,0 +1,66 @@
+"""Host memory of one machine, phase by phase: loading, training with its workers, saving.
+
+Measured with real code on the CPU (``bench/measure_host.py``; transformers 5.23, torch 2.13, safetensors 0.8;
+``tests/kb/memory/data/host.jsonl``): weights of the stored dtype stay mapped to their file, whose pages all ranks of a
+machine share and the kernel may drop; a cast makes a copy in memory of its own, one per rank that loads; saving from
+host memory copies nothing; a worker holds some 16 MiB of its own, and copies what it touches of Python's objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from oomkb.memory.job import Job
+from oomkb.memory.setting import Setting
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB, MIB
+
+__all__ = ["LIBRARIES_BYTES", "SPREAD", "WORKER_BYTES", "host_phases", "load_terms", "worker_bytes"]
+
+LIBRARIES_BYTES: Final = 273.0 * MIB
+"""What a process holds once torch and transformers are imported; a CUDA context comes on top, and was not measured."""
+WORKER_BYTES: Final = 16.0 * MIB
+SPREAD: Final = (0.95, 1.35)
+"""Where the true figure lies, as shares of these: what a CUDA context and its pinned buffers add was not measured."""
+_GATHERED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
+_FIRST_LOADS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
+"""accelerate's ``cpu_ram_efficient_loading``: rank 0 alone reads the weights."""
+_STORED: Final = 2
+"""Bytes of a weight in most checkpoints."""
+_SHARD: Final = 50.0 * GIB
+_SHARD_4: Final = 5.0 * GIB
+"""``max_shard_size`` of ``save_pretrained``, from transformers 5 on and before: a shard is copied to the host whole."""
+
+
+def load_terms(weights: float, *, stored: float, cast: bool, loading: int = 1) -> dict[str, float]:
+    """Host memory while a checkpoint is loaded, in bytes.
+
+    :param weights: in the wanted dtype. :param stored: in the file's. :param loading: ranks that load at once.
+    """
+    return {"weights": weights * loading if cast else 0.0, "mapped files": stored}
+
+
+def worker_bytes(workers: int, dataset: float = 0.0, *, objects: bool = False) -> float:
+    """What ``workers`` of a ``DataLoader`` hold for themselves; of Python's ``objects`` up to the whole data set."""
+    return workers * (WORKER_BYTES + (dataset if objects else 0.0))
+
+
+def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Mapping[str, Mapping[str, float]]:
+    """Terms in bytes for one machine; ``offloaded``: states and buffers that lie on the host while training."""
+    ranks = max(1, min(s.world, s.gpus_per_node))
+    libraries = {"libraries": LIBRARIES_BYTES * ranks}
+    wanted, stored = float(shape.params * s.param_bytes), float(shape.params * _STORED)
+    loading = 1 if s.sharding in _FIRST_LOADS else ranks
+    cast = s.param_bytes != _STORED and s.quant == "none" and s.sharding != "zero3"
+    workers = job.extra.get("dataloader_num_workers")
+    count = workers if isinstance(workers, int) and not isinstance(workers, bool) and 0 < workers < 1 << 12 else 0
+    trainable = wanted if not s.adapters else 0.0
+    shard = _SHARD if not s.transformers or s.transformers >= (5,) else _SHARD_4
+    saved = trainable if s.sharding in _GATHERED else min(trainable, shard)
+    running = {**libraries, "offloaded states": offloaded, "workers": worker_bytes(count) * ranks}
+    return {
+        "load": {**libraries, **load_terms(wanted, stored=stored, cast=cast, loading=loading)},
+        "training": running,
+        "save": {**running, "state dict": saved},
+    }
