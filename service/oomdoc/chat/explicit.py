@@ -316,7 +316,7 @@ def _fields_by_key(framework: str) -> Mapping[str, str]:
         for key in table.all_keys():
             for name in key.names:
                 plain = name.rpartition(":")[2].replace("-", "_").lower()
-                if len(plain) > 1:
+                if len(plain) > 1 or table.name == framework:
                     found.setdefault(plain, key.field)
                     found.setdefault(plain.rpartition(".")[2], key.field) if len(plain.rpartition(".")[2]) > 3 else None
     return found

@@ -130,7 +130,7 @@ def test_a_kill_by_the_kernel_is_told_by_its_counters(tmp_path: Path, monkeypatc
     monkeypatch.setattr(wrap, "run_command", killed)
     done = CliRunner().invoke(app, ["run", "--", "python", "train.py"])
     assert done.exit_code == 137
-    assert "host memory ran out" in done.stderr
+    assert "Host memory ran out" in done.stderr
     # Killed by a person: the counters stand still, and nothing is claimed.
     monkeypatch.setattr(wrap, "run_command", lambda _command: wrap.Finished(137, "step 1\n"))
     assert CliRunner().invoke(app, ["run", "--", "python", "train.py"]).stderr == ""
