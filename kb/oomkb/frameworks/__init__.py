@@ -5,12 +5,10 @@ Everything a framework is known by stands in its file in ``records``; :mod:`oomk
 
 from __future__ import annotations
 
-from typing import Final
-
 from oomkb.frameworks.completion import complete
-from oomkb.frameworks.declared import framework_of, records
 from oomkb.frameworks.lookup import canonical, find, lineage, supports
 from oomkb.frameworks.model import Default, Framework, Setting, in_range
+from oomkb.frameworks.registry import ENGINES, FRAMEWORKS, LAUNCHERS
 
 __all__ = [
     "ENGINES",
@@ -26,11 +24,3 @@ __all__ = [
     "lineage",
     "supports",
 ]
-
-FRAMEWORKS: tuple[Framework, ...] = tuple(map(framework_of, records()))
-"""Sorted by name."""
-
-LAUNCHERS: Final = frozenset(f.name for f in FRAMEWORKS if f.kind == "launcher")
-"""What starts and wraps other frameworks' programs."""
-ENGINES: Final = frozenset({*(f.name for f in FRAMEWORKS if f.kind == "serving"), "vllm-ascend"})
-"""What serves models and trains none."""

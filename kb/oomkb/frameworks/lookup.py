@@ -18,7 +18,7 @@ def _key(name: str) -> str:
 
 @cache
 def _names() -> dict[str, Framework]:
-    from oomkb.frameworks import FRAMEWORKS
+    from oomkb.frameworks.registry import FRAMEWORKS
 
     table: dict[str, Framework] = {}
     for framework in FRAMEWORKS:

@@ -27,6 +27,7 @@ from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
 from oomdoc.intake.statements import read_causes, read_statements
+from oomdoc.intake.stream import condense
 from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
@@ -241,8 +242,6 @@ def prepared(sources: Sequence[Source], warnings: list[Message | str] | None = N
         if is_notebook(source.name, text):
             text = notebook_text(text) or text
         if len(text) > _LARGEST or is_long(text):
-            from oomdoc.intake.stream import condense
-
             text = thinned(condense(text))
             if warnings is not None:
                 warnings.append(say("intake.condensed", source=source.name))

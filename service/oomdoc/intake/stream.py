@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, cast
 
-from oomdoc.evidence import Evidence, Source
+from oomdoc.evidence import Source
 from oomdoc.intake.snapshot import is_snapshot, snapshot_text
 from oomdoc.intake.thinning import telling
 from oomkb.errors import InputError
 
-__all__ = ["condense", "load_source", "read_stream"]
+__all__ = ["condense", "load_source"]
 
 Progress = Callable[[int, int | None], None]
 """Called with bytes read and bytes in all (of the file as stored), the latter ``None`` where it is not known."""
@@ -64,16 +64,6 @@ class _Kept:
         self.late_size += len(piece)
         while self.late_size > _BUDGET // 2 and len(self.late) > 1:
             self.late_size -= len(self.late.pop(0)[1])
-
-
-def read_stream(path: str | Path, progress: Progress | None = None) -> Evidence:
-    """Evidence of a file of any size, packed or not, in bounded memory.
-
-    :raises InputError: when it cannot be read or is not text.
-    """
-    from oomdoc.intake.read import read
-
-    return read([load_source(path, progress)])
 
 
 def load_source(path: str | Path, progress: Progress | None = None, *, limit_bytes: int | None = None) -> Source:

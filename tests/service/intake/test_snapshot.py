@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from oomdoc.intake.stream import read_stream
+from oomdoc.intake.read import read
+from oomdoc.intake.stream import load_source
 from oomkb.errors import InputError
 
 GIB = 1 << 30
@@ -35,7 +36,7 @@ SNAPSHOT = {
 def test_holders_and_failure(tmp_path):
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(pickle.dumps(SNAPSHOT))
-    evidence = read_stream(path)
+    evidence = read([load_source(path)])
     root = evidence.root
     assert (root.requested_bytes, root.free_bytes, root.allocated_bytes) == (4 * GIB, GIB, 8 * GIB)
     assert root.phase == "loss"
@@ -54,7 +55,7 @@ def test_anything_else_is_refused(tmp_path, value):
     path = tmp_path / "evil.pickle"
     path.write_bytes(pickle.dumps(value))
     with pytest.raises(InputError):
-        read_stream(path)
+        read([load_source(path)])
     assert not os.path.exists("/tmp/oomdoc-evil")  # noqa: PTH110
 
 
@@ -63,4 +64,4 @@ def test_damaged(tmp_path, data):
     path = tmp_path / "cut.pickle"
     path.write_bytes(data)
     with pytest.raises(InputError):
-        read_stream(path)
+        read([load_source(path)])

@@ -9,7 +9,8 @@ import pytest
 import zstandard
 
 from oomdoc.intake import read_text
-from oomdoc.intake.stream import condense, load_source, read_stream
+from oomdoc.intake.read import read
+from oomdoc.intake.stream import condense, load_source
 from oomkb.errors import InputError
 
 OOM = "[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 5 has a total capacity of 79.15 GiB of which 1.25 GiB is free."
@@ -54,7 +55,7 @@ def test_packed_files(tmp_path):
     (tmp_path / "a.log.zst").write_bytes(zstandard.ZstdCompressor().compress(text.encode()))
     for name in ("a.log.gz", "a.log.zst"):
         assert load_source(tmp_path / name).text == text
-        assert read_stream(tmp_path / name).root.requested_bytes == 2 << 30
+        assert read([load_source(tmp_path / name)]).root.requested_bytes == 2 << 30
 
 
 def test_small_files_are_read_whole(tmp_path):
@@ -78,7 +79,7 @@ def test_what_is_no_text_is_refused(tmp_path, name, data):
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(InputError) as error:
-        read_stream(path)
+        read([load_source(path)])
     assert name in error.value.where
     assert error.value.hint
 
@@ -92,7 +93,7 @@ def test_missing_and_folder(tmp_path):
 
 def test_empty(tmp_path):
     (tmp_path / "empty.log").write_bytes(b"")
-    evidence = read_stream(tmp_path / "empty.log")
+    evidence = read([load_source(tmp_path / "empty.log")])
     assert evidence.root is None
     assert [w.key for w in evidence.warnings] == ["intake.empty"]
 

@@ -6,12 +6,9 @@
 
 from __future__ import annotations
 
-from oomdoc.intake.configs.declared import declared_tables
 from oomdoc.intake.configs.jobs import to_job
 from oomdoc.intake.configs.patching import Patched, patch, patch_batch_row
 from oomdoc.intake.configs.reading import ConfigReading, read_documents
-from oomdoc.intake.configs.table import Table
+from oomdoc.intake.configs.registry import TABLES
 
 __all__ = ["TABLES", "ConfigReading", "Patched", "patch", "patch_batch_row", "read_documents", "to_job"]
-
-TABLES: tuple[Table, ...] = declared_tables()

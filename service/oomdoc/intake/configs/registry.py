@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
+from oomdoc.intake.configs.declared import declared_tables
 from oomdoc.intake.configs.table import Table
 from oomkb.frameworks import canonical
 
-__all__ = ["all_names", "table", "tables"]
+__all__ = ["TABLES", "all_names", "table", "tables"]
+
+
+TABLES: tuple[Table, ...] = declared_tables()
+"""One per framework, in the order of their names."""
 
 
 def tables() -> tuple[Table, ...]:
     """Every table."""
-    from oomdoc.intake.configs import TABLES
-
     return TABLES
 
 
