@@ -31,7 +31,7 @@ from oomdoc.evidence import Source
 from oomdoc.intake import read
 from oomdoc.intake.configs import patch, read_documents
 from oomdoc.intake.redact import mask
-from oomdoc.intake.stream import read_stream
+from oomdoc.intake.stream import load_source
 from oomdoc.library import diagnose, estimate
 from oomdoc.planner import job_of_text, plan_document, plan_job
 from oomdoc.stated import stated_fields
@@ -258,7 +258,7 @@ def check_stream(data: bytes, folder: Path) -> None:
     for form in (data, gzip.compress(data, 1), b"\x1f\x8b" + data, b"\x28\xb5\x2f\xfd" + data):
         path.write_bytes(form)
         with contextlib.suppress(OomdocError):
-            read_stream(path)
+            read([load_source(path)])
 
 
 class Fuzzer:
