@@ -118,10 +118,9 @@ def test_work_grows_no_faster_than_the_input(unit, newline):
 
     def seconds(times: int) -> float:
         text = (unit + newline) * times
-        start = time.perf_counter()
+        start = time.process_time()
         read_text(text)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
-    small = min(seconds(8) for _ in range(2))
-    large = seconds(64)
-    assert large < max(20 * small, 0.7)
+    # CPU time, and the best of three: other processes on the machine decide nothing.
+    assert any(seconds(64) < max(20 * seconds(8), 1.0) for _ in range(3))

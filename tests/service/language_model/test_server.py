@@ -30,7 +30,7 @@ def client(endpoint: StandIn, tmp_path: object) -> Iterator[TestClient]:
     failing._BREAKERS.clear()
     endpoint.say = lambda _request: completion(json.dumps(REPLY))
     settings = Settings(
-        llm_url=endpoint.url, llm_timeout=5.0, database_url=f"sqlite:///{tmp_path}/x.db", diagnosing_processes=0
+        llm_url=endpoint.url, llm_timeout=60.0, database_url=f"sqlite:///{tmp_path}/x.db", diagnosing_processes=0
     )
     with TestClient(create_app(settings), base_url="http://127.0.0.1") as made:
         yield made
