@@ -22,6 +22,7 @@ __all__ = ["JobField", "example_job", "job_fields", "job_schema"]
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PARTS: Final = ("lora", "rollout", "serving", "loop")
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "additionalProperties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,6 @@ class JobField:
     what: str
     unit: str = ""
     example: Any = None
-    common: bool = False
 
 
 @cache
@@ -53,14 +53,13 @@ def job_fields() -> Mapping[str, JobField]:
 def job_schema(*, short: bool = False) -> dict[str, Any]:
     """The JSON schema of a job document; every field may be missing.
 
-    :param short: the common fields alone, for models with little context; what else a job has is taken all the same.
+    :param short: the same fields with their types, words and units alone, for the prompts of language models.
     """
     fields = job_fields()
     properties: dict[str, Any] = {}
     for name, field in fields.items():
-        if "." in name or (short and not field.common):
-            continue
-        properties[name] = _short(name, field) if short else _described(name, field)
+        if "." not in name:
+            properties[name] = _described(name, field, short=short)
     if short:
         return {"type": "object", "properties": properties}
     title = {"$schema": _DIALECT, "title": "Job", "type": "object"}
@@ -72,27 +71,22 @@ def example_job() -> dict[str, Any]:
     return {"model": "Qwen/Qwen2.5-7B", "method": "lora", "micro_batch": 1, "seq_len": 4096, "gpu": "RTX 4090"}
 
 
-def _described(name: str, field: JobField) -> dict[str, Any]:
-    schema = value_schema(name)
+def _described(name: str, field: JobField, *, short: bool) -> dict[str, Any]:
+    schema = _value(name, short=short)
     if name in _PARTS:
         schema["properties"] = {
-            part: {**value_schema(f"{name}.{part}"), **_words(job_fields()[f"{name}.{part}"])}
+            part: {**_value(f"{name}.{part}", short=short), **_words(job_fields()[f"{name}.{part}"], short=short)}
             for part in schema["properties"]
         }
-    return {**schema, **_words(field)}
+    return {**schema, **_words(field, short=short)}
 
 
-def _words(field: JobField) -> dict[str, Any]:
+def _value(name: str, *, short: bool) -> dict[str, Any]:
+    return {k: v for k, v in value_schema(name).items() if not (short and k in _BOUNDS)}
+
+
+def _words(field: JobField, *, short: bool) -> dict[str, Any]:
+    if short:
+        return {"description": field.unit} if field.unit else {}
     words: dict[str, Any] = {"description": field.what + (f" [{field.unit}]" if field.unit else "")}
     return words if field.example is None else {**words, "examples": [field.example]}
-
-
-def _short(name: str, field: JobField) -> dict[str, Any]:
-    """The type, the words and the unit; a line of a prompt."""
-    schema = value_schema(name)
-    for bound in ("minimum", "maximum", "exclusiveMinimum"):
-        schema.pop(bound, None)
-    if name in _PARTS:
-        parts = schema.pop("properties")
-        return {"type": "object", "description": ", ".join(parts)}
-    return schema if "enum" in schema or not field.unit else {**schema, "description": field.unit}

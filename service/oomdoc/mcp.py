@@ -1,32 +1,32 @@
 """The MCP door: oomdoc's functions, what it knows as resources, and prompts, over stdio or streamable HTTP.
 
-Over HTTP the guard of the HTTP API stands before it: the same keys, rates and limits (``OOMDOC_API_KEYS`` ...).
+``oomdoc serve`` has it at ``/mcp``, behind the same keys, rates and limits as the HTTP API.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio.from_thread
 import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from mcp.types import Tool as Described
 
 from oomdoc import __version__
 from oomdoc.job_schema import job_schema
-from oomdoc.tools import TOOLS, Tool
+from oomdoc.tools import TOOLS, Tool, tool_named
 from oomkb.errors import OomdocError
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp
+    from starlette.applications import Starlette
 
-    from oomdoc.settings import Settings
-
-__all__ = ["create_app", "create_server"]
+__all__ = ["PATH", "create_server", "http_app"]
 
 PATH: Final = "/mcp"
 _JSON: Final = "application/json"
@@ -39,13 +39,69 @@ _INSTRUCTIONS: Final = (
 )
 
 
-def create_server() -> MCPServer[Any]:
-    """The server with its tools, resources and prompts."""
-    # At INFO the SDK logs what callers sent.
-    server: MCPServer[Any] = MCPServer("oomdoc", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING")
-    hints = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-    for tool in TOOLS:
-        server.tool(tool.name, description=tool.description, annotations=hints)(_served(tool))
+Report = Callable[[float, str], Coroutine[Any, Any, None]]
+"""(part that is done, what comes next)"""
+Call = Callable[[Tool, Mapping[str, Any], Report], Awaitable[dict[str, Any]]]
+"""(a tool, its arguments, whom to tell how far it is) -> its answer."""
+
+
+class _Server(MCPServer[Any]):
+    """The SDK's server with the tools of the registry: their schemas and checks are those that every door has."""
+
+    def __init__(self, call: Call) -> None:
+        # At INFO the SDK logs what callers sent.
+        super().__init__("oomdoc", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING")
+        self._call = call
+
+    async def list_tools(self) -> list[Described]:
+        """Every function with its schemas; none of them changes anything."""
+        hints = ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        )
+        return [
+            Described(
+                name=tool.name,
+                description=tool.description,
+                input_schema=tool.input_schema,
+                output_schema=tool.output_schema,
+                annotations=hints,
+            )
+            for tool in TOOLS
+        ]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult:
+        """:raises ToolError: for what the tool refuses: an unknown argument or field, an impossible value."""
+
+        async def report(part: float, following: str) -> None:
+            if context is not None:
+                await context.report_progress(part, 1.0, following)
+
+        try:
+            found = await self._call(tool_named(name), arguments, report)
+        except OomdocError as error:
+            raise ToolError(str(error)) from error
+        except Exception as error:  # its text may hold what was pasted
+            raise ToolError(f"{name[:80]} failed: {type(error).__name__}") from None
+        await report(1.0, "done")
+        text = TextContent(type="text", text=json.dumps(found, ensure_ascii=False))
+        return CallToolResult(content=[text], structured_content=found)
+
+
+async def _in_thread(tool: Tool, arguments: Mapping[str, Any], report: Report) -> dict[str, Any]:
+    def progress(part: float, following: str) -> None:
+        anyio.from_thread.run(report, part, following)
+
+    return await anyio.to_thread.run_sync(lambda: tool.call(arguments, progress))
+
+
+def create_server(call: Call = _in_thread) -> MCPServer[Any]:
+    """The server with its tools, resources and prompts.
+
+    :param call: computes a tool's answer; a thread of this process by default.
+    """
+    server = _Server(call)
     for uri, function in _RESOURCES.items():
         server.resource(uri, description=inspect.getdoc(function), mime_type=_JSON)(function)
     server.resource("oomdoc://taxonomy/{cause}", mime_type="text/plain")(_cause_page)
@@ -56,42 +112,13 @@ def create_server() -> MCPServer[Any]:
     return server
 
 
-def create_app(settings: Settings) -> ASGIApp:
-    """The server as an ASGI application at ``/mcp``, behind the guard of the HTTP API; it keeps no sessions."""
-    from mcp.server.transport_security import TransportSecuritySettings
-
-    from oomdoc.api.guard import Guard
-
+def http_app(call: Call = _in_thread) -> Starlette:
+    """The server as an application at ``/mcp`` that keeps no sessions; the guard of the HTTP API belongs before it."""
     # Foreign hosts and origins are the guard's to refuse, by the same settings as for the API.
     plain = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = create_server().streamable_http_app(
-        streamable_http_path=PATH, stateless_http=True, transport_security=plain, host=settings.host
+    return create_server(call).streamable_http_app(
+        streamable_http_path=PATH, stateless_http=True, transport_security=plain
     )
-    return Guard(app, settings)
-
-
-def _served(tool: Tool) -> Callable[..., Awaitable[CallToolResult]]:
-    """The tool as the SDK takes it: in a thread, with progress, its errors as the tool's."""
-
-    async def served(ctx: Context[Any, Any], **arguments: Any) -> CallToolResult:
-        def progress(part: float, following: str) -> None:
-            anyio.from_thread.run(ctx.report_progress, part, 1.0, following)
-
-        try:
-            found = await anyio.to_thread.run_sync(lambda: tool.call(arguments, progress))
-        except OomdocError as error:
-            raise ToolError(str(error)) from error
-        await ctx.report_progress(1.0, 1.0, "done")
-        text = TextContent(type="text", text=json.dumps(found, ensure_ascii=False))
-        return CallToolResult(content=[text], structured_content=found)
-
-    hints = get_type_hints(tool.function, include_extras=True)
-    own = inspect.signature(tool.function)
-    kept = [p.replace(annotation=hints[n]) for n, p in own.parameters.items() if n != "progress"]
-    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
-    vars(served)["__signature__"] = inspect.Signature([*kept, context], return_annotation=hints["return"])
-    served.__annotations__ = {p.name: p.annotation for p in (*kept, context)} | {"return": hints["return"]}
-    return served
 
 
 def _schema() -> str:

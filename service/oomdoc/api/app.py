@@ -20,6 +20,7 @@ from oomdoc.api import problems
 from oomdoc.api.corpus import Corpus
 from oomdoc.api.guard import Guard
 from oomdoc.api.routes import ROUTERS
+from oomdoc.api.routes.mcp import ROUTE, serving_mcp
 from oomdoc.api.warm import frozen_heap, play_common, warm
 from oomdoc.api.work import Work
 from oomdoc.settings import Settings, load_settings
@@ -77,6 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.router.routes.append(ROUTE)
     if settings.cors_origins:
         origins = [o.strip() for o in settings.cors_origins.split(",") if o.strip()]
         app.add_middleware(
@@ -102,8 +104,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     watching = [asyncio.create_task(app.state.work.watch()), asyncio.create_task(app.state.work.follow_cases())]
     purging = asyncio.create_task(_purge(app.state.work))
     try:
-        with frozen_heap():
-            yield
+        async with serving_mcp(app):
+            with frozen_heap():
+                yield
     finally:
         app.state.draining = True
         purging.cancel()

@@ -60,7 +60,8 @@ def _announce(settings: Settings) -> None:
     bots = [name for name in CALLBACKS if configured(name, settings) is not None]
     lines = [
         f"oomdoc {__version__}: loading the cases, the encoder and the memory model; then {place}",
-        f"  page {place}/   API reference {place}/docs   store: {store}   bots: {', '.join(bots) or 'none'}",
+        f"  page {place}/   API reference {place}/docs   agents {place}/mcp",
+        f"  store: {store}   bots: {', '.join(bots) or 'none'}",
     ]
     if not settings.loopback and not settings.keys_required:
         lines.append(

@@ -214,6 +214,13 @@ def _turn(arguments: dict[str, Any], _blob: bytes) -> Outcome:
     return {"session": session.document(), "reply": reply.document()}, b""
 
 
+def _tool(arguments: dict[str, Any], _blob: bytes) -> Outcome:
+    """``{name, arguments}`` of a function of :mod:`oomdoc.tools` -> its answer."""
+    from oomdoc.tools import tool_named
+
+    return {}, _written(tool_named(arguments["name"]).call(arguments["arguments"]))
+
+
 def _case_problems(arguments: dict[str, Any], _blob: bytes) -> Outcome:
     """``{id, yaml}`` -> ``{problems}``."""
     from oomdoc.casework import check_text
@@ -232,5 +239,6 @@ TASKS: Final[Mapping[str, Callable[[dict[str, Any], bytes], Outcome]]] = {
     "plan": _plan,
     "questions": _questions,
     "search": _search,
+    "tool": _tool,
     "turn": _turn,
 }

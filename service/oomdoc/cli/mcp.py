@@ -33,7 +33,7 @@ def mcp(
 ) -> None:
     """Serve oomdoc's functions to agents and editors over the Model Context Protocol.
 
-    Over http it listens at /mcp and takes the API's keys: off the loopback one is needed (OOMDOC_API_KEYS).
+    Over http it listens at /mcp, as `oomdoc serve` does beside its API, and takes the API's keys (OOMDOC_API_KEYS).
 
     Examples:
 
@@ -42,7 +42,7 @@ def mcp(
         OOMDOC_API_KEYS=a-key-of-16-chars:read oomdoc mcp --transport http --host 0.0.0.0
     """
     try:
-        from oomdoc.mcp import create_app, create_server
+        from oomdoc.mcp import create_server, http_app
     except ImportError as error:
         raise InputError(
             "the MCP SDK is not installed", where="oomdoc mcp", hint="pip install 'oomdoc[mcp]'"
@@ -53,10 +53,11 @@ def mcp(
     try:
         import uvicorn
 
+        from oomdoc.api.guard import Guard
         from oomdoc.settings import load_settings
     except ImportError as error:
         raise InputError(
             "the server is not installed", where="oomdoc mcp --transport http", hint="pip install 'oomdoc[mcp,serve]'"
         ) from error
     settings = load_settings(host=host, port=port)
-    uvicorn.run(create_app(settings), host=host, port=port, log_level="warning", proxy_headers=False)
+    uvicorn.run(Guard(http_app(), settings), host=host, port=port, log_level="warning", proxy_headers=False)

@@ -28,7 +28,8 @@ Detail = Literal["short", "full"]
 JobFields = Annotated[dict[str, Any], WithJsonSchema(job_schema())]
 """A job document, or part of one."""
 JobFieldsShort = Annotated[
-    dict[str, Any], WithJsonSchema({**job_schema(short=True), "description": "Job fields; all of them as in estimate."})
+    dict[str, Any],
+    WithJsonSchema({**job_schema(short=True), "description": "Job fields; what each means stands in estimate."}),
 ]
 
 

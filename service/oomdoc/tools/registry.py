@@ -5,17 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from oomdoc.job_schema import job_fields
 from oomdoc.tools.functions import ALL, Progress
 from oomkb.errors import InputError
 
 __all__ = ["TOOLS", "Tool", "tool_named"]
 
 _PROGRESS: Final = "progress"
+_NAME_CHARS: Final = 80
+_JOBS: Final = ("job", "base", "fields")
+"""Arguments that hold job fields."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +71,25 @@ class Tool:
             taken = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"])) or self.name
-            raise InputError(first["msg"], where=where, hint=f"see the arguments of {self.name}") from error
+            where = ".".join(map(str, first["loc"]))[:_NAME_CHARS] or self.name
+            unknown = first["type"] == "extra_forbidden"
+            said = f"{self.name} has no such argument" if unknown else first["msg"]
+            hint = self._hint(where) if unknown else f"see the arguments of {self.name}"
+            raise InputError(said, where=where, hint=hint) from error
         given = {name: getattr(taken, name) for name in type(taken).model_fields}
         if progress is not None:
             given[_PROGRESS] = progress
         return plain(self.function(**given))
+
+    def _hint(self, unknown: str) -> str:
+        """What was probably meant by an argument that is none."""
+        names = list(self.arguments.model_fields)
+        close = get_close_matches(unknown, names, n=1)
+        if not close and unknown in job_fields():
+            holder = next((name for name in _JOBS if name in names), "")
+            if holder:
+                return f'it is a field of a job: {{"{holder}": {{"{unknown}": ...}}}}'
+        return f"perhaps {close[0]}" if close else f"one of {', '.join(names)}"
 
 
 def plain(form: BaseModel) -> dict[str, Any]:

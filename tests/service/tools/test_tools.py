@@ -59,6 +59,33 @@ def test_every_word_of_the_schema_is_one_of_the_job() -> None:
             jsonschema.validate(job.document(), job_schema())
 
 
+def test_the_short_schema_has_the_fields_and_words_of_the_long_one() -> None:
+    def names(schema: dict[str, Any]) -> dict[str, Any]:
+        return {n: (s.get("enum"), names(s)) for n, s in schema.get("properties", {}).items()}
+
+    short = job_schema(short=True)
+    assert names(short) == names(job_schema())
+    assert {"rollout", "images", "cp", "sp", "packing"} <= short["properties"].keys()
+    assert len(json.dumps(short)) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "hint"),
+    [
+        ("estimate", {"job": JOB, "langg": "en"}, "perhaps lang"),
+        ("fix", {"text": "a: 1", "fields": {}, "file_name": "a.yaml"}, "perhaps filename"),
+        ("estimate", {"job": JOB, "micro_batch": 1}, '{"job": {"micro_batch": ...}}'),
+        ("compare", {"jobs": [JOB], "seq_len": 1}, '{"base": {"seq_len": ...}}'),
+        ("search", {"text": "oom", "zzz": 1}, "one of text, top, lang"),
+    ],
+)
+def test_an_unknown_argument_is_refused_with_the_nearest(tool: str, arguments: dict[str, Any], hint: str) -> None:
+    with pytest.raises(InputError) as refused:
+        tool_named(tool).call(arguments)
+    assert "no such argument" in refused.value.message
+    assert hint in refused.value.hint
+
+
 @pytest.mark.parametrize("tool", TOOLS, ids=[tool.name for tool in TOOLS])
 def test_every_function_says_what_it_takes_and_gives(tool: Any) -> None:
     jsonschema.Draft202012Validator.check_schema(tool.input_schema)
