@@ -1,4 +1,4 @@
-"""Sizes: bytes inside, GiB at the edges."""
+"""Sizes: bytes inside, GiB at the edges; parameters in billions, as a model's name states them."""
 
 from __future__ import annotations
 
@@ -56,3 +56,45 @@ def format_gib(size_bytes: float) -> str:
     if abs(size_bytes) < 0.0995 * GIB:
         return f"{size_bytes / MIB:.0f} MiB"
     return f"{size_bytes / GIB:.2f} GiB"
+
+
+_NAMED_SIZES: Final = tuple(
+    re.compile(pattern, re.ASCII)
+    for pattern in (
+        r"(?<![\d.])(?<![-_./ ][aA])(?:(?<=[-/ ])(?P<split>\d_\d)(?=[bB](?![A-Za-z0-9]))"
+        r"|(?<=[a-z]\d_\d_)(?P<behind>\d(?:_\d)?)(?=[bB](?![A-Za-z0-9]))"
+        r"|(?P<plain>\d{1,4}(?:[.p]\d{1,3})?) ?[bB](?:(?=[-_]?[aA]\d)|(?![A-Za-z0-9]))"
+        r"|(?P<short>\d[bB]\d)(?![A-Za-z0-9]))",
+        r"(?<![A-Za-z0-9.])(?P<thousands>\d{1,2}(?:\.\d)?)T(?=[-_]?[aA]\d)",
+        r"(?<![\d.])(?P<millions>\d{2,4})[mM](?![A-Za-z0-9])",
+    )
+)
+_EXPERTS: Final = re.compile(r"(\d{1,3})[xX](\d{1,4}(?:\.\d)?)[bB]", re.ASCII)
+_SHARED_BY_EXPERTS: Final = 0.83
+"""What is left of the product in ``8x7B``: experts share all but the feed-forward layers (Mixtral: 46.7 of 56)."""
+
+
+def billions(name: str) -> float | None:
+    """Parameters in billions that a name states: ``30B-A3B`` → 30, ``3-1_7B`` → 1.7, ``2_5_1b`` → 1, ``0p6B`` → 0.6.
+
+    ``None`` for one without a size, and for experts (``8x7B``), of which neither number is the model's.
+    """
+    if of_experts(name):
+        return None
+    found = next((f for pattern in _NAMED_SIZES if (f := pattern.search(name[:300])) is not None), None)
+    if found is None or found.lastgroup is None:
+        return None
+    value = float(re.sub("[_pbB]", ".", found[found.lastgroup]))
+    value *= {"thousands": 1000.0, "millions": 0.001}.get(found.lastgroup, 1.0)
+    return value if 0 < value <= 4000 else None
+
+
+def of_experts(name: str) -> bool:
+    """Whether a name states experts, ``8x7B``: as telling as a size."""
+    return _EXPERTS.search(name[:300]) is not None
+
+
+def billions_with_experts(name: str) -> float | None:
+    """As :func:`billions`; experts by what such models hold of the product."""
+    found = _EXPERTS.search(name[:300])
+    return billions(name) if found is None else round(_SHARED_BY_EXPERTS * int(found[1]) * float(found[2]), 1)

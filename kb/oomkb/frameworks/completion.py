@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -15,6 +14,7 @@ from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import Default, in_range
 from oomkb.memory.job import Assumption, Job, JobDraft
 from oomkb.memory.job_reading import read_dotted
+from oomkb.units import billions_with_experts
 
 __all__ = ["complete"]
 
@@ -36,18 +36,10 @@ def _parallel(job: Job) -> int:
     return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)
 
 
-_BILLIONS: Final = re.compile(r"(?<![A-Za-z0-9.])(?:[0-9]{1,2}x)?([0-9]{1,4}(?:[._p][0-9]{1,2})?)[bB](?![A-Za-z0-9])")
-_MILLIONS: Final = re.compile(r"(?<![A-Za-z0-9.])([0-9]{2,4})[mM](?![A-Za-z0-9])")
-
-
 def _named_size(job: Job) -> float | None:
     """Billions of parameters as the model's name says them (``Qwen2.5-14B``, ``LFM2-VL-450M``)."""
     name = job.model if isinstance(job.model, str) else ""
-    match = _BILLIONS.search(name[:200])
-    if match:
-        return float(match[1].replace("_", ".").replace("p", "."))
-    match = _MILLIONS.search(name[:200])
-    return float(match[1]) / 1000 if match else None
+    return billions_with_experts(name)
 
 
 def _named_quant(job: Job) -> str | None:

@@ -7,7 +7,6 @@ embedding and output head are the target's own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -16,10 +15,10 @@ from oomkb.memory.cache import cache_bytes, element_bytes
 from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
+from oomkb.units import billions_with_experts
 
 __all__ = ["Draft", "draft_bytes"]
 
-_SIZE: Final = re.compile(r"(?<![\d.])(\d{1,4}(?:\.\d{1,3})?)\s?[bB](?![a-zA-Z0-9])")
 _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
 
 
@@ -65,5 +64,5 @@ def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | 
         return None
     if name in shapes:
         return shapes[name]
-    size = _SIZE.search(name)
-    return ModelShape.from_params_b(float(size[1])) if size else None
+    size = billions_with_experts(name)
+    return ModelShape.from_params_b(size) if size else None

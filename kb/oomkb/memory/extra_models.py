@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from oomkb.memory.critic import Critic, critic_of
 from oomkb.memory.device import Device, capacity_bytes_of
@@ -14,11 +12,9 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import rank_params
 from oomkb.notes import Note, note
-from oomkb.units import GIB
+from oomkb.units import GIB, billions_with_experts
 
 __all__ = ["Beside", "beside"]
-
-_SIZE: Final = re.compile(r"(?<![\d.])(\d{1,4}(?:\.\d{1,3})?)\s?[bB](?![a-zA-Z0-9])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +70,11 @@ def _shape_of(extra: ExtraModel, shape: ModelShape, shapes: Mapping[str, ModelSh
         other = ModelShape.from_config(extra.model)
     elif isinstance(extra.model, str):
         found = shapes.get(extra.model)
-        size = _SIZE.search(extra.model)
+        size = billions_with_experts(extra.model)
         if found is not None:
             other = found
         elif size:
-            other = ModelShape.from_params_b(float(size[1]))
+            other = ModelShape.from_params_b(size)
         elif extra.model != shape.name:
             warning = note("estimate.model-unknown", role=extra.role, model=extra.model)
     return other, warning

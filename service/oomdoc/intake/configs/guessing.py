@@ -14,7 +14,8 @@ from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import Codec, Reading, norm, words
 from oomdoc.intake.configs.values import flag
-from oomdoc.intake.prose.model_names import billions, looks_like_model
+from oomdoc.intake.prose.model_names import looks_like_model
+from oomkb.units import billions
 
 __all__ = ["CONFIDENCE", "guessed", "of_other_role", "smells_of_memory"]
 

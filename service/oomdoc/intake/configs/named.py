@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact, Source, Span
-from oomdoc.intake.prose.model_names import MODEL_NAME, billions, looks_like_model, tidy_model
+from oomdoc.intake.prose.model_names import MODEL_NAME, looks_like_model, tidy_model
+from oomkb.units import billions
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
@@ -27,7 +28,6 @@ _DEFAULT: Final = re.compile(
     r"add_argument\(\s{0,40}[\"']-{0,2}(?P<name>[\w\-]{0,40}model[\w\-]{0,40})[\"'][^)]{0,300}?"
     r"default\s{0,4}=\s{0,4}[\"'](?P<value>[^\"'\n]{3,120})[\"']"
 )
-_SIZE_IN_FILE: Final = re.compile(r"(?<![0-9.])(\d{1,4}(?:[._]\d{1,2})?)[bB](?![A-Za-z0-9])")
 _OUTPUTS: Final = ("results/", "outputs/", "output/", "out/", "logs/", "./results/", "./output")
 _SEARCHED: Final = 100_000
 
@@ -124,6 +124,6 @@ def _from_file_name(name: str) -> Iterator[Fact]:
             if looks_like_model(joined) and (entry := models.find(joined)) is not None:
                 yield Fact("model", entry.name, place, "config", HINT)
                 return
-    size = _SIZE_IN_FILE.search(base.replace("_", "-"))
-    if size is not None and 0 < float(size[1].replace("_", ".")) <= 4000:
-        yield Fact("params_b", float(size[1].replace("_", ".")), place, "config", HINT)
+    size = billions(base)
+    if size is not None:
+        yield Fact("params_b", size, place, "config", HINT)

@@ -25,6 +25,7 @@ from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag
 from oomdoc.intake.notebooks import is_notebook, notebook_text
+from oomdoc.intake.prose.model_names import tidy_model
 from oomdoc.messages import Message, say
 from oomkb.frameworks import ENGINES, LAUNCHERS
 
@@ -188,12 +189,10 @@ def _named(fact: Fact) -> Fact:
     value = fact.value.rstrip("/").replace("___", ".")
     parts = [p for p in value.split("/") if p]
     local = value[:1] in "/.~" or len(parts) > 2 or "\\" in value
-    base = parts[-1] if parts else value
-    if any(_PLACEHOLDER.fullmatch(p) for p in (parts if not local else parts[-1:])) or (
-        local and not _SIZE.search(base)
-    ):
-        return replace(fact, value=base if local else value, confidence=0.4)
-    return replace(fact, value=base if local else value)
+    base = tidy_model(value) if local else value
+    if any(_PLACEHOLDER.fullmatch(p) for p in ([base] if local else parts)) or (local and not _SIZE.search(base)):
+        return replace(fact, value=base, confidence=0.4)
+    return replace(fact, value=base)
 
 
 def _unevaluated(docs: Iterable[Doc], kept: dict[str, Fact]) -> None:

@@ -8,18 +8,10 @@ from typing import Final
 
 from oomdoc.intake.sieve import Expression
 
-__all__ = ["MODEL_NAME", "PLAIN_NAME", "billions", "looks_like_model", "of_experts", "tidy_model"]
+__all__ = ["MODEL_NAME", "PLAIN_NAME", "looks_like_model", "tidy_model"]
 
 MODEL_NAME: Final = Expression(r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_.\-]{2,120})", re.ASCII)
 """What could be a model's name; :func:`looks_like_model` tells whether it is."""
-_SIZE_IN_NAME: Final = Expression(
-    r"(?<![\d.])(?:(?<=[-/ ])(\d_\d)(?=[bB](?![A-Za-z0-9]))"
-    r"|(?<=[a-z]\d_\d_)(\d(?:_\d)?)(?=[bB](?![A-Za-z0-9]))"
-    r"|(\d{1,4}(?:\.\d{1,3})?) ?[bB](?![A-Za-z0-9]|_?a\d)|(\d{2,3})[mM](?![A-Za-z0-9])|(\d)[bB](\d)(?![A-Za-z0-9])"
-    r"|(\d{1,3}(?:\.\d)?)[bB](?=-?[aA]\d))"
-)
-_EXPERTS: Final = Expression(r"\d{1,3}x\d{1,4}(?:\.\d)?[bB]", re.ASCII)
-"""``8x7B``: experts share layers, so that neither number is the model's size."""
 _FILE: Final = Expression(
     r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc|cu|html?|git|pt|pth)\Z", re.IGNORECASE | re.ASCII
 )
@@ -30,25 +22,6 @@ PLAIN_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 """What a folder is called that could hold any model."""
-
-
-def billions(name: str) -> float | None:
-    """Parameters in billions that a name states: ``30B-A3B`` → 30, ``3-1_7B`` → 1.7, ``2_5_1b`` → 1."""
-    found = _SIZE_IN_NAME.search(name)
-    if found is None or _EXPERTS.search(name) is not None:
-        return None
-    decimal, versioned, plain, millions, whole, tenths, total = found.groups()
-    if millions:
-        return int(millions) / 1000
-    if whole:
-        return float(f"{whole}.{tenths}")
-    value = float((decimal or versioned or plain or total).replace("_", "."))
-    return value if 0 < value <= 4000 else None
-
-
-def of_experts(name: str) -> bool:
-    """Whether a name states experts, ``8x7B``: as telling as a size."""
-    return _EXPERTS.search(name) is not None
 
 
 @lru_cache(maxsize=2048)

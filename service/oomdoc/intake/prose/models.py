@@ -12,10 +12,11 @@ from typing import Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.prose.model_names import PLAIN_NAME, billions, of_experts, tidy_model
+from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.sizes import DIGITS
 from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+from oomkb.units import billions, of_experts
 
 __all__ = ["read_called", "read_models"]
 
@@ -33,8 +34,8 @@ _ROLE_BEHIND: Final = Expression(
     re.IGNORECASE | re.ASCII,
 )
 _COUNTED: Final = Expression(
-    r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?) ?(?:[bB]n?|billion)[- ]{0,2}(?:of )?(?:size|param\w{0,7}|models?|参数|的?模型"
-    r"|的(?=[一-鿿])"
+    r"(?<![\w.\-])(\d{1,4}(?:\.\d{1,2})?)[- ]?(?:[bB]n?|billion)[- ]{0,2}(?:of )?(?:size|param\w{0,7}|models?|参数"
+    r"|的?模型|的(?=[一-鿿])"
     r"|(?=(?:gpt|llama|opt|dense)\b))"
     r"|(?<![\w.\-])(\d{2,6}) ?M(?:illion)?[- ](?:total )?(?:param\w{0,7}|transformer|model|gpt|dense)\b"
     r"|(?<![\d.])(\d{1,4}(?:\.\d)?) ?亿(?:个?的?参数|模型|规模)",
@@ -51,7 +52,7 @@ _FOLDER: Final = Expression(
     re.IGNORECASE,
 )
 _SIZES: Final = re.compile(r"\d{1,4}(?:\.\d{1,3})?[bBmM](?![a-z])")
-_SPELT: Final = Expression(r"[A-Za-z]{2}")
+_SPELT: Final = Expression(r"[A-Za-z]{2}|[一-鿿]{2}")
 _TELLING: Final = Expression(r"\d|\w/\w|\w-\w")
 """What a name has that is more than a folder's."""
 _SIZED: Final = Expression(r"\d[bB](?![A-Za-z0-9])")

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from oomdoc.evidence import Fact, Origin, Span
 from oomdoc.intake.lines import Line
-from oomdoc.intake.prose.model_names import PLAIN_NAME, billions, tidy_model
+from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens, typed
 from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Expression
+from oomkb.units import billions
 
 __all__ = ["read_settings"]
 
