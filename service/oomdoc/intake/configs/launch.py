@@ -73,13 +73,13 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
     for entry in env:
         stated = whole(entry.value)
         name = "gpus" if entry.key in _ENV_PER_NODE else "nodes" if entry.key in _ENV_NODES else ""
-        if name and stated and stated > 0:
+        if entry.resolved and name and stated and stated > 0:
             found.setdefault(name, (name, stated, entry))
     for reading in _asked(entries):
         if reading[0] != "gpus" or "world" not in found:
             found.setdefault(reading[0], reading)
     visible = ((visible_gpus(str(entry.value)), entry) for entry in env if entry.key in _VISIBLE)
-    devices = [(count, entry) for count, entry in visible if count]
+    devices = [(count, entry) for count, entry in visible if count and entry.resolved]
     if devices and "gpus" not in found and "world" not in found:
         found["gpus"] = ("gpus", *devices[0])
     yield from found.values()

@@ -288,10 +288,18 @@ def _commands(
     depth = int(nested)
     commands: list[Command] = []
     for command in shell.commands:
+        if command.runs is False:
+            continue
         commands.append(command)
         for variable in command.variables:
             low, high = variable.word.value_span
-            if depth == 0 and not variable.word.shared and high - low > 8 and _has_flags(text, low, high):
+            if (
+                depth == 0
+                and command.runs
+                and not variable.word.shared
+                and high - low > 8
+                and _has_flags(text, low, high)
+            ):
                 inner = _commands(text, low, high, shell.variables)[0]
                 for line in inner:  # in a variable a line break is a blank like any other
                     line.orphan = "" if line.orphan == "missing-continuation" else line.orphan

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from oomdoc.intake.configs.forms.branches import Branches
 from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 
@@ -45,6 +46,7 @@ class _Tokeniser:
     def __init__(self, text: str, start: int, end: int) -> None:
         self.text, self.at, self.end = text, start, end
         self.out = Shell()
+        self.branches = Branches(text, self.out.variables)
         self.command = Command(start=start)
         self.word: Word | None = None
         self.word_parts: list[str] = []
@@ -101,6 +103,7 @@ class _Tokeniser:
                 self.assign(word, match)
                 return
             if word.text in _SKIPPED and not word.quote and not command.words:
+                self.branches.keyword(word.text)
                 return
         command.words.append(word)
         command.end = word.end
@@ -130,16 +133,22 @@ class _Tokeniser:
             value.value_span = (at, word.end)
         command = self.command
         exported = bool(command.words) and command.words[0].text in ("export", "env")
+        runs = self.branches.runs
+        value.resolved = value.resolved and runs is True
         variable = Variable(match[1], value, (match.start(1), match.end(1)), exported)
         command.variables.append(variable)
         command.end = word.end
-        if match[1] not in self.out.variables or value.resolved:
+        if runs is None and match[1] not in self.out.variables:
+            self.branches.doubtful.add(match[1])
+        if runs and (match[1] not in self.out.variables or value.resolved):
             self.out.variables[match[1]] = variable
 
     # -- commands ------------------------------------------------------------------------------------------------
     def finish_command(self, cut: str = "") -> None:
         self.finish_word()
         command = self.command
+        self.branches.command(command.words)
+        command.runs = self.branches.runs
         if command.words or command.variables:
             if command.words:
                 for variable in command.variables:

@@ -49,3 +49,5 @@ class Command:
     end: int = 0
     orphan: str = ""
     array: str = ""
+    runs: bool | None = True
+    """Whether it stands in an arm that is run; ``None`` where nobody knows."""
