@@ -391,16 +391,5 @@ def parse_shell(
             reading.heredocs.append(body)
     if env:
         first = reading.fragments[0] if reading.fragments else Fragment(form="shell", start=start, end=end, entries=())
-        rest = reading.fragments[1:]
-        merged = Fragment(
-            form="shell",
-            start=first.start,
-            end=first.end,
-            entries=first.entries,
-            programs=first.programs,
-            env=tuple(env),
-            array=first.array,
-            uses=first.uses,
-        )
-        reading.fragments = [merged, *rest]
+        reading.fragments[:1] = [replace(first, env=tuple(env))]
     return reading

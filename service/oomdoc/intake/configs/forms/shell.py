@@ -12,7 +12,7 @@ from typing import Final
 
 from oomdoc.intake.configs.forms.branches import Branches
 from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
-from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
+from oomdoc.intake.configs.forms.words import Command, Heredoc, Shell, Variable, Word
 
 __all__ = ["Shell", "tokenise"]
 
@@ -31,15 +31,6 @@ _SKIPPED: Final = frozenset(
 
 _MOST_UNCLOSED: Final = 50
 """Substitutions without an end that are looked for in one piece of text."""
-
-
-class Shell:
-    """Everything found in one piece of shell text."""
-
-    def __init__(self) -> None:
-        self.commands: list[Command] = []
-        self.variables: dict[str, Variable] = {}
-        self.heredocs: list[Heredoc] = []
 
 
 class _Tokeniser:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Command", "Heredoc", "Variable", "Word"]
+__all__ = ["Command", "Heredoc", "Shell", "Variable", "Word"]
 
 
 @dataclass(slots=True)
@@ -51,3 +51,12 @@ class Command:
     array: str = ""
     runs: bool | None = True
     """Whether it stands in an arm that is run; ``None`` where nobody knows."""
+
+
+@dataclass(slots=True)
+class Shell:
+    """Everything found in one piece of shell text."""
+
+    commands: list[Command] = field(default_factory=list)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    heredocs: list[Heredoc] = field(default_factory=list)
