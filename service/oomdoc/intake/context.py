@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
-from oomdoc.intake.sieve import Expression
+from oomdoc.intake.patterns import patterns
 
 __all__ = ["other_runs"]
 
-_ENDS: Final = Expression(r"(?:[:：]|[-–—] ?(?:OK|GOOD|BAD|FAIL\w{0,3}|OOM|✅|❌))\s{0,3}\Z", re.IGNORECASE)
+_RE: Final = patterns(__file__)
 _MARKS: Final = frozenset(":：-–—")
 """What every such end holds one of."""
-_WELL: Final = Expression(
-    r"(?:能跑|可以跑|能训|成功|正常|没问题|works?\b|worked|working|runs? fine|- ?OK"
-    r"|- ?GOOD|✅|no oom|without oom|succe\w{2,8})",
-    re.IGNORECASE,
-)
-_ILL: Final = Expression(
-    r"(?:oom|失败|报错|爆|溢出|不行|fails?\b|failed|failing|error|crash|BAD"
-    r"|❌|not work|doesn'?t work|out of memory)",
-    re.IGNORECASE,
-)
 
 
 def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:
@@ -36,8 +25,8 @@ def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:
             text = line.text.strip()
             if len(text) < 120:
                 end = text[-12:]
-                if not _MARKS.isdisjoint(end) and _ENDS.search(end):
-                    fine = bool(_WELL.search(text)) and not _ILL.search(text)
+                if not _MARKS.isdisjoint(end) and _RE["ends"].search(end):
+                    fine = bool(_RE["well"].search(text)) and not _RE["ill"].search(text)
             elif kind == "prose" and len(text) > 120:
                 fine = False
         out.append(fine)

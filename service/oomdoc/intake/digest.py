@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Failure
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
+from oomdoc.intake.patterns import patterns
 
 __all__ = ["digest_of", "errors_of", "language_of", "prose_lines", "prose_of"]
 
 _MOST: Final = 4000
-_PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.@<>\-+]{1,120}){2,24}")
-_HEX: Final = re.compile(r"\b0x[0-9a-fA-F]{2,32}\b|\b[0-9a-f]{16,128}\b")
-_NOISE: Final = re.compile(
-    r"!\[[^\]]{0,200}\]\([^)]{0,500}\)|https?://[^\s)]{1,500}|\bpid[= ]\d{1,9}\b"
-    r"|If reserved (?:but unallocated )?memory is .{0,400}\Z"
-)
+_RE: Final = patterns(__file__)
 _NOISY: Final = ("![", "http", "pid", "If reserved")
 """What the expression of noise needs one of."""
-_SLASH: Final = re.compile(r"[/\\]")
-_BLANKS: Final = re.compile(r"[ \t]{2,40}")
-_HAN: Final = re.compile(r"[一-鿿]")
-_LATIN: Final = re.compile(r"[A-Za-z]{2,}")
 _TELLING: Final = (
     "framework",
     "objective",
@@ -37,15 +28,6 @@ _TELLING: Final = (
     "attention",
     "phase",
 )
-
-
-_TOLD: Final = re.compile(
-    r"\boom|out of (?:\w{1,8} )?memory|hang|crash|killed|fail|does ?n[o']t|\berror\b"
-    r"|[一-鿿]{2,}[^\n]{0,200}[一-鿿]{2,}",
-    re.I,
-)
-_OPTION: Final = re.compile(r"(?:^|\s)--?[A-Za-z]")
-_WORDS: Final = re.compile(r"(?:[A-Za-z]{2,20},? ){3}[a-z]{2,20}")
 
 
 def prose_of(lines: Sequence[Line], kinds: Sequence[Kind]) -> str:
@@ -65,10 +47,11 @@ def _tells(line: Line, kind: Kind) -> bool:
     text = line.text[:600]
     if kind != "command" or line.logged or text.lstrip().startswith(("#", "$", ">")):
         return False
-    return _TOLD.search(text) is not None or (_OPTION.search(text) is None and _WORDS.search(text) is not None)
+    return _RE["told"].search(text) is not None or (
+        _RE["option"].search(text) is None and _RE["words"].search(text) is not None
+    )
 
 
-_RAISED: Final = re.compile(r"\s{0,12}(?:E\s{1,7})?[\w.]{0,80}(?:Error|Exception)\b ?: ?\S")
 _RAISED_MOST: Final = 2
 
 
@@ -76,13 +59,15 @@ def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None
     """Where no message of a known failure was read: the last exceptions as they were printed."""
     if root is not None and not root.signal.name.startswith("said-"):
         return []
-    raised = [line.text for line, kind in zip(lines, kinds, strict=True) if kind == "log" and _RAISED.match(line.text)]
+    raised = [
+        line.text for line, kind in zip(lines, kinds, strict=True) if kind == "log" and _RE["raised"].match(line.text)
+    ]
     return [_clean(text)[:300] for text in dict.fromkeys(raised[-_RAISED_MOST:])]
 
 
 def language_of(prose: str, text: str) -> Literal["en", "zh"]:
     """Chinese where Han characters carry the prose; of a bare log, English."""
-    han, latin = len(_HAN.findall(prose or text[:20000])), len(_LATIN.findall(prose or text[:20000]))
+    han, latin = len(_RE["han"].findall(prose or text[:20000])), len(_RE["latin"].findall(prose or text[:20000]))
     return "zh" if han >= 2 and han > 0.35 * latin else "en"
 
 
@@ -126,7 +111,7 @@ def _word(name: str, value: Any) -> str:
 def _clean(text: str) -> str:
     """Without links, paths (their last part stays), hexadecimal addresses and advice that every message ends in."""
     if any(mark in text for mark in _NOISY):
-        text = _NOISE.sub(" ", text)
+        text = _RE["noise"].sub(" ", text)
     if "/" in text or "\\" in text:
-        text = _PATH.sub(lambda found: _SLASH.split(found[0])[-1], text)
-    return _BLANKS.sub(" ", _HEX.sub(" ", text)).strip()
+        text = _RE["path"].sub(lambda found: _RE["slash"].split(found[0])[-1], text)
+    return _RE["blanks"].sub(" ", _RE["hex"].sub(" ", text)).strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from types import MappingProxyType
@@ -10,22 +9,14 @@ from typing import Final
 
 from oomdoc.evidence import Signal
 from oomdoc.intake.lines import Line
-from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+from oomdoc.intake.patterns import patterns
+from oomdoc.intake.sieve import Vocabulary, candidates
 
 __all__ = ["growth_signals"]
 
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
-_SAYS: Final = Expression(
-    r"(?:memory|vram|usage|ram|it)\b[^.\n]{0,60}\b(?:keeps? (?:on )?(?:growing"
-    r"|rising|increasing|going up)|grows?\b|growing|(?:slowly|steadily"
-    r"|gradually|constantly|continuously|continually) (?:increas|grow"
-    r"|ris|climb)\w{1,4}|increases? (?:by|with|over|every|each|slowly"
-    r"|steadily|gradually)|leak)"
-    r"|memory leak|内存泄[漏露]|显存泄[漏露]|(?:显存|内存)[^。\n]{0,20}(?:一直|不断|持续"
-    r"|慢慢|逐渐|越来越)[^。\n]{0,8}(?:涨|增|上升|增长|大|高|多)|(?:显存|内存)会?(?:一直)?(?:增长"
-    r"|上涨|上升)|一路涨",
-    re.IGNORECASE | re.ASCII,
-)
+_RE: Final = patterns(__file__)
+_SAYS: Final = _RE.sieved("says")
 
 
 def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Vocabulary) -> list[Signal]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -10,9 +9,9 @@ from oomdoc.evidence import Fact, Failure, Frame, Signal, Span, Statement
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.partitions import is_partition
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phase_words import phase_of_program, phase_of_prose
 from oomdoc.intake.phases import phase_of_frames, phase_of_log, phase_of_operation, text_of
-from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
 from oomkb.units import GIB
 
@@ -41,22 +40,7 @@ _REACH: Final = 150
 """Lines between a frame and the message that ends its traceback."""
 _QUOTED: Final = 3
 """Lines before a message that is quoted first, with its log after it."""
-_CODE: Final = re.compile(r"\s{1,24}\S|[\w.\[\]\"', ]{1,60} ?= ?[\w.]{1,80}\(|(?:return|raise|self\.)\b|[\w.]{1,60}\(")
-_ENGINE: Final = Expression(
-    r"(?<!没有 )(?<!没有)(?<!没用 )(?<!without )(?<!\bno )(?<!instead of )vllm|sglang|lmdeploy|tensorrt|trtllm|\btgi\b"
-    r"|text.generation.(?:inference|launcher)|mem[-_]fraction[-_]static|gpu[-_]memory[-_]utilization|EngineCore|\bLLM\("
-    r"|llama runner|turbomind",
-    re.IGNORECASE,
-)
-_SERVED: Final = Expression(
-    r"Running: \d|Received request|execute_model|run_busy_loop|CPU swap space|No free blocks left|prompt_logprobs"
-    r"|\b(?:requests?|concurren\w{1,4}|production|hours|serving)\b|压测|并发|请求|多次|一段时间|一直涨|越来越",
-    re.IGNORECASE,
-)
-"""What is said or printed of an engine that had started."""
-_LAYERS: Final = re.compile(r"modeling_|\bforward\b|_forward\b|\bmodel\(|softmax|matmul|linear\.py|attention")
-_STEPS: Final = re.compile(r"training_step|train_step|inner_training_loop|compute_loss|train_batch|trainer\.train\(")
-"""Frames of a training step: what fails below them is no evaluation, whatever is said."""
+_RE: Final = patterns(__file__)
 _STARTS: Final = ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile")
 
 
@@ -80,7 +64,7 @@ def frames_of(index: int, lines: Sequence[Line], placed: Sequence[Placed]) -> tu
         text = lines[at].text
         if not text.strip() or lines[at].tag != line.tag or len(text) > 300 or "Error" in text:
             break
-        if _CODE.match(text):
+        if _RE["code"].match(text):
             frames.insert(len(chain), Frame("", "", lines[at].span(), None, text.strip()[:200]))
     return tuple(frames)
 
@@ -157,9 +141,9 @@ def _of_pass(shown: str, told: str | None, frames: Sequence[Frame], engine: _Eng
         return "generate" if engine.served else "engine-init"
     if shown == "forward" and told in ("backward", "optimizer-step", "save"):
         # Only collectives and plumbing show, which every pass has.
-        return shown if any(_LAYERS.search(text_of(f)) for f in frames) else told
+        return shown if any(_RE["layers"].search(text_of(f)) for f in frames) else told
     if told == "eval" and shown in ("forward", "loss"):
-        return shown if any(_STEPS.search(text_of(f)) for f in frames) else told
+        return shown if any(_RE["steps"].search(text_of(f)) for f in frames) else told
     return shown
 
 
@@ -169,8 +153,8 @@ class _Engine:
     def __init__(self, lines: Sequence[Line], kinds: Sequence[Kind], signals: Sequence[Signal]) -> None:
         text = "\n".join(line.text for line in lines[:4000])[:60_000]
         said = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "log"))
-        self.named = _ENGINE.search(text) is not None
-        self.served = self.named and _SERVED.search(said[:20_000]) is not None
+        self.named = _RE["engine"].search(text) is not None
+        self.served = self.named and _RE["served"].search(said[:20_000]) is not None
         self.starting = any(s.name in _STARTS for s in signals)
 
     def phase(self, told: str | None) -> str:

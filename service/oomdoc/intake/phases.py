@@ -10,20 +10,14 @@ from importlib import resources
 from typing import Final
 
 from oomdoc.evidence import Frame
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Expression
 
 __all__ = ["phase_of_frames", "phase_of_log", "phase_of_operation", "phase_table", "text_of"]
 
 _I: Final = re.IGNORECASE | re.ASCII
-_NODE: Final = Expression(
-    r"\[\[(?:\{\{)?node:? ?([^\s=}\]\[,]{2,200})|caused by op u?['\"]([^'\"\n]{2,200})"
-    r"|op_name=\\?[\"']([^\"'\n]{2,300})",
-    re.IGNORECASE,
-)
-_PLUMBING: Final = re.compile(r"nn/(?:modules|functional)|_tensor\.py|utils/_|performance\.py|_call_impl")
-"""Frames inside which the loss is computed as well as the layers."""
-_BACK: Final = re.compile(r"offload|onload|sleep|wake|swap|load_\w{0,12}to_gpu|move_\w{0,12}to_\w{0,6}gpu|reload")
-"""Frames that move a module which was on the card before."""
+_RE: Final = patterns(__file__)
+_NODE: Final = _RE.sieved("node")
 _LAST: Final = 60
 _INNERMOST: Final = 4
 
@@ -51,7 +45,7 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
             innermost = "forward"
         elif _shows(inner["loss"], text, low):
             innermost = "loss"
-        elif _shows(inner["forward"], text, low) and (innermost is None or not _PLUMBING.search(text)):
+        elif _shows(inner["forward"], text, low) and (innermost is None or not _RE["plumbing"].search(text)):
             innermost = "forward"
     for phase, pattern in phase_table("frames"):
         at = [n for n, (text, low) in enumerate(zip(texts, lows, strict=True)) if _shows(pattern, text, low)]
@@ -61,7 +55,7 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
             continue
         return phase
     moved = any(_shows(inner["moved"], text, low) for text, low in zip(texts[-2:], lows[-2:], strict=True))
-    return "load" if innermost is None and moved and not any(map(_BACK.search, lows)) else innermost
+    return "load" if innermost is None and moved and not any(map(_RE["back"].search, lows)) else innermost
 
 
 def _shows(pattern: Expression, text: str, low: str) -> bool:

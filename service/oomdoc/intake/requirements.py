@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from oomdoc.intake.patterns import patterns
+
 __all__ = ["installed_versions", "parse_requirements"]
 
-_REQUIREMENT: Final = re.compile(
-    r"^\s{0,20}(?:- )?([A-Za-z0-9][A-Za-z0-9._-]{0,80})(?:\[[^\]]{0,200}\])?"  # name, extras
-    r"(?:\s{0,40}={2,3}\s{0,10}|\s{1,40}|=)v?(\d[0-9A-Za-z.+!_-]{0,40})(?=[\s=;,#]|$)"  # the version it is pinned to
-)
+_RE: Final = patterns(__file__)
 
 
 def parse_requirements(text: str) -> dict[str, str]:
@@ -24,7 +23,7 @@ def parse_requirements(text: str) -> dict[str, str]:
 
 def _pins(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
-        found = _REQUIREMENT.match(line)
+        found = _RE["requirement"].match(line)
         if found and "@" not in line.partition("#")[0]:
             yield re.sub(r"[-_.]+", "-", found[1].lower()), found[2]
 

@@ -14,44 +14,22 @@ from typing import Final
 
 from oomdoc.evidence import Fact, Signal
 from oomdoc.intake.lines import Line
-from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+from oomdoc.intake.patterns import patterns
+from oomdoc.intake.sieve import Vocabulary, candidates
 
 __all__ = ["contrasts", "printed_memory", "run_facts"]
 
 _I: Final = re.IGNORECASE | re.ASCII
-_BANNER: Final = Expression(
-    r"(?P<micro>Instantaneous batch size per device) {0,2}[=:] {0,2}(?P<a>\d{1,5})"
-    r"|(?P<accum>Gradient Accumulation steps) {0,2}[=:] {0,2}(?P<b>\d{1,6})"
-    r"|(?P<total>Total train batch size)[^=\n]{0,60}= {0,2}(?P<c>\d{1,7})",
-    _I,
-)
-_PROCESSES: Final = Expression(
-    r"(?:\bworld[ _]size|\bnum(?:ber of)?[ _]processes|\bnproc[-_]per[-_]node)[\"']?(?: is| of)? {0,2}[=:]?"
-    r" {0,2}(?P<n>\d{1,5})\b",
-    _I,
-)
-_RANK: Final = Expression(r"(?:\[rank|\blocal[_ ]rank[\"']?[:= ]{1,3}|\[Rank )(?P<n>\d{1,4})(?![\d.])", _I)
-_ZERO: Final = Expression(r"Creating \S{1,24} ZeRO stage (?P<n>[123]) optimizer", _I)
-_STEP: Final = Expression(r"_multi_tensor_(?:adam|sgd|lion)|torch\._foreach_|_(?:fused|single_tensor)_adam", _I)
+_RE: Final = patterns(__file__)
+_BANNER: Final = _RE.sieved("banner")
+_PROCESSES: Final = _RE.sieved("processes")
+_RANK: Final = _RE.sieved("rank")
+_ZERO: Final = _RE.sieved("zero")
+_STEP: Final = _RE.sieved("step")
+_HOST: Final = _RE.sieved("host")
+_PRINTED: Final = _RE.sieved("printed")
+_CONTRAST: Final = _RE.sieved("contrast")
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
-_HOST: Final = Expression(
-    r"(?:^|\s)--mem[= ](?P<slurm>\d{1,6}) ?G\b"
-    r"|(?P<said>\d{1,5}(?:\.\d)?) ?(?:GB|GiB|G)\b (?:of )?(?:system |host |cpu |main |machine )?"
-    r"(?:RAM\b|host memory|system memory)"
-    r"|(?:system|host|cpu) (?:RAM|memory)[: =]{1,3}(?P<named>\d{1,5}) ?(?:GB|GiB|G)\b"
-    r"|(?P<zh>\d{1,5}) ?(?:GB|GiB|G) ?(?:的)?(?:系统|主机|物理)?内存"
-    r"|(?:服务器|主机|系统|机器|物理)内存[ ：:为是有只]{0,4}(?P<stated_zh>\d{1,5}) ?(?:GB|GiB|G)"
-    r"|^ {0,40}memory: {1,20}(?P<container>\d{1,5})Gi\b",
-    _I,
-)
-_PRINTED: Final = Expression(
-    r"(?P<at>\d{1,4}(?:\.\d{1,3})?) ?(?:GiB|GB)\b (?:is |was |were )?allocated (?:at|after|on|by) (?:step|iter)"
-    r"|\bstep:? ?\d{1,8}[^\n]{0,80}?(?P<after>\d{1,4}(?:\.\d{1,3})?) ?(?:GiB|GB) allocated"
-    r"|memory\(GiB\)[\"']?: ?(?P<swift>\d{1,4}(?:\.\d{1,3})?)"
-    r"|\bmemory: {1,2}(?P<titan>\d{1,4}(?:\.\d{1,3})?)GiB\("
-    r"|max_memory_allocated_gb:(?P<verl>\d{1,4}(?:\.\d{1,3})?)",
-    _I,
-)
 _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""
 _GIB: Final = 1 << 30
@@ -61,21 +39,6 @@ _SIZE: Final = (
     r"|(?P<{0}l>seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max_(?:seq_)?length|cutoff_len|(?:context )?length|长度|序列)"
 )
 _NUMBER: Final = r" ?(?:size |of |at |= ?|: ?|is |to |为|是)?(?P<{0}>\d{{1,6}}(?:,\d{{3}})?k?)(?!\w|\.\d)"
-_WORKS: Final = (
-    r"works?|worked|runs? (?:fine|ok|well)|ran (?:fine|ok)|fits?|is (?:fine|ok)|trains (?:fine|ok)|no (?:problem|oom)"
-)
-_WORKS_ZH: Final = r"可以|能跑|没问题|正常|不会?爆"
-_FAILS: Final = r"fails?|failed|ooms?|crash(?:es|ed)?|dies|runs? out|does ?n[o']t (?:fit|work)|爆|不行|就崩|失败"
-_CONTRAST: Final = Expression(
-    rf"(?:{_WORKS})[^.;\n\d]{{0,20}}?(?:{_SIZE.format('x')}){_NUMBER.format('n')}"
-    rf"|(?:{_SIZE.format('y')}){_NUMBER.format('m')}[^.;\n\d]{{0,10}}?(?:{_WORKS}|{_WORKS_ZH})",
-    _I,
-)
-_FAILED_AT: Final = Expression(
-    rf"(?:{_FAILS})[^.;\n\d]{{0,20}}?(?:{_SIZE.format('x')}|\b(?:at|with)\b){_NUMBER.format('n')}"
-    rf"|(?:{_SIZE.format('y')})?{_NUMBER.format('m')}[^.;\n\d]{{0,6}}?(?:{_FAILS})",
-    _I,
-)
 _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
 
 
@@ -156,7 +119,7 @@ def contrasts(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
     found: list[Signal] = []
     for line in candidates(_CONTRAST, lines, words):
         works = _CONTRAST.search(line.raw)
-        fails = _FAILED_AT.search(line.raw[works.end() :]) if works is not None else None
+        fails = _RE["failed_at"].search(line.raw[works.end() :]) if works is not None else None
         if works is None:
             continue
         field = "micro_batch" if works["xb"] or works["yb"] else "seq_len"

@@ -15,32 +15,19 @@ from typing import Final
 from oomdoc.evidence import Fact, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.stance import negated
-from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+from oomdoc.intake.sieve import Vocabulary, candidates
 from oomkb.frameworks import canonical
 
 __all__ = ["Trainer", "named_trainer", "of_rollout"]
 
 _I: Final = re.IGNORECASE | re.ASCII
-_NAMED: Final = Expression(
-    r"(?<![\w/.-])(?:verl|easyr1|openrlhf|open-?r1|trl|ms-swift|swift|nemo[- _]?(?:rl|aligner)|llama-?factory"
-    r"|unsloth|axolotl|(?:grpo|ppo|rloo)trainer)(?![\w/-])",
-    _I,
-)
-_LISTED: Final = Expression(r"[\s\-*|>`]{0,8}[\w-]{2,20}[`*]{0,2}[ \t:=|]{1,30}v?\d[\w.+]{0,30}[\s|`]{0,8}\Z")
-"""A line of ``pip list``: what is installed is not what runs."""
-_ONLINE: Final = Expression(
-    r"(?<![a-z])(?:(?P<grpo>grpo|dapo|gspo)|(?P<ppo>ppo|rloo|reinforce(?:\+\+|_plus_plus)))(?![a-z]|_m)"
-    r"|(?P<keys>(?<!\w)ppo_(?:micro|mini)_batch_size|actor_rollout_ref)"
-    r"|(?P<trainer>grpo|ppo|rloo)(?:trainer|config)",
-    _I,
-)
-_SERVED: Final = Expression(
-    r"(?<!rollout )(?<![\w-])(?:serv(?:e|es|ed|ing)|deploy(?:ed|ing|ment)?|api_server)(?![\w-])|inference server"
-    r"|部署|推理服务|上线",
-    _I,
-)
-_COLOCATED: Final = Expression(r"co-?locat\w{0,4}|hybrid[ _]engine|(?:同|共用?|共享)(?:一?组|张)?(?:显?卡|gpu)", _I)
+_RE: Final = patterns(__file__)
+_NAMED: Final = _RE.sieved("named")
+_ONLINE: Final = _RE.sieved("online")
+_SERVED: Final = _RE.sieved("served")
+_COLOCATED: Final = _RE.sieved("colocated")
 _SURE: Final = 0.86
 _SAID: Final = 4_000
 """Lines in which a trainer is looked for: what a job is, is said early."""
@@ -70,7 +57,7 @@ def named_trainer(
     shared = next((x.span() for x in candidates(_COLOCATED, said, words) if _COLOCATED.search(x.raw)), None)
     for line in candidates(_NAMED, said, words):
         found = _NAMED.search(line.raw)
-        if found is None or _LISTED.match(line.raw) or negated(line.raw, found.start()):
+        if found is None or _RE["listed"].match(line.raw) or negated(line.raw, found.start()):
             continue
         word = found[0].lower()
         name = "trl" if word.endswith("trainer") else canonical({"easyr1": "verl"}.get(word, word))

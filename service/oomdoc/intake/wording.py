@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,20 +10,17 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.context import other_runs
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line, distinct
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.hardware import read_hardware, shows_several
 from oomdoc.intake.prose.models import read_called, read_models
 from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
-from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+from oomdoc.intake.sieve import Vocabulary, candidates
 
 __all__ = ["text_facts"]
 
-_CONTEXT: Final = re.compile(r"max_seq_len|context|上下文", re.IGNORECASE)
-"""What an engine's longest sequence, prompt and answer together, is called beside ``max_model_len``."""
-_SPOKEN: Final = re.compile(r"(?![\w.]{1,80}(?:Error|Exception|Warning)\b)[A-Z_a-z一-鿿][^:=\[\]|]{24,}")
-"""How a sentence begins that quotes a log."""
-_ROW: Final = re.compile(r"\s{0,8}\|(?P<key>[^|\n]{2,48})\|(?P<value>[^|\n]{1,120})\|\s{0,4}\Z")
-_FIRST: Final = Expression(r"(?:GPU|NPU) 0[;\s]|cuda:0|device 0\b", re.IGNORECASE)
+_RE: Final = patterns(__file__)
+_FIRST: Final = _RE.sieved("first")
 
 
 def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line], words: Vocabulary) -> list[Fact]:
@@ -36,7 +32,9 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
     facts = list(_facts(lines, kinds, varied, words))
     if _serves(facts):
         facts += [
-            replace(f, name="max_model_len") for f in facts if f.name == "seq_len" and _CONTEXT.search(f.span.text)
+            replace(f, name="max_model_len")
+            for f in facts
+            if f.name == "seq_len" and _RE["context"].search(f.span.text)
         ]
     if any(f.name == "quant" and f.value == "nf4" for f in facts):
         facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in facts if _is_adapter(f)]
@@ -61,9 +59,9 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
                 parts["prose"].append(told)
         elif kind != "blank":
             parts[kind].append(line)
-            if kind == "log" and not line.logged and _SPOKEN.match(line.text):
+            if kind == "log" and not line.logged and _RE["spoken"].match(line.text):
                 parts["prose"].append(line)
-            row = _ROW.match(line.text) if kind == "log" else None
+            row = _RE["row"].match(line.text) if kind == "log" else None
             # Columns that blanks set apart are a monitor's table, whose first number is which card it is.
             if row is not None and "    " not in row["value"].rstrip() and "  " not in row["key"].strip():
                 parts["prose"].append(
@@ -86,18 +84,10 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
 
 def _told_before(line: Line) -> Line | None:
     """The words that stand before a command on the same line, as a line of prose."""
-    start = _STARTS.search(line.text)
+    start = _RE["starts"].search(line.text)
     if start is None or start.start() < 12:
         return None
     return line._replace(text=line.text[: start.start()])
-
-
-_STARTS: Final = Expression(
-    r"(?<![\w/])(?:torchrun|deepspeed|accelerate launch|python3?|CUDA_VISIBLE_DEVICES="
-    r"|swift|vllm serve|llamafactory-cli|bash|sh|nohup|export|srun) "
-    r"|(?<!\S)--?[A-Za-z]",
-    re.ASCII,
-)
 
 
 def _with_nodes(facts: list[Fact], lines: Sequence[Line], varied: list[Line], words: Vocabulary) -> list[Fact]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phases import phase_of_frames
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
@@ -46,7 +46,9 @@ class _Hit:
     @property
     def memory(self) -> Memory | None:
         """Which memory it speaks of: what grows or is too much is the host's where the host's memory is named."""
-        named = self.row.memory == "device" and _OF_HOST.search(self.text) and not _OF_CARD.search(self.text)
+        named = (
+            self.row.memory == "device" and _RE["of_host"].search(self.text) and not _RE["of_card"].search(self.text)
+        )
         return "host" if named else self.row.memory
 
     def outcome(self) -> Outcome:
@@ -158,39 +160,36 @@ def complaint_of(statements: Sequence[Statement], outcome: Outcome | None = None
     if best is None:
         return None
     text = outcome.span.text if outcome is not None else best.span.text
-    host = _OF_HOST.search(text) is not None and _OF_CARD.search(text) is None
+    host = _RE["of_host"].search(text) is not None and _RE["of_card"].search(text) is None
     return Outcome("said", "memory-question", best.span, "host" if host else "device", 0.6)
 
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
     """A traceback whose message was not pasted and that shows a phase of a job: most of those are of memory."""
     frames = [p.frame for p in placed[-_MOST_FRAMES:]]
-    if not frames or _CLIENT.search(frames[-1].file) or phase_of_frames(frames) is None:
+    if not frames or _RE["client"].search(frames[-1].file) or phase_of_frames(frames) is None:
         return None
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
 
 
 def _in_trouble(about: _Hit) -> Outcome:
     """Something fails that nothing names, and memory is what the person writes about."""
-    memory: Memory = "host" if _OF_HOST.search(about.text) and not _OF_CARD.search(about.text) else "device"
+    memory: Memory = "host" if _RE["of_host"].search(about.text) and not _RE["of_card"].search(about.text) else "device"
     return Outcome("said", about.row.id, about.line.span(about.start + 1), memory, 0.6)
 
 
 _NAMED: Final = 0.5
 _MOST_FRAMES: Final = 40
-_CLIENT: Final = re.compile(r"openai|httpx?|requests|urllib|aiohttp", re.IGNORECASE)
-"""Files of programs that only talk to a server."""
+_RE: Final = patterns(__file__)
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
 
-_OF_HOST: Final = re.compile(r"\bram\b|\bhost\b|\bcpu\b|ray ?out|内存", re.IGNORECASE | re.ASCII)
-_OF_CARD: Final = re.compile(r"vram|gpu|cuda|显存|\bcard\b", re.IGNORECASE)
 _FIRST: Final = {"shared-memory": 0, "host": 1, "device": 2, None: 3}
 
 
 def _by_memory(said: Sequence[_Hit]) -> list[Outcome]:
     """What is said, the host's memory before the card's; where the card's is named, plain 内存 is the card's too."""
-    card = any(h.memory == "device" and _OF_CARD.search(h.text) for h in said)
+    card = any(h.memory == "device" and _RE["of_card"].search(h.text) for h in said)
     weighed = [(card and h.memory == "host" and "内存" in h.text, _FIRST[h.memory], h.index) for h in said]
     return [h.outcome() for _, h in sorted(zip(weighed, said, strict=True), key=lambda pair: pair[0])]
 

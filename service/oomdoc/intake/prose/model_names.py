@@ -6,15 +6,14 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Expression
 
 __all__ = ["MODEL_NAME", "PLAIN_NAME", "looks_like_model", "tidy_model"]
 
 MODEL_NAME: Final = Expression(r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_.\-]{2,120})", re.ASCII)
 """What could be a model's name; :func:`looks_like_model` tells whether it is."""
-_FILE: Final = Expression(
-    r"\.(?:py|sh|ya?ml|jsonl?|txt|md|log|parquet|csv|rs|cc|cu|html?|git|pt|pth)\Z", re.IGNORECASE | re.ASCII
-)
+_RE: Final = patterns(__file__)
 PLAIN_NAME: Final = re.compile(
     r"(?:base_?|my_?|final_?|merged_?|me[rg]{2}ed-)?(?:model|models|ckpt|checkpoints?|weights|output|llm|best|last"
     r"|model[-_](?:path|name)|path)|initiali[sz]ing|loading|config|python3?|zero[-_]?offload|<.{0,60}>|\$.{0,60}|nvfp4|fp8|auto|hf|huggingface|local-[\w-]{1,24}|lora_?model"
@@ -29,7 +28,7 @@ def looks_like_model(name: str) -> bool:
     """Whether a word names a model of a family that the catalogue knows, not a tool, a class or a file."""
     from oomkb.catalog import models
 
-    return not _FILE.search(name.rstrip(".:;,-_")) and any(m.named for m in models.find_all(name[:200]))
+    return not _RE["file"].search(name.rstrip(".:;,-_")) and any(m.named for m in models.find_all(name[:200]))
 
 
 def tidy_model(value: str) -> str:

@@ -16,60 +16,22 @@ from typing import Any, Final
 
 from oomdoc.evidence import Fact, Origin, Span
 from oomdoc.intake.lines import Line
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens, typed
 from oomdoc.intake.prose.stance import doubt
-from oomdoc.intake.sieve import Expression
 from oomkb.units import billions
 
 __all__ = ["read_settings"]
 
-_TOKEN: Final = re.compile(r"[A-Za-z]+|[0-9]+", re.ASCII)
+_RE: Final = patterns(__file__)
+_AHEAD: Final = _RE.sieved("ahead")
 _LONGEST: Final = 7
 """Words of the longest name."""
 _MOST_TOKENS: Final = 700
 """Words of a line that are looked at."""
-_MARK: Final = Expression(r"[\"'`*]{0,3}\]?\s{0,3}(?:[=:：]{1,2}|\.{4,60}|[\"'`], {0,2}| is set to )\s{0,3}", re.ASCII)
-_LINK: Final = Expression(
-    r"[\"'`*]{0,3}[ \t]{0,3}(?:(?:"
-    r"(?:is|are|was|were|be|of|to|into|as|at|with|also|only|just|about|around|up|down|all|both|already|now|still|size"
-    r"|currently|even|set|reduced|lowered|decreased|increased|raised|changed|dropped|cut|from [\w.]{1,8}"
-    r"|per (?:device|gpu|card|core|rank))\b ?"
-    r"|[都也均全已经设置调改降减开到成为至是低小大整最只有每张卡相关的参数了非常=≈~(（]|从 ?[\w.]{1,8} ?| "
-    r"){1,8})?[\"'`*]{0,2}(?=\d|true\b|false\b)",
-    re.IGNORECASE | re.ASCII,
-)
-"""Words between a name and its number."""
-_VALUE: Final = Expression(r"[\"'“`]{0,2}(?P<value>[^\s\"'，。,;；`)}\]]{0,200})")
-_INT: Final = Expression(
-    r"[\"'`]?(\d{1,3}(?:,\d{3}){1,3}|\d[\d_]{0,9}(?:\.\d(?= ?[kK]))?)(?: ?([kK])(?![A-Za-z]))?"
-    r"(?![\w%]|\.\d| ?(?:[GMT]i?B|billion)\b)",
-    re.ASCII,
-)
-_SHARE: Final = Expression(r"[\"'`]?(0?\.\d{1,6}|1(?:\.0{1,4})?)(?![\d.])")
-_STAGE: Final = Expression(
-    r"(?:zero|stage|\bz|_z|ds)[-_ \"':={]{0,4}(?:stage[-_ \"':=]{0,4})?([0-3])(?!\d)", re.IGNORECASE | re.ASCII
-)
-_AHEAD: Final = Expression(
-    r"(?<![\w.])(?P<length>\d{1,3}(?:\.\d)?[kK]|\d{1,3},\d{3}|\d{3,6})[- ]?(?:tokens?\b(?![ -]?(?:per second|/"
-    r"|generated"
-    r"|of output|batch))(?: context| long| sequences?| samples?| prompts?)?|context\b(?! ?(?:\d|of|is|=|len|win))"
-    r"|sequences?\b(?! ?len)|seq\b(?! ?(?:len|\d|=))|的?序列|长度|的?上下文"
-    r"|sequence length|context (?:length|window))"
-    r"|(?<![\w.])(?P<share>0\.\d{1,3}) (?:for |of )?gpu[_ -]mem(?:ory)?[_ -]util"
-    r"|(?<![\w.])(?P<steps>\d{1,4}) (?:(?:gradient|grad)[ -])accum(?:ulation)?(?: steps)?(?! ?[=:]? ?\d)"
-    r"|\((?P<each>\d{1,4}) per (?:gpu|device)\)",
-    re.IGNORECASE | re.ASCII,
-)
-"""Numbers that stand before what they are of."""
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
-_VARIABLE: Final = re.compile(
-    r"(?:\w{1,30}\.)?(?:base_|pretrained_)?(?:model|ckpt|checkpoint)(?:_(?:path|name|id|dir|name_or_path|repo))?"
-)
-"""What programs call a model that is named elsewhere: ``LLM(model=model_path)``."""
-_PLAIN_WORD: Final = re.compile(r"[a-z]{1,9}|[一-鿿]{1,12}")
-"""What follows "model:" in a sentence."""
 _RANGES: Final = {
     "seq_len": (16, 20_000_000),
     "max_model_len": (16, 20_000_000),
@@ -77,9 +39,6 @@ _RANGES: Final = {
     "tp": (1, 64),
     "pp": (1, 64),
 }
-_EVEN: Final = Expression(r",? (?:and|or) (?:then )?even (?:at |with |to )?(\d{1,6})(?![\w%]|\.\d)")
-_SERIES: Final = re.compile(r"[1-5]0[5-9]0")
-_NOT_CARDS: Final = Expression(r"\s?(?:[x×*]|[a-z]{0,4}\d)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +85,7 @@ def _table() -> _Table:
     heads = {
         head[0]
         for name in " ".join(" ".join(row[4:]) for row in data["setting"]).split()
-        if (head := _TOKEN.match(name))
+        if (head := _RE["token"].match(name))
     }
     chinese = sorted((name for name in names if not name.isascii()), key=len, reverse=True)
     pattern = "|".join(re.sub(r"(?<=[a-z])(?=[一-鿿])", " ?", name) for name in chinese)
@@ -159,7 +118,7 @@ def read_settings(lines: Sequence[Line], *, sure: float, prose: bool = False) ->
 
 def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
     table, text = _table(), line.text
-    if not table.heads.isdisjoint(_TOKEN.findall(line.low)):
+    if not table.heads.isdisjoint(_RE["token"].findall(line.low)):
         yield from _spelt(line, table, sure, prose)
     if prose and not text.isascii():
         for found in table.chinese.finditer(text):
@@ -171,7 +130,7 @@ def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
 
 def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Mention]:
     text = line.text
-    tokens = [m.span() for _, m in zip(range(_MOST_TOKENS), _TOKEN.finditer(text), strict=False)]
+    tokens = [m.span() for _, m in zip(range(_MOST_TOKENS), _RE["token"].finditer(text), strict=False)]
     low = line.low if line.text is line.raw else text.lower()
     at = 0
     while at < len(tokens):
@@ -219,12 +178,12 @@ def _valued(
     flag = start > 0 and text[start - 1] in "-+" and (start < 2 or text[start - 2] in "-+ \t\"'([")
     several = any(c in name for c in "_-. ") or not name.isascii()
     numeric = setting.kind in ("int", "share")
-    mark = _MARK.match(text, end)
+    mark = _RE["mark"].match(text, end)
     if mark is not None:
         at, weight = mark.end(), 0.0
     elif flag and (gap := re.compile(r"\s{0,12}").match(text, end)) is not None:
         at, weight = gap.end(), 0.0
-    elif (link := _LINK.match(text, end)) is not None and (several or setting.spoken or "_" in name):
+    elif (link := _RE["link"].match(text, end)) is not None and (several or setting.spoken or "_" in name):
         at, weight = link.end(), 0.0 if "_" in name else 0.05
         if not numeric and "_" not in name and setting.kind != "bool":
             return None
@@ -258,22 +217,24 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
     """The value as its kind reads it, and where it ends; ``None`` where it cannot be one."""
     kind = setting.kind
     if kind == "int":
-        whole = _INT.match(text, at)
+        whole = _RE["int"].match(text, at)
         value = to_tokens(whole[1] + (whole[2] or "")) if whole is not None else None
         low, high = _RANGES.get(setting.fact, (1, 65536))
         if value is None or whole is None or not low <= value <= high:
             return None, at
-        if setting.fact == "gpu_count" and (_NOT_CARDS.match(text, whole.end()) or _SERIES.fullmatch(whole[1])):
+        if setting.fact == "gpu_count" and (
+            _RE["not_cards"].match(text, whole.end()) or _RE["series"].fullmatch(whole[1])
+        ):
             return None, at
-        further = _EVEN.match(text, whole.end())
+        further = _RE["even"].match(text, whole.end())
         return (int(further[1]), further.end()) if further is not None else (value, whole.end())
     if kind == "share":
-        share = _SHARE.match(text, at)
+        share = _RE["share"].match(text, at)
         return (float(share[1]), share.end()) if share is not None else (None, at)
     if kind == "stage":
-        stage = _STAGE.search(text, at, at + 80) or re.compile(r"[\"']?([0-3])(?![\d.])").match(text, at)
+        stage = _RE["stage"].search(text, at, at + 80) or re.compile(r"[\"']?([0-3])(?![\d.])").match(text, at)
         return (int(stage[1]), stage.end()) if stage is not None and "\n" not in stage[0] else (None, at)
-    found = _VALUE.match(text, at)
+    found = _RE["value"].match(text, at)
     raw = found["value"].strip("\\*").rstrip(",.") if found is not None else ""
     stop = found.end() if found is not None else at
     if raw.startswith("-") and not raw[1:2].isdigit():
@@ -291,7 +252,7 @@ def _word_value(kind: str, raw: str, behind: str, flag: bool, text: str, at: int
     if kind == "bool":
         return False if low in _FALSE else True if low in _TRUE or (raw == "" and flag) else None
     if kind == "model":
-        known = low in _TRUE | _FALSE or _VARIABLE.fullmatch(low) or _PLAIN_WORD.fullmatch(low)
+        known = low in _TRUE | _FALSE or _RE["variable"].fullmatch(low) or _RE["plain_word"].fullmatch(low)
         odd = len(low) < 2 or low.isdigit() or "$" in raw or low.endswith((".py", ".sh"))
         return None if known or odd else tidy_model(raw)
     if raw == "" and not flag:

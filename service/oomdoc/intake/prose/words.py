@@ -15,22 +15,14 @@ from typing import Any, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
+from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.numbers import typed
 from oomdoc.intake.prose.stance import denied, doubt, negated
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 
 __all__ = ["implied_method", "read_objective", "read_traces", "read_words"]
 
-_EITHER: Final = Expression(r"\b(?:with (?:and|or)|both|even|or)\b|还是|无论|不管|即使", re.IGNORECASE | re.ASCII)
-"""Before a denial: it was tried both ways."""
-_LISTED: Final = Expression(r"[ =:]{1,3}v?\d+\.\d", re.ASCII)
-"""A version follows: what is installed is not what is used."""
-_EMBEDDINGS: Final = Expression(r"(?:embeddings (?:are|to be)|\b(?:an?|the)(?: \w+)?) \Z", re.IGNORECASE)
-"""What a library prints of its vocabulary, and a model that was tuned before, are no aims of this run."""
-_LATER: Final = Expression(
-    r"\b(?:plans? (?:to|for|on)|afterwards|in the future)\b[^.]{0,30}\Z|打算[^。]{0,12}\Z", re.IGNORECASE
-)
-"""Before what is still to come."""
+_RE: Final = patterns(__file__)
 _LANGUAGE: Final = frozenset(("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill"))
 _IMPLIED: Final = 0.52
 
@@ -118,12 +110,12 @@ def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
     text, span = line.text, line.span(found.start() + 1)
     off = negated(text, found.start()) or denied(text, found.end())
     sure = row.sure - min(0.12, doubt(text, found.start(), found.end()))
-    if _LISTED.match(text, found.end()):
+    if _RE["listed"].match(text, found.end()):
         return
     if not off:
         yield Fact(row.fact, row.value, span, "prose", max(0.5, sure))
     elif row.fact == "grad_ckpt":
-        if _EITHER.search(text[max(0, found.start() - 20) : found.start()]) is None:
+        if _RE["either"].search(text[max(0, found.start() - 20) : found.start()]) is None:
             yield Fact("grad_ckpt", False, span, "prose", sure + 0.02)
     elif row.fact == "method" and row.value in ("lora", "qlora"):
         yield Fact("method", "full", span, "prose", 0.66)
@@ -145,7 +137,7 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
         yield Fact("objective", value, line.span(max(at, 1)), "prose", weight)
     if not aims.keys() - {"inference"}:
         for fact, sure in (("_adapts", 0.53), ("_steps", 0.51 if not aims else 0.0)):
-            if sure and (hit := hits.get((fact, True))) is not None and not _LISTED.match(hit[1].raw, hit[2]):
+            if sure and (hit := hits.get((fact, True))) is not None and not _RE["listed"].match(hit[1].raw, hit[2]):
                 yield Fact("objective", "sft", hit[1].span(), "prose", sure)
                 break
 
@@ -166,10 +158,10 @@ def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
         row.value == "sft"
         and row.sure < 0.7
         and not found[0].lower().endswith(("e", "ing"))
-        and _EMBEDDINGS.search(before)
+        and _RE["embeddings"].search(before)
     ):
         return False
-    return not negated(text, found.start()) and _LATER.search(before) is None
+    return not negated(text, found.start()) and _RE["later"].search(before) is None
 
 
 def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabulary) -> Fact | None:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from oomdoc.intake.lines import Line
+from oomdoc.intake.patterns import patterns
 
 __all__ = ["Sentence", "parts_of", "sentences_of"]
 
-_END: Final = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？；;])|\s[-–—]{1,2}>?\s(?=[A-Z])")
-_CLAUSE: Final = re.compile(
-    r"(?<=[,;:，；：])\s*|\s(?=(?:but|and|while|whereas|although|however|because|so|then)\s)|(?=但是|但|而且|然后|因为|所以)"
-)
-_MARKS: Final = re.compile(r"\A[\s>*#\-•+]*(?:\d{1,2}[.)、]\s)?[\s*]*")
-_LINK: Final = re.compile(r"!?\[([^\]]{0,200})\]\([^)]{0,500}\)|https?://\S{1,500}|<[^<>]{1,200}>")
-_HAN: Final = re.compile(r"[一-鿿]{2}")
-_JOINS: Final = re.compile(r"['’\-]")
-"""What stands inside a word of ordinary writing; a dot, a bracket or an underscore makes it a name in code."""
+_RE: Final = patterns(__file__)
 _SHORTEST: Final = 6
 _LONGEST: Final = 160
 """Characters of a part: about 25 words."""
@@ -57,11 +49,11 @@ def sentences_of(lines: Iterable[Line]) -> Iterator[Sentence]:
 
 def _split(text: str, line: Line) -> Iterator[Sentence]:
     start = 0
-    for end in [found.start() for found in _END.finditer(text)] + [len(text)]:
+    for end in [found.start() for found in _RE["end"].finditer(text)] + [len(text)]:
         piece = text[start:end]
-        said = _MARKS.sub("", piece[:_READ])
+        said = _RE["marks"].sub("", piece[:_READ])
         if "](" in said or "http" in said or "<" in said:
-            said = _LINK.sub(lambda found: found[1] or " ", said)
+            said = _RE["link"].sub(lambda found: found[1] or " ", said)
         said = said.strip(" *_")
         if len(said) >= (_SHORTEST if said.isascii() else 4) and _is_said(said):
             yield Sentence(said, line, max(1, line.raw.find(piece.strip()[:20]) + 1))
@@ -70,17 +62,17 @@ def _split(text: str, line: Line) -> Iterator[Sentence]:
 
 def _is_said(text: str) -> bool:
     """Whether it holds two words of ordinary writing, or Chinese; a line of code, a path or a figure holds fewer."""
-    if _HAN.search(text) is not None:
+    if _RE["han"].search(text) is not None:
         return True
     words = (word.strip(".,:;!?()\"'`*") for word in text[:_LONGEST].split())
-    return sum(word[:1].isalpha() and _JOINS.sub("", word).isalnum() for word in words) >= 2
+    return sum(word[:1].isalpha() and _RE["joins"].sub("", word).isalnum() for word in words) >= 2
 
 
 def parts_of(sentence: str) -> list[str]:
     """The sentence, or where it is long its clauses, joined while they stay short; neighbours overlap by a clause."""
     if _weight(sentence) <= _LONGEST:
         return [sentence]
-    clauses = [clause for clause in _CLAUSE.split(sentence) if clause and clause.strip()]
+    clauses = [clause for clause in _RE["clause"].split(sentence) if clause and clause.strip()]
     out: list[str] = []
     here: list[str] = []
     for clause in clauses:

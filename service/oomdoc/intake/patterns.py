@@ -1,0 +1,114 @@
+"""Tables of expressions: one ``<module>.tsv`` beside a module, read and checked here, compiled when first used.
+
+A row has four columns, parted by tabs: the name, the flags (``i`` in any case, ``a`` ASCII classes, ``m`` lines, or
+``-``), who vouches for it (``program: file`` that prints it, ``format`` of a notation, or ``N threads``: public ones of
+the development data that show it, counted by ``bench/pattern_support.py``), and the expression. A row without a name
+continues the one before. ``part`` as the flags marks a piece that other rows take in as ``<<name>>``. A name with a
+dot belongs to a group (:meth:`Patterns.group`). Lines that begin with ``#`` are comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from oomdoc.intake.sieve import Expression
+
+__all__ = ["Patterns", "Row", "patterns"]
+
+_FLAGS: Final = {"i": re.IGNORECASE, "a": re.ASCII, "m": re.MULTILINE, "-": re.NOFLAG}
+_NAME: Final = re.compile(r"[a-z0-9_]{1,40}(?:\.[\w.+:-]{1,40})?")
+_VOUCHED: Final = re.compile(r"(?:program|format): \S.{2,200}|\d{1,5} threads")
+_REFERENCE: Final = re.compile(r"<<([a-z0-9_]{1,40})>>")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One expression as it is written, its pieces filled in."""
+
+    name: str
+    flags: int
+    witness: str
+    pattern: str
+
+
+class Patterns(dict[str, "re.Pattern[str]"]):
+    """The table of one module: ``table["name"]`` is the compiled expression, made when it is first asked for."""
+
+    def __init__(self, path: Path, given: Mapping[str, str]) -> None:
+        super().__init__()
+        self._path, self._given = path, given
+        self._groups: dict[str, Mapping[str, Expression]] = {}
+
+    @cached_property
+    def rows(self) -> dict[str, Row]:
+        """Every row by its name, in the order of the file.
+
+        :raises ValueError: where a line breaks the schema; names file and line.
+        """
+        written: list[list[str]] = []
+        for number, line in enumerate(self._path.read_text(encoding="utf-8").split("\n"), start=1):
+            if not line or line.startswith("#"):
+                continue
+            columns = line.split("\t")
+            if len(columns) != 4 or not columns[3]:
+                raise ValueError(f"{self._path.name}:{number}: a row has four columns")
+            if columns[0]:
+                if _NAME.fullmatch(columns[0]) is None or not (
+                    columns[1] == "part" or set(columns[1]) <= _FLAGS.keys()
+                ):
+                    raise ValueError(f"{self._path.name}:{number}: not a name or not flags: {columns[:2]}")
+                written.append(columns)
+            elif written:
+                written[-1][3] += columns[3]
+        parts, out = dict(self._given), {}
+        for name, flags, witness, text in written:
+            pattern = _REFERENCE.sub(lambda found: parts[found[1]], text)
+            if flags == "part":
+                parts[name] = pattern
+                continue
+            if name in out:
+                raise ValueError(f"{self._path.name}: {name} stands there twice")
+            out[name] = Row(name, sum(_FLAGS[letter] for letter in flags), witness, pattern)
+        return out
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        row = self.rows[name]
+        found = self[name] = re.compile(row.pattern, row.flags)
+        return found
+
+    def sieved(self, name: str) -> Expression:
+        """The expression with the literals that each of its matches holds."""
+        row = self.rows[name]
+        return Expression(row.pattern, row.flags)
+
+    def group(self, prefix: str) -> Mapping[str, Expression]:
+        """The rows ``<prefix>.<key>`` by their keys, in order."""
+        if prefix not in self._groups:
+            names = [name for name in self.rows if name.startswith(f"{prefix}.")]
+            self._groups[prefix] = {name.partition(".")[2]: self.sieved(name) for name in names}
+        return self._groups[prefix]
+
+    def problems(self) -> list[str]:
+        """What is wrong with the rows beyond their form: no witness, no expression."""
+        out = []
+        for row in self.rows.values():
+            if _VOUCHED.fullmatch(row.witness) is None:
+                out.append(f"{self._path.name}: {row.name}: nobody vouches for it")
+            try:
+                re.compile(row.pattern, row.flags)
+            except re.error as error:
+                out.append(f"{self._path.name}: {row.name}: {error}")
+        return out
+
+
+def patterns(module_file: str, **parts: str) -> Patterns:
+    """The table beside a module.
+
+    :param parts: pieces that other modules define, by the names under which rows take them in.
+    """
+    return Patterns(Path(module_file).with_suffix(".tsv"), parts)
