@@ -11,6 +11,7 @@ from typing import Any, Final
 from oomdoc.chat import answers, speed, talk
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, read_description
+from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.questions import largest_asked
@@ -61,12 +62,17 @@ def _not_understood(turn: Turn, text: str) -> bool:
 
 
 def language_of(session: Session, text: str) -> str:
-    """The language that a turn is answered in: its own, or the conversation's where it has none."""
+    """The language that a turn is answered in: the conversation's, until the person clearly writes in the other.
+
+    Keys, flags, names and pasted material are written in Latin letters by everybody.
+    """
     if _CHINESE.search(text):
         return "zh"
-    if session.steps and len(_LATIN_WORD.findall(text)) < 3:
+    if not session.steps:
+        return "en"
+    if session.language == "en" or is_pasted(text):
         return session.language
-    return "en"
+    return "en" if sum(word.lower() in SENTENCE_WORDS for word in _LATIN_WORD.findall(text)) >= 2 else "zh"
 
 
 def _describe(session: Session, text: str) -> tuple[Session, Reply]:

@@ -19,7 +19,7 @@ from oomdoc.stated import DOTTED_FIELDS, stated_fields
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["Explicit", "field_named", "only_settings", "read_explicit"]
+__all__ = ["SENTENCE_WORDS", "Explicit", "field_named", "only_settings", "read_explicit"]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _SPELLED: Final = re.compile(
@@ -32,10 +32,11 @@ _SPELLED: Final = re.compile(
 _BARE_FLAG: Final = re.compile(
     r"(?<![\w-])--(?P<key>[A-Za-z][\w-]{2,48})(?=[\s,;?!，。；？！)]|\.(?!\w)|$)(?!\s{1,2}[\w.+/-]*\d)"
 )
-_WORDS: Final = frozenset(
+SENTENCE_WORDS: Final = frozenset(
     [
         *("a", "an", "the", "it", "that", "this", "i", "we", "to", "is", "at", "of", "on", "off", "in", "and", "or"),
         *("with", "what", "if", "let", "set", "make", "use", "try", "go", "put", "please", "for", "my", "me", "be"),
+        *("are", "was", "do", "does", "can", "would", "could", "how", "why", "which", "you", "but", "so", "there"),
         *("true", "false", "yes", "no", "not", "just", "only", "same", "instead", "more", "less", "now", "then"),
     ]
 )
@@ -149,9 +150,11 @@ def _settings(text: str) -> Iterator[_Setting]:
     while (match := _SPELLED.search(text, start)) is not None:
         key, value = match["key"].lower(), match["value"]
         word = not match["equals"] and not match["flag"]
-        sentence = key in _WORDS or (word and not value[0].isdigit() and value[0] not in "+-" and "_" not in key)
+        sentence = key in SENTENCE_WORDS or (
+            word and not value[0].isdigit() and value[0] not in "+-" and "_" not in key
+        )
         # "--enforce-eager please": a flag before a word that is no value of it.
-        switch = match["flag"] and not match["equals"] and value.lower() in _WORDS - _SWITCHES.keys()
+        switch = match["flag"] and not match["equals"] and value.lower() in SENTENCE_WORDS - _SWITCHES.keys()
         if sentence or switch:
             start = match.start() + max(1, len(match["key"]))
             continue

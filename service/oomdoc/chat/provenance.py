@@ -2,23 +2,26 @@
 nowhere. A sentence with something from nowhere is withheld.
 
 A number with a unit, and any other number of two digits or more, must stand in a function's answer or in the person's
-words, rounded at most. Links, commands, flags and keys must stand there too, or be keys that a framework has. Numbers
-are looked for after Unicode normalisation, in digits and in words; what could hide something counts against a sentence.
+words, rounded or converted at most; or it is the sum, difference, product, ratio or percentage of such numbers that
+stand in the same sentence or the one before it, where whoever reads can follow. Links, commands, flags and keys must
+stand there too, or be keys that a framework has. Numbers are looked for after Unicode normalisation, in digits and in
+words; what could hide something counts against a sentence.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import permutations
 from typing import Any, Final
 
 __all__ = ["Sources", "sentences"]
 
 _NUMBER: Final = re.compile(
-    r"(?<![A-Za-z_\d.])(?P<n>\d[\d,]{0,30}(?:\.\d{1,30})?)(?:e[+-]?\d{1,3})?"
+    r"(?<![A-Za-z_\d.])(?P<n>(?:\d{1,3}(?:,\d{3}){1,8}(?!\d)|\d{1,30})(?:\.\d{1,30})?)(?:e[+-]?\d{1,3})?"
     r"(?:\s?(?P<unit>[KMGTP]i?B(?:ytes?)?|[KMGTP]i?b(?:it|ytes?)?|gi(?:ga|bi)bytes?|me(?:ga|bi)bytes?|bytes?|%|per\s?cent|字节|百分点"
     r"|[GMkK](?![A-Za-z])))?",
     re.I,
@@ -29,7 +32,7 @@ _SPELLED_NUMBER: Final = re.compile(
     r"|[〇零一二三四五六七八九十百千万两半]{1,12}\s?(?:[KMGT]i?B|G\b|字节|%|个?百分点)|百分之[〇零一二三四五六七八九十百两半]{1,8}"
 )
 _ACTS: Final = re.compile(
-    r"https?://[^\s)>\]]{1,500}|www\.[^\s)>\]]{1,300}|(?<![\w-])--?[A-Za-z][\w-]{1,60}|`[^`\n]{1,300}`|[\w-]{1,60}@[\w.-]{2,60}\.\w{2,10}"
+    r"https?://[!-(*-=?-\\^-~]{1,500}|www\.[!-(*-=?-\\^-~]{1,300}|(?<![\w-])--?[A-Za-z][\w-]{1,60}|`[^`\n]{1,300}`|[\w-]{1,60}@[\w.-]{2,60}\.\w{2,10}"
     r"|\b[A-Za-z]\w{0,60}(?:[_./=\\][\w-]{1,60}){1,12}",
     re.ASCII,  # Chinese is written without spaces: its characters end a key
 )
@@ -45,12 +48,60 @@ _FIT_NOT: Final = re.compile(
     r"|放不下|装不下|不够|超出|跑不(?:了|起来)|会(?:爆|oom)"
 )
 _FITS: Final = re.compile(r"(?i)\bfits?\b|\bwill\s(?:run|work)\b|放得下|装得下|跑得(?:了|起来|动)|够用")
+_NO_CLAIM: Final = re.compile(
+    r"(?i)\b(?:chance|probability|likel\w{1,6}|odds)\b[^.;。]{0,40}?\bfits?(?:ting)?\b|\b(?:whether|if|unless|until|to\s(?:make|get|have))\b[^.;,。]{0,24}?\bfits?\b"
+    r"|\b(?:largest|longest|biggest|highest|most|smallest)\b[^.;,。]{0,30}?\bfits?\b|[放装]得下的|(?:概率|可能性?|机会|是否|能否|能不能)[^。；,]{0,10}?[放装]得下"
+)
+"""A word about fitting that says of nothing that it fits."""
+_WIDE: Final = re.compile(r"[，；：！？、（）]")
 _SMALL: Final = 10
+_LIKELY: Final = 0.5
+_SHARES: Final = frozenset({"level"})
+"""Keys beside sizes that hold no size."""
+_MOST_OPERANDS: Final = 12
 _SENTENCE: Final = re.compile(r".*?(?:[.!?](?=\s)|[。！？；]|\n|\Z)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][\w.-]{0,80}")
 _NAME: Final = re.compile(r"[\w.+-]{1,60}(?:[/ ][\w.+-]{1,60}){0,2}")
 _UNIT_BYTES: Final = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40, "p": 2.0**50}
 _MOST_DEPTH: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A number of a sentence; ``step`` is half of its last digit. Sizes are in GiB."""
+
+    kind: str
+    value: float
+    step: float
+
+    @classmethod
+    def of(cls, value: float, unit: str, decimals: int) -> _Figure:
+        kind, scaled = _kind(value, unit)
+        return cls(kind, scaled, 0.5 * 10.0**-decimals * (scaled / value if value else 1.0))
+
+    def is_near(self, value: float, more: float = 0.0) -> bool:
+        return abs(self.value - value) <= self.step + more + 1e-9
+
+    def follows(self, operands: Sequence[_Figure]) -> bool:
+        """Whether it is worked out from one or two of the operands, as exactly as their digits allow."""
+        if self.kind == "percent" and any(
+            o.kind == "percent" and self.is_near(100 - o.value, o.step) for o in operands
+        ):
+            return True
+        pairs = [(a, b) for a, b in permutations(operands, 2) if a.kind == b.kind and a.value > 0 and b.value > 0]
+        return any(self._follows(a, b) for a, b in pairs)
+
+    def _follows(self, a: _Figure, b: _Figure) -> bool:
+        ratio = a.value / b.value
+        slack = ratio * (a.step / a.value + b.step / b.value)
+        if self.kind == a.kind:
+            sums = self.is_near(a.value + b.value, a.step + b.step) or self.is_near(a.value - b.value, a.step + b.step)
+            if sums or self.kind != "number":
+                return sums
+            return self.is_near(a.value * b.value) or self.is_near(ratio, slack)
+        if self.kind == "percent":
+            return self.is_near(100 * ratio, 100 * slack) or self.is_near(100 * abs(1 - ratio), 100 * slack)
+        return self.kind == "number" and a.kind == "size" and self.is_near(ratio, slack)
 
 
 @dataclass(slots=True)
@@ -76,10 +127,14 @@ class Sources:
         if depth > _MOST_DEPTH:
             return
         if isinstance(value, Mapping):
+            chance = value.get("fits_probability")
+            if "fits" not in value and isinstance(chance, int | float):
+                self.verdicts.add(chance >= _LIKELY)
             for key, one in value.items():
                 self.texts.append(str(key).lower())
                 own = str(key)
-                self.add_document(one, name if name.endswith("_gib") and not own.endswith("_gib") else own, depth + 1)
+                inside = name.endswith("_gib") and not own.endswith("_gib") and own not in _SHARES
+                self.add_document(one, name if inside else own, depth + 1)
         elif isinstance(value, list | tuple):
             for one in value:
                 self.add_document(one, name, depth + 1)
@@ -108,11 +163,10 @@ class Sources:
     def _add_number(self, value: float, name: str) -> None:
         if name.endswith("_gib"):
             self.sizes.add(value)
-        elif "probability" in name or name.endswith("utilization"):
-            self.percents.add(100 * value)
-            self.numbers.add(value)
         else:
             self.numbers.add(value)
+            if value != int(value) or "probability" in name or name.endswith("utilization"):
+                self.percents.add(100 * value)
 
     def _add(self, value: float, unit: str) -> None:
         kind, scaled = _kind(value, unit)
@@ -120,38 +174,50 @@ class Sources:
         if unit in ("g", "k", "m"):
             self.numbers.add(value)
 
-    def problem(self, sentence: str) -> str:
-        """Empty where everything in a sentence comes from somewhere, else what does not."""
+    def problem(self, sentence: str, before: str = "") -> str:
+        """Empty where everything in a sentence comes from somewhere, else what does not.
+
+        :param before: the sentence before it, where that was given.
+        """
         plain = _normal(sentence)
         if _hides(sentence) or _hides(plain):
             return "characters that could hide something"
         if _SPELLED_NUMBER.search(plain):
             return "a quantity in words"
-        for value, unit, decimals in _numbers(self._without_names(plain)):
-            if not self._known(value, unit, decimals):
-                return "a figure that nothing gave"
+        if not self._all_figures_known(plain, _normal(before)):
+            return "a figure that nothing gave"
         if any(not self._in_texts(match[0]) for match in _COMMANDS.finditer(plain)):
             return "a command that nothing gave"
-        for match in _ACTS.finditer(plain):
-            if not self._said(match[0]):
-                return "a link, command or setting that nothing gave"
+        if any(not self._said(match[0]) for match in _ACTS.finditer(plain)):
+            return "a link, command or setting that nothing gave"
+        return "a verdict that nothing gave" if self._misjudges(plain) else ""
+
+    def _misjudges(self, plain: str) -> bool:
+        plain = _NO_CLAIM.sub(" ", plain)
         refuses = bool(_FIT_NOT.search(plain))
         claims = bool(_FITS.search(_FIT_NOT.sub(" ", plain)))
-        if self.verdicts and ((refuses and False not in self.verdicts) or (claims and True not in self.verdicts)):
-            return "a verdict that nothing gave"
-        return ""
+        return bool(self.verdicts) and (
+            (refuses and False not in self.verdicts) or (claims and True not in self.verdicts)
+        )
+
+    def _all_figures_known(self, plain: str, before: str) -> bool:
+        figures = list(_numbers(self._without_names(plain)))
+        unknown = [figure for figure in figures if not self._known(*figure)]
+        if not unknown:
+            return True
+        around = [*figures, *_numbers(self._without_names(before))]
+        operands = [_Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MOST_OPERANDS]
+        return all(_Figure.of(*figure).follows(operands) for figure in unknown)
 
     def _known(self, value: float, unit: str, decimals: int) -> bool:
-        kind, scaled = _kind(value, unit)
-        step = 0.5 * 10.0**-decimals
-        if kind == "number":
+        figure = _Figure.of(value, unit, decimals)
+        if figure.kind == "number":
             if unit == "k":
                 return any(abs(v - n) < 0.5 for v in (1000 * value, 1024 * value) for n in self.numbers)
             small = decimals == 0 and value < _SMALL
-            return small or any(abs(n - value) <= step + 1e-9 for n in (*self.numbers, *self.sizes))
-        held = self.sizes if kind == "size" else self.percents
-        step = step * (scaled / value if value else 1.0)
-        return any(abs(n - scaled) <= step + 1e-9 for n in held)
+            return small or any(figure.is_near(n) for n in (*self.numbers, *self.sizes))
+        held = self.sizes if figure.kind == "size" else self.percents
+        return any(figure.is_near(n) for n in held)
 
     def _without_names(self, text: str) -> str:
         """The text without names with digits in them that a source has: Qwen2.5-7B, A100-80GB."""
@@ -213,7 +279,8 @@ def _kind(value: float, unit: str) -> tuple[str, float]:
 
 
 def _normal(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
+    """In NFKC; a wide comma parts numbers, it is none of a number's."""
+    return unicodedata.normalize("NFKC", _WIDE.sub(lambda m: f"{m[0]} ", text))
 
 
 def _hides(text: str) -> bool:

@@ -107,6 +107,8 @@ class _Turn:
     """Pieces of the answer that were given."""
     spoken: int = 0
     """How many of them are the model's."""
+    last: str = ""
+    """The model's sentence that was given last."""
     withheld: int = 0
 
     def __post_init__(self) -> None:
@@ -169,12 +171,13 @@ class _Turn:
                 if self.said:
                     yield from ([sentence] if sentence else [])
                 continue
-            problem = self.sources.problem(sentence)
+            problem = self.sources.problem(sentence, self.last)
             if problem:
                 self.withheld += 1
                 _log("withheld", problem)
                 continue
             self.spoken += 1
+            self.last = sentence
             yield from self._give(sentence)
 
     def _messages(self) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oomdoc.chat.conversation import respond
 from oomdoc.chat.session import Session
 
@@ -109,3 +111,20 @@ def test_a_session_survives_the_store() -> None:
     assert again.job.document() == session.job.document()
     _, reply = respond(again, "undo")
     assert reply.changed == {"seq_len": 4096}
+
+
+@pytest.mark.parametrize(
+    ("turn", "language"),
+    [
+        ("--per_device_train_batch_size 2 --gradient_accumulation_steps 16", "zh"),
+        ("per_device_train_batch_size: 2\ngradient_accumulation_steps: 16\nhow it is now", "zh"),
+        ("batch size 2, cutoff length 2048, gradient checkpointing", "zh"),
+        ("what would it need if the batch was 2?", "en"),
+        ("batch 改成 2", "zh"),
+    ],
+)
+def test_the_language_is_the_conversation_s(turn: str, language: str) -> None:
+    session, _ = talk("用 swift 全参训 Qwen/Qwen3-8B，zero3，bs 1，4张A800 80G")
+    session, reply = respond(session, turn)
+    assert session.language == language
+    assert any("一" <= c <= "鿿" for c in reply.answer) is (language == "zh")

@@ -383,3 +383,50 @@ def test_where_a_sentence_comes_from(sentence: str, problem: str) -> None:
     sources.add_document({"job": {"model": "Qwen/Qwen2.5-7B", "gpu": "RTX 4090", "seq_len": 8192}})
     found = sources.problem(sentence)
     assert (problem in found) if problem else not found
+
+
+BEFORE = "It needs 33.25 GiB of 23.65 GiB."
+
+
+@pytest.mark.parametrize(
+    ("sentence", "before", "problem"),
+    [
+        ("It needs 33.25 GiB of 23.65 GiB, 9.6 GiB too much.", "", ""),
+        ("That is 9.6 GiB too much.", BEFORE, ""),
+        ("That is 9.6 GiB too much.", "", "figure"),
+        ("That is 9.7 GiB too much.", BEFORE, "figure"),
+        ("Both together are 56.9 GiB.", BEFORE, ""),
+        ("It needs 1.41 times what the card has.", BEFORE, ""),
+        ("It needs 1.5 times what the card has.", BEFORE, "figure"),
+        ("It needs 41 % more than the card has.", BEFORE, ""),
+        ("It needs 48 % more than the card has.", BEFORE, "figure"),
+        ("It runs at 78 % of the speed.", "", ""),
+        ("With a batch of 12 and 16 steps that is 192 samples.", "", ""),
+        ("With a batch of 12 and 16 steps that is 200 samples.", "", "figure"),
+        ("The chance is 97 %, so 3 % remain.", "", ""),
+        ("It needs 33,25 GiB.", "", "figure"),
+        ("不超过1，5不成立。", "", ""),
+        ("见https://a.example/issues/35201，不一定是你的情况。", "", ""),
+        ("见https://a.example/issues/35202，不一定是你的情况。", "", "figure"),
+        ("放得下的概率约97%。", "", ""),
+        ("The chance that it fits is 97 %.", "", ""),
+        ("Whether it fits depends on the length.", "", ""),
+        ("To make it fit, halve the batch.", "", ""),
+        ("It fits.", "", "verdict"),
+        ("放得下。", "", "verdict"),
+    ],
+)
+def test_what_follows_from_what_was_given(sentence: str, before: str, problem: str) -> None:
+    sources = Sources()
+    sources.add_document({"needed_gib": 33.2494, "capacity_gib": 23.65, "fits_probability": 0.9709, "fits": False})
+    sources.add_document({"micro_batch": 12, "grad_accum": 16, "relative_speed": 0.78})
+    sources.add_text("see https://a.example/issues/35201")
+    found = sources.problem(sentence, before)
+    assert (problem in found) if problem else not found
+
+
+def test_a_plan_that_fits_may_be_said_to_fit() -> None:
+    sources = Sources()
+    sources.add_document({"fits": False, "plans": [{"fits_probability": 0.99, "peak_gib": 20.0}]})
+    assert not sources.problem("That plan fits.")
+    assert not sources.problem("As it stands it does not fit.")
