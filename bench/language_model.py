@@ -155,6 +155,10 @@ class Tally:
     first: int = 0
     three: int = 0
     label: int = 0
+    unknown: int = 0
+    """Reports whose cause nobody can know from the text."""
+    unknown_named: int = 0
+    """Those of them for which a cause was named all the same: with at least half a chance, or by the model at all."""
     stated: int = 0
     claimed: int = 0
     right: int = 0
@@ -163,6 +167,11 @@ class Tally:
 
     def causes(self, named: Sequence[str], row: Mapping[str, Any], probability: float | None = None) -> bool:
         """Count the causes of one report; whether the first is accepted."""
+        if row["cause"] == "unknown":
+            self.unknown += 1
+            named_one = bool(named) and named[0] != "unknown" and (probability is None or probability >= 0.5)
+            self.unknown_named += named_one
+            return not named_one
         accepted = {row["cause"], *(row.get("also") or ())}
         right = bool(named) and named[0] in accepted
         self.reports += 1
@@ -205,6 +214,7 @@ class Tally:
             f"{name:12s} {self.reports:4d} reports  first {self.first / n:.1%}  three {self.three / n:.1%}  "
             f"label {self.label / n:.1%}  {calibration}facts precision {self.right / max(self.claimed, 1):.1%}  "
             f"recall {self.right / max(self.stated, 1):.1%}"
+            + (f"  unknown ones left open {self.unknown - self.unknown_named}/{self.unknown}" if self.unknown else "")
         )
 
 

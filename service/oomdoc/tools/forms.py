@@ -40,11 +40,11 @@ class _Form(BaseModel):
 
 
 class Peak(_Form):
-    """A peak on one GPU, in GiB."""
+    """A peak on one GPU, in GiB, as three meters show it: each holds the one before it."""
 
     allocated: float = Field(description="GiB of tensors: torch.cuda.max_memory_allocated")
     reserved: float = Field(description="GiB held by the caching allocator")
-    process: float = Field(description="GiB that nvidia-smi shows")
+    process: float = Field(description="GiB that nvidia-smi shows: reserved, context and buffers; fits is about it")
 
 
 class Estimated(_Form):
@@ -56,9 +56,17 @@ class Estimated(_Form):
     terms_gib: dict[str, float] = Field(default={}, description="the largest terms of the peak phase, in GiB")
     host_gib: float = Field(default=0.0, description="GiB of host memory per machine that offloading takes")
     capacity_gib: float | None = Field(default=None, description="GiB of one GPU")
-    needed_gib: float | None = Field(default=None, description="GiB without which it cannot run; what fits is about")
-    fits: bool | None = Field(default=None, description="null: no GPU is known")
-    fits_probability: float | None = None
+    needed_gib: float | None = Field(
+        default=None,
+        description="GiB it cannot run without: peak_gib.process without cached blocks and cache beyond one request",
+    )
+    fits: bool | None = Field(
+        default=None,
+        description="whether peak_gib.process is within capacity_gib and a server starts; null: no GPU known",
+    )
+    fits_probability: float | None = Field(
+        default=None, description="chance that the run stays within capacity_gib, with the estimate's error"
+    )
     assumed: dict[str, Any] = Field(default={}, description="fields nobody stated: {value, why}")
     serving: dict[str, Any] | None = Field(default=None, description="what an engine's cache holds")
     warnings: list[str] = []

@@ -67,6 +67,17 @@ def test_export_import_score(bench: Any, tmp_path: Path, capsys: pytest.CaptureF
     assert "first 0.0%" in printed["without"]
 
 
+def test_not_knowing_is_an_answer_and_is_counted(bench: Any) -> None:
+    tally = bench.Tally()
+    row = {"cause": "unknown"}
+    assert tally.causes([], row)
+    assert tally.causes(["logits"], row, 0.3)
+    assert not tally.causes(["logits"], row, 0.8)
+    assert not tally.causes(["logits"], row)
+    assert (tally.reports, tally.unknown, tally.unknown_named) == (0, 4, 2)
+    assert "left open 2/4" in tally.line("with")
+
+
 def test_a_conversation_goes_on_in_rounds(bench: Any) -> None:
     from recorded_turns import run
 

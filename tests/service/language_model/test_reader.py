@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from standin import StandIn, completion
+from tokenizers import Tokenizer
 
 import oomdoc
 from oomdoc.diagnosis.engine import diagnose
@@ -15,9 +16,11 @@ from oomdoc.intake import read_text
 from oomdoc.intake.read import prepared
 from oomdoc.language_model import LanguageModel
 from oomdoc.language_model.reader import questions_of, reading_by, taken
+from oomdoc.language_model.reader.asking import INSTRUCTION_TOKENS, PARTS, instructions
 from oomdoc.language_model.reader.passage import estimated_tokens
 from oomdoc.language_model.reader.values import value_of
 from oomdoc.language_model.reader.vocabulary import causes, fact_keys, outcomes
+from oomkb.retrieval.model_files import find_model
 
 REPORT = """I fine-tune a model of ours with seven billion weights on two rented cards and it dies in the loss.
 A batch of one changes nothing, and yesterday's release of the trainer was fine.
@@ -181,6 +184,32 @@ def test_a_long_log_is_condensed_to_what_was_read() -> None:
         assert "Tried to allocate 4.64 GiB" in passage.text
         assert "A batch of one changes nothing" in passage.text
         assert passage.find("[...]") is None
+
+
+@pytest.mark.parametrize("style", ["full", "small"])
+def test_the_instructions_keep_to_their_tokens(style: Any) -> None:
+    tokenizer = Tokenizer.from_file(str(find_model().folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    for part in PARTS[style]:
+        assert len(tokenizer.encode(instructions(part, "0" * 8)).ids) <= INSTRUCTION_TOKENS[style]
+
+
+def test_where_nobody_can_know_there_is_room_to_say_so() -> None:
+    """A reply without causes, outcome or phase is a whole one: nothing of it is withheld."""
+    reply = {
+        "what": "trouble",
+        "what_quote": "Tried to allocate",
+        "causes": [],
+        "facts": [{"key": "phase", "value": "unknown", "quote": ""}],
+        "statements": [],
+    }
+    reading = read_with(REPORT, reply).language_model
+    assert reading is not None
+    assert not reading.withheld
+    assert not reading.causes
+    phase = next(key for key in fact_keys().values() if key.name == "phase")
+    said = phase.means
+    assert all(f"{value}:" in said for value in phase.values if value not in ("backward", "optimizer-step"))
 
 
 def test_a_quote_over_a_gap_is_none() -> None:

@@ -14,14 +14,14 @@ from oomdoc.language_model.client import Style
 from oomdoc.language_model.reader.passage import Passage, passage_of
 from oomdoc.language_model.reader.vocabulary import FactKey, causes, fact_keys, outcomes
 
-__all__ = ["REPLY_TOKENS", "VERSION", "Question", "instructions", "questions_of"]
+__all__ = ["INSTRUCTION_TOKENS", "REPLY_TOKENS", "VERSION", "Question", "instructions", "questions_of"]
 
 VERSION: Final = "1"
 """Part of a question's key: raised where a reply to the old questions does not answer the new ones."""
 REPLY_TOKENS: Final = 1400
 _MARGIN_TOKENS: Final = 80
-_CHARS_PER_TOKEN: Final = 3.7
-"""Of the instructions, which are plain English: as the tokenizer of all-MiniLM-L6-v2 counts them."""
+INSTRUCTION_TOKENS: Final[Mapping[Style, int]] = {"full": 4498, "small": 1978}
+"""What the longest instructions may take, as the tokenizer of all-MiniLM-L6-v2 counts them."""
 _LEAST_TEXT_TOKENS: Final = 400
 _SURE: Final = ("high", "medium", "low")
 Part = Literal["all", "what", "facts", "statements"]
@@ -40,8 +40,9 @@ _WHAT: Final = (
     '"what": what happened, one of\n{outcomes}\n'
     "Name what ended the job; a memory failure comes before what followed from it.\n"
     '"causes": the one to three most probable root causes, most probable first, each with "sure": high, medium or '
-    "low; the second and third only where they play a part or may be it after all. Empty where nothing failed. Where "
-    "something other than memory failed, not-oom is the first.\n{causes}\nHow to choose:\n{rules}"
+    "low; the second and third only where they play a part or may be it after all. Empty for question and healthy, and "
+    "where the report does not show why; for memory-use what takes the memory. Where something other than memory "
+    "failed, not-oom is the first.\n{causes}\nHow to choose:\n{rules}"
 )
 _FACTS: Final = (
     '"facts": what the report states of the failing job, each with "key", "value" (a string; sizes in GiB: 512 MiB = '
@@ -91,8 +92,7 @@ def questions_of(
     :param context_tokens: tokens that instructions, text and reply may take together.
     """
     parts = PARTS[style]
-    fixed = max(len(instructions(part, "0" * 8)) for part in parts) / _CHARS_PER_TOKEN
-    room = max(_LEAST_TEXT_TOKENS, context_tokens - int(fixed) - REPLY_TOKENS - _MARGIN_TOKENS)
+    room = max(_LEAST_TEXT_TOKENS, context_tokens - INSTRUCTION_TOKENS[style] - REPLY_TOKENS - _MARGIN_TOKENS)
     passage = passage_of(sources, evidence, room)
     mark = hashlib.sha256(passage.text.encode("utf-8", "replace")).hexdigest()[:8]
     return passage, tuple(_question(part, passage, mark) for part in parts)

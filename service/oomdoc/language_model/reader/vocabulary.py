@@ -18,7 +18,8 @@ __all__ = ["MEMORY", "NOTHING", "Causes", "FactKey", "causes", "fact_keys", "out
 FactKind = Literal["size", "fraction", "billions", "whole", "name", "choice", "flag", "list"]
 _FIELDS: Final = frozenset({"kind", "means", "values", "cues"})
 MEMORY: Final[Mapping[str, str]] = {
-    "device-memory": "the card's memory ran out",
+    "device-memory": "the card's memory ran out (unified memory of Apple, GB10, Jetson too); also cuBLAS or cuDNN "
+    "ALLOC_FAILED or NOT_INITIALIZED where no other failure is shown",
     "host-memory": "the machine's memory (RAM) ran out, or the process was killed for it",
     "shared-memory": "/dev/shm ran out",
     "engine-refuses": "a server refuses to start: its cache or context does not fit",
@@ -28,6 +29,11 @@ NOTHING: Final[Mapping[str, str]] = {
     "question": "nothing failed: a question or a plan",
     "healthy": "nothing failed: a log of work that goes on or ended well",
 }
+OTHER: Final[Mapping[str, str]] = {
+    "illegal-access": "illegal memory access, CUDA illegal instruction, misaligned address",
+    "segmentation-fault": "SIGSEGV or SIGILL (exit -11, 139, -4)",
+}
+"""Of other failures, those whose name does not say all that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +91,5 @@ def causes() -> Causes:
 @cache
 def outcomes() -> Mapping[str, str]:
     """What may have happened -> in words; empty words where the name says it."""
-    other = {row.id: "" for row in rows() if row.kind == "other"}
+    other = {row.id: OTHER.get(row.id, "") for row in rows() if row.kind == "other"}
     return {**MEMORY, **NOTHING, **other, "trouble": "something fails, and the text does not say what"}
