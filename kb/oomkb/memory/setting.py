@@ -221,7 +221,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
         expert_adapters=_expert_adapters(job, shape, adapters),
-        adapter_bytes=_adapter_bytes(job, param, autocast),
+        adapter_bytes=_adapter_bytes(job, param, autocast, sharding),
         quant=quant,
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
@@ -322,8 +322,13 @@ def _asks_reference(job: Job, objective: str, adapters: bool) -> bool:
     return adapters or others is None or any(m.role in ("reference", "teacher") for m in others)
 
 
-def _adapter_bytes(job: Job, param: str, autocast: str) -> int:
-    """PEFT casts 16-bit adapters to fp32 (``autocast_adapter_dtype``); frameworks with their own LoRA do not."""
+def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
+    """PEFT casts 16-bit adapters to fp32 (``autocast_adapter_dtype``); frameworks with their own LoRA do not.
+
+    DeepSpeed's engine casts the whole module to its own dtype (0.19.8, ``engine.py``, ``_configure_distributed_model``).
+    """
+    if sharding.startswith("zero"):
+        return _held(job, param, autocast, sharding)
     if job.lora is not None and job.lora.dtype:
         return int(BYTES.get(job.lora.dtype, 4))
     own = any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "fsdp_qlora"))

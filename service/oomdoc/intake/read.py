@@ -98,6 +98,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"]
     signals += growth_signals(signals, said, words)
     signals += [*printed_memory(lines, words), *contrasts(said, words)]
+    signals += [signal for reading in configs for signal in reading.signals]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]

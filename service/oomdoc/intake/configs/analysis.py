@@ -146,6 +146,7 @@ def _doc(fragment: Fragment, segment: Segment) -> Doc:
         fenced=segment.fenced,
         array=fragment.array,
         uses=fragment.uses,
+        module=fragment.module,
     )
 
 

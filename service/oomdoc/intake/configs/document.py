@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oomdoc.intake.configs.architecture import described_model, described_pair
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed, of_other_role
 from oomdoc.intake.configs.table import Reading, Table, View, norm
+
+if TYPE_CHECKING:
+    from oomdoc.intake.configs.scripts.program import Module
 
 __all__ = ["PROGRAM_CHARS", "Doc", "clean_key", "keys_of", "known_as"]
 
@@ -48,6 +51,9 @@ class Doc:
     """Share of the keys that the table (or the one that came nearest) does not know."""
     unknown: bool = False
     """Whether this configures a run of a framework that is not known."""
+
+    module: Module | None = None
+    """Of Python: the program itself."""
 
     def view(self) -> View:
         """The settings by key, under the names the table may know them by."""

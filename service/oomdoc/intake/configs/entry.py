@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from oomdoc.intake.configs.scripts.program import Module
 
 __all__ = ["Entry", "FormError", "Fragment", "Style", "TextEdit"]
 
@@ -62,6 +65,8 @@ class Fragment:
     """Shell: the arrays and variables of words that the command takes in whole (``"${ARGS[@]}"``, ``$OPTIONS``)."""
     notes: tuple[tuple[str, int], ...] = field(default=())
     """Things noticed while parsing: (name, offset)."""
+    module: Module | None = None
+    """Python: the program itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _FIELDS: Final = words(
         eval_micro_batch prompt_len completion_len compile nvme_offload host_gib extra_models
         """
 )
-_NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.")
+_NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.", "loop.")
 
 
 def _set(job: Job, name: str, value: Any) -> Job:

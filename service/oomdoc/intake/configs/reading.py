@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Source, Span
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Signal, Source, Span
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
@@ -21,6 +21,7 @@ from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.named import hinted_model
+from oomdoc.intake.configs.scripts import of_scripts
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag
@@ -58,6 +59,8 @@ class ConfigReading:
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     warnings: tuple[Message | str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    signals: tuple[Signal, ...] = ()
+    """What a script's loops keep alive."""
 
 
 class Lines:
@@ -319,6 +322,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
         for fact in hinted_model(docs, source, lines):
             kept.setdefault(fact.name, fact)
+    signals = of_scripts([doc.module for doc in docs if doc.module is not None], lines, kept)
     for fact in further_facts(docs, lines):
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
@@ -334,6 +338,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         recognised=recognised,
         env=MappingProxyType(env),
         conflicts=tuple(conflicts),
+        signals=signals,
         warnings=(
             *(say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]),
             *_notices(recognised, source),

@@ -253,7 +253,7 @@ def _word_value(kind: str, raw: str, behind: str, flag: bool, text: str, at: int
         return False if low in _FALSE else True if low in _TRUE or (raw == "" and flag) else None
     if kind == "model":
         known = low in _TRUE | _FALSE or _RE["variable"].fullmatch(low) or _RE["plain_word"].fullmatch(low)
-        odd = len(low) < 2 or low.isdigit() or "$" in raw or low.endswith((".py", ".sh"))
+        odd = len(low) < 2 or low.isdigit() or "$" in raw or low.endswith((".py", ".sh", "="))
         return None if known or odd else tidy_model(raw)
     if raw == "" and not flag:
         return None

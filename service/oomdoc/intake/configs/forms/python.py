@@ -11,6 +11,7 @@ import warnings
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment
+from oomdoc.intake.configs.scripts.program import Module
 
 __all__ = ["parse_python"]
 
@@ -337,4 +338,5 @@ def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
         programs=tuple(visitor.programs[:2000]),
         env=tuple(visitor.env),
         notes=tuple(visitor.notes),
+        module=Module(tree, visitor.places),
     )

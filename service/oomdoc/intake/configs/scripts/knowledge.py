@@ -1,0 +1,68 @@
+"""The table of calls (``calls.toml``), read once and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from oomkb.memory.vocabulary import normalise
+
+__all__ = ["Calls", "calls"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What calls mean, by full name."""
+
+    optimizers: Mapping[str, tuple[str, str]]
+    """Class to the job's ``optimizer`` and ``optimizer_impl`` (empty: the class's own default)."""
+    bare: Mapping[str, tuple[str, str]]
+    """The same by a class's own name, where every module means the same by it."""
+    eight_bit: Mapping[str, str]
+    wrappers: Mapping[str, str]
+    strategies: Mapping[str, str]
+    casts: Mapping[str, str]
+    dtypes: Mapping[str, str]
+    autocast: frozenset[str]
+    no_grad: frozenset[str]
+    prepares: frozenset[str]
+    keep_graph: frozenset[str]
+    """Methods of a tensor whose result has its graph; of any other it is not known, and taken to have none."""
+    outputs: frozenset[str]
+    """What a model returns that has a graph."""
+
+
+@cache
+def calls() -> Calls:
+    """The shipped table.
+
+    :raises JobError: where a word is none of the job's.
+    """
+    table = tomllib.loads(resources.files(__package__).joinpath("calls.toml").read_text(encoding="utf-8"))
+    optimizers = {}
+    by_name: dict[str, set[tuple[str, str]]] = {}
+    for module, classes in table["optimizers"].items():
+        for name, word in classes.items():
+            kind, _, how = word.partition("/")
+            pair = (normalise("optimizer", kind), normalise("optimizer_impl", how) if how else "")
+            optimizers[f"{module}.{name}"] = pair
+            by_name.setdefault(name, set()).add(pair)
+    for word in (*table["wrappers"].values(), *table["strategies"].values()):
+        normalise("sharding", word)
+    return Calls(
+        optimizers=optimizers,
+        bare={name: next(iter(found)) for name, found in by_name.items() if len(found) == 1},
+        eight_bit=table["eight_bit"],
+        wrappers=table["wrappers"],
+        strategies=table["strategies"],
+        casts=table["casts"],
+        dtypes=table["dtypes"],
+        autocast=frozenset(table["contexts"]["autocast"]),
+        no_grad=frozenset(table["contexts"]["no_grad"]),
+        prepares=frozenset(table["kbit"]["prepares"]),
+        keep_graph=frozenset(table["tensors"]["keep_graph"].split()),
+        outputs=frozenset(table["tensors"]["outputs"].split()),
+    )
