@@ -36,7 +36,7 @@ from oomdoc.library import diagnose, estimate
 from oomdoc.planner import job_of_text, plan_document, plan_job
 from oomdoc.stated import stated_fields
 from oomkb.errors import OomdocError
-from oomkb.memory.families.decoders import FAMILIES
+from oomkb.memory.families.family import FAMILIES
 from oomkb.memory.job import Job
 from oomkb.memory.names import NAMES as CONFIG_NAMES
 from oomkb.outside import json_document, yaml_document

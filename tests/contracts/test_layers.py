@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    ("oomkb.units", "oomkb.errors", "oomkb.notes", "oomkb.state", "oomkb.limits", "oomkb.outside"),
+    ("oomkb.units", "oomkb.errors", "oomkb.notes", "oomkb.state", "oomkb.limits", "oomkb.outside", "oomkb.tables"),
     ("oomkb.memory",),
     ("oomkb.catalog",),
     ("oomkb.frameworks",),
@@ -111,7 +111,7 @@ def test_the_memory_model_is_standard_library_only(root: Path) -> None:
             if (
                 top not in sys.stdlib_module_names
                 and not target.startswith(
-                    ("oomkb.memory", "oomkb.units", "oomkb.errors", "oomkb.limits", "oomkb.notes")
+                    ("oomkb.memory", "oomkb.units", "oomkb.errors", "oomkb.limits", "oomkb.notes", "oomkb.tables")
                 )
                 and target != "oomkb"
             ):

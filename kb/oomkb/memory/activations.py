@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from oomkb.memory.families.family import ROUTERS
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
 from oomkb.memory.quantized import saves_weights
-from oomkb.memory.routed import ROUTERS
 from oomkb.memory.setting import ONLINE, Setting
 from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.step import Step

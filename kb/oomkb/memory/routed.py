@@ -2,13 +2,16 @@
 
 Tokens are copied as often as they are routed and sorted by expert; products are grouped; the results are weighted,
 sorted back and summed. Families differ in the dtype of the router and of the weights that it gives: in fp32 they turn
-the weighted results into fp32 as well.
+the weighted results into fp32 as well (``[routers]`` of ``families.toml``): ``wide`` routers take the hidden states in
+fp32 (autocast lowers them), ``fp32`` even under autocast; weights are those of an fp32 softmax (``float``,
+``wide softmax``), or in the dtype of the router's logits. ``clipped``: gate and up lie interleaved, and are clamped
+before their product (gpt-oss). ``titan``: torchtitan's layers (``models/moe.py``; prime-rl's are made of them) weigh in
+fp32 and add the results where their tokens are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Tensor
@@ -16,20 +19,7 @@ from oomkb.memory.tape import Tensor
 if TYPE_CHECKING:
     from oomkb.memory.blocks import Layer
 
-__all__ = ["ROUTERS", "routed"]
-
-ROUTERS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("mixtral", "minimax"), "float"),
-    "deepseek_v2": "wide softmax",
-    **dict.fromkeys(("deepseek_v3", "deepseek_v32", "dots1", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa"), "wide"),
-    **dict.fromkeys(("hunyuan_v1_moe", "kimi_k2", "bailing_moe_v2"), "wide"),
-    "ernie4_5_moe": "fp32",
-    "gpt_oss": "clipped",
-}
-"""By family: ``wide`` routers take the hidden states in fp32 (autocast lowers them), ``fp32`` even under autocast;
-weights are those of an fp32 softmax (``float``, ``wide softmax``), or in the dtype of the router's logits.
-``clipped``: gate and up lie interleaved, and are clamped before their product (gpt-oss). ``titan``: torchtitan's layers
-(``models/moe.py``; prime-rl's are made of them) weigh in fp32 and add the results where their tokens are."""
+__all__ = ["routed"]
 
 
 def routed(layer: Layer, x: Tensor) -> Tensor:

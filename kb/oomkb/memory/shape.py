@@ -1,7 +1,7 @@
 """A model's shape: every matrix of every layer, read from the form of a Hugging Face ``config.json``.
 
 Parameter counts follow from the matrices; nothing is looked up. What a family does with the configuration is in
-:mod:`oomkb.memory.families.decoders`; reading the many spellings of the same dimension is in
+:mod:`oomkb.memory.families.family`; reading the many spellings of the same dimension is in
 :mod:`oomkb.memory.families.dimensions`.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, Final
 from oomkb.errors import ODD, InputError, JobError
 from oomkb.limits import check_tree
 from oomkb.memory.families.audio_towers import audio_known
-from oomkb.memory.families.decoders import Family
 from oomkb.memory.families.dimensions import Dims, read_dims
+from oomkb.memory.families.family import Family
 from oomkb.memory.families.layer_matrices import build_layers
 from oomkb.memory.families.matrix import LayerShape, Linear
 from oomkb.memory.families.outside_layers import extra_params

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Final
 
 from oomkb.memory.activations import step_of
+from oomkb.memory.families.family import TOWERS
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.vision import TOWER_TYPES, VisionShape
+from oomkb.memory.vision import VisionShape
 
 __all__ = ["TowerBytes", "tower_bytes"]
 
@@ -33,7 +34,7 @@ def tower_bytes(s: Setting, shape: ModelShape) -> TowerBytes:
     images, vision = s.images, shape.vision
     if vision is None or not images.patches:
         return _NOTHING
-    tower = _tower(TOWER_TYPES.get(vision.kind, "vit-siglip"), vision)
+    tower = _tower(TOWERS.get(vision.kind, "vit-siglip"), vision)
     adapters = s.adapters and not images.frozen
     own = replace(
         s,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from oomkb.memory.families.vision_towers import projector_params, tower_known, tower_layer, tower_of, tower_rest
 
-__all__ = ["TOWER_TYPES", "VisionShape"]
+__all__ = ["VisionShape"]
 
 _KEYS: Final = ("vision_config", "visual", "vision_tower_config", "vit_config")
 _GLM: Final = ("glm4v", "glm46v", "glmga", "glm4v_moe")
@@ -33,23 +33,6 @@ _QWEN: Final = (
 
 _HEADS: Final = ("num_heads", "num_attention_heads", "attention_heads", "heads")
 _KINDS: Final = {"shieldgemma2": "gemma3", "paligemma2": "paligemma", "glm46v": "glm4v", "glmga": "glm4v"}
-
-
-TOWER_TYPES: Final[Mapping[str, str]] = {
-    "qwen2_vl": "vit-qwen2",
-    "qwen2_5_vl": "vit-qwen2.5",
-    "qwen2_5_omni": "vit-qwen2.5",
-    "qwen2_5_omni_thinker": "vit-qwen2.5",
-    "qwen3_vl": "vit-qwen3",
-    "qwen3_vl_moe": "vit-qwen3",
-    "qwen3_5": "vit-qwen3",
-    "qwen3_5_moe": "vit-qwen3",
-    "llava": "vit-clip",
-    "llava_next": "vit-clip",
-    "internvl_chat": "vit-intern",
-    "internvl": "vit-intern",
-}
-"""The tower's layers by the whole model's type (:mod:`oomkb.memory.families.decoders`); others are SigLIP's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

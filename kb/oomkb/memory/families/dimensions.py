@@ -8,17 +8,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import JobError
-from oomkb.memory.families.decoders import FAMILIES, UNKNOWN, Family
 from oomkb.memory.families.encoder_decoder import is_pair, pair_config
 from oomkb.memory.families.experts import expert_fields
+from oomkb.memory.families.family import DECODERS, FAMILIES, UNKNOWN, Family
 from oomkb.memory.families.layer_deviations import ATTENTION_FREE, gate_of, layer_extra
 from oomkb.memory.families.layer_kinds import mixers_of
-from oomkb.memory.names import ACTS, NAMES, TEXT_TYPES, of, text_config
+from oomkb.memory.names import ACTS, NAMES, of, text_config
 from oomkb.notes import Note, note
 
 __all__ = ["Dims", "read_dims"]
 
-_MOST_LAYERS: Final = 4_096
+_LAYERS_LIMIT: Final = 4_096
 """Layers are listed one by one; the deepest model known has 126, scaling studies some thousand."""
 
 
@@ -156,7 +156,7 @@ def read_dims(config: Mapping[str, Any]) -> tuple[Dims, Family, bool, tuple[Note
     """
     text = text_config(config)
     kind = str(text.get("model_type") or config.get("model_type") or "").lower()
-    kind = TEXT_TYPES.get(kind, kind)
+    kind = DECODERS.get(kind, kind)
     family = FAMILIES.get(kind, UNKNOWN)
     known = kind in FAMILIES
     if kind == "chatglm" and (text.get("inner_hidden_size") or text.get("position_encoding_2d")):
@@ -315,8 +315,8 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
     if is_pair(kind, c):
         c, pair = pair_config(kind, c)
     hidden, layers = _size(c, "hidden"), _layers(kind, c)
-    if layers > _MOST_LAYERS:
-        raise JobError(f"{layers:,} layers are more than {_MOST_LAYERS:,}", where="model.num_hidden_layers")
+    if layers > _LAYERS_LIMIT:
+        raise JobError(f"{layers:,} layers are more than {_LAYERS_LIMIT:,}", where="model.num_hidden_layers")
     heads = _heads(kind, c, hidden)
     kv_heads = _kv_heads(kind, c, heads)
     if kv_heads < 1 or heads % kv_heads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from oomkb.memory.families.decoders import Family
+from oomkb.memory.families.family import Family
 
 if TYPE_CHECKING:
     from oomkb.memory.families.dimensions import Dims

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oomkb.memory.families.decoders import Family
 from oomkb.memory.families.dimensions import Dims
+from oomkb.memory.families.family import Family
 from oomkb.memory.families.layer_kinds import Slot, plan
 from oomkb.memory.families.matrix import LayerShape, Linear
 from oomkb.memory.families.mixers import CACHING, MIXERS
