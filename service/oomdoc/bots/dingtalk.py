@@ -80,7 +80,15 @@ class DingTalk:
         """Files lie on hosts that are not DingTalk's own, so they are not fetched."""
         raise InputError("paste its text instead", where="file")
 
-    async def send(self, message: Message, markdown: str, language: str) -> None:
+    async def begin(self, message: Message, markdown: str, language: str) -> str:
+        """See :class:`oomdoc.bots.message.Platform`; a robot's message stays as it is."""
+        await self.send(message, markdown, language)
+        return ""
+
+    async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
+        """What was posted cannot be changed."""
+
+    async def send(self, message: Message, markdown: str, language: str, draft: str = "") -> None:
         """See :class:`oomdoc.bots.message.Platform`."""
         for document in documents(markdown, language):
             answer = await self._out.post(message.address["hook"], document)

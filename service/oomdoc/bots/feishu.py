@@ -2,7 +2,8 @@
 
 Conventions as documented at open.larkoffice.com: the body is AES-256-CBC under SHA-256 of the Encrypt Key, its
 signature a plain SHA-256 over timestamp, nonce, Encrypt Key and raw body; the check of the address is not signed; an
-answer within three seconds, retries with the same ``event_id`` for hours; a card of at most 30 KB.
+answer within three seconds, retries with the same ``event_id`` for hours; a card of at most 30 KB, changed at most five
+times a second.
 """
 
 from __future__ import annotations
@@ -153,26 +154,47 @@ class Feishu:
         headers = {"authorization": f"Bearer {token}"}
         return await self._out.download(f"https://{self._host}{path}", headers, limit_bytes)
 
-    async def send(self, message: Message, markdown: str, language: str) -> None:
-        """See :class:`oomdoc.bots.message.Platform`; ``uuid`` keeps a repeated call from answering twice."""
-        path = f"/open-apis/im/v1/messages/{message.address['message_id']}/reply"
+    async def begin(self, message: Message, markdown: str, language: str) -> str:
+        """See :class:`oomdoc.bots.message.Platform`."""
+        return await self._reply(message, 0, cards(markdown, language)[0])
+
+    async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
+        """See :class:`oomdoc.bots.message.Platform`."""
+        await self._called("PATCH", draft, {"content": cards(markdown, language)[0]})
+
+    async def send(self, message: Message, markdown: str, language: str, draft: str = "") -> None:
+        """See :class:`oomdoc.bots.message.Platform`."""
         for number, card in enumerate(cards(markdown, language)):
-            body = {
-                "msg_type": "interactive",
-                "content": card,
-                "reply_in_thread": bool(message.address.get("in_thread")),
-                "uuid": hashlib.sha256(f"{message.event_ids[0]}:{number}:{card}".encode()).hexdigest()[:40],
-            }
-            code: Any = None
-            for _attempt in range(2):
-                token = await self._tokens.get()
-                headers = {"authorization": f"Bearer {token}"}
-                code = (await self._out.post(f"https://{self._host}{path}", body, headers)).get("code")
-                if code not in _STALE_TOKEN:
-                    break
-                self._tokens.forget(token)
-            if code != 0:
-                raise InputError(f"Feishu refused the answer (code {str(code)[:20]})", where="im/v1/messages")
+            if draft and number == 0:
+                await self._called("PATCH", draft, {"content": card})
+            else:
+                await self._reply(message, number, card)
+
+    async def _reply(self, message: Message, number: int, card: str) -> str:
+        """The id of a card that answers a message; ``uuid`` keeps a repeated call from answering twice."""
+        body = {
+            "msg_type": "interactive",
+            "content": card,
+            "reply_in_thread": bool(message.address.get("in_thread")),
+            "uuid": hashlib.sha256(f"{message.event_ids[0]}:{number}:{card}".encode()).hexdigest()[:40],
+        }
+        data = (await self._called("POST", f"{message.address['message_id']}/reply", body)).get("data")
+        identifier = str(data.get("message_id") or "") if isinstance(data, dict) else ""
+        return identifier if _ID.fullmatch(identifier) else ""
+
+    async def _called(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
+        for _attempt in range(2):
+            token = await self._tokens.get()
+            url = f"https://{self._host}/open-apis/im/v1/messages/{path}"
+            answer = await self._out.post(url, body, {"authorization": f"Bearer {token}"}, method=method)
+            if answer.get("code") not in _STALE_TOKEN:
+                break
+            self._tokens.forget(token)
+        if answer.get("code") != 0:
+            code = str(answer.get("code"))[:20]
+            raise InputError(f"Feishu refused the answer (code {code})", where="im/v1/messages")
+        return answer
 
     async def _new_token(self) -> tuple[str, float]:
         """From the host that knows the app: an app id exists at one of the two only."""
@@ -250,7 +272,11 @@ _DIALECT: Final = Dialect(_escape)
 
 
 def _card(text: str) -> str:
-    card = {"config": {"wide_screen_mode": True}, "elements": [{"tag": "markdown", "content": text}]}
+    # Only a card that is shared (update_multi), before and after, may be changed.
+    card = {
+        "config": {"wide_screen_mode": True, "update_multi": True},
+        "elements": [{"tag": "markdown", "content": text}],
+    }
     return json.dumps(card, ensure_ascii=False)
 
 

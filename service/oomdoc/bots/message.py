@@ -90,9 +90,23 @@ class Platform(Protocol):
         :raises InputError: where it cannot be had, or is larger than the limit.
         """
 
-    async def send(self, message: Message, markdown: str, language: str) -> None:
+    async def begin(self, message: Message, markdown: str, language: str) -> str:
+        """Say at once that a message is being answered, where the answer may be more than one message.
+
+        :returns: the name of what was posted, for :meth:`revise` and :meth:`send`; empty where it cannot be changed.
+        :raises InputError: where the platform does not take it.
+        """
+
+    async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
+        """Show how far the answer is in place of what :meth:`begin` posted.
+
+        :raises InputError: where the platform does not take it.
+        """
+
+    async def send(self, message: Message, markdown: str, language: str, draft: str = "") -> None:
         """Answer a message.
 
+        :param draft: what :meth:`begin` posted: it becomes the answer's first message.
         :raises InputError: where the platform does not take it.
         """
 

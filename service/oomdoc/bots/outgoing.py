@@ -30,7 +30,7 @@ class Outgoing:
         self._transport = transport
 
     async def post(
-        self, url: str, document: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        self, url: str, document: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, method: str = "POST"
     ) -> dict[str, Any]:
         """Send JSON; the JSON that came back, empty where it was none. Waits once where told to (429).
 
@@ -39,7 +39,7 @@ class Outgoing:
         body = json.dumps(document, ensure_ascii=False).encode("utf-8", "replace")
         sent = {"content-type": "application/json; charset=utf-8", **(headers or {})}
         for last in (False, True):
-            status, answered, answer = await self._call("POST", url, sent, body, _ANSWER_BYTES)
+            status, answered, answer = await self._call(method, url, sent, body, _ANSWER_BYTES)
             wait = answered.get("retry-after", "")
             if status == 429 and not last and wait.isdigit() and int(wait) <= _PATIENCE_S:
                 await asyncio.sleep(int(wait))

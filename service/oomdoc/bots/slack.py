@@ -2,7 +2,7 @@
 
 Conventions as documented at docs.slack.dev: request signing v0 over the raw body with a window of five minutes, an
 answer within three seconds, ``X-Slack-Retry-Num`` on retries, sections of at most 3,000 characters, 50 blocks, five
-posts to a ``response_url``.
+posts to a ``response_url``; ``chat.update`` some fifty times a minute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oomkb.errors import InputError
 __all__ = ["Slack", "signature"]
 
 _WINDOW_S: Final = 300
-_API: Final = "https://slack.com/api/chat.postMessage"
+_API: Final = "https://slack.com/api"
 _HOSTS: Final = frozenset({"slack.com", "files.slack.com", "hooks.slack.com"})
 _SECTION: Final = 3000
 _BLOCKS: Final = 50
@@ -143,16 +143,38 @@ class Slack:
         url = allowed(file.at, {"files.slack.com"})
         return await self._out.download(url, self._bearer(), limit_bytes)
 
-    async def send(self, message: Message, markdown: str, language: str) -> None:
+    async def begin(self, message: Message, markdown: str, language: str) -> str:
+        """See :class:`oomdoc.bots.message.Platform`; a command has been told already, when it was taken."""
+        if "hook" in message.address:
+            return ""
+        posted = await self._called("chat.postMessage", {**message.address, **documents(markdown, language)[0]})
+        return str(posted.get("ts") or "")
+
+    async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
         """See :class:`oomdoc.bots.message.Platform`."""
-        for document in documents(markdown, language):
+        await self._update(message, draft, documents(markdown, language)[0])
+
+    async def send(self, message: Message, markdown: str, language: str, draft: str = "") -> None:
+        """See :class:`oomdoc.bots.message.Platform`."""
+        first, *rest = documents(markdown, language)
+        if draft:
+            await self._update(message, draft, first)
+        for document in rest if draft else [first, *rest]:
             if "hook" in message.address:
                 hook = allowed(message.address["hook"], {"hooks.slack.com"})
                 await self._out.post(hook, {"response_type": "ephemeral", "replace_original": False, **document})
                 continue
-            answer = await self._out.post(_API, {**message.address, **document}, self._bearer())
-            if answer.get("ok") is not True:
-                raise InputError(f"Slack refused the answer: {str(answer.get('error'))[:60]}", where="chat.postMessage")
+            await self._called("chat.postMessage", {**message.address, **document})
+
+    async def _update(self, message: Message, draft: str, document: Mapping[str, Any]) -> None:
+        shown = {name: document[name] for name in ("text", "blocks")}
+        await self._called("chat.update", {"channel": message.address["channel"], "ts": draft, **shown})
+
+    async def _called(self, method: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await self._out.post(f"{_API}/{method}", document, self._bearer())
+        if answer.get("ok") is not True:
+            raise InputError(f"Slack refused the answer: {str(answer.get('error'))[:60]}", where=method)
+        return answer
 
     def _bearer(self) -> Mapping[str, str]:
         return {"authorization": f"Bearer {self._token}"}

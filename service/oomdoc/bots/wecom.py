@@ -136,7 +136,16 @@ class WeCom:
         """Apps are not told of files."""
         raise InputError("paste its text instead", where="file")
 
-    async def send(self, message: Message, markdown: str, language: str) -> None:
+    async def begin(self, message: Message, markdown: str, language: str) -> str:
+        """See :class:`oomdoc.bots.message.Platform`; a robot has one message, which is the answer."""
+        if "hook" not in message.address:
+            await self.send(message, markdown, language)
+        return ""
+
+    async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
+        """What was posted cannot be changed."""
+
+    async def send(self, message: Message, markdown: str, language: str, draft: str = "") -> None:
         """See :class:`oomdoc.bots.message.Platform`."""
         robot = "hook" in message.address
         for text in messages(markdown, language, robot=robot):

@@ -11,6 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from oomdoc.api.app import create_app
+from oomdoc.api.routes import integrations
+from oomdoc.bots import bot
 from oomdoc.settings import Settings
 
 LOG = (
@@ -26,6 +28,25 @@ Service = Callable[..., TestClient]
 def log() -> str:
     """A report that is diagnosed."""
     return LOG
+
+
+@pytest.fixture
+def growing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Have a turn answered in these pieces, as with a language model; the settings that go with it."""
+
+    def answered(*pieces: str | Exception, often: bool = True) -> dict[str, Any]:
+        def turn(*_args: Any, **_more: Any) -> Iterator[str | dict[str, Any]]:
+            for piece in pieces:
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+            yield {"answer": "".join(map(str, pieces)).strip()}
+
+        monkeypatch.setattr(integrations, "answering", turn)
+        monkeypatch.setattr(bot, "_REVISED_EVERY_S", 0.0 if often else float("inf"))
+        return {"llm_url": "http://127.0.0.1:9/v1"}
+
+    return answered
 
 
 @pytest.fixture

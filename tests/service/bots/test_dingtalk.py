@@ -105,6 +105,14 @@ def test_a_message_is_answered_once(service: Any, log: str) -> None:
     assert "15.77" not in fake.text(), "another person's conversation"
 
 
+def test_a_long_answer_is_announced(service: Any, growing: Any) -> None:
+    fake = FakeDingTalk()
+    send(service(fake, **SETTINGS, **growing("It is ", "large.")), event("why?"))
+    working, answer = fake.sent
+    assert "in a moment" in working["markdown"]["text"]
+    assert answer["markdown"]["text"] == "It is large."
+
+
 def test_a_signature_carries_one_message_only(service: Any) -> None:
     fake = FakeDingTalk()
     client = service(fake, **SETTINGS)

@@ -29,6 +29,8 @@ class FakeFeishu:
         self.token, self.issued = "", 0
         self.replies: dict[str, list[dict[str, Any]]] = {}
         self.files: dict[str, bytes] = {}
+        self.cards: dict[str, list[str]] = {}
+        """Of each reply, the cards that it showed one after the other."""
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
@@ -44,6 +46,9 @@ class FakeFeishu:
             return httpx.Response(200, json={"code": 99991663, "msg": "token invalid"})
         parts = path.split("/")
         assert parts[:5] == ["", "open-apis", "im", "v1", "messages"]
+        if request.method == "PATCH":
+            return httpx.Response(200, json={"code": self.changed(parts[5:], json.loads(request.content))})
+        assert request.method == ("GET" if parts[6] == "resources" else "POST")
         if parts[6] == "resources":
             assert request.url.query == b"type=file"
             return httpx.Response(200, content=self.files[parts[7]])
@@ -57,7 +62,23 @@ class FakeFeishu:
             assert element["tag"] == "markdown"
             assert element["content"].count("```") % 2 == 0
         self.replies.setdefault(parts[5], []).append(body)
-        return httpx.Response(200, json={"code": 0})
+        identifier = f"om_reply_{sum(map(len, self.replies.values()))}"
+        self.cards[identifier] = [body["content"]]
+        return httpx.Response(200, json={"code": 0, "data": {"message_id": identifier}})
+
+    def changed(self, place: list[str], body: dict[str, Any]) -> int:
+        """The code for a change of a card: both must be shared ones (update_multi), of at most 30 KB."""
+        [identifier] = place
+        if identifier not in self.cards:
+            return 230001
+        if len(body["content"].encode()) > 30 * 1024:
+            return 230025
+        both = (json.loads(self.cards[identifier][-1]), json.loads(body["content"]))
+        if not all(card["config"].get("update_multi") is True for card in both):
+            return 230099
+        assert body.keys() == {"content"}
+        self.cards[identifier].append(body["content"])
+        return 0
 
     def text(self, message_id: str) -> str:
         return "\n".join(e["content"] for r in self.replies[message_id] for e in json.loads(r["content"])["elements"])
@@ -180,6 +201,15 @@ def test_a_mention_is_answered_once_in_its_thread(service: Any, log: str) -> Non
     send(two, event("@_user_1 cutoff 2048 呢？", 2, root_id="om_1"))
     assert "seq&#95;len = 2048" in fake.text("om_2")
     assert "显存峰值" in fake.text("om_2")
+
+
+def test_an_answer_is_shown_as_it_grows(service: Any, growing: Any) -> None:
+    fake = FakeFeishu()
+    send(service(fake, **SEALED, **growing("它很大。\n", "减小 batch。")), event("@_user_1 为什么？"))
+    [cards_shown] = fake.cards.values()
+    texts = [json.loads(card)["elements"][0]["content"] for card in cards_shown]
+    assert "正在" in texts[0]
+    assert texts[1:] == ["它很大。", "它很大。\n\n减小 batch。", "它很大。\n\n减小 batch。"]
 
 
 def test_an_app_of_lark_is_found_at_its_host(service: Any) -> None:

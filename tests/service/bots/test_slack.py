@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -36,6 +37,9 @@ class FakeSlack:
         self.hooked: list[dict[str, Any]] = []
         self.files: dict[str, httpx.Response] = {}
         self.busy = 0
+        self.closed = False
+        self.history: list[list[str]] = []
+        """Of each message that was posted, what it showed one after the other."""
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.host == "hooks.slack.com":
@@ -46,12 +50,27 @@ class FakeSlack:
             return httpx.Response(200, json={"ok": False, "error": "invalid_auth"})
         if request.url.host == "files.slack.com":
             return self.files.get(request.url.path, httpx.Response(302, headers={"location": "https://evil.example/"}))
-        assert str(request.url) == "https://slack.com/api/chat.postMessage"
         if self.busy:
             self.busy -= 1
             return httpx.Response(429, headers={"retry-after": "0"})
-        self.posted.append(self.checked(json.loads(request.content)))
-        return httpx.Response(200, json={"ok": True, "ts": "2"})
+        document = self.checked(json.loads(request.content))
+        if str(request.url) == "https://slack.com/api/chat.update":
+            return httpx.Response(200, json=self.updated(document))
+        assert str(request.url) == "https://slack.com/api/chat.postMessage"
+        self.posted.append(document)
+        self.history.append([shown(document)])
+        return httpx.Response(200, json={"ok": True, "ts": f"{len(self.posted)}.000100", "channel": "C1"})
+
+    def updated(self, document: dict[str, Any]) -> dict[str, Any]:
+        """As documented of chat.update: only the bot's own message of that channel, by its time stamp."""
+        assert document.keys() == {"channel", "ts", "text", "blocks"}
+        number = int(document["ts"].partition(".")[0]) - 1 if document["ts"].endswith(".000100") else -1
+        if not 0 <= number < len(self.posted) or document["channel"] != self.posted[number]["channel"]:
+            return {"ok": False, "error": "message_not_found"}
+        if self.closed:
+            return {"ok": False, "error": "edit_window_closed"}
+        self.history[number].append(shown(document))
+        return {"ok": True, "channel": document["channel"], "ts": document["ts"], "text": document["text"]}
 
     def checked(self, document: dict[str, Any]) -> dict[str, Any]:
         assert len(document["text"]) <= 4000
@@ -270,11 +289,11 @@ def test_the_acknowledgement_does_not_wait_for_the_answer(service: Any, monkeypa
     client = service(fake, **SETTINGS)
     from oomdoc.api.routes import integrations
 
-    def slow(*_args: Any, **_more: Any) -> dict[str, Any]:
+    def slow(*_args: Any, **_more: Any) -> Iterator[dict[str, Any]]:
         order.append("work")
-        return {"answer": "done"}
+        yield {"answer": "done"}
 
-    monkeypatch.setattr(integrations, "answer", slow)
+    monkeypatch.setattr(integrations, "answering", slow)
     body = event("anything")
     headers = {"content-type": "application/json", **signed(body)}
     scope = {
@@ -303,15 +322,50 @@ def test_the_acknowledgement_does_not_wait_for_the_answer(service: Any, monkeypa
     assert len(fake.posted) == 1
 
 
+def test_an_answer_is_shown_as_it_grows(service: Any, growing: Any) -> None:
+    fake = FakeSlack()
+    send(service(fake, **SETTINGS, **growing("It is large.\n", "Take <@U1> less.")), event("why?", thread_ts="9.1"))
+    assert [p["thread_ts"] for p in fake.posted] == ["9.1"]
+    [[working, first, second, last]] = fake.history
+    assert "in a moment" in working
+    assert first == "It is large."
+    assert second == last == "It is large.\n\nTake &lt;@U1&gt; less."
+
+
+def test_an_answer_that_cannot_take_its_place_is_a_message_of_its_own(service: Any, growing: Any) -> None:
+    fake = FakeSlack()
+    fake.closed = True
+    send(service(fake, **SETTINGS, **growing("It is large.")), event("why?"))
+    [[working], [answer]] = fake.history
+    assert "in a moment" in working
+    assert answer == "It is large."
+
+
+def test_a_message_is_not_changed_more_often_than_the_platform_allows(service: Any, growing: Any) -> None:
+    fake = FakeSlack()
+    pieces = [f"sentence {number}. " for number in range(20)]
+    send(service(fake, **SETTINGS, **growing(*pieces, often=False)), event("why?"))
+    [[_, last]] = fake.history
+    assert last.endswith("sentence 19.")
+
+
+def test_a_failure_on_the_way_takes_the_place_of_the_working_line(service: Any, growing: Any) -> None:
+    fake = FakeSlack()
+    send(service(fake, **SETTINGS, **growing("It is", RuntimeError("hunter2secret"))), event("why?"))
+    [[_, first, apology]] = fake.history
+    assert first == "It is"
+    assert "send it again" in apology
+
+
 def test_a_failure_is_told_without_what_was_pasted(
     service: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from oomdoc.api.routes import integrations
 
-    def broken(*_args: Any, **_more: Any) -> dict[str, Any]:
+    def broken(*_args: Any, **_more: Any) -> Iterator[dict[str, Any]]:
         raise RuntimeError("hunter2secret")
 
-    monkeypatch.setattr(integrations, "answer", broken)
+    monkeypatch.setattr(integrations, "answering", broken)
     fake = FakeSlack()
     with caplog.at_level("WARNING", logger="oomdoc.bots"):
         assert send(service(fake, **SETTINGS), event("hunter2secret")).status_code == 200

@@ -186,6 +186,17 @@ def test_a_robot_is_answered_in_one_message(service: Any, log: str) -> None:
     assert not fake.sent
 
 
+def test_an_app_announces_a_long_answer_and_a_robot_has_one_message(service: Any, growing: Any) -> None:
+    fake = FakeWeCom()
+    client = service(fake, **SETTINGS, **growing("It is ", "large."))
+    send(client, app_message("why?"))
+    working, answer = (d["markdown"]["content"] for d in fake.sent)
+    assert "in a moment" in working
+    assert answer == "It is large."
+    assert send(client, robot_message("why?"), receiver="").status_code == 200
+    assert [d["markdown"]["content"] for d in fake.hooked] == ["It is large."]
+
+
 @pytest.mark.parametrize("fields", [{"MsgType": "event"}, {"AgentID": "7"}, {"FromUserName": ""}, {"MsgId": ""}])
 def test_what_is_not_for_the_bot_is_left_alone(service: Any, fields: dict[str, str]) -> None:
     fake = FakeWeCom()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -15,7 +16,7 @@ from oomdoc.bots import CALLBACKS, configured
 from oomdoc.bots.bot import Bot
 from oomdoc.bots.message import Call, Refused
 from oomdoc.language_model import from_settings
-from oomdoc.sessions import answer
+from oomdoc.sessions import answering
 
 __all__ = ["router"]
 
@@ -72,8 +73,8 @@ def _bot(request: Request, name: str) -> Bot | None:
             return None
         model = from_settings(work.settings)
 
-        def turn(session: str, text: str) -> dict[str, object]:
-            return answer(work.store, session, text, new=True, model=model, turn=work.turn)
+        def turn(session: str, text: str) -> Iterator[str | dict[str, Any]]:
+            return answering(work.store, session, text, new=True, model=model, turn=work.turn)
 
-        bots[name] = Bot(platform, turn, work.store)
+        bots[name] = Bot(platform, turn, work.store, streams=model is not None)
     return bots[name]
