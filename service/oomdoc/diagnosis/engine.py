@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from oomdoc.diagnosis.accounts import accounted
 from oomdoc.diagnosis.advice import advice_for
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.features import features_of
@@ -61,7 +62,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
         return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
-    causes = rank(features_of(view))
+    causes = accounted(view, rank(features_of(view)))
     if verdict == "not-oom" and evidence.outcome is not None:
         causes = not_memory_first(evidence.outcome, causes)
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()

@@ -20,8 +20,8 @@ from oomdoc.diagnosis.observed import (
     implied_length,
     likelihood,
     observed_in,
-    over_capacity,
     until_failure,
+    went_well,
 )
 from oomdoc.diagnosis.planning.subsets import cheapest_sets
 from oomdoc.diagnosis.result import Conflict, Inferred
@@ -72,6 +72,8 @@ class _Candidate:
     priced: Priced
     score: float
     likelihood: float
+    shown_bytes: float | None
+    """What the model has for the figure that is shown."""
 
 
 def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
@@ -80,12 +82,12 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
-    if seen is not None:
-        job, priced = _at_failure(evidence, job, priced)
+    if seen is not None and priced.job.rollout is not None and not others and not unseen:
+        return _beside_rollouts(job, priced, seen)
     if seen is None or others or unseen or priced.job.objective == "inference" or priced.job.rollout is not None:
         return Inference(job, priced)
-    first = _likelihood(job, {}, priced, seen)
-    base = _Candidate((), priced, first, first)
+    first, shown = _likelihood(job, {}, priced, seen)
+    base = _Candidate((), priced, first, first, shown)
     if base.likelihood >= _AGREES:
         return _confirmed(job, base, seen)
     tried = _search(job, base, seen)
@@ -97,24 +99,30 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     return _concluded(job, base, best, tried, seen)
 
 
-def _at_failure(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, Priced]:
-    """The job at the size at which it failed, where the one at which it works was read instead."""
-    for signal in evidence.find("worked-at"):
-        name, failed = str(signal.data["field"]), signal.data.get("failed")
-        if failed and job.get(name) in (None, signal.data["value"]) and failed != job.get(name):
-            found = _price(job, {name: failed})
-            if found is not None:
-                job, priced = job.with_fields({name: failed}), found
-    return job, priced
+def _beside_rollouts(job: Job, priced: Priced, seen: Observed) -> Inference:
+    """With an engine on the same card nothing is inferred; figures that are far from the estimate are said."""
+    failed = seen.failed_bytes
+    if not failed or seen.phase == "unknown" or until_failure(priced.estimate, seen.phase) >= _HALF * failed:
+        return Inference(job, priced)
+    return Inference(job, priced, conflicts=(_unexplained(priced.estimate, seen),), explained=False)
 
 
-def _likelihood(job: Job, fields: Mapping[str, Any], priced: Priced, seen: Observed) -> float:
-    """That of all figures: the failed run's, and those of the sizes at which it went well."""
+_HALF: Final = 0.5
+
+
+def _likelihood(job: Job, fields: Mapping[str, Any], priced: Priced, seen: Observed) -> tuple[float, float | None]:
+    """That of all figures, and what the model has for the figure that is shown.
+
+    The figures are the failed run's, and those of the sizes at which it went well.
+    """
     total = likelihood(priced.estimate, priced.job, priced.shape.dims.vocab, seen)
-    for name, value in seen.worked:
+    shown = _compared(priced.estimate, seen) if seen.figure_bytes else None
+    for name, value, held in seen.worked:
         found = _price(job, {**fields, name: value})
-        total += over_capacity(found.estimate) if found is not None else 0.0
-    return total
+        if found is not None:
+            total += went_well(found.estimate, held)
+            shown = shown or (found.estimate.process_bytes if held else found.estimate.needed_bytes)
+    return total, shown
 
 
 def _price(job: Job, fields: Mapping[str, Any]) -> Priced | None:
@@ -185,8 +193,8 @@ def _priced(job: Job, options: tuple[_Option, ...], seen: Observed) -> _Candidat
     found = _price(job, fields)
     if found is None:
         return None
-    agreement = _likelihood(job, fields, found, seen)
-    return _Candidate(options, found, agreement + sum(o.log_prior for o in options), agreement)
+    agreement, shown = _likelihood(job, fields, found, seen)
+    return _Candidate(options, found, agreement + sum(o.log_prior for o in options), agreement, shown)
 
 
 def _confirmed(job: Job, base: _Candidate, seen: Observed) -> Inference:
@@ -198,7 +206,7 @@ def _confirmed(job: Job, base: _Candidate, seen: Observed) -> Inference:
     other = _priced(job, (option,), seen)
     if other is None or base.likelihood - other.likelihood < _TELLING:
         return Inference(job, base.priced)
-    why = _why("grad_ckpt", completed.grad_ckpt, base.priced.estimate, other.priced.estimate, seen)
+    why = _why("grad_ckpt", completed.grad_ckpt, base, other, seen)
     odds = 1 / (1 + math.exp(other.likelihood - base.likelihood))
     known = job.assuming({"grad_ckpt": Assumption(completed.grad_ckpt, IMPLIED)})
     marked = MappingProxyType({**completed.assumed, "grad_ckpt": known.assumed["grad_ckpt"]})
@@ -219,7 +227,7 @@ def _concluded(job: Job, base: _Candidate, best: _Candidate, tried: Sequence[_Ca
         share = sum(
             weights[id(c)] for c in tried if any(o.field == option.field and o.value == option.value for o in c.options)
         )
-        why = _why(option.field, option.value, best.priced.estimate, base.priced.estimate, seen)
+        why = _why(option.field, option.value, best, base, seen)
         if option.stated:
             conflicts.append(Conflict(option.field, base.priced.job.get(option.field), option.value, why))
         else:
@@ -230,15 +238,15 @@ def _concluded(job: Job, base: _Candidate, best: _Candidate, tried: Sequence[_Ca
     return Inference(found, _price(found, {}) or best.priced, tuple(inferred), tuple(conflicts))
 
 
-def _why(field: str, value: Any, with_: Estimate, without: Estimate, seen: Observed) -> Message:
+def _why(field: str, value: Any, with_: _Candidate, without: _Candidate, seen: Observed) -> Message:
     key = f"inferred.{field.replace('_', '-')}"
     if isinstance(value, bool):
         key += "-on" if value else "-off"
     return say(
         key,
         value=f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value,
-        with_bytes=_compared(with_, seen),
-        without_bytes=_compared(without, seen),
+        with_bytes=with_.shown_bytes or with_.priced.estimate.allocated_bytes,
+        without_bytes=without.shown_bytes or without.priced.estimate.allocated_bytes,
         seen=_shown(seen),
     )
 
@@ -254,8 +262,11 @@ def _shown(seen: Observed) -> Message:
     """The figure, or the size at which the run went well."""
     if seen.figure_bytes or not seen.worked:
         return say("inferred.seen", seen_bytes=seen.figure_bytes or 0.0)
-    field, value = seen.worked[0]
-    return say("inferred.worked", field=field, value=f"{value:,}")
+    field, value, held = seen.worked[0]
+    name = say(f"inferred.field-{field.replace('_', '-')}")
+    if held:
+        return say("inferred.worked-holding", field=name, value=f"{value:,}", seen_bytes=held)
+    return say("inferred.worked", field=name, value=f"{value:,}")
 
 
 def _unexplained(estimate: Estimate, seen: Observed) -> Conflict:

@@ -16,7 +16,7 @@ from oomkb.memory.estimate import PHASES, Estimate
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = ["Observed", "implied_length", "likelihood", "observed_in", "over_capacity", "until_failure"]
+__all__ = ["Observed", "implied_length", "likelihood", "observed_in", "until_failure", "went_well"]
 
 _SHORT_SIGMA: Final = 0.12
 """Relative error of the model where it falls short of what was held (bench/memory_accuracy)."""
@@ -51,8 +51,8 @@ class Observed:
     """Allocated at a step, not at its peak."""
     phase: str = "unknown"
     stepped: bool = False
-    worked: tuple[tuple[str, int], ...] = ()
-    """Sizes at which the run went well: a job field and its value."""
+    worked: tuple[tuple[str, int, float | None], ...] = ()
+    """Sizes at which the run went well: a job field, its value, and what the process was seen to hold then."""
     capacity_bytes: float | None = None
     logits_bytes: float | None = None
     """A request for a copy of the logits in fp32."""
@@ -83,7 +83,9 @@ def observed_in(evidence: Evidence) -> Observed | None:
             peak = max(peak or 0.0, size)
         else:
             step = max(step or 0.0, size)
-    worked = tuple((str(s.data["field"]), int(s.data["value"])) for s in evidence.find("worked-at"))
+    worked = tuple(
+        (str(s.data["field"]), int(s.data["value"]), s.data.get("shown_bytes")) for s in evidence.find("worked-at")
+    )
     if failed is None and peak is None and step is None and logits is None and not worked:
         return None
     stepped = step is not None or peak is not None or bool(failure is not None and (failure.step or 0) > 1)
@@ -128,8 +130,10 @@ def likelihood(estimate: Estimate, job: Job, vocabulary: int, seen: Observed) ->
     return total
 
 
-def over_capacity(estimate: Estimate) -> float:
-    """Log-likelihood that a run that needs this much went well on its card."""
+def went_well(estimate: Estimate, shown_bytes: float | None = None) -> float:
+    """Log-likelihood that a run went well on its card, and was seen to hold this much."""
+    if shown_bytes:
+        return -0.5 * (math.log(max(estimate.process_bytes, 1.0) / shown_bytes) / _PEAK_SIGMA) ** 2
     if not estimate.capacity_bytes or not estimate.needed_bytes:
         return 0.0
     over = math.log(estimate.needed_bytes / estimate.capacity_bytes)

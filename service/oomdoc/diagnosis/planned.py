@@ -90,11 +90,16 @@ def _uncounted(job: Job, asked: Asked) -> Job:
 
 def locally_served(evidence: Evidence, job: Job) -> Job:
     """A run of llama.cpp or Ollama that failed: one process, weights in 4 bits unless something else is said."""
+    own_ollama = any(s.name.startswith("ollama-") for s in evidence.signals)
+    if job.framework in _LOCAL:
+        name = "ollama" if own_ollama else job.framework
+        return job.with_fields({"framework": name, "offload": None})  # its layers on the card are called offloaded
     if job.framework is not None or job.objective not in (None, "inference"):
         return job
     asked = asked_of(evidence, failed=True)
     printed = any("ggml" in s.name or "ggml_" in s.span.text or "llama_" in s.span.text for s in evidence.signals)
-    engine = asked.engine if asked.engine in _LOCAL else "llama.cpp" if printed else None
+    own = "ollama" if own_ollama else "llama.cpp" if printed else None
+    engine = asked.engine if asked.engine in _LOCAL else own
     if engine is None or (asked.trains and not printed):
         return job
     # Its log counts the layers that it puts on the card as offloaded: nothing of the weights goes to the host for it.

@@ -37,9 +37,21 @@ def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Voca
         rises = sum(b > a for a, b in pairwise(values))
         if len(values) >= 3 and rises >= 0.8 * (len(values) - 1) and values[-1] > 1.15 * values[0] > 0:
             data = {"first_bytes": values[0], "last_bytes": values[-1], "points": len(values), "figure": figure}
+            data["steady"] = _is_steady(values)
             out.append(Signal("growth-over-steps", points[-1][1].span, MappingProxyType(data), rank))
     for line in candidates(_SAYS, prose, words):
         if (found := _SAYS.search(line.text)) is not None:
             out.append(Signal("growth-told", line.span(found.start() + 1)))
             break
     return out
+
+
+def _is_steady(values: Sequence[float]) -> bool:
+    """Whether every figure lies as far above the last as any other: what a step keeps, not what longer samples take."""
+    parts = [b - a for a, b in pairwise(values)]
+    mean = sum(parts) / len(parts)
+    return len(parts) >= _STEADY_PARTS and all(abs(part - mean) <= _STEADY * mean for part in parts)
+
+
+_STEADY_PARTS: Final = 3
+_STEADY: Final = 0.25

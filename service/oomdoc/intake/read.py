@@ -97,7 +97,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"]
     signals += growth_signals(signals, said, words)
-    signals += [*printed_memory(lines, words), *contrasts(said, words)]
+    compared = list(contrasts(said, words))
+    signals += [*printed_memory(lines, words), *(signal for signal, _ in compared)]
     signals += [signal for reading in configs for signal in reading.signals]
 
     facts = _option_facts(options or {})
@@ -107,7 +108,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     strange &= {line.source for line in settings}
     stated = text_facts([*lines, *settings], [*kinds, *kinds_of(settings)], varied, words)
     facts += [fact for fact in stated if fact.span.source not in strange or fact.name in _HARDWARE]
-    facts += run_facts(lines, words)
+    facts += [*run_facts(lines, words), *(fact for _, fact in compared if fact is not None)]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
     shown = framework_of(varied, words)

@@ -7,7 +7,6 @@ prefix, ms-swift's and torchtitan's step lines, Slurm's ``--mem``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -19,7 +18,6 @@ from oomdoc.intake.sieve import Vocabulary, candidates
 
 __all__ = ["contrasts", "printed_memory", "run_facts"]
 
-_I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
 _BANNER: Final = _RE.sieved("banner")
 _PROCESSES: Final = _RE.sieved("processes")
@@ -28,17 +26,12 @@ _ZERO: Final = _RE.sieved("zero")
 _STEP: Final = _RE.sieved("step")
 _HOST: Final = _RE.sieved("host")
 _PRINTED: Final = _RE.sieved("printed")
-_CONTRAST: Final = _RE.sieved("contrast")
+_SIZED: Final = _RE.sieved("sized")
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""
 _GIB: Final = 1 << 30
 _MOST_POINTS: Final = 64
-_SIZE: Final = (
-    r"(?P<{0}b>(?:micro[- ]?|per[- ]device )?batch(?:[ _-]?size)?|\bbs|per_device_train_batch_size)"
-    r"|(?P<{0}l>seq(?:uence)?(?:[ _-]?len(?:gth)?)?|max_(?:seq_)?length|cutoff_len|(?:context )?length|长度|序列)"
-)
-_NUMBER: Final = r" ?(?:size |of |at |= ?|: ?|is |to |为|是)?(?P<{0}>\d{{1,6}}(?:,\d{{3}})?k?)(?!\w|\.\d)"
 _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
 
 
@@ -114,20 +107,49 @@ def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
     return list(largest.values())
 
 
-def contrasts(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
-    """``worked-at``: a size at which the same run went well, said beside the one at which it fails."""
-    found: list[Signal] = []
-    for line in candidates(_CONTRAST, lines, words):
-        works = _CONTRAST.search(line.raw)
-        fails = _RE["failed_at"].search(line.raw[works.end() :]) if works is not None else None
-        if works is None:
+def contrasts(lines: Sequence[Line], words: Vocabulary) -> Iterator[tuple[Signal, Fact | None]]:
+    """``worked-at``: a size at which the same run went well; with it, as a fact, the size at which it fails."""
+    for line in list(candidates(_SIZED, lines, words))[:_MOST_CONTRASTS]:
+        found = _contrast(line.raw)
+        if found is None:
             continue
-        field = "micro_batch" if works["xb"] or works["yb"] else "seq_len"
-        data: dict[str, object] = {"field": field, "value": _count(works["n"] or works["m"])}
-        if fails is not None:
-            data["failed"] = _count(fails["n"] or fails["m"])
-        found.append(Signal("worked-at", line.span(works.start() + 1), MappingProxyType(data)))
-    return found[:_MOST_CONTRASTS]
+        field, at, works, fails, shown = found
+        data: dict[str, object] = {"field": field, "value": works}
+        if shown is not None:
+            data["shown_bytes"] = round(shown * _GIB)
+        place = line.span(at + 1)
+        fact = Fact(field, fails, place, "prose", _CERTAIN) if fails is not None else None
+        yield Signal("worked-at", place, MappingProxyType(data)), fact
+
+
+def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | None:
+    """Field, place, the size that works, the one that fails, and the GiB that were shown at the first."""
+    field, at = "", 0
+    sizes: dict[bool, int] = {}
+    shown: float | None = None
+    start = 0
+    for end in (*(m.span() for m in _RE["clause"].finditer(text)), (len(text), len(text))):
+        clause, begin, start = text[start : end[0]], start, end[1]
+        sized = _SIZED.search(clause)
+        bare = _RE["bare"].search(clause.strip()) if field and sized is None else None
+        stated = sized or bare
+        number = _count(stated["n"]) if stated is not None else None
+        good = None if not (fails := _RE["fails"].search(clause)) and not _RE["works"].search(clause) else fails is None
+        if good is None or number is None or good in sizes:
+            continue
+        if sized is not None:
+            named = "micro_batch" if sized["xb"] else "seq_len"
+            if field and named != field:
+                continue
+            field = named
+        if good and (seen := _RE["shown"].search(clause)) is not None:
+            shown = float(seen["n"])
+        at = begin if good else at
+        sizes[good] = number
+    if True not in sizes:
+        return None
+    fails_at = sizes.get(False)
+    return field, at, sizes[True], fails_at if fails_at != sizes[True] else None, shown
 
 
 _MOST_CONTRASTS: Final = 4

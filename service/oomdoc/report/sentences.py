@@ -17,6 +17,13 @@ __all__ = [
 ]
 
 
+_PASTED = ("input", "-")
+"""Sources that are no files: text that was pasted."""
+
+
+_WHOLE = 1e15
+
+
 def show_value(value: Any) -> str:
     """A setting's value as people write it."""
     if value is None:
@@ -27,7 +34,9 @@ def show_value(value: Any) -> str:
         return ", ".join(map(show_value, value)) or "–"
     if isinstance(value, dict):
         return ", ".join(f"{k} {show_value(v)}" for k, v in value.items())
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else f"{value:g}"
+    return str(value)
 
 
 def change_sentence(change: dict[str, Any], language: str) -> str:
@@ -36,7 +45,8 @@ def change_sentence(change: dict[str, Any], language: str) -> str:
         return str(change["instruction"])
     old, new = change["from"], show_value(change["to"])
     text = f"{change['key']}: {new}" if old is None else f"{change['key']}: {show_value(old)} → {new}"
-    return text + (f"  [{change['file']}]" if change.get("file") else "")
+    named = change.get("file") not in (None, *_PASTED)
+    return text + (f"  [{change['file']}]" if named else "")
 
 
 def likely(probability: float | None) -> str:

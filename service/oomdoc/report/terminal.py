@@ -252,10 +252,15 @@ def _fits_line(document: dict[str, Any], language: str) -> str:
     return fits_sentence(document, language) if known else word("report.fits-unknown", language)
 
 
+_PLAIN: Final[tuple[Any, ...]] = (1, "none", "ddp", [], ())
+"""Assumed values that change nothing: one of each, and nothing split, quantised or offloaded."""
+
+
 def print_assumed(console: Console, assumed: dict[str, Any], language: str) -> None:
     """One paragraph: the reasons are in the JSON, and a list of thirty lines would bury the answer."""
     if assumed:
-        values = ", ".join(f"{name} {show_value(item['value'])}" for name, item in assumed.items())
+        told = {name: item["value"] for name, item in assumed.items() if item["value"] not in _PLAIN}
+        values = ", ".join(f"{name} {show_value(value)}" for name, value in told.items())
         console.print(Text(f"  {word('report.assumed', language)}: {values}", style="dim"))
 
 

@@ -190,7 +190,7 @@ def test_a_server_is_spoken_of_in_its_own_keys() -> None:
         Job.from_document({**{k: v for k, v in {**JOB, **server}.items() if v is not None}, "gpu": "RTX 4090"})
     )
     keys = {f.change.key for f in found.singles} | {c.key for p in found.plans for c in p.changes}
-    assert "tensor-parallel-size" in keys
+    assert "--tensor-parallel-size" in keys
     assert not keys & {"world", "serving.cuda_graphs"}
 
 

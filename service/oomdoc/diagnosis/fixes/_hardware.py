@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oomkb.memory.device import Device
 
-__all__ = ["suits"]
+__all__ = ["has_cuda", "suits"]
 
 _BITSANDBYTES: Final = frozenset(
     [
@@ -35,7 +35,7 @@ def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
     if units and value in ("flash2", "flash3", "bf16", "fp8"):
         return device.can(str(value))
     if name in ("optimizer", "quant") and value in _BITSANDBYTES:
-        return device.vendor == "nvidia"
+        return has_cuda(device)
     if name == "fused_ce" and value:
         return framework in _PLAIN_CHUNKS or _has_triton(device)
     if (name == "offload" and value) or (name in ("grad_ckpt", "extra_models") and "offload" in str(value)):
@@ -45,7 +45,12 @@ def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
     return True
 
 
+def has_cuda(device: Device | None) -> bool:
+    """Whether CUDA's libraries run on it; a card of which only the capacity is known is taken to be NVIDIA's."""
+    return device is None or device.vendor == "nvidia" or (device.vendor, device.generation) == ("other", "unknown")
+
+
 def _has_triton(device: Device) -> bool:
-    if device.vendor == "nvidia":
+    if has_cuda(device):
         return device.compute_capability is None or device.compute_capability >= _TRITON
     return device.vendor == "amd"

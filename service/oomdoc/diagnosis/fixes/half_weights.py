@@ -21,7 +21,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if job.sharding in ("zero1", "zero2", "zero3", "distributed-optimizer"):
         return  # these engines keep their own fp32 masters, sharded
     if context.device is not None and context.can("bf16"):
-        yield Variant(fields={"param_dtype": "bf16", "autocast": "bf16"}, effort=0.6)
+        yield Variant(fields={"param_dtype": "bf16", "autocast": "bf16"}, effort=1.2)
     elif is_lora(job) and job.autocast == "fp16":
         yield Variant(fields={"param_dtype": "fp16"}, effort=0.6)
 

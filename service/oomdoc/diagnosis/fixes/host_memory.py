@@ -7,11 +7,13 @@ that copy the data set, checkpoints gathered for saving.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
+from oomkb.units import GIB
 
 __all__ = ["REMEDY"]
 
@@ -26,15 +28,38 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         yield Variant(instruction=say("fixes.host-memory.optimizer", line='"offload_optimizer"'), effort=0.4)
     if offload:
         yield Variant(instruction=say("fixes.host-memory.pinned", line='"pin_memory": false'), effort=0.3)
+    needed, known = context.facts.get("host_needed_bytes") or 0.0, context.host_bytes
+    short = bool(offload and known and needed > _USABLE * known)
+    if short:
+        sizes = {"needed_bytes": needed, "limit_bytes": known}
+        yield Variant(
+            instruction=say("fixes.host-memory.limit-need", line=_limit(context, needed), **sizes), effort=0.6
+        )
+        return
     if context.phase in ("load", "unknown") and not context.serving:
         yield Variant(instruction=_one_copy(job, context), effort=0.6)
     if not context.serving:
         line = hf_line(context.framework, {"dataloader_num_workers": 0, "dataloader_pin_memory": False})
         yield Variant(instruction=say("fixes.host-memory.workers", line=line), effort=0.4)
-    limit = {"line": "docker run --memory=... / #SBATCH --mem=0"}
-    known = context.host_bytes
+    limit = {"line": _limit(context, 0.0)}
     raised = say("fixes.host-memory.limit-of", limit_bytes=known, **limit) if known else None
     yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
+
+
+_USABLE: Final = 0.9
+"""Share of a machine's memory that one job can use."""
+_STEP_GIB: Final = 16
+
+
+def _limit(context: Context, needed_bytes: float) -> str:
+    """How the scheduler at hand is asked for more; with a size where one is known to be enough."""
+    gib = -(-round(needed_bytes / _USABLE / GIB) // _STEP_GIB) * _STEP_GIB
+    lines = {
+        "slurm": f"#SBATCH --mem={f'{gib}G' if gib else 0}",
+        "kubernetes": f"resources.limits.memory: {f'{gib}Gi' if gib else '...'}",
+    }
+    docker = f"docker run --memory={f'{gib}g' if gib else '...'}"
+    return lines.get(str(context.facts.get("scheduler")), docker if gib else f"{docker} / #SBATCH --mem=0")
 
 
 def _one_copy(job: Job, context: Context) -> Message:

@@ -12,7 +12,7 @@ __all__ = ["REMEDY"]
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    if "other-process" not in context.causes[:2]:
+    if "other-process" not in context.causes[:2] or context.facts.get("ranks_on_one_gpu"):
         return
     look = "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv"
     yield Variant(instruction=say("fixes.kill-processes.look", line=look), effort=0.2)

@@ -14,6 +14,7 @@ __all__ = ["REMEDY"]
 
 
 _STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)  # with FSDP"
+_SET_DEVICE: Final = "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before anything is put on a GPU"
 _FSDP: Final = {
     "llama-factory": "accelerate launch --config_file examples/accelerate/fsdp_config.yaml src/train.py ...",
     "axolotl": "fsdp: [full_shard, auto_wrap]  # in place of deepspeed; adapter: qlora stays",
@@ -26,6 +27,11 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "optimizer-init" in context.causes[:1] and context.phase == "load":
         line = "torch.load('optimizer.pt', map_location='cpu')"
         yield Variant(instruction=say("fixes.load-sharded.states", line=line), effort=0.5)
+        return
+    if context.facts.get("ranks_on_one_gpu"):
+        yield Variant(instruction=say("fixes.load-sharded.own-gpu", line=_SET_DEVICE), effort=0.3)
+        line = "torch.load(path, map_location='cpu')"
+        yield Variant(instruction=say("fixes.load-sharded.own-load", line=line), effort=0.3)
         return
     if "weights-load" not in context.causes[:2] or context.serving:
         return
@@ -51,6 +57,6 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    causes=frozenset({"optimizer-init", "weights-load"}),
+    causes=frozenset({"optimizer-init", "weights-load", "other-process"}),
     advice=True,
 )

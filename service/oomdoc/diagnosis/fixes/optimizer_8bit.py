@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomdoc.diagnosis.fixes._hardware import has_cuda
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
 
@@ -19,7 +20,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     if job.sharding in ("fsdp", "fsdp2", "hsdp", "distributed-optimizer"):
         return
-    if context.device is not None and context.device.vendor != "nvidia":
+    if not has_cuda(context.device):
         return
     if context.has("adamw_8bit"):
         yield Variant(fields={"optimizer": "adamw_8bit"}, effort=0.6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomdoc.diagnosis.fixes._hardware import has_cuda
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
 
@@ -11,7 +12,7 @@ __all__ = ["REMEDY"]
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    nvidia = context.device is None or context.device.vendor == "nvidia"
+    nvidia = has_cuda(context.device)
     plain = job.optimizer == "adamw" and not job.offload and job.sharding in (None, "none", "ddp")
     if plain and nvidia and context.has("paged_adamw"):
         yield Variant(fields={"optimizer": "paged_adamw"}, effort=0.6)

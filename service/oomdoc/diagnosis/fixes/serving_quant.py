@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from oomdoc.diagnosis.fixes._hardware import has_cuda
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
 from oomkb.memory.job import Job
@@ -18,7 +19,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     if context.can("fp8"):
         yield Variant(fields={"quant": "fp8"}, effort=0.8)
-    if context.device.vendor == "nvidia":
+    if has_cuda(context.device):
         yield Variant(fields={"quant": "awq-int4"}, effort=1.5, notes=(say("fixes.serving-quant.how"),))
 
 

@@ -66,7 +66,7 @@ def candidates(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]
     if serving:
         yield from _cache(shape, job)
     if phase not in ("load", "optimizer-init", "optimizer-step", "save"):
-        yield from _logits(shape, job)
+        yield from _logits(shape, job, scene)
         yield from _attention(shape, job)
         yield from _layers(shape, job)
         yield from _vision(shape)
@@ -85,8 +85,10 @@ def _token_counts(job: Job) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _logits(shape: ModelShape, job: Job) -> Iterator[Candidate]:
+def _logits(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
     counts = _token_counts(job)
+    if counts and "row_l" in scene.trace:  # TRL ``utils.py: selective_log_softmax``, one sample after the other
+        counts = tuple(dict.fromkeys((*counts, job.seq_len or 0)))
     vocabulary = shape.dims.vocab
     tp = job.tp or 1
     for split in sorted({1, tp}):

@@ -26,6 +26,10 @@ class Calibration:
     capacity_bytes: float | None
     scale: float = 1.0
     notes: tuple[Message, ...] = ()
+    relief: tuple[str, float] | None = None
+    """The phase that failed and the bytes to which its tensors must fall, where the estimate's peak is another's."""
+    short: float = 1.0
+    """What the phase that failed took for every byte of its estimate."""
 
 
 def calibrate(
@@ -58,6 +62,10 @@ def calibrate(
     needed = _needed_bytes(failure) if failure is not None else None
     if needed is not None:
         needed = max(needed, capacity)
+        relief = _relief(estimate, failure.phase, capacity / needed) if failure is not None else None
+        if relief is not None:
+            held = (failure.allocated_bytes or 0) + (failure.requested_bytes or 0) if failure is not None else 0
+            return Calibration(capacity, 1.0, tuple(notes), relief, held / estimate.phases[relief[0]].total_bytes)
         if needed > 1.01 * estimate.process_bytes:
             scale = needed / estimate.process_bytes
             notes.append(say("fixes.note.calibrated", percent=round(100 * (scale - 1))))
@@ -71,6 +79,19 @@ def calibrate(
             notes.append(say("fixes.note.calibrated-unknown", percent=round(100 * (scale - 1))))
         return Calibration(capacity, scale, tuple(notes))
     return Calibration(capacity, notes=tuple(notes))
+
+
+def _relief(estimate: Estimate, phase: str, ratio: float) -> tuple[str, float] | None:
+    """What the phase that failed may hold; nothing where the estimate's own peak lies there or beside it."""
+    failed, peak = estimate.phases.get(phase), estimate.phases[estimate.peak_phase]
+    if failed is None or failed.total_bytes > _NEAR_PEAK * peak.total_bytes:
+        return None
+    return phase, failed.total_bytes * min(1.0, ratio) * _ROOM
+
+
+_NEAR_PEAK: Final = 0.97
+_ROOM: Final = 0.97
+"""A little less than what just failed."""
 
 
 def _fits(estimate: Estimate, wanted: float) -> bool:

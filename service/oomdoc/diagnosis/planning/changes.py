@@ -45,7 +45,7 @@ def _leading(fields: Mapping[str, Any], job: Job) -> str:
     return next((n for n in first if n in fields), next(iter(fields)))
 
 
-_NO_GRAPHS: Final = {"vllm": "enforce-eager", "sglang": "disable-cuda-graph", "vllm-ascend": "enforce-eager"}
+_NO_GRAPHS: Final = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph", "vllm-ascend": "--enforce-eager"}
 
 
 _ACTIVATIONS: Final = {
@@ -68,6 +68,8 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
         return [(key, False if old is None else not old, not new)]
     if name == "serving.max_model_len" and framework in _CONTEXT:
         return [(_CONTEXT[framework], old, new)]
+    if name.startswith("buckets.") and framework != "deepspeed":
+        return [(f"zero_optimization.{name.partition('.')[2]}", old, plain(new))]
     more = set(new or ()) - set(old or ()) if name == "offload" else set()
     if more == {"activations"} and framework in _ACTIVATIONS:
         return [(_ACTIVATIONS[framework], False, True)]

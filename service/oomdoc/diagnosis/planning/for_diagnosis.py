@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomdoc.diagnosis.accounts import ranks_on_one_gpu
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
 from oomdoc.diagnosis.planning.moves import variants_on
-from oomdoc.diagnosis.planning.patching import patched
+from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.quantities import Quantity, quantity
@@ -46,7 +47,7 @@ _LIKELY: Final = 0.25
 _MOST: Final = 3
 _FAR: Final = 2.0
 """Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
-_OF_THE_CAUSE: Final = frozenset({"image-size", "load-sharded"})
+_OF_THE_CAUSE: Final = frozenset({"entropy-chunks", "image-size", "load-sharded"})
 """Instructions that come before any smaller setting."""
 
 
@@ -95,6 +96,7 @@ def planning_for(
         prices = None
     if prices is not None:
         context = context_for(prices, context)
+        context = replace(context, facts={**context.facts, "host_needed_bytes": prices.base.estimate.host_bytes})
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
@@ -108,7 +110,7 @@ def planning_for(
     stated_to_fail = evidence.root is None and first in _ARITHMETIC
     needed = None if serving or prices.capacity_bytes is None else prices.needed_bytes
     calibration = calibrate(evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail)
-    far = calibration.scale > _FAR
+    far = max(calibration.scale, calibration.short) > _FAR
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
         foremost = [a for a in advice if a[1] in _OF_THE_CAUSE]
         others = [a for a in advice if a not in foremost]
@@ -132,7 +134,7 @@ def planning_for(
     own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MOST - len(own)], *own)
-    found = replace(found, singles=tuple(_as_effect(s, ineffective) for s in found.singles))
+    found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MOST]))
 
 
@@ -151,9 +153,12 @@ def _effect(change: Change, ineffective: Collection[str]) -> Change:
     return replace(change, instruction=say("fixes.activate-setting.effect", setting=change.key))
 
 
+_FIRST: Final = frozenset({"fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu"})
+
+
 def _instead(variant: Variant) -> bool:
     """Whether a step takes the place of a setting that does not work here: smaller sizes are no answer before it."""
-    return variant.instruction is not None and variant.instruction.key == "fixes.load-sharded.four-bit"
+    return variant.instruction is not None and variant.instruction.key in _FIRST
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +204,7 @@ def _arithmetic(
 ) -> Planning:
     fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
     failed = failed or (evidence.root is not None and evidence.root.kind == "device")
-    found = plan_with(fitted, context, wanted=wanted, force=failed)
+    found = plan_with(fitted, context, wanted=wanted, force=failed, relief=calibration.relief)
     if not found.plans:
         return replace(found, notes=calibration.notes)
     first = found.plans[0]
@@ -247,6 +252,18 @@ def _engine_cache_missing_bytes(evidence: Evidence) -> float | None:
     return None
 
 
+def _token_limit(evidence: Evidence) -> tuple[str, int] | None:
+    """The setting that bounds the tokens of a micro-batch, and its value: the batch size has no effect beside it."""
+    settings = [s for d in evidence.documents for s in d.settings]
+    if not any(s.key.endswith("use_dynamic_bsz") and str(s.value).lower() == "true" for s in settings):
+        return None
+    limits = [s for s in settings if s.key.endswith(".actor.ppo_max_token_len_per_gpu")]
+    return next(((s.key, s.value) for s in limits if isinstance(s.value, int)), None)
+
+
+_SCHEDULERS: Final = ("slurm", "kubernetes")
+
+
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
@@ -256,6 +273,11 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
         "engine_max_model_len": _engine_max_model_len(evidence),
         "engine_cache_missing_bytes": _engine_cache_missing_bytes(evidence),
+        "token_limit": _token_limit(evidence),
+        "ranks_on_one_gpu": ranks_on_one_gpu(evidence),
+        "scheduler": next(
+            (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
+        ),
         "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
     }
 

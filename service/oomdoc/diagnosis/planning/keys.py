@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from oomdoc.diagnosis.planning.spelling import DASHED
 from oomdoc.evidence import Document
 
 __all__ = ["key_of", "spelt_in", "value_of"]
@@ -49,8 +50,32 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
         for setting in document.settings:
             spelled = setting.key.lstrip("-").replace("-", "_")
             if spelled in plain or any(spelled.endswith(f".{name}") for name in plain if "." in name):
-                return setting.key
-    return next(iter(plain.values()), field)
+                return _as_typed(setting.key, document)
+    first = next(iter(plain.values()), field)
+    if documents or not plain:
+        return _as_option(first, documents[0]) if documents and plain else first
+    return f"--{first}" if framework in DASHED and "." not in first else first
+
+
+def _as_typed(key: str, document: Document) -> str:
+    """The key with the dashes that stand before it in a command."""
+    return next((f"{dashes}{key}" for dashes in ("--", "-") if f"{dashes}{key}" in _typed(document)), key)
+
+
+def _as_option(key: str, document: Document) -> str:
+    """A key that a document does not have yet, in the form of those that it has."""
+    dashed = "." not in key and any(word.startswith("--") for word in _typed(document))
+    return f"--{key}" if dashed else key
+
+
+def _typed(document: Document) -> frozenset[str]:
+    """The words of a command; of other forms none."""
+    if document.form != "shell":
+        return frozenset()
+    return frozenset(document.text.translate(_APART).split())
+
+
+_APART: Final = str.maketrans(dict.fromkeys("=\"'[]()", " "))
 
 
 @lru_cache(maxsize=4096)

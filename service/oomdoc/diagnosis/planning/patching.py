@@ -8,14 +8,14 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.planning.keys import key_of, spelt_in, value_of
-from oomdoc.diagnosis.result import Change, Plan
+from oomdoc.diagnosis.result import Change, Plan, SingleFix
 from oomdoc.evidence import Document, Evidence
 from oomkb.errors import OomdocError
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs import Patched
 
-__all__ = ["fields_to_write", "patched"]
+__all__ = ["as_spelled", "fields_to_write", "patched"]
 
 _ENGINES: Final = frozenset({"deepspeed", "accelerate"})
 _LOGS: Final = (".log", ".out", ".err")
@@ -43,7 +43,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
         diff = patch.diff(document, changes)
         if diff:
             diffs.append(diff.rstrip("\n"))
-    changed = tuple(_placed(plan, change, placed) for change in plan.changes)
+    changed = tuple(_as_written(_placed(plan, change, placed), placed, patch) for change in plan.changes)
     return replace(plan, patch="\n".join(diffs) + "\n" if diffs else "", changes=changed)
 
 
@@ -55,6 +55,21 @@ def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:
     if "completion_len" in wanted and not any(spelt_in(d, "seq_len") for d in evidence.documents):
         wanted.pop("seq_len", None)  # the sum of prompt and completion is no setting of its own
     return wanted
+
+
+def _as_written(change: Change, placed: Mapping[str, Document], patch: _Patches) -> Change:
+    """The change as its own patch has it, where that changes the value of one other key: a file that is named."""
+    document = next((placed[n] for n in change.fields if n in placed), None)
+    if document is None or change.instruction is not None:
+        return change
+    diff = patch.diff(document, {n: v for n, v in _dotted(change.fields) if placed.get(n) is document})
+    lines = [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("---", "+++")]
+    if len(lines) != 2 or lines[0][0] != "-" or change.key.rpartition(".")[2] in lines[1]:
+        return change
+    (old_key, colon, old), (key, _, new) = (line[1:].strip().partition(":") for line in lines)
+    if not colon or key != old_key or "'" in key or '"' in key:
+        return change
+    return replace(change, key=key, old=old.strip(), new=new.strip())
 
 
 _SENTENCE: Final = 2
@@ -142,6 +157,17 @@ def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
 
 def _is(plan: Plan, name: str, value: Any, shown: Any) -> bool:
     return bool(value == shown) or (isinstance(value, str) and value_of(plan.job.framework, name, value) == shown)
+
+
+def as_spelled(fix: SingleFix, evidence: Evidence) -> SingleFix:
+    """The fix with its key as the person's own file spells it, where one has it."""
+    change = fix.change
+    for document in _ranked(evidence):
+        for name in change.fields:
+            plain = key_of(document.framework, name)
+            if spelt_in(document, name) and change.key.lstrip("-") == plain.lstrip("-"):
+                return replace(fix, change=replace(change, key=key_of(document.framework, name, [document])))
+    return fix
 
 
 def _placed(plan: Plan, change: Change, placed: Mapping[str, Document]) -> Change:

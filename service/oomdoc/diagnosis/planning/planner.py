@@ -87,8 +87,19 @@ def context_for(prices: Prices, given: Context | None = None) -> Context:
     )
 
 
-def plan_with(prices: Prices, context: Context, *, wanted: float, force: bool = False) -> Planning:
-    """Plan around prepared prices; ``force`` where reality says that the job as it is does not fit."""
+def plan_with(
+    prices: Prices,
+    context: Context,
+    *,
+    wanted: float,
+    force: bool = False,
+    relief: tuple[str, float] | None = None,
+) -> Planning:
+    """Plan around prepared prices.
+
+    :param force: whether reality says that the job as it is does not fit.
+    :param relief: the phase that failed, and the bytes to which its tensors must fall.
+    """
     base = prices.base
     surrogate = Surrogate(base.estimate)
     singles = _singles(prices, context, surrogate)
@@ -96,7 +107,8 @@ def plan_with(prices: Prices, context: Context, *, wanted: float, force: bool = 
     sizes = largest(prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, largest=sizes, before=base.estimate)
-    space = Space(prices, surrogate, singles, context, wanted)
+    singles = [s for s in singles if s.move.remedy.hardware or _relieves(s, prices.base, relief)]
+    space = Space(prices, surrogate, singles, context, wanted, relief)
     found = _found(space)
     plans = [as_estimated(as_plan(name, one, prices), prices) for name, one in _distinct(found)]
     on_this = [name for name in found if name != "more-hardware"]
@@ -123,6 +135,14 @@ def _singles(prices: Prices, context: Context, surrogate: Surrogate) -> list[Pri
         if price is not None and _host_has_room(price, context) and not _raises_its_claim(prices, move, price):
             out.append(Priced(move, price, surrogate.effect(price.estimate)))
     return out
+
+
+def _relieves(single: Priced, before: Price, relief: tuple[str, float] | None) -> bool:
+    """Whether a move takes something from the phase that failed."""
+    if relief is None:
+        return True
+    then, now = (p.estimate.phases.get(relief[0]) for p in (single.price, before))
+    return now is None or then is None or then.total_bytes < now.total_bytes - _LEAST
 
 
 def _raises_its_claim(prices: Prices, move: Move, price: Price) -> bool:

@@ -215,7 +215,7 @@ class Search:
         if price is None or (host is not None and price.estimate.host_bytes > 0.9 * host):
             return None
         pain = of_moves(moves, self.goal) + of_speed(price.speed, self.goal)
-        return Found(moves, price, pain, price.probability >= self.space.wanted)
+        return Found(moves, price, pain, self.space.enough(price))
 
     def _trimmed(self, found: Found) -> Found:
         """Without moves that turn out not to be needed."""

@@ -32,8 +32,18 @@ class Space:
     singles: Sequence[Priced]
     context: Context
     wanted: float
+    relief: tuple[str, float] | None = None
+    """The phase that failed, and the bytes to which its tensors must fall."""
     pairs: dict[tuple[str, str], bool] = field(default_factory=dict)
     after: dict[tuple[str, str], list[Variant]] = field(default_factory=dict)
+
+    def enough(self, price: Price) -> bool:
+        """Whether a price fits, and the phase that failed is as much smaller as it was short."""
+        if price.probability < self.wanted or self.relief is None:
+            return price.probability >= self.wanted
+        name, most = self.relief
+        phase = price.estimate.phases.get(name)
+        return phase is None or phase.total_bytes <= most
 
     def compatible(self, a: Move, b: Move) -> bool:
         """Whether either is still offered once the other is done."""

@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from oomkb.errors import OomdocError
 
-__all__ = ["spelled"]
+__all__ = ["DASHED", "spelled"]
 
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
 _HYDRA: Final = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m trainer.n_gpus_per_node=8"
 _FLAGS: Final = frozenset({"megatron", "nemo", "verl", "openrlhf", "vllm", "sglang", "tgi", "lmdeploy", "deepspeed"})
+DASHED: Final = frozenset({"lmdeploy", "llama.cpp", "megatron", "openrlhf", "sglang", "tgi", "vllm"})
+"""Frameworks whose settings are options of a command, unless a file says otherwise."""
 _BASES: Final[Mapping[str, str]] = {"accelerate": "transformers", "fsdp": "transformers", "peft": "transformers"}
 # What no table can write, because it is another file's or the launcher's.
 _OTHERWISE: Final[Mapping[tuple[str, str], tuple[str, Any]]] = {
@@ -81,7 +83,10 @@ def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], .
         return ()
     if done.error or field in done.unplaced:
         return ()
-    return tuple(_flags(done.text.removeprefix(command)) if framework in _FLAGS else _lines(done.text))
+    own = set(command.split())
+    return tuple(
+        _flags(" ".join(w for w in done.text.split() if w not in own)) if framework in _FLAGS else _lines(done.text)
+    )
 
 
 def _lines(text: str) -> list[tuple[str, Any]]:

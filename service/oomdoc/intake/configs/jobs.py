@@ -40,6 +40,15 @@ def _fill(job: Job, name: str, value: Any) -> Job:
     return job if job.get(name) is not None or value is None else _set(job, name, value)
 
 
+_LONGEST_KEY: Final = 60
+
+
+def _is_key_of(engine: Fact, fact: Fact) -> bool:
+    """Whether a fact was read off the end of an engine's own dotted key."""
+    same = (fact.value, fact.span.source, fact.span.line) == (engine.value, engine.span.source, engine.span.line)
+    return same and 0 <= (fact.span.column or 0) - (engine.span.column or 0) < _LONGEST_KEY
+
+
 def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Mapping[str, str] | None = None) -> Job:
     """The job that facts state; what they do not state stays open (see :func:`oomkb.frameworks.complete`).
 
@@ -53,7 +62,7 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
         job = _set(job, "versions", dict(versions))
     engines = facts.get("rollout.tensor_parallel")
     for fact in map(_of_the_engine, facts.values()):
-        if engines is not None and (fact.name, fact.value, fact.span) == ("tp", engines.value, engines.span):
+        if engines is not None and fact.name == "tp" and _is_key_of(engines, fact):
             continue
         if fact.name == "model" and not fact.stated and _TO_FILL_IN.match(str(fact.value)):
             continue

@@ -9,6 +9,11 @@ from oomdoc.intake.logs.rules import rule, rules_parser, size
 
 __all__ = ["PARSER"]
 
+_REFUSED: Final = (
+    rf"allocating {size('requested', 'MiB|MB|GiB')} on device (?P<device__i>\d{{1,3}}): (?:cudaMalloc|hipMalloc) failed"
+)
+"""What is refused is named by the next line: llama.cpp ``llama-kv-cache.cpp``, ``llama-context.cpp: graph_reserve``."""
+
 PARSER: Final[Parser] = rules_parser(
     "llama_cpp",
     (
@@ -27,8 +32,23 @@ PARSER: Final[Parser] = rules_parser(
         "failed to fit",
         "model params",
         "n_ctx",
+        "memory.required.full",
     ),
     (
+        rule(
+            "ggml-cache-refused",
+            _REFUSED + r".{0,300}?(?:failed to allocate buffer for kv cache|llama_kv_cache_init\(\) failed)",
+            "device",
+            phase="engine-init",
+            lines=3,
+        ),
+        rule(
+            "ggml-compute-refused",
+            _REFUSED + r".{0,300}?(?:gallocr_reserve|graph_reserve|failed to allocate compute (?:pp |tg )?buffers)",
+            "device",
+            phase="engine-init",
+            lines=3,
+        ),
         rule(
             "ggml-alloc-failed",
             rf"allocating {size('requested', 'MiB|MB|GiB')} on device (?P<device__i>\d{{1,3}}): (?:cu"
@@ -42,6 +62,12 @@ PARSER: Final[Parser] = rules_parser(
             "device",
             phase="load",
             lines=0,
+        ),
+        rule(
+            "ollama-runner-died",
+            r"llama runner process (?:has terminated|no longer running)(?:: signal: killed)?",
+            "device",
+            phase="load",
         ),
         rule(
             "ggml-alloc-failed",
@@ -59,10 +85,9 @@ PARSER: Final[Parser] = rules_parser(
             phase="load",
         ),
         rule(
-            "ollama-runner-died",
-            r"llama runner process (?:has terminated|no longer running)(?:: signal: killed)?",
-            "device",
-            phase="load",
+            "ollama-memory",
+            rf"memory\.available=\"?\[{size('available')}[^=]{{0,200}}.{{0,60}}?memory\.required\.full=\"?{size('full')}"
+            rf".{{0,80}}?memory\.required\.kv=\"?{size('kv')}",
         ),
         rule(
             "llama-cpp-context-failed",

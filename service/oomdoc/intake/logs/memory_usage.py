@@ -35,6 +35,11 @@ PARSER: Final[Parser] = rules_parser(
         "cuda memory",
         "gpu mem",
         "avail mem",
+        "mem allocated",
+        "mem_allocated",
+        "memory used",
+        "mem used",
+        "mem_used",
     ),
     (
         rule(

@@ -74,7 +74,8 @@ def rules_parser(
                 text = " ".join([text, *(line.text.strip() for line in window.following(more))])[:6000]
             elif not expression.may_match(low):
                 continue
-            if (found := expression.search(text)) is not None:
+            # A message of several lines is read where it begins.
+            if (found := expression.search(text)) is not None and found.start() < max(1, len(line.text)):
                 return _reading(one, found, window)
         return None
 

@@ -1,0 +1,178 @@
+"""Causes that printed figures prove: a log that names what was refused, or what takes the room, is a sum.
+
+Each account is arithmetic on what a program printed of its own memory; none looks at how the report is worded. Where
+one holds, its cause comes first, before what the ranker learned from other reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from oomdoc.diagnosis.result import CauseFinding
+from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Evidence, Signal, Span
+from oomdoc.messages import Message, say
+from oomkb.units import GIB
+
+__all__ = ["accounted", "ranks_on_one_gpu"]
+
+_PROVEN: Final = 0.85
+"""Probability of a cause that a sum proves: the sum is right, what it is the sum of may have been misread."""
+_GROWN: Final = 0.3
+"""Share of what was held at the end that must have come with the steps."""
+_MOST: Final = 0.5
+"""Share of what was held that is most of it."""
+_EQUAL: Final = 0.01
+_WEIGHT_BYTES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    cause: str
+    why: Message
+    span: Span
+
+
+def accounted(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
+    """The causes with the proven one first, where there is one."""
+    found = next((account for make in _ACCOUNTS for account in make(view)), None)
+    if found is None:
+        return tuple(causes)
+    known = next((c for c in causes if c.cause == found.cause), CauseFinding(found.cause, 0.0))
+    likelier = max(known.probability, _PROVEN)
+    first = replace(known, probability=likelier, why=(found.why, *known.why), evidence=(found.span, *known.evidence))
+    others = [c for c in causes if c is not known]
+    rest = sum(c.probability for c in others)
+    share = (1 - likelier) / rest if rest else 0.0
+    return (first, *(replace(c, probability=c.probability * min(1.0, share)) for c in others))
+
+
+def _last(view: View, *names: str) -> Signal | None:
+    return next(iter(reversed(list(view.evidence.find(*names)))), None)
+
+
+def _grown(view: View) -> Iterator[_Account]:
+    """As much more at every printed step as at the one before, and much of what was held at the end."""
+    held = view.bytes_of("allocated") or view.bytes_of("capacity")
+    for signal in view.evidence.find("growth-over-steps"):
+        first, last = signal.data["first_bytes"], signal.data["last_bytes"]
+        if held and signal.data.get("steady") and last - first >= _GROWN * held:
+            each = (last - first) / (signal.data["points"] - 1)
+            why = say("account.grown", first_bytes=first, last_bytes=last, each_bytes=each)
+            yield _Account("leak", why, signal.span)
+
+
+def _refused_cache(view: View) -> Iterator[_Account]:
+    """The buffer that was refused is the one for the KV cache, by the engine's own next line."""
+    if view.failure is not None and view.failure.signal.name == "ggml-cache-refused":
+        why = say("account.cache-refused", cache_bytes=view.failure.requested_bytes or 0)
+        yield _Account("kv-cache", why, view.failure.signal.span)
+
+
+def _cache_too_much(view: View) -> Iterator[_Account]:
+    """Without the cache it would fit, with it not, by the engine's own sum."""
+    memory = _last(view, "ollama-memory")
+    if memory is not None:
+        full, cache, free = (memory.data[f"{n}_bytes"] for n in ("full", "kv", "available"))
+        if full > free >= full - cache:
+            why = say("account.cache-sum", full_bytes=full, cache_bytes=cache, free_bytes=free)
+            yield _Account("kv-cache", why, memory.span)
+    buffers = {str(s.data.get("what")): s for s in view.evidence.find("llama-cpp-buffers") if s.data.get("size_bytes")}
+    cache_buffer, refused = buffers.get("KV"), view.failure
+    if refused is not None and refused.signal.name == "ggml-compute-refused" and cache_buffer is not None:
+        cache, wanted = cache_buffer.data["size_bytes"], refused.requested_bytes or 0
+        if cache > wanted > 0:
+            why = say("account.cache-beside-compute", cache_bytes=cache, compute_bytes=wanted)
+            yield _Account("kv-cache", why, cache_buffer.span)
+
+
+def _engine_beside(view: View) -> Iterator[_Account]:
+    """A rollout engine that keeps its cache while the same card trains: most of what was held is its."""
+    held, rollout = view.bytes_of("allocated"), view.job.rollout
+    cache = _last(view, "vllm-kv-cache-memory")
+    if held is None or cache is None or rollout is None or view.serving:
+        return
+    if rollout.sleep or rollout.colocated is False or view.shape is None:
+        return
+    weights = _WEIGHT_BYTES * view.shape.params / (rollout.tensor_parallel or 1)
+    engine = cache.data["kv_cache_bytes"] + weights
+    if _MOST * held <= engine <= held:
+        why = say("account.engine", engine_bytes=engine, cache_bytes=cache.data["kv_cache_bytes"], held_bytes=held)
+        yield _Account("rollout-engine", why, cache.span)
+
+
+def _second_copy(view: View) -> Iterator[_Account]:
+    """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
+    failure = view.failure
+    if failure is None or not failure.requested_bytes or not failure.allocated_bytes:
+        return
+    if (
+        "_ddp_init_helper" in view.trace
+        and abs(failure.requested_bytes - failure.allocated_bytes) <= _EQUAL * failure.allocated_bytes
+    ):
+        why = say("account.second-copy", weight_bytes=failure.allocated_bytes)
+        yield _Account("model-states", why, failure.signal.span)
+
+
+def ranks_on_one_gpu(evidence: Evidence) -> bool:
+    """Whether processes of one run sit on the same card: a rank fails on another's, beside several processes."""
+    count = evidence.value("gpu_count")
+    cards = int(count) if isinstance(count, int | float) and count > 1 else 8
+    for one in evidence.find("torch-cuda-oom"):
+        if one.rank is None or "device" not in one.data:
+            continue
+        if one.rank % cards != one.data["device"] and one.data.get("other_processes", 0) >= _SEVERAL:
+            return True
+    return False
+
+
+def _on_one_card(view: View) -> Iterator[_Account]:
+    """The processes of one run, all on the same card."""
+    failure = view.failure
+    if failure is not None and failure.other_process_bytes and ranks_on_one_gpu(view.evidence):
+        count = failure.signal.data.get("other_processes", 0) + 1
+        sizes = {"count": count, "rank": failure.signal.rank, "device": failure.signal.data.get("device")}
+        why = say("account.one-card", others_bytes=failure.other_process_bytes, **sizes)
+        yield _Account("weights-load" if view.phase == "load" else "other-process", why, failure.signal.span)
+
+
+def _split_up(view: View) -> Iterator[_Account]:
+    """The request would fit several times into what is reserved and not in use, and the card is far from full."""
+    cached, wanted = view.cached_bytes, view.bytes_of("requested")
+    held, capacity = view.bytes_of("allocated"), view.bytes_of("capacity")
+    if not cached or not wanted or not held or not capacity:
+        return
+    if cached >= _TIMES * wanted and cached >= _LARGE * capacity and held + wanted <= _FAR_FROM_FULL * capacity:
+        sizes = {"cached_bytes": cached, "requested_bytes": wanted, "held_bytes": held, "capacity_bytes": capacity}
+        span = view.failure.signal.span if view.failure is not None else None
+        if span is not None:
+            yield _Account("fragmentation", say("account.split-up", **sizes), span)
+
+
+def _host_short(view: View) -> Iterator[_Account]:
+    """What is offloaded needs more host memory than the machine, or the job's limit, gives."""
+    failure, estimate = view.failure, view.estimate
+    if failure is None or failure.kind != "host" or estimate is None or not view.job.offload:
+        return
+    given = (view.job.host_gib or 0.0) * GIB
+    if estimate.host_bytes > given > 0:
+        why = say("account.host-short", needed_bytes=estimate.host_bytes, given_bytes=given)
+        yield _Account("host-ram", why, failure.signal.span)
+
+
+_SEVERAL: Final = 2
+_TIMES: Final = 3
+_LARGE: Final = 0.12
+_FAR_FROM_FULL: Final = 0.85
+_ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
+    _grown,
+    _refused_cache,
+    _cache_too_much,
+    _engine_beside,
+    _second_copy,
+    _on_one_card,
+    _split_up,
+    _host_short,
+)
