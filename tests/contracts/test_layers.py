@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 ORDER = [
-    ("oomkb.units", "oomkb.errors", "oomkb.notes", "oomkb.state", "oomkb.limits", "oomkb.outside", "oomkb.tables"),
+    (
+        "oomkb.units",
+        "oomkb.errors",
+        "oomkb.notes",
+        "oomkb.state",
+        "oomkb.lazy",
+        "oomkb.toml_files",
+        "oomkb.limits",
+        "oomkb.outside",
+        "oomkb.tables",
+    ),
     ("oomkb.memory",),
     ("oomkb.catalog",),
     ("oomkb.frameworks",),

@@ -16,13 +16,13 @@ A file holds the cards of one generation: ``vendor``, ``generation``, ``defaults
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from oomkb.lazy import lazy
 from oomkb.memory.device import Device
 from oomkb.units import GIB
 
@@ -32,7 +32,7 @@ DATA: Final = Path(__file__).parent / "data" / "gpus"
 
 _INLINE_ECC_SHARE: Final = 15 / 16
 """GDDR6 with ECC on keeps one sixteenth for the check bits: 24 GB L4 and A10 report 22.0-22.5 GiB."""
-_SIZE_IN_NAME: Final = re.compile(r"[- ][0-9]{1,3}GB$")
+_SIZE_IN_NAME: Final = lazy(r"[- ][0-9]{1,3}GB$")
 _DERIVED_SPREAD: Final = 0.015
 """How far drivers' totals lie from a derived one: the measured cards of the catalogue differ by at most that."""
 _DRIVER_SHARE: Final = 0.985

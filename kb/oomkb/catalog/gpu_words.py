@@ -6,73 +6,74 @@ import re
 from typing import Final
 
 from oomkb.catalog.tokens import words
+from oomkb.lazy import lazy
 
-TOKEN: Final = re.compile(r"[0-9]g\.[0-9]{1,3}gb|[a-z0-9]{2,40}", re.I | re.A)
+TOKEN: Final = lazy(r"[0-9]g\.[0-9]{1,3}gb|[a-z0-9]{2,40}", re.I | re.A)
 """What can be a core token: a word, or a MIG profile."""
-GAP: Final = re.compile(r"[ \t\-_/()（）\[\],，:：+|®™\"']{0,3}")
-WORD: Final = re.compile(
+GAP: Final = lazy(r"[ \t\-_/()（）\[\],，:：+|®™\"']{0,3}")
+WORD: Final = lazy(
     r"[0-9]{1,4}(?:\.[0-9]{1,2})?[ -]?gi?b?(?![a-z0-9])|[a-z0-9]{1,16}|昇腾|华为|英伟达|苹果", re.I | re.A
 )
-BEFORE: Final = re.compile(
+BEFORE: Final = lazy(
     r"([0-9]{1,3}(?:\.[0-9]{1,2})?[ -]?gi?b?|[a-z0-9]{1,16}|昇腾|华为|英伟达|苹果)"
     r"[ \t\-_/()（）\[\],，:：|的®™]{0,3}\Z",
     re.I | re.A,
 )
-SIZE: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,2})?)[ -]?gi?b?\Z", re.I | re.A)
+SIZE: Final = lazy(r"([0-9]{1,4}(?:\.[0-9]{1,2})?)[ -]?gi?b?\Z", re.I | re.A)
 
-COUNT_BEFORE: Final = re.compile(
+COUNT_BEFORE: Final = lazy(
     r"(?<![0-9.a-z])([0-9]{1,4}|[一两二双三四五六七八九十单]) ?"
     r"(?:[x×*✕] ?|张|卡|块|片|个|台|枚|gpus? (?:of )?)\s?\Z",
     re.I,
 )
-COUNT_AFTER: Final = re.compile(r"[)）]? ?[x×*✕] ?([0-9]{1,4})(?![0-9a-z.])", re.I)
-BARE_COUNT: Final = re.compile(r"(?<![0-9.a-z:/=-])([0-9]{1,3}) \Z", re.I)
+COUNT_AFTER: Final = lazy(r"[)）]? ?[x×*✕] ?([0-9]{1,4})(?![0-9a-z.])", re.I)
+BARE_COUNT: Final = lazy(r"(?<![0-9.a-z:/=-])([0-9]{1,3}) \Z", re.I)
 NUMERALS: Final = {"单": 1, "一": 1, "两": 2, "二": 2, "双": 2} | dict(
     zip("三四五六七八九十", range(3, 11), strict=True)
 )
 
-GLUED_HEAD: Final = re.compile(
+GLUED_HEAD: Final = lazy(
     r"(?:([1-9][0-9]{0,2})x)?((?:nvidia|geforce|tesla|quadro|rtx|gtx|rx|titan|ascend|atlas|apple|amd|intel|arc|radeon"
     r"|instinct|jetson|nv|huawei|hygon|tpu)*)"
 )
-GLUED_TAIL: Final = re.compile(
+GLUED_TAIL: Final = lazy(
     r"ti|super|laptop|mobile|maxq|ada|max|pro|ultra|sxm[0-9]?|pcie|nvl|hbm[0-9]?e?|gpus?|x[0-9]{1,2}"
     r"|[1-9][0-9]{0,2}gi?b?|[sdm]"
 )
 
-NOT_A_CARD: Final = re.compile(
+NOT_A_CARD: Final = lazy(
     r"\s?(?:[kmgt]i?b\b|[mu]?s\b|%|tokens?\b|steps?\b|iters?\b|it\b|samples?\b|rows?\b|lines?\b|epochs?\b"
     r"|chars?\b|words?\b|px\b|[/.,:×x*] ?[0-9]|=)",
     re.I,
 )
 """What follows a bare number that is none of a card: a unit, a fraction."""
-INTRODUCES: Final = re.compile(
+INTRODUCES: Final = lazy(
     r"(?:(?:\b(?:a|an|the|on|one|my|our|single|with|using|use|uses|used|of|dual|two|three|four|six|eight|is|for|have"
     r"|has|and|or|vs|gpu|gpus|card|device|per|from|to|rent|into|local)|[×x*])[ \t:(]{1,2}"
     r"|[\u4e00-\u9fff：，。？、（(][ \t]?)\Z",
     re.I,
 )
-SLICE: Final = re.compile(r"[0-9]g\.[0-9]{1,3}gb\Z")
-SLICE_FOLLOWS: Final = re.compile(r"[ \t\-_/(:]{0,3}(?:mig[ \t\-_:]{0,2})?[0-9]g\.[0-9]{1,3}gb", re.I)
-FRACTION_FOLLOWS: Final = re.compile(r"\.[0-9]")
-ABOUT_GPUS: Final = re.compile(
+SLICE: Final = lazy(r"[0-9]g\.[0-9]{1,3}gb\Z")
+SLICE_FOLLOWS: Final = lazy(r"[ \t\-_/(:]{0,3}(?:mig[ \t\-_:]{0,2})?[0-9]g\.[0-9]{1,3}gb", re.I)
+FRACTION_FOLLOWS: Final = lazy(r"\.[0-9]")
+ABOUT_GPUS: Final = lazy(
     r"gpu|cuda|vram|\boom\b|out of memory|显存|显卡|\bgi?b\b|colab|kaggle|nvidia|tesla|训练|推理|fine-?tun", re.I
 )
-ABOUT_MACS: Final = re.compile(r"\bmac|\bmps\b|metal\b|apple|苹果|芯片|\bchip|unified|mlx", re.I)
+ABOUT_MACS: Final = lazy(r"\bmac|\bmps\b|metal\b|apple|苹果|芯片|\bchip|unified|mlx", re.I)
 
 UNKNOWN_VARIANT: Final = {
-    "apple": re.compile(r"[ \-]{0,2}(?:pro|max|ultra)(?![a-z])", re.I),
-    "nvidia": re.compile(r"[ \-]{0,2}(?:ti|super|laptop|mobile)(?![a-z])", re.I),
-    "amd": re.compile(r"[ \-]{0,2}(?:xtx?|gre)(?![a-z])", re.I),
-    "other": re.compile(r"[ \-]{0,2}[0-9]{1,2}(?![0-9a-z.])", re.I),
-    "intel": re.compile(r"[ \-]{0,2}[0-9]{1,2}(?![0-9a-z.])", re.I),
+    "apple": lazy(r"[ \-]{0,2}(?:pro|max|ultra)(?![a-z])", re.I),
+    "nvidia": lazy(r"[ \-]{0,2}(?:ti|super|laptop|mobile)(?![a-z])", re.I),
+    "amd": lazy(r"[ \-]{0,2}(?:xtx?|gre)(?![a-z])", re.I),
+    "other": lazy(r"[ \-]{0,2}[0-9]{1,2}(?![0-9a-z.])", re.I),
+    "intel": lazy(r"[ \-]{0,2}[0-9]{1,2}(?![0-9a-z.])", re.I),
 }
 """By vendor, what stands behind a name and makes it another product: ``M5 Max``, ``4080 Ti``, ``Trainium 3``."""
 PRODUCT_WORDS: Final = words("ti super laptop ultra")
 """Words that each make another product of the same number."""
-OWN_SIZE: Final = re.compile(r"[ \t\-_]{0,2}[(（]?[ \t]{0,1}([0-9]{1,3})[ \-]?gi?b?(?![a-z0-9])", re.I | re.A)
+OWN_SIZE: Final = lazy(r"[ \t\-_]{0,2}[(（]?[ \t]{0,1}([0-9]{1,3})[ \-]?gi?b?(?![a-z0-9])", re.I | re.A)
 """A size that stands right behind a name, and so is the card's."""
-NOT_ITS_SIZE: Final = re.compile(
+NOT_ITS_SIZE: Final = lazy(
     r"[)）]?[ \t]{0,2}(?:的|of\b|ram\b|ddr|host|cpu|system|swap|free\b|used\b|left\b|available|allocated|reserved|model"
     r"|checkpoint|weights|dataset|file|limit|per\b|/|[.,][0-9]|内存|主存|空闲|已用|剩余|占用|可用|模型|权重)",
     re.I,

@@ -12,14 +12,15 @@ from oomkb.catalog import gpu_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_text import Table, interpret, size_in_billions
 from oomkb.catalog.tokens import lowered, occurrences, words
+from oomkb.lazy import lazy
 
 __all__ = ["ModelMention", "scan"]
 
-_WORD: Final = re.compile(r"[a-z]{2,24}", re.I | re.A)
+_WORD: Final = lazy(r"[a-z]{2,24}", re.I | re.A)
 _CHUNK: Final = frozenset(string.ascii_letters + string.digits + "._/\\~@-")
 _LONGEST_CHUNK: Final = 160
-_CHUNK_RIGHT: Final = re.compile(r"[A-Za-z0-9._/\\@+-]{1,160}", re.A)
-_MORE: Final = re.compile(
+_CHUNK_RIGHT: Final = lazy(r"[A-Za-z0-9._/\\@+-]{1,160}", re.A)
+_MORE: Final = lazy(
     r"[ \t](v?[0-9]{1,2}(?:\.[0-9]{1,2})?(?:[ -](?=[0-9.]{1,5}b\b))?"
     r"|[0-9]{1,3}(?:\.[0-9]{1,2})?(?:x[0-9]{1,3})?[bm](?:-[a-z0-9-]{2,40})?|[a-z][a-z0-9-]{1,20})(?![a-z0-9])",
     re.I | re.A,
@@ -27,22 +28,22 @@ _MORE: Final = re.compile(
 _PLAIN_WORDS: Final = words(
     "instruct chat base it hf awq gptq gguf int4 int8 fp8 bf16 fp16 4bit 8bit distill mini small medium large"
 )
-_OTHER_THING: Final = re.compile(
+_OTHER_THING: Final = lazy(
     r"[-_. ]?(?:model_|fine-?tuning|factory|cpp|recipes|index|stack|board|cookbook|pajama|adapter|guard\b|parse"
     r"|efficient-tuning|forum|hub|server|attn|tokenizer)"
     r"|[0-9]{0,2}(?:for|decoder|attention|mlp|model|rms|rotary|config|tokenizer|sdpa|flash|moe[A-Z]|pretrained)",
     re.I,
 )
-_CODE_FILE: Final = re.compile(r"\.(?:py|pyc|cpp|cc|cu|h|hpp|c|so|rs|go|js|ts|md)\b", re.I)
-_SETTINGS_FILE: Final = re.compile(r"\.(?:ya?ml|json|jsonl|toml|sh|log|txt|ini|csv|parquet)\Z", re.I)
-_SIZED: Final = re.compile(r"(?<![A-Za-z0-9.])([0-9]{1,4}(?:\.[0-9]{1,3})?)([bBM])(?![A-Za-z0-9])", re.A)
-_ABOUT_MODELS: Final = re.compile(r" ?(?:model|模型|参数|的|llm|lora|qlora|param|full|sft|ft\b|dense|moe)", re.I)
-_SPOKEN_OF: Final = re.compile(
+_CODE_FILE: Final = lazy(r"\.(?:py|pyc|cpp|cc|cu|h|hpp|c|so|rs|go|js|ts|md)\b", re.I)
+_SETTINGS_FILE: Final = lazy(r"\.(?:ya?ml|json|jsonl|toml|sh|log|txt|ini|csv|parquet)\Z", re.I)
+_SIZED: Final = lazy(r"(?<![A-Za-z0-9.])([0-9]{1,4}(?:\.[0-9]{1,3})?)([bBM])(?![A-Za-z0-9])", re.A)
+_ABOUT_MODELS: Final = lazy(r" ?(?:model|模型|参数|的|llm|lora|qlora|param|full|sft|ft\b|dense|moe)", re.I)
+_SPOKEN_OF: Final = lazy(
     r"(?:\b(?:an?|my|the|our|of|for|train|run|load|dense)[ \t]"
     r"|[\u4e00-\u9fff][ \t]?)\Z",
     re.I,
 )
-_HUB: Final = re.compile(r"//(?:www\.)?(?:huggingface\.co|hf-mirror\.com|modelscope\.cn|(?:www\.)?kaggle\.com)/", re.I)
+_HUB: Final = lazy(r"//(?:www\.)?(?:huggingface\.co|hf-mirror\.com|modelscope\.cn|(?:www\.)?kaggle\.com)/", re.I)
 _TRIM: Final = "./-_:\\@+"
 
 

@@ -14,10 +14,11 @@ from functools import lru_cache
 from typing import Final
 
 from oomkb.catalog.model_data import Family, ModelEntry
+from oomkb.lazy import lazy
 
 __all__ = ["Name", "Pattern", "Table", "build_table", "interpret", "quant_hint", "select", "size_in_billions"]
 
-_PIECE: Final = re.compile(
+_PIECE: Final = lazy(
     r"(?:u?int|fp|bf|nf|mxfp|nvfp)[0-9]{1,2}(?![0-9])|[0-9]{1,2}[-_ ]?bits?(?![a-z])|w[0-9]{1,2}a[0-9]{1,2}"
     r"|i?q[2-8](?:_[0-9a-z]{1,4}){0,2}(?![a-z0-9])"
     r"|a[0-9]{1,3}(?:[._][0-9]{1,2})?b(?![a-z])|e[0-9]b(?![a-z])"
@@ -28,15 +29,15 @@ _PIECE: Final = re.compile(
     r"|[0-9]{1,8}(?:\.[0-9]{1,3})?|[a-z]+|[\u4e00-\u9fff]+",
     re.I,
 )
-_SIZE: Final = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:x([0-9]{1,3}(?:\.[0-9]{1,2})?))?(bn|[bmt])\Z")
-_NUMBER: Final = re.compile(r"[0-9]{1,8}(?:\.[0-9]{1,3})?\Z")
-_UNDERSCORE_DECIMAL: Final = re.compile(r"(?<=[0-9])_(?=[0-9])")
-_HYPHEN_DECIMAL: Final = re.compile(r"(?<=[0-9])(?:[-_](?=[0-9](?![0-9bm]))|p(?=[0-9](?![0-9])))", re.I)
+_SIZE: Final = lazy(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:x([0-9]{1,3}(?:\.[0-9]{1,2})?))?(bn|[bmt])\Z")
+_NUMBER: Final = lazy(r"[0-9]{1,8}(?:\.[0-9]{1,3})?\Z")
+_UNDERSCORE_DECIMAL: Final = lazy(r"(?<=[0-9])_(?=[0-9])")
+_HYPHEN_DECIMAL: Final = lazy(r"(?<=[0-9])(?:[-_](?=[0-9](?![0-9bm]))|p(?=[0-9](?![0-9])))", re.I)
 _MOST_FAMILIES: Final = 4
 _SCALE: Final = {"b": 1.0, "bn": 1.0, "m": 1e-3, "t": 1e3}
 
 _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern, re.I), hint)
+    (lazy(pattern, re.I), hint)
     for pattern, hint in (
         (r"gptq[-_]?(?:int)?8|gptq[-_]8bit|(?<![a-z])int8[-_]gptq", "gptq-int8"),
         (r"gptq", "gptq-int4"),
@@ -59,9 +60,7 @@ _ALWAYS: Final = frozenset(
     ("omni", "vl", "vision", "audio", "speech", "voice", "asr", "tts", "ocr", "mamba", "diffusion")
 )
 """Words that mean another shape in any family."""
-_TIERS: Final = re.compile(
-    r"v[2-9](?:\.[0-9])?|pro|flash|mini|nano|tiny|lite|max|ultra|small|medium|large|xl|plus|turbo"
-)
+_TIERS: Final = lazy(r"v[2-9](?:\.[0-9])?|pro|flash|mini|nano|tiny|lite|max|ultra|small|medium|large|xl|plus|turbo")
 """What stands where a size would: another model than the one of the family that states a size."""
 
 

@@ -51,6 +51,7 @@ from typing import Any, Final
 from oomkb.errors import CatalogError
 from oomkb.frameworks.circumstances import VALUES, circumstance
 from oomkb.frameworks.model import Default, Framework, Setting
+from oomkb.toml_files import read_toml
 
 __all__ = ["FOLDER", "KeyRow", "Record", "RuleRow", "TotalBatch", "WordRow", "framework_of", "load", "records"]
 
@@ -149,7 +150,7 @@ def load(path: Path) -> Record:
     :raises CatalogError: naming the file, for one that is not TOML or has a field nobody knows.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = read_toml(path)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise CatalogError(f"cannot be read: {error}", where=str(path), hint=_HINT) from error
     odd = sorted(set(data) - _FIELDS)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from oomkb.lazy import lazy
 
 __all__ = ["has_chinese", "overlap", "shared_run", "shingles", "tokens"]
 
-_TOKEN: Final = re.compile(r"[㐀-鿿]|[a-z0-9_]{1,200}")
-_CHINESE: Final = re.compile(r"[㐀-鿿]")
+_TOKEN: Final = lazy(r"[㐀-鿿]|[a-z0-9_]{1,200}")
+_CHINESE: Final = lazy(r"[㐀-鿿]")
 
 
 def tokens(text: str) -> list[str]:

@@ -11,23 +11,24 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomkb.lazy import lazy
 from oomkb.retrieval.text import MAX_CHARS
 
 __all__ = ["telling"]
 
 _SIZE: Final = r"(\d{1,9}(?:\.\d{1,4})?) ?([KMG])i?B"
-_ADVICE: Final = re.compile(
+_ADVICE: Final = lazy(
     r"If reserved\s(?:but unallocated )?memory\sis\s(?:large|>> allocated\smemory),?\s?try\s{1,4}setting\s.{0,90}"
     r"(?:fragmentation\.?|\w_CONF=\S{1,60})(?:\s{1,3}See documentation for Memory[^\n]{0,120})?"
     r"|See documentation for Memory Management[^\n]{0,120}",
     re.IGNORECASE | re.DOTALL,
 )
-_OWN: Final = re.compile(rf"Including non-PyTorch memory, this process has {_SIZE} memory in use\.?", re.IGNORECASE)
-_PROCESS: Final = re.compile(rf"Process \d{{1,9}} has {_SIZE} memory in use\.?", re.IGNORECASE)
-_CACHED: Final = re.compile(rf"and {_SIZE} is reserved by PyTorch but unallocated\.?", re.IGNORECASE)
-_RESERVED: Final = re.compile(rf"; {_SIZE} reserved in total by PyTorch\)?", re.IGNORECASE)
-_TRIED: Final = re.compile(rf"[Tt]ried to allocate {_SIZE}", re.IGNORECASE)
-_TENSORS: Final = re.compile(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated", re.IGNORECASE)
+_OWN: Final = lazy(rf"Including non-PyTorch memory, this process has {_SIZE} memory in use\.?", re.IGNORECASE)
+_PROCESS: Final = lazy(rf"Process \d{{1,9}} has {_SIZE} memory in use\.?", re.IGNORECASE)
+_CACHED: Final = lazy(rf"and {_SIZE} is reserved by PyTorch but unallocated\.?", re.IGNORECASE)
+_RESERVED: Final = lazy(rf"; {_SIZE} reserved in total by PyTorch\)?", re.IGNORECASE)
+_TRIED: Final = lazy(rf"[Tt]ried to allocate {_SIZE}", re.IGNORECASE)
+_TENSORS: Final = lazy(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated", re.IGNORECASE)
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 

@@ -9,13 +9,13 @@ and whether a case of that value has the right cause. Fitted by ``bench/calibrat
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.views import Views
+from oomkb.toml_files import read_toml
 
 __all__ = ["Calibration", "calibration", "relatedness"]
 
@@ -52,8 +52,7 @@ class Calibration:
 @cache
 def calibration() -> Calibration:
     """The shipped one."""
-    text = (files("oomkb.retrieval") / "data" / "calibration.toml").read_text(encoding="utf-8")
-    return Calibration(**tomllib.loads(text)["coefficients"])
+    return Calibration(**read_toml(Path(__file__).parent / "data" / "calibration.toml")["coefficients"])
 
 
 def relatedness(index: Index, views: Views) -> tuple[float, float, float]:

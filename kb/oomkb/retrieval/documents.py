@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from oomkb.records.case import Case
@@ -14,6 +13,7 @@ from oomkb.records.taxonomy import CAUSES
 from oomkb.retrieval.boilerplate import telling
 from oomkb.retrieval.gloss import bilingual, gloss, widened
 from oomkb.retrieval.text import search_words, spellings
+from oomkb.toml_files import read_toml
 
 __all__ = [
     "CauseTalk",
@@ -42,8 +42,7 @@ class CauseTalk:
 @cache
 def causes() -> Mapping[str, CauseTalk]:
     """Cause -> how people describe it, in the order of the names."""
-    text = (files("oomkb.retrieval") / "data" / "causes.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)
+    table = read_toml(Path(__file__).parent / "data" / "causes.toml")
     return {name: CauseTalk(tuple(table[name]["questions"]), tuple(table[name]["signs"])) for name in sorted(CAUSES)}
 
 

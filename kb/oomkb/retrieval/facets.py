@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.lazy import lazy
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import FRAMEWORKS
 from oomkb.records.versions import affects
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Agreement", "Columns", "Facets", "agreements", "case_facets", "query_facets"]
 
-_TOKEN: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
+_TOKEN: Final = lazy(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 _SPELLINGS: Final[Mapping[str, str]] = {
     "llama-factory": "llamafactory",
     "swift": "ms-swift",
@@ -45,7 +45,7 @@ _OBJECTIVE_SPELLINGS: Final[Mapping[str, str]] = {
 _FRAMEWORK: Final = 1.0
 _WEIGHTS: Final = (("phase", 1.0), ("objective", 0.6), ("method", 0.4), ("generation", 0.3))
 """What agreeing in a fact counts; contradicting each other counts half of it, the other way."""
-_FULL: Final = re.compile(r"full(?:[- ]parameter)?[- ]?(?:fine[- ]?tun|ft\b|parameter)|全参|全量微调")
+_FULL: Final = lazy(r"full(?:[- ]parameter)?[- ]?(?:fine[- ]?tun|ft\b|parameter)|全参|全量微调")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

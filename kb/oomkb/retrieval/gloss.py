@@ -12,11 +12,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from oomkb.lazy import lazy
 from oomkb.retrieval.text import MAX_CHARS, cjk_runs
 
 __all__ = ["bilingual", "gloss", "widened"]
 
-_WORD: Final = re.compile(r"[a-z0-9][a-z0-9'\-_]*")
+_WORD: Final = lazy(r"[a-z0-9][a-z0-9'\-_]*")
 
 
 def _table(name: str) -> dict[str, str]:

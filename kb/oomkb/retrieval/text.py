@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from oomkb.lazy import lazy
+
 __all__ = ["MAX_CHARS", "cjk_runs", "is_cjk", "search_words", "spellings", "stem"]
 
 MAX_CHARS: Final = 20_000
 """More than this of a query or a record is not read: the digest of a log is a few KB."""
 
 _CJK: Final = "\u3400-\u4dbf\u4e00-\u9fff"
-_PIECE: Final = re.compile(rf"[{_CJK}]+|(?<![\w.])-\d{{1,2}}(?!\w)|[A-Za-z0-9_]+(?:[.\-/:][A-Za-z0-9_]+)*")
-_RUN: Final = re.compile(rf"[{_CJK}]+")
-_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NUMBER: Final = re.compile(r"[\d.:/]+(?:e\d+|k|g|b|gb|gib|mb|mib|x)?", re.IGNORECASE)
+_PIECE: Final = lazy(rf"[{_CJK}]+|(?<![\w.])-\d{{1,2}}(?!\w)|[A-Za-z0-9_]+(?:[.\-/:][A-Za-z0-9_]+)*")
+_RUN: Final = lazy(rf"[{_CJK}]+")
+_PART: Final = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NUMBER: Final = lazy(r"[\d.:/]+(?:e\d+|k|g|b|gb|gib|mb|mib|x)?", re.IGNORECASE)
 _EXIT_CODES: Final = frozenset({"-9", "-11", "-7", "-15", "137", "139", "135", "143"})
 _STOP: Final = frozenset(
     """a an and are as at be but by do does for from had has have i if in into is it its me my no not of on or our so

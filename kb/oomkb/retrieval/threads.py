@@ -9,13 +9,13 @@ of 0.83 and four in five of 0.69; reports of different threads that are alike by
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.lazy import lazy
 from oomkb.retrieval.shipped import arrays_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownThread", "Threads", "likenesses", "marks", "shipped", "table_of"]
 
-_FIGURE: Final = re.compile(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
-_TOKEN: Final = re.compile(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
+_FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
+_TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
 _SHORTEST: Final = 3
 """Characters of a figure that tells threads apart: 8 GPUs or a batch of 16 are everybody's."""
 _FEWEST: Final = 12

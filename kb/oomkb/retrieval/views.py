@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.lazy import lazy
 from oomkb.retrieval import dense
 from oomkb.retrieval.boilerplate import telling
 from oomkb.retrieval.documents import query_words, shown_words
@@ -31,7 +32,7 @@ _BEGINNING_CHARS: Final = 240
 """What of a report is embedded, sizes and repeated lines left out. On the labelled reports and on the cases judged as
 reports (``bench/diagnosis_accuracy.py``) 500 characters with their figures name no cause better, and cost twice the
 tokens: 169 instead of 89 in the mean at 250."""
-_FIGURES: Final = re.compile(
+_FIGURES: Final = lazy(
     r"\d{1,15}(?:\.\d{1,15})?\s?[kmgt]i?b\b|\b0x[0-9a-f]{1,16}\b|\d{4,}"
     r"|(?<![a-z0-9])(?<![a-z]-)v?\d{1,15}(?:\.\d{1,15}){1,6}|(?<![a-z0-9])(?<![a-z]-)\d{1,3}(?![a-z0-9])",
     re.IGNORECASE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated
@@ -78,6 +79,7 @@ def _root(
 
 def main() -> None:
     """Run the command. Every error a person can act on is two lines and exit status 2, never a traceback."""
+    gc.set_threshold(50_000, 20, 50)  # looking for cycles while modules load would be a tenth of a command's time
     _utf8()
     try:
         app()

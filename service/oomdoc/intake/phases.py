@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from oomdoc.evidence import Frame
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Expression
+from oomkb.toml_files import read_toml
 
-__all__ = ["phase_of_frames", "phase_of_log", "phase_of_operation", "phase_table", "text_of"]
+__all__ = ["all_sections", "phase_of_frames", "phase_of_log", "phase_of_operation", "phase_table", "text_of"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
@@ -23,10 +23,20 @@ _INNERMOST: Final = 4
 
 
 @cache
+def _sections() -> Mapping[str, Any]:
+    return read_toml(Path(__file__).with_name("phases.toml"))
+
+
+@cache
 def phase_table(section: str) -> tuple[tuple[str, Expression], ...]:
     """Phases and what shows them, of one section of the table."""
-    text = resources.files(__package__).joinpath("phases.toml").read_text(encoding="utf-8")
-    return tuple((phase, Expression("|".join(parts), _I)) for phase, parts in tomllib.loads(text)[section].items())
+    return tuple((phase, Expression("|".join(parts), _I)) for phase, parts in _sections()[section].items())
+
+
+def all_sections() -> None:
+    """Make every expression of the table."""
+    for section in _sections():
+        phase_table(section)
 
 
 def text_of(frame: Frame) -> str:

@@ -11,12 +11,13 @@ that no other file names). ``order`` says what explains what: a ``root`` failure
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Literal, get_args
+
+from oomkb.toml_files import read_toml
 
 __all__ = ["Kind", "Memory", "Order", "Row", "row_from", "row_of", "rows"]
 
@@ -27,7 +28,7 @@ Memory = Literal["device", "host", "shared-memory"]
 _REPEAT: Final = re.compile(r"(?<!\\)[*+](?!\?)|\{\d{0,4},\}")
 """A repetition without an end: not allowed in a pattern that reads untrusted lines."""
 _LISTS: Final = ("triggers", "patterns", "unless", "signals", "lines", "not_lines", "source")
-_EXAMPLES: Final = "\nlines = ["
+_EXAMPLES: Final = ("lines", "not_lines", "source")
 _THREADS: Final = 3
 
 
@@ -70,14 +71,14 @@ class Row:
 def rows(*, examples: bool = False) -> tuple[Row, ...]:
     """Every kind, in the order of the names.
 
-    :param examples: whether the lines and sources are read as well, which stand last in a file and only tests need.
+    :param examples: whether the lines and sources are kept as well, which only tests need.
     """
-    folder = resources.files(__package__)
-    entries = sorted((e for e in folder.iterdir() if e.name.endswith(".toml")), key=lambda e: e.name)
-    texts = ((entry.name, entry.read_text(encoding="utf-8")) for entry in entries)
+    files = sorted(Path(__file__).parent.glob("*.toml"))
     return tuple(
-        row_from(name, tomllib.loads(text if examples else text.partition(_EXAMPLES)[0]), examples=examples)
-        for name, text in texts
+        row_from(
+            file.name, {k: v for k, v in read_toml(file).items() if examples or k not in _EXAMPLES}, examples=examples
+        )
+        for file in files
     )
 
 

@@ -20,6 +20,7 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens, typed
 from oomdoc.intake.prose.stance import doubt
+from oomkb.toml_files import read_toml
 from oomkb.units import billions
 
 __all__ = ["read_settings"]
@@ -72,9 +73,7 @@ class _Table:
 
 @cache
 def _table() -> _Table:
-    import tomllib
-
-    data = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
+    data = read_toml(Path(__file__).with_name("settings.toml"))
     names: dict[str, tuple[_Setting, ...]] = {}
     for fact, kind, less, options, *spelt in data["setting"]:
         excluded = frozenset(options.get("not_after", "").split())

@@ -19,6 +19,7 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.numbers import typed
 from oomdoc.intake.prose.stance import denied, doubt, negated
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
+from oomkb.toml_files import read_toml
 
 __all__ = ["implied_method", "read_objective", "read_traces", "read_words"]
 
@@ -69,9 +70,7 @@ class _Word:
 
 @cache
 def _words() -> tuple[_Word, ...]:
-    import tomllib
-
-    data = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+    data = read_toml(Path(__file__).with_name("words.toml"))
     return tuple(
         _Word(fact, typed(value), sure, where, _Spelling(word))
         for where, facts in data.items()

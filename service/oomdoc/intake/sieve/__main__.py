@@ -9,6 +9,8 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Final
 
+from oomdoc.intake import phases
+from oomdoc.intake.patterns import Patterns
 from oomdoc.intake.sieve.derive import literals_of
 from oomdoc.intake.sieve.expression import TABLE, Expression, key_of
 
@@ -23,6 +25,10 @@ def expressions() -> list[Expression]:
     for module in walk_packages(import_module(_PACKAGE).__path__, f"{_PACKAGE}."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    for table in [thing for thing in gc.get_objects() if type(thing) is Patterns]:
+        for name in table.rows:
+            table.group(name.partition(".")[0])
+    phases.all_sections()
     return [thing for thing in gc.get_objects() if type(thing) is Expression]
 
 

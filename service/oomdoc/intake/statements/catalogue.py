@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
+
+from oomkb.toml_files import read_toml
 
 __all__ = ["NEUTRAL", "Example", "examples", "examples_hash", "statements"]
 
@@ -37,7 +40,7 @@ def statements() -> dict[str, str]:
 
     :raises ValueError: for a statement without a definition.
     """
-    found = tomllib.loads((files(__package__) / "statements.toml").read_text(encoding="utf-8"))
+    found = read_toml(Path(__file__).with_name("statements.toml"))
     for name, row in found.items():
         if set(row) != {"definition"} or not row["definition"].strip():
             raise ValueError(f"statements.toml: {name} needs a definition and nothing else")

@@ -8,12 +8,13 @@ of parameters, ``#ver`` a release. Identifiers are split: ``per_device_train_bat
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
+
+from oomkb.toml_files import read_toml
 
 __all__ = ["Item", "Lexicon", "items_of", "lexicon"]
 
@@ -137,7 +138,7 @@ def _equals(part: str, token: str) -> bool:
 @lru_cache(maxsize=1)
 def lexicon() -> Lexicon:
     """The shipped one."""
-    return Lexicon(tomllib.loads((files(__package__) / "concepts.toml").read_text(encoding="utf-8")))
+    return Lexicon(read_toml(Path(__file__).with_name("concepts.toml")))
 
 
 @lru_cache(maxsize=20_000)

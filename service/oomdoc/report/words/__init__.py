@@ -7,13 +7,13 @@ Tables nest into dotted keys: ``[cause.logits] title = "..."`` is ``cause.logits
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.messages import Message
+from oomkb.toml_files import read_toml
 from oomkb.units import format_gib
 
 __all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
@@ -28,11 +28,11 @@ _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 @cache
 def catalogue(language: str) -> Mapping[str, str]:
     """All templates of one language by dotted key."""
-    folder = resources.files(__package__) / language
+    folder = Path(__file__).parent / language
     words: dict[str, str] = {}
     for entry in sorted(folder.iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".toml"):
-            words.update(_flatten(tomllib.loads(entry.read_text(encoding="utf-8"))))
+            words.update(_flatten(read_toml(entry)))
     return words
 
 
