@@ -65,7 +65,11 @@ def vocabulary(case: Case) -> Iterator[Finding]:
             yield f"also[{i}]", f"{cause!r} is already named", "remove it"
     for i, name in enumerate(case.frameworks):
         if name not in FRAMEWORKS:
-            yield f"frameworks[{i}]", f"{name!r} is not known", "spell it as in oomkb.records.taxonomy, or add it there"
+            yield (
+                f"frameworks[{i}]",
+                f"{name!r} is not known",
+                "spell it as in oomkb/records/taxonomy.toml, or add it there",
+            )
     if case.phase not in PHASES:
         yield "phase", f"{case.phase!r} is not known", f"one of {', '.join(PHASES)}"
     for field in ("method", "objective"):
