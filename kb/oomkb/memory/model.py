@@ -17,13 +17,13 @@ from oomkb.memory.intervals import SCRIPT, group_of, interval, is_script, width_
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.overhead import fits_probability, meters, needed_sigma
+from oomkb.memory.pipeline import fullest, waiting_bytes
 from oomkb.memory.releases import quantizes_whole
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import apart_of, extra_of, moments_of
 from oomkb.memory.states import States, states_of
-from oomkb.memory.step import Step
 from oomkb.memory.towers import tower_bytes
 from oomkb.notes import Note, note
 
@@ -105,7 +105,7 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
     step = step_of(s, shape)
     tokens = s.batch * s.seq / (s.cp * s.sp)
     square = tokens * s.seq / (s.cp * s.sp)
-    waiting = _in_flight(s, step, tokens, square)
+    first, last = waiting_bytes(s, step, tokens, square)
     tower = tower_bytes(s, shape)
     kept["vision tower"] = tower.kept + tower.pixels
     kept["outputs of the step before"] = _outputs(s, shape, tokens)
@@ -113,19 +113,20 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
     phases = {"load": _phase(static)}
     for name in _STEP_PHASES:
         if name in step.phases:
-            terms = _merged({**kept, "activations": waiting}, step.peak(name, tokens, square, wrapped)[1])
+            waiting, running = fullest(s, step, name, tokens, square, wrapped)
+            terms = _merged({**kept, "activations": waiting}, running)
             if name == "loss" and s.upcast.startswith("script"):  # the new outputs have taken the old ones' name
                 del terms["outputs of the step before"]
             if s.fused_ce and name == "loss":
                 # The fused loss runs between forward and backward, at the fullest point of the saved activations.
                 full = step.at_part("loss", "logits", "saved", tokens, square, wrapped)
-                loss = _merged({**kept, "activations": waiting}, full)
+                loss = _merged({**kept, "activations": last}, full)
                 terms = _merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)})
             phases[name] = _phase(terms)
     c, t, q = step.saved
     for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():
         for moment in moments:
-            found = _phase(_merged({**kept, "activations": waiting}, moment))
+            found = _phase(_merged({**kept, "activations": first}, moment))
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
     if tower.forward:
         late = {"gradients": states.gradients * (1 - shape.vision.params / shape.params if shape.vision else 1)}
@@ -159,14 +160,6 @@ def _outputs(s: Setting, shape: ModelShape, tokens: float) -> float:
     d = shape.dims
     cached = 2.0 * tokens * d.k_width / s.tp * s.compute_bytes * d.layers / s.pp if s.kept_cache else 0.0
     return tokens * d.vocab / s.tp * s.kept_logits + cached
-
-
-def _in_flight(s: Setting, step: Step, tokens: float, square: float) -> float:
-    """Saved activations of further micro-batches in a pipeline: the first stage of 1F1B holds one per stage."""
-    if s.pp <= 1:
-        return 0.0
-    c, t, q = step.saved
-    return (min(s.pp, s.accum) - 1) * (c + t * tokens + q * square)
 
 
 def _offloaded_inputs(s: Setting, shape: ModelShape) -> float:

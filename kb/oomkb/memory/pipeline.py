@@ -14,7 +14,7 @@ from typing import Final
 from oomkb.memory.setting import Setting
 from oomkb.memory.step import Extra, Step
 
-__all__ = ["fullest", "in_flight"]
+__all__ = ["fullest", "in_flight", "waiting_bytes"]
 
 _LOSS: Final = frozenset({"logits"})
 
@@ -30,6 +30,14 @@ def in_flight(stages: int, micro_batches: int, chunks: int = 1) -> tuple[float, 
     return min(most, first) / chunks, min(most, ahead) / chunks
 
 
+def waiting_bytes(s: Setting, step: Step, tokens: float, square: float) -> tuple[float, float]:
+    """Bytes of the activations of further micro-batches that wait on the first and on the last stage."""
+    c, t, q = step.saved
+    one = c + t * tokens + q * square
+    first, last = in_flight(s.pp, s.accum, s.chunks) if s.pp > 1 else (1.0, 1.0)
+    return one * (first - 1), one * (last - 1)
+
+
 def fullest(
     s: Setting, step: Step, phase: str, tokens: float, square: float, wrapped: Extra
 ) -> tuple[float, Mapping[str, float]]:
@@ -37,11 +45,9 @@ def fullest(
 
     :returns: bytes of waiting activations, and the terms of what runs.
     """
-    if s.pp <= 1:
-        return 0.0, step.peak(phase, tokens, square, wrapped)[1]
-    c, t, q = step.saved
-    one = c + t * tokens + q * square
-    first, last = (one * (n - 1) for n in in_flight(s.pp, s.accum, s.chunks))
     size, terms = step.peak(phase, tokens, square, wrapped)
+    if s.pp <= 1:
+        return 0.0, terms
+    first, last = waiting_bytes(s, step, tokens, square)
     early_size, early = step.peak(phase, tokens, square, wrapped, without=_LOSS)
     return (first, early) if early and first + early_size > last + size else (last, terms)

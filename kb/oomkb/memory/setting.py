@@ -325,7 +325,7 @@ def _asks_reference(job: Job, objective: str, adapters: bool) -> bool:
 def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
     """PEFT casts 16-bit adapters to fp32 (``autocast_adapter_dtype``); frameworks with their own LoRA do not.
 
-    DeepSpeed's engine casts the whole module to its own dtype (0.19.8, ``engine.py``, ``_configure_distributed_model``).
+    DeepSpeed's engine casts the whole module to its own dtype (0.19.8, ``engine._configure_distributed_model``).
     """
     if sharding.startswith("zero"):
         return _held(job, param, autocast, sharding)

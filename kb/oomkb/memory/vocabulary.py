@@ -14,10 +14,7 @@ from oomkb.tables import read_table
 
 __all__ = ["VOCABULARY", "normalise"]
 
-_FIELDS: Final = (
-    "objective method quant param_dtype autocast optimizer optimizer_impl attention sharding grad_ckpt loss offload role"
-).split()
-VOCABULARY: Final[Mapping[str, Mapping[str, str]]] = read_table(Path(__file__).with_name("vocabulary.toml"), *_FIELDS)
+VOCABULARY: Final[Mapping[str, Mapping[str, str]]] = read_table(Path(__file__).with_name("vocabulary.toml"))
 """Field -> word -> the spellings that mean it, apart by blanks."""
 
 

@@ -1,4 +1,4 @@
-"""The causes a case can be filed under, with one line on each, and the other words a record may use: ``taxonomy.toml``."""
+"""The causes a case can be filed under, and the other words a record may use: ``taxonomy.toml``."""
 
 from __future__ import annotations
 
