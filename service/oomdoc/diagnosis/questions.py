@@ -127,7 +127,8 @@ def _ask(fact: str) -> Question:
 
 
 def _for_lookalike(view: View, cause: str) -> tuple[Question, ...]:
-    if cause == "host-ram" and view.job.host_gib is None:
+    stated = view.failure is not None and view.failure.free_bytes is not None
+    if cause == "host-ram" and view.job.host_gib is None and not stated:
         return (_ask("host_gib"),)
     return ()
 

@@ -31,7 +31,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if job.sharding == "zero3" and context.framework in _BOTH:
         return  # see offload_param
     if zero or fsdp or own:
-        yield Variant(fields={"offload": [*offload, "optimizer"]}, effort=0.5)
+        yield Variant(fields={"offload": [*offload, "optimizer"]}, effort=1.0)
 
 
 REMEDY = Remedy(

@@ -7,6 +7,7 @@ Frozen or trained, every parameter crosses the host link in forward and again in
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
@@ -14,14 +15,19 @@ from oomkb.memory.job import Job
 __all__ = ["REMEDY"]
 
 
+_EFFORT: Final = 2.5
+"""Host memory for all states, a CPU optimizer, and a step that waits for the host link: after smaller batches, fused
+losses and sharding, which change one key."""
+
+
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     offload = job.offload or ()
     if "param" in offload or job.optimizer not in (None, "adamw", "sgd"):
         return
     if job.sharding == "zero3" and context.has("zero.offload"):
-        yield Variant(fields={"offload": _with(offload, "optimizer", "param")}, effort=0.7)
+        yield Variant(fields={"offload": _with(offload, "optimizer", "param")}, effort=_EFFORT)
     elif job.sharding in ("fsdp", "fsdp2") and context.has("fsdp.offload"):
-        yield Variant(fields={"offload": _with(offload, "optimizer", "param")}, effort=0.5)
+        yield Variant(fields={"offload": _with(offload, "optimizer", "param")}, effort=_EFFORT)
 
 
 def _with(offload: tuple[str, ...], *more: str) -> list[str]:

@@ -44,7 +44,10 @@ _OTHERWISE: Final[Mapping[tuple[str, str], tuple[str, Any]]] = {
     ("autocast", "fp16"): ("fp16", True),
 }
 _ADAM_OFFLOAD: Final = ("--adam_offload", True)
-_FSDP_OFFLOAD: Final = ("fsdp_config.offload_params", True)
+_FSDP_OFFLOAD: Final = ("fsdp_config.fsdp_offload_params", True)
+"""In the file that ``accelerate launch`` reads (accelerate 1.x, ``utils/dataclasses.py``)."""
+_AXOLOTL_OFFLOAD: Final = ("fsdp_config.offload_params", True)
+_BY_ACCELERATE: Final = frozenset({"transformers", "trl", "unsloth", "llama-factory", "ms-swift"})
 
 
 def spelled(
@@ -56,7 +59,10 @@ def spelled(
     """
     name = _BASES.get(framework or "transformers", framework or "transformers")
     if field == "offload" and (sharding or "").startswith(("fsdp", "hsdp")) and "param" in (value or ()):
-        return (_FSDP_OFFLOAD,)
+        if name == "axolotl":
+            return (_AXOLOTL_OFFLOAD,)
+        written = () if name in _BY_ACCELERATE else _written(name, field, json.dumps(value))
+        return written or (_FSDP_OFFLOAD,)
     if field == "offload" and name == "openrlhf":
         return (_ADAM_OFFLOAD,)
     if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
