@@ -6,6 +6,7 @@ what the reader sees, not what the writer hoped.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -35,7 +36,8 @@ class Patched:
 
     Reasons: ``unknown-framework`` (whose keys would be guessed), ``no-document`` (nothing to change was recognised),
     ``no-key`` (the framework has no such key, or the file no place that is known to take it), ``not-read-back``
-    (written, the file would say otherwise, or more than was asked for would change), ``not-a-value``. What is not
+    (written, the file would say otherwise, or more than was asked for would change), ``from-argument`` (the script is
+    given it when it is run), ``not-a-value``. What is not
     placed leaves the text as it was.
     """
 
@@ -216,11 +218,15 @@ def _values(text: str, filename: str, framework: str | None) -> dict[str, Any]:
         for name, value, _ in launch_facts(doc.entries, doc.env):
             out.setdefault(name, value)
     for doc in docs:
+        for name, value, _ in launch_facts(doc.entries, doc.env):
+            out.setdefault(name, value)
         for entry in doc.env:
             out.setdefault(f"env.{entry.key}", entry.value)
     return out
 
 
+_ARGUMENT: Final = re.compile(r"[\"']?\$(?:[0-9]|\{[0-9]{1,2}\})")
+"""A value that the script is given when it is run: to write one in its place would take the argument away."""
 _ORDER: Final = ("framework", "method", "quant", "objective")
 
 
@@ -245,9 +251,10 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         if name in ("framework", "versions", "gpu", "capacity_gib"):
             unplaced[name] = "no-key"
             continue
-        done = _change(text, filename, framework, name, value)
+        given = [e for e in _left_open(text, filename, framework, name) if _ARGUMENT.match(text, *e.value_span)]
+        done = None if given else _change(text, filename, framework, name, value)
         if done is None:
-            unplaced[name] = _why_not(_analysed(filename, text, framework))
+            unplaced[name] = "from-argument" if given else _why_not(_analysed(filename, text, framework))
             continue
         text, wanted[name] = done, value
     bad = _misread(original, text, filename, framework, wanted) if wanted else {}
@@ -314,7 +321,8 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
     if name.startswith("env."):
         return set_variable(text, _analysed(filename, text, framework), name[4:], value, filename)
     said = _values(text, filename, framework)
-    if value is not None and (name in said or is_off(value)) and says(said, name, value):
+    unset = is_off(value) and "framework" in said and not _left_open(text, filename, framework, name)
+    if value is not None and (name in said or unset) and says(said, name, value):
         return text
     name, value = as_counted(said, name, value)
     if any(found == name and entry.style == "env" for found, entry in _stated_outside(text, filename, framework)):
@@ -323,6 +331,17 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
     if done is None and name in ("gpus", "nodes", "world"):
         done = _launch(text, filename, framework, name, value)
     return done
+
+
+def _left_open(text: str, filename: str, framework: str | None, name: str) -> list[Entry]:
+    """The settings of a field whose values the text does not say: what its variables or arguments hold."""
+    found = []
+    for _, doc in _candidates(_analysed(filename, text, framework)):
+        keys, groups = _rows(doc.table, name) if doc.table is not None else ([], [])
+        view = doc.view()
+        names = {norm(n) for row in (*keys, *groups) for n in row.names}
+        found += [view[n] for n in names if n in view and not view[n].resolved]
+    return found
 
 
 def _stated_outside(text: str, filename: str, framework: str | None) -> list[tuple[str, Entry]]:

@@ -243,3 +243,23 @@ def test_the_machines_of_a_job_are_not_written_over_by_a_number():
     text = "resources:\n  accelerators: A100-80GB:8\nrun: |\n  vllm serve org/thing-8b --max-model-len 4096 --max-num-seqs 8\n"
     done = patch(text, filename="sky.yaml", changes={"gpus": 4})
     assert (done.text, dict(done.unplaced)) == (text, {"gpus": "no-key"})
+
+
+def test_what_a_script_is_given_as_an_argument_is_not_written_over():
+    text = "#!/bin/bash\nSEQ=$1\ntorchrun pretrain_gpt.py --num-layers 2 --micro-batch-size ${2} --seq-length $SEQ --tensor-model-parallel-size 2\n"
+    for change in ({"seq_len": 512}, {"micro_batch": 1}):
+        done = patch(text, filename="run.sh", changes=change)
+        assert (done.text, set(done.unplaced.values())) == (text, {"from-argument"})
+    assert "--tensor-model-parallel-size 4" in patch(text, filename="run.sh", changes={"tp": 4}).text
+
+
+def test_an_unknown_framework_is_not_patched_to_what_is_off_either():
+    text = "data: x\nmodel:\n  type: gpt2\n  seq_len: 2048\n  gradient_checkpointing: true\ntrainer:\n  mp: p=f32\n  axis: 1\noptimizer:\n  lr: 1.0\n"
+    done = patch(text, filename="run.yaml", changes={"grad_ckpt": False})
+    assert done.text == text
+    assert done.unplaced
+
+
+def test_machines_of_a_batch_job_are_written_where_they_are_asked_for():
+    text = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --mem=0\nsrun something.sh configs/x.yaml\n"
+    assert "#SBATCH --nodes=2" in patch(text, filename="job.sh", changes={"nodes": 2}).text
