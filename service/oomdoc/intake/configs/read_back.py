@@ -52,6 +52,8 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
         return found is None
     if found is None:
         return name == "model" or (is_off(value) and same(_by_default(said, name), value))
+    if name == "quant" and (value, found) == ("nf4", "nf4-double"):
+        return True  # its scales are quantized as well
     if name == "quant" and said.get("framework") == "torchtune" and {found, value} <= {"nf4", "nf4-double"}:
         return True  # torchao knows one kind, whose scales are quantized as well
     if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:

@@ -1,0 +1,28 @@
+"""Defaults as the sources that records name have them, where a general default says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomkb.frameworks import complete
+from oomkb.memory.job import Job
+
+ROWS = [
+    ({"framework": "internvl"}, {"seq_len": 8192, "grad_ckpt": True}),
+    ({"framework": "internvl", "versions": {"internvl": "1.5"}}, {"seq_len": 2048, "grad_ckpt": False}),
+    ({"framework": "fastchat", "method": "qlora"}, {"lora.r": 8, "lora.targets": ("q_proj", "v_proj")}),
+    ({"framework": "qwen-finetune", "method": "qlora"}, {"seq_len": 8192, "lora.r": 64, "lora.alpha": None}),
+    ({"framework": "llava", "autocast": "none", "versions": {"transformers": "4.37"}}, {"param_dtype": "fp32"}),
+    ({"framework": "llava", "autocast": "bf16"}, {"param_dtype": "bf16", "seq_len": 512}),
+    ({"framework": "lmflow", "method": "lora"}, {"lora.r": 8}),
+    ({"framework": "torchtitan", "gpus": 8}, {"micro_batch": 8, "seq_len": 2048, "sharding": "fsdp2"}),
+    ({"framework": "veomni"}, {"grad_ckpt": True, "packing": True, "fused_ce": True}),
+    ({"framework": "oumi"}, {"micro_batch": 8, "grad_ckpt": False}),
+    ({"framework": "h2o-llmstudio"}, {"quant": "nf4", "lora.r": 4, "seq_len": 512}),
+]
+
+
+@pytest.mark.parametrize(("stated", "expected"), ROWS, ids=[f"{r[0]['framework']}-{i}" for i, r in enumerate(ROWS)])
+def test_a_default_is_that_of_its_source(stated, expected):
+    job = complete(Job.from_document(stated))
+    assert {name: job.get(name) for name in expected} == expected
