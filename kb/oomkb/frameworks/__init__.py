@@ -5,6 +5,7 @@ Everything a framework is known by stands in its file in ``records``; :mod:`oomk
 
 from __future__ import annotations
 
+from oomkb.frameworks.abilities import has, line
 from oomkb.frameworks.completion import complete
 from oomkb.frameworks.lookup import canonical, find, lineage, supports
 from oomkb.frameworks.model import Default, Framework, Setting, in_range
@@ -20,7 +21,9 @@ __all__ = [
     "canonical",
     "complete",
     "find",
+    "has",
     "in_range",
+    "line",
     "lineage",
     "supports",
 ]

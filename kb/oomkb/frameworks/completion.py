@@ -11,7 +11,7 @@ from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, rl, zero
 from oomkb.frameworks.lookup import find, lineage
-from oomkb.frameworks.model import Default, in_range
+from oomkb.frameworks.model import ENGINE, PLAIN, Default, in_range
 from oomkb.memory.job import Assumption, Job, JobDraft
 from oomkb.memory.job_reading import read_dotted
 from oomkb.units import billions_with_experts
@@ -321,20 +321,20 @@ def complete(job: Job, *, careful: bool = False) -> Job:
     framework = find(job.framework)
     draft = JobDraft(job)
     if careful and job.framework is None and job.objective == "inference":
-        framework = find("vllm")
-        draft.assume("framework", "vllm", _ENGINE)
+        framework = find(ENGINE)
+        draft.assume("framework", ENGINE, _ENGINE)
     elif job.framework is None:
-        draft.assume("framework", "transformers", _PLAIN)
+        draft.assume("framework", PLAIN, _PLAIN)
     first, last, planned = _common()
     _apply(first, draft)
     if careful:
         _apply(planned, draft)
-    named = framework.name if framework else None if job.framework == UNKNOWN else "transformers"
+    named = framework.name if framework else None if job.framework == UNKNOWN else PLAIN
     for member in lineage(named):
         _apply(_own(member.name, job.versions.get(member.package)), draft)
     _apply(last, draft)
     return draft.done()
 
 
-_PLAIN: Final = Assumption("transformers", "no framework is stated")
-_ENGINE: Final = Assumption("vllm", "no engine is stated")
+_PLAIN: Final = Assumption(PLAIN, "no framework is stated")
+_ENGINE: Final = Assumption(ENGINE, "no engine is stated")

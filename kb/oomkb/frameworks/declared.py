@@ -33,6 +33,7 @@ leaves no trace.
 - ``[[totals]]``: ``key`` counts samples of all ranks together, which divided by the values of ``by`` is ``gives``.
 - ``[settings]``: the fields it can be set to, where they are not those it has keys for: ``any``, and ``"field >=1.0"``
   = the values.
+- ``features``, ``[lines]``: what a remedy may ask for, and how it is said here (:mod:`oomkb.frameworks.abilities`).
 - ``defaults``: ``field``, ``value`` or ``value_of``, ``why``; ``when``: a circumstance; ``versions``; ``source``
   (:mod:`oomkb.frameworks.circumstances`). The first whose circumstances hold counts.
 """
@@ -127,6 +128,8 @@ class Record:
     bare_flags: bool = False
     by_last_part: bool = False
     whole_paths: bool | None = None
+    features: str = ""
+    lines: Mapping[str, str] = dataclasses.field(default_factory=lambda: _EMPTY)
     deepspeed_file: str = ""
     deepspeed_offloading: frozenset[str] = frozenset()
     roles: Mapping[str, str] = dataclasses.field(default_factory=lambda: _EMPTY)
@@ -141,7 +144,8 @@ class Record:
 _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
 _LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
 _WORDS: Final = ("marks", "hints", "known", "ignores", "deepspeed_offloading")
-_PLAIN: Final = ("title", "kind", "package", "source", "base", "dashes", "bare_flags", "by_last_part", "deepspeed_file")
+_TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
+_PLAIN: Final = (*_TEXTS, "dashes", "bare_flags", "by_last_part", "whole_paths", "roles", "lines")
 
 
 def load(path: Path) -> Record:
@@ -166,7 +170,7 @@ def load(path: Path) -> Record:
 
 def _record(name: str, data: Mapping[str, Any]) -> Record:
     source, base = str(data["source"]), data.get("base")
-    simple: dict[str, Any] = {field: data[field] for field in (*_PLAIN, "roles", "whole_paths") if field in data}
+    simple: dict[str, Any] = {field: data[field] for field in _PLAIN if field in data}
     simple |= {field: tuple(data.get(field, ())) for field in _LISTS}
     simple |= {field: frozenset(str(data.get(field, "")).split()) for field in _WORDS}
     return Record(

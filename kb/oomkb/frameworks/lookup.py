@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from oomkb.frameworks.model import Framework, Setting, in_range
+from oomkb.frameworks.model import PLAIN, Framework, Setting, in_range
 
 __all__ = ["canonical", "find", "lineage", "supports"]
 
@@ -93,7 +93,7 @@ def supports(
     known = find(framework)
     if isinstance(value, list | tuple):
         return all(supports(framework, field, v, version, versions) for v in value)
-    for owner, setting in _matching(framework if known is not None else "transformers", field):
+    for owner, setting in _matching(framework if known is not None else PLAIN, field):
         of_owner = versions.get(owner.package)
         if version is not None and known is owner:
             of_owner = version

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from oomkb.memory.job import Job
 
-__all__ = ["Default", "Framework", "Setting", "in_range"]
+__all__ = ["ENGINE", "PLAIN", "Default", "Framework", "Setting", "in_range"]
+
+PLAIN: Final = "transformers"
+"""What a run is taken to be written on where nothing says otherwise."""
+ENGINE: Final = "vllm"
+"""What serves a model where nothing says otherwise."""
 
 Kind = Literal["training", "serving", "rl", "launcher"]
 

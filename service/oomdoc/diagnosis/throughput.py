@@ -17,7 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_lora, is_preference, is_serving, world_size
+from oomdoc.diagnosis.fixes._job import (
+    data_parallel,
+    global_batch,
+    is_lora,
+    is_preference,
+    is_serving,
+    sequence_groups,
+    world_size,
+)
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
@@ -120,9 +128,7 @@ def _active_params(shape: ModelShape) -> float:
 def _training(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
     d, micro, accum = shape.dims, job.micro_batch or 1, job.grad_accum or 1
     seq, world = job.seq_len or 2048, world_size(job)
-    split = (
-        (job.tp or 1) * (job.pp or 1) * (job.cp or 1) * (1 if job.framework in ("megatron", "nemo") else job.sp or 1)
-    )
+    split = (job.tp or 1) * (job.pp or 1) * (job.cp or 1) * sequence_groups(job)
     sequences = micro * (2 if is_preference(job) and job.objective != "kto" else 1)
     tokens = float(sequences * seq)
     bandwidth = (device.bandwidth_bytes_per_s if device else None) or _BANDWIDTH
@@ -188,7 +194,7 @@ def _network(
             seconds += accum * (gathers * 2 * params * share + grads / 2) / link
         else:
             seconds += (accum if job.sharding == "zero2" else 1) * grads / link
-    group = (job.tp or 1) * (job.cp or 1) * (1 if job.framework in ("megatron", "nemo") else job.sp or 1)
+    group = (job.tp or 1) * (job.cp or 1) * sequence_groups(job)
     if group > 1:
         inside = _link_bytes_per_s(job, device, group)
         hops = 4 if (job.tp or 1) > 1 else 3

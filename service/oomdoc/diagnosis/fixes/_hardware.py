@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oomkb.frameworks import has
 from oomkb.memory.device import Device
 
 __all__ = ["has_cuda", "suits"]
@@ -21,7 +22,6 @@ _BITSANDBYTES: Final = frozenset(
     ]
 )
 _TRITON: Final = (7, 0)
-_PLAIN_CHUNKS: Final = frozenset({"torchtune"})
 _ALONE: Final = frozenset({"none", "ddp", "device-map", None})
 
 
@@ -37,7 +37,7 @@ def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
     if name in ("optimizer", "quant") and value in _BITSANDBYTES:
         return has_cuda(device)
     if name == "fused_ce" and value:
-        return framework in _PLAIN_CHUNKS or _has_triton(device)
+        return has(framework, "fused_ce.plain") or _has_triton(device)
     if (name == "offload" and value) or (name in ("grad_ckpt", "extra_models") and "offload" in str(value)):
         return not device.unified  # it would go where it already is
     if name == "sharding" and value not in _ALONE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oomkb.frameworks import has
 from oomkb.memory.job import Job
 
 __all__ = [
@@ -63,12 +64,15 @@ def world_size(job: Job) -> int:
     return (job.dp or 1) * model_parallel(job)
 
 
+def sequence_groups(job: Job) -> int:
+    """Ranks that share a sequence; Megatron's are those of the tensor-parallel group and take no GPUs of their own."""
+    return 1 if has(job.framework, "sp.megatron") else job.sp or 1
+
+
 def data_parallel(job: Job) -> int:
     """Replicas that see different samples (ranks of one sequence-parallel group see the same ones)."""
-    # Megatron's sequence parallelism runs inside the tensor-parallel group and takes no GPUs of its own.
-    own = 1 if job.framework in ("megatron", "nemo") else job.sp or 1
     if job.world or job.gpus or not job.dp:
-        return max(1, world_size(job) // (model_parallel(job) * own))
+        return max(1, world_size(job) // (model_parallel(job) * sequence_groups(job)))
     return job.dp
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+
+from oomkb.frameworks import line
 
 __all__ = ["hf_line"]
-
-_YAML: Final = frozenset({"llama-factory", "axolotl"})
-_FLAGS: Final = frozenset({"ms-swift", "transformers", "accelerate", "deepspeed", "fsdp", "openrlhf", "lightning"})
 
 
 def hf_line(framework: str | None, settings: Mapping[str, object]) -> str:
     """Training arguments of the Hugging Face layer: YAML, flags, or keyword arguments."""
-    if framework in _YAML:
+    form = line(framework, "arguments")
+    if form == "yaml":
         return "\n".join(f"{key}: {_word(value, 'true')}" for key, value in settings.items())
-    if framework in _FLAGS:
+    if form == "flags" or framework == "lightning":
         return " ".join(f"--{key} {_word(value, 'true')}" for key, value in settings.items())
     return ", ".join(f"{key}={value!r}" for key, value in settings.items())
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from oomdoc.diagnosis.fixes._features import has
 from oomdoc.messages import Message
+from oomkb.frameworks import has
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 

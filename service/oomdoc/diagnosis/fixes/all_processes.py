@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.fixes._job import world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY", "launch_line"]
@@ -17,17 +18,8 @@ __all__ = ["REMEDY", "launch_line"]
 
 def launch_line(framework: str | None, gpus: int) -> str:
     """How the framework is told to start ``gpus`` processes on a machine."""
-    return {
-        "ms-swift": f"NPROC_PER_NODE={gpus} swift ...",
-        "llama-factory": f"FORCE_TORCHRUN=1 NPROC_PER_NODE={gpus} llamafactory-cli train ...",
-        "trl": f"accelerate launch --num_processes {gpus} ...",
-        "accelerate": f"accelerate launch --num_processes {gpus} ...",
-        "axolotl": f"accelerate launch --num_processes {gpus} -m axolotl.cli.train ...",
-        "deepspeed": f"deepspeed --num_gpus {gpus} ...",
-        "openrlhf": f"deepspeed --num_gpus {gpus} ...",
-        "xtuner": f"NPROC_PER_NODE={gpus} xtuner train ...",
-        "torchtune": f"tune run --nproc_per_node {gpus} ...",
-    }.get(framework or "", f"torchrun --nproc_per_node {gpus} ...")
+    known = line_of(framework, "launch") or "torchrun --nproc_per_node {gpus} ..."
+    return known.replace("{gpus}", str(gpus))
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -15,7 +16,7 @@ _VLLM = "--compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 32
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "cuda-graph" in context.causes[:2] and context.serving and job.get("serving.cuda_graphs") is not False:
-        line = "--cuda-graph-max-bs 16" if context.framework == "sglang" else _VLLM
+        line = line_of(context.framework, "capture-sizes") or _VLLM
         yield Variant(instruction=say("fixes.capture-sizes.how", line=line), effort=0.4)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -16,18 +17,10 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "cuda-graph" not in context.causes[:2]:
         return
     if job.objective in ("grpo", "ppo") or job.rollout is not None:
-        line = {
-            "verl": "actor_rollout_ref.rollout.enforce_eager=True",
-            "ms-swift": "--vllm_enforce_eager true",
-            "openrlhf": "--enforce_eager",
-        }.get(context.framework or "", "enforce_eager=True")
+        line = line_of(context.framework, "eager-rollout") or "enforce_eager=True"
         yield Variant(instruction=say("fixes.compile-off.eager", line=line), effort=0.3)
     elif job.compile:
-        line = (
-            "compile: False"
-            if context.framework == "torchtune"
-            else hf_line(context.framework, {"torch_compile": False})
-        )
+        line = line_of(context.framework, "compile-off") or hf_line(context.framework, {"torch_compile": False})
         yield Variant(instruction=say("fixes.compile-off.how", line=line), effort=0.3)
 
 

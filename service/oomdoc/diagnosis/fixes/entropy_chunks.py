@@ -12,22 +12,17 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_ENTROPY: Final = (
-    "actor_rollout_ref.actor.entropy_from_logits_with_chunking=True "
-    "actor_rollout_ref.ref.entropy_from_logits_with_chunking=True"
-)
-_DYNAMIC: Final = (
-    "actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu={tokens}"
-)
 _LEAST: Final = 2048
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    if context.framework != "verl" or context.phase in ("engine-init", "generate", "load"):
+    entropy, batch = (line(context.framework, name) for name in ("entropy-chunks", "dynamic-batch"))
+    if entropy is None or batch is None or context.phase in ("engine-init", "generate", "load"):
         return
     longest = max(_LEAST, (job.prompt_len or 0) + (job.completion_len or 0), job.seq_len or 0)
     limit = context.facts.get("token_limit")
@@ -37,9 +32,10 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         if half < tokens:
             yield Variant(instruction=say("fixes.entropy-chunks.tokens", line=f"{key}={half}"), effort=0.2)
     if "logits" in context.causes[:2]:
-        yield Variant(instruction=say("fixes.entropy-chunks.how", line=_ENTROPY), effort=0.3)
+        yield Variant(instruction=say("fixes.entropy-chunks.how", line=entropy), effort=0.3)
     if limit is None and (job.micro_batch or 1) > 1:
-        yield Variant(instruction=say("fixes.entropy-chunks.dynamic", line=_DYNAMIC.format(tokens=longest)), effort=0.5)
+        text = batch.replace("{tokens}", str(longest))
+        yield Variant(instruction=say("fixes.entropy-chunks.dynamic", line=text), effort=0.5)
 
 
 REMEDY = Remedy(

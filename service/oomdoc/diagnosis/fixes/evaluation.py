@@ -12,22 +12,22 @@ from typing import Final
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
 _SETTINGS: Final = {"per_device_eval_batch_size": 1, "eval_accumulation_steps": 1}
-_ARGMAX: Final = "preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(dim=-1)"
-_OWN: Final = {"axolotl": "eval_batch_size: 1\neval_sample_packing: false"}
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if not context.has("eval") or not ("eval" in context.causes or context.phase == "eval"):
         return
-    line = _OWN.get(context.framework or "") or hf_line(context.framework, _SETTINGS)
+    line = line_of(context.framework, "evaluation") or hf_line(context.framework, _SETTINGS)
     yield Variant(instruction=say("fixes.evaluation.how", line=line), effort=0.3)
-    if context.framework in ("transformers", "accelerate", "trl", None):
-        yield Variant(instruction=say("fixes.evaluation.logits", line=_ARGMAX), effort=1.0)
+    logits = line_of(context.framework or "transformers", "evaluation-logits")
+    if logits is not None:
+        yield Variant(instruction=say("fixes.evaluation.logits", line=logits), effort=1.0)
     yield Variant(
         instruction=say("fixes.evaluation.loss-only", line=hf_line(context.framework, {"prediction_loss_only": True})),
         effort=0.4,

@@ -9,20 +9,17 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_LINES: Final = {
-    "llama-factory": "finetuning_type: freeze\nfreeze_trainable_layers: 2",
-    "ms-swift": "--freeze_parameters_ratio 0.9",
-}
 _PLAIN: Final = "for p in model.model.layers[:-4].parameters(): p.requires_grad_(False)"
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if job.method == "full" and job.objective != "pretrain" and context.has("freeze"):
-        line = _LINES.get(context.framework or "", _PLAIN)
+        line = line_of(context.framework, "freeze") or _PLAIN
         yield Variant(instruction=say("fixes.freeze.how", line=line), effort=2.0)
 
 

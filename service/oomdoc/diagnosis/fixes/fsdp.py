@@ -23,7 +23,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if job.optimizer not in (None, "adamw", "sgd", "sgd_momentum", "lion"):
         return
     if job.sharding in (None, "none", "ddp", "data-parallel", "shard-grad-op", "hsdp"):
-        kind = "fsdp2" if context.framework in ("torchtune", "verl") else "fsdp"
+        kind = "fsdp2" if context.has("fsdp2") else "fsdp"
         yield Variant(fields={"sharding": kind}, effort=1.3)
     elif job.sharding in ("fsdp", "fsdp2") and job.reshard_after_forward is False:
         yield Variant(fields={"reshard_after_forward": True}, effort=0.4)

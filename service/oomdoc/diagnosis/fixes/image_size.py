@@ -11,28 +11,21 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_LINES: Final = {
-    "llama-factory": "image_max_pixels: 401408",
-    "ms-swift": "MAX_PIXELS=401408 swift ...",
-    "vllm": "--mm-processor-kwargs '{\"max_pixels\": 401408}' --limit-mm-per-prompt '{\"image\": 1}'",
-    "sglang": '--mm-process-config \'{"image": {"max_pixels": 401408}}\'',
-    "verl": "data.max_pixels=401408  # or max_pixels beside every image of the data set",
-}
 _PROCESSOR: Final = "processor = AutoProcessor.from_pretrained(model_id, max_pixels=401408)  # 512 tokens an image"
-_VIDEO: Final = {"ms-swift": "VIDEO_MAX_PIXELS=50176 FPS_MAX_FRAMES=12 swift ...", "llama-factory": "video_maxlen: 16"}
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "vision-tokens" not in context.causes[:2]:
         return
     if job.max_pixels is None:
-        line = _LINES.get(context.framework or "", _PROCESSOR)
+        line = line_of(context.framework, "image-size") or _PROCESSOR
         yield Variant(instruction=say("fixes.image-size.how", line=line), effort=0.5)
-    video = _VIDEO.get(context.framework or "")
+    video = line_of(context.framework, "video-size")
     if job.video_frames and video is not None:
         yield Variant(instruction=say("fixes.image-size.video", line=video), effort=0.6)
 

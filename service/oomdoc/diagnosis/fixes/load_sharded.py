@@ -8,18 +8,14 @@ from typing import Final
 from oomdoc.diagnosis.fixes._job import world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
 
-_STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)  # with FSDP"
 _SET_DEVICE: Final = "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before anything is put on a GPU"
-_FSDP: Final = {
-    "llama-factory": "accelerate launch --config_file examples/accelerate/fsdp_config.yaml src/train.py ...",
-    "axolotl": "fsdp: [full_shard, auto_wrap]  # in place of deepspeed; adapter: qlora stays",
-    "ms-swift": "--fsdp fsdp2  # in place of --deepspeed",
-}
+_STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)  # with FSDP"
 """FSDP shards packed 4-bit weights since bitsandbytes 0.43; DeepSpeed's engine leaves them whole on every GPU."""
 
 
@@ -37,7 +33,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     four_bit = job.quant in ("nf4", "nf4-double", "int8")
     if four_bit and job.sharding == "zero3":
-        line = _FSDP.get(context.framework or "", _STORAGE)
+        line = line_of(context.framework, "load-sharded") or _STORAGE
         yield Variant(instruction=say("fixes.load-sharded.four-bit", line=line), effort=1.0)
         return
     dtype = "bfloat16" if context.device is None or context.can("bf16") else "float16"

@@ -6,20 +6,18 @@ How much it saves depends on the share of prompt tokens, which the job does not 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from oomdoc.diagnosis.fixes._job import is_preference
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_LINES: Final = {"ms-swift": "--use_logits_to_keep true", "trl": "use_logits_to_keep=True"}
-
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    line = _LINES.get(context.framework or "")
+    line = line_of(context.framework, "logits-to-keep")
     if line is None or job.fused_ce or not context.has("logits_to_keep"):
         return
     # TRL has the switch in DPO alone, and only up to 0.28.

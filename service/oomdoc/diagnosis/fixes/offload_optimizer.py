@@ -6,16 +6,11 @@ Needs room on the host: 16 bytes a trainable parameter over all ranks of the mac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
-
-
-_BOTH: Final = frozenset({"llama-factory", "ms-swift"})
-"""Their configurations for stage 3 offload parameters as well: ``ds_z3_offload_config.json``, ``zero3_offload``."""
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
@@ -26,10 +21,10 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         context.has("zero.offload") or context.has("zero.offload_optimizer")
     )
     # FSDP moves parameters, gradients and the optimizer together; Megatron has a switch of its own.
-    fsdp = job.sharding in ("fsdp", "fsdp2", "hsdp") and context.framework == "verl" and context.has("fsdp.offload")
+    fsdp = job.sharding in ("fsdp", "fsdp2", "hsdp") and context.has("fsdp.offload_optimizer")
     own = context.has("megatron.offload_optimizer") and job.sharding == "distributed-optimizer"
-    if job.sharding == "zero3" and context.framework in _BOTH:
-        return  # see offload_param
+    if job.sharding == "zero3" and context.has("zero3.offload_both"):
+        return  # its configuration of stage 3 offloads parameters as well: see offload_param
     if zero or fsdp or own:
         yield Variant(fields={"offload": [*offload, "optimizer"]}, effort=1.0)
 

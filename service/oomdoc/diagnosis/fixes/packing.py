@@ -8,26 +8,17 @@ advice.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_LINES: Final = {
-    "trl": "padding_free=True, model_init_kwargs={'attn_implementation': 'flash_attention_2'}",
-    "llama-factory": "packing: true\nneat_packing: true\nflash_attn: fa2",
-    "ms-swift": "--padding_free true --attn_impl flash_attn",
-    "openrlhf": "--packing_samples",
-    "verl": "actor_rollout_ref.model.use_remove_padding=True",
-    "axolotl": "sample_packing: true",
-}
-
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    line = _LINES.get(context.framework or "")
+    line = line_of(context.framework, "packing")
     if line is None or job.packing or not context.has("padding_free") or context.device is None:
         return
     if context.can("flash2") and (job.micro_batch or 1) > 1:

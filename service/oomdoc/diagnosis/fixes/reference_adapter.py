@@ -9,25 +9,20 @@ from oomdoc.diagnosis.fixes._extra import find, without
 from oomdoc.diagnosis.fixes._job import is_lora
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
 
 _LINE: Final = "ref_model=None, peft_config=peft_config"
-_LINES: Final = {
-    "llama-factory": "ref_model:   # empty: taken from the base model",
-    "ms-swift": "without --ref_model",
-    "openrlhf": "without --ref_pretrain, with --lora_rank",
-    "axolotl": "rl_adapter_ref_model: false",
-}
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     reference = find(job, "reference")
     own = any(m.model is not None and m.model != job.model for m in reference)
     if is_lora(job) and reference and not own and (context.has("lora")):
-        note = say("fixes.reference-adapter.how", line=_LINES.get(context.framework or "", _LINE))
+        note = say("fixes.reference-adapter.how", line=line_of(context.framework, "reference-adapter") or _LINE)
         yield Variant(fields={"extra_models": without(job, "reference")}, effort=0.5, notes=(note,))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.fixes._extra import find, without
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -20,12 +21,13 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         yield Variant(
             fields={"extra_models": without(job, "reference")},
             effort=0.8,
-            notes=(say("fixes.reference-precompute.how", line=_line(context)),),
+            notes=(
+                say(
+                    "fixes.reference-precompute.how",
+                    line=line_of(context.framework, "reference-precompute") or "precompute_ref_log_probs=True",
+                ),
+            ),
         )
-
-
-def _line(context: Context) -> str:
-    return "precompute_ref_log_probs: true" if context.framework == "axolotl" else "precompute_ref_log_probs=True"
 
 
 REMEDY = Remedy(

@@ -9,22 +9,19 @@ from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
 _DEEPSPEED: Final = '"stage3_gather_16bit_weights_on_model_save": false'
 _FSDP: Final = "fsdp_state_dict_type: SHARDED_STATE_DICT"
-_OWN: Final = {
-    "verl": "actor_rollout_ref.actor.checkpoint.save_contents=['model']",
-    "megatron": "--use-dist-ckpt --dist-ckpt-format torch_dist",
-}
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "checkpoint-save" not in context.causes and context.phase != "save":
         return
-    own = _OWN.get(context.framework or "")
+    own = line_of(context.framework, "save-settings")
     if own is not None:
         yield Variant(instruction=say("fixes.save-settings.how", line=own), effort=0.4)
     elif job.sharding in DEEPSPEED:

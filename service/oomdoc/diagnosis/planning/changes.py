@@ -15,7 +15,7 @@ from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.result import Change, SingleFix
 from oomdoc.messages import Message
-from oomkb.frameworks import supports
+from oomkb.frameworks import line, supports
 from oomkb.memory.job import Job
 
 __all__ = ["changes_of", "fewer_steps", "plain", "single_fix", "worded"]
@@ -45,34 +45,24 @@ def _leading(fields: Mapping[str, Any], job: Job) -> str:
     return next((n for n in first if n in fields), next(iter(fields)))
 
 
-_NO_GRAPHS: Final = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph", "vllm-ascend": "--enforce-eager"}
-
-
-_ACTIVATIONS: Final = {
-    "trl": "activation_offloading",
-    "axolotl": "activation_offloading",
-    "torchtune": "enable_activation_offloading",
-    "verl": "actor_rollout_ref.model.enable_activation_offload",
-}
-"""Switches of their own: TRL 0.18, axolotl 0.9, torchtune 0.4, verl 0.4."""
-
-
-_CONTEXT: Final = {"ollama": "num_ctx", "llama.cpp": "--ctx-size", "lm-studio": "Context Length"}
+_CONTEXT: Final = {"lm-studio": "Context Length"}
 
 
 def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any, Any]]:
     """Keys with old and new values as the framework has them; a server's switch says what is off."""
     old, framework = before.get(name), before.framework
-    key = _NO_GRAPHS.get(framework or "")
+    key = line(framework, "no-graphs")
     if name == "serving.cuda_graphs" and key is not None and isinstance(new, bool):
         return [(key, False if old is None else not old, not new)]
-    if name == "serving.max_model_len" and framework in _CONTEXT:
-        return [(_CONTEXT[framework], old, new)]
+    context = line(framework, "context") or _CONTEXT.get(framework or "")
+    if name == "serving.max_model_len" and context is not None:
+        return [(context, old, new)]
     if name.startswith("buckets.") and framework != "deepspeed":
         return [(f"zero_optimization.{name.partition('.')[2]}", old, plain(new))]
     more = set(new or ()) - set(old or ()) if name == "offload" else set()
-    if more == {"activations"} and framework in _ACTIVATIONS:
-        return [(_ACTIVATIONS[framework], False, True)]
+    switch = line(framework, "offload-activations")
+    if more == {"activations"} and switch is not None:
+        return [(switch, False, True)]
     if (name in _COMPOSITE or framework in _WHOLE_PATHS) and (new or name != "offload"):
         return _composite(before, after, name, old, new)
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]

@@ -339,7 +339,7 @@ def _left_open(text: str, filename: str, framework: str | None, name: str) -> li
     for _, doc in _candidates(_analysed(filename, text, framework)):
         keys, groups = _rows(doc.table, name) if doc.table is not None else ([], [])
         view = doc.view()
-        names = {norm(n) for row in (*keys, *groups) for n in row.names}
+        names = {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
         found += [view[n] for n in names if n in view and not view[n].resolved]
     return found
 

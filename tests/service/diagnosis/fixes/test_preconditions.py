@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
-from oomdoc.diagnosis.fixes._features import has
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomkb.catalog import gpus
+from oomkb.frameworks import has
 from oomkb.memory.job import Job
 
 BY_NAME = {r.name: r for r in REMEDIES}

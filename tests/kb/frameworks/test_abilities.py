@@ -1,0 +1,52 @@
+"""What frameworks can be told, from their records."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomkb.frameworks import FRAMEWORKS, has, line
+from oomkb.frameworks.declared import records
+
+
+@pytest.mark.parametrize(
+    ("framework", "feature", "versions", "expected"),
+    [
+        ("transformers", "fsdp", {}, True),
+        ("fsdp", "fsdp.offload", {}, True),
+        ("trl", "lora", {}, True),
+        ("trl", "fused_ce.rl", {"trl": "0.15"}, False),
+        ("trl", "fused_ce.rl", {"trl": "0.17"}, True),
+        ("transformers", "grad_ckpt.offload", {"transformers": "5.0"}, False),
+        ("transformers", "grad_ckpt.offload", {}, True),
+        (None, "grad_ckpt.offload", {}, False),
+        (None, "packing", {}, True),
+        ("open-r1", "precompute_ref", {}, True),
+        ("nemo-rl", "sp.megatron", {}, True),
+        ("llama-factory", "fused_ce", {"llamafactory": "0.8.3"}, False),
+        ("vllm", "lora", {}, False),
+        ("colossalai", "zero.gemini", {}, True),
+        ("nothing-known", "zero", {}, True),
+    ],
+)
+def test_a_feature_is_there_from_its_version_on(framework, feature, versions, expected):
+    assert has(framework, feature, versions) is expected
+
+
+def test_an_engine_that_no_record_describes_can_what_engines_can():
+    assert has("some-server", "serving.tp", {}, serving=True)
+    assert not has("some-server", "lora", {}, serving=True)
+
+
+def test_a_line_is_that_of_the_record_or_of_its_base():
+    assert line("open-r1", "packing") == line("trl", "packing")
+    assert line("trl", "packing") is not None
+    assert line("llava", "packing") is None
+    assert line(None, "packing") is None
+
+
+def test_every_line_is_one_that_something_asks_for(root):
+    asked = "".join(p.read_text("utf-8") for p in (root / "service/oomdoc/diagnosis").rglob("*.py"))
+    for record in records():
+        for name in record.lines:
+            assert f'"{name}"' in asked, f"{record.name}: {name}"
+    assert {record.name for record in records()} == {framework.name for framework in FRAMEWORKS}
