@@ -12,6 +12,7 @@ from typing import Final
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import Message, say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
@@ -41,15 +42,14 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if not context.serving:
         line = hf_line(context.framework, {"dataloader_num_workers": 0, "dataloader_pin_memory": False})
         yield Variant(instruction=say("fixes.host-memory.workers", line=line), effort=0.4)
-    if context.framework in _LOCAL:
-        yield Variant(instruction=say("fixes.host-memory.smaller-file", line=_LOCAL[context.framework]), effort=0.4)
+    smaller = line_of(context.framework, "smaller-file")
+    if smaller is not None:
+        yield Variant(instruction=say("fixes.host-memory.smaller-file", line=smaller), effort=0.4)
     limit = {"line": _limit(context, 0.0)}
     raised = say("fixes.host-memory.limit-of", limit_bytes=known, **limit) if known else None
     yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
 
 
-_LOCAL: Final = {"ollama": "PARAMETER num_ctx 4096", "llama.cpp": "--ctx-size 4096 --n-gpu-layers 99"}
-"""Programs that keep in host memory what the card does not hold, and what shrinks it there."""
 _USABLE: Final = 0.9
 """Share of a machine's memory that one job can use."""
 _STEP_GIB: Final = 16
