@@ -24,9 +24,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     offload = job.offload or ()
     if "param" in offload or job.optimizer not in (None, "adamw", "sgd"):
         return
-    if job.sharding == "zero3" and context.has("zero.offload"):
-        yield Variant(fields={"offload": _with(offload, "optimizer", "param")}, effort=_EFFORT)
-    elif job.sharding in ("fsdp", "fsdp2") and context.has("fsdp.offload"):
+    zero = job.sharding == "zero3" and context.has("zero.offload")
+    fsdp = job.sharding in ("fsdp", "fsdp2") and context.has("fsdp.offload")
+    if zero or fsdp:
         yield Variant(fields={"offload": _with(offload, "optimizer", "param")}, effort=_EFFORT)
 
 
