@@ -68,18 +68,18 @@ def yaml_document(text: str, *, where: str, loader: Any = None, aliases: bool = 
 def _look_through(text: str, loader: Any, where: str, *, aliases: bool) -> None:
     """Refuse what is too deep or too much before anything is built.
 
-    Each open collection counts its values; a finished one with an anchor is worth that many wherever it is repeated.
+    Each open collection counts its values; a finished one with an anchor counts that many wherever it is repeated.
     """
     import yaml
 
-    worth: dict[str, int] = {}
+    counted: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     total = 0
     for event in yaml.parse(text, Loader=loader):
         if isinstance(event, yaml.AliasEvent):
             if not aliases:
                 raise InputError("aliases are not allowed", where=where, hint="write the value out")
-            total += worth.get(event.anchor or "", 1)
+            total += counted.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):
             total += 1
             if len(event.value) > (_PLAIN_CHARS if event.style is None else SCALAR_CHARS):
@@ -90,7 +90,7 @@ def _look_through(text: str, loader: Any, where: str, *, aliases: bool) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = opened.pop()
             if anchor is not None:
-                worth[anchor] = total - before + 1
+                counted[anchor] = total - before + 1
         if len(opened) > DEPTH:
             raise InputError(f"nested more than {DEPTH} deep", where=where, hint="give the part that matters")
         if total > NODES:

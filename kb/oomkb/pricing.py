@@ -68,19 +68,19 @@ def price_planned(job: Job) -> Priced:
     return price(job, careful=job.framework is None)
 
 
-_MOST_GIB: Final = 1e6
+_LARGEST_GIB: Final = 1e6
 """A petabyte on one GPU: beyond it a figure says only that a value was a slip."""
 
 
 def _check_possible(estimate: Estimate) -> None:
     """:raises JobError: where a figure is none that any machine could show."""
     figures = (estimate.allocated_bytes, estimate.reserved_bytes, estimate.process_bytes, estimate.host_bytes)
-    if not all(0 <= figure <= _MOST_GIB * GIB for figure in figures):
+    if not all(0 <= figure <= _LARGEST_GIB * GIB for figure in figures):
         raise JobError(
-            f"a GPU would hold more than {_MOST_GIB:,.0f} GiB",
+            f"a GPU would hold more than {_LARGEST_GIB:,.0f} GiB",
             where="job",
             hint="one of batch, length and model is in another unit",
-            note=note("job.impossible", most=f"{_MOST_GIB:,.0f}"),
+            note=note("job.impossible", most=f"{_LARGEST_GIB:,.0f}"),
         )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from oomkb.errors import CatalogError
+from oomkb.toml_files import read_toml
 
 __all__ = ["read_table", "spellings"]
 
@@ -19,8 +19,8 @@ def read_table(path: Path, *sections: str) -> dict[str, Any]:
     :raises CatalogError: naming the file, for one that is not TOML or has other sections.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        found = read_toml(path)
+    except (OSError, ValueError) as error:
         raise CatalogError(f"cannot be read: {error}", where=str(path)) from error
     if sections and set(found) != set(sections):
         odd = ", ".join(sorted(set(found) ^ set(sections)))

@@ -4,7 +4,7 @@ A file holds the cards of one generation: ``vendor``, ``generation``, ``defaults
 (short key → address) and ``gpus``. An entry:
 
 ``name``; ``match``: how it is written, a core token followed by the words it needs (``"3090 ti"``);
-``words``: further words that select it (``sxm4``); ``gb``: the size on the box;
+``words``: other words that select it (``sxm4``); ``gb``: the size on the box;
 ``gib``: what the driver reports, first the usual figure, then others seen; absent: derived;
 ``derived``: true where ``gib`` is no figure of one report that can be linked;
 ``gb_s``: memory bandwidth; ``cc``: compute capability; ``tflops``: dense rates; ``link``, ``link_gb_s``

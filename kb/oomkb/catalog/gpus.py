@@ -6,21 +6,13 @@ people write them (``"Tesla V100 32G"``, ``"8×A800 80G"``, ``"昇腾910B"``); s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from oomkb.catalog import gpu_data, gpu_text
 from oomkb.catalog.gpu_text import GpuMention
 from oomkb.memory.device import Device
-from oomkb.units import GIB
 
-__all__ = ["GpuMention", "all_devices", "find", "find_all", "nearest_by_capacity", "variants"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Distance:
-    gap_bytes: int
-    device: Device
+__all__ = ["GpuMention", "all_devices", "find", "find_all", "variants"]
 
 
 def all_devices() -> tuple[Device, ...]:
@@ -49,22 +41,3 @@ def variants(text: str) -> tuple[Device, ...]:
     """All cards that a name may stand for: ``"A100"`` gives the 40 and 80 GB cards, PCIe and SXM."""
     mentions = gpu_text.scan(text[:400], strict=False)
     return max(mentions, key=lambda m: m.certainty).candidates if mentions else ()
-
-
-def nearest_by_capacity(capacity_bytes: int, *, tolerance: float = 0.012) -> list[Device]:
-    """Cards whose reported total is within ``tolerance`` of ``capacity_bytes``, closest first.
-
-    A whole number of GiB is taken for the size on the box, as people round it. MIG slices and cards with a
-    figure only derived come after measured ones of the same distance.
-    """
-    found: list[_Distance] = []
-    whole = capacity_bytes % GIB == 0
-    for device in all_devices():
-        totals = (device.capacity_bytes, *device.observed_bytes)
-        if whole and device.nominal_bytes:
-            totals = (device.nominal_bytes,)
-        gap = min(abs(total - capacity_bytes) for total in totals)
-        if gap <= tolerance * capacity_bytes:
-            found.append(_Distance(gap, device))
-    found.sort(key=lambda d: (round(d.gap_bytes / (GIB // 64)), "MIG" in d.device.name, d.device.capacity_derived))
-    return [d.device for d in found]

@@ -40,7 +40,7 @@ class ModelEntry:
     quant_hint: str | None = None
     """How the named checkpoint stores its weights (``awq-int4``, ``nf4`` ...), where the name says so."""
     exact: bool = True
-    """Whether the name settled the entry; else it is the likeliest of several."""
+    """Whether the name leaves one entry; else it is the likeliest of several."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], name: str, *, source: str = "") -> ModelEntry:

@@ -33,7 +33,8 @@ _SIZE: Final = lazy(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:x([0-9]{1,3}(?:\.[0-9]{1,2
 _NUMBER: Final = lazy(r"[0-9]{1,8}(?:\.[0-9]{1,3})?\Z")
 _UNDERSCORE_DECIMAL: Final = lazy(r"(?<=[0-9])_(?=[0-9])")
 _HYPHEN_DECIMAL: Final = lazy(r"(?<=[0-9])(?:[-_](?=[0-9](?![0-9bm]))|p(?=[0-9](?![0-9])))", re.I)
-_MOST_FAMILIES: Final = 4
+_FAMILIES_READ: Final = 4
+"""Family words of one name that are tried."""
 _SCALE: Final = {"b": 1.0, "bn": 1.0, "m": 1e-3, "t": 1e3}
 
 _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
@@ -223,7 +224,7 @@ def _readings(text: str, table: Table) -> Iterator[Name]:
     for form in forms:
         pieces = _pieces(form, table)
         families = [i for i, piece in enumerate(pieces) if piece in table.patterns]
-        for place in families[:_MOST_FAMILIES]:
+        for place in families[:_FAMILIES_READ]:
             yield _name(pieces, place)
 
 
@@ -259,7 +260,7 @@ def _bases(text: str, table: Table) -> Iterator[Name]:
     for form in dict.fromkeys((text, _UNDERSCORE_DECIMAL.sub(".", text))):
         pieces = _pieces(form, table)
         sizes = [size for piece in pieces if (size := size_in_billions(piece)) is not None]
-        for at in [i for i, p in enumerate(pieces) if p in table.patterns and p not in table.derived][:_MOST_FAMILIES]:
+        for at in [i for i, p in enumerate(pieces) if p in table.patterns and p not in table.derived][:_FAMILIES_READ]:
             behind = pieces[at + 1] if at + 1 < len(pieces) else ""
             version = _plain(behind) if _NUMBER.match(behind) and len(behind) < 4 else None
             words = frozenset(pieces[:at] + pieces[at + 1 :]) & (table.telling[pieces[at]] | _ALWAYS | _SHAPE_WORDS)

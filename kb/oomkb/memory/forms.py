@@ -1,21 +1,39 @@
 """Linear forms: bytes by unit, such as ``{"T*h": 4.0}`` for four bytes per token and hidden element.
 
 While a step is played a form is one whole number, a lane of bits for each unit: adding and taking away is one addition,
-and whether one form reaches another everywhere one subtraction.
+and whether one form reaches another everywhere one subtraction. :class:`Segment` keeps the instants of a part of a step
+ready to be read, :class:`Units` turns units into numbers: bytes, bytes per token, bytes per token and length.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
-__all__ = ["Form", "Packed", "canonical", "minus", "packed", "plus", "prune", "unpacked"]
+__all__ = [
+    "Form",
+    "Packed",
+    "Segment",
+    "Triple",
+    "Units",
+    "add",
+    "canonical",
+    "minus",
+    "packed",
+    "plus",
+    "prune",
+    "segment",
+    "unpacked",
+]
 
 Form = Mapping[str, float]
 Packed = int
+Triple = tuple[float, float, float]
 _LANE_BITS: Final = 32
 _PARTS: Final = 64
 """Parts of a byte that a lane counts: sizes of elements are whole multiples of them."""
@@ -83,3 +101,92 @@ def prune(forms: Iterable[Packed], units: Sequence[str]) -> list[Form]:
 def _total(form: Packed) -> int:
     """The sum of all lanes: the remainder by one less than a lane's range, as digits sum up modulo nine."""
     return form % ((1 << _LANE_BITS) - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Forms of instants; the same object wherever the same instants happen."""
+
+    units: tuple[str, ...]
+    """All units of the forms."""
+    reads: tuple[tuple[Any, tuple[float, ...], Form], ...]
+    """For each form: a getter of its units' numbers from a list that begins with two zeros, sizes, the form."""
+
+
+def segment(forms: Sequence[Form]) -> Segment:
+    """The forms with their units numbered."""
+    places: dict[str, int] = {}
+    reads = []
+    for form in forms:
+        at = [places.setdefault(unit, len(places) + 2) for unit in form]
+        getter = itemgetter(*at) if len(at) > 1 else itemgetter(*at, 0, 1)  # of two items, for a tuple
+        reads.append((getter, tuple(form.values()), form))
+    return Segment(tuple(places), tuple(reads))
+
+
+class Units:
+    """Units of forms in numbers for given dimensions; each unit is read once, however many forms hold it."""
+
+    __slots__ = ("_known", "_rest", "_values")
+
+    def __init__(self, values: Mapping[str, float], rest: str) -> None:
+        self._values, self._rest = values, rest
+        self._known: dict[str, tuple[str, int, float]] = {}
+
+    def read(self, unit: str) -> tuple[str, int, float]:
+        """(term, which of the triple's numbers, factor)."""
+        found = self._known[unit] = (_term(unit, self._rest), *_factor(unit, self._values))
+        return found
+
+    def factor(self, unit: str) -> tuple[int, float]:
+        """(which of the triple's numbers, factor)."""
+        return (self._known.get(unit) or self.read(unit))[1:]
+
+    def total(self, form: Form) -> Triple:
+        """The form's sum."""
+        sums, known = [0.0, 0.0, 0.0], self._known
+        for unit, size in form.items():
+            _, kind, factor = known.get(unit) or self.read(unit)
+            sums[kind] += factor * size
+        return (sums[0], sums[1], sums[2])
+
+    def terms(self, form: Form) -> dict[str, Triple]:
+        """The form by term."""
+        out: dict[str, list[float]] = {}
+        for unit, size in form.items():
+            name, kind, factor = self._known.get(unit) or self.read(unit)
+            out.setdefault(name, [0.0, 0.0, 0.0])[kind] += factor * size
+        return {name: (sums[0], sums[1], sums[2]) for name, sums in out.items()}
+
+
+def _term(unit: str, rest: str) -> str:
+    if unit.startswith("g:"):
+        return "gradients"
+    if unit.startswith("w:"):
+        return "cast weights"
+    if "V" in unit:
+        return "logits and loss"
+    return "attention scores" if "S*S" in unit else rest
+
+
+def add(a: Triple, b: Triple) -> Triple:
+    """Both together."""
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+def _factor(unit: str, values: Mapping[str, float]) -> tuple[int, float]:
+    """Which of (bytes, bytes a token, bytes a token and length) a unit counts into, and how much."""
+    kind, size = 0, values["sh"] if unit == "T*h" else 1.0
+    body = unit[2:] if unit[1:2] == ":" else unit
+    for factor in body.split("*"):
+        if factor in ("T", "B"):
+            kind = 1
+        elif factor == "K":
+            kind = 1
+            size *= values["top"]
+        elif factor == "S":
+            kind = 3 if kind == 2 else 2
+        else:
+            size *= values[factor] if factor[0].isalpha() else float(factor)
+    # B*...*S is tokens; B*...*S*S is tokens times length.
+    return (2 if kind == 3 else 1 if kind else 0), size

@@ -15,7 +15,7 @@ USUAL_PIXELS: Final = 1280 * 28 * 28
 _LIMITS_ALL: Final = ("llama-factory", "llamafactory", "ms-swift", "swift", "axolotl")
 """Their length limit counts image tokens as well (``cutoff_len``, ``max_length``, ``sequence_len``)."""
 _FREEZE: Final = ("llama-factory", "llamafactory", "ms-swift", "swift")
-"""Freeze the tower unless told otherwise (``freeze_vision_tower``, ``freeze_vit``)."""
+"""Freeze the tower unless set otherwise (``freeze_vision_tower``, ``freeze_vit``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

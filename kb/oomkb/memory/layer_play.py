@@ -12,9 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from oomkb.memory.blocks import Layer
-from oomkb.memory.forms import Form, minus
+from oomkb.memory.forms import Form, Segment, minus, segment
 from oomkb.memory.mode import Mode
-from oomkb.memory.segment import Segment, segment
 from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 
 __all__ = ["LayerPlay", "ckpt_of", "played", "run_layer"]

@@ -31,7 +31,7 @@ def in_flight(stages: int, micro_batches: int, chunks: int = 1) -> tuple[float, 
 
 
 def waiting_bytes(s: Setting, step: Step, tokens: float, square: float) -> tuple[float, float]:
-    """Bytes of the activations of further micro-batches that wait on the first and on the last stage."""
+    """Bytes of the activations of the other micro-batches that wait on the first and on the last stage."""
     c, t, q = step.saved
     one = c + t * tokens + q * square
     first, last = in_flight(s.pp, s.accum, s.chunks) if s.pp > 1 else (1.0, 1.0)

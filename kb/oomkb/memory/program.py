@@ -12,12 +12,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from oomkb.memory.blocks import Layer
-from oomkb.memory.forms import Form, minus, plus
+from oomkb.memory.forms import Form, Segment, minus, plus, segment
 from oomkb.memory.layer_play import played
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.preferences import log_softmax_backward, preference
-from oomkb.memory.segment import Segment, segment
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Program", "program"]
@@ -27,13 +26,13 @@ _IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Instants of one step: for each phase, forms to be added to ``count``-times forms of further layers."""
+    """Instants of one step: for each phase, forms to be added to ``count``-times forms of the layers between."""
 
     instants: tuple[tuple[str, Form, Segment, str, str], ...]
-    """(phase, what is alive throughout, instants above it, kind of further layers' share: ``saved`` or ``grads`` or
+    """(phase, what is alive throughout, instants above it, kind of those layers' share: ``saved`` or ``grads`` or
     ``none``, part)."""
     saved: Mapping[str, Form]
-    """By layer kind: what a further layer keeps between forward and backward."""
+    """By layer kind: what one more layer keeps between forward and backward."""
     grads: Mapping[str, Form]
     kept: Mapping[str, Form]
     after_forward: Form
@@ -49,7 +48,7 @@ class _Step:
         self.ops = Ops(self.tape, autocast=mode.autocast, cuda=mode.cuda)
         self.positions = list(kinds)
         self.top = len(kinds) - max(1, head.active)
-        """The first position above which no further layers are."""
+        """The first position above which no other layers are."""
         self.below = replace(mode, trained=False) if head.active else mode
         self.instants: list[tuple[str, Form, Segment, str, str]] = []
         self.passed: tuple[Form, Segment] | None = None
@@ -170,7 +169,7 @@ class _Step:
                 del self.tape.grads[leaf]
 
     def kept(self, kind: str) -> Form:
-        """What a further layer keeps once autocast's cache of cast weights is gone."""
+        """What one more layer keeps once autocast's cache of cast weights is gone."""
         saved = minus(self.saved.get(kind, {}), self.outlived.get(kind, {}))
         if self.head.ckpt == "none":
             return saved
@@ -273,7 +272,7 @@ class Training(_Step):
                 root = self.fused_loss(x)
             del x
             self.note("loss", "saved", "logits")
-            after: Form = self.settled()
+            after: Form = self.kept_without_casts()
             grad = self.tape.new("T*h", 0.0 if at_hand else size)
         elif self.head.loss == "log-probs":
             given = [self.logits(x)]
@@ -281,7 +280,7 @@ class Training(_Step):
             self.note("loss", "saved", "logits")
             root = loss.node
             del loss, x
-            after = self.settled()
+            after = self.kept_without_casts()
         elif self.head.loss == "preference":
             given = [x]
             del x
@@ -295,7 +294,7 @@ class Training(_Step):
             self.note("loss", "saved", "logits")
             root = loss.node
             del held, loss, x
-            after = self.settled()
+            after = self.kept_without_casts()
         grad = grad or self.tape.new("T*V", 0.0)
         self.tape.drop_instants()
         self.backward(root, grad)
@@ -304,14 +303,14 @@ class Training(_Step):
             tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions)
         )
 
-    def settled(self) -> Form:
+    def kept_without_casts(self) -> Form:
         """What is alive once the loss is there: autocast's cache is emptied, the last micro-batch's loss let go."""
         self.tape.casts.clear()
         self.before.clear()
         return self.tape.mark()
 
     def fused_loss(self, x: Tensor) -> Any:
-        """A fused loss has its gradients at hand after forward, a tiled one makes them in backward."""
+        """A fused loss has its gradients after forward, a tiled one makes them in backward."""
         size, tape = self.mode.param, self.tape
         weight = self.table if self.head.tied else Tensor(None, "g:V*e", size, Leaf("g:V*e", size))
         if self.head.style == "chunked":

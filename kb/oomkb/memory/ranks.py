@@ -64,7 +64,7 @@ def stated_count(job: Job, *names: str) -> int | None:
 
 
 def expert_split(job: Job, tp: int, ep: int, *, megatron: bool) -> int:
-    """Megatron cuts experts over tensor parallelism too, unless told otherwise; others keep them whole under ep."""
+    """Megatron cuts experts over tensor parallelism too, unless set otherwise; others keep them whole under ep."""
     stated = stated_count(job, "etp", "expert_tensor_parallel_size", "expert_tensor_parallel")
     return stated or (tp if megatron or ep == 1 else 1)
 

@@ -155,7 +155,7 @@ _LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama 
 
 
 def _liger(job: Job, framework: str) -> bool:
-    """Whether Liger's kernels are patched in, as NeMo Automodel does unless told otherwise."""
+    """Whether Liger's kernels are patched in, as NeMo Automodel does unless set otherwise."""
     if job.extra.get("use_liger_kernel") is False:
         return False
     fused = job.fused_ce and job.objective in ("sft", "pretrain") and preference_style(job) != "chunked"

@@ -25,7 +25,7 @@ from oomkb.memory.states import weight_bytes
 from oomkb.notes import Note, note
 from oomkb.units import GIB
 
-__all__ = ["ServingBytes", "kv_bytes_per_token", "largest_max_model_len", "serving_bytes", "start_probability"]
+__all__ = ["ServingBytes", "largest_max_model_len", "serving_bytes", "start_probability"]
 
 _STEP: Final = 16
 """Tokens of a block of the cache: lengths are given in whole blocks."""
@@ -81,14 +81,6 @@ class ServingBytes:
     def tokens(self) -> float:
         """Tokens the pool holds at the request's length."""
         return self.kv_pool / self.kv_needed * self.length if self.kv_needed else 0.0
-
-
-def kv_bytes_per_token(
-    s: Setting, shape: ModelShape, kv_dtype: str | None = None, *, window_len: int | None = None
-) -> float:
-    """Cache of one token on one GPU, over all layers; ``window_len``: sequence length, to cap windowed layers."""
-    tokens = float(window_len or 1)
-    return cache_bytes(s, shape, kv_dtype, tokens) / tokens
 
 
 def serving_bytes(

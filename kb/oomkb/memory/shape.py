@@ -210,7 +210,7 @@ def _read(config: Mapping[str, Any], name: str) -> ModelShape:
     try:
         check_tree(config, where="model", depth=_DEPTH, nodes=_NODES, finite=False)
         shape = _read_checked(config, name)
-        possible = 0 < shape.params < _MOST_PARAMS
+        possible = 0 < shape.params < _LARGEST_PARAMS
     except InputError as error:
         raise JobError(error.message, where=error.where, hint=error.hint) from error
     except ODD as error:
@@ -222,7 +222,7 @@ def _read(config: Mapping[str, Any], name: str) -> ModelShape:
 
 _DEPTH: Final = 12
 _NODES: Final = 20_000
-_MOST_PARAMS: Final = 10**15
+_LARGEST_PARAMS: Final = 10**15
 
 
 def _read_checked(config: Mapping[str, Any], name: str) -> ModelShape:

@@ -2,7 +2,7 @@
 
 A form's units reduce to three numbers for given dimensions: bytes, bytes per token, bytes per token and length. The
 first prices of a shape and mode are read straight off the forms, one number a unit; only a step that is priced again
-and again has its instants reduced to those that can be the fullest, so that each further price costs microseconds.
+and again has its instants reduced to those that can be the fullest, so that each later price costs microseconds.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from functools import cached_property, lru_cache
 from operator import attrgetter, itemgetter, mul
 from typing import Any, Final
 
-from oomkb.memory.forms import Form, plus
+from oomkb.memory.forms import Form, Segment, Triple, Units, add, plus
 from oomkb.memory.program import Program
-from oomkb.memory.reduction import Triple, Units, add
-from oomkb.memory.segment import Segment
 
 __all__ = ["Instant", "Step"]
 
@@ -183,11 +181,11 @@ class Step:
         found = self._tops[id(segment)] = (best, chosen)
         return found
 
-    # -- further prices ------------------------------------------------------------------------------------------
+    # -- later prices --------------------------------------------------------------------------------------------
 
     @cached_property
     def _further(self) -> Mapping[str, Mapping[str, Triple]]:
-        """By share: what all further layers hold, by term."""
+        """By share: what all other layers hold, by term."""
         out: dict[str, dict[str, Triple]] = {"none": {}}
         shares = (("saved", self._played.saved), ("kept", self._played.kept), ("grads", self._played.grads))
         for share, forms in shares:

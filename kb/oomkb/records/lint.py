@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,6 @@ from oomkb.errors import RecordError
 from oomkb.records.case import Case
 from oomkb.records.files import case_files, case_id, parse, read_text
 from oomkb.records.loader import cases_dir, private_dirs
-from oomkb.records.problem import Problem
 from oomkb.records.rules import RULES, events
 from oomkb.records.texts import overlap, shingles
 
@@ -18,6 +18,21 @@ __all__ = ["MAX_LINES", "Problem", "lint", "lint_text"]
 
 MAX_LINES: Final = 80
 _ALIKE: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """``field`` is dotted (``fixes[1].changes``), or empty for the file as a whole; ``hint`` is the next step."""
+
+    file: str
+    field: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}: {self.field}" if self.field else self.file
+        step = f" ({self.hint})" if self.hint else ""
+        return f"{place}: {self.message}{step}"
 
 
 def lint(paths: Iterable[Path | str] | None = None) -> list[Problem]:
@@ -148,7 +163,7 @@ def _alike(cases: Sequence[Case]) -> Iterator[Problem]:
             continue
         for other, j, twin in marks[n + 1 :]:
             if len(twin) * _ALIKE > len(mark):
-                break  # sorted by size: nothing further on can share enough
+                break  # sorted by size: nothing after it can share enough
             if (other is not case or i != j) and overlap(mark, twin) >= _ALIKE:
                 yield Problem(
                     other.path, f"symptoms[{j}]", f"is all but that of {case.id}", "merge the cases, or tell them apart"

@@ -14,6 +14,7 @@ from oomkb.records.case import Case
 from oomkb.records.sums import check_sum
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
 from oomkb.records.texts import has_chinese, shared_run, tokens
+from oomkb.records.versions import version_of
 from oomkb.records.witness import Witness
 
 __all__ = ["RULES", "Finding"]
@@ -199,7 +200,7 @@ def witnesses(case: Case) -> Iterator[Finding]:
             problem = check_sum(witness.sum) if witness.sum else ""
             if problem:
                 yield f"{place}.sum", problem, "compute it again; `expression = value` in Python's arithmetic"
-            if witness.release and not _readable(witness.release):
+            if witness.release and version_of(witness.release) is None:
                 yield f"{place}.release", f"{witness.release!r} is no version", "the first release that has it"
     observed = (case.outcome_before.peak_gib, case.outcome_after.peak_gib, case.outcome_before.fits)
     if not case.outcome_witness and any(v is not None for v in (*observed, case.outcome_after.fits)):
@@ -217,8 +218,6 @@ def _claims(case: Case) -> Iterator[tuple[str, tuple[Witness, ...]]]:
 
 def ranges(case: Case) -> Iterator[Finding]:
     """Versions that can be read, in order."""
-    from packaging.version import InvalidVersion, Version
-
     for i, affected in enumerate(case.affected):
         if not re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]{0,60}[a-z0-9])?", affected.package):
             yield (
@@ -237,30 +236,17 @@ def ranges(case: Case) -> Iterator[Finding]:
             field = f"affected[{i}].ranges[{j}]"
             if item.introduced != "0" and item.introduced == item.last_affected:
                 yield field, "is one version", "a version that was only seen goes into seen"
-            bad = [v for v in (item.introduced, item.fixed, item.last_affected) if v is not None and not _readable(v)]
+            bad = [
+                v for v in (item.introduced, item.fixed, item.last_affected) if v is not None and version_of(v) is None
+            ]
             for version in bad:
                 yield field, f"{version!r} is no version", "as PEP 440 writes it: 0.16.8, 4.50.0.dev0"
-            if bad:
-                continue
-            end = item.fixed or item.last_affected
-            try:
-                if end is not None and Version(item.introduced) > Version(end):
-                    yield field, f"ends ({end}) before it begins ({item.introduced})", "swap them"
-            except InvalidVersion:  # pragma: no cover (checked above)
-                continue
+            first, end = version_of(item.introduced), version_of(item.fixed or item.last_affected or "")
+            if first is not None and end is not None and first > end:
+                yield field, f"ends ({end}) before it begins ({item.introduced})", "swap them"
     known = any(w.by in ("merged-code", "maintainer-said") for w in (*case.cause_witness, *case.why_witness))
     if case.cause == "version-regression" and not case.affected and not known:
         yield "affected", "is missing", "name the versions, or the change or maintainer that says it is a regression"
-
-
-def _readable(version: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        Version(version)
-    except InvalidVersion:
-        return False
-    return True
 
 
 def events(document: Mapping[str, Any]) -> Iterator[Finding]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oomkb.records.case import Affected, Case, Range
 
-__all__ = ["Hit", "affects", "covers", "is_near", "last_good", "package_name", "seen_with"]
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+__all__ = ["Hit", "affects", "covers", "is_near", "last_good", "package_name", "seen_with", "version_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +39,26 @@ def package_name(name: str) -> str:
     return _ALIASES.get(plain, plain)
 
 
+def version_of(text: str) -> Version | None:
+    """A version as PEP 440 reads it, without its local part (``+cu121``); ``None`` for what is none, such as b5558."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(Version(text.strip().lstrip("v=")).public)
+    except InvalidVersion:
+        return None
+
+
 def covers(range_: Range, version: str) -> bool:
     """Whether a version lies in a range. A version that cannot be read lies in none.
 
     Local parts (``+cu121``) are ignored; a pre-release of the fixed version is still affected.
     """
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        installed = Version(version.strip().lstrip("v=")).public
-        here = Version(installed)
-        if range_.introduced != "0" and here < Version(range_.introduced):
-            return False
-        if range_.fixed is not None:
-            return here < Version(range_.fixed)
-        return range_.last_affected is None or here <= Version(range_.last_affected)
-    except InvalidVersion:
+    bounds = (range_.introduced, range_.fixed or range_.last_affected or range_.introduced)
+    here, first, end = version_of(version), *map(version_of, bounds)
+    if here is None or first is None or end is None or (range_.introduced != "0" and here < first):
         return False
+    return here < end if range_.fixed else here <= end if range_.last_affected else True
 
 
 def affects(affected: Iterable[Affected], versions: Mapping[str, str]) -> Hit | None:
@@ -79,12 +85,8 @@ def seen_with(affected: Iterable[Affected], versions: Mapping[str, str]) -> Hit 
 
 
 def _same(one: str, other: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        return Version(one.strip().lstrip("v=")).public == Version(other).public
-    except InvalidVersion:  # a build such as b5558
-        return one.strip() == other
+    here, there = version_of(one), version_of(other)
+    return one.strip() == other if here is None or there is None else here == there
 
 
 _TRIED: Final = frozenset({"worked", "released", "merged"})
@@ -108,23 +110,15 @@ _NEAR_SERIES: Final = 6
 
 def is_near(installed: str | None, older: str) -> bool:
     """Whether going back from an installed release to an older one is a small step; unknown versions are not."""
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        here, there = Version(installed or ""), Version(older)
-    except InvalidVersion:
+    here, there = version_of(installed or ""), version_of(older)
+    if here is None or there is None:
         return False
     return here.major == there.major and 0 <= here.minor - there.minor <= _NEAR_SERIES
 
 
 def _right_before(version: str, introduced: str) -> bool:
-    from packaging.version import InvalidVersion, Version
-
-    try:
-        good, bad = Version(version), Version(introduced)
-    except InvalidVersion:
-        return False
-    if introduced == "0" or good >= bad:
+    good, bad = version_of(version), version_of(introduced)
+    if good is None or bad is None or introduced == "0" or good >= bad:
         return False
     if good.major == bad.major:
         return bad.minor - good.minor <= 1

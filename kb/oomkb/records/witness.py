@@ -10,31 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["BY", "RESULTS", "Standing", "Witness", "standing_of", "status_of"]
-
-BY: Final = (
-    "reporter-tried",
-    "maintainer-said",
-    "user-said",
-    "merged-code",
-    "arithmetic",
-    "reproduced",
-    "inference",
-)
-"""Somebody in the thread tried it; a maintainer or a user says so; it is in the code; it follows from a sum; this
-project reproduced it with a command; it is the reasoning of the case's author."""
-RESULTS: Final = ("worked", "partly", "in-vain")
+__all__ = ["Standing", "Witness", "standing_of", "status_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """One witness of one claim; what does not belong to its kind is empty."""
+    """One witness of one claim; what does not belong to its kind is empty.
+
+    ``by``: somebody in the thread tried it (``reporter-tried``); a maintainer or a user says so; it is in the code
+    (``merged-code``); it follows from a sum (``arithmetic``); this project ``reproduced`` it with a command; it is the
+    reasoning of the case's author (``inference``).
+    """
 
     by: str
     ref: str = ""
     """The page, one of the case's references."""
     result: str = ""
-    """Of a trial: one of :data:`RESULTS`."""
+    """Of a trial: ``worked``, ``partly`` or ``in-vain``."""
     pull: str = ""
     """Of merged code: ``owner/name#number``; or ``commit``."""
     commit: str = ""

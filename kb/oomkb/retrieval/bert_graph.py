@@ -8,6 +8,7 @@ sentence-transformers' to 1e-4 is tested. Fused operators are left to ONNX Runti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.errors import InputError
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-__all__ = ["INPUTS", "OUTPUT", "bert_graph", "fits"]
+__all__ = ["INPUTS", "OUTPUT", "bert_graph", "fits", "quantised"]
 
 INPUTS: Final = ("input_ids", "attention_mask")
 OUTPUT: Final = "sentence_vector"
 _OPSET: Final = 17
 _MASKED: Final = -1e9
+_QUANTISED: Final = ["MatMul", "Gather"]
 
 
 def fits(config: Mapping[str, Any], pooling: Mapping[str, Any]) -> bool:
@@ -150,3 +152,28 @@ def _pool(build: _Builder, hidden: str) -> None:
     mean = build.op("Div", total, count)
     length = build.op("Max", build.op("ReduceL2", mean, axes=[1], keepdims=1), "unit_floor")
     build.op("Div", mean, length, out=OUTPUT)
+
+
+def quantised(graph: onnx.ModelProto, target: Path) -> None:
+    """Write the graph with its constant weights in int8 to ``target``: a third of the time, for the sense of a text.
+
+    Dynamic quantisation as sentence-transformers offers it for CPUs (its documentation, "Quantizing ONNX Models"), with
+    two choices of our own. Weights keep seven bits of the eight, one scale per column: the sums of products then fit 16
+    bits, so processors without VNNI give the same numbers. The table of words is quantised too: 23 MB of 90 are left.
+    On the labelled reports the vectors are at a cosine of 0.991 to the exact ones in the mean (0.976 at least), and the
+    rates of causes named right differ by one report either way (``bench/diagnosis_accuracy.py``).
+    """
+    from onnx.helper import set_model_props
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    # Written by ourselves, with nothing left to infer or to fold: said so that nobody is warned of it.
+    set_model_props(graph, {"onnx.quant.pre_process": "onnxruntime.quant"})
+    quantize_dynamic(
+        graph,
+        target,
+        op_types_to_quantize=_QUANTISED,
+        per_channel=True,
+        reduce_range=True,
+        weight_type=QuantType.QInt8,
+        extra_options={"MatMulConstBOnly": True},
+    )

@@ -19,7 +19,7 @@ __all__ = ["Weights", "assured", "fused", "spread", "squashed"]
 
 
 _SURE: Final = 0.4
-"""Probability of a cause from which on somebody who is told it is shown where it struck before."""
+"""Probability of a cause from which on somebody who reads it is shown where it struck before."""
 _SEEN: Final = 3
 """Cases that a person looks at."""
 
@@ -41,7 +41,7 @@ class Weights:
     lexical: float = 0.3
     facts: float = 0.3
     signature: float = 6.0
-    told: float = 4.0
+    diagnosed: float = 4.0
     """For the causes that a diagnosis has already found (``context["causes"]``)."""
     repeat: float = 2.5
     """What a case loses for each better one of the same cause: e^2.5 means twelve times as probable."""
@@ -55,14 +55,14 @@ def fused(views: Views, weights: Weights) -> np.ndarray[Any, Any]:
     total += weights.facts * views.facts
     sounds = weights.cause_vectors * views.sounds.vectors + weights.cause_words * views.sounds.words
     sounds = sounds + weights.cause_cases * views.sounds.cases
-    total += weights.cause * np.append(sounds, 0.0)[views.owners] + weights.told * views.told
+    total += weights.cause * np.append(sounds, 0.0)[views.owners] + weights.diagnosed * views.diagnosed
     for number, (decides, _) in views.signed.items():
         total[number] += weights.signature * decides
     return total
 
 
 def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat: float) -> list[tuple[int, float]]:
-    """The best ``top``, each further one of the same cause losing ``repeat``; ties go to the smaller id.
+    """The best ``top``, each later one of the same cause losing ``repeat``; ties go to the smaller id.
 
     Five cases of one cause tell a reader less than three causes to check.
     """
@@ -87,14 +87,14 @@ def _descending(values: Sequence[float], cases: Sequence[Case]) -> Iterator[int]
 
 
 def assured(
-    found: list[tuple[int, float]], total: np.ndarray[Any, Any], told: np.ndarray[Any, Any], cases: Sequence[Case]
+    found: list[tuple[int, float]], total: np.ndarray[Any, Any], diagnosed: np.ndarray[Any, Any], cases: Sequence[Case]
 ) -> list[tuple[int, float]]:
     """As found, but with a case of the cause that a diagnosis is rather sure of among the first three.
 
-    Somebody who is told a cause wants to see where it struck before; ``told`` is the probability of each case's cause.
+    Whoever reads a cause wants to see where it struck before; ``diagnosed`` is the probability of each case's cause.
     """
-    best = int(told.argmax()) if len(told) else 0
-    if len(found) < _SEEN or told[best] < _SURE:
+    best = int(diagnosed.argmax()) if len(diagnosed) else 0
+    if len(found) < _SEEN or diagnosed[best] < _SURE:
         return found
     cause = cases[best].cause
     if any(cases[number].cause == cause for number, _ in found[:_SEEN]):

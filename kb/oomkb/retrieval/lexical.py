@@ -37,12 +37,12 @@ class _Postings:
 
 @dataclass(frozen=True, slots=True)
 class LexicalIndex:
-    """Word -> the documents that hold it, with what each occurrence is worth."""
+    """Word -> the documents that hold it, with the BM25 weight of each occurrence."""
 
     words: dict[str, int]
     starts: np.ndarray[Any, Any]
     documents: np.ndarray[Any, Any]
-    worth: np.ndarray[Any, Any]
+    weights: np.ndarray[Any, Any]
     size: int
 
     def scores(self, query: Iterable[str]) -> np.ndarray[Any, Any]:
@@ -50,7 +50,7 @@ class LexicalIndex:
         import numpy as np
 
         found = self._postings(query)
-        total = np.bincount(self.documents[found.places], self.worth[found.places], minlength=self.size)
+        total = np.bincount(self.documents[found.places], self.weights[found.places], minlength=self.size)
         return total.astype(np.float32)
 
     def shared(self, query: Iterable[str], documents: Iterable[int], count: int) -> list[list[str]]:
@@ -62,7 +62,7 @@ class LexicalIndex:
         out = []
         for document in documents:
             mine = np.flatnonzero(holders == document)
-            spoke = sorted((-float(self.worth[found.places[i]]), found.words[found.owners[i]]) for i in mine)
+            spoke = sorted((-float(self.weights[found.places[i]]), found.words[found.owners[i]]) for i in mine)
             out.append([word for _, word in spoke[:count]])
         return out
 
@@ -82,7 +82,7 @@ class LexicalIndex:
 
         words = json.dumps({"size": self.size, "words": list(self.words)}, ensure_ascii=False)
         (folder / f"{name}.json").write_text(words, encoding="utf-8")
-        np.savez(folder / f"{name}.npz", starts=self.starts, documents=self.documents, worth=self.worth)
+        np.savez(folder / f"{name}.npz", starts=self.starts, documents=self.documents, worth=self.weights)
 
 
 def open_lexical(folder: Path, name: str) -> LexicalIndex:
@@ -107,19 +107,19 @@ def build_lexical(documents: Sequence[Sequence[str]]) -> LexicalIndex:
         for word in counter:
             holders.setdefault(word, []).append(number)
     vocabulary = sorted(holders)
-    starts, rows, worth = [0], [], []
+    starts, rows, weights = [0], [], []
     for word in vocabulary:
         having = holders[word]
         idf = math.log(1 + (len(documents) - len(having) + 0.5) / (len(having) + 0.5))
         for number in having:
             tf = counts[number][word]
-            worth.append(idf * tf * (_K1 + 1) / (tf + _K1 * (1 - _B + _B * lengths[number] / average)))
+            weights.append(idf * tf * (_K1 + 1) / (tf + _K1 * (1 - _B + _B * lengths[number] / average)))
         rows += having
         starts.append(len(rows))
     return LexicalIndex(
         {word: number for number, word in enumerate(vocabulary)},
         np.asarray(starts, dtype=np.int64),
         np.asarray(rows, dtype=np.int32),
-        np.asarray(worth, dtype=np.float32),
+        np.asarray(weights, dtype=np.float32),
         len(documents),
     )

@@ -2,8 +2,8 @@
 
 The export keeps the weights in a file of their own beside the graph, so that ONNX Runtime maps them instead of copying
 90 MB: opening the session takes 20 to 60 ms instead of 150 to 300. Beside it lies the same model in eight bits
-(:mod:`~oomkb.retrieval.quantised`); each is opened when it is first asked. A wheel brings the eight-bit one alone, made
-when the wheel was built: it then encodes cases that are added as well.
+(:func:`~oomkb.retrieval.bert_graph.quantised`); each is opened when it is first asked. A wheel brings the eight-bit one
+alone, made when the wheel was built: it then encodes cases that are added as well.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ def _current(folder: Path, files: ModelFiles) -> bool:
 
 def _export(files: ModelFiles, sha256: str, folder: Path) -> None:
     """Write the graph exactly and in eight bits, each fused by ONNX Runtime (portable optimisations only)."""
-    from oomkb.retrieval.bert_graph import bert_graph
-    from oomkb.retrieval.quantised import quantised
-    from oomkb.retrieval.safetensors import read_tensors
+    from safetensors.numpy import load_file
 
-    plain = bert_graph(files.document("config.json"), read_tensors(files.weights))
+    from oomkb.retrieval.bert_graph import bert_graph, quantised
+
+    plain = bert_graph(files.document("config.json"), load_file(files.weights))
     _fused(plain.SerializeToString(), folder / _GRAPH, _WEIGHTS)
     unfused = folder / "unfused.onnx"
     quantised(plain, unfused)

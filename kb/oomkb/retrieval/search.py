@@ -108,7 +108,7 @@ def scored(index: Index, views: Views, *, top: int = 5, weights: Weights | None 
 def _ranked(index: Index, views: Views, top: int, weights: Weights) -> list[tuple[int, float]]:
     total = fused(views, weights)
     found = spread(total, index.cases, top, weights.repeat)
-    return assured(found, total, views.told, index.cases) if weights.told else found
+    return assured(found, total, views.diagnosed, index.cases) if weights.diagnosed else found
 
 
 def _probable(
@@ -122,9 +122,13 @@ def _probable(
     related = curves.related(*relatedness(index, views))
     out = []
     for number, value in found:
-        told = float(views.told[number])
-        alone = related * curves.same_cause(value - weights.told * told) if related >= curves.least_related else 0.0
-        chance = max(alone, told)
+        diagnosed = float(views.diagnosed[number])
+        alone = (
+            related * curves.same_cause(value - weights.diagnosed * diagnosed)
+            if related >= curves.least_related
+            else 0.0
+        )
+        chance = max(alone, diagnosed)
         if chance >= curves.least_probability:
             out.append((number, round(chance, 4)))
     return out

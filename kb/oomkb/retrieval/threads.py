@@ -102,7 +102,7 @@ def likenesses(text: str, english: str) -> tuple[KnownThread, ...]:
 
 
 def table_of(threads: Sequence[tuple[str, str, Sequence[str], Mapping[str, int]]]) -> Threads:
-    """The table of threads, each its link, its cause, its further causes and how often it holds which mark."""
+    """The table of threads, each its link, its cause, its other causes and how often it holds which mark."""
     import numpy as np
 
     holding = Counter(mark for *_, counts in threads for mark in counts)

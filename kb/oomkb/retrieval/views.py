@@ -23,7 +23,7 @@ from oomkb.retrieval.threads import KnownThread, likenesses
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CauseVotes", "Views", "best_mean", "look", "plain_words", "standardised", "told_of"]
+__all__ = ["CauseVotes", "Views", "best_mean", "diagnosed_of", "look", "plain_words", "standardised"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _CHUNK_CHARS: Final = 500
@@ -69,7 +69,7 @@ class Views:
     sounds: CauseVotes
     owners: np.ndarray[Any, Any]
     """The number of each case's cause, in the order of ``sounds``; -1 for a cause of a private folder's own."""
-    told: np.ndarray[Any, Any]
+    diagnosed: np.ndarray[Any, Any]
     """The probability of the case's cause, where a diagnosis has gone before."""
     threads: tuple[KnownThread, ...] = ()
     """The public threads that a report is most like; of a question they are not asked."""
@@ -100,12 +100,12 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
         signed=matched(text, index.cases),
         sounds=_votes(index, vectors, words, (bm25, owners)),
         owners=owners,
-        told=told_of(index, context.get("causes") or {}),
+        diagnosed=diagnosed_of(index, context.get("causes") or {}),
         threads=likenesses(text, english) if beginning else (),
     )
 
 
-def told_of(index: Index, causes: Mapping[str, float]) -> np.ndarray[Any, Any]:
+def diagnosed_of(index: Index, causes: Mapping[str, float]) -> np.ndarray[Any, Any]:
     """(cases,) the probability of each case's cause, where a diagnosis has gone before; ``causes`` by name."""
     import numpy as np
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from oomkb.errors import RecordError
 from oomkb.records.files import case_id, read_text
-from oomkb.records.lint import lint_text
+from oomkb.records.lint import Problem, lint_text
 from oomkb.records.loader import private_dirs
-from oomkb.records.problem import Problem
 from oomkb.records.taxonomy import CAUSES
 
 __all__ = ["Added", "add", "check_text"]

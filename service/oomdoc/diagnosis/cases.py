@@ -59,19 +59,19 @@ class Look:
         from oomkb.retrieval.search import scored
         from oomkb.retrieval.verbatim import retold, said
 
-        alone = Weights(cause=0.0, told=0.0, repeat=0.0, dense=1.0, lexical=1.0)
+        alone = Weights(cause=0.0, diagnosed=0.0, repeat=0.0, dense=1.0, lexical=1.0)
         cases = self.index.cases
         found = scored(self.index, self.views, top=top + len(hidden), weights=alone)
         heard = said(self.heard)
         known = ((cases[number], score) for number, score in found if cases[number].id not in hidden)
         return tuple(Vote(case.cause, case.id, score, retold(case, heard)) for case, score in islice(known, top))
 
-    def chosen(self, told: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
+    def chosen(self, causes: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""
         from oomkb.retrieval.search import choose
-        from oomkb.retrieval.views import told_of
+        from oomkb.retrieval.views import diagnosed_of
 
-        views = replace(self.views, told=told_of(self.index, told))
+        views = replace(self.views, diagnosed=diagnosed_of(self.index, causes))
         return tuple(_matched(m) for m in choose(self.index, views, top=top))
 
 

@@ -150,19 +150,11 @@ def test_spans_are_where_the_text_stands():
         (24, "RTX 4090"),
     ],
 )
-def test_nearest_by_capacity(total_gib, name):
-    near = [d.name for d in gpus.nearest_by_capacity(round(total_gib * GIB))]
-    assert name in near
-    assert gpus.nearest_by_capacity(7 * GIB + 1) == []
-
-
-def test_the_nearest_come_first():
-    gaps = [
-        min(abs(t - 15.77 * GIB) for t in (d.capacity_bytes, *d.observed_bytes))
-        for d in gpus.nearest_by_capacity(round(15.77 * GIB))
-    ]
-    assert gaps[0] < 0.01 * GIB
-    assert gaps[0] <= gaps[-1]
+def test_totals_that_drivers_report(total_gib, name):
+    device = gpus.find(name)
+    totals = (device.capacity_bytes, *device.observed_bytes, device.nominal_bytes)
+    assert device.name == name
+    assert min(abs(total - total_gib * GIB) for total in totals) <= 0.012 * total_gib * GIB
 
 
 def test_what_hardware_rules_out():

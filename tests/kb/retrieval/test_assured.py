@@ -18,18 +18,18 @@ TOTAL = np.asarray([6.0, 5.0, 4.0, 1.0, 2.0, 3.0], dtype=np.float32)
 FOUND = [(0, 6.0), (1, 5.0), (2, 4.0), (5, 3.0)]
 
 
-def told(cause: str, chance: float) -> np.ndarray:
+def diagnosed(cause: str, chance: float) -> np.ndarray:
     return np.asarray([chance if c.cause == cause else 0.0 for c in CASES], dtype=np.float32)
 
 
 def test_its_best_case_comes_third_where_none_was_among_the_first() -> None:
-    assert assured(FOUND, TOTAL, told("logits", 0.7), CASES) == [(0, 6.0), (1, 5.0), (4, 4.0), (2, 4.0)]
+    assert assured(FOUND, TOTAL, diagnosed("logits", 0.7), CASES) == [(0, 6.0), (1, 5.0), (4, 4.0), (2, 4.0)]
 
 
 def test_one_that_was_there_anyway_changes_nothing() -> None:
-    assert assured(FOUND, TOTAL, told("eval", 0.9), CASES) == FOUND
+    assert assured(FOUND, TOTAL, diagnosed("eval", 0.9), CASES) == FOUND
 
 
 def test_an_unsure_diagnosis_changes_nothing() -> None:
-    assert assured(FOUND, TOTAL, told("logits", 0.3), CASES) == FOUND
-    assert assured(FOUND[:2], TOTAL, told("logits", 0.9), CASES) == FOUND[:2]
+    assert assured(FOUND, TOTAL, diagnosed("logits", 0.3), CASES) == FOUND
+    assert assured(FOUND[:2], TOTAL, diagnosed("logits", 0.9), CASES) == FOUND[:2]

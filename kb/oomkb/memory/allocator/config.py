@@ -1,4 +1,4 @@
-"""``PYTORCH_CUDA_ALLOC_CONF``: what the caching allocator is told, read as torch 2.13 reads it.
+"""``PYTORCH_CUDA_ALLOC_CONF``: settings of the caching allocator, read as torch 2.13 reads it.
 
 Sources: ``c10/core/AllocatorConfig.h`` and ``.cpp``, ``c10/cuda/CUDAAllocatorConfig.h`` (torch 2.13). Sizes in bytes.
 """

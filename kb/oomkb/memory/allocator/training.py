@@ -188,7 +188,7 @@ class _Run:
         self.recorder.free(*[self.recorder.alloc(size, f"evaluation: {name}") for name, size in terms.items()])
 
     def _merge(self, reduced: list[int]) -> None:
-        """Reduced gradients: those of a further micro-batch are added to what is there."""
+        """Reduced gradients: those of the next micro-batch are added to what is there."""
         if self.reduced:
             self.recorder.free(*reduced)
         else:

@@ -18,7 +18,7 @@ _SHARED_WIDTHS = (
 _SHARED_COUNTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
 
 
-def _most(value: Any) -> int:
+def _largest(value: Any) -> int:
     if isinstance(value, list | tuple):
         value = max((v for v in value if isinstance(v, int | float)), default=0)
     return int(value or 0)
@@ -29,21 +29,21 @@ def expert_fields(kind: str, c: Config, ffn: int, layers: int) -> dict[str, Any]
     inner = c.get("ffn_config")
     if kind == "dbrx" and isinstance(inner, Mapping):
         c = {**c, "num_experts": inner.get("moe_num_experts", 4), "num_experts_per_tok": inner.get("moe_top_k", 1)}
-    experts = _most(of(c, "experts", 0))
+    experts = _largest(of(c, "experts", 0))
     if experts < 2 or c.get("is_moe") is False or c.get("enable_moe_block") is False:
         return {}
-    width = _most(of(c, "expert_ffn", ffn))
+    width = _largest(of(c, "expert_ffn", ffn))
     if kind in ("llama4_text", "jetmoe"):
-        width = _most(c.get("intermediate_size") or ffn)
-    shared = next((_most(c[k]) for k in _SHARED_WIDTHS if c.get(k)), 0)
+        width = _largest(c.get("intermediate_size") or ffn)
+    shared = next((_largest(c[k]) for k in _SHARED_WIDTHS if c.get(k)), 0)
     if not shared:
-        count = 1 if kind == "llama4_text" else next((_most(c[k]) for k in _SHARED_COUNTS if c.get(k)), 0)
+        count = 1 if kind == "llama4_text" else next((_largest(c[k]) for k in _SHARED_COUNTS if c.get(k)), 0)
         shared = count * width
     if c.get("use_mixed_mlp_moe") is False:
         shared = 0
     return {
         "experts": experts,
-        "top_k": max(1, _most(of(c, "top_k", 2))),
+        "top_k": max(1, _largest(of(c, "top_k", 2))),
         "expert_ffn": width,
         "shared_ffn": shared,
         "sparse": _sparse(kind, c, layers),
@@ -73,10 +73,10 @@ def _sparse(kind: str, c: Config, layers: int) -> tuple[bool, ...]:
     last = c.get("moe_layer_end_index")
     last = layers - 1 if not isinstance(last, int) or last < 0 else last
     dense = frozenset(c.get("mlp_only_layers") or ())
-    period = _most(c.get("expert_layer_period"))
+    period = _largest(c.get("expert_layer_period"))
     if period:
-        offset = _most(c.get("expert_layer_offset"))
+        offset = _largest(c.get("expert_layer_offset"))
         return tuple(i % period == offset for i in range(layers))
     steps = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "moe_layer_interval")
-    every = max(1, next((_most(c[k]) for k in steps if c.get(k)), 1))
+    every = max(1, next((_largest(c[k]) for k in steps if c.get(k)), 1))
     return tuple(first <= i <= last and i not in dense and (i + 1) % every == 0 for i in range(layers))

@@ -203,7 +203,7 @@ def _of_this_layer(own: Mapping[str, Any], layer: int) -> dict[str, Any]:
 
 
 def _of_global_layers(c: Config, full: bool) -> dict[str, Any]:
-    """Gemma 4's wider heads in layers without a window, and MiMo's further heads in those with one."""
+    """Gemma 4's wider heads in layers without a window, and MiMo's other heads in those with one."""
     pairs: Iterable[tuple[str, str]]
     if full:
         pairs = (("global_head_dim", "head_dim"), ("num_global_key_value_heads", "kv_heads"))

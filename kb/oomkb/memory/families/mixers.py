@@ -1,4 +1,4 @@
-"""What mixes tokens in a layer, where it is not (only) softmax attention: matrices and further parameters.
+"""What mixes tokens in a layer, where it is not (only) softmax attention: matrices and other parameters.
 
 Read from transformers 5.23: ``mamba``, ``mamba2``, ``jamba``, ``bamba``, ``falcon_h1``, ``nemotron_h``, ``zamba2``,
 ``qwen3_next``, ``olmo_hybrid``, ``kimi_linear``, ``minimax``, ``lfm2``, ``recurrent_gemma``, ``rwkv``. Sizes are found
