@@ -10,7 +10,7 @@ COPY kb kb
 COPY service service
 COPY cases cases
 RUN pip install --no-cache-dir -c constraints.txt \
-      build faiss-cpu hatchling numpy onnx onnxruntime packaging pydantic pyyaml tokenizers \
+      build faiss-cpu hatchling numpy onnx onnxruntime packaging pydantic pyyaml safetensors tokenizers \
  && python -m build --wheel --no-isolation --outdir /dist .
 
 FROM python:3.12-slim AS installed

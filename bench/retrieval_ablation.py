@@ -23,7 +23,8 @@ from oomkb.retrieval.views import Views, look, standardised
 
 RESULTS = Path(__file__).parent / "results" / "retrieval_ablation.json"
 SHORT_CHARS = 300
-NOTHING: dict[str, float] = dict.fromkeys(("cause", "dense", "lexical", "facts", "signature", "diagnosed", "repeat"), 0.0)
+_NONE = ("cause", "dense", "lexical", "facts", "signature", "diagnosed", "repeat")
+NOTHING: dict[str, float] = dict.fromkeys(_NONE, 0.0)
 MODES = {
     "dense alone": Weights(**{**NOTHING, "dense": 1.0}),
     "lexical alone": Weights(**{**NOTHING, "lexical": 1.0}),

@@ -236,10 +236,8 @@ def ranges(case: Case) -> Iterator[Finding]:
             field = f"affected[{i}].ranges[{j}]"
             if item.introduced != "0" and item.introduced == item.last_affected:
                 yield field, "is one version", "a version that was only seen goes into seen"
-            bad = [
-                v for v in (item.introduced, item.fixed, item.last_affected) if v is not None and version_of(v) is None
-            ]
-            for version in bad:
+            named = [v for v in (item.introduced, item.fixed, item.last_affected) if v is not None]
+            for version in (v for v in named if version_of(v) is None):
                 yield field, f"{version!r} is no version", "as PEP 440 writes it: 0.16.8, 4.50.0.dev0"
             first, end = version_of(item.introduced), version_of(item.fixed or item.last_affected or "")
             if first is not None and end is not None and first > end:
