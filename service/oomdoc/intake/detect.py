@@ -9,7 +9,7 @@ from typing import Final
 
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.prose.stance import negated
+from oomdoc.intake.polarity import negated
 from oomdoc.intake.sieve import Sieve, Vocabulary
 from oomkb.errors import InputError
 

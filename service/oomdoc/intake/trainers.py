@@ -16,7 +16,7 @@ from oomdoc.evidence import Fact, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.prose.stance import negated
+from oomdoc.intake.polarity import negated
 from oomdoc.intake.sieve import Vocabulary, candidates
 from oomkb.frameworks import canonical
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oomdoc.intake import read_text
-from oomdoc.intake.prose.stance import worked
+from oomdoc.intake.polarity import worked
 
 CASES = [
     ("Fine-tuning on 8×A100 80G goes OOM", {"gpu_count": 8, "capacity_gib": 80}),

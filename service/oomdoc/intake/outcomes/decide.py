@@ -10,10 +10,10 @@ from typing import Final
 from oomdoc.evidence import Failure, Outcome, Signal, Statement
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
-from oomdoc.intake.outcomes.polarity import EXPECTED, inside_a_name, is_past, stands
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phases import phase_of_frames
+from oomdoc.intake.polarity import expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
@@ -268,7 +268,7 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
 def _under_expected(lines: Sequence[Line], index: int) -> bool:
     """Whether the line, or the last one before it that is not blank, says what was expected."""
     before = next((line.text for line in reversed(lines[max(0, index - 3) : index]) if line.text.strip()), "")
-    return any(EXPECTED.search(text[:200]) for text in (lines[index].text, before))
+    return any(expects(text) for text in (lines[index].text, before))
 
 
 def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) -> Iterator[_Hit]:

@@ -13,9 +13,9 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import doubt
 from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.sizes import DIGITS
-from oomdoc.intake.prose.stance import doubt
 from oomdoc.intake.sieve import Vocabulary, candidates
 from oomkb.units import billions, of_experts
 

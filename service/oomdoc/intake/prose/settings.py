@@ -17,9 +17,9 @@ from typing import Any, Final
 from oomdoc.evidence import Fact, Origin, Span
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import doubt
 from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens, typed
-from oomdoc.intake.prose.stance import doubt
 from oomkb.toml_files import read_toml
 from oomkb.units import billions
 

@@ -13,7 +13,7 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.prose.stance import doubt
+from oomdoc.intake.polarity import doubt
 
 __all__ = ["DIGITS", "sizes_of"]
 

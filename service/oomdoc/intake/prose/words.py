@@ -16,8 +16,8 @@ from typing import Any, Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import denied, doubt, negated
 from oomdoc.intake.prose.numbers import typed
-from oomdoc.intake.prose.stance import denied, doubt, negated
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 from oomkb.toml_files import read_toml
 

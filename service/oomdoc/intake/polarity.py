@@ -1,0 +1,120 @@
+"""Whether what is said happens, is denied, only feared, wished for, over, or said of a run that was fine.
+
+One table of words (``polarity.tsv``) for all readers. Facts come from what failed: "works with batch 1" and "without
+gradient checkpointing" hold values too, of other runs, and count only where nothing else is said. A mention of a
+failure stands where it is asserted: not where it is denied, supposed, asked about, solved, or somebody else's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oomdoc.intake.patterns import patterns
+
+__all__ = ["clause", "denied", "doubt", "expects", "inside_a_name", "is_past", "negated", "stands", "worked"]
+
+_RE: Final = patterns(__file__)
+
+
+def expects(text: str) -> bool:
+    """Whether a line tells what was expected: what is denied there is what happened."""
+    return _RE["expected"].search(text[:200]) is not None
+
+
+def clause(text: str, start: int, end: int) -> str:
+    """The clause around ``text[start:end]``, at most 200 characters."""
+    before, after = text[max(0, start - 140) : start], text[end : end + 140]
+    if "(" in text or "（" in text:
+        before, after = _RE["aside"].sub(" ", before), _RE["aside"].sub(" ", after)
+    ends = [m.end() for m in _RE["clause_end"].finditer(before)]
+    stop = _RE["clause_end"].search(after)
+    return before[ends[-1] if ends else -110 :] + text[start:end] + after[: stop.start() if stop else 90]
+
+
+def worked(text: str, start: int, end: int) -> bool:
+    """Whether the clause speaks of a run that did not fail, or of a wish."""
+    here = clause(text, start, end)
+    return bool(_RE["worked"].search(here) or _RE["wish"].search(here)) and not _RE["failed"].search(
+        _RE["worked"].sub(" ", here)
+    )
+
+
+def doubt(text: str, start: int, end: int) -> float:
+    """How much less sure a value is for what its clause says: 0.0, 0.2 for a run that was fine, 0.6 elsewhere."""
+    here = clause(text, start, end)
+    if _RE["elsewhere"].search(here):
+        return 0.6
+    fine, failed = (
+        _RE["worked"].search(here) or _RE["wish"].search(here),
+        _RE["failed"].search(_RE["worked"].sub(" ", here)),
+    )
+    if not fine and not failed:
+        here = _around(text, start, end)
+        fine, failed = _RE["worked"].search(here), _RE["failed"].search(_RE["worked"].sub(" ", here))
+    return 0.2 if fine and not failed else 0.0
+
+
+def _around(text: str, start: int, end: int) -> str:
+    """The sentence around ``text[start:end]``, as far as nothing is set against it; at most 240 characters."""
+    before, after = text[max(0, start - 120) : start], text[end : end + 120]
+    begun = [m.end() for m in _RE["stop"].finditer(before)]
+    stop = _RE["stop"].search(after)
+    return before[begun[-1] if begun else 0 :] + text[start:end] + after[: stop.start() if stop else 120]
+
+
+def denied(text: str, end: int) -> bool:
+    """Whether what follows says that it is off, or cannot be had."""
+    return _RE["off"].match(text, end, end + 40) is not None
+
+
+def negated(text: str, start: int) -> bool:
+    """Whether a negation stands shortly before."""
+    return _RE["not"].search(text[max(0, start - 32) : start]) is not None
+
+
+def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
+    """The bounds of the sentence around ``text[start:end]``, its mark included; at most 300 characters each way."""
+    first = max(0, start - 300)
+    begins = [m.end() for m in _RE["ends"].finditer(text, first, start)]
+    stop = _RE["ends"].search(text, end, end + 300)
+    return (begins[-1] if begins else first), (stop.end() if stop else min(len(text), end + 300))
+
+
+def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
+    """Whether the mention ``text[start:end]`` says that it happened or happens.
+
+    :param expected: whether it stands under "Expected behavior": what is denied there is what happened.
+    """
+    first, last = _sentence(text, start, end)
+    turns = [m.end() for m in _RE["turns"].finditer(text, first, start)]
+    before = text[turns[-1] if turns else first : start]
+    turn = _RE["turns"].search(text, end, last)
+    after = text[end : turn.start() if turn else last]
+    if (denied := _RE["denied"].search(before)) is not None:
+        return expected or ("without" in denied[0].lower() and _RE["cannot"].search(before) is not None)
+    if _RE["supposed"].search(before) or _RE["solved"].match(after):
+        return False
+    if not text[first:last].rstrip().endswith(("?", "？", "吗", "呢")):
+        return True
+    pauses = [m.end() for m in _RE["pauses"].finditer(text, first, start)]
+    pause = _RE["pauses"].search(text, end, last)
+    clause = text[pauses[-1] if pauses else first : pause.start() if pause else last]
+    return not (_RE["yes_or_no"].search(clause) and not _RE["asked_about"].search(clause))
+
+
+def is_past(text: str, start: int, end: int) -> bool:
+    """Whether the sentence tells of an earlier time."""
+    first, last = _sentence(text, start, end)
+    return _RE["past"].search(text, first, last) is not None
+
+
+def inside_a_name(text: str, start: int, end: int) -> bool:
+    """Whether the mention is a part of an option, a path or a file's name: ``--oom-score``, ``run_oom.sh``."""
+    found = text[start:end]
+    if found[:1] > "\x7f":
+        return False
+    dotted = found.lower().startswith("outofmemory")
+    before = text[max(0, start - 1) : start]
+    return bool(_RE["named_before"].match(before) and not (dotted and before == ".")) or bool(
+        _RE["named_after"].match(text, end, end + 2) and found[-1:].isascii() and not dotted
+    )
