@@ -9,6 +9,7 @@ from typing import Final
 from oomdoc.intake.configs.wordlist import words as names_in
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import clause
 from oomdoc.intake.sieve import Sieve, Vocabulary, candidates
 
 __all__ = ["framework_version", "read_versions"]
@@ -64,7 +65,7 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
                 continue
             if _wished(text, found.start(), found.end()):
                 continue
-            doubt = bool(_RE["works"].search(_clause(text, found.start(), found.end()))) or _left(text, found)
+            doubt = bool(_RE["works"].search(clause(text, found.start(), found.end()))) or _left(text, found)
             if name not in out or (name in doubtful and not doubt):
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
@@ -93,9 +94,9 @@ def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:
 
 def _wished(text: str, start: int, end: int) -> bool:
     """Whether a version is what somebody should have, or what would help, rather than what was there."""
-    clause = _clause(text, start, end)
-    before = clause[: max(0, clause.find(text[start:end]))]
-    if _RE["helps"].search(clause[len(before) :]):
+    around = clause(text, start, end)
+    before = around[: max(0, around.find(text[start:end]))]
+    if _RE["helps"].search(around[len(before) :]):
         return True
     return _RE["wished"].search(before) is not None and _RE["came"].search(before) is None
 
@@ -103,11 +104,3 @@ def _wished(text: str, start: int, end: int) -> bool:
 def _left(text: str, found: re.Match[str]) -> bool:
     """Whether it is the version that one came from: ``from torch 2.3 to torch 2.4``."""
     return _RE["left"].search(text[max(0, found.start() - 10) : found.start()]) is not None
-
-
-def _clause(text: str, start: int, end: int) -> str:
-    """The clause around a mention."""
-    first = max(0, start - 120)
-    before = [first + m.end() for m in _RE["clause_ends"].finditer(text[first:start])]
-    after = _RE["clause_ends"].search(text, end, min(len(text), end + 80))
-    return text[(before[-1] if before else first) : (after.start() if after else end + 80)]

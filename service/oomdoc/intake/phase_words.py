@@ -8,6 +8,7 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phases import phase_table
+from oomdoc.intake.polarity import went_well
 
 __all__ = ["phase_of_program", "phase_of_prose"]
 
@@ -44,11 +45,7 @@ def _of_sentence(sentence: str) -> Iterator[tuple[float, str]]:
         for found in pattern.finditer(sentence):
             start, end = found.span()
             distance = min(max(start - stop, begin - end, 0) for begin, stop in fails)
-            if (
-                distance > 2 * _FAR
-                or _RE["before"].search(sentence[:start])
-                or _RE["works"].search(sentence[end : end + 16])
-            ):
+            if distance > 2 * _FAR or _RE["before"].search(sentence[:start]) or went_well(sentence[end : end + 16]):
                 continue
             timed = (
                 _RE["at"].search(sentence[max(0, start - 40) : start]) is not None

@@ -11,7 +11,18 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["clause", "denied", "doubt", "expects", "inside_a_name", "is_past", "negated", "stands", "worked"]
+__all__ = [
+    "clause",
+    "denied",
+    "doubt",
+    "expects",
+    "inside_a_name",
+    "is_past",
+    "negated",
+    "stands",
+    "went_well",
+    "worked",
+]
 
 _RE: Final = patterns(__file__)
 
@@ -29,6 +40,11 @@ def clause(text: str, start: int, end: int) -> str:
     ends = [m.end() for m in _RE["clause_end"].finditer(before)]
     stop = _RE["clause_end"].search(after)
     return before[ends[-1] if ends else -110 :] + text[start:end] + after[: stop.start() if stop else 90]
+
+
+def went_well(text: str) -> bool:
+    """Whether a stretch of text speaks of a run that did not fail."""
+    return _RE["worked"].search(text) is not None
 
 
 def worked(text: str, start: int, end: int) -> bool:
