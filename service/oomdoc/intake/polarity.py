@@ -17,6 +17,7 @@ __all__ = [
     "doubt",
     "expects",
     "inside_a_name",
+    "is_hypothetical",
     "is_past",
     "negated",
     "stands",
@@ -106,9 +107,11 @@ def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
     before = text[turns[-1] if turns else first : start]
     turn = _RE["turns"].search(text, end, last)
     after = text[end : turn.start() if turn else last]
+    if _RE["mine"].match(after):
+        return True
     if (denied := _RE["denied"].search(before)) is not None:
         return expected or ("without" in denied[0].lower() and _RE["cannot"].search(before) is not None)
-    if _RE["supposed"].search(before) or _RE["solved"].match(after):
+    if _RE["supposed"].search(before) or _RE["others"].search(before) or _RE["solved"].match(after):
         return False
     if not text[first:last].rstrip().endswith(("?", "？", "吗", "呢")):
         return True
@@ -116,6 +119,12 @@ def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
     pause = _RE["pauses"].search(text, end, last)
     clause = text[pauses[-1] if pauses else first : pause.start() if pause else last]
     return not (_RE["yes_or_no"].search(clause) and not _RE["asked_about"].search(clause))
+
+
+def is_hypothetical(sentence: str) -> bool:
+    """Whether a sentence asks whether something would be, and tells of nothing that was."""
+    asks = sentence.rstrip().endswith(("?", "？", "吗", "呢"))
+    return asks and _RE["yes_or_no"].search(sentence) is not None and _RE["asked_about"].search(sentence) is None
 
 
 def is_past(text: str, start: int, end: int) -> bool:

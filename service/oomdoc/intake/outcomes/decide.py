@@ -13,7 +13,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phases import phase_of_frames
-from oomdoc.intake.polarity import expects, inside_a_name, is_past, stands
+from oomdoc.intake.polarity import clause, expects, inside_a_name, is_hypothetical, is_past, stands, went_well
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.tracebacks import Placed
 
@@ -89,7 +89,8 @@ def outcome_of(
         ranked = [*weak, *present, *told_of]
     if all(o.kind == "other" and o.confidence < _NAMED for o in ranked):
         about = next((h for h in hits if h.row.kind == "question"), None) if ranked else None
-        if (likely := _cut_traceback(placed) or (_in_trouble(about) if about is not None else None)) is not None:
+        in_trouble = _in_trouble(about) if about is not None else _objected(lines, kinds) if ranked else None
+        if (likely := _cut_traceback(placed) or in_trouble) is not None:
             ranked = [likely, *ranked]
     if ranked:
         return ranked[0], _distinct(ranked)
@@ -144,6 +145,7 @@ def complaint_of(statements: Sequence[Statement], outcome: Outcome | None = None
 
     :param outcome: what was read before. Where it is a question about memory, any statement of trouble counts.
     """
+    statements = [s for s in statements if not is_hypothetical(s.span.text)]
     about_memory = outcome is not None and outcome.name == "memory-question"
     least = _IN_VAIN_LEAST if about_memory else _COMPLAINT_LEAST
     sure = [s for s in statements if s.name in _COMPLAINTS and s.probability >= least]
@@ -319,6 +321,22 @@ def failure_of(outcome: Outcome) -> Failure | None:
     return None
 
 
+def _objected(lines: Sequence[Line], kinds: Sequence[Kind]) -> Outcome | None:
+    """The memory that a person says their run takes, where they object to it."""
+    said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"][:_MOST_TRIED]
+    if not any(_RE["objects"].search(line.text[:_LONGEST]) for line in said):
+        return None
+    for line in said:
+        text = line.text[:_LONGEST]
+        for found in _RE["use"].finditer(text):
+            around = clause(text, *found.span())
+            if stands(text, *found.span()) and not went_well(around):
+                host = _RE["of_host"].search(around) is not None and _RE["of_card"].search(around) is None
+                memory: Memory = "host" if host else "device"
+                return Outcome("said", "memory-question", line.span(found.start() + 1), memory, 0.6)
+    return None
+
+
 def _nothing_failed(
     lines: Sequence[Line], kinds: Sequence[Kind], hits: Sequence[_Hit], signals: Sequence[Signal]
 ) -> Outcome | None:
@@ -332,6 +350,8 @@ def _nothing_failed(
     first = next((line for line, kind in zip(lines, kinds, strict=True) if kind != "blank"), None)
     if first is None:
         return None
+    if (objected := _objected(lines, kinds)) is not None:
+        return objected
     written = any(kind in ("prose", "config", "command", "code") for kind in kinds)
     if written:
         about = next((h for h in hits if h.row.kind == "question"), None)
