@@ -8,13 +8,15 @@ from __future__ import annotations
 from oomkb.frameworks.abilities import has, line
 from oomkb.frameworks.completion import complete
 from oomkb.frameworks.lookup import canonical, find, lineage, supports
-from oomkb.frameworks.model import Default, Framework, Setting, in_range
+from oomkb.frameworks.model import ENGINE, PLAIN, Default, Framework, Setting, in_range
 from oomkb.frameworks.registry import ENGINES, FRAMEWORKS, LAUNCHERS
 
 __all__ = [
+    "ENGINE",
     "ENGINES",
     "FRAMEWORKS",
     "LAUNCHERS",
+    "PLAIN",
     "Default",
     "Framework",
     "Setting",

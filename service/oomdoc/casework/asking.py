@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from oomdoc.casework.starting import _SLUG, OURS, record_text
 from oomkb.errors import JobError, RecordError
+from oomkb.frameworks import PLAIN
 from oomkb.memory.job import Job
 from oomkb.records.case import SCHEMA
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS
@@ -79,7 +80,7 @@ QUESTIONS: Final = (
     Question("slug", "Short name, words joined by -", _slug, None),
     Question("title", "What happened and why, in one line", _text, None),
     Question("symptom", "The log line that somebody would paste", _text, None),
-    Question("framework", "Framework or library", _one_of(FRAMEWORKS, "framework"), "transformers"),
+    Question("framework", "Framework or library", _one_of(FRAMEWORKS, "framework"), PLAIN),
     Question("model", "Model", _field("model")),
     Question("method", "Method (full, lora, qlora ...)", _field("method")),
     Question("gpu", "GPU", _field("gpu")),

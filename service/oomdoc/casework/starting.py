@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from oomdoc.casework.template import TEMPLATE
 from oomkb.errors import JobError, RecordError
+from oomkb.frameworks import PLAIN
 from oomkb.memory.job import Job
 from oomkb.records.case import SCHEMA
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
@@ -102,7 +103,7 @@ def record_text(record: Mapping[str, Any]) -> str:
 
 def _framework(facts: Mapping[str, Any]) -> str:
     name = str(facts.get("framework", "")).lower()
-    return name if name in FRAMEWORKS else "transformers"
+    return name if name in FRAMEWORKS else PLAIN
 
 
 def _hardware(facts: Mapping[str, Any]) -> dict[str, Any]:

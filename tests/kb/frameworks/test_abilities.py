@@ -50,3 +50,12 @@ def test_every_line_is_one_that_something_asks_for(root):
         for name in record.lines:
             assert f'"{name}"' in asked, f"{record.name}: {name}"
     assert {record.name for record in records()} == {framework.name for framework in FRAMEWORKS}
+
+
+def test_every_feature_is_one_that_something_asks_for(root):
+    asked = "".join(p.read_text("utf-8") for part in ("service", "kb") for p in (root / part).rglob("*.py"))
+    composed = {"fused_ce.preference", "fused_ce.rl"}
+    names = {record.name for record in records()} - {"fsdp"}
+    for record in records():
+        for word in {w.partition("@")[0] for w in record.features.split()} - names - composed:
+            assert f'"{word}"' in asked, f"{record.name}: {word}"

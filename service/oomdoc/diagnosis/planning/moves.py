@@ -73,7 +73,6 @@ def settable(framework: str | None, fields: Mapping[str, Any], versions: Mapping
     return True
 
 
-_LOCAL: Final = ("ollama", "llama.cpp")
 _LOCAL_SETTINGS: Final = ("serving.max_model_len", "serving.kv_dtype", "quant")
 
 
@@ -85,12 +84,12 @@ def _supported(framework: str | None, name: str, value: Any, installed: tuple[tu
 
     :param installed: package and version.
     """
-    from oomkb.frameworks import in_range, lineage
+    from oomkb.frameworks import PLAIN, has, in_range, lineage
 
-    if framework in _LOCAL:
+    if has(framework, "spills"):
         return name in _LOCAL_SETTINGS
     versions = dict(installed)
-    for member in lineage(framework) or lineage("transformers"):
+    for member in lineage(framework) or lineage(PLAIN):
         own = [s for s in member.settings if s.field == name]
         version = versions.get(member.package)
         if any(in_range(s.versions, version) and (s.values is None or value in s.values) for s in own):

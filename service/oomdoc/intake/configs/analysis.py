@@ -22,7 +22,7 @@ from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
 from oomdoc.intake.configs.registry import all_names, table
 from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Table
-from oomkb.frameworks import LAUNCHERS
+from oomkb.frameworks import LAUNCHERS, PLAIN
 
 __all__ = ["MAX_CHARS", "Doc", "analyse", "known_as"]
 
@@ -226,7 +226,7 @@ def _believe(docs: list[Doc], known: Table) -> None:
 def _beside(docs: list[Doc]) -> None:
     """Python that only configures adapters belongs to the program beside it, else to the library below all."""
     python = [d for d in docs if d.form == "python"]
-    main = next((d.table for d in python if d.table is not None), None) or table("transformers")
+    main = next((d.table for d in python if d.table is not None), None) or table(PLAIN)
     for doc in python:
         if doc.table is None and main is not None and "LoraConfig" in doc.programs:
             doc.table = main
@@ -237,5 +237,5 @@ def _attach(docs: list[Doc], loose: list[Doc], known: Table | None) -> None:
     tables_here = [d.table for d in docs if d.table is not None and d.table.name not in LAUNCHERS]
     fallback = known or (tables_here[0] if tables_here else None)
     for doc in loose:
-        if doc.table is None or (fallback is not None and doc.table.name == "transformers"):
-            doc.table = fallback or doc.table or table("transformers")
+        if doc.table is None or (fallback is not None and doc.table.name == PLAIN):
+            doc.table = fallback or doc.table or table(PLAIN)

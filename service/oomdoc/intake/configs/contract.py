@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
-from oomkb.frameworks import ENGINES
+from oomkb.frameworks import ENGINES, has
 
 __all__ = ["contract_facts"]
 
@@ -39,7 +39,7 @@ def contract_facts(facts: Mapping[str, Fact], framework: str | None) -> Iterator
     if dtype is not None and dtype.value in ("bf16", "fp16", "fp32"):
         yield _as(dtype, "dtype", dtype.value)
     yield from _gpus(facts)
-    for name in ("gpu_memory_utilization", "max_model_len") if framework not in ("lmdeploy", "tgi") else ():
+    for name in ("gpu_memory_utilization", "max_model_len") if not has(framework, "serving.own_share") else ():
         fact = facts.get(f"serving.{name}") or facts.get(f"rollout.{name}")
         if fact is not None:
             yield _as(fact, name, fact.value)

@@ -19,6 +19,7 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import whole
+from oomkb.frameworks import has
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
@@ -83,7 +84,7 @@ def further_facts(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
 def _resizing(docs: Iterable[Doc]) -> Iterator[Entry]:
     """Settings by which LLaMA-Factory gives the model new tokens."""
     for doc in docs:
-        if doc.table is not None and doc.table.name == "llama-factory":
+        if doc.table is not None and has(doc.table.name, "resizes_embeddings"):
             yield from (e for e in doc.entries if not e.off and norm(e.key) in _NEW_TOKENS and e.value)
 
 

@@ -11,6 +11,7 @@ from oomdoc.intake.configs.launch import LAUNCH_KEYS
 from oomdoc.intake.configs.recognise import ENOUGH, Recognition, candidates, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
 from oomdoc.intake.configs.table import Table, norm
+from oomkb.frameworks import LAUNCHERS, PLAIN
 
 __all__ = ["JUDGED", "judge", "known_keys", "recognise_doc"]
 
@@ -84,11 +85,15 @@ def known_keys(settings: list[Entry], owner: Table | None) -> list[bool]:
     return [owner.knows(key) or key in own or key.rsplit(".", 1)[-1] in LAUNCH_KEYS for key in found.values()]
 
 
+_STARTERS: Final = tuple(sorted(LAUNCHERS - {"fsdp"}, reverse=True))
+"""Launchers that are programs of their own."""
+
+
 def fallback(doc: Doc) -> Table | None:
     """A launched script nobody knows is most often written on transformers."""
-    if doc.form != "shell" or not any(w in doc.programs for w in ("deepspeed", "accelerate", "torchrun", ".py")):
+    if doc.form != "shell" or not any(w in doc.programs for w in (*_STARTERS, "torchrun", ".py")):
         return None
-    base = table("transformers")
+    base = table(PLAIN)
     if base is not None and any(k in base.names() for k in keys_of(doc.entries)):
         return base
-    return table("deepspeed" if "deepspeed" in doc.programs else "accelerate" if "accelerate" in doc.programs else None)
+    return table(next((name for name in _STARTERS if name in doc.programs), None))

@@ -10,6 +10,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Raw, View, norm
 from oomdoc.intake.configs.writers import json, python, shell, yaml
 from oomdoc.intake.configs.writers.lines import line_end, newline_at
+from oomkb.frameworks import LAUNCHERS, has
 
 __all__ = ["apply_write"]
 
@@ -242,7 +243,7 @@ def _insert_flag(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
 
 def _same_command(doc: Doc, anchor: Entry | None) -> list[Entry]:
     """The settings of the command that a new flag joins: not those of its launcher."""
-    launchers = ("torchrun", "accelerate", "docker", "srun", "ray", "deepspeed")
+    launchers = (*LAUNCHERS, "torchrun", "docker", "srun", "ray")
     scope = anchor.scope if anchor is not None else None
     own = (
         [e for e in doc.entries if e.scope == scope]
@@ -270,7 +271,7 @@ def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
 
 def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
     scope, _, name = key.rpartition(":")
-    if not scope and doc.table is not None and doc.table.name == "xtuner":
+    if not scope and doc.table is not None and has(doc.table.name, "file.assignments"):
         return _assigned(text, doc, name, value, anchor)
     calls = [e for e in doc.entries if e.style == "call" and "Tokenizer" not in e.scope and "Processor" not in e.scope]
     usual = next((c for p, c in _CALLS if p.search(name)), _DEFAULT_CALLS)

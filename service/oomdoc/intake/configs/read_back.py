@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomkb.errors import JobError
-from oomkb.frameworks import complete
+from oomkb.frameworks import complete, has
 from oomkb.memory.job import Job
 
 __all__ = ["as_counted", "is_off", "same", "says", "unified"]
@@ -54,7 +54,7 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
         return name == "model" or (is_off(value) and same(_by_default(said, name), value))
     if name == "quant" and (value, found) == ("nf4", "nf4-double"):
         return True  # its scales are quantized as well
-    if name == "quant" and said.get("framework") == "torchtune" and {found, value} <= {"nf4", "nf4-double"}:
+    if name == "quant" and has(str(said.get("framework")), "nf4.one_kind") and {found, value} <= {"nf4", "nf4-double"}:
         return True  # torchao knows one kind, whose scales are quantized as well
     if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:
         return set(value) <= set(found)  # FSDP has one switch for both

@@ -28,7 +28,7 @@ from oomdoc.intake.configs.values import flag
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.prose.model_names import tidy_model
 from oomdoc.messages import Message, say
-from oomkb.frameworks import ENGINES, LAUNCHERS
+from oomkb.frameworks import ENGINES, LAUNCHERS, has
 
 __all__ = ["ConfigReading", "Lines", "read_documents"]
 
@@ -244,7 +244,7 @@ def _as_engine(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _whole_sequence(kept: dict[str, Fact]) -> None:
-    """ms-swift counts prompt and completion apart where completions are generated."""
+    """Prompt and completion together, where a framework counts them apart (ms-swift, while it generates)."""
     prompt, completion, objective = kept.get("seq_len"), kept.get("completion_len"), kept.get("objective")
     if prompt is None or completion is None or objective is None or objective.value != "grpo":
         return
@@ -317,7 +317,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     kept, conflicts = _keep(facts)
     name = main.table.name if main is not None and main.table is not None else UNKNOWN if main is not None else None
     _unevaluated(docs, kept)
-    if name == "ms-swift":
+    if has(name, "prompt_apart"):
         _whole_sequence(kept)
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
         for fact in hinted_model(docs, source, lines):
