@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
@@ -38,15 +39,19 @@ def _key(fields: Mapping[str, Any]) -> str:
 _STRUCTURAL: Final = frozenset({"sharding", "method", "quant", "autocast", "world", "gpu"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Price:
     """A derived job and what it costs."""
 
     job: Job
     estimate: Estimate
     probability: float
-    speed: float
-    """Relative to the job as it is."""
+    pace: Callable[[], float]
+
+    @cached_property
+    def speed(self) -> float:
+        """Relative to the job as it is; worked out where it is asked for."""
+        return self.pace()
 
 
 @dataclass
@@ -163,8 +168,10 @@ class Prices:
             return None
         self.count += 1
         probability = found.fits_probability if found.fits_probability is not None else 1.0
-        speed = relative_speed(self._speed, throughput(job, self.shape, device))
-        return Price(job, replace(found, capacity_bytes=capacity), probability, speed)
+        return Price(job, replace(found, capacity_bytes=capacity), probability, lambda: self._pace(job, device))
+
+    def _pace(self, job: Job, device: Device | None) -> float:
+        return relative_speed(self._speed, throughput(job, self.shape, device))
 
     @staticmethod
     def _device(job: Job) -> Device | None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.planning.effort import Goal, of_moves, of_speed
@@ -18,7 +18,9 @@ from oomdoc.diagnosis.planning.moves import Move, combined
 from oomdoc.diagnosis.planning.prices import Price
 from oomdoc.diagnosis.planning.space import Priced, Space
 from oomdoc.diagnosis.planning.subsets import cheapest_sets
-from oomdoc.diagnosis.planning.surrogate import Effect
+
+if TYPE_CHECKING:
+    from oomdoc.diagnosis.planning.frontier import State
 
 __all__ = ["Found", "Search"]
 
@@ -48,20 +50,6 @@ class Found:
     fits: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """A partial set: which candidates, their joint effect, the pain so far, the room there is, what may join."""
-
-    chosen: tuple[int, ...]
-    effect: Effect
-    pain: float
-    room_bytes: float
-    order: tuple[int, ...]
-    """Candidates that may join, the least painful first."""
-    floors: list[Effect]
-    """For every place in ``order`` the lowest that all from there on could bring."""
-
-
 class Search:
     """One search for one goal."""
 
@@ -74,7 +62,7 @@ class Search:
         self._pains = [self._pain(c) for c in self.candidates]
         self._margin = space.surrogate.margin
         self._liked = 0
-        self._waiting: list[tuple[float, tuple[int, ...], int, _State]] = []
+        self._waiting: list[tuple[float, tuple[int, ...], int, State]] = []
         self._nodes = 0
         self._pairs: dict[tuple[int, int], bool] = {}
 
@@ -128,60 +116,52 @@ class Search:
             else:
                 self._step(pain, chosen, place, state)
 
-    def _starts(self) -> Iterator[_State]:
+    def _starts(self) -> Iterator[State]:
         """The empty set; for more hardware one set for every other card or number of cards."""
-        everything = range(len(self.candidates))
+        from oomdoc.diagnosis.planning.frontier import Order, State
+
+        everything, surrogate = range(len(self.candidates)), self.space.surrogate
+        effects = [c.effect for c in self.candidates]
         if not self.goal.hardware:
-            order = tuple(everything)
-            yield _State((), self.space.surrogate.start(), 0.0, self.room_bytes, order, self._floors(order))
+            order = Order(surrogate, everything, effects)
+            yield State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
             return
-        order = tuple(i for i in everything if not self.candidates[i].move.remedy.hardware)
-        floors = self._floors(order)
+        order = Order(surrogate, [i for i in everything if not self.candidates[i].move.remedy.hardware], effects)
         for i in everything:
             single = self.candidates[i]
             if single.move.remedy.hardware:
                 capacity = single.price.estimate.capacity_bytes
                 # Another card brings its own capacity.
                 room = capacity / self.space.prices.scale if capacity is not None else self.room_bytes
-                state = _State((i,), single.effect, self._pains[i], room, order, floors)
-                if not self._offer(state):
+                state = State.of(surrogate, single.effect, (i,), self._pains[i], room, order)
+                if not self._offer(state.chosen, state.process_bytes(), state):
                     yield state
 
-    def _floors(self, order: tuple[int, ...]) -> list[Effect]:
-        """For every position the lowest that all moves from there on could bring, if they simply multiplied."""
-        floors = [self.space.surrogate.start()]
-        for i in reversed(order):
-            last, effect = floors[-1], self.candidates[i].effect
-            ratio = tuple([x * min(1.0, y) for x, y in zip(last.ratio, effect.ratio, strict=True)])
-            floors.append(Effect(ratio, last.added, last.overhead * min(1.0, effect.overhead)))
-        return floors[::-1]
-
-    def _wait(self, state: _State, place: int) -> None:
+    def _wait(self, state: State, place: int) -> None:
         """Put a set that is not small enough back, until the move at ``place`` of those that could join it is due."""
-        if place < len(state.order):
-            new = state.order[place]
+        if place < len(state.order.places):
+            new = state.order.places[place]
             heapq.heappush(self._waiting, (state.pain + self._pains[new], (*state.chosen, new), place, state))
 
-    def _step(self, pain: float, chosen: tuple[int, ...], place: int, state: _State) -> None:
+    def _step(self, pain: float, chosen: tuple[int, ...], place: int, state: State) -> None:
         """Try the move at ``place`` beside those of a set: ``chosen`` is both."""
         self._nodes += 1
         self._wait(state, place + 1)
-        surrogate = self.space.surrogate
-        effect = surrogate.join(state.effect, self.candidates[chosen[-1]].effect)
+        needs, leasts = state.with_each()
         # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
-        if surrogate.least_bytes(effect, state.floors[place + 1]) > state.room_bytes * _NEAR:
+        if leasts[place] > state.room_bytes * _NEAR:
             return
-        larger = _State(chosen, effect, pain, state.room_bytes, state.order, state.floors)
-        if not self._offer(larger) and len(chosen) < _DEPTH and self._joins(chosen[-1], state.chosen):
-            self._wait(larger, place + 1)
+        enough = self._offer(chosen, needs[place], state, pain)
+        if not enough and len(chosen) < _DEPTH and self._joins(chosen[-1], state.chosen):
+            self._wait(state.joined(place, pain), place + 1)
 
-    def _offer(self, state: _State) -> bool:
+    def _offer(self, chosen: tuple[int, ...], bytes_: float, state: State, pain: float | None = None) -> bool:
         """Keep a set that is small enough by the stand-in, or nearly; whether it is, so that nothing more joins it."""
-        need = self.space.surrogate.process_bytes(state.effect) * self._margin
-        if need <= state.room_bytes * _NEAR and self._joins(state.chosen[-1], state.chosen[:-1]):
+        need = bytes_ * self._margin
+        if need <= state.room_bytes * _NEAR and self._joins(chosen[-1], chosen[:-1]):
             # A set that is just short by the stand-in is asked about after those that are not.
-            pain = state.pain + (0.0 if need <= state.room_bytes else 0.25)
-            heapq.heappush(self._waiting, (pain, state.chosen, _WHOLE, state))
+            own = state.pain if pain is None else pain
+            heapq.heappush(self._waiting, (own + (0.0 if need <= state.room_bytes else 0.25), chosen, _WHOLE, state))
         return need <= state.room_bytes
 
     def _joins(self, new: int, chosen: tuple[int, ...]) -> bool:

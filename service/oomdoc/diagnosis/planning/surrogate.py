@@ -51,9 +51,10 @@ class Surrogate:
             bounds.append((start, len(values)))
         self._slot = {name: i for i, name in enumerate(self._names)}
         self.base = tuple(values)
+        self.starts = tuple(low for low, _ in bounds)
         self._slices = tuple(slice(low, high) for low, high in bounds)
         self._order = tuple(base.phases)
-        self._overhead = max(1.0, base.process_bytes - largest)
+        self.overhead = max(1.0, base.process_bytes - largest)
         upper = base.intervals["process"].high_bytes / base.process_bytes if "process" in base.intervals else 1.15
         self.margin: float = max(1.0, upper) ** _LEVEL_TO_WANTED
 
@@ -75,7 +76,7 @@ class Surrogate:
                 ratio[slot] = min(1.0, rest / self.base[slot]) if self.base[slot] > 0 else 1.0
                 added[j] = max(0.0, rest - self.base[slot])
         overhead = after.process_bytes - max(p.total_bytes for p in after.phases.values())
-        return Effect(tuple(ratio), tuple(added), max(0.0, overhead) / self._overhead)
+        return Effect(tuple(ratio), tuple(added), max(0.0, overhead) / self.overhead)
 
     def start(self) -> Effect:
         """No move at all."""
@@ -88,12 +89,7 @@ class Surrogate:
 
     def process_bytes(self, effect: Effect) -> float:
         """Predicted process memory."""
-        return self._top(tuple(map(mul, self.base, effect.ratio)), effect.added) + self._overhead * effect.overhead
-
-    def least_bytes(self, effect: Effect, floor: Effect) -> float:
-        """Predicted process memory with what ``floor`` could still take away: of both joined, without joining them."""
-        values = tuple(map(mul, map(mul, self.base, effect.ratio), floor.ratio))
-        return self._top(values, effect.added) + self._overhead * effect.overhead * floor.overhead
+        return self._top(tuple(map(mul, self.base, effect.ratio)), effect.added) + self.overhead * effect.overhead
 
     def _top(self, values: tuple[float, ...], added: tuple[float, ...]) -> float:
         """The largest phase, from its terms one after the other."""
