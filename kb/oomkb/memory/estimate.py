@@ -104,10 +104,17 @@ class Estimate:
 
     @property
     def fits(self) -> bool | None:
-        """Whether ``process`` stays within the card and an engine starts; ``None`` where the card is not known."""
+        """Whether what the card must hold fits it, and an engine starts; ``None`` where the card is not known.
+
+        The side of ``fits_probability`` that is likelier. What the allocator caches is given back before it runs out.
+        """
         if self.capacity_bytes is None:
             return None
-        return self.process_bytes <= self.capacity_bytes and (self.served is None or self.served.starts)
+        if self.served is not None and not self.served.starts:
+            return False
+        if self.fits_probability is not None:
+            return self.fits_probability >= 0.5
+        return (self.needed_bytes or self.process_bytes) <= self.capacity_bytes
 
     @property
     def owner(self) -> str:

@@ -62,7 +62,7 @@ class Estimated(_Form):
     )
     fits: bool | None = Field(
         default=None,
-        description="whether peak_gib.process is within capacity_gib and a server starts; null: no GPU known",
+        description="whether needed_gib is within capacity_gib (fits_probability >= 0.5); null: no GPU known",
     )
     fits_probability: float | None = Field(
         default=None, description="chance that the run stays within capacity_gib, with the estimate's error"

@@ -22,7 +22,10 @@ _PROCESSOR: Final = "processor = AutoProcessor.from_pretrained(model_id, max_pix
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "vision-tokens" not in context.causes[:2]:
         return
-    if job.max_pixels is None:
+    limited = line_of(context.framework, "image-limit")
+    if job.max_pixels is None and limited is not None:
+        yield Variant(instruction=say("fixes.image-size.limited", line=limited), effort=0.5)
+    elif job.max_pixels is None:
         line = line_of(context.framework, "image-size") or _PROCESSOR
         yield Variant(instruction=say("fixes.image-size.how", line=line), effort=0.5)
     video = line_of(context.framework, "video-size")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.messages import say
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -18,8 +19,10 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     held = _held(job, context)
     if held is not None and 256 <= held < now:
         lengths = sorted({held, *(n for n in lengths if n < held)}, reverse=True)
+    said = context.facts.get("engine_max_model_len")
+    notes = (say("fixes.serving-length.engine", length=f"{int(said):,}"),) if said else ()
     for rank, length in enumerate(n for n in lengths if n < now):
-        yield Variant(fields={"serving.max_model_len": length}, effort=0.4 + 0.3 * rank)
+        yield Variant(fields={"serving.max_model_len": length}, effort=0.4 + 0.3 * rank, notes=notes)
 
 
 def _held(job: Job, context: Context) -> int | None:

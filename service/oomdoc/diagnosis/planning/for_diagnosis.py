@@ -13,6 +13,7 @@ from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
+from oomdoc.diagnosis.planning.engine_cache import engine_cache
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
@@ -95,6 +96,7 @@ def planning_for(
     except OomdocError:
         prices = None
     if prices is not None:
+        prices.engine = engine_cache(evidence, prices.job, prices.capacity_bytes)
         context = context_for(prices, context)
         context = replace(context, facts={**context.facts, "host_needed_bytes": prices.base.estimate.host_bytes})
     advice = _advice(prices.job if prices else job, context)

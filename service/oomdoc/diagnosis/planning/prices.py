@@ -8,6 +8,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
+from oomdoc.diagnosis.planning.engine_cache import EngineCache
 from oomdoc.diagnosis.planning.moves import derive
 from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
 from oomkb.errors import OomdocError
@@ -67,6 +68,8 @@ class Prices:
     capacity_bytes: float | None = None
     scale: float = 1.0
     careful: bool = False
+    engine: EngineCache | None = None
+    """What the engine printed of its own cache."""
     shape: ModelShape = field(init=False)
     device: Device | None = field(init=False)
     job: Job = field(init=False)
@@ -113,7 +116,7 @@ class Prices:
         """Fresh prices for the same job with another capacity and scale; these, where nothing differs."""
         if capacity_bytes == self.capacity_bytes and scale == self.scale:
             return self
-        return Prices(self.stated, capacity_bytes, scale, self.careful)
+        return Prices(self.stated, capacity_bytes, scale, self.careful, self.engine)
 
     @property
     def base(self) -> Price:
@@ -168,6 +171,8 @@ class Prices:
             return None
         self.count += 1
         probability = found.fits_probability if found.fits_probability is not None else 1.0
+        if self.engine is not None and self.engine.refuses(job):
+            probability = 0.0
         return Price(job, replace(found, capacity_bytes=capacity), probability, lambda: self._pace(job, device))
 
     def _pace(self, job: Job, device: Device | None) -> float:

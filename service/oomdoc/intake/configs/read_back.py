@@ -91,7 +91,10 @@ def unified(before: str, after: str, filename: str) -> str:
         return ""
     out = []
     lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{filename}", f"b/{filename}"
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"a/{filename.lstrip('/')}",
+        f"b/{filename.lstrip('/')}",
     )
     for line in lines:
         out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")

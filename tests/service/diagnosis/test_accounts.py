@@ -1,0 +1,86 @@
+"""Causes that printed figures prove, the bound of an engine's own figures, and sizes that work beside those that fail."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+
+from oomdoc.diagnosis.engine import diagnose
+from oomdoc.diagnosis.planning.engine_cache import EngineCache
+from oomdoc.diagnosis.planning.frontier import Order, State
+from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.surrogate import Surrogate
+from oomdoc.intake.read import read_text
+from oomkb.memory.job import Job
+
+_OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 79.15 GiB of"
+    " which 112.00 MiB is free. Including non-PyTorch memory, this process has 79.03 GiB memory in use. Of the allocated"
+    " memory 77.90 GiB is allocated by PyTorch, and 411.20 MiB is reserved by PyTorch but unallocated."
+)
+
+
+@pytest.mark.parametrize(("sizes", "leak"), [((31, 41, 51, 61, 71), True), ((31, 60, 61, 61.5, 71), False)])
+def test_what_grows_evenly_is_kept(sizes: tuple[float, ...], leak: bool) -> None:
+    steps = "\n".join(f"step {100 * n} loss 2.0 mem allocated {s:.2f} GiB" for n, s in enumerate(sizes, 1))
+    found = diagnose(read_text(f"{steps}\n{_OOM}"), plans=False)
+    proven = any(m.key == "account.grown" for c in found.causes for m in c.why)
+    assert proven is leak
+    assert not leak or found.causes[0].cause == "leak"
+    assert sum(c.probability for c in found.causes) <= 1.0001
+
+
+@pytest.mark.parametrize(
+    ("text", "works", "fails"),
+    [
+        ("With per_device_train_batch_size=2 it runs and nvidia-smi shows 71 GB. At 4 it dies with OOM.", 2, 4),
+        ("Batch size 4 works (nvidia-smi says 13.9 GB) but with 8 I get CUDA out of memory.", 4, 8),
+        ("It crashes at batch size 16, batch size 8 is fine.", 8, 16),
+        ("Batch size 4 works.", 4, None),
+    ],
+)
+def test_sizes_that_work_and_fail(text: str, works: int, fails: int | None) -> None:
+    evidence = read_text(f"Fine-tuning a model. {text} torch.OutOfMemoryError: CUDA out of memory.")
+    signal = next(evidence.find("worked-at"))
+    assert signal.data["value"] == works
+    if fails is not None:
+        assert evidence.facts["micro_batch"].value == fails
+
+
+def test_no_plan_promises_more_than_the_engine_found() -> None:
+    job = Job.from_document(
+        {
+            "model": "meta-llama/Llama-3.1-8B-Instruct",
+            "objective": "inference",
+            "gpu": "RTX 4090",
+            "serving": {"gpu_memory_utilization": 0.85, "max_model_len": 131072},
+        }
+    )
+    gib = float(1 << 30)
+    found = EngineCache(3.62 * gib, 16.0 * gib, 131072, job, 23.5 * gib)
+    assert found.refuses(job)
+    assert found.refuses(job.with_fields({"serving.max_model_len": 32768}))
+    assert not found.refuses(job.with_fields({"serving.max_model_len": 29440}))
+    more = {"serving.max_model_len": 45056, "serving.gpu_memory_utilization": 0.95}
+    assert not found.refuses(job.with_fields(more))
+    assert found.refuses(job.with_fields({**more, "serving.max_model_len": 65536}))
+    assert not found.refuses(job.with_fields({"tp": 2}))
+
+
+def test_many_moves_at_once_are_what_each_is_alone() -> None:
+    prices = Prices(Job.from_document({"model": "Qwen2.5-7B", "method": "lora", "gpu": "RTX 4090", "micro_batch": 8}))
+    surrogate = Surrogate(prices.base.estimate)
+    changes = ({"micro_batch": 4}, {"grad_ckpt": True}, {"fused_ce": True}, {"seq_len": 512})
+    effects = []
+    for fields in changes:
+        price = prices.of(MappingProxyType(fields))
+        assert price is not None
+        effects.append(surrogate.effect(price.estimate))
+    order = Order(surrogate, range(len(effects)), effects)
+    start = State.of(surrogate, surrogate.start(), (), 0.0, 1e12, order)
+    needs, leasts = start.with_each()
+    for place, effect in enumerate(effects):
+        assert needs[place] == pytest.approx(surrogate.process_bytes(effect))
+        assert start.joined(place, 0.0).process_bytes() == pytest.approx(needs[place])
+        assert leasts[place] <= needs[place] * 1.0000001
