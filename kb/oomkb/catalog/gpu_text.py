@@ -67,7 +67,7 @@ class _Context:
 def _strength(core: str, vendor: str) -> Strength:
     if core.isdigit():
         return "number"
-    if w.SLICE.match(core):
+    if w.RE["slice"].match(core):
         return "slice"
     if vendor == "apple":
         return "apple"
@@ -100,7 +100,7 @@ def is_core(token: str) -> bool:
 @lru_cache(maxsize=8192)
 def _glued(token: str) -> tuple[str, tuple[str, ...], int | None] | None:
     """``8xrtx3090ti`` as (core ``3090``, (``rtx``, ``ti``), 8), or ``None``."""
-    head = w.GLUED_HEAD.match(token)
+    head = w.RE["glued_head"].match(token)
     assert head is not None  # every part is optional
     rest = token[head.end() :]
     for length in range(len(rest), 1, -1):
@@ -118,7 +118,7 @@ def _tail(text: str) -> tuple[str, ...] | None:
     words: list[str] = []
     at = 0
     while at < len(text):
-        found = w.GLUED_TAIL.match(text, at)
+        found = w.RE["glued_tail"].match(text, at)
         if found is None:
             return None
         words.append(found[0])
@@ -138,7 +138,7 @@ def _take_word(word: str, core: _Core, context: _Context) -> bool:
     if word in w.NEUTRAL:
         context.evidence += word in w.CARD_WORDS
         return True
-    size = w.SIZE.match(word)
+    size = w.RE["size"].match(word)
     if core.strength == "slice" and size:  # the whole card's size, before the slice's
         return True
     if size and not word.isdigit() and context.size_gb is None and _sold(core, float(size[1])):
@@ -155,15 +155,15 @@ def _sold(core: _Core, size_gb: float) -> bool:
 def _read_right(text: str, core: _Core, context: _Context) -> None:
     reached = context.end
     for _ in range(8):
-        count = w.COUNT_AFTER.match(text, reached)
+        count = w.RE["count_after"].match(text, reached)
         if count and context.count is None:
             context.count, reached = int(count[1]), count.end()
             context.evidence += 1
             context.end = reached
             continue
-        gap = w.GAP.match(text, reached)
+        gap = w.RE["gap"].match(text, reached)
         at = gap.end() if gap else reached
-        word = w.WORD.match(text, at)
+        word = w.RE["word"].match(text, at)
         if word is None or not _take_word(word[0].lower(), core, context):
             return
         reached = word.end()
@@ -177,15 +177,15 @@ def _read_left(text: str, core: _Core, context: _Context) -> None:
     for _ in range(6):
         window = text[max(0, context.start - 24) : context.start]
         offset = context.start - len(window)
-        count = w.COUNT_BEFORE.search(window) or (
-            w.BARE_COUNT.search(window) if core.strength != "number" or context.evidence else None
+        count = w.RE["count_before"].search(window) or (
+            w.RE["bare_count"].search(window) if core.strength != "number" or context.evidence else None
         )
         if count and context.count is None:
             context.count = w.NUMERALS.get(count[1]) or int(count[1])
             context.start = offset + count.start()
             context.evidence += 1
             return
-        word = w.BEFORE.search(window)
+        word = w.RE["before"].search(window)
         if word is None or "\n" in word[0]:
             return
         # "MacBook Pro M2" is an M2, "Titan RTX" a Titan: Apple's suffixes stand behind.
@@ -201,20 +201,20 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
     """Whether a bare core token in prose means a card."""
     if core.strength in ("strong", "slice"):
         return True
-    if w.FRACTION_FOLLOWS.match(text, end):
+    if w.RE["fraction_follows"].match(text, end):
         return False
     if core.strength == "apple":
-        return bool(w.ABOUT_MACS.search(text, max(0, start - 80), end + 80))
+        return bool(w.RE["about_macs"].search(text, max(0, start - 80), end + 80))
     if context.evidence:
         return True
     before = text[max(0, start - 12) : start]
-    introduced = start == 0 or before.endswith("\n") or bool(w.INTRODUCES.search(before))
+    introduced = start == 0 or before.endswith("\n") or bool(w.RE["introduces"].search(before))
     if core.strength == "number":
-        return introduced and not w.NOT_A_CARD.match(text, end) and not (start == 0 and end == len(text))
+        return introduced and not w.RE["not_a_card"].match(text, end) and not (start == 0 and end == len(text))
     if core.strength == "cased":
         return text[start].isupper() or introduced
     upper = text[start].isupper()
-    near = bool(w.ABOUT_GPUS.search(text, max(0, start - 60), end + 60))
+    near = bool(w.RE["about_gpus"].search(text, max(0, start - 60), end + 60))
     return upper and (near or (introduced and start > 0 and not before.endswith("\n")))
 
 
@@ -260,12 +260,12 @@ def _several(entry: gpu_data.Entry, size_gb: int, count: int | None) -> bool:
 
 def _stated_size(text: str, core: _Core, context: _Context) -> None:
     """Take a size right behind the name that no variant is sold with; "64GB RAM" and "12 GB free" are none."""
-    found = w.OWN_SIZE.match(text, context.end)
+    found = w.RE["own_size"].match(text, context.end)
     if context.size_gb is not None or core.strength == "slice" or found is None:
         return
     size = int(found[1])
     largest = max(size for variant in core.variants for size in variant.entry.sizes_gb)
-    if size in w.BOX_SIZES_GB and size <= 2 * largest and not w.NOT_ITS_SIZE.match(text, found.end()):
+    if size in w.BOX_SIZES_GB and size <= 2 * largest and not w.RE["not_its_size"].match(text, found.end()):
         context.other_size_gb, context.end = size, found.end()
         context.evidence += 1
 
@@ -297,7 +297,7 @@ def _mention(
         return None
     _stated_size(text, core, context)
     _read_left(text, core, context)
-    if core.strength != "slice" and w.SLICE_FOLLOWS.match(text, context.end):
+    if core.strength != "slice" and w.RE["slice_follows"].match(text, context.end):
         return None
     if strict and not _plausible(text, start, end, core, context):
         return None
@@ -320,7 +320,7 @@ def scan(text: str, *, strict: bool, capacity_bytes: int | None = None) -> list[
     """Mentions in order of place, none overlapping another. ``strict`` asks for context around ambiguous tokens."""
     found: list[GpuMention] = []
     reached = 0
-    for start, end, token in occurrences(lowered(text), w.TOKEN, _known):
+    for start, end, token in occurrences(lowered(text), w.RE["token"], _known):
         if start < reached:
             continue
         mention = _mention(text, start, end, token, strict=strict, capacity_bytes=capacity_bytes)

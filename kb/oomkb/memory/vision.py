@@ -7,12 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomkb.memory.families.vision_towers import projector_params, tower_known, tower_layer, tower_of, tower_rest
+from oomkb.memory.families.vision_towers import (
+    GLM_TOWERS,
+    first_of,
+    projector_params,
+    tower_known,
+    tower_layer,
+    tower_of,
+    tower_rest,
+)
 
 __all__ = ["VisionShape"]
 
 _KEYS: Final = ("vision_config", "visual", "vision_tower_config", "vit_config")
-_GLM: Final = ("glm4v", "glm46v", "glmga", "glm4v_moe")
 _QWEN: Final = (
     "qwen2_vl",
     "qwen2_5_vl",
@@ -73,17 +80,17 @@ class VisionShape:
             return _own_code(config)
         kind = _KINDS.get(str(config.get("model_type") or "").lower(), str(config.get("model_type") or "").lower())
         own = raw.get("embed_dim") if kind == "qwen2_vl" else None
-        hidden = _first(own or raw.get("hidden_size") or raw.get("width"), 1152)
-        depth = _first(raw.get("depth") or raw.get("num_hidden_layers") or raw.get("layers"), 24)
-        patch = _first(raw.get("patch_size"), 14)
-        size = _first(raw.get("image_size"), 448 if kind in _QWEN else 336)
-        ffn = _first(raw.get("intermediate_size") or int(hidden * float(raw.get("mlp_ratio") or 4)), 4 * hidden)
+        hidden = first_of(own or raw.get("hidden_size") or raw.get("width"), 1152)
+        depth = first_of(raw.get("depth") or raw.get("num_hidden_layers") or raw.get("layers"), 24)
+        patch = first_of(raw.get("patch_size"), 14)
+        size = first_of(raw.get("image_size"), 448 if kind in _QWEN else 336)
+        ffn = first_of(raw.get("intermediate_size") or int(hidden * float(raw.get("mlp_ratio") or 4)), 4 * hidden)
         usual = 2 if kind in _QWEN or kind.startswith("internvl") else 1
         merge = int(raw.get("spatial_merge_size") or config.get("spatial_merge_size") or usual)
         tower = tower_of(kind, raw)
         heads = next((raw[k] for k in _HEADS if isinstance(raw.get(k), int)), max(1, hidden // 64))
         temporal = int(raw.get("temporal_patch_size") or (2 if kind in _QWEN else 1))
-        if kind in _GLM:
+        if kind in GLM_TOWERS:
             ffn = int(raw.get("out_hidden_size") or ffn)
         if kind == "mllama":
             depth += int(raw.get("num_global_layers") or 8)
@@ -101,7 +108,7 @@ class VisionShape:
             temporal=temporal,
             unused=_unused(config, kind),
             tokens_per_image=fixed,
-            projector_out=_first(raw.get("out_hidden_size"), decoder_hidden),
+            projector_out=first_of(raw.get("out_hidden_size"), decoder_hidden),
             most_tiles=_most_tiles(config, kind),
             known=tower_known(kind, raw),
             layer_params=tower_layer(tower, raw, hidden, ffn, heads),
@@ -158,12 +165,6 @@ def _own_code(config: Mapping[str, Any]) -> VisionShape | None:
     tokens = int(layer.get("num_img_tokens") or 144)
     outer = {"model_type": "phi3_v", "vision_config": full, "image_seq_length": tokens}
     return VisionShape.from_config(outer, int(config.get("hidden_size") or 3072))
-
-
-def _first(value: Any, default: int) -> int:
-    if isinstance(value, list | tuple):
-        value = value[0] if value else default
-    return int(value or default)
 
 
 def _unused(config: Mapping[str, Any], kind: str) -> int:

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Tower", "projector_params", "tower_known", "tower_layer", "tower_of", "tower_rest"]
+__all__ = [
+    "GLM_TOWERS",
+    "Tower",
+    "first_of",
+    "projector_params",
+    "tower_known",
+    "tower_layer",
+    "tower_of",
+    "tower_rest",
+]
 
 Config = Mapping[str, Any]
 
@@ -56,7 +65,7 @@ _JOINED: Final = (
     "gemma", "glm4", "idefics", "internvl", "lfm2", "lighton", "llama4", "llava", "minicpmv", "mistral3", "mllama",
     "paligemma", "phi3_v", "qwen", "shieldgemma", "smolvlm",
 )  # fmt: skip
-_GLM: Final = ("glm4v", "glm46v", "glmga", "glm4v_moe")
+GLM_TOWERS: Final = ("glm4v", "glm46v", "glmga", "glm4v_moe")
 
 
 def tower_of(kind: str, raw: Config) -> Tower:
@@ -66,7 +75,7 @@ def tower_of(kind: str, raw: Config) -> Tower:
         found = next((t for key, t in sorted(_TOWERS.items(), reverse=True) if name.startswith(key)), None)
         if found is not None:
             return found
-    return _TOWERS["glm4v"] if kind in _GLM else _SIGLIP
+    return _TOWERS["glm4v"] if kind in GLM_TOWERS else _SIGLIP
 
 
 def tower_known(kind: str, raw: Config) -> bool:
@@ -97,7 +106,7 @@ def tower_rest(kind: str, tower: Tower, raw: Config, hidden: int, ffn: int, size
     :param sizes: pixels of a patch's side and of an image's side, frames in a patch.
     """
     patch, image, frames = sizes
-    channels = _first(raw.get("in_channels") or raw.get("in_chans") or raw.get("num_channels"), 3)
+    channels = first_of(raw.get("in_channels") or raw.get("in_chans") or raw.get("num_channels"), 3)
     cells = int(raw.get("num_position_embeddings") or raw.get("num_patches") or (image // patch) ** 2)
     if kind.startswith("qwen3") and not raw.get("num_position_embeddings"):
         cells = 2304
@@ -126,7 +135,8 @@ def _tiles(raw: Config, hidden: int, cells: int) -> int:
     return (ratios + 1) * tiles * hidden * (cells + 2) + 3 + 2 * int(raw.get("num_global_layers") or 8)
 
 
-def _first(value: Any, default: int) -> int:
+def first_of(value: Any, default: int) -> int:
+    """A number, or the first of a list of them; ``default`` for none."""
     if isinstance(value, list | tuple):
         value = value[0] if value else default
     return int(value or default)
@@ -141,7 +151,7 @@ def projector_params(config: Config, kind: str, raw: Config, hidden: int, decode
         return 2 * 256 * out + hidden * out + 5 * out * out + 10 * out
     if kind == "phi3_v":  # four patches joined, two layers, separators between lines and between crops
         return 4 * hidden * decoder + decoder * decoder + 2 * decoder + 8 * hidden
-    if kind in _GLM:
+    if kind in GLM_TOWERS:
         out, ffn = int(raw.get("out_hidden_size") or decoder), int(raw.get("intermediate_size") or 0)
         return wide * out + out + out * out + 2 * out + 3 * out * ffn
     if kind.startswith("qwen"):
