@@ -9,7 +9,7 @@ from oomkb.memory.families.family import ROUTERS
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
 from oomkb.memory.quantized import saves_weights
-from oomkb.memory.setting import ONLINE, Setting
+from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.step import Step
 
@@ -119,7 +119,8 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         outlived=s.outlived,
         active=_active(s, shape),
         holds=s.objective == "ppo" and "trl" in s.framework,
-        sliced=s.objective in ONLINE and any(w in s.framework for w in ("trl", "swift")),
+        divides=s.divides,
+        one_row=s.samples == 1,
     )
 
 
@@ -204,6 +205,7 @@ def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
             "X": d.experts / s.ep,
             "top": d.top_k / (tp if s.sequence_parallel and s.etp < tp else 1),
             "V": d.vocab / tp * s.logits_share,
+            "W": d.vocab / tp,
             "sh": 1.0 / tp if s.sequence_parallel else 1.0,
             "r": float(s.rank),
             "rows": float(d.position_rows),
@@ -228,7 +230,9 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.objective,
         s.style,
         s.reference,
-        "trl" in s.framework or "swift" in s.framework,
+        s.divides,
+        s.samples == 1,
+        s.objective == "ppo" and "trl" in s.framework,
         s.adapters,
         s.method,
         s.trained_layers,

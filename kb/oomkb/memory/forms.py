@@ -164,7 +164,7 @@ def _term(unit: str, rest: str) -> str:
         return "gradients"
     if unit.startswith("w:"):
         return "cast weights"
-    if "V" in unit:
+    if "V" in unit or unit.endswith("*W"):
         return "logits and loss"
     return "attention scores" if "S*S" in unit else rest
 

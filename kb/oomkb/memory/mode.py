@@ -108,5 +108,7 @@ class Head:
     """How many layers are trained where the others are frozen (LISA); played as the last ones."""
     holds: bool = False
     """The trainer's loop names the logits until the step is over."""
-    sliced: bool = False
-    """Online RL: a slice of the logits is divided in place, which backward pays with copies of all of them."""
+    divides: str = ""
+    """Online RL: how a slice of the logits is divided by the temperature (:func:`oomkb.memory.releases.divides`)."""
+    one_row: bool = False
+    """Online RL: a batch of one sequence, whose row is the whole."""

@@ -326,18 +326,37 @@ class Training(_Step):
         entropy goes in chunks of rows; the passes without gradients (old, reference) hold less than this one.
         """
         logits = given.pop()
+        if self.head.divides in ("copy", "kernel"):  # accelerate's autocast is the model's alone
+            self.tape.casts.clear()
         if self.mode.autocast:
             logits = self.ops.cast(logits, 4.0)
         size = logits.size
+        if self.head.divides == "kernel":
+            node = self.tape.record((logits,), (logits.detached(),), lambda t, g, s, n: (t.new("T*V", size),))
+            return Tensor(None, "T*V", 0.0, self.tape.record((Tensor(None, "T*V", 0.0, node),), (), _padded_backward))
+        if self.head.divides == "copy":
+            return self.row_by_row(logits)
         if self.head.holds:
             self.outer.append(logits.detached())
-        if self.head.sliced:
+        if self.head.divides:
             logits = logits.view(self.tape.record((logits,), (), _sliced_backward))
         node = self.tape.record((logits,), (None,), lambda t, g, s, n: (t.new("T*V", size),))
         out = self.tape.new("T*V", size, node)
         if node is not None:
             node.saved[0] = out.detached()
         return out
+
+    def row_by_row(self, logits: Tensor) -> Tensor:
+        """Logits divided in a copy while the outputs keep their name, then row after row, then the entropy."""
+        tape, size, alone = self.tape, logits.size, self.head.one_row
+        part = logits.view(tape.record((logits,), (), _padded_backward))
+        divided = tape.new("T*V", size, tape.record((part,), (), _padded_backward))
+        saved = tape.new("T*V", size) if size < 4.0 else divided.detached()
+        node = tape.record((divided,), (saved,), lambda t, g, s, n: _rows_backward(t, size, alone=alone))
+        chunk = tape.new("384*W", size)
+        self.note("loss", "saved", "logits")
+        del chunk
+        return Tensor(None, "T*V", 0.0, node)
 
     def backward(self, root: Any, grad: Tensor | None) -> None:
         """The backward pass; what is left below the first layer is the embedding's."""
@@ -354,6 +373,20 @@ def _sliced_backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> 
     quotient = tape.new("T*V", grad.size)
     del part, quotient
     return (whole,)
+
+
+def _padded_backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> tuple[Tensor]:
+    """What is divided or sliced gets a gradient of its own, beside the one it is made of."""
+    return (tape.new("T*V", grad.size),)
+
+
+def _rows_backward(tape: Tape, size: float, *, alone: bool) -> tuple[Tensor]:
+    """Rows' gradients, joined; beside them zeros and what is scattered into those: of one row, or in fp32 of all."""
+    zeros = tape.new("T*V", size) if alone or size >= 4.0 else None
+    scattered = tape.new("T*V", size) if size >= 4.0 else None
+    joined = tape.new("T*V", size)
+    del zeros, scattered
+    return (joined,)
 
 
 @lru_cache(maxsize=4096)

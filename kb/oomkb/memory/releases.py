@@ -15,6 +15,7 @@ __all__ = [
     "LOADED",
     "OWN_MODELS",
     "SHARDS_WIDE",
+    "divides",
     "fast_loss",
     "fused_kernels",
     "is_litgpt",
@@ -125,6 +126,21 @@ def preference_style(job: Job) -> str:
     if job.objective == "grpo":
         return ""
     return "factory" if version(job.versions.get("llamafactory", "")) >= (0, 9, 4) else "factory-labels"
+
+
+def divides(job: Job) -> str:
+    """How TRL divides the logits by the temperature (``trainer/grpo_trainer.py``, ``rloo_trainer.py``).
+
+    ``in-place``: 1.0 to 1.9, where backward pays with copies of all of them. ``copy``: a second tensor, before that and
+    after (0.18 to 0.29, 1.10 to 1.13). ``kernel``: Triton's, 1.14, which keeps the logits alone.
+    """
+    framework = (job.framework or "").lower()
+    known = version(job.versions.get("trl", "")) if "trl" in framework else ()
+    if "trl" not in framework:
+        return "in-place" if "swift" in framework else ""
+    if job.objective != "grpo" or not known or (1,) <= known < (1, 10):
+        return "in-place"
+    return "copy" if known < (1, 14) else "kernel"
 
 
 def _divergence(job: Job, framework: str) -> str:

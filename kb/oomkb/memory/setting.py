@@ -15,6 +15,7 @@ from oomkb.memory.releases import (
     LOADED,
     OWN_MODELS,
     SHARDS_WIDE,
+    divides,
     fast_loss,
     fused_kernels,
     is_litgpt,
@@ -130,6 +131,8 @@ class Setting:
     reference: bool
     """A reference model is asked in every step: not where its log-probabilities were computed beforehand."""
     logits_share: float
+    divides: str
+    """Online RL: how the trainer divides the logits by the temperature."""
     """Share of the positions for which logits are made."""
     sequence_parallel: bool
     quant_keeps: bool
@@ -278,6 +281,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         and not any(w in (job.framework or "").lower() for w in _FIXED),
         reference=_asks_reference(job, objective, adapters),
         logits_share=_logits_share(job, objective, seq),
+        divides=divides(job) if objective in ONLINE else "",
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         quant_keeps=quant_keeps(job, quant),
         outlived=outlives(job, quant),

@@ -218,7 +218,7 @@ def zero_extra(s: Setting, shape: ModelShape) -> Extra:
     )
     gathered = max(live, u.layer / 2, u.largest) * c
     prefetch = min(s.bucket("prefetch_bucket_size", 5e7), every) * c
-    bucket = min(s.bucket("reduce_bucket_size", 5e8), u.layers) * c if not s.adapters else 0.0
+    bucket = s.bucket("reduce_bucket_size", 5e8) * c  # allocated whole, whatever is trained
     # ``stage3.py``: the flat buffer of gradient partitions lives where the optimizer does, whatever is accumulated.
     owned = 0.0 if "optimizer" in s.offload else (u.layers + u.root) * c / s.shards
     grads = owned if not s.adapters else 0.0
@@ -234,13 +234,14 @@ def zero_early_extra(s: Setting, states: States) -> Extra:
     """ZeRO-1 and -2: the bucket stands in backward only, and the partition of the gradients fills as it runs.
 
     Followed in steps of DeepSpeed 0.19.8 (``bench/trace_deepspeed.py``). Gradients that wait for more micro-batches are
-    whole under ZeRO-1.
+    whole under ZeRO-1, and the bucket waits with them.
     """
     waiting = states.gradients if s.gradients_stay else 0.0
 
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
         if phase != "backward":
-            return {"gradients": waiting} if waiting else _NOTHING
+            early = {"buckets": states.bucket} if s.sharding == "zero1" else {}
+            return {"gradients": waiting, **early} if waiting else _NOTHING
         late = part in ("embedding", "first") or (part == "layer" and share == "grads")
         own = waiting if waiting and s.sharding == "zero2" else waiting + (states.reduced if late else 0.0)
         return {"buckets": states.bucket, "gradients": own}

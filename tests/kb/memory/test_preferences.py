@@ -49,3 +49,15 @@ def test_each_pass_where_the_loss_is_not_made_in_tiles(row):
     assert most(said, "backward") == pytest.approx(row["measured"]["peak_backward"], rel=0.01)
     # KTO's unrelated completions go through casts of all weights once more where they are trained in fp32
     assert most(said, "forward", "loss") == pytest.approx(row["measured"]["peak_forward"], rel=0.05)
+
+
+ONLINE = [json.loads(line) for line in (Path(__file__).parent / "data" / "online.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("row", ONLINE, ids=[row["id"] for row in ONLINE])
+def test_a_step_of_trls_online_trainers(row):
+    """The losses of ``GRPOTrainer`` and ``RLOOTrainer`` themselves (``bench/trace_online.py``)."""
+    said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"]))
+    forward = max(said.phases[p].total_bytes for p in ("forward", "loss")) / GIB
+    assert said.allocated_bytes / GIB == pytest.approx(row["measured"]["allocated_gib"], rel=0.01)
+    assert forward == pytest.approx(row["measured"]["peak_forward"], rel=0.02)
