@@ -7,7 +7,8 @@ estimated) in widths; of a run in `bench/measured/first_look.jsonl` the estimate
 was learned from, and the run belongs to ``not met`` unless its framework had been met by then. `--partial` adds runs of
 `bench/partial_runs.py` to the groups that have few sources (changing lengths, not met), where they fit the
 card they ran on at all. Every source is left out in turn: the quantiles of its group are taken over the others, a
-source counting as the root of its figures and the tails cut by 1 - 2.5 / sources. Printed are, for each group, how
+source counting as the root of its figures and the tails cut by 1 - 2.5 / sources (6 in those two groups, whose sources
+are unlike each other). Printed are, for each group, how
 often the resulting intervals hold what was left out, their mean width as a share of the estimate, and the quantiles
 over everything, which `oomkb.memory.intervals.GROUPS` states.
 """
@@ -116,7 +117,8 @@ def quantiles(found: Sequence[Figure]) -> tuple[float, float]:
     counts = Counter(f.source for f in found)
     weighed = sorted((f.score, counts[f.source] ** -0.5) for f in found)
     total = sum(w for _, w in weighed)
-    tail = (1 - LEVEL) / 2 * (1 - 1 / len(weighed)) * max(0.0, 1 - 2.5 / len(counts))
+    unlike = 6.0 if found[0].group in FEW else 2.5
+    tail = (1 - LEVEL) / 2 * (1 - 1 / len(weighed)) * max(0.0, 1 - unlike / len(counts))
 
     def reach(items: Iterable[tuple[float, float]]) -> float:
         run = 0.0

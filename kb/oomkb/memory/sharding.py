@@ -218,7 +218,9 @@ def zero_extra(s: Setting, shape: ModelShape) -> Extra:
     )
     gathered = max(live, u.layer / 2, u.largest) * c
     prefetch = min(s.bucket("prefetch_bucket_size", 5e7), every) * c
-    bucket = s.bucket("reduce_bucket_size", 5e8) * c  # allocated whole, whatever is trained
+    # What is stated is allocated whole, whatever is trained (``stage3.py``); many leave it to their framework.
+    usual = 0.0 if s.adapters else min(5e8, u.layers)
+    bucket = (s.bucket("reduce_bucket_size", 0.0) or usual) * c
     # ``stage3.py``: the flat buffer of gradient partitions lives where the optimizer does, whatever is accumulated.
     owned = 0.0 if "optimizer" in s.offload else (u.layers + u.root) * c / s.shards
     grads = owned if not s.adapters else 0.0
