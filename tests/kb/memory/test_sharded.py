@@ -29,7 +29,8 @@ def test_a_step_under_fsdp1(row):
 def test_passes_under_deepspeeds_own_engines(row):
     """DeepSpeed 0.19.8 (``bench/trace_deepspeed.py``); its step there is torch's Adam, not the fused one.
 
-    The first eight ran without padding, the later ones with a mask. ``accumulated``: the last of several micro-batches, the partition of earlier gradients waiting.
+    The first eight ran without padding, the later ones with a mask. ``accumulated``: the last of several micro-batches,
+    the partition of earlier gradients waiting.
     """
     said = estimate(Job.from_document(row["job"]), ModelShape.from_config(row["job"]["model"]))
     forward = max(said.phases[p].total_bytes for p in ("forward", "loss")) / GIB
