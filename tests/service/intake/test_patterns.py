@@ -20,6 +20,8 @@ def test_every_row_compiles_and_ends(path: Path) -> None:
     for row in table.rows.values():
         re.compile(row.pattern, row.flags)
         assert table[row.name].pattern == row.pattern
+    if path.stem != "redact":  # there the column holds the words that a line must have
+        assert table.problems() == []
 
 
 @pytest.mark.parametrize(
