@@ -120,7 +120,7 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         active=_active(s, shape),
         holds=s.objective == "ppo" and "trl" in s.framework,
         divides=s.divides,
-        one_row=s.samples == 1,
+        one_row=_one_row(s),
     )
 
 
@@ -224,6 +224,11 @@ def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
     )
 
 
+def _one_row(s: Setting) -> bool:
+    """Whether a batch of one sequence is computed otherwise than of several."""
+    return s.divides == "copy" and s.samples == 1
+
+
 def step_of(s: Setting, shape: ModelShape) -> Step:
     """The step's instants for this job on this shape; kept for every other batch size and length."""
     key = (
@@ -231,7 +236,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.style,
         s.reference,
         s.divides,
-        s.samples == 1,
+        _one_row(s),
         s.objective == "ppo" and "trl" in s.framework,
         s.adapters,
         s.method,
