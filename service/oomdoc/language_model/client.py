@@ -21,7 +21,7 @@ __all__ = ["LanguageModel", "Style"]
 
 Style = Literal["full", "small"]
 Message = Mapping[str, Any]
-_DIALECTS_TRIED: Final = 5
+_DIALECTS_TRIED: Final = 6
 _CHARS_PER_TOKEN: Final = 3
 """For budgets, where the endpoint's own count is not known yet; careful for English, logs and code."""
 _REPLY_TOKENS: Final = 1200
@@ -31,11 +31,13 @@ _REPLY_TOKENS: Final = 1200
 class _Dialect:
     """What an endpoint takes, as far as it is known."""
 
-    format: Literal["schema", "object", "plain"] = "schema"
+    format: Literal["schema", "object-schema", "object", "plain"] = "schema"
+    """``object-schema``: a JSON object with the schema beside it, as llama.cpp and its Python server take it."""
     limit: str = "max_tokens"
     temperature: bool = True
 
 
+_SIMPLER: Final[Mapping[str, Any]] = {"schema": "object-schema", "object-schema": "object", "object": "plain"}
 _KNOWN: Final[dict[tuple[str, str], _Dialect]] = {}
 _LOCK: Final = threading.Lock()
 
@@ -207,7 +209,8 @@ def _spoken(dialect: _Dialect, schema: Mapping[str, Any] | None, max_tokens: int
     if dialect.temperature:
         spoken["temperature"] = 0
     if schema is not None and dialect.format != "plain":
-        spoken["response_format"] = schema if dialect.format == "schema" else {"type": "json_object"}
+        beside = {"schema": schema["json_schema"]["schema"]} if dialect.format == "object-schema" else {}
+        spoken["response_format"] = schema if dialect.format == "schema" else {"type": "json_object", **beside}
     return spoken
 
 
@@ -221,5 +224,5 @@ def _simpler(dialect: _Dialect, status: int, said: str, formatted: bool) -> _Dia
         return replace(dialect, temperature=False)
     named = any(word in said for word in ("response_format", "schema", "json", "grammar", "guided"))
     if formatted and dialect.format != "plain" and (named or status in (400, 415, 422, 501)):
-        return replace(dialect, format="object" if dialect.format == "schema" else "plain")
+        return replace(dialect, format=_SIMPLER[dialect.format])
     return None

@@ -48,12 +48,15 @@ def test_inside_an_event_loop(endpoint: StandIn) -> None:
     assert asyncio.run(inside()) == "good day"
 
 
-@pytest.mark.parametrize("taken", ["json_schema", "json_object", None])
+@pytest.mark.parametrize("taken", ["json_schema", "schema", "json_object", None])
 @pytest.mark.parametrize("status", [400, 500])
 def test_servers_without_schemas_are_asked_simpler(endpoint: StandIn, taken: str | None, status: int) -> None:
+    forms = ["json_schema", "schema", "json_object", None]
+
     def say(request: dict[str, Any]) -> Any:
-        kind = request.get("response_format", {}).get("type")
-        if kind in ("json_schema", "json_object")[: {"json_schema": 0, "json_object": 1, None: 2}[taken]]:
+        asked = request.get("response_format", {})
+        kind = "schema" if asked.get("schema") == SCHEMA else asked.get("type")
+        if forms.index(kind) < forms.index(taken):
             return status, {"error": {"message": f"response_format {kind} is not supported"}}
         return completion('Here it is:\n```json\n{"n": 3}\n```' if taken is None else '{"n": 3}')
 
