@@ -6,8 +6,8 @@ import re
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.phrases.quantities import QUANTITIES, Quantity
-from oomdoc.chat.phrases.relative import Operator, find_operators
+from oomdoc.chat.phrases import QUANTITIES, Quantity
+from oomdoc.chat.operators import Operator, find_operators
 from oomdoc.intake.numbers import NUMBER, read_number
 
 __all__ = ["fill", "relative"]

@@ -11,9 +11,7 @@ from typing import Any, Final, NamedTuple
 from oomdoc.chat.context import Context
 from oomdoc.chat.ellipsis import fill, relative
 from oomdoc.chat.explicit import read_explicit
-from oomdoc.chat.phrases import FIELD_NAMES, PHRASES, Phrase
-from oomdoc.chat.phrases.quantities import QUANTITIES
-from oomdoc.chat.phrases.switches import OFF_VALUES, is_off, is_replaced
+from oomdoc.chat.phrases import FIELD_NAMES, OFF_VALUES, PHRASES, QUANTITIES, Phrase, is_off, is_replaced
 from oomdoc.chat.resolving import resolve
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomdoc.stated import stated_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.phrases.training import PAGED
+from oomdoc.chat.phrases import PAGED
 from oomkb.memory.job import Job
 
 __all__ = ["resolve"]
