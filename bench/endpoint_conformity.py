@@ -166,7 +166,7 @@ def trials(url: str, name: str) -> dict[str, Any]:
         "a JSON schema": lambda: model.document(HELLO, SCHEMA, max_tokens=64),
         "another model": lambda: LanguageModel(url, "", "no/such-model", 600.0).ask(HELLO, max_tokens=8),
         "too long a prompt": lambda: model.ask(long, max_tokens=8, budget=ample),
-        "no time": lambda: LanguageModel(url, "", name, 0.2).ask(HELLO, max_tokens=4000),
+        "no time": lambda: LanguageModel(url, "", name, 0.01).ask(HELLO, max_tokens=16),
     }
     found: dict[str, Any] = {}
     for what, run in runs.items():

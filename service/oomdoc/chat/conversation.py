@@ -16,7 +16,7 @@ from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.questions import largest_asked
 from oomdoc.chat.session import Reply, Session, difference
-from oomdoc.chat.undoing import redone, target_of
+from oomdoc.chat.undoing import target_of
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError, OomdocError
@@ -119,22 +119,11 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
     target = target_of(session, turn.undo)
     target = _with_world(target.with_fields(turn.changes)) if turn.changes else target
-    return _back_to(session, target, undone=True)
-
-
-def _redo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    target = redone(session)
-    if target is None:
-        return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
-    return _back_to(session, target, undone=False)
-
-
-def _back_to(session: Session, target: Job, *, undone: bool) -> tuple[Session, Reply]:
     before, _ = price_of(session.job, session.language)
     after, problem = price_of(target, session.language)
     changed = difference(session.job, target)
-    session = session.then(target, changed, undone=undone) if changed else session
-    return session, answers.changed(before, after, problem, target, changed, session.language, undone=undone)
+    session = session.then(target, changed) if changed else session
+    return session, answers.changed(before, after, problem, target, changed, session.language, undone=True)
 
 
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
@@ -190,7 +179,6 @@ _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Repl
         "ask": _ask,
         "compare": _compare,
         "undo": _undo,
-        "redo": _redo,
         "accept-plan": _accept_plan,
         "talk": _talk,
         "off-topic": _talk,

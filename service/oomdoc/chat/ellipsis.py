@@ -1,4 +1,4 @@
-"""Turns that leave out what they are about: "and once more", "6k then", "a bit smaller", "turn it back on"."""
+"""Turns that leave out what they are about: "half of that", "6k then"."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.phrases import QUANTITIES, Quantity
 from oomdoc.chat.operators import Operator, find_operators
+from oomdoc.chat.phrases import QUANTITIES, Quantity
 from oomdoc.intake.numbers import NUMBER, read_number
 
 __all__ = ["fill", "relative"]
@@ -19,19 +19,7 @@ _ALIASES: Final = {
     "gpu": "gpus",
     "method": "lora.r",
 }
-_SWITCHES: Final = frozenset(
-    {"grad_ckpt", "fused_ce", "packing", "compile", "serving.cuda_graphs", "rollout.colocated", "rollout.sleep"}
-)
 _CLAUSE: Final = re.compile(r"(?i)[,，;；。、]|\band\b|\bthen\b")
-_AGAIN: Final = re.compile(
-    r"(?i)\A\W{0,3}(?:and|ok|now|then|do|the|just|that|it|same)?\s?(?:(?:and|do|the|that|it|same)\s){0,3}(?:again|once\smore|one\smore\stime|same\sagain)\W{0,3}\Z|\A\W{0,3}(?:那|就|好)?再(?:来|减|加|砍)?一次(?:吧)?\W{0,3}\Z|\A再来\W{0,3}\Z"
-)
-_ON: Final = re.compile(
-    r"(?i)\b(?:turn|switch|put)\s(?:it|that|this|them)\s(?:back\s)?on\b|\bre-?enable\s(?:it|that|this)\b|\bback\son\b|\bon\sagain\b|[打]?开回[来去]|重新打?开|再打?开|还是(?:打)?开(?:着|吧|了)?"
-)
-_OFF: Final = re.compile(
-    r"(?i)\b(?:turn|switch)\s(?:it|that|this|them)\s(?:back\s)?off\b|\bdisable\s(?:it|that|this)\b|\boff\sagain\b|关回去|关了吧|还是关(?:了|掉|着)?|再关(?:了|掉)?|关掉(?:吧|它)"
-)
 _FILLERS: Final = frozenset(
     [
         *("no", "not", "nope", "i", "i'd", "i'll", "meant", "mean", "sorry", "actually", "make", "it", "that"),
@@ -39,7 +27,24 @@ _FILLERS: Final = frozenset(
         *("with", "say", "try", "maybe", "of", "them", "the", "to", "hmm", "hm", "well", "it's", "is", "was", "be"),
         *("at", "set", "back", "keep", "leave", "need", "want", "about", "around", "a", "an", "yes", "yeah", "oh"),
         *("and", "rather", "perhaps", "one's", "down", "up", "instead", "for", "take", "now", "total", "each"),
-        *("still", "should", "what", "how", "if", "would", "like", "put", "again", "there", "here"),
+        *(
+            "still",
+            "should",
+            "cut",
+            "reduce",
+            "lower",
+            "raise",
+            "increase",
+            "what",
+            "how",
+            "if",
+            "would",
+            "like",
+            "put",
+            "again",
+            "there",
+            "here",
+        ),
     ]
 )
 _ZH_FILLERS: Final = re.compile(
@@ -51,17 +56,12 @@ _BARE: Final = re.compile(rf"(?i)(?<![\w.])(?P<n>{NUMBER}|[01]?\.\d{{1,3}}|\d{{2
 _LENGTH_FIELDS: Final = ("seq_len", "serving.max_model_len")
 
 
-def relative(turn: str, context: Context, found: dict[str, Any], *, vague: bool) -> list[tuple[int, int]]:
-    """Changes relative to present values, put into ``found``; the spans that they used.
-
-    :param vague: whether those without an amount ("smaller") are read, or those with one.
-    """
+def relative(turn: str, context: Context, found: dict[str, Any]) -> list[tuple[int, int]]:
+    """Changes relative to present values, put into ``found``; the spans that they used."""
     used: list[tuple[int, int]] = []
     for operator in find_operators(turn):
-        if operator.vague is not vague:
-            continue
         quantity = _nearest(turn, operator, context, found)
-        if quantity is None and not (operator.vague and len(turn) > _SHORT) and not _named(turn):
+        if quantity is None and not _named(turn):
             quantity = next(iter(_recent(context)), None)
         if quantity is None:
             continue
@@ -96,33 +96,11 @@ def _applied(operator: Operator, quantity: Quantity, context: Context) -> Any:
     if not isinstance(present, int | float) or isinstance(present, bool):
         return None
     if quantity.field == "gpu_memory_utilization":
-        value = present + (0.1 if operator.apply(1.0) > 1 else -0.1) if operator.vague else operator.apply(present)
-        return round(min(0.98, max(0.05, value)), 3)
+        return round(min(0.98, max(0.05, operator.apply(present))), 3)
     return max(int(min(quantity.lowest, present)), round(operator.apply(float(present))))
 
 
 def fill(turn: str, context: Context) -> dict[str, Any]:
-    """The change in a turn that names no field, if it has one."""
-    if _AGAIN.match(turn):
-        return _again(context)
-    if len(turn) <= _SHORT:
-        switched = True if _ON.search(turn) else False if _OFF.search(turn) else None
-        if switched is not None:
-            name = next((r.field for r in context.recent if r.field in _SWITCHES), None)
-            return {name: switched} if name else {}
-    return _bare(turn, context)
-
-
-def _again(context: Context) -> dict[str, Any]:
-    """The last step once more, by the same factor."""
-    for recent in context.recent[:3]:
-        now = context.present(recent.field)
-        if isinstance(now, int) and isinstance(recent.old, int) and not isinstance(now, bool) and recent.old:
-            return {recent.field: max(1, round(now * now / recent.old))}
-    return {}
-
-
-def _bare(turn: str, context: Context) -> dict[str, Any]:
     """A number that stands alone is the answer to a question, or another value for what was changed last."""
     matches = list(_BARE.finditer(turn))
     if len(turn) > _SHORT or not matches:

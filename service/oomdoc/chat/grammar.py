@@ -14,14 +14,14 @@ from typing import Any, Final, Literal
 
 from oomdoc.chat import questions
 from oomdoc.chat.context import Context
-from oomdoc.chat.reading import corrected, read_changes, without_kept
-from oomdoc.chat.undoing import Undo, read_redo, read_undo
+from oomdoc.chat.reading import read_changes, without_kept
+from oomdoc.chat.undoing import Undo, read_undo
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
 __all__ = ["Kind", "Turn", "understand"]
 
-Kind = Literal["change", "ask", "compare", "undo", "redo", "accept-plan", "talk", "off-topic"]
+Kind = Literal["change", "ask", "compare", "undo", "accept-plan", "talk", "off-topic"]
 
 LONGEST_TURN: Final = 600
 """Characters of a turn that are read as a phrase; longer ones are pasted material."""
@@ -36,7 +36,7 @@ class Turn:
     kind: Kind
     changes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     topic: str = ""
-    """What a question, or small talk, is about: ``fits quality pick summary saved serving host``, ``thanks`` ..."""
+    """What a question, or small talk, is about: ``fits pick``, ``thanks`` ..."""
     undo: Undo = field(default_factory=Undo)
     """What an ``undo`` takes back."""
     invented: bool = False
@@ -53,23 +53,10 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     rest = without_kept(turn)
     if rest != turn and read_changes(rest, context).fields:
         turn = rest
-    found = _understand(turn, context)
-    if found.kind == "off-topic" or (found.kind == "ask" and not (found.changes or found.topic or found.invented)):
-        again = corrected(turn)
-        if again != turn:
-            second = _understand(again, context)
-            return second if second.changes else found
-    return found
-
-
-def _understand(turn: str, context: Context) -> Turn:
     if questions.invents(turn):
         return Turn("ask", invented=True)
     if questions.only_remarks(turn):
         return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
-    if read_redo(turn):
-        again = read_changes(turn, context).fields
-        return Turn("change", again) if again else Turn("redo")
     agreed = questions.says_yes(turn)
     if agreed == "plan":
         return Turn("accept-plan")

@@ -1,4 +1,4 @@
-"""Changes relative to the present value: half, double, 50 % more, 1024 fewer, one more, a bit smaller."""
+"""Changes relative to the present value: half, double, 50 % more, 1024 fewer, one more."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ __all__ = ["Operator", "find_operators"]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What to do with a present value. ``vague`` ones ("smaller") need a field or a short turn."""
+    """What to do with a present value."""
 
     start: int
     end: int
     apply: Callable[[float], float]
-    vague: bool = False
 
 
 _LESS: Final = r"(?:reduc\w{1,3}|decreas\w{1,3}|lower(?:ed|ing)?|cut(?:ting)?|shrink|drop(?:ped)?|less|fewer|shorter|smaller|minus|down|减少?|降低?|缩短?|少|砍掉?|下调)"
@@ -50,27 +49,13 @@ _DIFFERENCE: Final = re.compile(
     rf"|\b(?P<p>{NUMBER})\s?(?P<what>more|extra|additional|fewer|less)\b|\badd\s(?P<add>{NUMBER})|\b(?P<another>another|one\smore|an?\sextra|an?\sadditional)\s(?P<q>{NUMBER})?"
     r"|(?P<plus>(?<=[\s\w])[+](?=\d))(?P<s>\d{1,7})(?![\d.%])"
 )
-_VAGUE: Final = (
-    (
-        re.compile(
-            r"(?i)\b(?:smaller|shorter|lower|less|fewer)\b|[小短低少][一]?[点些]|再[小短低少减降](?![到成为\d])|(?:减小|调小|缩小|调低)(?![到成为\d])"
-        ),
-        0.5,
-    ),
-    (
-        re.compile(
-            r"(?i)\b(?:bigger|larger|longer|higher)\b|[大长高多][一]?[点些]|再[大长高](?![到成为\d])|(?:增大|调大|放大|调高)(?![到成为\d])"
-        ),
-        2.0,
-    ),
-)
 _DOWN: Final = re.compile(rf"(?i)\A(?:{_LESS}|[-−])")
 
 
 def find_operators(turn: str) -> list[Operator]:
     """All in a turn, in order of reading; of overlapping ones the first kind found."""
     found: list[Operator] = []
-    for operator in (*_factors(turn), *_percents(turn), *_differences(turn), *_vague(turn)):
+    for operator in (*_factors(turn), *_percents(turn), *_differences(turn)):
         if not any(o.start < operator.end and operator.start < o.end for o in found):
             found.append(operator)
     return sorted(found, key=lambda o: o.start)
@@ -127,7 +112,3 @@ def _differences(turn: str) -> list[Operator]:
         down = bool(_DOWN.match(m["verb"] or m["zverb"] or m["what"] or "+"))
         found.append(Operator(m.start(), m.end(), _moved(-number if down else number)))
     return found
-
-
-def _vague(turn: str) -> list[Operator]:
-    return [Operator(m.start(), m.end(), _scaled(f), True) for p, f in _VAGUE for m in p.finditer(turn)]

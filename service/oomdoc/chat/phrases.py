@@ -1,4 +1,4 @@
-"""How people say that a field of the job should have a value: the rows of ``phrases.toml``, checked as they are read."""
+"""How people say that a field of a job should have a value: the rows of ``phrases.toml``, checked as they are read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _fraction(number: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """``value`` is a constant, or ``None`` where group ``n`` (or ``n2``) holds the number. ``also`` sets further fields."""
+    """``value`` is a constant, or ``None`` where group ``n`` (or ``n2``) is the number; ``also`` sets further fields."""
 
     field: str
     pattern: re.Pattern[str]

@@ -74,37 +74,11 @@ _PLEASANTRIES: Final = (
 )
 _TOPICS: Final = (
     (
-        "sure",
-        re.compile(
-            r"(?i)\bhow\s(?:sure|certain|confident|accurate|precise|reliable)\b|\bare\syou\s(?:sure|certain)\b|确定吗|真的吗|准吗|准不准|可靠吗|有多准|误差"
-        ),
-    ),
-    (
-        "quality",
-        re.compile(
-            r"(?i)\bquality\b|\baccura(?:cy|te)\b|\bconverg|\bdegrad|\bhurt\b|\bworse\sresults?\b|\bsame\sresults?\b|效果|质量|掉点|收敛|精度(?:会|有|损|影响|下降|降)|影响.{0,6}(?:精度|训练|结果)"
-        ),
-    ),
-    (
-        "summary",
-        re.compile(
-            r"(?i)\bsummar|\bwhat\s(?:have|did)\s(?:i|we|you)\schange|\bwhat\s(?:i|we)(?:'ve|\shave)?\schanged?\b|\brecap\b|\bcurrent\s(?:settings|config|setup|job)\b|总结|改了(?:哪些|什么|啥|多少)|到目前|当前(?:的)?(?:配置|设置)|现在(?:的)?(?:配置|设置)是"
-        ),
-    ),
-    (
-        "saved",
-        re.compile(
-            r"(?i)\b(?:which|what)\b.{0,30}\b(?:saved|helped|bought|gave|saves|helps)\b.{0,20}\b(?:most|more)\b|\bbiggest\s(?:saving|win)|哪.{0,8}(?:最省|省得?最多|最有[用效]|省了?最)"
-        ),
-    ),
-    (
         "pick",
         re.compile(
             r"(?i)\bwhich\b.{0,40}\b(?:pick|recommend|choose|take|prefer|best|better|cheap\w{0,3}|use)\b|\brecommend|\bsuggest|\byour\s(?:pick|choice|advice)\b|\banything\selse\b|\bwhat\s(?:else\s)?(?:can|could|should|would|do)\s(?:i|you|we)\s(?:do|try|change|suggest|recommend)\b|\bcheap|\bleast\s(?:slowdown|effort|pain)|\bbest\s(?:option|plan|way)|\bother\s(?:options?|ways?)\b|\bhow\s(?:do|can|could)\si\s(?:fix|make|get)\b|建议|推荐|(?:给|有).{0,4}方案|怎么办|怎么解决|还有(?:什么|啥|哪些|别的|其他)|别的办法|其他办法|最省|最便宜|选哪|哪个(?:方案)?(?:最)?(?:好|合适)|哪种(?:最)?好|怎么(?:改|调)"
         ),
     ),
-    ("serving", re.compile(r"(?i)\bconcurren|\brequests\b|\bat\sonce\b|并发|多少个?请求")),
-    ("host", re.compile(r"(?i)\b(?:host|cpu|system)\s(?:ram|memory)\b|\bram\b|(?:主机|系统|机器|CPU)\s?(?:的)?内存")),
     (
         "fits",
         re.compile(
@@ -129,7 +103,7 @@ def asks_only(turn: str) -> bool:
 
 def compares(turn: str) -> bool:
     """Whether speed is asked about."""
-    return bool(_COMPARE.search(turn)) and topic_of(turn) not in ("pick", "quality")
+    return bool(_COMPARE.search(turn)) and topic_of(turn) != "pick"
 
 
 def invents(turn: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections.abc import Sequence
@@ -20,13 +19,10 @@ from oomkb.catalog.gpus import find_all
 from oomkb.errors import JobError
 from oomkb.frameworks import canonical
 from oomkb.memory.job import Job
-from oomkb.units import GIB
 
-__all__ = ["Changes", "corrected", "read_changes", "without_kept"]
+__all__ = ["Changes", "read_changes", "without_kept"]
 
 _SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
-_TO_NUMBER: Final = re.compile(rf"(?i)(?:\bto\b|到|成)\s?(?P<n>{NUMBER})")
-_SHORTEST_LENGTH: Final = 128
 _SHORTEST_LISTED: Final = 256
 _ITEM: Final = re.compile(r"(?i)(?:[,，;；、]|(?<=\s)and\s)\s?(?P<item>full|\d{3,6}|\d{1,3}k)\s?(?=[,，;；、.。]|$)")
 _KEPT: Final = re.compile(
@@ -43,37 +39,11 @@ _COUNT_AFTER: Final = re.compile(r"(?i)\A\s?(?:[x×*]\s?(?P<n>\d{1,3})(?![\w.])|
 _PLURAL: Final = re.compile(r"(?<=\d)s\Z")
 _LEADING_COUNT: Final = re.compile(r"\A\d{1,4}\s?(?:x|X|×|\*|张|块|片|卡|个)?\s?(?=[A-Za-z0-9])")
 _NOTHING: Final = re.compile(r"(?!)")
-_SAME_CARD: Final = re.compile(r"(?i)(?<![\d.])(?P<n>\d{2,3})\s?Gi?B?(?![\w.])\s?(?:version|variant|ones?|版|的)")
-_WITH_TP: Final = re.compile(
-    r"(?i)\b(?:with|using|via)\s(?:tp|tensor[\s-]parallel\w{0,3})\b|(?:用|开|做)(?:tp|张量并行)"
-)
 _FRAMEWORK: Final = re.compile(
     r"(?i)(?<![\w/.-])(?:ms-swift|swift|llama-?factory|openrlhf|verl|trl|axolotl|torchtune|torchtitan|megatron(?:-lm)?|nemo|unsloth|xtuner|"
     r"vllm|sglang|lmdeploy|deepspeed|accelerate|mindspeed(?:-llm)?)(?![\w/.-])"
 )
 _BUILT_ON: Final = {"mindspeed": "megatron", "mindspeed-llm": "megatron"}
-_WEIGHTS: Final = re.compile(r"(?i)\bweights\b|\bback\b|\bunquanti|权重|回到?|恢复|还原")
-_PARALLEL: Final = ("tp", "pp", "cp", "ep", "sp")
-_VOCABULARY: Final = (
-    *("gradient", "checkpointing", "checkpoint", "sequence", "length", "batch", "quantization", "optimizer"),
-    *("offload", "offloading", "tensor", "parallel", "accumulation", "context", "memory", "fastest"),
-    *("recompute", "activation", "attention", "adafactor", "double", "halve", "context", "utilization"),
-    *("generations", "completion", "response", "prompt", "pipeline", "lora", "qlora", "revert", "original"),
-    *("expert", "concurrent", "adamw", "precision"),
-)
-_LATIN: Final = re.compile(r"(?<![\w./-])[A-Za-z]{5,20}(?![\w./-])")
-
-
-def corrected(turn: str) -> str:
-    """The turn with words that are nearly one of this trade's spelled as that."""
-
-    def nearest(match: re.Match[str]) -> str:
-        word = match[0].lower()
-        if word in _VOCABULARY:
-            return match[0]
-        return next(iter(difflib.get_close_matches(word, _VOCABULARY, 1, 0.82)), match[0])
-
-    return _LATIN.sub(nearest, turn)
 
 
 class Changes(NamedTuple):
@@ -91,25 +61,16 @@ def read_changes(turn: str, context: Context) -> Changes:
         return Changes({}, spelled.refused)
     found: dict[str, Any] = dict(spelled.fields)
     turn = _without(turn, spelled.spans)
-    taken = relative(turn, context, found, vague=False)
+    taken = relative(turn, context, found)
     try:
         _phrases(turn, context, found, taken)
     except JobError as error:
         return Changes({}, error)
-    _hardware(turn, job, found)
+    _hardware(turn, found)
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
-    if not found:
-        relative(turn, context, found, vague=True)
-    if not found:
-        found.update(fill(turn, context))
-    _bare_length(turn, found)
-    if "tp" not in found and "gpus" in found and _WITH_TP.search(turn):
-        found["tp"] = found["gpus"]
-    if found.get("param_dtype") and "quant" not in found and job.quant not in (None, "none") and _WEIGHTS.search(turn):
-        found["quant"] = "none"
-    return Changes(resolve(found, context))
+    return Changes(resolve(found or fill(turn, context), context))
 
 
 def without_kept(turn: str) -> str:
@@ -164,9 +125,6 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
                     negated[phrase.field] = not off
                 continue
             said.setdefault(phrase.field, []).append((*match.span(), value, phrase))
-    for name in _PARALLEL:
-        if name not in said and name not in found and _dropped(turn, name):
-            negated[name] = 1
     for name, values in said.items():
         found[name], phrase = _chosen(turn, values)
         found.update({n: v for n, v in phrase.also if n not in found and n not in said})
@@ -178,11 +136,6 @@ def _offloads_left(said: str, phrase: Phrase, context: Context) -> tuple[str, ..
     if not _OFFLOADED.search(said):
         return ()
     return tuple(part for part in context.job.offload or () if part not in phrase.value)
-
-
-def _dropped(turn: str, name: str) -> bool:
-    pattern = next(q.pattern for q in QUANTITIES if q.field == name)
-    return any(is_off(turn, *m.span()) for m in pattern.finditer(turn))
 
 
 def _chosen(turn: str, values: list[tuple[int, int, Any, Phrase]]) -> tuple[Any, Phrase]:
@@ -213,16 +166,9 @@ def _value(phrase: Phrase, match: re.Match[str]) -> Any:
     return phrase.convert(number)
 
 
-def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
-    """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20", "the 80 GB ones"."""
+def _hardware(turn: str, found: dict[str, Any]) -> None:
+    """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20"."""
     mentions = [m for m in find_all(turn) if not is_replaced(turn, m.start)]
-    if not mentions and isinstance(job.gpu, str):
-        size = _SAME_CARD.search(turn)
-        stated = found.get("capacity_gib") or (float(size["n"]) if size else None)
-        other = _same_card(job.gpu, stated) if stated else None
-        if other:
-            found.pop("capacity_gib", None)
-            found["gpu"] = other
     for mention in mentions[-1:] if _arrowed(turn, mentions) else mentions[:1]:
         found["gpu"] = _PLURAL.sub("", (_LEADING_COUNT if mention.count else _NOTHING).sub("", mention.text.strip()))
         before = _COUNT_BEFORE.search(turn[max(0, mention.start - 16) : mention.start])
@@ -240,15 +186,6 @@ def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
 def _arrowed(turn: str, mentions: list[Any]) -> bool:
     pairs = itertools.pairwise(mentions)
     return any(_ARROW.match(turn[a.start + len(a.text) : b.start]) for a, b in pairs)
-
-
-def _same_card(gpu: str, capacity: float) -> str | None:
-    """The same card with another memory, where there is one: "A100" and 80 is "A100 80G"."""
-    base = re.sub(r"(?i)[\s-]?\d{2,3}\s?g(?:i?b)?\b", "", gpu).strip()
-    for mention in find_all(f"{base} {capacity:g}GB"):
-        if abs(mention.device.capacity_bytes / GIB - capacity) <= 0.1 * capacity:
-            return f"{base} {capacity:g}GB"
-    return None
 
 
 def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
@@ -281,10 +218,3 @@ def _resized(job: Job, params_b: float) -> dict[str, Any]:
         if name != job.model and models.find(name) is not None:
             return {"model": name, "params_b": None}
     return {"model": None, "params_b": params_b}
-
-
-def _bare_length(turn: str, found: dict[str, Any]) -> None:
-    """A number of that size that belongs to nothing else is a length: "cut it to 1024"."""
-    match = _TO_NUMBER.search(turn)
-    if not found and match and read_number(match["n"]) >= _SHORTEST_LENGTH:
-        found["seq_len"] = int(read_number(match["n"]))

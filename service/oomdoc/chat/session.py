@@ -26,8 +26,6 @@ class Step:
 
     job: Job
     changed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    undone: bool = False
-    """Whether this step took earlier ones back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,9 @@ class Session:
         """The job as it stands."""
         return self.steps[-1].job if self.steps else Job()
 
-    def then(self, job: Job, changed: Mapping[str, Any], *, undone: bool = False) -> Session:
+    def then(self, job: Job, changed: Mapping[str, Any]) -> Session:
         """The session after a change."""
-        step = Step(job, MappingProxyType(dict(changed)), undone)
+        step = Step(job, MappingProxyType(dict(changed)))
         return replace(self, steps=(*self.steps[-99:], step), proposed=MappingProxyType({}))
 
     def proposing(self, changes: Mapping[str, Any]) -> Session:
@@ -75,10 +73,7 @@ class Session:
             "refused": list(self.refused),
             "dialogue": [list(pair) for pair in self.dialogue],
             "proposed": dict(self.proposed),
-            "steps": [
-                {"job": step.job.document(), "changed": dict(step.changed), "undone": step.undone}
-                for step in self.steps
-            ],
+            "steps": [{"job": step.job.document(), "changed": dict(step.changed)} for step in self.steps],
         }
 
     @classmethod
@@ -88,7 +83,7 @@ class Session:
         :raises JobError: where a stored job is no longer valid.
         """
         steps = tuple(
-            Step(Job.from_document(s["job"]), MappingProxyType(dict(s.get("changed") or {})), bool(s.get("undone")))
+            Step(Job.from_document(s["job"]), MappingProxyType(dict(s.get("changed") or {})))
             for s in document.get("steps") or ()
         )
         return cls(

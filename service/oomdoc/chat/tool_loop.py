@@ -41,7 +41,7 @@ _SMALL_RESULT_CHARS: Final = 2_500
 _WHOLE_TOOLS: Final = ("diagnose", "estimate", "compare", "plan", "fix", "search", "explain", "scan")
 _SMALL_TOOLS: Final = ("estimate", "compare", "plan", "explain")
 _CHANGE: Final = "change_job"
-_UNTOUCHED: Final = frozenset({"undo", "redo", "accept-plan", "talk"})
+_UNTOUCHED: Final = frozenset({"undo", "accept-plan", "talk"})
 _SHORT_TURN: Final = 32
 _SYSTEM: Final = (
     "You are oomdoc, an engineer for GPU memory of LLM training and serving. You converse; the functions compute.\n"

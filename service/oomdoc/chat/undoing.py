@@ -1,4 +1,4 @@
-"""Taking back: one step, several, all, the changes of a named field, a numbered step; and doing it again after all."""
+"""Taking back: one step, several, all, or the changes of a named field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oomdoc.chat.session import DERIVED, Session
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomkb.memory.job import Job
 
-__all__ = ["Undo", "read_redo", "read_undo", "redone", "target_of"]
+__all__ = ["Undo", "read_undo", "target_of"]
 
 _BACK: Final = re.compile(r"(?i)\bgo(?:ing)?\sback\b|\bback\b|\brestore\b|\breturn\sto\b|回到|改回|恢复")
 _HARD: Final = re.compile(
@@ -28,28 +28,15 @@ _ORIGINAL: Final = re.compile(
 _STEPS: Final = re.compile(
     rf"(?i)(?:last|previous|past)\s(?P<n>{NUMBER})|(?P<both>\bboth\b)|(?<!第)(?:上面|前面|最近|刚才|最后|后面?)?(?:这|那)?(?P<z>{NUMBER})\s?(?:步|次|个|处|项)"
 )
-_ORDINAL: Final = re.compile(
-    r"(?i)第\s?(?P<z>[一二三四五六七八九十]|\d{1,2})\s?(?:步|次|个|处|项)|\b(?P<w>first|second|third|fourth|fifth)\s(?:change|step|edit|one|thing)\b|\b(?:change|step)\s(?:number\s)?#?(?P<d>\d{1,2})\b"
-)
-_ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5}
-_REDO: Final = re.compile(
-    r"(?i)\A\W{0,3}(?:no\W{0,3})?redo(?:\s(?:it|that|this|the\slast))?\W{0,3}\Z|\bundo\s(?:the|that)\s(?:undo|revert)\b|重做|取消撤销|撤销(?:刚才的|那个)?撤销|恢复.{0,4}(?:撤销|撤回|撤掉)的?|\bput\s(?:it|that|them)\sback\b"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """``fields`` (if any) at most ``steps`` changes back, one ``step`` by number from the first, or ``everything``."""
+    """``fields`` (if any) at most ``steps`` changes back, or ``everything``."""
 
     steps: int = 1
     everything: bool = False
     fields: tuple[str, ...] = ()
-    step: int = 0
-
-
-def read_redo(turn: str) -> bool:
-    """Whether what was taken back is to be done again."""
-    return bool(_REDO.search(turn))
 
 
 def read_undo(turn: str, *, changes: bool) -> Undo | None:
@@ -59,11 +46,6 @@ def read_undo(turn: str, *, changes: bool) -> Undo | None:
     """
     if not _HARD.search(turn) and (changes or not (_SOFT.search(turn) or _BACK.search(turn))):
         return None
-    ordinal = _ORDINAL.search(turn)
-    if ordinal:
-        number = ordinal["w"]
-        step = _ORDINALS[number.lower()] if number else int(read_number(ordinal["z"] or ordinal["d"]))
-        return Undo(step=step)
     match = _STEPS.search(turn)
     steps = 1
     if match:
@@ -72,22 +54,11 @@ def read_undo(turn: str, *, changes: bool) -> Undo | None:
     return Undo(max(1, steps), bool(_ORIGINAL.search(turn)), fields)
 
 
-def redone(session: Session) -> Job | None:
-    """The job before the last undo; ``None`` where nothing was taken back."""
-    for index in range(len(session.steps) - 1, 0, -1):
-        if session.steps[index].undone:
-            return session.steps[index - 1].job
-    return None
-
-
 def target_of(session: Session, undo: Undo) -> Job:
     """The job that an undo goes back to."""
     last = len(session.steps) - 1
     if undo.everything:
         return session.steps[0].job
-    if 0 < undo.step <= last:
-        changed = [n for n in session.steps[undo.step].changed if n != "dp"]
-        return _restored(session.job, session.steps[undo.step - 1].job, changed)
     if undo.fields:
         return _without(session, undo.fields, undo.steps)
     return session.steps[max(0, last - undo.steps)].job
