@@ -30,7 +30,7 @@ class Origins:
         :raises HTTPException: 421 for the host, 403 for the page.
         """
         host = headers.get("host", "")
-        if not self._known(_name(f"//{host}")):
+        if "@" in host or not self._known(_name(f"//{host}")):
             raise HTTPException(421, "this server is not known by that name: see OOMDOC_ALLOWED_HOSTS")
         if method in ("GET", "HEAD", "OPTIONS"):
             return

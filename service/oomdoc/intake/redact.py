@@ -24,7 +24,12 @@ _Rule = tuple[str, str, tuple[str, ...]]
 _RULES: Final[tuple[_Rule, ...]] = tuple(
     (row.name.partition(".")[0].replace("_", "-"), row.name, tuple(row.witness.split(",")))
     for row in _RE.rows.values()
-    if "." in row.name
+    if "." in row.name and not row.name.startswith(("block.", "inside."))
+)
+_BLOCKS: Final[tuple[_Rule, ...]] = tuple(
+    (row.name.split(".")[1].replace("_", "-"), row.name.removeprefix("block."), tuple(row.witness.split(",")))
+    for row in _RE.rows.values()
+    if row.name.startswith("block.")
 )
 _WORDS: Final = tuple(
     (need.split()[0], need) for need in sorted({n for _, _, needs in _RULES for n in needs if len(n) > 1 or n == "@"})
@@ -56,16 +61,17 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     used = set(_RE["placeholder"].findall(text)) | known.keys()
     low = text.lower()
     unique = " ".join(set(low.split()))
-    worth = _worth_a_look(text, low, unique)
-    if not worth:
-        return Masked(text, MappingProxyType(known))
     masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(unique))
-    if "PRIVATE KEY" in text:
-        return Masked(masker.line(text, low), MappingProxyType(known))
-    parts, lows = text.split("\n"), low.split("\n")
-    for at in sorted(worth):
-        parts[at] = masker.line(parts[at], lows[at])
-    return Masked("\n".join(parts), MappingProxyType(known))
+    for kind, name, needs in _BLOCKS:
+        if any(need in low for need in needs):
+            text = masker.block(kind, name, text)
+    low = text.lower()
+    if worth := _worth_a_look(text, low, unique):
+        parts, lows = text.split("\n"), low.split("\n")
+        for at in sorted(worth):
+            parts[at] = masker.line(parts[at], lows[at])
+        text = "\n".join(parts)
+    return Masked(masker.random(text), MappingProxyType(known))
 
 
 def masked_text(text: str | None) -> str | None:
@@ -110,6 +116,36 @@ def _lines_with(word: str, text: str) -> Iterator[int]:
         at = text.find(word, end) if end >= 0 else -1
 
 
+def _is_random(run: str, share: float = 0.4) -> bool:
+    """Whether capitals, small letters and digits alternate as they do not in names that people give."""
+    in_words = sum(map(len, _RE["run_words"].findall(run)))
+    return len(_RE["run_letters"].findall(run)) > share * len(run) and 3 * in_words <= len(run)
+
+
+def _random_runs(text: str) -> list[tuple[int, int]]:
+    """Where letters and digits stand that were drawn at random: (start, end), in order, apart from each other.
+
+    Hexadecimal digests, names of classes and kernels, and C++ symbols are none.
+    """
+    found: list[tuple[int, int]] = []
+    last = 0
+    for hit in _RE["run"].finditer(text):
+        run, start, end = hit[0], hit.start(), hit.end()
+        if start < last or run.islower() or run.isupper() or not _is_random(run):
+            continue
+        if sum(letter.isdigit() for letter in run) < 2 or _RE["run_name"].search(run):
+            continue
+        if _RE["run_digest"].search(text, max(0, start - 400), start):
+            continue
+        while (more := _RE["run_behind"].match(text, end)) and (len(more[0]) < 3 or _is_random(more[0], 0.3)):
+            end = more.end()
+        while (less := _RE["run_before"].search(text, max(last, start - 42), start)) and _is_random(less[0], 0.3):
+            start = less.start()
+        found.append((start, end))
+        last = end
+    return found
+
+
 @dataclass(slots=True)
 class _Masker:
     """The placeholders given out so far."""
@@ -135,6 +171,25 @@ class _Masker:
                 continue
             text = self._applied(kind, _RE[name], text)
         return text
+
+    def block(self, kind: str, name: str, text: str) -> str:
+        """The text with a rule applied inside of each of its blocks."""
+        inside = _RE[f"inside.{name}"]
+
+        def swap(found: re.Match[str]) -> str:
+            body = found.lastgroup or "body"
+            start, end = found.start(body) - found.start(), found.end(body) - found.start()
+            return f"{found[0][:start]}{self._applied(kind, inside, found[body])}{found[0][end:]}"
+
+        return _RE[f"block.{name}"].sub(swap, text)
+
+    def random(self, text: str) -> str:
+        """The text without letters and digits that were drawn at random."""
+        done, parts = 0, []
+        for start, end in _random_runs(text):
+            parts += [text[done:start], self._placeholder("secret", text[start:end])]
+            done = end
+        return "".join([*parts, text[done:]])
 
     def _applied(self, kind: str, pattern: re.Pattern[str], text: str) -> str:
         def swap(found: re.Match[str]) -> str:

@@ -307,7 +307,9 @@ def test_small_documents_have_small_limits(api: TestClient) -> None:
 # Who may call
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.nip.io"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8765", "127.0.0.1.nip.io", "evil@127.0.0.1", "127.0.0.1@evil"]
+)
 def test_a_foreign_host_is_refused(api: TestClient, host: str) -> None:
     assert api.get("/v1/cases", headers={"host": host}).status_code == 421
     assert api.post("/v1/diagnose", json={"text": LOG}, headers={"host": host}).status_code == 421

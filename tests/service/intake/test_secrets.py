@@ -42,6 +42,16 @@ GPU 00000000:07:00.0 at 10:21:33:44 UUID: GPU-8f7a6b5c-1234-5678-9abc-def0123456
 2025-01-01 12:00:00,000 step 100 loss 1.2345 lr 1e-05 grad_norm 0.9
 0x7f3b2c1d0e9f [0x7f3b2c1d] std::vector<int>::push_back
 train_loss: 0.123, ppl: 1.13, mem: 23.69GiB/24.00GiB
+tried to allocate 17179869184 bytes, phone home 0, call 13958643712 of malloc
+frame #3: _ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIN3c108BFloat16EEENS_6detail5ArrayIPcLi3EEEEEviT0_T1_
+Cijk_Alik_Bljk_HHS_BH_MT128x128x16_SE_APM1_AF0EM8_AF1EM1_AMAS3_ASE_ASEM1_BL1_DTL0_EPS1_FL1_GRVW8
+PeftModelForSeq2SeqLM Wav2Vec2ForPreTraining CppMicroGemmWoQInt4Avx512 ConvBnReLU2dAndLinearReLU
+"sha384-oqVuAfXRKap7fdgcCY5uykM6+R9GqQ8K/uxy9rx7HNQlGYl1kPzQho1wx4JwY8wC"
+curl http://localhost:8000/v1/completions -d '{"model": "meta-llama/Llama-3.1-70B-Instruct", "prompt": "once upon"}'
+Qwen2VLForConditionalGeneration LlamaForSequenceClassification Phi3SmallForCausalLM DeepseekV3MoE
+"integrity": "sha512-x8Kq3Vw9Zr2Lm5Tn7Yb1Qc4Dj6Hf0GsAeRuPiOk"
+- name: MASTER_PORT
+  value: "29500"
 """.splitlines()
 
 
@@ -123,6 +133,21 @@ def test_hardly_a_line_of_ordinary_text_is_touched(root: Path) -> None:
         ("--output_dir /data/zhangsan/runs/7", "zhangsan"),
         ("loading /mnt/nvme0/data/jsmith/x.bin", "jsmith"),
         ("/scratch/users/anna.b/ckpt", "anna.b"),
+        ("联系人 张三 手机 13812345678", "13812345678"),
+        ("微信同号186-1234-5678", "1234-5678"),
+        ("tel: +86 139 1234 5678", "1234 5678"),
+        ("call +1 (415) 555-0134", "555-0134"),
+        ("身份证 11010119900307783X", "19900307"),
+        ("[user]\n\tname = Wei Zhang\n\temail = wz@qq.com", "Wei Zhang"),
+        ("Author: Maria Garcia <maria.g@bigcorp.example>", "Maria Garcia"),
+        ("Signed-off-by: Maria Garcia <maria.g@bigcorp.example>", "maria.g"),
+        ("srun: error: gpunode042: task 3: Out Of Memory", "gpunode042"),
+        ("slurmstepd: error: *** JOB 123 ON cn-a17-04 CANCELLED ***", "cn-a17-04"),
+        ("NodeName=dgx-h100-23 Arch=x86_64", "dgx-h100-23"),
+        ("c:\\users\\jsmith\\anaconda3", "jsmith"),
+        ("C:/Users/lena.k/AppData", "lena.k"),
+        ("wandb: Currently logged in as: weizhang (lab). Use", "weizhang"),
+        ("View run at https://wandb.ai/weizhang-lab/proj/runs/ab12cd34", "weizhang"),
     ],
 )
 def test_places_and_people_are_masked(text: str, secret: str) -> None:
