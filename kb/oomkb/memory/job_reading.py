@@ -214,7 +214,9 @@ def _map(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def _elements(name: str, value: Any) -> Any:
-    """A number of elements; other texts (``auto``) stay what they are."""
+    """A number of elements, or a switch as 0 or 1 (``overlap_comm``); other texts (``auto``) stay what they are."""
+    if isinstance(value, bool):
+        return float(value)
     if isinstance(value, str) and not _NUMERAL.fullmatch(value):
         return value[:_NAME_CHARS]
     return _number(name, value, low=-1, high=_ELEMENTS)

@@ -145,8 +145,14 @@ def complaint_of(statements: Sequence[Statement], outcome: Outcome | None = None
 
     :param outcome: what was read before. Where it is a question about memory, any statement of trouble counts.
     """
-    statements = [s for s in statements if not is_hypothetical(s.span.text)]
     about_memory = outcome is not None and outcome.name == "memory-question"
+    # On the line that is about memory, what says that the run went well is no complaint.
+    line = outcome.span.line if outcome is not None and about_memory else None
+    statements = [
+        s
+        for s in statements
+        if not is_hypothetical(s.span.text) and not (s.span.line == line and went_well(s.span.text))
+    ]
     least = _IN_VAIN_LEAST if about_memory else _COMPLAINT_LEAST
     sure = [s for s in statements if s.name in _COMPLAINTS and s.probability >= least]
     best = max(sure, key=lambda s: s.probability, default=None)

@@ -33,6 +33,7 @@ def test_inputs_that_programs_print(name):
         "A larger value may lead to OOM.",
         "In case of OOM lower the batch size.",
         "Flash attention fixed the OOM.",
+        "把 batch size 降到 2 之后就没再爆显存了，训练已经顺利跑完。",
         "python train.py --oom_retry 3 --out runs/oom-check",
         "会不会爆显存？",
         "这样设置可以避免爆显存",
