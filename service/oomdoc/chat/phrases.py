@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from oomdoc.intake.numbers import NUMBER
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.errors import RecordError
 from oomkb.memory.job import Job
+from oomkb.tables import read_table
 
 __all__ = ["FIELD_NAMES", "OFF_VALUES", "PAGED", "PHRASES", "QUANTITIES", "Phrase", "Quantity", "is_off", "is_replaced"]
 
@@ -71,7 +71,7 @@ def _plain(value: Any) -> Any:
 
 def _table() -> Mapping[str, Any]:
     """:raises RecordError: for a field that no job has, or a key that no row has."""
-    found = tomllib.loads(files("oomdoc.chat").joinpath("phrases.toml").read_text(encoding="utf-8"))
+    found = read_table(Path(__file__).with_suffix(".toml"))
     known = {*Job.__dataclass_fields__, *DOTTED_FIELDS, _SHARE}
     for part in ("first", "sizes", "numbers", "last", "names"):
         for row in found[part]:

@@ -25,7 +25,15 @@ _GROWN: Final = 0.3
 _MOST: Final = 0.5
 """Share of what was held that is most of it."""
 _EQUAL: Final = 0.01
+"""Part by which two sizes of one thing may differ."""
 _WEIGHT_BYTES: Final = 2
+_SEVERAL: Final = 2
+"""Other processes on a card from which they are taken for ranks of the same run."""
+_TIMES: Final = 3
+"""How often a request must fit into what is reserved and not in use."""
+_LARGE: Final = 0.12
+"""Share of the card that is much to be reserved and not in use."""
+_FAR_FROM_FULL: Final = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +170,6 @@ def _host_short(view: View) -> Iterator[_Account]:
         yield _Account("host-ram", why, failure.signal.span)
 
 
-_SEVERAL: Final = 2
-_TIMES: Final = 3
-_LARGE: Final = 0.12
-_FAR_FROM_FULL: Final = 0.85
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _grown,
     _refused_cache,

@@ -51,9 +51,12 @@ def went_well(text: str) -> bool:
 def worked(text: str, start: int, end: int) -> bool:
     """Whether the clause speaks of a run that did not fail, or of a wish."""
     here = clause(text, start, end)
-    return bool(_RE["worked"].search(here) or _RE["wish"].search(here)) and not _RE["failed"].search(
-        _RE["worked"].sub(" ", here)
-    )
+    return (went_well(here) or _RE["wish"].search(here) is not None) and not _fails(here)
+
+
+def _fails(text: str) -> bool:
+    """Whether a stretch of text speaks of a failure, apart from words for a run that did not fail."""
+    return _RE["failed"].search(_RE["worked"].sub(" ", text)) is not None
 
 
 def doubt(text: str, start: int, end: int) -> float:
@@ -61,13 +64,10 @@ def doubt(text: str, start: int, end: int) -> float:
     here = clause(text, start, end)
     if _RE["elsewhere"].search(here):
         return 0.6
-    fine, failed = (
-        _RE["worked"].search(here) or _RE["wish"].search(here),
-        _RE["failed"].search(_RE["worked"].sub(" ", here)),
-    )
+    fine, failed = went_well(here) or _RE["wish"].search(here) is not None, _fails(here)
     if not fine and not failed:
         here = _around(text, start, end)
-        fine, failed = _RE["worked"].search(here), _RE["failed"].search(_RE["worked"].sub(" ", here))
+        fine, failed = went_well(here), _fails(here)
     return 0.2 if fine and not failed else 0.0
 
 

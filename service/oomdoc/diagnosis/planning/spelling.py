@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from oomkb.errors import OomdocError
+from oomkb.frameworks import line
 
 __all__ = ["DASHED", "spelled"]
 
@@ -46,8 +47,6 @@ _OTHERWISE: Final[Mapping[tuple[str, str], tuple[str, Any]]] = {
 _ADAM_OFFLOAD: Final = ("--adam_offload", True)
 _FSDP_OFFLOAD: Final = ("fsdp_config.fsdp_offload_params", True)
 """In the file that ``accelerate launch`` reads (accelerate 1.x, ``utils/dataclasses.py``)."""
-_AXOLOTL_OFFLOAD: Final = ("fsdp_config.offload_params", True)
-_BY_ACCELERATE: Final = frozenset({"transformers", "trl", "unsloth", "llama-factory", "ms-swift"})
 
 
 def spelled(
@@ -59,10 +58,9 @@ def spelled(
     """
     name = _BASES.get(framework or "transformers", framework or "transformers")
     if field == "offload" and (sharding or "").startswith(("fsdp", "hsdp")) and "param" in (value or ()):
-        if name == "axolotl":
-            return (_AXOLOTL_OFFLOAD,)
-        written = () if name in _BY_ACCELERATE else _written(name, field, json.dumps(value))
-        return written or (_FSDP_OFFLOAD,)
+        if (key := line(name, "offload-fsdp")) is not None:
+            return ((key, True),)
+        return _written(name, field, json.dumps(value)) or (_FSDP_OFFLOAD,)
     if field == "offload" and name == "openrlhf":
         return (_ADAM_OFFLOAD,)
     if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
@@ -99,11 +97,11 @@ def _lines(text: str) -> list[tuple[str, Any]]:
     """Added lines; nested keys with their parents, apart by dots."""
     found: list[tuple[str, Any]] = []
     parents: list[tuple[int, str]] = []
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
+    for row in text.splitlines():
+        key, colon, value = row.partition(":")
         depth = len(key) - len(key.lstrip())
         parents = [p for p in parents if p[0] < depth]
-        if line.startswith("model_name_or_path") or not colon:
+        if row.startswith("model_name_or_path") or not colon:
             continue
         if not value.strip():
             parents.append((depth, key.strip()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Found"]
+__all__ = ["Found", "agreed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +17,13 @@ class Found:
     value: Any
     offset: int
     confidence: float = 1.0
+
+
+def agreed(found: Iterable[Found]) -> Iterator[Found]:
+    """The first of each name, where all of that name have one value; of a name that is set differently, none."""
+    by_name: dict[str, list[Found]] = {}
+    for one in found:
+        by_name.setdefault(one.name, []).append(one)
+    for first, *others in by_name.values():
+        if all(other.value == first.value for other in others):
+            yield first

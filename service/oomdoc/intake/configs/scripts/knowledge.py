@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from oomkb.memory.vocabulary import normalise
+from oomkb.tables import read_table
 
 __all__ = ["Calls", "calls"]
 
@@ -41,7 +41,7 @@ def calls() -> Calls:
 
     :raises JobError: where a word is none of the job's.
     """
-    table = tomllib.loads(resources.files(__package__).joinpath("calls.toml").read_text(encoding="utf-8"))
+    table = read_table(Path(__file__).with_name("calls.toml"))
     optimizers = {}
     by_name: dict[str, set[tuple[str, str]]] = {}
     for module, classes in table["optimizers"].items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from oomdoc.intake.configs.scripts.found import Found
+from oomdoc.intake.configs.scripts.found import Found, agreed
 from oomdoc.intake.configs.scripts.program import Program, chain, within
 from oomdoc.intake.configs.scripts.roles import Roles
 
@@ -267,8 +267,4 @@ def _leaves_last(node: ast.AST) -> bool:
 
 def loop_facts(program: Program, roles: Roles) -> Iterator[Found]:
     """Facts of the program's training loops; where two loops differ, none of that name."""
-    found = list(LoopReader(program, roles).facts())
-    for name in dict.fromkeys(one.name for one in found):
-        values = [one for one in found if one.name == name]
-        if all(one.value == values[0].value for one in values):
-            yield values[0]
+    return agreed(LoopReader(program, roles).facts())

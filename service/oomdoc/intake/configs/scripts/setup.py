@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.intake.configs.scripts.found import Found
+from oomdoc.intake.configs.scripts.found import Found, agreed
 from oomdoc.intake.configs.scripts.knowledge import calls
 from oomdoc.intake.configs.scripts.program import Program, chain
 from oomdoc.intake.configs.scripts.roles import Roles, loads
@@ -35,11 +35,7 @@ def setup_facts(program: Program, roles: Roles) -> Iterator[Found]:
         _batches,
         _lengths,
     ):
-        found = list(read(program, roles))
-        for name in dict.fromkeys(one.name for one in found):
-            values = [one for one in found if one.name == name]
-            if all(one.value == values[0].value for one in values):
-                yield values[0]
+        yield from agreed(read(program, roles))
 
 
 def _whole(program: Program, node: ast.expr | None) -> int | None:
