@@ -38,7 +38,7 @@ from oomdoc.intake.tracebacks import read_frames
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _SIGNS: Final = Path(schema.__file__).parent
 _THREAD: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull|discussions)/(\d+)")
-_MOST: Final = 5
+_MAX_THREADS: Final = 5
 _LEAST: Final = 3
 """Threads of one cause below which a lift is chance."""
 
@@ -177,7 +177,7 @@ def _threads(found: Sequence[str]) -> list[str]:
         repository = thread.partition("#")[0]
         ranked.append((turns[repository], thread))
         turns[repository] += 1
-    chosen = [thread for _, thread in sorted(ranked)][:_MOST]
+    chosen = [thread for _, thread in sorted(ranked)][:_MAX_THREADS]
     return [f"threads = {json.dumps(chosen)}"] if chosen else []
 
 

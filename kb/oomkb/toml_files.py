@@ -21,7 +21,7 @@ __all__ = ["read_toml"]
 
 _KEPT: Final = "tables.json"
 _FORMAT: Final = 1
-_MOST: Final = 1000
+_MAX_KEPT_FILES: Final = 1000
 """Files beyond which those that this process did not ask for are forgotten."""
 _asked: dict[str, list[Any]] = {}
 
@@ -60,7 +60,7 @@ def _kept() -> dict[str, list[Any]]:
 
 def _keep() -> None:
     """Write what was parsed by this process beside what was kept before."""
-    files = {**(_kept() if len(_kept()) < _MOST else {}), **_asked}
+    files = {**(_kept() if len(_kept()) < _MAX_KEPT_FILES else {}), **_asked}
     text = json.dumps({"format": _FORMAT, "files": files}, ensure_ascii=False, separators=(",", ":"))
     with contextlib.suppress(OSError, OomdocError):
         write_atomically(state_dir() / _KEPT, text.encode())

@@ -21,9 +21,9 @@ __all__ = ["Watch", "capture", "is_memory_failure", "report_text", "watch"]
 
 _NAMES: Final = frozenset({"OutOfMemoryError", "OutOfMemory", "CUDAOutOfMemoryError", "XlaRuntimeError"})
 _WORDS: Final = ("out of memory", "RESOURCE_EXHAUSTED", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
-_MOST_FRAMES: Final = 60
-_MOST_TENSORS: Final = 400
-_MOST_DEPTH: Final = 40
+_MAX_FRAMES: Final = 60
+_MAX_TENSORS: Final = 400
+_MAX_DEPTH: Final = 40
 _CONFIGS: Final = ("training_args", "args", "config", "cfg", "script_args", "model_config", "hparams")
 _STATS: Final = (
     "allocated_bytes.all.current",
@@ -170,7 +170,7 @@ def _print(report: Mapping[str, Any], path: Path) -> None:
 
 def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
     count = 0
-    while trace is not None and count < _MOST_FRAMES:
+    while trace is not None and count < _MAX_FRAMES:
         yield trace.tb_frame
         trace, count = trace.tb_next, count + 1
 
@@ -194,7 +194,7 @@ def _tensors(frames: list[FrameType]) -> list[dict[str, Any]]:
                         "bytes": int(value.numel()) * int(value.element_size()),
                     }
                 )
-            if len(found) >= _MOST_TENSORS:
+            if len(found) >= _MAX_TENSORS:
                 return found
     return found
 
@@ -208,7 +208,7 @@ def _modules(frames: list[FrameType]) -> list[str]:
             name = type(owner).__name__
             if not names or names[-1] != name:
                 names.append(name)
-    return names[-_MOST_DEPTH:]
+    return names[-_MAX_DEPTH:]
 
 
 def _optimizer(frames: list[FrameType]) -> dict[str, Any] | None:

@@ -16,11 +16,11 @@ from oomkb.errors import InputError
 __all__ = ["limit_self", "memory_of_machine_bytes", "run_isolated"]
 
 _LEAST_BYTES: Final = 256 << 20
-_MOST_BYTES: Final = 8 << 30
+_MAX_BYTES: Final = 8 << 30
 _TIMES_THE_FILE: Final = 64
 """Bytes that the values of a byte may take: an entry of a list takes eight, a small dictionary two hundred."""
 _LEAST_S: Final = 2
-_MOST_S: Final = 30
+_MAX_SECONDS: Final = 30
 _BYTES_PER_S: Final = 1 << 20
 # One such process at a time: their limits must not add up.
 _ALONE: Final = threading.Lock()
@@ -36,9 +36,9 @@ def run_isolated(module: str, file: Path, *, where: str) -> dict[str, Any]:
     :raises InputError: where it dies of its input, takes too long, or prints ``{"error": ..., "hint": ...}``.
     """
     size_bytes = file.stat().st_size
-    most_bytes = max(_LEAST_BYTES, min(_MOST_BYTES, memory_of_machine_bytes() // 2))
+    most_bytes = max(_LEAST_BYTES, min(_MAX_BYTES, memory_of_machine_bytes() // 2))
     memory_bytes = min(most_bytes, _LEAST_BYTES + _TIMES_THE_FILE * size_bytes)
-    seconds = min(_MOST_S, _LEAST_S + size_bytes // _BYTES_PER_S)
+    seconds = min(_MAX_SECONDS, _LEAST_S + size_bytes // _BYTES_PER_S)
     start = (
         f"import sys; sys.path[:] = {sys.path!r}; from oomdoc.isolation import limit_self; "
         f"limit_self({memory_bytes}, {seconds}); from {module} import main; main()"
@@ -77,7 +77,7 @@ def limit_self(memory_bytes: int, seconds: int) -> None:
 
 def memory_of_machine_bytes() -> int:
     """What this process may use at most: its container's limit, else the machine's memory."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else _MOST_BYTES
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else _MAX_BYTES
     for name in _CGROUPS:
         with contextlib.suppress(OSError, ValueError):
             found = min(found, int(Path(name).read_text(encoding="ascii")))

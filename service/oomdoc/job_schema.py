@@ -41,12 +41,12 @@ def job_fields() -> Mapping[str, JobField]:
 
     :raises RecordError: where the table and the job do not have the same fields.
     """
-    told = tomllib.loads(files("oomdoc").joinpath("job_fields.toml").read_text(encoding="utf-8"))
+    described = tomllib.loads(files("oomdoc").joinpath("job_fields.toml").read_text(encoding="utf-8"))
     names = [f for f in Job.__dataclass_fields__ if f not in ("extra", "assumed")]
-    if set(told) != {*names, *DOTTED_FIELDS}:
-        different = ", ".join(sorted(set(told) ^ {*names, *DOTTED_FIELDS}))
+    if set(described) != {*names, *DOTTED_FIELDS}:
+        different = ", ".join(sorted(set(described) ^ {*names, *DOTTED_FIELDS}))
         raise RecordError(f"the fields of a job differ: {different}", where="job_fields.toml")
-    return MappingProxyType({name: JobField(name, **row) for name, row in told.items()})
+    return MappingProxyType({name: JobField(name, **row) for name, row in described.items()})
 
 
 @cache

@@ -22,7 +22,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Settings(BaseSettings):
-    """Everything ``oomdoc serve`` can be told."""
+    """All settings of ``oomdoc serve``."""
 
     model_config = SettingsConfigDict(env_prefix="OOMDOC_", extra="ignore")
 

@@ -73,7 +73,7 @@ def has(
 
 
 def line(framework: str | None, remedy: str) -> str | None:
-    """The text by which the framework is told a remedy, where its record has one."""
+    """The line that switches a remedy on in the framework, where its record has one."""
     own = (_by_name()[member.name] for member in lineage(framework))
     owner = next((record for record in own if record.features or record.lines), None)
     return owner.lines.get(remedy) if owner is not None else None

@@ -82,7 +82,7 @@ class LexicalIndex:
 
         words = json.dumps({"size": self.size, "words": list(self.words)}, ensure_ascii=False)
         (folder / f"{name}.json").write_text(words, encoding="utf-8")
-        np.savez(folder / f"{name}.npz", starts=self.starts, documents=self.documents, worth=self.weights)
+        np.savez(folder / f"{name}.npz", starts=self.starts, documents=self.documents, weights=self.weights)
 
 
 def open_lexical(folder: Path, name: str) -> LexicalIndex:
@@ -92,7 +92,7 @@ def open_lexical(folder: Path, name: str) -> LexicalIndex:
     head = json.loads((folder / f"{name}.json").read_bytes())
     words = {word: number for number, word in enumerate(head["words"])}
     with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
-        return LexicalIndex(words, arrays["starts"], arrays["documents"], arrays["worth"], head["size"])
+        return LexicalIndex(words, arrays["starts"], arrays["documents"], arrays["weights"], head["size"])
 
 
 def build_lexical(documents: Sequence[Sequence[str]]) -> LexicalIndex:

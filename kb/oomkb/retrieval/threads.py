@@ -28,7 +28,7 @@ _TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
 _SHORTEST: Final = 3
 """Characters of a figure that tells threads apart: 8 GPUs or a batch of 16 are everybody's."""
 _FEWEST: Final = 12
-"""Different marks of a text that can be told from another: three words are in some thread always."""
+"""Different marks of a text that can be told apart: three words are in some thread always."""
 _LEAST: Final = 0.3
 """Likeness under which two reports have nothing to do with each other."""
 

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 __all__ = ["Answer", "Answers", "digest"]
 
-_MOST_BYTES: Final = 256 << 20
+_MAX_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def digest(*parts: bytes) -> bytes:
 class Answers:
     """The most recently used answers, bounded in number and in bytes. Safe to use from several threads."""
 
-    def __init__(self, entries: int, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, entries: int, most_bytes: int = _MAX_BYTES) -> None:
         self._entries = entries
         self._most_bytes = most_bytes
         self._kept: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()

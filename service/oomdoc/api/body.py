@@ -15,7 +15,7 @@ from starlette.types import Message, Receive
 __all__ = ["Bounds", "Budget", "bounded"]
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
-_MOST_MEMBERS: Final = 1_000
+_MAX_MEMBERS: Final = 1_000
 _PIECE: Final = 1 << 16
 """Bytes that are undone at once: what follows a member is copied."""
 _GRACE_S: Final = 5.0
@@ -67,7 +67,7 @@ class Budget:
 def bounded(receive: Receive, bounds: Bounds, *, hold: Callable[[int], None], arrived: Callable[[], None]) -> Receive:
     """A ``receive`` that refuses a body that is too large (413), too slow (408) or no gzip (400).
 
-    :param hold: told of each piece's size; may refuse.
+    :param hold: called with the size of each piece; may refuse.
     :param arrived: called once, when the whole body is here, before its last piece is handed on; may refuse.
     :raises HTTPException: at once for a declared length above the limit, else while reading.
     """
@@ -142,6 +142,6 @@ class _Inflater:
 
     def _next(self) -> None:
         self._members += 1
-        if self._members > _MOST_MEMBERS:
-            raise HTTPException(413, f"more than {_MOST_MEMBERS} gzip members")
+        if self._members > _MAX_MEMBERS:
+            raise HTTPException(413, f"more than {_MAX_MEMBERS} gzip members")
         self._member = zlib.decompressobj(_GZIP)

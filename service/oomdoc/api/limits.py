@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["Buckets", "Gate"]
 
-_MOST_CALLERS: Final = 50_000
+_MAX_CALLERS: Final = 50_000
 
 
 class Buckets:
@@ -37,7 +37,7 @@ class Buckets:
         tokens = min(self._burst, tokens + (now - at) * self._rate)
         wait = 0.0 if tokens >= cost else (cost - tokens) / self._rate
         self._callers[caller] = (tokens - cost if wait == 0.0 else tokens, now)
-        if len(self._callers) > _MOST_CALLERS:
+        if len(self._callers) > _MAX_CALLERS:
             self._callers.popitem(last=False)
         return wait
 

@@ -23,7 +23,7 @@ _HEAD_BYTES = 64 << 10
 
 
 def run(settings: Settings) -> None:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     folder = _share_metrics(settings)
     _announce(settings)
     # Diagnoses run side by side: a second thread for one of them would be taken from another.

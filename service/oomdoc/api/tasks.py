@@ -21,7 +21,7 @@ Outcome = tuple[dict[str, Any], bytes]
 _MASKED_CHARS: Final = 200_000
 _PLACES: Final = 6
 _KINDS: Final = {kind.__name__: kind for kind in (CatalogError, InputError, JobError, OomdocError, RecordError)}
-_MOST_CONFIGS: Final = 256
+_MAX_CONFIGS: Final = 256
 """Files beside a text: reading one asks for all others that it may take in."""
 
 
@@ -39,8 +39,8 @@ def run_task(name: str, arguments: Mapping[str, Any], blob: bytes) -> Outcome:
         return TASKS[name](dict(arguments), blob)
     except OomdocError as error:
         known = next((k for k in type(error).__mro__ if k.__name__ in _KINDS), OomdocError)
-        told = {"kind": known.__name__, "message": error.message, "where": error.where, "hint": error.hint}
-        return {"refused": told}, b""
+        refusal = {"kind": known.__name__, "message": error.message, "where": error.where, "hint": error.hint}
+        return {"refused": refusal}, b""
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)[-_PLACES:]
         places = [f"{'/'.join(f.filename.split('/')[-3:])}:{f.lineno} {f.name}" for f in frames]
@@ -55,9 +55,9 @@ def reported(outcome: Outcome) -> Outcome:
     """
     document = outcome[0]
     if "refused" in document:
-        told = document["refused"]
-        kind = _KINDS.get(told["kind"], OomdocError)
-        raise kind(told["message"], where=told["where"], hint=told["hint"])
+        refusal = document["refused"]
+        kind = _KINDS.get(refusal["kind"], OomdocError)
+        raise kind(refusal["message"], where=refusal["where"], hint=refusal["hint"])
     if "failed" in document:
         raise TaskFailed(str(document["failed"]["kind"]), list(document["failed"]["places"]))
     return outcome
@@ -87,8 +87,8 @@ def _request(arguments: dict[str, Any], raw: bytes) -> _Request:
             raise InputError("the body is empty", where="body", hint="send the log as text")
         return _Request([Source("input", text)], {})
     body = read_body(DiagnoseBody, raw)
-    if len(body.configs) > _MOST_CONFIGS:
-        raise JobError(f"more than {_MOST_CONFIGS} files", where="body.configs", hint="send those that matter")
+    if len(body.configs) > _MAX_CONFIGS:
+        raise JobError(f"more than {_MAX_CONFIGS} files", where="body.configs", hint="send those that matter")
     sources = [Source("input", body.text), *(Source(name, text) for name, text in body.configs.items())]
     return _Request(sources, body.set, body.lang, body.plans, body.keep, body.language_model)
 
@@ -160,7 +160,7 @@ def _diagnosis(arguments: dict[str, Any], raw: bytes) -> Outcome:
         room -= len(source.text)
         if room <= 0:
             break
-    told = {
+    summary = {
         "warnings": document["warnings"],
         "language": report.language,
         "input_masked": "\n".join(masked),
@@ -169,7 +169,7 @@ def _diagnosis(arguments: dict[str, Any], raw: bytes) -> Outcome:
         "keep": request.keep,
     }
     text = json.dumps({k: v for k, v in document.items() if k != "id"}, ensure_ascii=False)
-    return told, text.encode("utf-8", "replace")
+    return summary, text.encode("utf-8", "replace")
 
 
 def _estimate(_arguments: dict[str, Any], raw: bytes) -> Outcome:

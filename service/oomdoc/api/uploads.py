@@ -14,8 +14,8 @@ from oomkb.errors import InputError
 
 __all__ = ["received"]
 
-_MOST_FILES: Final = 16
-_MOST_FIELDS: Final = 32
+_MAX_FILES: Final = 16
+_MAX_FIELDS: Final = 32
 _FIELD_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 16 << 10
 
@@ -95,11 +95,11 @@ class _Form:
         _, options = parse_options_header(self._disposition)
         self._name = options.get(b"name", b"").decode("utf-8", "replace")[:200]
         if b"filename" not in options:
-            if len(self.fields) >= _MOST_FIELDS:
-                raise HTTPException(413, f"more than {_MOST_FIELDS} fields")
+            if len(self.fields) >= _MAX_FIELDS:
+                raise HTTPException(413, f"more than {_MAX_FIELDS} fields")
             return
-        if len(self.files) >= _MOST_FILES:
-            raise HTTPException(413, f"more than {_MOST_FILES} files")
+        if len(self.files) >= _MAX_FILES:
+            raise HTTPException(413, f"more than {_MAX_FILES} files")
         given = Path(options[b"filename"].decode("utf-8", "replace").replace("\0", "") or "upload")
         ending = "".join(c for c in "".join(given.suffixes[-2:]) if c.isalnum() or c == ".")[:16]
         path = self._folder / f"{len(self.files)}{ending}"

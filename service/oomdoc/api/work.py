@@ -36,7 +36,7 @@ _OPENING_S: Final = 1.0
 _REFRESH_EVERY_S: Final = 1.0
 _WATCH_EVERY_S: Final = 2.0
 _NOT_STORED: Final = "not stored: the store does not answer"
-_MOST_PROCESSES: Final = 8
+_MAX_PROCESSES: Final = 8
 
 
 class Work:
@@ -215,15 +215,15 @@ class Work:
         model = from_settings(self.settings)
         reading = await self._read_by(model, arguments, blob) if model is not None else None
         said = {} if reading is None else {"reading": reading}
-        told, text = await self.run("diagnosis", {**arguments, **said}, blob)
+        result, text = await self.run("diagnosis", {**arguments, **said}, blob)
         return Answer(
             text.decode(),
-            tuple(told["warnings"]),
-            told["language"],
-            told["input_masked"],
-            told["verdict"],
-            told["cause"],
-            told["keep"],
+            tuple(result["warnings"]),
+            result["language"],
+            result["input_masked"],
+            result["verdict"],
+            result["cause"],
+            result["keep"],
             lasts=reading is None or not reading["trouble"],
         )
 
@@ -281,7 +281,7 @@ def processes(settings: Settings) -> int:
     if not hasattr(os, "fork"):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(_MOST_PROCESSES, cores // settings.workers))
+    return max(1, min(_MAX_PROCESSES, cores // settings.workers))
 
 
 def _unkept(answer: Answer) -> str:

@@ -32,7 +32,7 @@ class Outgoing:
     async def post(
         self, url: str, document: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, method: str = "POST"
     ) -> dict[str, Any]:
-        """Send JSON; the JSON that came back, empty where it was none. Waits once where told to (429).
+        """Send JSON; the JSON that came back, empty where it was none. Retries once after the stated delay (429).
 
         :raises InputError: for an address that is not the platform's, or a call that failed.
         """

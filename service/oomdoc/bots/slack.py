@@ -144,7 +144,7 @@ class Slack:
         return await self._out.download(url, self._bearer(), limit_bytes)
 
     async def begin(self, message: Message, markdown: str, language: str) -> str:
-        """See :class:`oomdoc.bots.message.Platform`; a command has been told already, when it was taken."""
+        """See :class:`oomdoc.bots.message.Platform`; a command was acknowledged when it was received."""
         if "hook" in message.address:
             return ""
         posted = await self._called("chat.postMessage", {**message.address, **documents(markdown, language)[0]})

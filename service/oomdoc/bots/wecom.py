@@ -133,7 +133,7 @@ class WeCom:
         return Message("wecom", self._corp, f"app:{user}", user, text, (identifier,), address={"user": user})
 
     async def fetch(self, message: Message, file: File, limit_bytes: int) -> bytes:
-        """Apps are not told of files."""
+        """The callback of an app carries no files."""
         raise InputError("paste its text instead", where="file")
 
     async def begin(self, message: Message, markdown: str, language: str) -> str:

@@ -58,12 +58,12 @@ _SMALL: Final = 10
 _LIKELY: Final = 0.5
 _SHARES: Final = frozenset({"level"})
 """Keys beside sizes that hold no size."""
-_MOST_OPERANDS: Final = 12
+_MAX_OPERANDS: Final = 12
 _SENTENCE: Final = re.compile(r".*?(?:[.!?](?=\s)|[。！？；]|\n|\Z)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][\w.-]{0,80}")
 _NAME: Final = re.compile(r"[\w.+-]{1,60}(?:[/ ][\w.+-]{1,60}){0,2}")
 _UNIT_BYTES: Final = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40, "p": 2.0**50}
-_MOST_DEPTH: Final = 12
+_MAX_DEPTH: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Sources:
 
     def add_document(self, value: Any, name: str = "", depth: int = 0) -> None:
         """A function's answer; a number's unit is its key's."""
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             return
         if isinstance(value, Mapping):
             chance = value.get("fits_probability")
@@ -206,7 +206,7 @@ class Sources:
         if not unknown:
             return True
         around = [*figures, *_numbers(self._without_names(before))]
-        operands = [_Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MOST_OPERANDS]
+        operands = [_Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MAX_OPERANDS]
         return all(_Figure.of(*figure).follows(operands) for figure in unknown)
 
     def _known(self, value: float, unit: str, decimals: int) -> bool:

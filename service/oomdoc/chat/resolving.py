@@ -10,7 +10,7 @@ from oomkb.memory.job import Job
 
 __all__ = ["resolve"]
 
-_MOST_PER_NODE: Final = 8
+_MAX_PER_NODE: Final = 8
 _MODEL_PARALLEL: Final = ("tp", "pp", "cp")
 
 
@@ -73,7 +73,7 @@ def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
     else:
         return
     if ranks > nodes * gpus:
-        gpus = min(ranks, max(_MOST_PER_NODE, gpus)) if nodes == 1 else gpus
+        gpus = min(ranks, max(_MAX_PER_NODE, gpus)) if nodes == 1 else gpus
         nodes = max(nodes, -(-ranks // gpus))
     found["gpus"] = gpus
     if nodes > 1 or job.nodes:
@@ -86,7 +86,7 @@ def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
 def _machines(found: dict[str, Any], job: Job) -> tuple[int, int]:
     nodes = found.get("nodes") or job.nodes or 1
     gpus = found.get("gpus") or job.gpus or 1
-    if found.get("nodes", 1) > 1 and gpus > _MOST_PER_NODE and gpus % nodes == 0 and "gpus" in found:
+    if found.get("nodes", 1) > 1 and gpus > _MAX_PER_NODE and gpus % nodes == 0 and "gpus" in found:
         return nodes, gpus // nodes
     if "nodes" not in found:
         if gpus > 16 and gpus % 8 == 0:

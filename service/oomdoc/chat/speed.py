@@ -14,7 +14,7 @@ from oomkb.memory.job import Job
 
 __all__ = ["compared"]
 
-_MOST_ROWS: Final = 8
+_MAX_ROWS: Final = 8
 
 
 def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str) -> Reply:
@@ -55,4 +55,4 @@ def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str) ->
             seen.append(setup)
             name = word("chat.original", language) if index == 0 else parts.shown_changes(changes, language)
             rows.append((name, setup))
-    return rows if len(rows) <= _MOST_ROWS else [rows[0], *rows[1 - _MOST_ROWS :]]
+    return rows if len(rows) <= _MAX_ROWS else [rows[0], *rows[1 - _MAX_ROWS :]]

@@ -30,12 +30,12 @@ from oomdoc.tools.functions import job_of
 from oomkb.errors import InputError, JobError, OomdocError
 from oomkb.memory.job import Job
 
-__all__ = ["MOST_CALLS", "Turned", "converse"]
+__all__ = ["MAX_CALLS", "Turned", "converse"]
 
 _LOG: Final = logging.getLogger("oomdoc.chat")
-MOST_CALLS: Final = 6
+MAX_CALLS: Final = 6
 """Functions called for one turn."""
-_MOST_ROUNDS: Final = 5
+_MAX_ROUNDS: Final = 5
 _RESULT_CHARS: Final = 6_000
 _SMALL_RESULT_CHARS: Final = 2_500
 _WHOLE_TOOLS: Final = ("diagnose", "estimate", "compare", "plan", "fix", "search", "explain", "scan")
@@ -146,8 +146,8 @@ class _Turn:
     def _rounds(self) -> Iterator[str]:
         messages = self._messages()
         tools = _tools(self.model.style, changes=not questions.asks_only(self.text))
-        for turn in range(_MOST_ROUNDS):
-            last = turn == _MOST_ROUNDS - 1 or len(self.called) >= MOST_CALLS
+        for turn in range(_MAX_ROUNDS):
+            last = turn == _MAX_ROUNDS - 1 or len(self.called) >= MAX_CALLS
             said = Said()
             pending = ""
             for part in self.model.stream(messages, tools=() if last else tools, budget=self.budget):
@@ -200,8 +200,8 @@ class _Turn:
 
     def _called(self, call: ToolCall) -> str:
         """What a function says, for the model: its answer or what is wrong, as JSON."""
-        if len(self.called) >= MOST_CALLS:
-            return json.dumps({"error": f"no more than {MOST_CALLS} calls a turn: answer now"})
+        if len(self.called) >= MAX_CALLS:
+            return json.dumps({"error": f"no more than {MAX_CALLS} calls a turn: answer now"})
         self.called.append(call.name[:40])
         try:
             found, about = self._result(call)

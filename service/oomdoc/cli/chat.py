@@ -110,7 +110,7 @@ def _read_turn() -> str | None:
 
 
 def _prompted() -> str:
-    """A line from the terminal, with editing and earlier lines at the arrow keys where readline is at hand."""
+    """A line from the terminal, with editing and earlier lines at the arrow keys where readline is available."""
     with suppress(ImportError):
         import readline  # noqa: F401
     # The marks keep the codes out of the width that readline counts.

@@ -135,8 +135,8 @@ def _with_framework(document: dict[str, Any], evidence: Evidence | None, languag
 
     if evidence is None:
         return document
-    told = [*document.get("warnings", ()), *_warnings(evidence, language)]
-    return {**document, "framework": framework_document(evidence), "warnings": told}
+    warnings = [*document.get("warnings", ()), *_warnings(evidence, language)]
+    return {**document, "framework": framework_document(evidence), "warnings": warnings}
 
 
 def _batch(path: Path, language: str) -> None:

@@ -22,7 +22,7 @@ _PROVEN: Final = 0.85
 """Probability of a cause that a sum proves: the sum is right, what it is the sum of may have been misread."""
 _GROWN: Final = 0.3
 """Share of what was held at the end that must have come with the steps."""
-_MOST: Final = 0.5
+_MIN_ENGINE_SHARE: Final = 0.5
 """Share of what was held that is most of it."""
 _EQUAL: Final = 0.01
 """Part by which two sizes of one thing may differ."""
@@ -106,7 +106,7 @@ def _engine_beside(view: View) -> Iterator[_Account]:
         return
     weights = _WEIGHT_BYTES * view.shape.params / (rollout.tensor_parallel or 1)
     engine = cache.data["kv_cache_bytes"] + weights
-    if _MOST * held <= engine <= held:
+    if _MIN_ENGINE_SHARE * held <= engine <= held:
         why = say("account.engine", engine_bytes=engine, cache_bytes=cache.data["kv_cache_bytes"], held_bytes=held)
         yield _Account("rollout-engine", why, cache.span)
 

@@ -45,7 +45,7 @@ def _pairs(view: View) -> Iterator[Message]:
 
 
 def _small_lora(view: View, stated: Job) -> Iterator[Message]:
-    """People are told to use LoRA first; where it would not fit, that has to be said."""
+    """LoRA is the usual first advice; where it would not fit, that has to be said."""
     capacity = view.bytes_of("capacity")
     if view.job.method != "full" or not view.training or not capacity or (view.fullness or 0) < 1:
         return

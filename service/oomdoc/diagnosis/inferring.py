@@ -41,8 +41,8 @@ _AGREES: Final = -2.5
 _EXPLAINED: Final = -7.0
 _TELLING: Final = 3.0
 """Log-odds from which a figure is said to decide a field."""
-_MOST_SINGLES: Final = 14
-_MOST_PAIRS: Final = 60
+_MAX_SINGLES: Final = 14
+_MAX_PAIRS: Final = 60
 _SHARE: Final = 0.5
 
 
@@ -181,10 +181,10 @@ def _search(job: Job, base: _Candidate, seen: Observed) -> list[_Candidate]:
     tried = [base, *singles]
     if max(c.likelihood for c in tried) >= _AGREES:
         return tried
-    ranked = sorted(singles, key=lambda c: -c.score)[:_MOST_SINGLES]
+    ranked = sorted(singles, key=lambda c: -c.score)[:_MAX_SINGLES]
     options = [c.options[0] for c in ranked]
     pairs = cheapest_sets([-c.score for c in ranked], (2,), lambda a, b: options[a].field != options[b].field)
-    found = (_priced(job, tuple(options[i] for i in pair), seen) for pair in islice(pairs, _MOST_PAIRS))
+    found = (_priced(job, tuple(options[i] for i in pair), seen) for pair in islice(pairs, _MAX_PAIRS))
     return [*tried, *(c for c in found if c is not None)]
 
 

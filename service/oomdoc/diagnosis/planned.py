@@ -146,8 +146,16 @@ def _scalar(text: str) -> Any:
 
 def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
     """Sixteen bits named in a question about full training mean mixed precision, unless it says "pure"."""
-    told = job.param_dtype in ("bf16", "fp16") and "param_dtype" not in evidence.facts and not evidence.documents
-    if not told or asked.pure or job.method != "full" or job.objective == "inference" or job.framework is not None:
+    half_precision = (
+        job.param_dtype in ("bf16", "fp16") and "param_dtype" not in evidence.facts and not evidence.documents
+    )
+    if (
+        not half_precision
+        or asked.pure
+        or job.method != "full"
+        or job.objective == "inference"
+        or job.framework is not None
+    ):
         return job
     return job.with_fields({"autocast": job.param_dtype, "param_dtype": None})
 

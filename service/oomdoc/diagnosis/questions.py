@@ -23,7 +23,7 @@ from oomkb.units import GIB
 
 __all__ = ["questions_for"]
 
-_MOST: Final = 3
+_MAX_QUESTIONS: Final = 3
 _FILES: Final = (".json", ".yaml", ".yml")
 _ALTERNATIVES: Final[Mapping[str, Sequence[Any]]] = {
     "seq_len": (1024, 4096, 16384),
@@ -60,11 +60,11 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     found += _unread(view)
     found += _companions(view)
     if view.failure is None and evidence.outcome is None:
-        return tuple(question for _, question in found)[:_MOST]
+        return tuple(question for _, question in found)[:_MAX_QUESTIONS]
     if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
         return _for_lookalike(view, causes[0].cause)
     if causes and causes[0].cause in _OF_NO_SIZE and causes[0].probability > _SURE:
-        return tuple(question for _, question in found)[:_MOST]
+        return tuple(question for _, question in found)[:_MAX_QUESTIONS]
     found += _versions(view, causes)
     if view.estimate is None:
         if job.model is None and job.params_b is None:
@@ -79,7 +79,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     unique: dict[str, Question] = {}
     for _, question in sorted(found, key=lambda item: -item[0]):
         unique.setdefault(question.fact, question)
-    return tuple(unique.values())[:_MOST]
+    return tuple(unique.values())[:_MAX_QUESTIONS]
 
 
 def _says_little(view: View) -> bool:

@@ -30,7 +30,7 @@ SHARED: Final = ("like", "reads-like", "known-case", "words")
 """Kinds of features whose weight is one for all causes, given to the cause they name."""
 _TEMPERATURE: Final = "temperature"
 _DOUBT: Final = "doubt"
-_MOST_REASONS: Final = 5
+_MAX_REASONS: Final = 5
 _LEAST_REASON: Final = 0.2
 """Log-odds below which a contribution is not worth a line."""
 _LEAST_PROBABILITY: Final = 0.005
@@ -148,6 +148,6 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
         for_it = [one for one in spoke if one.log_odds >= _LEAST_REASON and one.feature.message is not None]
         for_it.sort(key=lambda one: _is_likeness(one.feature))  # what was read or computed is shown before likeness
         spans = tuple(dict.fromkeys(s for one in spoke if one.log_odds > 0 for s in one.feature.spans if s.source))
-        why = tuple(one.feature.message for one in for_it[:_MOST_REASONS] if one.feature.message is not None)
+        why = tuple(one.feature.message for one in for_it[:_MAX_REASONS] if one.feature.message is not None)
         found.append(CauseFinding(cause, chances[cause], why, spans[:4], spoke))
     return tuple(found)

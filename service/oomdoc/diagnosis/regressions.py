@@ -156,7 +156,7 @@ _FEATURES: Final[Mapping[str, tuple[str, Any]]] = {
 
 
 def applies(needs: str, job: Job) -> bool | None:
-    """Whether the job uses what a regression needs; ``None`` where that is not known or not told in known words."""
+    """Whether the job uses what a regression needs; ``None`` where that is not known or not stated in known terms."""
     text = needs.lower()
     answers = [_uses(job, name, value) for word, (name, value) in _FEATURES.items() if word in text]
     if False in answers:

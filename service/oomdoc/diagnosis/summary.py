@@ -14,7 +14,7 @@ from oomkb.units import GIB
 __all__ = ["summarise"]
 
 _SURE: Final = 0.55
-_MOST_STEPS: Final = 4
+_MAX_STEPS: Final = 4
 
 
 def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
@@ -92,9 +92,9 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
         steps = [_step(change) for change in plan.changes]
         # Steps of which arithmetic knows nothing come first only where it has nothing of its own to say.
         alone = plan.fits_probability >= 0.5 or not any(p.priced for p in plans)
-        if not plan.priced and alone and 0 < len(steps) <= _MOST_STEPS:
+        if not plan.priced and alone and 0 < len(steps) <= _MAX_STEPS:
             return say("fixes.note.steps", changes=steps)
-        if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MOST_STEPS:
+        if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MAX_STEPS:
             host = plan.estimate.host_bytes
             key = "summary.plan-host" if host >= GIB else "summary.plan"
             need = plan.estimate.needed_bytes or plan.estimate.process_bytes

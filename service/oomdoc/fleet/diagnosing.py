@@ -17,7 +17,7 @@ FIELDS: Final = (
     "requested_gib", "capacity_gib", "wasted_gib", "fix", "fingerprint", "case", "error",
 )  # fmt: skip
 """The columns of a row, in order."""
-_MOST_GPUS: Final = 1 << 20
+_MAX_GPUS: Final = 1 << 20
 
 
 def diagnose_log(log: Log, team_pattern: str | None = None, *, plans: bool = True) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _whole(value: Any) -> int | None:
         number = int(value)
     except (TypeError, ValueError):
         return None
-    return number if 0 < number < _MOST_GPUS else None
+    return number if 0 < number < _MAX_GPUS else None
 
 
 def _fix(plan: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ __all__ = ["Settings", "read_rows", "run_fleet", "write_parquet"]
 
 _AHEAD: Final = 4
 """Batches handed out per worker before its answers come back: memory stays bounded however many logs there are."""
-_MOST_PER_BATCH: Final = 8
+_MAX_PER_BATCH: Final = 8
 _SINGLE_THREADED: Final = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -115,7 +115,7 @@ def _call_all(work: Callable[[Log], dict[str, Any]], logs: list[Log]) -> list[di
 
 def _batches(logs: list[Log], parts: int) -> Iterator[list[Log]]:
     """Several logs a message where there are many, one where there are few: every worker has something to do."""
-    size = max(1, min(_MOST_PER_BATCH, len(logs) // max(1, parts)))
+    size = max(1, min(_MAX_PER_BATCH, len(logs) // max(1, parts)))
     return (logs[first : first + size] for first in range(0, len(logs), size))
 
 

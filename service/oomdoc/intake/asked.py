@@ -16,7 +16,7 @@ __all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
 
 Wanted = Literal["fit", "amount", "batch", "length", "cards"]
 _I: Final = re.IGNORECASE | re.ASCII
-_MOST_CHARACTERS: Final = 4000
+_MAX_CHARACTERS: Final = 4000
 _RE: Final = patterns(__file__)
 
 
@@ -67,7 +67,7 @@ def _first(group: str, text: str) -> Any:
 
 def asked_in(prose: str) -> Asked:
     """What the words of a question want; ``fit`` where nothing else is asked."""
-    text = prose[:_MOST_CHARACTERS]
+    text = prose[:_MAX_CHARACTERS]
     wanted: Wanted = _first("wanted", text) or "fit"
     return Asked(
         wanted=wanted,
@@ -95,5 +95,5 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
 
 def pairs_in(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     """``field=value`` as written in the words, in order."""
-    found = _RE["pair"].finditer(evidence.prose[:_MOST_CHARACTERS])
+    found = _RE["pair"].finditer(evidence.prose[:_MAX_CHARACTERS])
     return tuple((match[1], match[2].strip("\"'`,;，；。")) for match in found)

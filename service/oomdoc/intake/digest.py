@@ -12,7 +12,7 @@ from oomdoc.intake.patterns import patterns
 
 __all__ = ["digest_of", "errors_of", "language_of", "prose_lines", "prose_of"]
 
-_MOST: Final = 4000
+_MAX_DIGEST_BYTES: Final = 4000
 _RE: Final = patterns(__file__)
 _NOISY: Final = ("![", "http", "pid", "If reserved")
 """What the expression of noise needs one of."""
@@ -40,19 +40,21 @@ def prose_of(lines: Sequence[Line], kinds: Sequence[Kind]) -> str:
 
 def prose_lines(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:
     """The lines in the person's own words, those that begin like a command among them."""
-    return [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose" or _tells(line, kind)]
+    return [
+        line for line, kind in zip(lines, kinds, strict=True) if kind == "prose" or _describes_a_failure(line, kind)
+    ]
 
 
-def _tells(line: Line, kind: Kind) -> bool:
+def _describes_a_failure(line: Line, kind: Kind) -> bool:
     text = line.text[:600]
     if kind != "command" or line.logged or text.lstrip().startswith(("#", "$", ">")):
         return False
-    return _RE["told"].search(text) is not None or (
+    return _RE["describes_failure"].search(text) is not None or (
         _RE["option"].search(text) is None and _RE["words"].search(text) is not None
     )
 
 
-_RAISED_MOST: Final = 2
+_MAX_RAISED: Final = 2
 
 
 def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None) -> list[str]:
@@ -62,7 +64,7 @@ def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None
     raised = [
         line.text for line, kind in zip(lines, kinds, strict=True) if kind == "log" and _RE["raised"].match(line.text)
     ]
-    return [_clean(text)[:300] for text in dict.fromkeys(raised[-_RAISED_MOST:])]
+    return [_clean(text)[:300] for text in dict.fromkeys(raised[-_MAX_RAISED:])]
 
 
 def language_of(prose: str, text: str) -> Literal["en", "zh"]:
@@ -92,10 +94,10 @@ def digest_of(
     words = [framework or ""] + [_word(name, facts[name]) for name in _TELLING if name in facts]
     parts.append(" ".join(word for word in words if word))
     size = sum(len(part) for part in parts)
-    parts.append(_clean(prose)[: max(0, _MOST - size - 100)])
+    parts.append(_clean(prose)[: max(0, _MAX_DIGEST_BYTES - size - 100)])
     parts += list(warnings)
     out = "\n".join(part for part in parts if part.strip())
-    return out.encode()[:_MOST].decode(errors="ignore")
+    return out.encode()[:_MAX_DIGEST_BYTES].decode(errors="ignore")
 
 
 def _word(name: str, value: Any) -> str:

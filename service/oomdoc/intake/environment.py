@@ -78,7 +78,7 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
 
 
 def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:
-    """A version that is told without a name, ``after upgrading to v0.9.1``: that of what the text is about."""
+    """A version that is stated without a name, ``after upgrading to v0.9.1``: that of what the text is about."""
     for line in candidates(_UNNAMED, lines, words):
         for found in _UNNAMED.finditer(line.text[:2000]):
             ahead = line.text[max(0, found.start() - 24) : found.start()]

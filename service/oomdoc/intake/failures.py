@@ -19,8 +19,8 @@ _SIZES: Final = tuple(f.name for f in fields(Failure) if f.name.endswith("_bytes
 _EXITS: Final = frozenset({"exit-137", "exit-135", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
 _NEAR: Final = 6
-_MOST_FRAMES: Final = 16
-_MOST_BYTES: Final = 1 << 50
+_MAX_FRAMES: Final = 16
+_MAX_BYTES: Final = 1 << 50
 _LEAST_CARD_BYTES: Final = 1 << 20
 
 Indexed = tuple[int, Failure]
@@ -61,12 +61,12 @@ def agreeing(
 def _last_frames(placed: Sequence[Placed]) -> tuple[Frame, ...]:
     """Those of the last traceback of the input: logs are often cut before the message."""
     own = [p.frame for p in placed if p.tag == placed[-1].tag]
-    return tuple(own[-_MOST_FRAMES:])
+    return tuple(own[-_MAX_FRAMES:])
 
 
 def _possible(failure: Failure) -> Failure:
     """Without sizes that no machine has: a card of a few bytes, or more than a petabyte."""
-    odd = [name for name in _SIZES if _states(failure, name) and not 0 <= getattr(failure, name) <= _MOST_BYTES]
+    odd = [name for name in _SIZES if _states(failure, name) and not 0 <= getattr(failure, name) <= _MAX_BYTES]
     if failure.capacity_bytes is not None and failure.capacity_bytes < _LEAST_CARD_BYTES:
         odd.append("capacity_bytes")
     unknown: dict[str, Any] = dict.fromkeys(odd)
@@ -128,9 +128,9 @@ def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]
 
 def _same(one: Failure, other: Failure) -> bool:
     """Whether the other message repeats every size of this one."""
-    told = [name for name in _SIZES if _states(one, name)]
-    alike = one.signal.name == other.signal.name and bool(told)
-    return alike and all(getattr(one, name) == getattr(other, name) for name in told)
+    stated = [name for name in _SIZES if _states(one, name)]
+    alike = one.signal.name == other.signal.name and bool(stated)
+    return alike and all(getattr(one, name) == getattr(other, name) for name in stated)
 
 
 def _step(failure: Failure, signals: Sequence[Signal]) -> int | None:

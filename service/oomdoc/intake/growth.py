@@ -20,7 +20,7 @@ _SAYS: Final = _RE.sieved("says")
 
 
 def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Vocabulary) -> list[Signal]:
-    """``growth-over-steps`` where at least three figures of one writer rise, ``growth-told`` where people say so."""
+    """``growth-over-steps`` where at least three figures of one writer rise, ``growth-stated`` where people say so."""
     out: list[Signal] = []
     series: dict[tuple[str, str, int | None], list[tuple[int, Signal]]] = {}
     for one in signals:
@@ -41,7 +41,7 @@ def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Voca
             out.append(Signal("growth-over-steps", points[-1][1].span, MappingProxyType(data), rank))
     for line in candidates(_SAYS, prose, words):
         if (found := _SAYS.search(line.text)) is not None:
-            out.append(Signal("growth-told", line.span(found.start() + 1)))
+            out.append(Signal("growth-stated", line.span(found.start() + 1)))
             break
     return out
 

@@ -19,8 +19,8 @@ _SPECIFIC: Final[Mapping[str, int]] = {
     "code": 2,
     "prose": 3,
 }
-_MOST: Final = 4
-"""Values beside the kept one that are told of one fact."""
+_MAX_VALUES: Final = 4
+"""Further values kept for one fact."""
 
 
 def merge(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]:
@@ -40,7 +40,7 @@ def merge(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]
         seen: list[Any] = []
         for other in ranked[1:]:
             found = conflict(best, other)
-            if found is not None and len(seen) < _MOST and all(differ(name, other.value, v) for v in seen):
+            if found is not None and len(seen) < _MAX_VALUES and all(differ(name, other.value, v) for v in seen):
                 seen.append(other.value)
                 conflicts.append(found)
     return kept, tuple(conflicts)

@@ -9,8 +9,8 @@ from typing import Any, Final
 __all__ = ["is_notebook", "notebook_text"]
 
 _SHELL_MAGIC: Final = ("%%bash", "%%sh", "%%shell", "%%writefile")
-_MOST_CELLS: Final = 2000
-_MOST_OUTPUT: Final = 400_000
+_MAX_CELLS: Final = 2000
+_MAX_OUTPUT: Final = 400_000
 """Characters that one output may have; of longer ones the beginning and the end."""
 
 
@@ -30,7 +30,7 @@ def notebook_text(text: str) -> str | None:
     cells = document.get("cells") if isinstance(document, dict) else None
     if not isinstance(cells, list):
         return None
-    return "\n".join(part for cell in cells[:_MOST_CELLS] if isinstance(cell, dict) for part in _cell(cell))
+    return "\n".join(part for cell in cells[:_MAX_CELLS] if isinstance(cell, dict) for part in _cell(cell))
 
 
 def _joined(value: Any) -> str:
@@ -87,5 +87,5 @@ def _printed(output: dict[str, Any]) -> str:
         return f"{text}\n{output.get('ename', '')}: {output.get('evalue', '')}"
     data = output.get("data")
     text = _joined(output.get("text")) or _joined(data.get("text/plain") if isinstance(data, dict) else None)
-    half = _MOST_OUTPUT // 2
-    return text if len(text) <= _MOST_OUTPUT else f"{text[:half]}\n{text[-half:]}"
+    half = _MAX_OUTPUT // 2
+    return text if len(text) <= _MAX_OUTPUT else f"{text[:half]}\n{text[-half:]}"

@@ -19,7 +19,7 @@ _FP32: Final = 4
 _NEAR: Final = 0.004
 """Share by which a size may differ: messages have two decimals, and partitions are padded."""
 _RANKS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64)
-"""Numbers of cards that are tried where none is told: those of one machine, and whole machines of eight."""
+"""Numbers of cards that are tried where none is stated: those of one machine, and whole machines of eight."""
 _SMALLEST_GIB: Final = 1.0
 """Below it a tensor of a forward pass is of any size, and one of these by chance."""
 

@@ -101,19 +101,19 @@ def phase_fact(
         return Fact("phase", failure.phase, span, "log", 0.95)
     prose = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "code", "config"))
     engine = _Engine(lines, kinds, signals) if objective in (None, "inference") else None
-    told = phase_of_prose(prose, engine=engine is not None and engine.named) or said
+    stated = phase_of_prose(prose, engine=engine is not None and engine.named) or said
     frames = failure.frames if failure is not None and failure.frames else tuple(p.frame for p in placed)
     shown = phase_of_frames(frames) if frames else None
     serving = engine is not None and engine.named and objective == "inference"
     if shown is not None:
-        return Fact("phase", _of_pass(shown, told, frames, engine if serving else None), frames[-1].span, "log", 0.95)
+        return Fact("phase", _of_pass(shown, stated, frames, engine if serving else None), frames[-1].span, "log", 0.95)
     operation = phase_of_operation("\n".join(line.text for line in lines[:4000])[:60_000])
-    if operation is not None and told in (None, "load", "forward", "backward", "generate"):
+    if operation is not None and stated in (None, "load", "forward", "backward", "generate"):
         return Fact("phase", operation, span, "log", 0.9)
-    if serving and engine is not None and told in (None, "load", "forward", "engine-init", "generate"):
-        return Fact("phase", engine.phase(told), span, "prose", _GUESSED)
-    if told is not None:
-        return Fact("phase", told, span, "prose", 0.75)
+    if serving and engine is not None and stated in (None, "load", "forward", "engine-init", "generate"):
+        return Fact("phase", engine.phase(stated), span, "prose", _GUESSED)
+    if stated is not None:
+        return Fact("phase", stated, span, "prose", 0.75)
     logged = _logged(lines, kinds, root)
     if logged is not None and (logged != "engine-init" or objective in (None, "inference")):
         return Fact("phase", logged, span, "log", _GUESSED)
@@ -135,15 +135,15 @@ def _refused(failure: Failure) -> bool:
     return bool(free and capacity and requested and free > 0.4 * capacity and requested < min(GIB, free / 8))
 
 
-def _of_pass(shown: str, told: str | None, frames: Sequence[Frame], engine: _Engine | None) -> str:
+def _of_pass(shown: str, stated: str | None, frames: Sequence[Frame], engine: _Engine | None) -> str:
     """What frames show, made more exact by what is said of the pass or the engine."""
     if engine is not None and shown in ("forward", "loss"):
         return "generate" if engine.served else "engine-init"
-    if shown == "forward" and told in ("backward", "optimizer-step", "save"):
+    if shown == "forward" and stated in ("backward", "optimizer-step", "save"):
         # Only collectives and plumbing show, which every pass has.
-        return shown if any(_RE["layers"].search(text_of(f)) for f in frames) else told
-    if told == "eval" and shown in ("forward", "loss"):
-        return shown if any(_RE["steps"].search(text_of(f)) for f in frames) else told
+        return shown if any(_RE["layers"].search(text_of(f)) for f in frames) else stated
+    if stated == "eval" and shown in ("forward", "loss"):
+        return shown if any(_RE["steps"].search(text_of(f)) for f in frames) else stated
     return shown
 
 
@@ -157,10 +157,10 @@ class _Engine:
         self.served = self.named and _RE["served"].search(said[:20_000]) is not None
         self.starting = any(s.name in _STARTS for s in signals)
 
-    def phase(self, told: str | None) -> str:
+    def phase(self, stated: str | None) -> str:
         """An engine fails while it starts, unless it is said that it served."""
-        if self.starting or not (told == "generate" or self.served):
-            return "load" if told == "load" and not self.starting else "engine-init"
+        if self.starting or not (stated == "generate" or self.served):
+            return "load" if stated == "load" and not self.starting else "engine-init"
         return "generate"
 
 

@@ -14,7 +14,7 @@ __all__ = ["phase_of_program", "phase_of_prose"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
-_MOST: Final = 10_000
+_MAX_TEXT: Final = 10_000
 _FAR: Final = 60
 """Characters between the words of a phase and those of a failure beyond which they are not of each other."""
 
@@ -25,7 +25,7 @@ def phase_of_prose(text: str, *, engine: bool = True) -> str | None:
     :param engine: whether an engine may be what fails: "when eval starts" is not, where none is named.
     """
     best: tuple[float, str] | None = None
-    for sentence in _RE["sentence"].split(text[:_MOST]):
+    for sentence in _RE["sentence"].split(text[:_MAX_TEXT]):
         if sentence is None:
             continue
         for weight, phase in _of_sentence(sentence[:600]):
@@ -57,7 +57,7 @@ def _of_sentence(sentence: str) -> Iterator[tuple[float, str]]:
 
 def phase_of_program(text: str) -> str | None:
     """The phase of a program that does nothing else, by its name; of a pasted script that only loads a model."""
-    text = text[:_MOST]
+    text = text[:_MAX_TEXT]
     for phase, pattern in phase_table("program"):
         if pattern.search(text):
             return phase

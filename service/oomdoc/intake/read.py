@@ -191,8 +191,8 @@ def _evidence(parts: _Parts) -> Evidence:
     framework = parts.framework
     known = find(framework)
     if known is not None and known.package not in versions:
-        told = environment.framework_version(parts.varied, parts.words)
-        versions.update({known.package: told} if told is not None else {})
+        version = environment.framework_version(parts.varied, parts.words)
+        versions.update({known.package: version} if version is not None else {})
     prose = prose_of(parts.lines, parts.kinds)
     failures = tuple(failure for _, failure in parts.failures)
     root = next((f for f in failures if not f.cascade), None)
@@ -293,7 +293,7 @@ def _configs(source: Source, given: Sequence[Source], warnings: list[Message | s
 
 _CONFIG_DOUBTS: Final = {"gpu_count": 0.75, "seq_len": 0.97, "dtype": 0.93, "objective": 0.93}
 """What other places know better: processes started are not GPUs owned; a prompt's limit is not the whole sequence;
-and the dtype is told as it was written."""
+and the dtype is shown as it was written."""
 
 
 def _weighed(fact: Fact) -> Fact:

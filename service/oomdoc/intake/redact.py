@@ -66,9 +66,9 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
         if any(need in low for need in needs):
             text = masker.block(kind, name, text)
     low = text.lower()
-    if worth := _worth_a_look(text, low, unique):
+    if candidates := _candidate_positions(text, low, unique):
         parts, lows = text.split("\n"), low.split("\n")
-        for at in sorted(worth):
+        for at in sorted(candidates):
             parts[at] = masker.line(parts[at], lows[at])
         text = "\n".join(parts)
     return Masked(masker.random(text), MappingProxyType(known))
@@ -94,7 +94,7 @@ def _rules_for(unique: str) -> list[_Rule]:
     return [(kind, name, needs) for kind, name, needs in met if needs or kind == "user"]
 
 
-def _worth_a_look(text: str, low: str, unique: str) -> set[int]:
+def _candidate_positions(text: str, low: str, unique: str) -> set[int]:
     """The lines (from 0) which any rule could match: that hold one of the words that rules need, or dots or colons."""
     found = {n for first, word in _WORDS if first in unique for n in _lines_with(word, low)}
     starts: list[int] = []

@@ -31,7 +31,7 @@ _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "forea
 _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""
 _GIB: Final = 1 << 30
-_MOST_POINTS: Final = 64
+_MAX_POINTS: Final = 64
 _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
 
 
@@ -93,7 +93,7 @@ def _ranks(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
     """``memory-printed``: what a run says it held at a step, in bytes; the largest of each kind."""
     largest: dict[str, Signal] = {}
-    for line in list(candidates(_PRINTED, lines, words))[:_MOST_POINTS]:
+    for line in list(candidates(_PRINTED, lines, words))[:_MAX_POINTS]:
         found = _PRINTED.search(line.raw)
         if found is None:
             continue
@@ -109,7 +109,7 @@ def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
 
 def contrasts(lines: Sequence[Line], words: Vocabulary) -> Iterator[tuple[Signal, Fact | None]]:
     """``worked-at``: a size at which the same run went well; with it, as a fact, the size at which it fails."""
-    for line in list(candidates(_SIZED, lines, words))[:_MOST_CONTRASTS]:
+    for line in list(candidates(_SIZED, lines, words))[:_MAX_CONTRASTS]:
         found = _contrast(line.raw)
         if found is None:
             continue
@@ -152,7 +152,7 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
     return field, at, sizes[True], fails_at if fails_at != sizes[True] else None, shown
 
 
-_MOST_CONTRASTS: Final = 4
+_MAX_CONTRASTS: Final = 4
 
 
 def _count(text: str) -> int:

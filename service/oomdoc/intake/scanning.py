@@ -16,7 +16,7 @@ from oomdoc.intake.sieve import Literals, Vocabulary
 
 __all__ = ["Found", "failures_of", "scan"]
 
-_MOST_TRIES = 600
+_MAX_TRIES = 600
 """Lines per family that are read: the first ones say what happened; growth needs some, not thousands."""
 
 _FIRST_OF_MANY = 2
@@ -93,7 +93,7 @@ class _Scanner:
     def _parsed(self, index: int, chosen: Mapping[str, Parser]) -> Iterator[Found]:
         window, failed = Window(self.lines, index), False
         for parser in sorted(chosen.values(), key=_rank):
-            if self.tried.get(parser.name, 0) >= _MOST_TRIES:
+            if self.tried.get(parser.name, 0) >= _MAX_TRIES:
                 continue
             self.tried[parser.name] = self.tried.get(parser.name, 0) + 1
             if (reading := parser.parse(window)) is None:

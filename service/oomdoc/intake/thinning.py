@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["MOST_LINES", "is_long", "telling", "thinned"]
+__all__ = ["MAX_LINES", "is_long", "telling", "thinned"]
 
-MOST_LINES: Final = 24_000
+MAX_LINES: Final = 24_000
 """Lines of one source that are read one by one."""
 _ENDS: Final = 5_000
 """Lines that stay at the beginning and at the end."""
@@ -43,12 +43,12 @@ def telling() -> tuple[bytes, ...]:
     return tuple(literal.encode() for literal in _TELLING)
 
 
-def is_long(text: str, most: int = MOST_LINES) -> bool:
+def is_long(text: str, most: int = MAX_LINES) -> bool:
     """Whether a text has more lines than that; carriage returns of progress bars separate lines too."""
     return text.count("\n") + text.count("\r") > most
 
 
-def thinned(text: str, most: int = MOST_LINES) -> str:
+def thinned(text: str, most: int = MAX_LINES) -> str:
     """``text`` where it has at most so many lines; else its first and last ones and those around telling ones.
 
     Of these the first count most: they fill two thirds of what is left, the last of them one third.
@@ -74,8 +74,8 @@ def _without_updates(line: str) -> str:
         return line
     states = line.split("\r")
     half = _UPDATES // 2
-    told = [state for state in states[half:-half] if _HIT.search(state)]
-    return "\r".join((*states[:half], *told[:_UPDATES], *states[-half:]))
+    matching = [state for state in states[half:-half] if _HIT.search(state)]
+    return "\r".join((*states[:half], *matching[:_UPDATES], *states[-half:]))
 
 
 def _mark(kept: bytearray, hits: list[int], most: int) -> int:

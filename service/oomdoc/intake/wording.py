@@ -55,8 +55,8 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     for line, kind, other in zip(lines, kinds, other_runs(lines, kinds), strict=True):
         if kind in ("command", "config", "code"):
             parts["other" if other else "settings"].append(line)
-            if (told := _told_before(line)) is not None:
-                parts["prose"].append(told)
+            if (quoted := _quoted_before(line)) is not None:
+                parts["prose"].append(quoted)
         elif kind != "blank":
             parts[kind].append(line)
             if kind == "log" and not line.logged and _RE["spoken"].match(line.text):
@@ -82,7 +82,7 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     yield from read_settings(parts["other"], sure=0.65)
 
 
-def _told_before(line: Line) -> Line | None:
+def _quoted_before(line: Line) -> Line | None:
     """The words that stand before a command on the same line, as a line of prose."""
     start = _RE["starts"].search(line.text)
     if start is None or start.start() < 12:

@@ -67,13 +67,13 @@ class Breaker:
 
 
 _BREAKERS: Final[dict[str, Breaker]] = {}
-_MOST_ENDPOINTS: Final = 64
+_MAX_ENDPOINTS: Final = 64
 _LOCK: Final = threading.Lock()
 
 
 def breaker_of(url: str) -> Breaker:
     """The breaker of an endpoint, one for all callers of this process."""
     with _LOCK:
-        if url not in _BREAKERS and len(_BREAKERS) >= _MOST_ENDPOINTS:
+        if url not in _BREAKERS and len(_BREAKERS) >= _MAX_ENDPOINTS:
             _BREAKERS.clear()
         return _BREAKERS.setdefault(url, Breaker())

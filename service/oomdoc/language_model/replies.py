@@ -12,7 +12,7 @@ from oomdoc.language_model.failing import Unavailable
 
 __all__ = ["Reply", "Tool", "ToolCall", "json_object", "reply_of", "streamed"]
 
-_MOST_CALLS: Final = 16
+_MAX_CALLS: Final = 16
 _LONGEST_ARGUMENTS: Final = 64 << 10
 _THOUGHT: Final = re.compile(r"<think(?:ing)?>.{0,200000}?</think(?:ing)?>", re.DOTALL)
 _FENCED: Final = re.compile(r"```(?:json)?\s{0,20}(.{0,200000}?)```", re.DOTALL)
@@ -82,7 +82,7 @@ def reply_of(document: Any) -> Reply:
     if message.get("refusal"):
         raise Unavailable("declined")
     text = _text(message.get("content"))
-    calls = tuple(_call(one) for one in _list(message.get("tool_calls"))[:_MOST_CALLS])
+    calls = tuple(_call(one) for one in _list(message.get("tool_calls"))[:_MAX_CALLS])
     if not text and not calls and choice.get("finish_reason") == "content_filter":
         raise Unavailable("declined")
     return Reply(text, calls, choice.get("finish_reason") == "length", *_usage(document))
@@ -128,7 +128,7 @@ def streamed(lines: Iterable[str]) -> Iterator[str | Reply]:
 def _collect(parts: dict[int, dict[str, str]], delta: Mapping[str, Any]) -> None:
     for one in _list(delta.get("tool_calls")):
         at = one.get("index", 0) if isinstance(one, Mapping) else None
-        if not isinstance(at, int) or not 0 <= at < _MOST_CALLS:
+        if not isinstance(at, int) or not 0 <= at < _MAX_CALLS:
             raise Unavailable("malformed", "tool calls")
         part = parts.setdefault(at, {"id": "", "name": "", "arguments": ""})
         function = one.get("function") or {}

@@ -12,7 +12,7 @@ from oomdoc.report.words import word
 __all__ = ["fleet_text"]
 
 _BAR: Final = 30
-_MOST_GROUPS: Final = 10
+_MAX_GROUPS: Final = 10
 
 
 def fleet_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
@@ -29,7 +29,7 @@ def fleet_text(document: dict[str, Any], language: str, *, width: int = 100, col
                 console.print(Text(f"  {name:<22}{'█' * max(1, round(_BAR * count / most)):<{_BAR}} {count:>6}"))
     if document["groups"]:
         terminal.print_heading(console, "fleet.groups", language)
-    for group in document["groups"][:_MOST_GROUPS]:
+    for group in document["groups"][:_MAX_GROUPS]:
         values = {k: group[k] or "" for k in ("count", "cause", "framework", "model")}
         wasted = f"{group['wasted_gib']:,.0f}"
         console.print(Text("  " + word("fleet.group", language, wasted=wasted, **values), style="bold"))

@@ -16,8 +16,8 @@ __all__ = ["diagnosis_html", "estimate_html"]
 _COLOURS: Final = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#9d755d")
 _BOX: Final = "font-family:system-ui,sans-serif;font-size:13px;line-height:1.5;max-width:60em"
 _BAR: Final = "display:inline-flex;width:24em;height:1em;background:#8882;vertical-align:middle;position:relative"
-_MOST_PLANS: Final = 3
-_MOST_CAUSES: Final = 5
+_MAX_PLANS: Final = 3
+_MAX_CAUSES: Final = 5
 
 
 def estimate_html(document: dict[str, Any], language: str) -> str:
@@ -29,12 +29,12 @@ def diagnosis_html(document: dict[str, Any], language: str) -> str:
     """A diagnosis: the summary, causes with their probabilities, the memory, plans, questions."""
     parts = _screen(first_screen(document, language), language)
     if len(document["causes"]) > 1:
-        rows = (_cause(cause, language) for cause in document["causes"][:_MOST_CAUSES])
+        rows = (_cause(cause, language) for cause in document["causes"][:_MAX_CAUSES])
         parts.append(_section("report.causes", f"<table>{''.join(rows)}</table>", language))
     if document.get("estimate"):
         parts.append(_section("report.memory", _estimate(document["estimate"], language), language))
     if document["plans"]:
-        plans = (_plan(plan, language) for plan in document["plans"][:_MOST_PLANS])
+        plans = (_plan(plan, language) for plan in document["plans"][:_MAX_PLANS])
         parts.append(_section("report.plans", f"<ol>{''.join(plans)}</ol>", language))
     if document["questions"]:
         asked = _items(f"{q['fact']}: {q['why']}" for q in document["questions"])
@@ -113,20 +113,20 @@ def _fits(document: dict[str, Any], language: str) -> str:
 
 
 def _phase(name: str, phase: dict[str, Any], full: float, capacity: float, is_peak: bool, language: str) -> str:
-    segments, told = [], []
+    segments, labels = [], []
     for number, (term, size) in enumerate(largest_terms(phase["terms"])):
         key = f"term.{term}"
         text = f"{word(key, language) if has(key) else term} {size:.2f} GiB"
         style = f"width:{_share(size, full)};background:{_COLOURS[number % len(_COLOURS)]}"
         segments.append(f'<span title="{escape(text)}" style="{style}"></span>')
-        told.append(text)
+        labels.append(text)
     if capacity:
         left = _share(capacity, full)
         segments.append(f'<span style="position:absolute;left:{left};height:100%;border-left:2px dashed"></span>')
     label = escape(word(f"phase.{name}", language))
     total = f"{phase['total_gib']:.2f} GiB"
     return (
-        f'<tr title="{escape(", ".join(told))}"><td style="text-align:left">{label}</td>'
+        f'<tr title="{escape(", ".join(labels))}"><td style="text-align:left">{label}</td>'
         f'<td><span style="{_BAR}">{"".join(segments)}</span></td>'
         f'<td style="text-align:right">{f"<b>{total}</b>" if is_peak else total}</td></tr>'
     )
@@ -140,8 +140,8 @@ def _plan(plan: dict[str, Any], language: str) -> str:
     )
     figures = ", ".join(_figures(plan))
     patch = f"<pre>{escape(plan['patch'])}</pre>" if plan["patch"] else ""
-    told = f" ({escape(figures)})" if figures else ""
-    return f"<li><b>{escape(title)}</b>{told}{changes}{patch}</li>"
+    details = f" ({escape(figures)})" if figures else ""
+    return f"<li><b>{escape(title)}</b>{details}{changes}{patch}</li>"
 
 
 def _figures(plan: dict[str, Any]) -> Iterable[str]:

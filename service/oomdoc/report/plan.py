@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_text", "table_document"]
 
-_MOST_KNOBS = 24
+_MAX_KNOBS = 24
 _FEW_KNOBS = 6
 _TELLING_GIB = 0.3
 
@@ -78,7 +78,7 @@ def plan_text(
         console.print(Text("  " + word("report.largest", language, largest=shown), style="bold"))
     if document["knobs"]:
         terminal.print_heading(console, "report.knobs", language)
-        console.print(_grid(document["knobs"][:_MOST_KNOBS], language))
+        console.print(_grid(document["knobs"][:_MAX_KNOBS], language))
     terminal.print_plans(console, document, language)
     terminal.print_assumed(console, document["estimate"].get("assumed") or {}, language)
     return terminal.text_of(console)

@@ -12,8 +12,8 @@ __all__ = ["Screen", "cause_title", "first_screen", "grid_lines"]
 
 _QUOTE: Final = 72
 _SAME: Final = 40
-_MOST_CHANGES: Final = 4
-_MOST_WHY: Final = 2
+_MAX_CHANGES: Final = 4
+_MAX_REASONS: Final = 2
 _OTHERS: Final = 2
 _APART: Final = frozenset(
     [
@@ -121,7 +121,7 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
     ]
     implied += [i["why"] for i in (document.get("inferred") or {}).values()]
     lines += first["why"][:1] if len(lines) == 1 else []
-    lines += implied[:1] or first["why"][1 : 1 + _MOST_WHY - len(lines)]
+    lines += implied[:1] or first["why"][1 : 1 + _MAX_REASONS - len(lines)]
     return lines
 
 
@@ -155,7 +155,7 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
     if plan is None:
         key = f"cause.{first['cause']}.action"
         return [word(key, language)] if has(key) else []
-    lines = [change_sentence(change, language) for change in plan["changes"][:_MOST_CHANGES]]
+    lines = [change_sentence(change, language) for change in plan["changes"][:_MAX_CHANGES]]
     if plan["peak_gib"] is not None:
         lines.append(plan_sentence(plan, language))
     return lines

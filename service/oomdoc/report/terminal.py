@@ -32,7 +32,7 @@ __all__ = [
 _BAR_WIDTH = 40
 
 
-_MOST_LINES: Final = 20
+_MAX_LINES: Final = 20
 
 
 def estimate_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
@@ -55,7 +55,7 @@ def diagnosis_text(
         texts = (_first_text(one, language, width, colour) for one in (*shorter, replace(shorter[-1], ask="")))
         text = ""
         for text in texts:
-            if len(text.strip().splitlines()) <= _MOST_LINES:
+            if len(text.strip().splitlines()) <= _MAX_LINES:
                 break
         return text
     console = new_console(width, colour)
@@ -115,7 +115,7 @@ def _screen(console: Console, screen: Screen, language: str) -> None:
 
 _LABEL = 10
 _PHASE_CELLS = 15
-_MOST_CELLS = 176
+_MAX_CELLS = 176
 
 
 def _labelled(head: str, line: str, *, bold: bool = False) -> Table:
@@ -128,7 +128,7 @@ def _labelled(head: str, line: str, *, bold: bool = False) -> Table:
 
 
 def _cut(line: str) -> str:
-    return line if cell_len(line) <= _MOST_CELLS else line[: _MOST_CELLS // (2 if line[:1] > "\u2e80" else 1)] + "…"
+    return line if cell_len(line) <= _MAX_CELLS else line[: _MAX_CELLS // (2 if line[:1] > "\u2e80" else 1)] + "…"
 
 
 def _inferred(console: Console, document: dict[str, Any], language: str) -> None:
@@ -259,8 +259,8 @@ _PLAIN: Final[tuple[Any, ...]] = (1, "none", "ddp", [], ())
 def print_assumed(console: Console, assumed: dict[str, Any], language: str) -> None:
     """One paragraph: the reasons are in the JSON, and a list of thirty lines would bury the answer."""
     if assumed:
-        told = {name: item["value"] for name, item in assumed.items() if item["value"] not in _PLAIN}
-        values = ", ".join(f"{name} {show_value(value)}" for name, value in told.items())
+        assumed_values = {name: item["value"] for name, item in assumed.items() if item["value"] not in _PLAIN}
+        values = ", ".join(f"{name} {show_value(value)}" for name, value in assumed_values.items())
         console.print(Text(f"  {word('report.assumed', language)}: {values}", style="dim"))
 
 

@@ -16,8 +16,8 @@ from oomkb.errors import OomdocError
 
 __all__ = ["Journal"]
 
-_MOST_AT_ONCE: Final = 256
-_MOST_WAITING: Final = 2048
+_MAX_BATCH: Final = 256
+_MAX_WAITING: Final = 2048
 
 _Entry = tuple[DiagnosisRow, "Future[str]"]
 
@@ -27,7 +27,7 @@ class Journal:
 
     def __init__(self, store: Callable[[], Store]) -> None:
         self._store = store
-        self._queue: queue.Queue[_Entry | None] = queue.Queue(_MOST_WAITING)
+        self._queue: queue.Queue[_Entry | None] = queue.Queue(_MAX_WAITING)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
@@ -70,7 +70,7 @@ class Journal:
             # From now on nobody can cancel it: a cancelled one would end this thread when it is told.
             if entry[1].set_running_or_notify_cancel():
                 batch.append(entry)
-            if len(batch) >= _MOST_AT_ONCE:
+            if len(batch) >= _MAX_BATCH:
                 return batch, True
             try:
                 entry = self._queue.get_nowait()

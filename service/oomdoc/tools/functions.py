@@ -22,7 +22,7 @@ __all__ = ["Progress", "compare", "diagnose", "estimate", "explain", "fix", "job
 Progress = Callable[[float, str], None]
 """(part that is done, what comes next)"""
 
-_MOST_JOBS: Final = 16
+_MAX_JOBS: Final = 16
 _DETAIL: Final = "full: everything that was computed (20 times as long)."
 
 
@@ -83,7 +83,7 @@ def estimate(
 
 
 def compare(
-    jobs: Annotated[list[JobFields], Field(min_length=1, max_length=_MOST_JOBS, description="Each on top of base.")],
+    jobs: Annotated[list[JobFields], Field(min_length=1, max_length=_MAX_JOBS, description="Each on top of base.")],
     base: Annotated[JobFieldsShort | None, Field(description="Fields that all of them share.")] = None,
     names: Annotated[list[str] | None, Field(description="What to call them in the answer.")] = None,
     lang: Language = "en",
@@ -93,8 +93,8 @@ def compare(
     from oomdoc.comparison import compare as run
     from oomdoc.report.words import render
 
-    if not 1 <= len(jobs) <= _MOST_JOBS:
-        raise InputError(f"{len(jobs)} jobs", where="jobs", hint=f"1 to {_MOST_JOBS}")
+    if not 1 <= len(jobs) <= _MAX_JOBS:
+        raise InputError(f"{len(jobs)} jobs", where="jobs", hint=f"1 to {_MAX_JOBS}")
     shared = job_of(base or {})
     found = []
     for index, fields in enumerate(jobs):

@@ -43,12 +43,12 @@ class Tool:
     def arguments(self) -> type[BaseModel]:
         """What it takes, as a model."""
         hints = get_type_hints(self.function, include_extras=True)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: (hints[name], ... if p.default is inspect.Parameter.empty else p.default)
             for name, p in inspect.signature(self.function).parameters.items()
             if name != _PROGRESS
         }
-        return create_model(f"{self.name}_arguments", __config__=ConfigDict(extra="forbid"), **told)
+        return create_model(f"{self.name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
 
     @property
     def input_schema(self) -> dict[str, Any]:

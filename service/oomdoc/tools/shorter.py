@@ -62,12 +62,12 @@ def planned(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
     whole = {**document, "estimate": estimate(document["estimate"], detail), "plans": plans}
     if detail == "full":
         return whole
-    told = ("fits_probability", "relative_speed", "saves_gib", "peak_gib", "key", "from", "to", "fields", "safety")
+    kept = ("fits_probability", "relative_speed", "saves_gib", "peak_gib", "key", "from", "to", "fields", "safety")
     keep = ("job", "fits", "fits_probability", "sentences", "estimate", "largest", "nothing_fits", "notes")
     return {
         **{name: whole[name] for name in keep},
         "plans": plans[:_PLANS],
-        "knobs": [{n: knob[n] for n in told} for knob in document["knobs"][:_KNOBS]],
+        "knobs": [{n: knob[n] for n in kept} for knob in document["knobs"][:_KNOBS]],
     }
 
 
@@ -138,9 +138,9 @@ def _plan(plan: Mapping[str, Any], detail: str) -> dict[str, Any]:
     whole = {**plan, "fields": fields}
     if detail == "full":
         return whole
-    told = ("key", "from", "to", "saves_gib", "instruction")
+    kept = ("key", "from", "to", "saves_gib", "instruction")
     keep = ("fields", "peak_gib", "host_gib", "fits_probability", "relative_speed", "safety", "patch")
     return {
-        "changes": [{k: c[k] for k in told if k != "instruction" or c[k]} for c in plan["changes"]],
+        "changes": [{k: c[k] for k in kept if k != "instruction" or c[k]} for c in plan["changes"]],
         **{name: whole[name] for name in keep if name != "patch" or whole[name]},
     }

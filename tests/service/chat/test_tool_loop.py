@@ -16,7 +16,7 @@ from standin import StandIn, stream_of
 from oomdoc.chat.conversation import respond
 from oomdoc.chat.provenance import Sources, sentences
 from oomdoc.chat.session import Reply, Session
-from oomdoc.chat.tool_loop import MOST_CALLS, Turned, converse
+from oomdoc.chat.tool_loop import MAX_CALLS, Turned, converse
 from oomdoc.language_model import LanguageModel
 from oomdoc.language_model.failing import breaker_of
 from oomdoc.sessions import answer, answering
@@ -187,8 +187,8 @@ def test_a_loop_of_calls_ends(endpoint: StandIn) -> None:
     again = iter(range(1000))
     endless = lambda _request: call("estimate", f"c{next(again)}", job={"micro_batch": 1})  # noqa: E731
     done, _ = turn(endpoint, endless)
-    assert len(done.reply.tools) <= MOST_CALLS
-    assert len(endpoint.requests) <= MOST_CALLS + 1
+    assert len(done.reply.tools) <= MAX_CALLS
+    assert len(endpoint.requests) <= MAX_CALLS + 1
     assert "tools" not in endpoint.requests[-1]
     assert done.reply.answer == offline().answer
 
@@ -201,7 +201,7 @@ def test_many_calls_at_once_are_counted_one_by_one(endpoint: StandIn) -> None:
     done, _ = turn(
         endpoint, scripted(stream_of({"tool_calls": calls}, finish="tool_calls"), words("The logits, then."))
     )
-    assert len(done.reply.tools) == MOST_CALLS
+    assert len(done.reply.tools) == MAX_CALLS
     assert "The logits, then." in done.reply.answer
 
 

@@ -24,7 +24,7 @@ async def readyz(request: Request) -> JSONResponse:
     """503 while it starts or drains, or where no diagnosis would be answered.
 
     Answers go on without the store, so a store that is down shows here and in the metrics, and takes no replica out of
-    the rotation. What is told was found out beforehand: asking costs nothing.
+    the rotation. The state was determined beforehand: a request costs nothing.
     """
     work: Work = request.app.state.work
     if getattr(request.app.state, "draining", False):

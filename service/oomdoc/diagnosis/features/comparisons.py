@@ -16,7 +16,7 @@ _LEAST_SHARE: Final = 0.05
 _LEAST_REST: Final = 0.02
 """So near to 1 a score decides nothing more."""
 _LEAST_DEVIATION: Final = 0.5
-_MOST_DEVIATION: Final = 4.0
+_MAX_DEVIATION: Final = 4.0
 """Standard deviations over the causes from which, and up to which, reading like a cause's questions counts."""
 
 
@@ -26,7 +26,7 @@ def features(view: View) -> Iterator[Feature]:
     """
     for cause, deviations in view.sounds.items():
         if deviations >= _LEAST_DEVIATION:
-            yield Feature(f"reads-like:{cause}", min(deviations / _MOST_DEVIATION, 1.0), say("cause.sounds"))
+            yield Feature(f"reads-like:{cause}", min(deviations / _MAX_DEVIATION, 1.0), say("cause.sounds"))
     odds = {vote.case: vote.score / max(1 - vote.score, _LEAST_REST) for vote in view.votes}
     total = 1.0 + sum(odds.values())
     best: dict[str, Vote] = {}

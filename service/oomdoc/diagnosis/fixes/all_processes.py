@@ -17,7 +17,7 @@ __all__ = ["REMEDY", "launch_line"]
 
 
 def launch_line(framework: str | None, gpus: int) -> str:
-    """How the framework is told to start ``gpus`` processes on a machine."""
+    """How the framework is made to start ``gpus`` processes on a machine."""
     known = line_of(framework, "launch") or "torchrun --nproc_per_node {gpus} ..."
     return known.replace("{gpus}", str(gpus))
 

@@ -56,7 +56,7 @@ _STEP_GIB: Final = 16
 
 
 def _limit(context: Context, needed_bytes: float) -> str:
-    """How the scheduler at hand is asked for more; with a size where one is known to be enough."""
+    """How the detected scheduler is asked for more; with a size where one is known to be enough."""
     gib = -(-round(needed_bytes / _USABLE / GIB) // _STEP_GIB) * _STEP_GIB
     lines = {
         "slurm": f"#SBATCH --mem={f'{gib}G' if gib else 0}",

@@ -126,8 +126,8 @@ def _layers(shape: ModelShape, job: Job) -> Iterator[Candidate]:
 def _prefill_counts(shape: ModelShape, job: Job) -> tuple[int, ...]:
     """Tokens that an engine takes at once when it warms up: those set, else a whole context."""
     limits = job.serving
-    told = (limits.max_num_batched_tokens, limits.max_model_len) if limits is not None else ()
-    return tuple(dict.fromkeys(n for n in (*told, shape.dims.max_positions) if n))
+    stated = (limits.max_num_batched_tokens, limits.max_model_len) if limits is not None else ()
+    return tuple(dict.fromkeys(n for n in (*stated, shape.dims.max_positions) if n))
 
 
 def _vision(shape: ModelShape) -> Iterator[Candidate]:

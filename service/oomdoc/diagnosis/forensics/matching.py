@@ -29,9 +29,9 @@ _LARGE_BLOCK: Final = 2 * MIB
 _SMALLEST: Final = 20 * MIB
 """Up to here the allocator asks for standard segments: the figure says nothing of the tensor."""
 _SPREAD: Final = 6.0
-_MOST: Final = 3
+_MAX_MATCHES: Final = 3
 _LOWEST: Final = 0.2
-_MOST_TOKENS: Final = 4_000_000
+_MAX_TOKENS: Final = 4_000_000
 _ROUND_CHANCE: Final = 0.2
 _ROUND: Final = 3
 """A size is round where nothing but factors of two and at most this is left of it."""
@@ -94,7 +94,7 @@ def _priced(
     hits = [hit for candidate in tried if (hit := _try(candidate, low, high, scene, requested_bytes)) is not None]
     weights = {id(hit): 1 / (len(tried) * max(hit.chance, 1e-6)) for hit in hits}
     total = sum(weights.values()) + 1.0
-    best = sorted(hits, key=lambda hit: hit.chance)[:_MOST]
+    best = sorted(hits, key=lambda hit: hit.chance)[:_MAX_MATCHES]
     return [_match(hit, weights[id(hit)] / total, model) for hit in best if weights[id(hit)] / total >= _LOWEST]
 
 
@@ -133,7 +133,7 @@ def _solved(candidate: Candidate, low: float, high: float) -> _Hit | None:
     grids = [g for g in (8192, 4096, 2048, 1024, 512, 256) if g >= candidate.grid]
     for grid in grids:
         count = math.floor(most / grid) * grid
-        if max(least, grid) <= count <= _MOST_TOKENS:
+        if max(least, grid) <= count <= _MAX_TOKENS:
             chance = min(1.0, len(grids) * (most - least) / grid)
             return _Hit(candidate, count, candidate.unit_bytes * count**candidate.power, chance)
     return None

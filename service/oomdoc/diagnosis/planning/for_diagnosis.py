@@ -45,7 +45,7 @@ _OF_MANY_PROCESSES: Final = frozenset(
 )
 """Remedies that need one process per card: none for a model whose layers one process spreads."""
 _LIKELY: Final = 0.25
-_MOST: Final = 3
+_MAX_SHOWN_PLANS: Final = 3
 _FAR: Final = 2.0
 """Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
 _OF_THE_CAUSE: Final = frozenset({"entropy-chunks", "image-size", "load-sharded"})
@@ -135,9 +135,9 @@ def planning_for(
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
     own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
-    plans = (*own, *plans) if lead else (*plans[: _MOST - len(own)], *own)
+    plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
-    return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MOST]))
+    return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MAX_SHOWN_PLANS]))
 
 
 def _in_effect(plan: Plan, ineffective: Collection[str]) -> Plan:

@@ -12,7 +12,7 @@ from oomkb.memory.job import Job
 
 __all__ = ["largest", "largest_of", "need_with"]
 
-_MOST_SAMPLES = 512
+_MAX_SAMPLES = 512
 _GRAIN = 128
 _LONGEST = 1 << 20
 _LIKELY = 0.5
@@ -30,7 +30,7 @@ def largest(prices: Prices, wanted: float) -> dict[str, int]:
         return {"serving.max_model_len": _most(prices, "serving.max_model_len", longest, wanted, 1024)}
     out = {}
     if prices.job.micro_batch is not None:
-        out["micro_batch"] = _most(prices, "micro_batch", _MOST_SAMPLES, wanted, 1)
+        out["micro_batch"] = _most(prices, "micro_batch", _MAX_SAMPLES, wanted, 1)
     if prices.job.seq_len is not None and not prices.job.completion_len:
         longest = max(prices.job.seq_len, prices.shape.dims.max_positions or 32768)
         out["seq_len"] = _most(prices, "seq_len", min(longest, _LONGEST), wanted, _GRAIN)

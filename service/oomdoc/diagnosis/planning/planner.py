@@ -29,10 +29,10 @@ from oomkb.units import GIB
 
 __all__ = ["context_for", "plan", "plan_with", "whatif"]
 
-_MOST_PLANS: Final = 3
+_MAX_PLANS: Final = 3
 _GATHERED: Final = ("zero3", "fsdp", "fsdp2")
 _MUCH: Final = 0.15
-"""Share of a step from which waiting is worth a word."""
+"""Share of a step above which waiting time is mentioned."""
 _NOISE: Final = float(1 << 20)
 _LEAST: Final = 64 << 20
 """What saves less is no advice."""
@@ -116,10 +116,10 @@ def plan_with(
     hardware: Hardware | None = None
     if not on_this:
         nothing, hardware, closest = _nothing_fits(Search(space, next(g for g in GOALS if g.name == "keep-hardware")))
-        if closest is not None and len(plans) < _MOST_PLANS:
+        if closest is not None and len(plans) < _MAX_PLANS:
             plans = [*plans, as_estimated(closest, prices)]
     return Planning(
-        plans=tuple(plans[:_MOST_PLANS]),
+        plans=tuple(plans[:_MAX_PLANS]),
         singles=fixes,
         largest=sizes,
         nothing_fits=nothing,
@@ -205,7 +205,7 @@ def _found(space: Space) -> dict[str, Found]:
     found: dict[str, Found] = {}
     searched: list[tuple[Goal, Found | None]] = []
     for goal in sorted(GOALS, key=lambda g: _ORDER.index(g.name)):
-        if len(_distinct(found)) >= _MOST_PLANS:
+        if len(_distinct(found)) >= _MAX_PLANS:
             break
         # The same layout with the same numbers: the smaller batch already says how.
         if goal.name == "keep-layout" and "smaller-batch" in found:
@@ -239,7 +239,7 @@ def _distinct(found: Mapping[str, Found]) -> list[tuple[str, Found]]:
         if kind not in seen:
             seen.add(kind)
             kept.append((name, found[name]))
-    return kept[:_MOST_PLANS]
+    return kept[:_MAX_PLANS]
 
 
 def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = ()) -> Plan:

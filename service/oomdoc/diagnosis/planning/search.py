@@ -83,7 +83,7 @@ class Search:
         if self.goal.hardware:
             return None
         # Too many moves are needed for the search: one after the other, then milder wherever that still does.
-        for rank in (_by_worth, _by_peak):
+        for rank in (_by_gain, _by_peak):
             found = self._greedily(rank, enough=True)
             if found is not None and found.fits and found.moves:
                 return self._relaxed(self._trimmed(found))
@@ -267,7 +267,7 @@ def _by_peak(before: float, after: float, pain: float) -> float:
     return after
 
 
-def _by_worth(before: float, after: float, pain: float) -> float:
+def _by_gain(before: float, after: float, pain: float) -> float:
     """Least pain for halving the peak first; what does not lower it comes last."""
     gained = math.log2(before / after) if after > 0 else 60.0
     return (pain + 0.2) / gained if gained > 1e-3 else 1e9 - after / before

@@ -25,7 +25,7 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is searched: the prices, the moves with their effects, and what each pair of moves thinks of the other."""
+    """What is searched: the prices, the moves with their effects, and which pairs of moves are compatible."""
 
     prices: Prices
     surrogate: Surrogate

@@ -31,7 +31,7 @@ _FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "cuda-graph": ("serving-eager", "serving-concurrency"),
 }
 """Cause -> remedies in the order practitioners apply them."""
-_MOST: Final = 4
+_MAX_OPTIONS: Final = 4
 
 
 def _shown(value: Any) -> str:
@@ -50,7 +50,7 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         options = [
             v for v in options if not (name in ("micro-batch", "seq-len") and set(v.fields) & set(filled.assumed))
         ]
-        if not options or said >= _MOST or (name == "optimizer-8bit" and is_lora(filled)):
+        if not options or said >= _MAX_OPTIONS or (name == "optimizer-8bit" and is_lora(filled)):
             continue  # adapters have next to no optimizer states
         said += 1
         field, value = next(iter(options[-1 if name == "micro-batch" else 0].fields.items()))

@@ -29,7 +29,7 @@ __all__ = ["MAX_CHARS", "Doc", "analyse", "known_as"]
 MAX_CHARS: Final = 1_500_000
 _BUDGET: Final = 150_000
 """Characters of one source that are read as configuration; nobody's configuration is larger."""
-_MOST_ENTRIES: Final = 8_000
+_MAX_ENTRIES: Final = 8_000
 """Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
 _DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
@@ -152,7 +152,7 @@ def _doc(fragment: Fragment, segment: Segment) -> Doc:
 
 def _within_budget(name: str, text: str, cut: list[int]) -> Iterator[tuple[Segment, list[Fragment]]]:
     """The pieces of a text with what stands in them, as far as the bounds go; ``cut`` gets the offset of the rest."""
-    characters, entries, documents, last = _BUDGET, _MOST_ENTRIES, _MAX_DOCS, False
+    characters, entries, documents, last = _BUDGET, _MAX_ENTRIES, _MAX_DOCS, False
     for found in segments(name, text):
         segment = found
         if characters <= 0 or entries <= 0 or documents <= 0:

@@ -29,7 +29,7 @@ _SOURCED: Final = re.compile(
 )
 _INCLUDED: Final = re.compile(r"!include[ \t]{1,4}[\"']?([\w./-]{1,160}\.ya?ml)")
 _VARIABLE: Final = re.compile(r"\A(?:\$\{[^{}]{0,80}\}|\$\w{1,80}|~|\$\([^()]{0,120}\))/")
-_MOST: Final = 24
+_MAX_COMPANIONS: Final = 24
 _DEPTH: Final = 3
 _LARGEST: Final = 1 << 20
 """Bytes of a companion."""
@@ -51,7 +51,7 @@ def named_files(docs: Sequence[Doc], text: str) -> list[tuple[str, int]]:
             word = last in _CONFIGS or (entry.key.startswith("@") and doc.form == "shell")
             if word and not entry.off and isinstance(entry.value, str) and _FILE.match(entry.value):
                 out.append((entry.value, entry.value_span[0]))
-    return list(dict.fromkeys(out))[:_MOST]
+    return list(dict.fromkeys(out))[:_MAX_COMPANIONS]
 
 
 def of_name(written: str, sources: Sequence[Source]) -> Source | None:
@@ -70,7 +70,7 @@ def beside(path: Path, text: str) -> list[Source]:
     root = path.resolve().parent
     found: dict[Path, Source] = {}
     pending = [(path.resolve(), text, 0)]
-    while pending and len(found) < _MOST:
+    while pending and len(found) < _MAX_COMPANIONS:
         current, content, depth = pending.pop(0)
         if depth >= _DEPTH or form_of(current.name) is None:
             continue

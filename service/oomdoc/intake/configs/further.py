@@ -59,7 +59,7 @@ _ARGUMENTS: Final = frozenset({_METRICS, _ARGMAX})
 _ACCURACY: Final = "compute_accuracy"
 _NO_LOGITS: Final = frozenset({"predict_with_generate", "prediction_loss_only", "batch_eval_metrics"})
 """Flags under which an evaluation keeps no logits, whatever computes its metrics."""
-_MOST: Final = 32
+_MAX_MODULES: Final = 32
 """Modules of one list."""
 _ROLES: Final = frozenset({"ref", "critic", "reward_model", "teacher", "rollout"})
 """Whose settings are not those of the model that is trained."""
@@ -127,4 +127,4 @@ def _list(entry: Entry) -> list[str]:
         value = value.strip("[]() ").split(",")
     if not isinstance(value, list | tuple):
         return []
-    return [str(v).strip("\"' ") for v in value if str(v).strip("\"' ")][:_MOST]
+    return [str(v).strip("\"' ") for v in value if str(v).strip("\"' ")][:_MAX_MODULES]

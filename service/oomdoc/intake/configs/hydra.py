@@ -1,6 +1,6 @@
 """Hydra's ``defaults:`` lists: the other files of which a configuration is put together, and where their keys go.
 
-Followed within the files that are at hand. A file's own keys win over those it takes in, which is how Hydra puts
+Followed within the files that were given. A file's own keys win over those it takes in, which is how Hydra puts
 them together unless ``_self_`` says otherwise. Read from the documentation of Hydra 1.3 ("The Defaults List").
 """
 
@@ -26,7 +26,7 @@ _ITEM: Final = re.compile(
 _LIST: Final = re.compile(r"^defaults:[ \t]{0,8}(?:#[^\n]{0,400})?\r?$", re.M)
 _PACKAGE: Final = re.compile(r"^#[ \t]{0,4}@package[ \t]{1,4}([\w.]{1,120})", re.M)
 _DEPTH: Final = 5
-_MOST_FILES: Final = 40
+_MAX_FILES: Final = 40
 _SUFFIXES: Final = ("", ".yaml", ".yml")
 
 
@@ -48,7 +48,7 @@ class _Default:
 def _defaults(text: str) -> Iterator[_Default]:
     """The entries of a text's defaults list; ``_self_`` and those that are empty left out."""
     start = _LIST.search(text)
-    for line in text[start.end() :].splitlines()[1:_MOST_FILES] if start else ():
+    for line in text[start.end() :].splitlines()[1:_MAX_FILES] if start else ():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         found = _ITEM.match(line)
@@ -104,7 +104,7 @@ def _follow(source: Source, parent: str, others: Mapping[str, Source], depth: in
     folder = source.name.replace("\\", "/").rpartition("/")[0]
     for default in _defaults(source.text):
         found = _of_name(default.file, folder, others)
-        if found is None or found is source or len(out) >= _MOST_FILES:
+        if found is None or found is source or len(out) >= _MAX_FILES:
             continue
         package = _package(default, found.text, parent)
         out.append(Included(found, package))
@@ -131,7 +131,7 @@ def _shifted(entry: Entry, prefix: str, base: int) -> Entry:
     return replace(entry, key=prefix + entry.key, **moved)
 
 
-def files_named(path: Path, most: int = _MOST_FILES) -> list[Path]:
+def files_named(path: Path, most: int = _MAX_FILES) -> list[Path]:
     """The files on disk that a configuration's defaults list names, beside it and in the folders below."""
     seen: dict[Path, None] = {}
     pending = [path]

@@ -42,7 +42,7 @@ _LAUNCHED: Final = (
 _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_enable_sleep_mode")
 """What saves memory while a rollout engine works: without an engine the trainer does not look at it."""
 _CLOSE: Final = 0.86
-_MOST: Final = 40
+_MAX_FOUND: Final = 40
 _GAP: Final = 20
 """Characters between two words of one command: blanks, and the end of a continued line."""
 
@@ -61,7 +61,7 @@ def find_inactive(docs: Sequence[Doc], lines: Lines, others: Sequence[Source]) -
         ):
             yield Inactive(entry.key, f"inactive.{reason}", lines.span(entry.key_span[0]), values)
             count += 1
-            if count >= _MOST:
+            if count >= _MAX_FOUND:
                 return
     for entry, reason, values in _not_passed(docs, others):
         yield Inactive(entry.key, f"inactive.{reason}", lines.span(entry.key_span[0]), values)

@@ -120,7 +120,7 @@ def main_document(docs: Sequence[Doc]) -> Doc | None:
     )
 
 
-_MOST_UNREAD: Final = 12
+_MAX_UNREAD: Final = 12
 
 
 def _recognised(main: Doc, settings: Sequence[Setting]) -> Recognised:
@@ -134,13 +134,13 @@ def _recognised(main: Doc, settings: Sequence[Setting]) -> Recognised:
         main.table.name if main.table is not None else UNKNOWN,
         round(main.probability, 3),
         round(main.unknown_keys, 3),
-        tuple(s for s in unread if not isinstance(s.value, dict))[:_MOST_UNREAD],
+        tuple(s for s in unread if not isinstance(s.value, dict))[:_MAX_UNREAD],
         tuple(name for name, _, _ in main.readings()) if main.unknown else (),
     )
 
 
 def _notices(found: Recognised | None, source: Source) -> list[Message]:
-    """What a person is told of a framework that is not known: what was taken from it, and what may matter."""
+    """The warning for an unknown framework: what was taken from it, and what may matter."""
     if found is None or found.name != UNKNOWN:
         return []
     share = round(found.unknown_keys * 100)
@@ -348,7 +348,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
 
 
 def _as_text(source: Source) -> tuple[Source, str]:
-    """A notebook as text; and the name by which its form is told."""
+    """A notebook as text; and the name that decides its form."""
     if not is_notebook(source.name, source.text):
         return source, source.name
     return Source(source.name, notebook_text(source.text) or source.text), "notebook"

@@ -21,13 +21,13 @@ __all__ = ["ENOUGH", "Recognition", "candidates", "probability_of", "recognise"]
 _COMMAND_WEIGHT: Final = 12
 _MARK_WEIGHT: Final = 4
 _ENOUGH: Final = 2
-_MOST_CANDIDATES: Final = 4
+_MAX_CANDIDATES: Final = 4
 ENOUGH: Final = 0.5
 """Probability below which a piece's framework is unknown."""
 _BIAS: Final = -4.5
 _COMMAND: Final = 2.0
 _MARK: Final = 0.35
-_MOST_MARKS: Final = 8
+_MAX_MARKS: Final = 8
 _SHARE: Final = 8.0
 """Weights of a logistic regression on 1,250 example files of 8 frameworks that have a table and of 20 other projects
 (each project weighing alike): at a half it keeps 97 % of those rightly recognised and 19 of 200 forced ones."""
@@ -94,7 +94,7 @@ def candidates(
         if score >= _ENOUGH:
             scored.append((score, own, -place, table))
     scored.sort(key=lambda entry: entry[:3], reverse=True)
-    chosen = [entry[3] for entry in scored[:_MOST_CANDIDATES]]
+    chosen = [entry[3] for entry in scored[:_MAX_CANDIDATES]]
     chosen[:1] = [_most_derived(table, found, programs, tables) for table in chosen[:1]]
     evidence = [(table, *_evidence(table, found, programs)) for table in chosen]
     return [Recognition(table, commands > 0, marks) for table, commands, marks in evidence]
@@ -116,5 +116,5 @@ def probability_of(found: Recognition, known: Collection[bool]) -> float:
     :param known: for each of the piece's keys, whether the table knows it.
     """
     share = (sum(known) + 1.0) / (len(known) + 2.0)
-    odds = _BIAS + _COMMAND * found.command + _MARK * min(found.marks, _MOST_MARKS) + _SHARE * share
+    odds = _BIAS + _COMMAND * found.command + _MARK * min(found.marks, _MAX_MARKS) + _SHARE * share
     return 1.0 / (1.0 + math.exp(-odds))

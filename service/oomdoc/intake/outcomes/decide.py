@@ -19,9 +19,9 @@ from oomdoc.intake.tracebacks import Placed
 
 __all__ = ["complaint_of", "failure_of", "is_asserted", "outcome_of"]
 
-_MOST_TRIED: Final = 200
+_MAX_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
-_MOST_SAID: Final = 4
+_MAX_SAID_ROWS: Final = 4
 """Statements of one kind that are kept; of any other kind the first tells all."""
 _LONGEST: Final = 2000
 """Characters of a line that are looked at."""
@@ -69,7 +69,7 @@ def outcome_of(
     A message of memory explains everything beside it, except that a process that was merely killed explains less than
     another failure that is named. What is only said explains less than another failure of the same time that is named.
 
-    :param failures: what the parsers read, consequences told (``cascade``).
+    :param failures: what the parsers read, consequences marked (``cascade``).
     """
     seen = [(i, f) for i, f in failures if not f.cascade and f.kind != "other"]
     hits = list(_hits(lines, kinds, words, frozenset(i for i, f in seen if _row_of(f).order == "root")))
@@ -174,7 +174,7 @@ def complaint_of(statements: Sequence[Statement], outcome: Outcome | None = None
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
     """A traceback whose message was not pasted and that shows a phase of a job: most of those are of memory."""
-    frames = [p.frame for p in placed[-_MOST_FRAMES:]]
+    frames = [p.frame for p in placed[-_MAX_FRAMES:]]
     if not frames or _RE["client"].search(frames[-1].file) or phase_of_frames(frames) is None:
         return None
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
@@ -187,7 +187,7 @@ def _in_trouble(about: _Hit) -> Outcome:
 
 
 _NAMED: Final = 0.5
-_MOST_FRAMES: Final = 40
+_MAX_FRAMES: Final = 40
 _RE: Final = patterns(__file__)
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
 
@@ -265,7 +265,10 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
         low = line.low[:_LONGEST]
         found = {row.id: row for trigger, row in held if trigger in low}
         for row in found.values():
-            if shown.get(row.id, 0) >= (_MOST_SAID if row.kind == "said" else 1) or tried.get(row.id, 0) >= _MOST_TRIED:
+            if (
+                shown.get(row.id, 0) >= (_MAX_SAID_ROWS if row.kind == "said" else 1)
+                or tried.get(row.id, 0) >= _MAX_TRIED
+            ):
                 continue
             tried[row.id] = tried.get(row.id, 0) + 1
             for hit in _on_line(row, index, line, kind, expected=_under_expected(lines, index)):
@@ -329,7 +332,7 @@ def failure_of(outcome: Outcome) -> Failure | None:
 
 def _objected(lines: Sequence[Line], kinds: Sequence[Kind]) -> Outcome | None:
     """The memory that a person says their run takes, where they object to it."""
-    said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"][:_MOST_TRIED]
+    said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"][:_MAX_TRIED]
     if not any(_RE["objects"].search(line.text[:_LONGEST]) for line in said):
         return None
     for line in said:

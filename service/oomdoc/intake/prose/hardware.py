@@ -1,7 +1,7 @@
 """Cards, how many, and how large: ``8×A100 80G``, ``4 张 V100 16GB``, ``a single A6000``, ``两张 24G 的显卡``.
 
 The catalogue's reader (:func:`oomkb.catalog.gpus.find_all`) finds the names. Counts stand before or behind a name or a
-word for cards. What a size is of is told by the words around it (:mod:`oomdoc.intake.prose.sizes`).
+word for cards. The words around a size say what it is of (:mod:`oomdoc.intake.prose.sizes`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _RE: Final = patterns(__file__)
 _AHEAD: Final = _RE.sieved("ahead")
 _LONGEST: Final = 7
 """Words of the longest name."""
-_MOST_TOKENS: Final = 700
+_MAX_TOKENS: Final = 700
 """Words of a line that are looked at."""
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
@@ -129,7 +129,7 @@ def _mentions(line: Line, sure: float, prose: bool) -> Iterator[_Mention]:
 
 def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Mention]:
     text = line.text
-    tokens = [m.span() for _, m in zip(range(_MOST_TOKENS), _RE["token"].finditer(text), strict=False)]
+    tokens = [m.span() for _, m in zip(range(_MAX_TOKENS), _RE["token"].finditer(text), strict=False)]
     low = line.low if line.text is line.raw else text.lower()
     at = 0
     while at < len(tokens):

@@ -41,9 +41,9 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
             end += 1
         before, behind = text[max(0, start - 44) : start], text[max(end, found.end()) :][:40]
         span = line.span(start + 1)
-        told = _told(before, behind)
-        if told is not None and not _RE["host_before"].search(before):
-            yield Fact(told, gib, span, "prose", 0.6 if told != "reserved_unallocated_gib" else 0.8)
+        field = _size_field(before, behind)
+        if field is not None and not _RE["host_before"].search(before):
+            yield Fact(field, gib, span, "prose", 0.6 if field != "reserved_unallocated_gib" else 0.8)
             continue
         inside = any(s <= start and end <= e for s, e in cards)
         if found["count"] and found["unit"] in "gG" and not inside and not _RE["host_behind"].match(behind):
@@ -60,7 +60,7 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
             yield Fact("gpu_count", int(several), span, "prose", 0.75)
 
 
-def _told(before: str, behind: str) -> str | None:
+def _size_field(before: str, behind: str) -> str | None:
     """What an amount is of that a sentence tells as logs do."""
     ends = _RE.group("behind")
     for key, begins in _RE.group("before").items():

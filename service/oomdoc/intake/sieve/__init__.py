@@ -1,4 +1,4 @@
-"""Which expressions can match a text at all: told by the literals that each of them needs, before any of them runs.
+"""Which expressions can match a text at all: decided by the literals that each of them needs, before any of them runs.
 
 Most expressions of this package look for something that most texts do not hold. An :class:`Expression` knows literals
 of which every match contains one; a :class:`Vocabulary` knows quickly which literals a text holds; a :class:`Sieve`

@@ -10,9 +10,9 @@ __all__ = ["literals_of"]
 
 _SHORTEST: Final = 2
 """Characters that a literal of ASCII must have to be worth looking for."""
-_MOST: Final = 256
+_MAX_LITERALS: Final = 256
 """Literals of one expression: with more of them, the search for one is no cheaper than the expression."""
-_MOST_RUNS: Final = 16
+_MAX_RUNS: Final = 16
 """Spellings of one stretch that are told apart (``grad accum``, ``grad_accum``, ``gradient accum``...)."""
 _REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -29,8 +29,8 @@ def literals_of(pattern: str, flags: int) -> tuple[str, ...]:
     except ImportError:
         return ()
     found = _of_sequence(parser.parse(pattern, flags))
-    worth = found and len(found) <= _MOST and all(_weight(literal) >= _SHORTEST for literal in found)
-    return tuple(sorted(found)) if worth else ()
+    searchable = bool(found) and len(found) <= _MAX_LITERALS and all(_weight(literal) >= _SHORTEST for literal in found)
+    return tuple(sorted(found)) if searchable else ()
 
 
 def _weight(literal: str) -> int:
@@ -67,7 +67,7 @@ def _of_sequence(items: Sequence[Any]) -> frozenset[str]:
             candidates.append(frozenset({plain}))
             plain = ""
         longer = frozenset(a + b for a in run for b in texts) if texts is not None else _NOTHING
-        if texts is not None and len(longer) <= _MOST_RUNS:
+        if texts is not None and len(longer) <= _MAX_RUNS:
             run = longer
             continue
         candidates += [run, _of_item(item)]
@@ -102,7 +102,7 @@ def _letters(members: Sequence[Any]) -> frozenset[str] | None:
     for kind, value in members:
         if str(kind) == "LITERAL":
             out.add(chr(value).lower())
-        elif str(kind) == "RANGE" and value[1] - value[0] < _MOST_RUNS:
+        elif str(kind) == "RANGE" and value[1] - value[0] < _MAX_RUNS:
             out.update(chr(code).lower() for code in range(value[0], value[1] + 1))
         else:
             return None
@@ -116,7 +116,7 @@ def _texts_of(items: Sequence[Any]) -> frozenset[str] | None:
         if texts is None:
             return None
         out = frozenset(a + b for a in out for b in texts)
-        if len(out) > _MOST_RUNS:
+        if len(out) > _MAX_RUNS:
             return None
     return out
 

@@ -11,7 +11,7 @@ __all__ = ["Literals", "Vocabulary"]
 _DIGITS: Final = str.maketrans("", "", "0123456789")
 _GRAM: Final = 3
 """Characters of the pieces by which most literals are ruled out."""
-_MOST: Final = 200_000
+_MAX_CHARACTERS: Final = 200_000
 """Characters of different words beyond which nothing is ruled out: that is no text that anybody wrote."""
 
 
@@ -29,7 +29,7 @@ class Vocabulary:
     def __init__(self, lowered: Iterable[str]) -> None:
         joined = "\n".join(lowered).encode("utf-8", "surrogatepass").translate(None, b"0123456789")
         text = " ".join(set(joined.decode("utf-8", "surrogatepass").split()))
-        self.all = len(text) > _MOST
+        self.all = len(text) > _MAX_CHARACTERS
         """Whether there are so many words that every literal may be among them."""
         self.text = "" if self.all else text
         self.grams = frozenset(map("".join, zip(self.text, self.text[1:], self.text[2:], strict=False)))

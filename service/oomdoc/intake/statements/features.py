@@ -10,9 +10,9 @@ from typing import Final
 
 from oomdoc.intake.statements.concepts import Item, items_of
 
-__all__ = ["ITEMS_MOST", "features_of", "features_of_items"]
+__all__ = ["MAX_ITEMS", "features_of", "features_of_items"]
 
-ITEMS_MOST: Final = 60
+MAX_ITEMS: Final = 60
 """Items of a sentence that are looked at."""
 _REACH: Final = 4
 """How many items further on the second concept of a pair may stand."""
@@ -25,7 +25,7 @@ def features_of(sentence: str) -> set[int]:
     return features_of_items(items_of(sentence))
 
 
-def features_of_items(items: Sequence[Item], *, most: int = ITEMS_MOST) -> set[int]:
+def features_of_items(items: Sequence[Item], *, most: int = MAX_ITEMS) -> set[int]:
     """What so many words hold: concepts, words, pairs of concepts within reach, pairs of neighbouring words."""
     items = items[:most]
     out: set[int] = set()

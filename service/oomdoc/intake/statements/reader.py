@@ -15,7 +15,7 @@ __all__ = ["LEAST_PROBABLE", "read_statements"]
 
 LEAST_PROBABLE: Final = 0.3
 """Statements that are less probable are not reported."""
-_MOST: Final = 80
+_MAX_SENTENCES: Final = 80
 """Parts of sentences that are read: what is said about a job is said early, and work on untrusted text is bounded."""
 _CHARACTERS: Final = 20_000
 """Characters of prose that are read, for the same reason."""
@@ -33,12 +33,12 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
         for part in parts_of(sentence.text):
             parts.append(part)
             owners.append(sentence)
-        if len(parts) >= _MOST:
+        if len(parts) >= _MAX_SENTENCES:
             break
     if not parts:
         return ()
     fitted = model()
-    del parts[_MOST:]
+    del parts[_MAX_SENTENCES:]
     probable = fitted.probabilities([features_of(part) for part in parts])
     best = probable.argmax(axis=0)
     found = []

@@ -106,7 +106,7 @@ def _question(part: Part, passage: Passage, mark: str) -> Question:
 
 @cache
 def instructions(part: Part, mark: str) -> str:
-    """What a model is told beside the text."""
+    """What a model receives beside the text."""
     asked: tuple[Part, ...] = ("what", "facts", "statements") if part == "all" else (part,)
     form = "The JSON object: {" + ", ".join(_FORM[one] for one in asked) + "}"
     said = [_OPENING.format(mark=f"-----report-{mark}"), *(_about(one) for one in asked), form]

@@ -13,7 +13,7 @@ from oomdoc.language_model.reader.vocabulary import causes, fact_keys, outcomes
 
 __all__ = ["checked"]
 
-_MOST: Final = {"causes": 3, "facts": 40, "statements": 16}
+_MAX_CLAIMS: Final = {"causes": 3, "facts": 40, "statements": 16}
 _SHORTEST: Final = 4
 """Characters of a quote that a cause or a statement rests on; a Chinese one counts twice."""
 _SURE: Final = 0.85
@@ -46,7 +46,7 @@ def checked(reply: Mapping[str, Any], passage: Passage) -> ModelReading:
 def _rows(reply: Mapping[str, Any], name: str, withheld: list[Withheld]) -> Iterator[Mapping[str, str]]:
     """The rows of a list that are objects of texts (numbers and flags are taken as texts)."""
     rows = reply.get(name)
-    for row in rows[: _MOST[name]] if isinstance(rows, list) else []:
+    for row in rows[: _MAX_CLAIMS[name]] if isinstance(rows, list) else []:
         if isinstance(row, Mapping) and all(isinstance(v, str | int | float) for v in row.values()):
             yield {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in row.items()}
         else:

@@ -9,7 +9,7 @@ from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.statements import read_statements
 from oomdoc.intake.statements.catalogue import examples, examples_hash, statements
 from oomdoc.intake.statements.concepts import Lexicon, items_of
-from oomdoc.intake.statements.features import ITEMS_MOST, features_of
+from oomdoc.intake.statements.features import MAX_ITEMS, features_of
 from oomdoc.intake.statements.model import model
 from oomdoc.intake.statements.sentences import parts_of, sentences_of
 
@@ -92,7 +92,7 @@ def test_numbers_and_identifiers_are_read_as_what_they_count() -> None:
     assert features_of("batch 16 fails") == features_of("batch 24 fails")
     assert features_of("batch 1 fails") != features_of("batch 2 fails")
     assert len(items_of("word " * 500)) == 500
-    assert len(features_of(" ".join(f"word{i}" for i in range(500)))) <= 2 * ITEMS_MOST + 1
+    assert len(features_of(" ".join(f"word{i}" for i in range(500)))) <= 2 * MAX_ITEMS + 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from oomdoc.intake.configs.forms.words import Variable, Word
 
 __all__ = ["Branches"]
 
-_MOST_NESTED: Final = 40
+_MAX_NESTED: Final = 40
 _PLAIN: Final = re.compile(r"[\"']?\$\{?(?:([A-Za-z_]\w{0,80})(?::?-)?|([0-9#]))\}?[\"']?")
 _ENDS: Final = {"if": re.compile(r"\bfi\b"), "case": re.compile(r"\besac\b")}
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}")
@@ -46,7 +46,7 @@ class Branches:
     def command(self, words: Sequence[Word]) -> None:
         """Take note of a command that has ended."""
         first = words[0].text if words else ""
-        if first in _ENDS and len(self._arms) < _MOST_NESTED and _ENDS[first].search(self.text, words[-1].end):
+        if first in _ENDS and len(self._arms) < _MAX_NESTED and _ENDS[first].search(self.text, words[-1].end):
             self._open(self._holds(words[1:]) if first == "if" else None)
         elif first == "elif" and self._arms:
             self._next(self._holds(words[1:]))

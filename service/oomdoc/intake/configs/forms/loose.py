@@ -27,7 +27,7 @@ _COMMON: Final = words(
 )
 
 
-_MOST: Final = 2_000
+_MAX_VALUES: Final = 2_000
 """Settings of one text: nobody scatters more."""
 _WORD: Final = re.compile(r"(?<![A-Za-z0-9_\-])-{0,2}[A-Za-z_][A-Za-z0-9_\-]*|\.[A-Za-z_][A-Za-z0-9_\-]*")
 """Last parts of keys, with the dot before them."""
@@ -46,7 +46,7 @@ def _possible(word: str, known: frozenset[str]) -> bool:
     return norm(bare) in known and (bare != word or _knowable("", bare, known))
 
 
-def _worth(text: str, start: int, end: int, known: frozenset[str]) -> Iterator[tuple[int, int]]:
+def _candidates(text: str, start: int, end: int, known: frozenset[str]) -> Iterator[tuple[int, int]]:
     """The lines in which one of the keys stands: most lines of a log hold none, and most keys are in no line."""
     here = [word for word in set(_WORD.findall(text, start, end)) if _possible(word, known)]
     at = start if here else end
@@ -62,7 +62,7 @@ def _worth(text: str, start: int, end: int, known: frozenset[str]) -> Iterator[t
 def parse_loose(text: str, start: int, end: int, known: frozenset[str]) -> list[Entry]:
     """The scattered settings whose keys are in ``known``; common words need a flag's dashes."""
     out: list[Entry] = []
-    for match in (m for low, high in _worth(text, start, end, known) for m in _PAIR.finditer(text, low, high)):
+    for match in (m for low, high in _candidates(text, start, end, known) for m in _PAIR.finditer(text, low, high)):
         dashes, name, quote, raw = match[1], match[2], match[3], match[4].rstrip(".:!?")
         if not _knowable(dashes, name, known):
             continue
@@ -79,6 +79,6 @@ def parse_loose(text: str, start: int, end: int, known: frozenset[str]) -> list[
                 key=name, value=as_scalar(raw), key_span=match.span(2), value_span=span, style="pair", quote=quote
             )
         out.append(entry)
-        if len(out) >= _MOST:
+        if len(out) >= _MAX_VALUES:
             break
     return out

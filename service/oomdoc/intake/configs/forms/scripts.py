@@ -48,7 +48,7 @@ _LABEL: Final = re.compile(
 )
 
 
-_MOST_CASES: Final = 50
+_MAX_CASES: Final = 50
 
 
 def without_labels(text: str, start: int, end: int) -> str:
@@ -56,7 +56,7 @@ def without_labels(text: str, start: int, end: int) -> str:
     if "esac" not in text[start:end]:
         return text
     out, at = text, start
-    for _ in range(_MOST_CASES):
+    for _ in range(_MAX_CASES):
         opened = _CASE.search(out, at, end)
         closed = _ESAC.search(out, opened.end(), end) if opened is not None else None
         if opened is None or closed is None:

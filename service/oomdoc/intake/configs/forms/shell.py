@@ -29,7 +29,7 @@ _SKIPPED: Final = frozenset(
     {"$", "!", "%%bash", "%%sh", "then", "do", "else", "nohup", "sudo", "exec", "time", "{", "}", "fi", "done"}
 )
 
-_MOST_UNCLOSED: Final = 50
+_MAX_UNCLOSED: Final = 50
 """Substitutions without an end that are looked for in one piece of text."""
 
 
@@ -252,7 +252,7 @@ class _Tokeniser:
     def dollar(self) -> None:
         text, at = self.text, self.at
         if text.startswith("$(", at):
-            stop = balanced(text, at + 1, self.end) if self.unclosed < _MOST_UNCLOSED else at + 2
+            stop = balanced(text, at + 1, self.end) if self.unclosed < _MAX_UNCLOSED else at + 2
             self.unclosed += stop == at + 2
             word = self.open(at)
             number = arithmetic(text[at + 3 : stop - 2], self.out.variables) if text.startswith("$((", at) else None

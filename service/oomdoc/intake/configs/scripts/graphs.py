@@ -14,13 +14,13 @@ __all__ = ["EVALUATES", "KEEPS", "graph_findings"]
 
 KEEPS: Final = "graph-kept"
 EVALUATES: Final = "eval-with-grad"
-_MOST_LOOPS: Final = 40
+_MAX_LOOPS: Final = 40
 
 
 def graph_findings(program: Program, roles: Roles) -> Iterator[tuple[str, int]]:
     """(name, offset) of every place."""
     around = (program.loop(c) for c in program.calls if roles.is_forward(c))
-    loops = list(dict.fromkeys(loop for loop in around if loop is not None))[:_MOST_LOOPS]
+    loops = list(dict.fromkeys(loop for loop in around if loop is not None))[:_MAX_LOOPS]
     trains = any(isinstance(c.func, ast.Attribute) and c.func.attr == "backward" for c in program.calls)
     seen: set[ast.AST] = set()
     for loop in loops:

@@ -12,7 +12,7 @@ __all__ = ["UNKNOWN", "Module", "Program", "chain", "within"]
 
 UNKNOWN: Final = object()
 """The value of an expression that the text does not decide."""
-_MOST_NODES: Final = 60_000
+_MAX_NODES: Final = 60_000
 _DEPTH: Final = 24
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -74,7 +74,7 @@ class Program:
     def _take(self, module: Module) -> None:
         self._module[module.tree] = module
         stack: list[ast.AST] = [module.tree]
-        while stack and len(self.nodes) < _MOST_NODES:
+        while stack and len(self.nodes) < _MAX_NODES:
             node = stack.pop()
             self._order[node] = len(self.nodes)
             self.nodes.append(node)

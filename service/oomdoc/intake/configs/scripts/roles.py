@@ -17,7 +17,7 @@ _MODEL_CLASS: Final = re.compile(
     r"\w{0,60}(?:Model|ForCausalLM|LMHeadModel|LMModel|For[A-Z]\w{2,40})(?:WithValueHead)?\Z"
 )
 _NO_MODEL: Final = re.compile(r"Tokenizer|Processor|Config|Peft|FeatureExtractor")
-_MOST_CONTEXTS: Final = 200
+_MAX_CONTEXTS: Final = 200
 _ROUNDS: Final = 4
 """How often a model's name may be handed on (wrapped, prepared, passed to a function)."""
 
@@ -142,7 +142,7 @@ class Roles:
     @cached_property
     def _enclosed(self) -> frozenset[str]:
         """Functions that are called where no graph is built."""
-        opened = [n for n in self.program.nodes if isinstance(n, ast.With) and self._ungraded(n)][:_MOST_CONTEXTS]
+        opened = [n for n in self.program.nodes if isinstance(n, ast.With) and self._ungraded(n)][:_MAX_CONTEXTS]
         inside = (inner for node in opened for inner in within(node) if isinstance(inner, ast.Call))
         return frozenset(chain(call.func).rpartition(".")[2] for call in inside)
 

@@ -13,7 +13,7 @@ from oomdoc.intake.configs.scripts.roles import Roles, loads
 
 __all__ = ["loads_in_default_dtype", "setup_facts"]
 
-_MOST: Final = 1 << 20
+_MAX_INTEGER: Final = 1 << 20
 _GENERATIVE: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "AutoModelForSeq2SeqLM")
 _TRAINS: Final = 0.9
 """How sure a backward pass beside a language model is training it on text."""
@@ -40,7 +40,7 @@ def setup_facts(program: Program, roles: Roles) -> Iterator[Found]:
 
 def _whole(program: Program, node: ast.expr | None) -> int | None:
     value = program.value(node)
-    return value if type(value) is int and 0 < value < _MOST else None
+    return value if type(value) is int and 0 < value < _MAX_INTEGER else None
 
 
 def _sure(program: Program, node: ast.expr | None) -> float:
