@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Index", "build_index", "open_index"]
 
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 """Raise it when what is indexed, or how, changes."""
 
 Progress = Callable[[int, int], None]
