@@ -1,6 +1,6 @@
-"""A case record in memory: light values, so that a cold diagnosis loads them without pydantic.
+"""A case record: its fields and what each may hold, light enough for a cold diagnosis (no pydantic).
 
-:mod:`oomkb.records.schema` is the strict form of the same record as it is written in a file.
+:mod:`oomkb.records.schema` builds the check of a file from these classes, :mod:`oomkb.records.plain` reads them back.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from oomkb.memory.job import Job
 from oomkb.records.witness import Standing, Witness, standing_of, status_of
@@ -19,16 +19,22 @@ SCHEMA: Final = 2
 """The version of the record format that this program writes; older ones are read through ``upgrades``."""
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+Words: TypeAlias = Mapping[str, str]
+"""language -> text; ``en`` and ``zh`` are always there"""
+# A bound beside a type is held by what checks files (oomkb.records.schema).
+Text = Annotated[str, ("min_length", 1)]
+Line = Annotated[str, ("min_length", 8)]
+Gib = Annotated[float, ("gt", 0)]
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """Text that gives the case away: a literal ``text``, or a bounded regular expression ``regex``."""
 
-    text: str = ""
-    regex: str = ""
-    means: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
-    """language -> what it means when it is there"""
+    means: Words
+    """What it means when it is there."""
+    text: Line = ""
+    regex: Line = ""
     source: str = ""
     """The file that prints the line, and the versions of the program that have it."""
 
@@ -37,9 +43,9 @@ class Signature:
 class Hardware:
     """GPU as people write it, how many in all, capacity of one in GiB."""
 
-    gpu: str | None = None
-    count: int | None = None
-    capacity_gib: float | None = None
+    gpu: Text | None = None
+    count: Annotated[int, ("ge", 1)] | None = None
+    capacity_gib: Gib | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +53,18 @@ class Outcome:
     """What was observed: whether it fitted, and the peak in GiB where somebody measured it."""
 
     fits: bool | None = None
-    peak_gib: float | None = None
+    peak_gib: Gib | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
     """One remedy. ``changes`` are (dotted) job fields; ``saves_gib`` was measured or observed, never computed here."""
 
-    text: Mapping[str, str]
+    text: Words
     safety: str
     changes: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
-    saves_gib: float | None = None
+    saves_gib: Gib | None = None
     witness: tuple[Witness, ...] = ()
-
-    @property
-    def standing(self) -> Standing:
-        """What may be said of it: "worked for the reporter", "merged in 0.16.8", "our reasoning"."""
-        return standing_of(self.witness)
 
     @property
     def status(self) -> str:
@@ -75,20 +76,20 @@ class Fix:
 class Range:
     """Versions from ``introduced`` ("0": from the first) up to ``fixed`` (without) or ``last_affected`` (with)."""
 
-    introduced: str
-    fixed: str | None = None
-    last_affected: str | None = None
+    introduced: Text
+    fixed: Text | None = None
+    last_affected: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Affected:
     """A package (its name on PyPI), the ranges of it that are affected, and the versions it was only seen with."""
 
-    package: str
+    package: Text
     ranges: tuple[Range, ...] = ()
     needs: str = ""
     """A feature without which the versions do no harm, such as ``zero3``: shown with the warning."""
-    seen: tuple[str, ...] = ()
+    seen: tuple[Text, ...] = ()
     """Versions that reporters ran: whether others are affected is not known."""
     witness: tuple[Witness, ...] = ()
 
@@ -98,7 +99,7 @@ class Reference:
     """A public page: ``role`` is one of ``report fix evidence docs advisory discussion``."""
 
     role: str
-    url: str
+    url: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,24 +108,23 @@ class Case:
 
     id: str
     """``cause/slug``"""
-    title: Mapping[str, str]
-    """language -> title (``en`` and ``zh`` are always there); likewise ``summary`` and ``why``"""
-    summary: Mapping[str, str]
-    why: Mapping[str, str]
-    symptoms: tuple[str, ...]
+    title: Words
+    summary: Words
+    why: Words
+    symptoms: Annotated[tuple[Line, ...], ("min_length", 1)]
     """What somebody would paste or ask; none holds the title or the answer."""
     signatures: tuple[Signature, ...] = ()
     hardware: Hardware = field(default_factory=Hardware)
-    frameworks: tuple[str, ...] = ()
-    phase: str = "unknown"
-    method: str | None = None
-    objective: str | None = None
+    frameworks: tuple[Text, ...] = ()
+    phase: Text = "unknown"
+    method: Text | None = None
+    objective: Text | None = None
     before: Mapping[str, Any] | None = None
     """The job document of the run that failed; ``after``: of the one that ran."""
     after: Mapping[str, Any] | None = None
     outcome_before: Outcome = field(default_factory=Outcome)
     outcome_after: Outcome = field(default_factory=Outcome)
-    also: tuple[str, ...] = ()
+    also: tuple[Text, ...] = ()
     """Further causes that play a part."""
     fixes: tuple[Fix, ...] = ()
     """Empty: no fix is known."""
@@ -167,6 +167,10 @@ class Case:
             if reference.role == "report":
                 return reference.url
         return self.references[0].url if self.references else ""
+
+    def standing(self, fix: Fix) -> Standing:
+        """What may be said of one of its fixes: "worked for the reporter", "merged in 0.16.8", "our reasoning"."""
+        return standing_of(fix.witness, frozenset(r.url for r in self.references if r.role == "report"))
 
     def before_job(self) -> Job | None:
         """The failing run as a job, or ``None``."""

@@ -12,12 +12,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from oomkb.errors import OomdocError
-from oomkb.records.case import Affected, Case, Fix, Hardware, Outcome, Range, Reference, Signature
+from oomkb.records.case import Case
 from oomkb.records.files import Listed
-from oomkb.records.witness import Witness
+from oomkb.records.plain import from_plain
 from oomkb.state import baked_dir, state_dir, write_atomically
 
 __all__ = ["fingerprint", "keep", "keep_with_package", "kept", "kept_with_package"]
@@ -54,7 +54,7 @@ def kept(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, 
     with contextlib.suppress(OSError, OomdocError, ValueError, KeyError, TypeError):
         body = json.loads((state_dir() / _name(folders_key)).read_bytes())
         if body["mark"] == mark:
-            return tuple(_case(c) for c in body["cases"]), body["problems"]
+            return tuple(from_plain(Case, c) for c in body["cases"]), body["problems"]
     return None
 
 
@@ -73,7 +73,7 @@ def kept_with_package(root: Path, files: Sequence[Listed]) -> tuple[Case, ...] |
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         body = json.loads((place / _PACKAGED).read_bytes())
         if body["mark"] == _package_mark(root, files):
-            return tuple(_case(c | {"path": str(root / c["path"])}) for c in body["cases"])
+            return tuple(from_plain(Case, c | {"path": str(root / c["path"])}) for c in body["cases"])
     return None
 
 
@@ -81,28 +81,3 @@ def _package_mark(root: Path, files: Sequence[Listed]) -> str:
     """Names and sizes alone: an installer sets the times."""
     names = [(Path(path).relative_to(root).as_posix(), size_bytes, 0) for path, size_bytes, _ in files]
     return fingerprint(names)
-
-
-def _case(plain: dict[str, Any]) -> Case:
-    values = dict(plain)
-    for name in ("symptoms", "frameworks", "also", "languages"):
-        values[name] = tuple(values[name])
-    values["signatures"] = tuple(Signature(**s) for s in values["signatures"])
-    values["hardware"] = Hardware(**values["hardware"])
-    values["outcome_before"] = Outcome(**values["outcome_before"])
-    values["outcome_after"] = Outcome(**values["outcome_after"])
-    values["fixes"] = tuple(Fix(**f | {"witness": _witnesses(f["witness"])}) for f in values["fixes"])
-    values["references"] = tuple(Reference(**r) for r in values["references"])
-    values["affected"] = tuple(_affected(a) for a in values["affected"])
-    for name in ("cause_witness", "why_witness", "outcome_witness"):
-        values[name] = _witnesses(values[name])
-    return Case(**values)
-
-
-def _affected(plain: dict[str, Any]) -> Affected:
-    ranges = tuple(Range(**r) for r in plain["ranges"])
-    return Affected(plain["package"], ranges, plain["needs"], tuple(plain["seen"]), _witnesses(plain["witness"]))
-
-
-def _witnesses(plain: Sequence[Mapping[str, str]]) -> tuple[Witness, ...]:
-    return tuple(Witness(**w) for w in plain)

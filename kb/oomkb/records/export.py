@@ -36,7 +36,7 @@ def case_document(case: Case) -> dict[str, Any]:
     plain["outcome"] = {"before": plain.pop("outcome_before"), "after": plain.pop("outcome_after")}
     for fix, shown in zip(plain["fixes"], case.fixes, strict=True):
         fix["status"] = shown.status
-        fix["standing"] = shown.standing.kind
+        fix["standing"] = case.standing(shown).kind
     pruned: dict[str, Any] = _pruned(plain)
     pruned.setdefault("fixes", [])
     return pruned

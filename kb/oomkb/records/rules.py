@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -210,6 +211,36 @@ def witnesses(case: Case) -> Iterator[Finding]:
             yield f"fixes[{i}].saves_gib", "is witnessed by nobody", "name who measured it, or leave it out"
 
 
+def trials(case: Case) -> Iterator[Finding]:
+    """A fix that somebody tried changes what they tried: each number it sets stands in its text."""
+    for i, fix in enumerate(case.fixes):
+        if any(w.result == "worked" for w in fix.witness):
+            said = _numbers_of(fix.text["en"])
+            for name, value in _leaves(fix.changes):
+                if not isinstance(value, bool) and isinstance(value, int | float) and float(value) not in said:
+                    hint = "say what was tried, or make it a fix of its own (inference)"
+                    yield f"fixes[{i}].changes.{name}", f"{value:g} was tried by nobody", hint
+
+
+def _leaves(changes: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{within}{key}.")
+        else:
+            yield f"{within}{key}", value
+
+
+def _numbers_of(text: str) -> set[float]:
+    """The numbers of a text, products such as ``960*28*28`` and ``512 x 512`` computed."""
+    found = re.findall(r"\d[\d,.]{0,20}(?:e\d{1,2})?(?: ?[*x×] ?\d[\d,.]{0,20}){0,3}", text)
+    parts = ([p.replace(",", "").rstrip(".") for p in re.split(r"[*x×]", each)] for each in found)
+    return {math.prod(float(p) for p in each) for each in parts if all(_is_number(p) for p in each)}
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r" ?\d{1,15}(\.\d{1,9})?(e\d{1,2})? ?", text) is not None
+
+
 def _claims(case: Case) -> Iterator[tuple[str, tuple[Witness, ...]]]:
     yield from (("cause", case.cause_witness), ("why", case.why_witness), ("outcome", case.outcome_witness))
     yield from ((f"fixes[{i}]", fix.witness) for i, fix in enumerate(case.fixes))
@@ -275,6 +306,7 @@ RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     place,
     ranges,
     signatures,
+    trials,
     vocabulary,
     witnesses,
 )

@@ -1,18 +1,24 @@
-"""The case record as it is written in a file: strict models (pydantic; import this module late).
+"""The check of a case file: strict models (pydantic; import this module late) built from the classes of the record.
 
-``id`` is never written: it is the path, ``<cause>/<slug>.yaml``. :class:`Case`, the light form, is re-exported.
+:mod:`oomkb.records.case` names the fields, their defaults and bounds. Here stands only what a file writes otherwise:
+closed vocabularies, dates, OSV's events, and which claims carry their witnesses inside. ``id`` is never written: it is
+the path, ``<cause>/<slug>.yaml``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import hashlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from oomkb.records.case import SCHEMA, Affected, Case, Fix, Hardware, Outcome, Range, Reference, Signature
+from oomkb.records import case as light
+from oomkb.records.case import SCHEMA, Case
+from oomkb.records.plain import from_plain
 from oomkb.records.witness import Witness
 
 __all__ = ["Case", "Record", "json_schema", "to_case"]
@@ -24,7 +30,6 @@ Date = Annotated[
     Field(pattern=r"^[12]\d{3}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$"),
 ]
 """A day, or a month or year where the day is not known."""
-Gib = Annotated[float, Field(gt=0)]
 
 
 class _Strict(BaseModel):
@@ -38,155 +43,139 @@ class Words(_Strict):
     zh: Text
 
 
-class WitnessRecord(_Strict):
-    """Who vouches for a claim; ``oomkb.records.witness`` says what the kinds mean."""
+def _strict(kind: type, name: str, *, base: type[BaseModel] = _Strict, **written: Any) -> Any:
+    """The strict model of a class of the record; ``written``: field -> (type, default), or ``None`` to leave it out."""
+    fields: dict[str, Any] = {}
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        if field.name not in written:
+            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+            fields[field.name] = (_as_written(hints[field.name]), ... if required else _default(field))
+    fields |= {name: value for name, value in written.items() if value is not None}
+    _MODELS[kind] = create_model(name, __base__=base, __doc__=kind.__doc__, **fields)
+    return _MODELS[kind]
 
-    by: Literal[
-        "reporter-tried", "maintainer-said", "user-said", "merged-code", "arithmetic", "reproduced", "inference"
-    ]
-    ref: Text | None = None
-    result: Literal["worked", "partly", "in-vain"] | None = None
-    pull: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+#[1-9]\d*$")] | None = None
-    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None = None
-    release: Text | None = None
-    sum: Text | None = None
-    command: Text | None = None
+
+_MODELS: Final[dict[Any, Any]] = {}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    """Its default as a file would write it."""
+    made = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    if isinstance(made, Mapping | tuple):
+        return {} if isinstance(made, Mapping) else []
+    return _MODELS[type(made)]() if type(made) in _MODELS else made
+
+
+def _as_written(hint: Any) -> Any:
+    """A type of the record as a file has it: lists for tuples, strict models for classes, both languages for words."""
+    if hint in _MODELS:
+        return _MODELS[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds: dict[str, Any] = dict(arguments[1:])
+        return Annotated[_as_written(arguments[0]), Field(**bounds)]
+    if origin is tuple:
+        return list.__class_getitem__(_as_written(arguments[0]))
+    if origin is UnionType:
+        return _as_written(arguments[0]) | None
+    if hint == light.Words:
+        return Words
+    return hint
+
+
+class _Witness(_Strict):
+    """A witness names what its kind needs and nothing of another's."""
 
     @model_validator(mode="after")
     def _fields_of_its_kind(self) -> Self:
-        """Each kind has what it needs and nothing of another's."""
-        needs = {
-            "reporter-tried": ("ref", "result"),
-            "merged-code": ("ref",),
-            "arithmetic": ("sum",),
-            "reproduced": ("command",),
-            "inference": (),
-        }.get(self.by, ("ref",))
-        missing = [name for name in needs if getattr(self, name) is None]
-        if self.by == "merged-code" and self.pull is None and self.commit is None:
+        said = {name for name in type(self).model_fields if getattr(self, name)}
+        by: str = getattr(self, "by")  # noqa: B009  # a field of the class that is made from this one
+        needs = _NEEDS.get(by, frozenset({"ref"}))
+        missing = sorted(needs - said)
+        if by == "merged-code" and not said & {"pull", "commit"}:
             missing.append("pull or commit")
         if missing:
-            raise ValueError(f"{self.by} needs {' and '.join(missing)}")
-        own = {"ref", *needs, *(("pull", "commit", "release") if self.by == "merged-code" else ())}
-        odd = [name for name in type(self).model_fields if name != "by" and name not in own and getattr(self, name)]
+            raise ValueError(f"{by} needs {' and '.join(missing)}")
+        odd = said - needs - {"by", "ref"} - (_CODE if by == "merged-code" else frozenset())
         if odd:
-            raise ValueError(f"{self.by} has no {' and no '.join(odd)}")
+            raise ValueError(f"{by} has no {' and no '.join(sorted(odd))}")
         return self
 
 
-Witnesses = Annotated[list[WitnessRecord], Field(min_length=1)]
+_CODE: Final = frozenset({"pull", "commit", "release"})
+_NEEDS: Final[Mapping[str, frozenset[str]]] = {
+    "reporter-tried": frozenset({"ref", "result"}),
+    "arithmetic": frozenset({"sum"}),
+    "reproduced": frozenset({"command"}),
+    "inference": frozenset(),
+}
+_By = Literal["reporter-tried", "maintainer-said", "user-said", "merged-code", "arithmetic", "reproduced", "inference"]
 
 
-class CauseRecord(_Strict):
-    """Who says that the folder's cause is the cause."""
-
-    witness: Witnesses
-
-
-class WhyRecord(Words):
-    """The mechanism, in both languages."""
-
-    witness: Witnesses
+def _made(name: str, base: type[BaseModel] = _Strict, **fields: Any) -> Any:
+    """A strict model of what only files have; ``Any``, since no type checker sees into what is made."""
+    return create_model(name, __base__=base, **fields)
 
 
-class SignatureRecord(_Strict):
-    """``text`` (literal) or ``regex`` (bounded) of a line, the file that prints it, and what it means."""
-
-    text: Annotated[str, Field(min_length=8)] | None = None
-    regex: Annotated[str, Field(min_length=8)] | None = None
-    source: str = ""
-    means: Words
+def _many(kind: Any, least: int = 1) -> Any:
+    return Annotated[list.__class_getitem__(kind), Field(min_length=least)]
 
 
-class HardwareRecord(_Strict):
-    """The GPUs of the report."""
-
-    gpu: Text | None = None
-    count: Annotated[int, Field(ge=1)] | None = None
-    capacity_gib: Gib | None = None
-
-
-class OutcomeRecord(_Strict):
-    """An observation."""
-
-    fits: bool | None = None
-    peak_gib: Gib | None = None
-
-
-class OutcomesRecord(_Strict):
-    """What was observed before and after the fix."""
-
-    before: OutcomeRecord = OutcomeRecord()
-    after: OutcomeRecord = OutcomeRecord()
-    witness: list[WitnessRecord] = []
-
-
-class FixRecord(_Strict):
-    """A remedy."""
-
-    text: Words
-    safety: Literal["same-numbers", "changed-numerics", "changed-training", "not-applicable"]
-    changes: dict[str, Any] = {}
-    saves_gib: Gib | None = None
-    witness: Witnesses
-
-
-class EventRecord(_Strict):
-    """One event of an OSV range: exactly one of the three."""
-
-    introduced: Text | None = None
-    fixed: Text | None = None
-    last_affected: Text | None = None
-
-
-class RangeRecord(_Strict):
-    """An OSV range of ecosystem versions."""
-
-    type: Literal["ECOSYSTEM"] = "ECOSYSTEM"
-    events: Annotated[list[EventRecord], Field(min_length=1)]
-
-
-class AffectedRecord(_Strict):
-    """A package with affected ranges, or versions that it was seen with."""
-
-    package: Text
-    ranges: list[RangeRecord] = []
-    seen: list[Text] = []
-    needs: str = ""
-    witness: Witnesses
-
-
-class ReferenceRecord(_Strict):
-    """A public page."""
-
-    role: Literal["report", "fix", "evidence", "docs", "advisory", "discussion"]
-    url: Text
-
-
-class Record(_Strict):
-    """One case file."""
-
-    schema_: Annotated[int, Field(alias="schema", ge=1, le=SCHEMA)]
-    title: Words
-    summary: Words
-    date: Date
-    languages: Annotated[list[Literal["en", "zh", "ja", "ko", "mixed"]], Field(min_length=1)]
-    frameworks: Annotated[list[Text], Field(min_length=1)]
-    hardware: HardwareRecord = HardwareRecord()
-    phase: Text = "unknown"
-    method: Text | None = None
-    objective: Text | None = None
-    symptoms: Annotated[list[Annotated[str, Field(min_length=8)]], Field(min_length=1)]
-    signatures: list[SignatureRecord] = []
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
-    outcome: OutcomesRecord = OutcomesRecord()
-    cause: CauseRecord
-    also: list[Text] = []
-    why: WhyRecord
-    fixes: list[FixRecord]
-    affected: list[AffectedRecord] = []
-    references: Annotated[list[ReferenceRecord], Field(min_length=1)]
+WitnessRecord = _strict(
+    Witness,
+    "WitnessRecord",
+    base=_Witness,
+    by=(_By, ...),
+    result=(Literal["worked", "partly", "in-vain"] | None, None),
+    pull=(Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+#[1-9]\d*$")] | None, None),
+    commit=(Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None, None),
+)
+Witnesses = _many(WitnessRecord)
+_strict(light.Signature, "SignatureRecord")
+_strict(light.Hardware, "HardwareRecord")
+OutcomeRecord = _strict(light.Outcome, "OutcomeRecord")
+_Safety = Literal["same-numbers", "changed-numerics", "changed-training", "not-applicable"]
+FixRecord = _strict(light.Fix, "FixRecord", safety=(_Safety, ...), witness=(Witnesses, ...))
+_Role = Literal["report", "fix", "evidence", "docs", "advisory", "discussion"]
+ReferenceRecord = _strict(light.Reference, "ReferenceRecord", role=(_Role, ...))
+EventRecord = _strict(light.Range, "EventRecord", introduced=(Text | None, None))
+RangeRecord = _made(
+    "RangeRecord",
+    type=(Literal["ECOSYSTEM"], "ECOSYSTEM"),
+    events=(_many(EventRecord), ...),
+)
+_strict(light.Affected, "AffectedRecord", ranges=(_many(RangeRecord, 0), []), witness=(Witnesses, ...))
+Claim = _made("Claim", witness=(Witnesses, ...))
+WhyRecord = _made("WhyRecord", Words, witness=(Witnesses, ...))
+OutcomesRecord = _made(
+    "OutcomesRecord",
+    before=(OutcomeRecord, OutcomeRecord()),
+    after=(OutcomeRecord, OutcomeRecord()),
+    witness=(_many(WitnessRecord, 0), []),
+)
+_NOT_WRITTEN: Final[dict[str, Any]] = dict.fromkeys(
+    (
+        *("id", "private", "path", "digest", "schema"),
+        *("cause_witness", "why_witness", "outcome_witness", "outcome_before", "outcome_after"),
+    )
+)
+"""Fields of a case that its file writes in another place, or not at all."""
+Record = _strict(
+    Case,
+    "Record",
+    **_NOT_WRITTEN,
+    schema_=(Annotated[int, Field(alias="schema", ge=1, le=SCHEMA)], ...),
+    date=(Date, ...),
+    languages=(_many(Literal["en", "zh", "ja", "ko", "mixed"]), ...),
+    frameworks=(_many(Text), ...),
+    outcome=(OutcomesRecord, OutcomesRecord()),
+    cause=(Claim, ...),
+    why=(WhyRecord, ...),
+    fixes=(_many(FixRecord, 0), ...),
+    references=(_many(ReferenceRecord), ...),
+)
+"""One case file."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -201,63 +190,43 @@ def json_schema() -> dict[str, Any]:
 
 
 def to_case(
-    record: Record, *, case_id: str, path: str = "", private: bool = False, content: bytes | None = None
+    record: BaseModel, *, case_id: str, path: str = "", private: bool = False, content: bytes | None = None
 ) -> Case:
-    """The light form of a valid record. ``content`` is the file, for the digest."""
+    """The light form of a valid record (a ``Record``). ``content`` is the file, for the digest."""
     plain = record.model_dump(mode="json", by_alias=True)
     data = content if content is not None else repr(plain).encode()
-    return Case(
-        id=case_id,
-        title=plain["title"],
-        summary=plain["summary"],
-        why={language: plain["why"][language] for language in ("en", "zh")},
-        symptoms=tuple(s.strip() for s in plain["symptoms"]),
-        signatures=tuple(
-            Signature(s["text"] or "", s["regex"] or "", s["means"], s["source"]) for s in plain["signatures"]
-        ),
-        hardware=Hardware(**plain["hardware"]),
-        frameworks=tuple(plain["frameworks"]),
-        phase=plain["phase"],
-        method=plain["method"],
-        objective=plain["objective"],
-        before=plain["before"],
-        after=plain["after"],
-        outcome_before=Outcome(**plain["outcome"]["before"]),
-        outcome_after=Outcome(**plain["outcome"]["after"]),
-        also=tuple(plain["also"]),
-        fixes=tuple(Fix(**f | {"witness": _witnesses(f["witness"])}) for f in plain["fixes"]),
-        affected=tuple(_affected(a) for a in plain["affected"]),
-        references=tuple(Reference(**r) for r in plain["references"]),
-        languages=tuple(plain["languages"]),
-        cause_witness=_witnesses(plain["cause"]["witness"]),
-        why_witness=_witnesses(plain["why"]["witness"]),
-        outcome_witness=_witnesses(plain["outcome"]["witness"]),
-        date=plain["date"],
-        schema=plain["schema"],
-        private=private,
-        path=path,
-        digest=hashlib.sha256(data).hexdigest(),
-    )
+    why, outcome = plain.pop("why"), plain.pop("outcome")
+    values = plain | {
+        "id": case_id,
+        "why": {language: why[language] for language in ("en", "zh")},
+        "symptoms": [symptom.strip() for symptom in plain["symptoms"]],
+        "affected": [item | {"ranges": _ranges(item["ranges"])} for item in plain["affected"]],
+        "cause_witness": plain.pop("cause")["witness"],
+        "why_witness": why["witness"],
+        "outcome_witness": outcome["witness"],
+        "outcome_before": outcome["before"],
+        "outcome_after": outcome["after"],
+        "private": private,
+        "path": path,
+        "digest": hashlib.sha256(data).hexdigest(),
+    }
+    return from_plain(Case, _filled(values))
 
 
-def _witnesses(plain: list[dict[str, Any]]) -> tuple[Witness, ...]:
-    return tuple(Witness(**{name: value or "" for name, value in item.items()}) for item in plain)
+def _filled(values: Any) -> Any:
+    """Witnesses without ``None``: what does not belong to their kind is empty."""
+    if isinstance(values, dict):
+        is_witness = "by" in values and "ref" in values
+        return {key: "" if is_witness and value is None else _filled(value) for key, value in values.items()}
+    return [_filled(value) for value in values] if isinstance(values, list) else values
 
 
-def _affected(plain: Mapping[str, Any]) -> Affected:
-    ranges: list[Range] = []
-    for item in plain["ranges"]:
-        start = "0"
-        for event in item["events"]:
-            if event["introduced"] is not None:
-                start = event["introduced"]
-                ranges.append(Range(start))
-            elif ranges and (event["fixed"] is not None or event["last_affected"] is not None):
-                ranges[-1] = Range(start, fixed=event["fixed"], last_affected=event["last_affected"])
-    return Affected(
-        package=plain["package"],
-        ranges=tuple(ranges),
-        needs=plain["needs"],
-        seen=tuple(plain["seen"]),
-        witness=_witnesses(plain["witness"]),
-    )
+def _ranges(written: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """OSV events as ranges: each from ``introduced`` to the event that closes it."""
+    ranges: list[dict[str, Any]] = []
+    for event in (event for item in written for event in item["events"]):
+        if event["introduced"] is not None:
+            ranges.append(event)
+        elif ranges:
+            ranges[-1] = event | {"introduced": ranges[-1]["introduced"]}
+    return ranges

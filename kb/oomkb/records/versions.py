@@ -89,7 +89,7 @@ def _same(one: str, other: str) -> bool:
     return one.strip() == other if here is None or there is None else here == there
 
 
-_TRIED: Final = frozenset({"worked", "released", "merged"})
+_TRIED: Final = frozenset({"worked", "elsewhere", "released", "merged"})
 
 
 def last_good(case: Case, package: str, range_: Range) -> str | None:
@@ -99,7 +99,7 @@ def last_good(case: Case, package: str, range_: Range) -> str | None:
     """
     for fix in case.fixes:
         chosen = str((fix.changes.get("versions") or {}).get(package) or "")
-        if chosen and fix.standing.kind in _TRIED and _right_before(chosen, range_.introduced):
+        if chosen and case.standing(fix).kind in _TRIED and _right_before(chosen, range_.introduced):
             return chosen
     return None
 

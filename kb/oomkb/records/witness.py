@@ -6,7 +6,8 @@ it and it worked, or where the code was merged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,6 +57,7 @@ _KIND: Final = {
 }
 _STATUS: Final = {
     "worked": "confirmed-by-reporter",
+    "elsewhere": "confirmed-by-reporter",
     "released": "confirmed-by-maintainer",
     "merged": "confirmed-by-maintainer",
     "reproduced": "arithmetic",
@@ -66,14 +68,21 @@ _STATUS: Final = {
 """Kind of standing -> status of the JSON documents; every other kind is ``suggested``."""
 
 
-def standing_of(witnesses: Sequence[Witness]) -> Standing:
-    """The strongest thing that the witnesses bear out; one who tried it in vain outweighs who only says so."""
+def standing_of(witnesses: Sequence[Witness], reports: Collection[str] = ()) -> Standing:
+    """The strongest thing that the witnesses bear out; one who tried it in vain outweighs who only says so.
+
+    :param reports: the pages of the failure itself. What worked only on another page is ``elsewhere``, with that page
+        (``owner/name#number``) as detail, and code that was merged outweighs it.
+    """
     tried = {w.result: w for w in reversed(witnesses) if w.by == "reporter-tried"}
-    if "worked" in tried:
-        return Standing("mixed" if "in-vain" in tried else "worked", ref=tried["worked"].ref)
+    here = [w for w in witnesses if w.result == "worked" and (not reports or w.ref in reports)]
+    if here:
+        return Standing("mixed" if "in-vain" in tried else "worked", ref=here[0].ref)
     for w in sorted(witnesses, key=lambda w: not w.release):
         if w.by == "merged-code":
             return Standing("released" if w.release else "merged", w.release or w.pull or w.commit, w.ref)
+    if "worked" in tried:
+        return Standing("mixed" if "in-vain" in tried else "elsewhere", _page(tried["worked"].ref), tried["worked"].ref)
     for result in ("partly", "in-vain"):
         if result in tried:
             return Standing(result, ref=tried[result].ref)
@@ -82,6 +91,11 @@ def standing_of(witnesses: Sequence[Witness]) -> Standing:
             if w.by == by:
                 return Standing(_KIND[by], w.sum or w.command, w.ref)
     return Standing("unknown")
+
+
+def _page(url: str) -> str:
+    """``owner/name#number`` of a thread on GitHub; of any other page its address."""
+    return re.sub(r"^https://github\.com/([\w.-]+/[\w.-]+)/\w+/(\d+).*$", r"\1#\2", url)
 
 
 def status_of(witnesses: Sequence[Witness]) -> str:

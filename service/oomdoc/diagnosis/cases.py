@@ -107,5 +107,5 @@ def _matched(match: Match) -> MatchedCase:
         why=tuple(say(key, **values) for key, values in match.why),
         url=match.url,
         cause=match.cause,
-        fixes=match.case.fixes,
+        fixes=tuple((fix, match.case.standing(fix)) for fix in match.case.fixes),
     )

@@ -13,6 +13,7 @@ from oomdoc.messages import Message
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.records.case import Fix
+from oomkb.records.witness import Standing
 from oomkb.retrieval.threads import KnownThread
 
 __all__ = [
@@ -97,8 +98,8 @@ class MatchedCase:
     why: tuple[Message, ...] = ()
     url: str = ""
     cause: str = ""
-    fixes: tuple[Fix, ...] = ()
-    """What the case says that helps, each with its witnesses."""
+    fixes: tuple[tuple[Fix, Standing], ...] = ()
+    """What the case says that helps, each with what its witnesses bear out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ def case_page(case: Case, language: str = "en") -> str:
         lines += ["```text", symptom.replace("```", "'''"), "```", ""]
     lines += [f"## {word('case.why', lang)}", "", f"{case.why[lang]} ({_standing(case.why_witness, lang)})", ""]
     lines += [f"## {word('case.fix', lang)}", ""]
-    lines += [_fix_line(fix, lang) for fix in case.fixes] or [word("case.none", lang)]
+    lines += [_fix_line(fix, case.standing(fix), lang) for fix in case.fixes] or [word("case.none", lang)]
     lines += _observed(case, lang)
     if case.affected:
         lines += ["", f"## {word('case.affected', lang)}", ""]
@@ -54,9 +54,9 @@ def _hardware(case: Case) -> str:
     return f"{count}{hardware.gpu or ('GPU' if count or capacity else '')}{capacity}".strip()
 
 
-def _fix_line(fix: Fix, language: str) -> str:
+def _fix_line(fix: Fix, standing: Standing, language: str) -> str:
     saves = f", {word('case.saves', language, gib=format(fix.saves_gib, 'g'))}" if fix.saves_gib else ""
-    return f"- {fix.text[language]} ({standing_words(fix.standing, language)}, {fix.safety}{saves})"
+    return f"- {fix.text[language]} ({standing_words(standing, language)}, {fix.safety}{saves})"
 
 
 def _observed(case: Case, language: str) -> list[str]:

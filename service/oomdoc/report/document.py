@@ -189,11 +189,11 @@ def match_document(match: MatchedCase, language: str) -> dict[str, Any]:
             {
                 "text": fix.text.get(language) or fix.text.get("en", ""),
                 "status": fix.status,
-                "standing": standing_words(fix.standing, language),
+                "standing": standing_words(standing, language),
                 "safety": fix.safety,
-                "ref": fix.standing.ref or None,
+                "ref": standing.ref or None,
             }
-            for fix in match.fixes
+            for fix, standing in match.fixes
         ],
     }
 

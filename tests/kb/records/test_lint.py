@@ -246,3 +246,24 @@ def test_literal_error_lines_may_be_shared_with_an_explanation(tmp_path: Path) -
     record = copy.deepcopy(GOOD)
     record["why"]["en"] = "86.00 MiB is one MLP tensor"
     assert lint([written(tmp_path, record)]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "tried"),
+    [
+        ("micro_batch_size = 1", {"micro_batch": 1}, True),
+        ("shorter prompts: 512 tokens run", {"generations": 4}, False),
+        ("pictures of 512 x 512", {"max_pixels": 262144}, True),
+        ("max_pixels=960*28*28", {"max_pixels": 752640}, True),
+        ("buckets of 1e10", {"buckets": {"allgather_bucket_size": 1e10}}, True),
+        ("a lower share", {"serving.gpu_memory_utilization": 0.6}, False),
+        ("gradient checkpointing", {"grad_ckpt": True}, True),
+    ],
+)
+def test_a_fix_that_was_tried_sets_only_what_its_text_names(text: str, changes: dict[str, Any], tried: bool) -> None:
+    record = copy.deepcopy(GOOD)
+    record["fixes"][0] |= {"text": {"en": text, "zh": "某"}, "changes": changes}
+    found = [p for p in lint_text(yaml.safe_dump(record), case_id="activations/x") if "tried by nobody" in p.message]
+    assert bool(found) is not tried
+    record["fixes"][0]["witness"] = [{"by": "inference"}]
+    assert not [p for p in lint_text(yaml.safe_dump(record), case_id="activations/x") if "tried by nobody" in p.message]

@@ -6,7 +6,7 @@ import pytest
 
 from oomkb.records.sums import check_sum
 from oomkb.records.taxonomy import STATUSES
-from oomkb.records.witness import Witness, standing_of, status_of
+from oomkb.records.witness import Standing, Witness, standing_of, status_of
 
 WORKED = Witness("reporter-tried", result="worked", ref="r")
 IN_VAIN = Witness("reporter-tried", result="in-vain", ref="v")
@@ -36,6 +36,16 @@ def test_what_may_be_said(witnesses: tuple[Witness, ...], kind: str, detail: str
     standing = standing_of(witnesses)
     assert (standing.kind, standing.detail, status_of(witnesses)) == (kind, detail, status)
     assert status in STATUSES
+
+
+def test_what_worked_on_another_page_is_said_of_that_page_and_merged_code_outweighs_it() -> None:
+    other = "https://github.com/a/b/issues/7"
+    there = Witness("reporter-tried", result="worked", ref=other)
+    code = Witness("merged-code", pull="a/b#8", release="1.2", ref="https://github.com/a/b/pull/8")
+    assert standing_of((there,), {"r"}) == Standing("elsewhere", "a/b#7", other)
+    assert standing_of((there, WORKED), {"r"}).kind == "worked"
+    assert standing_of((there, code), {"r"}).kind == "released"
+    assert standing_of((there, IN_VAIN), {"r"}).kind == "mixed"
 
 
 def test_nothing_is_confirmed_by_words_alone() -> None:
