@@ -40,9 +40,14 @@ def features(view: View) -> Iterator[Feature]:
 
 
 def run_kind(view: View) -> str:
-    """``serving``, ``rl`` (reinforcement learning), ``tuning`` (adapters), ``training`` or ``unclear``."""
+    """``serving`` (by an engine), ``inference`` (by other code), ``rl``, ``tuning``, ``training`` or ``unclear``.
+
+    Only an engine sets a cache aside for its requests; a script that runs a model keeps what one call needs.
+    """
     if view.serving:
-        return "serving"
+        outcome = view.evidence.outcome
+        engine = view.evidence.framework in ENGINES or (outcome is not None and outcome.kind == "engine")
+        return "serving" if engine else "inference"
     if view.objective in _REINFORCEMENT:
         return "rl"
     if not view.training:

@@ -16,7 +16,7 @@ PARSER: Final[Parser] = rules_parser(
         rule(
             "shm-bus-error",
             r"DataLoader worker \(pid (?P<pid__i>\d{1,9})\) is killed by signal: Bus error"
-            r"|out of shared memory|Bus error \(core dumped\)|Unexpected bus error",
+            r"|workers are out of shared memory|Bus error \(core dumped\)|Unexpected bus error",
             "shared-memory",
         ),
         rule(

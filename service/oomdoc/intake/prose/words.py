@@ -26,6 +26,8 @@ __all__ = ["implied_method", "read_objective", "read_traces", "read_words"]
 _RE: Final = patterns(__file__)
 _LANGUAGE: Final = frozenset(("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill"))
 _IMPLIED: Final = 0.52
+_NAMED_AIM: Final = 0.6
+"""Confidence of an aim from which a loop that trains, seen beside it, does not refute it."""
 
 
 class _Spelling(Expression):
@@ -129,13 +131,15 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             place = _first(row, literals[0], lines)
             if place is not None:
                 hits[row.fact, row.value] = row.sure, *place
-    trains = ("_trains", True) in hits
+    trains, loops = ("_trains", True) in hits, ("_loops", True) in hits
     aims = {value: hit for (fact, value), hit in hits.items() if fact == "objective"}
+    if loops and aims.get("inference", (1.0,))[0] < _NAMED_AIM:
+        del aims["inference"]
     for value, (sure, line, at) in aims.items():
         weight = sure - (0.05 if sure > 0.56 else 0.08) if value == "inference" and trains else sure
         yield Fact("objective", value, line.span(max(at, 1)), "prose", weight)
     if not aims.keys() - {"inference"}:
-        for fact, sure in (("_adapts", 0.53), ("_steps", 0.51 if not aims else 0.0)):
+        for fact, sure in (("_adapts", 0.53), *((n, 0.0 if aims else 0.51) for n in ("_steps", "_loops"))):
             if sure and (hit := hits.get((fact, True))) is not None and not _RE["listed"].match(hit[1].raw, hit[2]):
                 yield Fact("objective", "sft", hit[1].span(), "prose", sure)
                 break
