@@ -23,7 +23,7 @@ from oomkb.frameworks import has
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
-    from oomdoc.intake.configs.reading import Lines
+    from oomdoc.intake.configs.lines import Lines
 
 __all__ = ["PREFIX", "further_facts"]
 

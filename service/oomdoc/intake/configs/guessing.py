@@ -1,31 +1,41 @@
 """What can be taken from a configuration whose framework is unknown: keys that mean the same wherever they stand.
 
-A key counts where it is in no other role's section (an evaluation's, a reward model's, a data set's) and wherever it
-does count it says the same. What is taken so is a guess, never written back, and no framework's defaults go with it.
+The keys are rows of ``guesses.toml``. One counts where it is in no other role's section (an evaluation's, a reward
+model's, a data set's) and wherever it does count it says the same. What is taken so is a guess, never written back,
+and no framework's defaults go with it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.named_codecs import CODECS
 from oomdoc.intake.configs.table import Codec, Reading, norm, words
 from oomdoc.intake.configs.values import flag
 from oomdoc.intake.prose.model_names import looks_like_model
+from oomdoc.stated import DOTTED_FIELDS
+from oomkb.errors import CatalogError
+from oomkb.memory.job import Job
+from oomkb.tables import read_table
 from oomkb.units import billions
 
 __all__ = ["CONFIDENCE", "guessed", "of_other_role", "smells_of_memory"]
 
 CONFIDENCE: Final = 0.55
 """Of what is taken from an unknown framework's configuration: stated, yet below all else that states it."""
-_OTHER_ROLES: Final = words(
+_ENGINES: Final = words(
+    "rollout generation infer inference engine engine_args engine_kwargs vllm vllm_cfg vllm_kwargs sglang sglang_cfg"
+)
+_OTHER_ROLES: Final = _ENGINES | words(
     """
     ref reference reference_policy ref_model critic reward rewards reward_model rm judge teacher draft draft_model
-    rollout generation generating_args gconfig generation_config sampling sampling_params infer inference actor_infer
-    engine engine_kwargs vllm vllm_cfg vllm_kwargs sglang sglang_cfg
+    generating_args gconfig generation_config sampling sampling_params actor_infer vision text
     eval evaluation evaluator eval_loader val valid validation test icl_tasks valid_dataset eval_dataset
     data_loader train_loader dataset datasets train_dataset tokenizer processor sample samples
     logger logging wandb env envs environment env_vars encoder decoder vae text_encoder vision_tower
@@ -39,46 +49,60 @@ _SMELL: Final = re.compile(
 _QUIET: Final = re.compile(
     r"(?:val|test|eval)\w{0,12}batch|dataset|sampler|shuffle|dataloader|num_batches|batch_?norm|drop_last|(?:save|load|resume|output)_?\w{0,20}(?:shard|ckpt|checkpoint)"
 )
-_STRATEGY: Final = {"full": "fsdp", "full_shard": "fsdp", "shard_grad_op": "shard-grad-op", "hybrid_shard": "hsdp"}
-"""PyTorch's ``ShardingStrategy`` (``torch/distributed/fsdp/api.py``)."""
-
-
-def _activations(value: object) -> list[str] | None:
-    return ["activations"] if flag(value) else None
-
-
-_KEYS: Final[tuple[tuple[str, frozenset[str], Codec], ...]] = (
-    ("model", words("model_name_or_path pretrained_model_name_or_path base_model"), codecs.MODEL),
-    (
-        "micro_batch",
-        words("per_device_train_batch_size train_micro_batch_size_per_gpu micro_batch_size micro_batch_size_per_gpu"),
-        codecs.INT,
-    ),
-    ("eval_micro_batch", words("per_device_eval_batch_size"), codecs.INT),
-    ("grad_accum", words("gradient_accumulation_steps grad_accumulation_steps gradient_accumulation"), codecs.INT),
-    ("seq_len", words("max_seq_length max_seq_len seq_length seq_len sequence_length sequence_len"), codecs.INT),
-    (
-        "grad_ckpt",
-        words("gradient_checkpointing activation_checkpointing grad_checkpoint enable_gradient_checkpointing"),
-        codecs.FLAG,
-    ),
-    ("lora.r", words("lora_r lora_rank"), codecs.INT),
-    ("tp", words("tensor_model_parallel_size"), codecs.INT),
-    ("pp", words("pipeline_model_parallel_size"), codecs.INT),
-    ("completion_len", words("max_completion_length max_response_length"), codecs.INT),
-    ("prompt_len", words("max_prompt_length"), codecs.INT),
-    ("generations", words("num_generations"), codecs.INT),
-    ("attention", words("attn_implementation"), codecs.ATTENTION),
-    ("sharding", words("sharding_strategy fsdp_sharding_strategy"), codecs.word(_STRATEGY)),
-    ("offload", words("offload_activations activation_offloading"), Codec(_activations, lambda value, _old: value)),
+_TRAINS: Final = words(
+    """
+    learning_rate lr max_lr peak_lr base_lr num_train_epochs num_epochs epochs max_epochs total_epochs weight_decay
+    warmup_steps warmup_ratio lr_scheduler_type gradient_accumulation_steps train_iters max_grad_norm grad_clip
+    """
 )
-_FIELD: Final[Mapping[str, tuple[str, Codec]]] = {name: (field, codec) for field, ns, codec in _KEYS for name in ns}
-_MODEL_KEYS: Final = words("model model_name model_path model_id name_or_path name path pretrained")
+"""Keys of a run that trains."""
+_GENERATES: Final = re.compile(r"vllm|sglang|rollout")
+"""In a run that trains: its engine's settings may stand beside its own."""
+_OF_ENGINE: Final = frozenset({"tensor_parallel_size", "tp_size"})
+_BATCH: Final = words("batch_size train_batch_size_per_gpu per_gpu_batch_size")
+"""What one step takes, where the steps that are accumulated are counted beside it."""
+_MODEL_KEYS: Final = words("model model_name model_path model_id name_or_path name path pretrained target_model_path")
+_CERTAIN: Final = words("model model_path model_id model_name target_model_path")
+"""Of these, the keys whose value may be a name without its owner."""
+_FAMILY: Final = re.compile(r"[A-Za-z]{2}")
 
 
-def of_other_role(key: str) -> bool:
+def _codec(spelt: str, where: str) -> Codec:
+    """``int``; or ``true=flash2 1=flash2``, the words of a field."""
+    if "=" not in spelt:
+        if spelt not in CODECS:
+            raise CatalogError(f"no codec {spelt}", where=where)
+        return CODECS[spelt]
+    said = dict(pair.split("=") for pair in spelt.split())
+    return codecs.word(
+        {**({"1": said["true"], "yes": said["true"], "on": said["true"]} if "true" in said else {}), **said}
+    )
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, tuple[str, Codec]]]:
+    """Of each section of ``guesses.toml``: the field and codec of each name.
+
+    :raises CatalogError: for a field that no job has, an unknown codec, or a name that stands there twice.
+    """
+    sections = ("always", "training", "serving", "otherwise")
+    fields = {*Job.__dataclass_fields__, *DOTTED_FIELDS}
+    out: dict[str, dict[str, tuple[str, Codec]]] = {section: {} for section in sections}
+    for section, rows in read_table(Path(__file__).with_name("guesses.toml"), *sections).items():
+        for names, said in rows.items():
+            field, _, spelt = said.partition(" ")
+            if field not in fields:
+                raise CatalogError(f"no job has a field {field}", where=f"guesses.toml: {section}")
+            for name in names.split():
+                if name in out[section] or (section != "always" and name in out["always"]):
+                    raise CatalogError(f"{name} stands there twice", where=f"guesses.toml: {section}")
+                out[section][name] = field, _codec(spelt, f"guesses.toml: {names}")
+    return out
+
+
+def of_other_role(key: str, allowed: frozenset[str] = frozenset()) -> bool:
     """Whether a (normalised) key stands in a section of something other than the model that is trained."""
-    return not _OTHER_ROLES.isdisjoint(_SEPARATE.split(key)[:-1])
+    return not (_OTHER_ROLES - allowed).isdisjoint(_SEPARATE.split(key)[:-1])
 
 
 def smells_of_memory(key: str) -> bool:
@@ -89,27 +113,79 @@ def smells_of_memory(key: str) -> bool:
 
 def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
     """(field, value, entry) of every field that is said without doubt."""
-    said: dict[str, list[Reading]] = {}
-    for entry in entries:
-        key = norm(entry.key)
-        if entry.off or not entry.resolved or entry.style not in ("pair", "flag", "flag=", "bare", "override"):
-            continue
-        if of_other_role(key):
-            continue
-        for reading in _of(key, entry):
-            said.setdefault(reading[0], []).append(reading)
+    stated = [
+        (norm(e.key), e)
+        for e in entries
+        if not e.off and e.resolved and e.style in ("pair", "flag", "flag=", "bare", "override")
+    ]
+    off = _switched_off(stated)
+    stated = [(key, e) for key, e in stated if not (off and key.startswith(off))]
+    keys = [key for key, _ in stated]
+    trains = any(_SEPARATE.split(key)[-1] in _TRAINS for key in keys)
+    own = [(key, e) for key, e in stated if not of_other_role(key, frozenset() if trains else _ENGINES)]
+    table = _table()
+    rows = {**table["always"], **table["training" if trains else "serving"]}
+    if trains and any(_GENERATES.search(key) for key in keys):
+        rows = {name: row for name, row in rows.items() if name not in _OF_ENGINE}
+    said = _said(own, rows)
+    if trains:
+        for field, readings in (*_said(own, table["otherwise"]).items(), ("micro_batch", list(_accumulated(own)))):
+            said.setdefault(field, readings)
+    said.setdefault("model", list(_models(own)))
+    if any(_ADAPTERS.search(key) and flag(e.value) is False for key, e in stated):
+        said = {field: readings for field, readings in said.items() if not field.startswith("lora.")}
     for readings in said.values():
-        if all(value == readings[0][1] for _, value, _ in readings):
+        if readings and all(value == readings[0][1] for _, value, _ in readings):
             yield readings[0]
 
 
-def _of(key: str, entry: Entry) -> Iterator[Reading]:
-    last = _SEPARATE.split(key)[-1]
-    if last in _FIELD:
-        field, codec = _FIELD[last]
-        if (value := codec.read(entry.value)) is not None:
-            yield field, value, entry
-    elif last in _MODEL_KEYS and isinstance(entry.value, str) and "/" in entry.value:
-        value = codecs.MODEL.read(entry.value)
-        if value is not None and value.count("/") == 1 and looks_like_model(value) and billions(value) is not None:
+_ADAPTERS: Final = re.compile(r"(?:\A|\.)(?:use_lora|lora_enable|enable_lora)\Z")
+_SWITCH: Final = re.compile(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
+
+
+def _switched_off(entries: Sequence[tuple[str, Entry]]) -> tuple[str, ...]:
+    """Sections that their own switch turns off (``bnb.enabled: false``, ``lora_cfgs.use_lora: false``)."""
+    out = []
+    for key, entry in entries:
+        section, _, last = key.rpartition(".")
+        found = _SWITCH.match(last) if section and flag(entry.value) is False else None
+        if found is not None and (found["what"] or section).lower() in section.rpartition(".")[2].lower():
+            out.append(f"{section}.")
+    return tuple(out)
+
+
+def _said(entries: Sequence[tuple[str, Entry]], rows: Mapping[str, tuple[str, Codec]]) -> dict[str, list[Reading]]:
+    """What the keys of some rows say, by field; a key may be told from others by the section before it."""
+    said: dict[str, list[Reading]] = {}
+    for key, entry in entries:
+        parts = _SEPARATE.split(key)
+        found = rows.get(".".join(parts[-2:])) or rows.get(parts[-1])
+        value = found[1].read(entry.value) if found is not None else None
+        if found is not None and value is not None:
+            made: Any = [value] if found[0] == "offload" else value
+            said.setdefault(found[0], []).append((found[0], made, entry))
+    return said
+
+
+def _accumulated(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
+    """``batch_size`` in the section that says over how many steps gradients are accumulated: the micro batch."""
+    steps = {name for name, (field, _) in _table()["always"].items() if field == "grad_accum"}
+    sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in steps}
+    for key, entry in entries:
+        section, _, last = key.rpartition(".")
+        if last in _BATCH and section in sections and (value := codecs.INT.read(entry.value)) is not None:
+            yield "micro_batch", value, entry
+
+
+def _models(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
+    """Values that are a model's name by their form, under keys that name one or something else."""
+    for key, entry in entries:
+        last = _SEPARATE.split(key)[-1]
+        value = codecs.MODEL.read(entry.value) if last in _MODEL_KEYS else None
+        if value is None:
+            continue
+        name = value.rsplit("/", 1)[-1]
+        owned = value.count("/") == 1 and looks_like_model(value)
+        alone = last in _CERTAIN and _FAMILY.match(name) is not None and looks_like_model(f"x/{name}")
+        if (owned or alone) and billions(name) is not None:
             yield "model", value, entry

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoc.intake.configs.document import Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.guessing import guessed
+from oomdoc.intake.configs.guessing import guessed, smells_of_memory
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
 from oomdoc.intake.configs.recognise import ENOUGH, Recognition, candidates, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
@@ -37,7 +37,7 @@ _UNLIKELY: Final = 0.2
 _SURE: Final = 0.7
 """Below it, another table may know the keys better."""
 _SAID: Final = 2
-"""Fields that make a piece whose framework is unknown the configuration of a run."""
+"""Fields or keys that smell of memory which make a piece whose framework is unknown the configuration of a run."""
 
 
 def judge(doc: Doc, given: Table | None) -> None:
@@ -59,10 +59,9 @@ def judge(doc: Doc, given: Table | None) -> None:
             return
     else:
         doc.probability = 0.0
-    if len(known) >= _FEW and len(list(guessed(settings))) >= _SAID:
-        doc.table, doc.unknown = None, True
-    else:
-        doc.table = None
+    taken = len(list(guessed(settings)))
+    smelt = sum(1 for e in settings if smells_of_memory(e.key)) if taken else 0
+    doc.table, doc.unknown = None, len(known) >= _FEW and taken > 0 and max(taken, smelt) >= _SAID
 
 
 def _second_thought(doc: Doc, settings: list[Entry]) -> None:

@@ -15,7 +15,7 @@ from oomkb.units import billions
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
-    from oomdoc.intake.configs.reading import Lines
+    from oomdoc.intake.configs.lines import Lines
 
 __all__ = ["HINT", "hinted_model"]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Signal, Source, Span
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Signal, Source
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
@@ -20,6 +19,7 @@ from oomdoc.intake.configs.guessing import smells_of_memory
 from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
+from oomdoc.intake.configs.lines import Lines
 from oomdoc.intake.configs.named import hinted_model
 from oomdoc.intake.configs.scripts import of_scripts
 from oomdoc.intake.configs.segments import form_of
@@ -30,7 +30,7 @@ from oomdoc.intake.prose.model_names import tidy_model
 from oomdoc.messages import Message, say
 from oomkb.frameworks import ENGINES, LAUNCHERS, has
 
-__all__ = ["ConfigReading", "Lines", "read_documents"]
+__all__ = ["ConfigReading", "read_documents"]
 
 _ORIGINS: Final[Mapping[str, Origin]] = {
     "yaml": "config",
@@ -63,50 +63,20 @@ class ConfigReading:
     """What a script's loops keep alive."""
 
 
-class Lines:
-    """Offsets to lines and columns."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.further: list[tuple[int, Lines]] = []
-        self.starts = [0]
-        at = source.text.find("\n")
-        while at >= 0:
-            self.starts.append(at + 1)
-            at = source.text.find("\n", at + 1)
-
-    @property
-    def text(self) -> str:
-        """The text that offsets count in, all sources together."""
-        return "\n".join((self.source.text, *(inner.source.text for _, inner in self.further)))
-
-    def span(self, offset: int) -> Span:
-        """The place of an offset, with its line's text."""
-        if self.further and offset >= self.further[0][0]:
-            base, lines = next((b, found) for b, found in reversed(self.further) if offset >= b)
-            return lines.span(offset - base)
-        line = bisect_right(self.starts, offset) - 1
-        start = self.starts[line]
-        stop = self.starts[line + 1] if line + 1 < len(self.starts) else len(self.source.text)
-        text = self.source.text[start : min(stop, start + 300)].rstrip("\r\n")
-        return Span(self.source.name, line + 1, offset - start + 1, text)
-
-    def extend(self, source: Source) -> int:
-        """Count a further source's offsets from the number that is returned."""
-        base = (
-            self.further[-1][0] + len(self.further[-1][1].source.text) if self.further else len(self.source.text)
-        ) + 1
-        self.further.append((base, Lines(source)))
-        return base
+def _doubtful(docs: Sequence[Doc]) -> frozenset[str]:
+    """Fields that several commands of a framework that is not known do not all say alike: which counts is not known."""
+    runs = [{name: value for name, value, _ in d.readings()} for d in docs if d.unknown and d.form == "shell"]
+    said = {name for run in runs for name in run if any(o.get(name) != run[name] for o in runs)}
+    return frozenset(said - {"gpus", "nodes"})
 
 
 def _rank(doc: Doc) -> int:
-    """Which document is believed first: the run itself, then its launcher's file, then scattered keys."""
+    """Which document is believed first: a known framework's run, an unknown's, a launcher's file, scattered keys."""
     if doc.form == "ini":
         return 3
     if doc.unknown:
-        return 0 if doc.whole_file else 1
-    return 1 if doc.table is not None and doc.table.name in LAUNCHERS else 0
+        return 1 if doc.whole_file else 2
+    return 2 if doc.table is not None and doc.table.name in LAUNCHERS else 0
 
 
 UNKNOWN: Final = "unknown"
@@ -308,8 +278,9 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     main = main_document(docs)
     servers = [doc for doc in docs if _of_server(docs, doc)]
     main = main_document([doc for doc in docs if doc not in servers]) if servers else main
+    doubtful = _doubtful(docs)
     for doc in sorted((d for d in docs if d not in servers), key=_rank):
-        facts += _facts(doc, lines)
+        facts += [f for f in _facts(doc, lines) if not (doc.unknown and f.name in doubtful)]
     for doc in servers:
         facts += _as_engine(_facts(doc, lines))
     facts = [_named(f) for f in _linked(docs, others) + facts]

@@ -263,3 +263,65 @@ def test_an_unknown_framework_is_not_patched_to_what_is_off_either():
 def test_machines_of_a_batch_job_are_written_where_they_are_asked_for():
     text = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --mem=0\nsrun something.sh configs/x.yaml\n"
     assert "#SBATCH --nodes=2" in patch(text, filename="job.sh", changes={"nodes": 2}).text
+
+
+def fields_of(text, name="run.yaml"):
+    reading = read_documents(Source(name, text))
+    return reading.framework, {f.name: f.value for f in reading.facts if f.confidence >= 0.5}
+
+
+def test_an_unknown_serving_configuration_is_read_as_one():
+    framework, said = fields_of(
+        "app:\n  name: parser\n  port: 80\nengine:\n  kind: local\n  model_path: /share/Thing-30B-A3B\n"
+        "  max_model_len: 40000\n  max_num_seqs: 8\n  gpu_memory_utilization: 0.8\n  tensor_parallel_size: 4\n"
+    )
+    assert framework == "unknown"
+    assert said["serving.max_model_len"] == 40000
+    assert said["serving.gpu_memory_utilization"] == 0.8
+    assert (said["tp"], said["model"]) == (4, "Thing-30B-A3B")
+
+
+def test_in_a_run_that_trains_an_engine_s_settings_are_not_the_run_s():
+    framework, said = fields_of(
+        "lr: 1e-5\nepochs: 3\nrollout_n: 8\ntensor_parallel_size: 4\nmax_model_len: 9000\nper_device_train_batch_size: 2\nmax_seq_length: 512\nrun_name: x\n"
+    )
+    assert framework == "unknown"
+    assert "tp" not in said
+    assert "serving.max_model_len" not in said
+    assert (said["micro_batch"], said["seq_len"]) == (2, 512)
+
+
+@pytest.mark.parametrize("count", ["gradient_accumulation", "accumulation_steps"])
+def test_a_batch_size_beside_accumulated_steps_is_one_step_s(count):
+    text = f"task: x\nbase_model: org/thing-1b\ntuning:\n  batch_size: 4\n  {count}: 8\n  lr: 1e-5\ndata:\n  batch_size: 64\n"
+    assert fields_of(text)[1]["micro_batch"] == 4
+    assert "micro_batch" not in fields_of(text.replace(f"  {count}: 8\n", ""))[1]
+
+
+def test_a_section_that_its_own_switch_turns_off_says_nothing():
+    text = (
+        "learning:\n  lr: 1e-5\n  micro_batch_size: 1\n  grad_accumulation_steps: 4\nbnb_cfgs:\n  use_bnb: {}\n  load_in_4bit: true\n"
+        "adapters:\n  use_lora: {}\n  lora_rank: 16\n"
+    )
+    on, off = fields_of(text.format("true", "true"))[1], fields_of(text.format("false", "false"))[1]
+    assert (on["quant"], on["lora.r"]) == ("nf4", 16)
+    assert not {"quant", "lora.r"} & off.keys()
+    assert (off["micro_batch"], off["grad_accum"]) == (1, 4)
+
+
+def test_of_several_commands_only_what_they_say_alike_is_taken():
+    run = "torchrun --nproc_per_node 8 tools/bench.py --kind {} --micro_batch_size {} --seq_length 2048 --zero_stage {} --warmup 20\n"
+    said = fields_of(run.format("a", 8, 2) + run.format("b", 4, 1), "run.sh")[1]
+    assert (said["seq_len"], said["gpus"]) == (2048, 8)
+    assert not {"micro_batch", "sharding"} & said.keys()
+
+
+def test_a_list_of_data_configures_no_run():
+    text = "datasets:\n  - name: a\n    split: train\n    sampling: 0.3\n    path: org/words-7b\n  - name: b\n    split: test\nseed: 66\nkind: default\nstop: first\n"
+    assert fields_of(text)[0] is None
+
+
+def test_an_engine_named_as_a_value_is_not_what_is_run():
+    said = read_documents(Source("run.sh", "thing serve --model_path /models/x --backend vllm --num_gpus 1\n"))
+    assert said.framework != "vllm"
+    assert read_documents(Source("run.sh", "uv run --with vllm vllm serve x/y-7b --tp 2\n")).framework == "vllm"

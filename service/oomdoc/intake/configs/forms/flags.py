@@ -32,11 +32,12 @@ _LAUNCHERS: Final = {
     "ray": "ray",
     "mpirun": "srun",
 }
-_PROGRAMS: Final = words(
-    """
-        python python3 swift megatron llamafactory-cli trl axolotl tune xtuner vllm sglang lmdeploy
-        text-generation-launcher nemo litgpt unsloth trtllm-serve llama-server llama-cli ollama FORCE_TORCHRUN
-        """
+_COMMANDED: Final = words(
+    "swift megatron llamafactory-cli trl axolotl tune xtuner vllm sglang lmdeploy nemo litgpt ollama"
+)
+"""Programs that are run with a command of theirs (``vllm serve``): before a flag, such a word is a value."""
+_PROGRAMS: Final = _COMMANDED | words(
+    "python python3 text-generation-launcher unsloth trtllm-serve llama-server llama-cli FORCE_TORCHRUN"
 )
 _SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get #")
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
@@ -178,7 +179,8 @@ class _Reader:
             self.emit(key, True, key_span, None, "bare")
             return index + 1
         first = values[0]
-        if self.looks_program(first) or (
+        commanded = len(values) > 1 or _base(first.text) not in _COMMANDED
+        if (self.looks_program(first) and commanded) or (
             self.scope in ("torchrun", "accelerate", "deepspeed") and first.text.endswith(".py")
         ):
             self.emit(key, True, key_span, None, "bare")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oomdoc.evidence import Fact, Signal
 
 if TYPE_CHECKING:
-    from oomdoc.intake.configs.reading import Lines
+    from oomdoc.intake.configs.lines import Lines
     from oomdoc.intake.configs.scripts.program import Module
 
 __all__ = ["of_scripts"]
