@@ -31,10 +31,10 @@ Gib = Annotated[float, ("gt", 0)]
 class Signature:
     """Text that gives the case away: a literal ``text``, or a bounded regular expression ``regex``."""
 
-    means: Words
-    """What it means when it is there."""
     text: Line = ""
     regex: Line = ""
+    means: Words = field(default_factory=lambda: _EMPTY)
+    """What it means when it is there; a file has to say it."""
     source: str = ""
     """The file that prints the line, and the versions of the program that have it."""
 

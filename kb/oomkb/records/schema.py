@@ -132,7 +132,7 @@ WitnessRecord = _strict(
     commit=(Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None, None),
 )
 Witnesses = _many(WitnessRecord)
-_strict(light.Signature, "SignatureRecord")
+_strict(light.Signature, "SignatureRecord", means=(Words, ...))
 _strict(light.Hardware, "HardwareRecord")
 OutcomeRecord = _strict(light.Outcome, "OutcomeRecord")
 _Safety = Literal["same-numbers", "changed-numerics", "changed-training", "not-applicable"]
