@@ -73,6 +73,8 @@ class Job:
     env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     # Beyond the contract's table: what later stages need to price a run.
     eval_micro_batch: int | None = None
+    micro_tokens: int | None = None
+    """Tokens of a micro-batch on one GPU, where batches are filled by tokens and not by samples."""
     prompt_len: int | None = None
     completion_len: int | None = None
     compile: bool | None = None

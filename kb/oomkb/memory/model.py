@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -74,7 +75,7 @@ def estimate(
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes]
     phases = _phases(job, s, shape, states, extra)
-    host = states.host + extra.host + _offloaded_inputs(s, shape)
+    host = states.host + extra.host + _offloaded_activations(job, s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
     return _finish(
         job, s, shape, device, phases, warnings, host=host, base=base, trainable=states.trainable, paged=states.paged
@@ -162,10 +163,14 @@ def _outputs(s: Setting, shape: ModelShape, tokens: float) -> float:
     return tokens * d.vocab / s.tp * s.kept_logits + cached
 
 
-def _offloaded_inputs(s: Setting, shape: ModelShape) -> float:
+def _offloaded_activations(job: Job, s: Setting, shape: ModelShape) -> float:
+    """Host memory of one machine: all that backward needs, or with checkpointing the layers' inputs."""
     if s.ckpt != "offload" and "activations" not in s.offload:
         return 0.0
     tokens = s.batch * s.seq / (s.cp * s.sp)
+    if job.grad_ckpt is False:
+        constant, linear, square = step_of(replace(s, ckpt="none"), shape).saved
+        return (constant + tokens * (linear + square * s.seq / (s.cp * s.sp))) * s.gpus_per_node
     return tokens * shape.dims.hidden * s.compute_bytes * shape.layer_count / s.pp * s.gpus_per_node
 
 

@@ -60,7 +60,7 @@ class Setting:
     autocast: bool
     optimizer: str
     optimizer_impl: str
-    batch: int
+    batch: float
     """Sequences that go through the model at once on one GPU."""
     samples: int
     """Samples (pairs for preference objectives) per GPU, as the job states them."""
@@ -211,6 +211,9 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm") else 1
     style = preference_style(job) if objective in PREFERRED or objective == "grpo" else ""
     packed = bool(job.packing)
+    # A limit of tokens is one of each GPU; a longer sample than that is a micro-batch of its own.
+    batch = samples * doubled if not job.micro_tokens else max(1.0, job.micro_tokens * cp * sp / seq)
+    samples = samples if not job.micro_tokens else max(1, int(batch / doubled))
     megatron = _is_megatron(job, sharding)
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
     if megatron and job.grad_ckpt == "selective" and attention == "eager":
@@ -233,7 +236,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         if objective != "inference"
         else "none",
         optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if objective != "inference" else "foreach",
-        batch=samples * doubled,
+        batch=batch,
         samples=samples,
         seq=seq,
         images=images,
@@ -294,7 +297,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         else "none"
         if sharding in ("zero2", "zero3") or gradients_stay(job) or megatron or method == "badam"
         else "all",
-        upcast="vocab-parallel" if megatron else loss_copies(job, samples * doubled, shape.dims.model_type),
+        upcast="vocab-parallel" if megatron else loss_copies(job, round(batch), shape.dims.model_type),
         assumed=filled,
     )
 

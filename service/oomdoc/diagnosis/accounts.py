@@ -72,6 +72,13 @@ def _grown(view: View) -> Iterator[_Account]:
             yield _Account("leak", why, signal.span)
 
 
+def _kept_graphs(view: View) -> Iterator[_Account]:
+    """The script collects losses or outputs with their graph: every round keeps all of its activations."""
+    kept = _last(view, "graph-kept")
+    if kept is not None and view.failure is not None and view.phase not in ("load", "optimizer-init"):
+        yield _Account("leak", say("account.graph-kept", quote=" ".join(kept.span.text.split())[:80]), kept.span)
+
+
 def _refused_cache(view: View) -> Iterator[_Account]:
     """The buffer that was refused is the one for the KV cache, by the engine's own next line."""
     if view.failure is not None and view.failure.signal.name == "ggml-cache-refused":
@@ -172,6 +179,7 @@ def _host_short(view: View) -> Iterator[_Account]:
 
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _grown,
+    _kept_graphs,
     _refused_cache,
     _cache_too_much,
     _engine_beside,

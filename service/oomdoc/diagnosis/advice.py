@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.regressions import one_per_package, range_of
-from oomdoc.diagnosis.result import CauseFinding
+from oomdoc.diagnosis.result import CauseFinding, Conflict
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 from oomkb.catalog import gpus
@@ -15,7 +16,7 @@ from oomkb.memory.job import Job
 from oomkb.pricing import price
 from oomkb.records.versions import is_near
 
-__all__ = ["advice_for"]
+__all__ = ["advice_for", "unsupported"]
 
 _PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 _LIKELY: Final = 0.15
@@ -32,6 +33,28 @@ def advice_for(view: View, stated: Job, causes: Sequence[CauseFinding]) -> tuple
     if "version-regression" in likely:
         found += _regression(view)
     return (*found, *_hardware(view))
+
+
+_INSTEAD: Final = {"flash2": "sdpa", "flash3": "sdpa", "bf16": "fp16"}
+_NAMES: Final = {"bf16": "bf16", "flash2": "FlashAttention-2", "flash3": "FlashAttention-3"}
+
+
+def unsupported(view: View) -> tuple[Conflict, ...]:
+    """What the settings ask for and the card cannot do, with the setting that it can."""
+    device = gpus.find(view.job.gpu) if view.job.gpu else None
+    if device is None:
+        return ()
+    found = []
+    for field in ("attention", "autocast"):
+        asked = view.stated(field)
+        if asked not in _INSTEAD or device.can(asked):
+            continue
+        instead = _INSTEAD[asked]
+        keys = spelled(view.job.framework, field, instead) or ((field, instead),)
+        setting = f"{keys[0][0]}: {str(keys[0][1]).lower() if isinstance(keys[0][1], bool) else keys[0][1]}"
+        why = say("advice.unsupported", gpu=device.name, what=_NAMES[asked], setting=setting)
+        found.append(Conflict(field, asked, instead, why))
+    return tuple(found)
 
 
 def _pairs(view: View) -> Iterator[Message]:
@@ -109,5 +132,4 @@ def _hardware(view: View) -> Iterator[Message]:
         return
     missing = [word for word in ("bf16", "flash2") if not device.can(word)]
     if missing:
-        names = {"bf16": "bf16", "flash2": "FlashAttention-2"}
-        yield say("advice.hardware", gpu=device.name, missing=[names[m] for m in missing])
+        yield say("advice.hardware", gpu=device.name, missing=[_NAMES[m] for m in missing])

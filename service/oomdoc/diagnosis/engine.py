@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.accounts import accounted
-from oomdoc.diagnosis.advice import advice_for
+from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
@@ -75,7 +75,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         tensors=view.tensors,
         estimate=view.estimate,
         inferred=(*_split(stated), *(inference.inferred if inference is not None else ())),
-        conflicts=inference.conflicts if inference is not None else (),
+        conflicts=(*unsupported(view), *(inference.conflicts if inference is not None else ())),
         other_failure=other_failure_of(evidence.outcome),
         matches=matches,
         threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),

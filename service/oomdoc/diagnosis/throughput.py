@@ -41,6 +41,8 @@ _NETWORK: Final = 12.5e9
 _HOST_LINK: Final = 12e9
 _HOST_MEMORY: Final = 100e9
 """Bytes/s of the host's memory, which all ranks of a machine share when Adam runs there."""
+_PLAIN_ADAM: Final = 5.0
+"""How much longer PyTorch's own Adam takes on the host than DeepSpeed's (Ren et al. 2021, "ZeRO-Offload", table 4)."""
 _ADAM_BYTES: Final = 28.0
 """Bytes a CPU Adam moves per parameter: master, two moments and gradient read, three written back, 16-bit copy."""
 _PEAK_SHARE: Final = 0.55
@@ -65,8 +67,12 @@ class Throughput:
     memory_s: float
     network_s: float
     offload_s: float
+    """Of the link to the host."""
     bubble_s: float
     samples: float
+    tokens: float
+    host_s: float = 0.0
+    """Of the optimizer where it runs on the host: nothing overlaps with it."""
 
     @property
     def step_s(self) -> float:
@@ -74,7 +80,7 @@ class Throughput:
         busy = self.compute_s + self.memory_s
         traffic = self.network_s + self.offload_s
         hidden = min(_HIDDEN_SHARE * traffic, 0.9 * busy)
-        return busy + traffic - hidden + self.bubble_s
+        return busy + traffic - hidden + self.bubble_s + self.host_s
 
     @property
     def samples_per_s(self) -> float:
@@ -83,8 +89,8 @@ class Throughput:
 
 
 def relative_speed(before: Throughput, after: Throughput) -> float:
-    """How fast ``after`` is where ``before`` is 1.0."""
-    return after.samples_per_s / before.samples_per_s if before.samples_per_s else 1.0
+    """How fast ``after`` is where ``before`` is 1.0: by tokens, as a shorter sample is less work and no faster."""
+    return (after.tokens / after.step_s) / (before.tokens / before.step_s) if before.tokens else 1.0
 
 
 def throughput(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
@@ -156,13 +162,16 @@ def _training(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
     network = _network(job, shape, device, params=params, trainable=trainable, tokens=tokens, accum=accum)
     memory += 2 * _STATE_BYTES * trainable / _shards(job) / split / bandwidth
     offload = _offload(job, device, params=params, trainable=trainable, tokens=tokens, accum=accum, shape=shape)
+    samples = float(global_batch(job) or micro * accum * max(1, world // split))
     return Throughput(
         compute_s=compute,
         memory_s=memory,
         network_s=network,
         offload_s=offload,
         bubble_s=bubble,
-        samples=float(global_batch(job) or micro * accum * max(1, world // split)),
+        samples=samples,
+        tokens=samples * seq,
+        host_s=_host_adam(job, trainable),
     )
 
 
@@ -209,12 +218,10 @@ def _offload(
 ) -> float:
     kinds = job.offload or ()
     link = (device.host_link_bytes_per_s if device else None) or _HOST_LINK
-    per_node = max(1, min(job.gpus or world_size(job), world_size(job)))
     shards = _shards(job)
     seconds = 0.0
     if "optimizer" in kinds:
-        own = trainable / shards
-        seconds += 2 * 2 * own / link + _ADAM_BYTES * own * per_node / _HOST_MEMORY
+        seconds += 2 * 2 * trainable / shards / link
     if "param" in kinds:
         seconds += accum * 2 * 2 * params / shards / link
     if "activations" in kinds or job.grad_ckpt == "offload":
@@ -225,6 +232,15 @@ def _offload(
     if (job.optimizer or "").startswith("paged"):
         seconds += 0.1 * 2 * trainable / link
     return seconds
+
+
+def _host_adam(job: Job, trainable: float) -> float:
+    if "optimizer" not in (job.offload or ()):
+        return 0.0
+    per_node = max(1, min(job.gpus or world_size(job), world_size(job)))
+    own = (job.sharding or "").startswith(("fsdp", "hsdp")) and job.optimizer_impl != "fused"
+    plain = _PLAIN_ADAM if own else 1.0
+    return plain * _ADAM_BYTES * trainable / _shards(job) * per_node / _HOST_MEMORY
 
 
 def _serving(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
@@ -248,4 +264,5 @@ def _serving(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
         offload_s=0.0,
         bubble_s=0.0,
         samples=float(running),
+        tokens=float(running),
     )

@@ -25,15 +25,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if entropy is None or batch is None or context.phase in ("engine-init", "generate", "load"):
         return
     longest = max(_LEAST, (job.prompt_len or 0) + (job.completion_len or 0), job.seq_len or 0)
-    limit = context.facts.get("token_limit")
-    if limit is not None:
-        key, tokens = limit
-        half = max(longest, tokens // 2)
-        if half < tokens:
-            yield Variant(instruction=say("fixes.entropy-chunks.tokens", line=f"{key}={half}"), effort=0.2)
     if "logits" in context.causes[:2]:
         yield Variant(instruction=say("fixes.entropy-chunks.how", line=entropy), effort=0.3)
-    if limit is None and (job.micro_batch or 1) > 1:
+    if job.micro_tokens is None and (job.micro_batch or 1) > 1:
         text = batch.replace("{tokens}", str(longest))
         yield Variant(instruction=say("fixes.entropy-chunks.dynamic", line=text), effort=0.5)
 

@@ -16,7 +16,7 @@ __all__ = ["REMEDY"]
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     size = job.micro_batch
-    if size is None or size <= 1 or not context.has("micro_batch"):
+    if size is None or size <= 1 or job.micro_tokens or not context.has("micro_batch"):
         return
     # Only divisors keep the global batch exactly.
     for smaller in range(size - 1, 0, -1):

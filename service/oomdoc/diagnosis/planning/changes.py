@@ -68,7 +68,9 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
 
 
-_COMPOSITE: Final = frozenset({"optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"})
+_COMPOSITE: Final = frozenset(
+    ["optimizer", "optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"]
+)
 
 
 _WHOLE_PATHS: Final = frozenset({"verl"})

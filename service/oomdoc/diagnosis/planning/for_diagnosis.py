@@ -254,15 +254,6 @@ def _engine_cache_missing_bytes(evidence: Evidence) -> float | None:
     return None
 
 
-def _token_limit(evidence: Evidence) -> tuple[str, int] | None:
-    """The setting that bounds the tokens of a micro-batch, and its value: the batch size has no effect beside it."""
-    settings = [s for d in evidence.documents for s in d.settings]
-    if not any(s.key.endswith("use_dynamic_bsz") and str(s.value).lower() == "true" for s in settings):
-        return None
-    limits = [s for s in settings if s.key.endswith(".actor.ppo_max_token_len_per_gpu")]
-    return next(((s.key, s.value) for s in limits if isinstance(s.value, int)), None)
-
-
 _SCHEDULERS: Final = ("slurm", "kubernetes")
 
 
@@ -275,7 +266,6 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
         "engine_max_model_len": _engine_max_model_len(evidence),
         "engine_cache_missing_bytes": _engine_cache_missing_bytes(evidence),
-        "token_limit": _token_limit(evidence),
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence),
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None

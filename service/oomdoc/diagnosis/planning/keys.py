@@ -18,7 +18,7 @@ _SEVERAL: Final = frozenset(
     ]
 )
 """Said by several keys together, by none, or the other way round: the job's own word is clearer."""
-_ABOUT: Final = {"grad_ckpt": "checkpointing"}
+_ABOUT: Final = {"grad_ckpt": "checkpoint"}
 
 
 @lru_cache(maxsize=4096)

@@ -298,8 +298,9 @@ def _why_slow(price: Price, prices: Prices) -> list[Message]:
             seconds = tokens * 2 * prices.shape.params / engine
             said.append(say("fixes.note.slow-rollout", tokens=f"{tokens:,}", seconds=_seconds(seconds)))
     more = set(price.job.offload or ()) - set(prices.job.offload or ())
-    if more and pace.offload_s > _MUCH * pace.step_s:
-        said.append(say("fixes.note.slow-offload", offload=_seconds(pace.offload_s), step=_seconds(pace.step_s)))
+    away = pace.offload_s + pace.host_s
+    if more and away > _MUCH * pace.step_s:
+        said.append(say("fixes.note.slow-offload", offload=_seconds(away), step=_seconds(pace.step_s)))
     return said
 
 

@@ -14,6 +14,10 @@ from oomdoc.diagnosis.planning.surrogate import Effect, Surrogate
 __all__ = ["Priced", "Space"]
 
 
+_BEFORE_STEPS = ("load", "rollout")
+"""Phases that a run which fails in a training step has been through: what they need, the card had."""
+
+
 @dataclass(frozen=True, slots=True)
 class Priced:
     """A move with its own price and effect."""
@@ -39,9 +43,13 @@ class Space:
 
     def enough(self, price: Price) -> bool:
         """Whether a price fits, and the phase that failed is as much smaller as it was short."""
-        if price.probability < self.wanted or self.relief is None:
+        if self.relief is None:
             return price.probability >= self.wanted
         name, most = self.relief
+        base = self.prices.base
+        passed = base.estimate.peak_phase in _BEFORE_STEPS and name not in _BEFORE_STEPS
+        if price.probability < (min(self.wanted, base.probability) if passed else self.wanted):
+            return False
         phase = price.estimate.phases.get(name)
         return phase is None or phase.total_bytes <= most
 

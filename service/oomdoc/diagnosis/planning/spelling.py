@@ -65,6 +65,9 @@ def spelled(
         return (_ADAM_OFFLOAD,)
     if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
         return tuple(_OTHERWISE["offload", v] for v in value if ("offload", v) in _OTHERWISE)
+    if isinstance(value, str) and (said := line(name, f"{field}-{value}")) is not None:
+        key, _, word = said.partition("=")
+        return ((key, word),)
     written = tuple(
         (key.removeprefix("--") if key.startswith("--zero_optimization") else key, said)
         for key, said in _written(name, field, json.dumps(value))
@@ -86,11 +89,25 @@ def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], .
     except OomdocError:
         return ()
     if done.error or field in done.unplaced:
-        return ()
+        return _own_words(framework, field, json.loads(value))
     own = set(command.split())
     return tuple(
         _flags(" ".join(w for w in done.text.split() if w not in own)) if framework in _FLAGS else _lines(done.text)
     )
+
+
+def _own_words(framework: str, field: str, value: Any) -> tuple[tuple[str, Any], ...]:
+    """What the framework's table would write for a word of the job, where no file of its form can be written here."""
+    from oomdoc.intake.configs import TABLES
+    from oomdoc.intake.configs.table import View
+
+    if framework in _BASES.values():
+        return ()
+    for table in (t for t in TABLES if t.name == framework):
+        for group in (g for g in table.groups if field in g.fields):
+            if written := group.write(View((), table=table), field, value):
+                return tuple(written.items())
+    return ()
 
 
 def _lines(text: str) -> list[tuple[str, Any]]:

@@ -248,7 +248,12 @@ _OPTIMIZERS: Final = {
     "adamw8": "adamw_8bit",
     "onebitadam": "adamw",
 }
-OPTIMIZER: Final = word(_OPTIMIZERS, canonical={"adamw": "adamw_torch", "adamw_8bit": "adamw_8bit"})
+OPTIMIZER: Final = word(
+    _OPTIMIZERS,
+    canonical={"adamw": "adamw_torch", "adamw_8bit": "adamw_8bit", "adamw_4bit": "adamw_torch_4bit"}
+    | {"paged_adamw": "paged_adamw_32bit", "lion": "lion_32bit"},
+)
+"""Written as transformers spells them (``OptimizerNames``, 4.28 to 5.23)."""
 
 
 def _read_ckpt(value: Any) -> bool | str | None:
