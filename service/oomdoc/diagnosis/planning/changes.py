@@ -12,7 +12,7 @@ from oomdoc.diagnosis.planning.effort import GOALS, of_moves, of_speed
 from oomdoc.diagnosis.planning.keys import key_of, value_of
 from oomdoc.diagnosis.planning.moves import Move, _differs
 from oomdoc.diagnosis.planning.prices import Price, Prices
-from oomdoc.diagnosis.planning.spelling import spelled
+from oomdoc.diagnosis.planning.spelling import own_words, spelled
 from oomdoc.diagnosis.result import Change, SingleFix
 from oomdoc.messages import Message
 from oomkb.frameworks import line, supports
@@ -65,6 +65,9 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
         return [(switch, False, True)]
     if (name in _COMPOSITE or framework in _WHOLE_PATHS) and (new or name != "offload"):
         return _composite(before, after, name, old, new)
+    if name == "grad_ckpt" and [type(word) for _, word in own_words(framework, name, new)] == [str]:
+        ((key, word),) = own_words(framework, name, new)  # a word of the framework's, not a switch
+        return [(key, dict(own_words(framework, name, old)).get(key), word)]
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from oomkb.errors import OomdocError
 from oomkb.frameworks import line
 
-__all__ = ["DASHED", "spelled"]
+__all__ = ["DASHED", "own_words", "spelled"]
 
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
@@ -60,12 +60,12 @@ def spelled(
     if field == "offload" and (sharding or "").startswith(("fsdp", "hsdp")) and "param" in (value or ()):
         if (key := line(name, "offload-fsdp")) is not None:
             return ((key, True),)
-        return _written(name, field, json.dumps(value)) or (_FSDP_OFFLOAD,)
+        return _written(name, field, json.dumps(value)) or own_words(name, field, value) or (_FSDP_OFFLOAD,)
     if field == "offload" and name == "openrlhf":
         return (_ADAM_OFFLOAD,)
     if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
         return tuple(_OTHERWISE["offload", v] for v in value if ("offload", v) in _OTHERWISE)
-    if isinstance(value, str) and (said := line(name, f"{field}-{value}")) is not None:
+    if (field, value) == ("method", "lora") and (said := line(name, "method-lora")) is not None:
         key, _, word = said.partition("=")
         return ((key, word),)
     written = tuple(
@@ -89,14 +89,14 @@ def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], .
     except OomdocError:
         return ()
     if done.error or field in done.unplaced:
-        return _own_words(framework, field, json.loads(value))
+        return ()
     own = set(command.split())
     return tuple(
         _flags(" ".join(w for w in done.text.split() if w not in own)) if framework in _FLAGS else _lines(done.text)
     )
 
 
-def _own_words(framework: str, field: str, value: Any) -> tuple[tuple[str, Any], ...]:
+def own_words(framework: str | None, field: str, value: Any) -> tuple[tuple[str, Any], ...]:
     """What the framework's table would write for a word of the job, where no file of its form can be written here."""
     from oomdoc.intake.configs import TABLES
     from oomdoc.intake.configs.table import View
@@ -105,7 +105,8 @@ def _own_words(framework: str, field: str, value: Any) -> tuple[tuple[str, Any],
         return ()
     for table in (t for t in TABLES if t.name == framework):
         for group in (g for g in table.groups if field in g.fields):
-            if written := group.write(View((), table=table), field, value):
+            written = group.write(View((), table=table), field, value) or {}
+            if written and not any(isinstance(word, dict) for word in written.values()):
                 return tuple(written.items())
     return ()
 
