@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import gc
 import gzip
 import hashlib
 import json
@@ -25,6 +26,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from oomdoc.evidence import Source
@@ -271,25 +273,22 @@ class Fuzzer:
         self.broken: dict[str, str] = {}
 
     def one(self, data: bytes) -> None:
-        """Any bytes: the first chooses the name, the rest is the text."""
+        """Any bytes: the first chooses the name and the check, the rest is the text."""
         self.runs += 1
-        name = NAMES[data[0] % len(NAMES)] if data else NAMES[0]
-        text = data[1:].decode("utf-8", errors="surrogateescape" if data[:1] > b"\xf0" else "replace")
+        first = data[0] if data else 0
+        name, what = NAMES[first % len(NAMES)], self.only or KINDS[first // len(NAMES) % len(KINDS)]
+        text = data[1:].decode("utf-8", errors="surrogateescape" if first > 0xF0 else "replace")
         checks: dict[str, Callable[[], Any]] = {
             "text": lambda: check_text(text, name),
             "file": lambda: check_file(text, name),
+            "stream": lambda: check_stream(data, self.folder),
             "patch": lambda: check_patch(text, name),
             "estimate": lambda: check_estimate(text, random.Random(data)),
+            "diagnose": lambda: check_diagnosis(text, name),
             "document": lambda: check_document(text),
             "mask": lambda: check_mask(text),
         }
-        if self.only in ("", "diagnose") and (self.only or len(data) % 4 == 0):
-            checks["diagnose"] = lambda: check_diagnosis(text, name)
-        if self.only in ("", "stream") and (self.only or len(data) % 8 == 0):
-            checks["stream"] = lambda: check_stream(data, self.folder)
-        for what, check in checks.items():
-            if self.only in ("", what):
-                self.run(what, check, data)
+        self.run(what, checks[what], data)
 
     def run(self, what: str, check: Callable[[], Any], data: bytes) -> None:
         """One check in bounded time."""
@@ -330,14 +329,19 @@ def made_up(rng: random.Random, pieces: Sequence[str]) -> bytes:
     return bytes([rng.randrange(256)]) + "".join(parts)[:6000].encode("utf-8", "surrogatepass")
 
 
-def with_atheris(fuzzer: Fuzzer, seconds: float, seeds: Path) -> None:
+def with_atheris(fuzzer: Fuzzer, seconds: float, runs: int, seeds: Path) -> None:
     """Guided by coverage, in a process of its own: the fuzzer's loop ends the process that it runs in."""
     import atheris
 
     child = os.fork()
     if child == 0:
-        atheris.instrument_all()
-        arguments = [sys.argv[0], f"-max_total_time={int(seconds)}", "-max_len=4000", "-verbosity=0", str(seeds)]
+        for number in range(100):  # what is loaded late is loaded now
+            fuzzer.one(made_up(random.Random(number), FRAGMENTS))
+        for found in [o for o in gc.get_objects() if isinstance(o, FunctionType)]:
+            if str(found.__module__).startswith(("oomdoc", "oomkb")):
+                atheris.instrument_func(found)
+        arguments = [sys.argv[0], f"-max_total_time={int(seconds)}", "-max_len=4000", "-verbosity=0"]
+        arguments += ["-print_final_stats=1", f"-runs={runs or -1}", str(seeds)]
         atheris.Setup(arguments, fuzzer.one)
         atheris.Fuzz()
         os._exit(0)
@@ -365,7 +369,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             for number in range(400):
                 (Path(folder) / str(number)).write_bytes(made_up(rng, pieces))
-            with_atheris(fuzzer, options.seconds, Path(folder))
+            with_atheris(fuzzer, options.seconds, options.runs, Path(folder))
     else:
         end = time.monotonic() + options.seconds
         while time.monotonic() < end and not 0 < options.runs <= fuzzer.runs:

@@ -1,8 +1,9 @@
 """Computing in other processes, so that no input delays another: a slow one is set aside, a hopeless one is ended.
 
-As many workers as processors take tasks in turn. Who computes longer than a second does so beside them (after three
+As many workers as processors take tasks in turn. Who computes longer than half a second does so beside them (after one
 at a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest is ended,
-and so is whoever passes the deadline or its memory.
+and so is whoever passes the deadline or its memory. Where tasks wait for long, the newest goes first: who sent many at
+once waits for them, and hardly anybody else does.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from oomkb.errors import InputError, OomdocError
 __all__ = ["Overloaded", "Pool"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
-_SLOW_S: Final = 1.0
-_LOW_S: Final = 3.0
+_SLOW_S: Final = 0.5
+_LOW_S: Final = 1.0
+_WAITED_S: Final = 0.5
+"""After so long a wait of the first, the last is next."""
 _TASKS_EACH: Final = 2_000
 """After so many tasks a worker is replaced: what leaked goes with it."""
 _ASIDE: Final = 3
@@ -77,7 +80,7 @@ class Pool:
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
         self._starting = 0
-        self._waiting: deque[asyncio.Future[_Worker | None]] = deque()
+        self._waiting: deque[tuple[float, asyncio.Future[_Worker | None]]] = deque()
         self._warm: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._forking = asyncio.Lock()
@@ -188,13 +191,17 @@ class Pool:
         if quick + len(self._idle) + self._starting < self._size and everyone < self._most:
             return await self._forked()
         place: asyncio.Future[_Worker | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        self._waiting.append((time.monotonic(), place))
         self._make_room()
         try:
-            return await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled() and (worker := place.result()) is not None:
-                self._hand_on(worker)
+            async with asyncio.timeout(self._deadline_s):
+                return await place
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # A place may have come in the very moment that it was given up.
+            if place.done() and not place.cancelled():
+                self._pass_on(place.result())
+            if isinstance(error, TimeoutError):
+                raise Overloaded("too many tasks before it", hint="try again") from None
             raise
 
     async def _forked(self) -> _Worker:
@@ -258,13 +265,15 @@ class Pool:
         else:
             self._hand_on(worker)
 
+    def _pass_on(self, worker: _Worker | None) -> None:
+        if worker is None:
+            self._wake()
+        else:
+            self._hand_on(worker)
+
     def _hand_on(self, worker: _Worker) -> None:
-        while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(worker)
-                return
-        self._idle.append(worker)
+        if not self._called(worker):
+            self._idle.append(worker)
 
     def _drop(self, worker: _Worker) -> None:
         self._busy.discard(worker)
@@ -272,9 +281,15 @@ class Pool:
         self._wake()
 
     def _wake(self) -> None:
-        """Let the first who waits look again: there may be room for a new worker."""
+        """Let one who waits look again: there may be room for a new worker."""
+        self._called(None)
+
+    def _called(self, worker: _Worker | None) -> bool:
+        """Whether somebody waited, who now goes on: the first, or the last where the first has waited for long."""
         while self._waiting:
-            place = self._waiting.popleft()
+            late = time.monotonic() - self._waiting[0][0] > _WAITED_S
+            _, place = self._waiting.pop() if late else self._waiting.popleft()
             if not place.done():
-                place.set_result(None)
-                return
+                place.set_result(worker)
+                return True
+        return False

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from oomdoc.api.pool import Overloaded
 from oomdoc.store.store import Conflict, StoreDown
 from oomkb.errors import CatalogError, InputError, JobError, OomdocError, RecordError
 
@@ -19,6 +20,7 @@ __all__ = ["CONTENT_TYPE", "install", "problem"]
 CONTENT_TYPE: Final = "application/problem+json"
 _STATUS: Final[tuple[tuple[type[OomdocError], int], ...]] = (
     (StoreDown, 503),
+    (Overloaded, 503),
     (Conflict, 409),
     (JobError, 422),
     (CatalogError, 422),

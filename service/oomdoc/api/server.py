@@ -20,6 +20,10 @@ __all__ = ["Patient", "run"]
 
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
 _HEAD_BYTES = 64 << 10
+_TIMES_THE_BODY = 2
+"""Bytes around the pieces of a body (their sizes and extensions) for each of the body's own."""
+_PIPELINED = 16
+"""Requests that a connection may send ahead."""
 
 
 def run(settings: Settings) -> None:
@@ -90,7 +94,8 @@ class Patient(HttpToolsProtocol):
 
     _head_timer: TimerHandle | None = None
     _silent_bytes = 0
-    """Bytes since the last that were a body's: of heads, and of what follows a body in pieces."""
+    """Bytes that were no body's, since the last request ended: of heads, around a body's pieces, and of trailers."""
+    _body_bytes = 0
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         """A first request is expected."""
@@ -104,29 +109,37 @@ class Patient(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """A further request has begun, or goes on."""
+        if self.transport.is_closing():
+            return
         cycle: Any = self.cycle
         if self._head_timer is None and (cycle is None or cycle.response_complete):
             self._expect_head()
         self._silent_bytes += len(data)
         super().data_received(data)
-        if self._silent_bytes > _HEAD_BYTES:
+        if self._silent_bytes > _HEAD_BYTES + _TIMES_THE_BODY * self._body_bytes:
             self._refuse(b"431 Request Header Fields Too Large")
 
     def on_headers_complete(self) -> None:
         """The head is here."""
-        self._silent_bytes = 0
+        self._silent_bytes = self._body_bytes = 0
         self._stop_waiting()
-        super().on_headers_complete()
+        if len(self.pipeline) >= _PIPELINED:
+            self._refuse(b"429 Too Many Requests")
+        if not self.transport.is_closing():
+            super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body is here."""
-        self._silent_bytes = 0
-        super().on_body(body)
+        self._silent_bytes -= len(body)
+        self._body_bytes += len(body)
+        if not self.transport.is_closing():
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """A request is here."""
-        self._silent_bytes = 0
-        super().on_message_complete()
+        self._silent_bytes = self._body_bytes = 0
+        if not self.transport.is_closing():
+            super().on_message_complete()
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(_head_timeout_s(), self._too_slow)

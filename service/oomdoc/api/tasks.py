@@ -21,6 +21,9 @@ Outcome = tuple[dict[str, Any], bytes]
 _MASKED_CHARS: Final = 200_000
 _PLACES: Final = 6
 _KINDS: Final = {kind.__name__: kind for kind in (CatalogError, InputError, JobError, OomdocError, RecordError)}
+_TIMES_PACKED: Final = 100
+_UNPACKED_BYTES: Final = 64 << 20
+"""Logs pack to a tenth or a thirtieth: what unpacks to more than this and a hundred times its size is none."""
 _MAX_CONFIGS: Final = 256
 """Files beside a text: reading one asks for all others that it may take in."""
 
@@ -108,8 +111,12 @@ def _of_files(arguments: dict[str, Any]) -> _Request:
     body = read_body(DiagnoseBody, json.dumps(settings).encode())
     sources = []
     for name, path in arguments["files"]:
-        most = max(limit_bytes, Path(path).stat().st_size)
-        sources.append(replace(load_source(path, limit_bytes=most), name=name))
+        size_bytes = Path(path).stat().st_size
+        max_bytes = max(min(limit_bytes, _UNPACKED_BYTES + _TIMES_PACKED * size_bytes), size_bytes)
+        try:
+            sources.append(replace(load_source(path, limit_bytes=max_bytes), name=name))
+        except InputError as error:  # where it lies here is nobody's concern
+            raise InputError(error.message.replace(path, name), where=name, hint=error.hint) from error
     return _Request(sources, options, body.lang, body.plans, body.keep, body.language_model)
 
 

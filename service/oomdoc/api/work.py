@@ -9,10 +9,12 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
 
+import anyio
 from starlette.exceptions import HTTPException
 
 from oomdoc.api import metrics
@@ -37,6 +39,9 @@ _REFRESH_EVERY_S: Final = 1.0
 _WATCH_EVERY_S: Final = 2.0
 _NOT_STORED: Final = "not stored: the store does not answer"
 _MAX_PROCESSES: Final = 8
+_WAITING: Final[Mapping[str, int]] = {"store": 12, "talk": 24}
+"""Threads that may wait for the store, and for a language model or a conversation's turn: others are always left."""
+T = TypeVar("T")
 
 
 class Work:
@@ -60,6 +65,7 @@ class Work:
         # Without processes: a diagnosis is arithmetic in Python, more threads than cores only make each other wait.
         self._threads = ThreadPoolExecutor(settings.diagnosing_threads, thread_name_prefix="oomdoc-diagnosis")
         self._waiting = 0
+        self._limiters = {what: anyio.CapacityLimiter(most) for what, most in _WAITING.items()}
         self._changed = asyncio.Event()
 
     def store(self) -> Store:
@@ -199,6 +205,10 @@ class Work:
         finally:
             self._waiting -= 1
 
+    async def apart(self, what: Literal["store", "talk"], function: Callable[..., T], *arguments: Any) -> T:
+        """Call, in a thread, what may have to wait; who waits for one of these keeps nobody from the other or the rest."""
+        return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._limiters[what])
+
     def run_from_thread(self, task: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """As :meth:`run`, from a thread that may wait; the outcome's document."""
         if self._loop is None:
@@ -236,7 +246,7 @@ class Work:
         if not questions:
             return None
         asked = [Question(**question) for question in questions]
-        replies, trouble = await asyncio.to_thread(replies_to, model, asked)
+        replies, trouble = await self.apart("talk", replies_to, model, asked)
         return {"replies": replies, "trouble": trouble, **how}
 
     async def kept(self, answer: Answer, *, keep: bool) -> str:

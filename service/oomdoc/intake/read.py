@@ -78,7 +78,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     masked = prepared(sources, warnings)
     taken_in = _taken_in(masked)
     own = [source for source in masked if source.name not in taken_in]
-    configs = [reading for source in own if (reading := _configs(source, masked, warnings)) is not None]
+    configs = _all_configs(own, masked, warnings)
     # A configuration is not a log: it states facts, and says nothing of what happened.
     settings = [line for source in own if is_config_file(source) for line in read_lines(source) if not is_comment(line)]
     lines = [line for source in own if not is_config_file(source) for line in read_lines(source)]
@@ -269,12 +269,19 @@ def _taken_in(sources: Sequence[Source]) -> frozenset[str]:
     from oomdoc.intake.configs.companions import of_name, sourced
     from oomdoc.intake.configs.hydra import included
 
-    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text]
+    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text][: 4 * _MAX_MAINS]
     out = {one.source.name for main in mains for one in included(main, sources)} - {m.name for m in mains[:1]}
     for script in (s for s in sources if s.name.endswith(_SCRIPTS)):
         others = [s for s in sources if s is not script]
         out |= {found.name for name in sourced(script.text) if (found := of_name(name, others)) is not None}
     return frozenset(out)
+
+
+def _all_configs(own: Sequence[Source], given: Sequence[Source], warnings: list[Message | str]) -> list[ConfigReading]:
+    """What every source states; only the first of those that take in others are read with them."""
+    alone = {source.name for source in [s for s in own if "defaults:" in s.text][_MAX_MAINS:]}
+    found = [_configs(source, () if source.name in alone else given, warnings) for source in own]
+    return [reading for reading in found if reading is not None]
 
 
 def _configs(source: Source, given: Sequence[Source], warnings: list[Message | str]) -> ConfigReading | None:
@@ -291,6 +298,8 @@ def _configs(source: Source, given: Sequence[Source], warnings: list[Message | s
         return None
 
 
+_MAX_MAINS: Final = 8
+"""Configurations that take in others: each of them is read with all that it takes in."""
 _CONFIG_DOUBTS: Final = {"gpu_count": 0.75, "seq_len": 0.97, "dtype": 0.93, "objective": 0.93}
 """What other places know better: processes started are not GPUs owned; a prompt's limit is not the whole sequence;
 and the dtype is shown as it was written."""

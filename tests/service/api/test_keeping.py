@@ -6,11 +6,13 @@ import asyncio
 import json
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import event
+from sqlalchemy import event, insert
 from starlette.datastructures import Headers
 from typer.testing import CliRunner
 
@@ -20,6 +22,7 @@ from oomdoc.api.app import create_app
 from oomdoc.api.logs import JsonLines
 from oomdoc.cli.main import app as command
 from oomdoc.settings import Settings, load_settings
+from oomdoc.store import schema
 from oomkb.errors import InputError
 
 LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. secret-word-4711 is in /data/run"
@@ -62,6 +65,29 @@ def test_two_requests_with_one_key_at_once_run_once(tmp_path: Path) -> None:
         assert len(set(answers)) == 1
         assert answers[0][0] == 201
         assert store.counts()["feedback"] == 1
+
+
+def test_who_waits_for_a_key_keeps_nobody_out(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another replica holds the key in PostgreSQL, and 40 requests wait for it: others are answered meanwhile."""
+    monkeypatch.setattr("oomdoc.store.impatient._PATIENCE_S", 600.0)
+    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-c%20statement_timeout%3D0"
+    key = {"idempotency-key": f"held-{tmp_path.name}"}
+    row = {"key": key["idempotency-key"], "created_at": datetime.now(UTC), "status": 201, "response": '{"id": 0}'}
+    with client(tmp_path, database_url=url, max_concurrent_each=60) as api, ThreadPoolExecutor(40) as pool:
+        store = api.app.state.work.store()  # type: ignore[attr-defined]
+        with store._transaction() as connection:
+            connection.execute(insert(schema.idempotency).values(row | {"body_sha256": "another"}))
+            waiters = [pool.submit(api.post, "/v1/feedback", json=FEEDBACK, headers=key) for _ in range(40)]
+            waiting = 0
+            while waiting < 12:
+                with store._transaction() as other:
+                    waiting = other.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one()
+            assert api.get("/v1/cases?limit=1").status_code == 200
+            assert api.post("/v1/search", json={"text": LOG}).status_code == 200
+            assert not any(waiter.done() for waiter in waiters)
+        assert {waiter.result().status_code for waiter in waiters} == {409}
 
 
 def test_a_refused_request_gives_its_key_back(tmp_path: Path) -> None:

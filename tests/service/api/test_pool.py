@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from oomdoc.api.tasks import reported
 from oomkb.errors import InputError, JobError
 
 pytestmark = pytest.mark.slow
+HANG_S = 600.0
+"""A guard against hanging, on whatever machine: what is tested is who ends before whom."""
 JOB = json.dumps({"job": {"model": "Qwen/Qwen2.5-7B", "seq_len": 1024}}).encode()
 
 
@@ -40,16 +41,21 @@ def endless(tmp_path: Path) -> dict[str, Any]:
     return {"files": [["x.log", str(pipe)]], "fields": {}, "limit_bytes": 1000}
 
 
-def test_a_slow_input_delays_nobody_and_ends(endless: dict[str, Any]) -> None:
+def test_a_slow_input_delays_nobody(endless: dict[str, Any]) -> None:
     async def use(pool: Pool) -> None:
         stuck = asyncio.ensure_future(pool.run("diagnosis", endless))
         await asyncio.sleep(0.1)
-        started = time.monotonic()
-        reported(await pool.run("estimate", {}, JOB))
-        assert time.monotonic() - started < 2
-        with pytest.raises(InputError, match="longer than 3 s"):
-            await stuck
         assert reported(await pool.run("estimate", {}, JOB))[1]
+        assert not stuck.done()
+        stuck.cancel()
+
+    pooled(1, HANG_S, use)
+
+
+def test_a_hopeless_input_ends(endless: dict[str, Any]) -> None:
+    async def use(pool: Pool) -> None:
+        with pytest.raises(InputError, match="longer than 3 s"):
+            await pool.run("diagnosis", endless)
 
     pooled(1, 3.0, use)
 
@@ -57,16 +63,65 @@ def test_a_slow_input_delays_nobody_and_ends(endless: dict[str, Any]) -> None:
 def test_where_all_are_slow_the_oldest_goes(endless: dict[str, Any]) -> None:
     async def use(pool: Pool) -> None:
         stuck = [asyncio.ensure_future(pool.run("diagnosis", endless)) for _ in range(8)]
-        await asyncio.sleep(2.5)
-        started = time.monotonic()
+        while len([worker for worker in pool._busy if worker.slow]) < pool._most:
+            await asyncio.sleep(0.05)
         waiting = [asyncio.ensure_future(pool.run("estimate", {}, JOB)) for _ in range(4)]
         done = await asyncio.gather(*waiting)
         assert all(outcome[1] for outcome in done)
-        assert time.monotonic() - started < 8
-        ended = await asyncio.gather(*stuck, return_exceptions=True)
-        assert any(isinstance(error, Overloaded) for error in ended)
+        assert not all(task.done() for task in stuck)
+        ended = next(iter((await asyncio.wait(stuck, return_when=asyncio.FIRST_COMPLETED))[0]))
+        assert isinstance(ended.exception(), Overloaded)
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
 
-    pooled(1, 10.0, use)
+    pooled(1, HANG_S, use)
+
+
+def test_who_waits_too_long_is_told_and_takes_no_worker_away() -> None:
+    """Also where a worker comes free in the very moment that waiting for one ends."""
+
+    async def use(pool: Pool) -> None:
+        taken = await pool._acquired()
+        pool._size = pool._most = 1
+        for _ in range(3):
+            with pytest.raises(Overloaded):
+                await pool.run("estimate", {}, JOB)
+            waiting = asyncio.ensure_future(pool._another())
+            await asyncio.sleep(0)
+            pool._release(taken, spent=False)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            taken = await pool._acquired()
+        pool._release(taken, spent=False)
+
+    pooled(1, 0.2, use)
+
+
+def test_where_tasks_wait_for_long_the_newest_is_next() -> None:
+    """Who sent many at once waits for them; who asks once does not."""
+
+    async def use(pool: Pool) -> None:
+        taken = await pool._acquired()
+        pool._size = pool._most = 1
+        order: list[int] = []
+
+        async def one(number: int) -> None:
+            worker = await pool._acquired()
+            order.append(number)
+            pool._release(worker, spent=False)
+
+        tasks = []
+        for number in range(4):
+            tasks.append(asyncio.ensure_future(one(number)))
+            await asyncio.sleep(0)
+        pool._waiting[0] = (pool._waiting[0][0] - 10, pool._waiting[0][1])
+        pool._release(taken, spent=False)
+        await asyncio.gather(*tasks)
+        assert order == [3, 2, 1, 0]
+
+    pooled(1, HANG_S, use)
 
 
 def test_a_hungry_input_is_refused() -> None:
@@ -77,7 +132,7 @@ def test_a_hungry_input_is_refused() -> None:
             reported(await pool.run("diagnosis", {"kind": "application/json"}, body))
         assert reported(await pool.run("estimate", {}, JOB))[1]
 
-    pooled(1, 20.0, use)
+    pooled(1, HANG_S, use)
 
 
 def test_errors_keep_their_kind_and_place() -> None:
@@ -88,7 +143,7 @@ def test_errors_keep_their_kind_and_place() -> None:
         assert refused.value.where == "seq_len"
         assert pool.alive
 
-    pooled(2, 10.0, use)
+    pooled(2, HANG_S, use)
 
 
 def test_the_warm_process_has_one_thread() -> None:
@@ -98,4 +153,4 @@ def test_the_warm_process_has_one_thread() -> None:
         assert pool._warm is not None
         assert len(list(Path(f"/proc/{pool._warm.pid}/task").iterdir())) == 1
 
-    pooled(1, 10.0, use)
+    pooled(1, HANG_S, use)

@@ -255,6 +255,20 @@ KINDS: dict[str, Callable[[Maker], Made]] = {
     "kubeconfig key": token(lambda m: "LS0tLS1CRUdJTi" + m.alnum(80) + "==", "    client-key-data: @@"),
     "vault role": token(lambda m: m.uuid(), 'vault write auth/approle/login role_id="r" secret_id="@@"'),
     "datadog header": token(lambda m: m.hex(40), 'curl -H "DD-APPLICATION-KEY: @@"'),
+    "twilio by its place": token(lambda m: m.hex(32), f'client = Client("AC{"0f" * 16}", "@@")'),
+    "twilio behind a name": token(lambda m: m.hex(32), "rest.Client(account_sid, '@@')"),
+    "key by its place": token(lambda m: m.hex(40), "api = wandb.Api(url, '@@')"),
+    "pgpass line": token(lambda m: m.alnum(10), "db.example:5432:runs:train:@@"),
+    "pgpass line with stars": token(lambda m: m.word(), "*:*:*:postgres:@@"),
+    "pgpass of another port": token(lambda m: m.word(), "$ cat ~/.pgpass\nlocalhost:7777:runs:train:@@"),
+    "pgpass written": token(lambda m: m.word(), 'echo "localhost:7777:runs:train:@@" >> ~/.pgpass'),
+    "kubectl literal": token(lambda m: m.word(), "kubectl create secret generic hub --from-literal=HUB=@@"),
+    "kubectl literal on a line of its own": token(
+        lambda m: m.alnum(12), "kubectl -n ml create secret generic hub \\\n  --from-literal hub='@@' \\\n  --dry-run"
+    ),
+    "s3fs written": token(lambda m: m.alnum(40), "echo KEY:@@ > ${HOME}/.passwd-s3fs"),
+    "s3fs behind a key": token(lambda m: m.alnum(40), "echo AKIA0123456789ABCDEF:@@ > /etc/passwd-s3fs"),
+    "token written": token(lambda m: m.alnum(12), "printf @@ | sudo tee /root/.vault-token"),
     "drawn at random": token(lambda m: "aB3" + m.alnum(29) + "9xY7", "INFO using @@ from now on"),
 }
 AROUND = (

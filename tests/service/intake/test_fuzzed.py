@@ -37,6 +37,6 @@ def test_halves_of_characters(text):
 def test_made_up_mixtures_break_nothing(tmp_path):
     fuzzer = fuzz.Fuzzer("", tmp_path / "kept")
     rng = random.Random(20)
-    for _ in range(60):
+    for _ in range(160):
         fuzzer.one(fuzz.made_up(rng, fuzz.FRAGMENTS))
     assert {kind for kind in fuzzer.broken if "slow" not in kind} == set()

@@ -52,6 +52,14 @@ Qwen2VLForConditionalGeneration LlamaForSequenceClassification Phi3SmallForCausa
 "integrity": "sha512-x8Kq3Vw9Zr2Lm5Tn7Yb1Qc4Dj6Hf0GsAeRuPiOk"
 - name: MASTER_PORT
   value: "29500"
+kubectl create configmap sizes --from-literal=batch=32 --from-literal=model=llama
+echo "epoch 3 done" >> train.log; echo 1 > /proc/sys/vm/overcommit_memory; echo model > tokenizer_name.txt
+re.compile("\\\\d+\\\\s+\\\\w") failed.\\nTraceback\\n at \\\\?\\C: and \\\\.\\pipe
+INFO:trainer:120:loss:0.12 a.c:12:34:warning:unused 0000:07:00:0:1 image:5000:latest
+-rw-r--r-- 1 root root 14G Jan  1 00:00 model.safetensors
+root 1 0.0 0.1 12345 6789 ? Ss 10:00 0:01 /sbin/init
+JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)
+step 12 of R 10:20:30 took 2 s  12 a b c R 7
 """.splitlines()
 
 
@@ -145,6 +153,15 @@ def test_hardly_a_line_of_ordinary_text_is_touched(root: Path) -> None:
         ("slurmstepd: error: *** JOB 123 ON cn-a17-04 CANCELLED ***", "cn-a17-04"),
         ("NodeName=dgx-h100-23 Arch=x86_64", "dgx-h100-23"),
         ("c:\\users\\jsmith\\anaconda3", "jsmith"),
+        (r"OSError: \\nas-ml01\share\ckpt.pt", "nas-ml01"),
+        (r"'\\\\nas-ml01\\share\\ckpt.pt'", "nas-ml01"),
+        ("mount -t cifs //filer7/scratch /mnt/x", "filer7"),
+        ("  812345       gpu  llama-sf  zhangsan  R 1-02:03:04      2 gpu[01-02]", "zhangsan"),
+        ("  812345       gpu  my run 2  zhangsan  R 1-02:03:04      2 gpu[01-02]", "gpu[01"),
+        ("812346_[1-9] a100,h100 bash lisi PD 0:00 1 (Priority)", "lisi"),
+        ("squeue -t R -u lisi", "lisi"),
+        ("lisi     12345 99.0  3.2 1234567 23456 ?        Rl   10:00   1:23 python train.py", "lisi"),
+        ("-rw-r--r-- 1 lisi users 14G Jan  1 00:00 model.safetensors", "lisi"),
         ("C:/Users/lena.k/AppData", "lena.k"),
         ("wandb: Currently logged in as: weizhang (lab). Use", "weizhang"),
         ("View run at https://wandb.ai/weizhang-lab/proj/runs/ab12cd34", "weizhang"),

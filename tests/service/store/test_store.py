@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -115,6 +118,27 @@ def test_an_effect_that_fails_leaves_neither_key_nor_rows(store: Store) -> None:
     again = store.once(key, "aa", 201, lambda c: {"sequence": store.add_case(name, "schema: 1", connection=c)})
     assert again.status == 201
     assert name in store.case_ids()
+
+
+DIES = """
+import os, signal, sys
+from oomdoc.store.store import open_store
+store = open_store(sys.argv[1])
+def effect(connection):
+    store.add_case(sys.argv[2], "schema: 1", connection=connection)
+    os.kill(os.getpid(), signal.SIGKILL)
+store.once(sys.argv[3], "aa", 201, effect)
+"""
+
+
+def test_a_process_killed_before_its_commit_leaves_neither_key_nor_rows(url: str, store: Store) -> None:
+    key, name = f"killed-{id(store)}", f"logits/killed-{id(store)}"
+    died = subprocess.run([sys.executable, "-c", DIES, url, name, key], check=False, capture_output=True, timeout=600)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    again = store.once(key, "aa", 201, lambda c: {"sequence": store.add_case(name, "schema: 1", connection=c)})
+    assert again.status == 201
+    assert store.once(key, "aa", 201, lambda c: {"sequence": store.add_case(name, "x", connection=c)}) == again
+    assert [case.id for case in store.cases_after(0)].count(name) == 1
 
 
 def test_ten_at_once_with_one_key_write_once(store: Store) -> None:

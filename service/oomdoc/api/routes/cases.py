@@ -82,7 +82,7 @@ async def submit(body: CaseBody, request: Request) -> Any:
             request.app.state.corpus.refresh()
         return answer
 
-    return await run_in_threadpool(run)
+    return await work.apart("store", run)
 
 
 @router.delete("/cases/{cause}/{slug}", status_code=204, summary="Delete a case that one submitted")
@@ -101,4 +101,4 @@ async def withdraw(cause: str, slug: str, request: Request) -> None:
         with contextlib.suppress(StoreDown, OSError):
             request.app.state.corpus.refresh()
 
-    await run_in_threadpool(run)
+    await work.apart("store", run)

@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from oomdoc.api.bodies import ChatBody
 from oomdoc.api.work import Work
@@ -39,7 +38,7 @@ async def chat(body: ChatBody, request: Request) -> Response:
     if "text/event-stream" in request.headers.get("accept", ""):
         pieces = answering(work.store, session, body.text, **options)
         return StreamingResponse(_events(pieces), media_type="text/event-stream")
-    return JSONResponse(await run_in_threadpool(partial(answer, work.store, session, body.text, **options)))
+    return JSONResponse(await work.apart("talk", partial(answer, work.store, session, body.text, **options)))
 
 
 def _events(pieces: Iterator[str | dict[str, Any]]) -> Iterator[str]:

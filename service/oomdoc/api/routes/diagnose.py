@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from fastapi import Path as PathParam
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from oomdoc.api.answers import Answer, digest
@@ -91,7 +90,7 @@ async def _diagnose_files(work: Work, request: Request, *, streamed: bool) -> Re
 async def again(identifier: Identifier, request: Request) -> Response:
     """As it was given; kept for the days of retention."""
     work: Work = request.app.state.work
-    found = await run_in_threadpool(lambda: work.store().diagnosis(identifier))
+    found = await work.apart("store", lambda: work.store().diagnosis(identifier))
     if found is None:
         raise HTTPException(404, "no such diagnosis; it may be older than the days of retention")
     return JSONResponse(found.result)
@@ -101,7 +100,7 @@ async def again(identifier: Identifier, request: Request) -> Response:
 async def forget(identifier: Identifier, request: Request) -> None:
     """With what was pasted; who knows its id may delete it."""
     work: Work = request.app.state.work
-    if not await run_in_threadpool(lambda: work.store().forget_diagnosis(identifier)):
+    if not await work.apart("store", lambda: work.store().forget_diagnosis(identifier)):
         raise HTTPException(404, "no such diagnosis")
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from sqlalchemy import Connection
-from starlette.concurrency import run_in_threadpool
 
 from oomdoc.api.bodies import FeedbackBody
 from oomdoc.api.idempotency import once
@@ -33,4 +32,4 @@ async def feedback(body: FeedbackBody, request: Request) -> Any:
         )
         return {"id": number}
 
-    return await run_in_threadpool(once, work, request.headers, body.model_dump_json(), 201, add)
+    return await work.apart("store", once, work, request.headers, body.model_dump_json(), 201, add)
