@@ -75,7 +75,7 @@ class Pool:
 
     def __init__(self, size: int, *, deadline_s: float) -> None:
         self._size = size
-        self._most = size * (1 + _ASIDE)
+        self._max = size * (1 + _ASIDE)
         self._deadline_s = deadline_s
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
@@ -188,7 +188,7 @@ class Pool:
         """A new worker where there is room for one, else one that somebody is done with."""
         quick = sum(not worker.slow for worker in self._busy)
         everyone = len(self._busy) + len(self._idle) + self._starting
-        if quick + len(self._idle) + self._starting < self._size and everyone < self._most:
+        if quick + len(self._idle) + self._starting < self._size and everyone < self._max:
             return await self._forked()
         place: asyncio.Future[_Worker | None] = asyncio.get_running_loop().create_future()
         self._waiting.append((time.monotonic(), place))
@@ -245,7 +245,7 @@ class Pool:
     def _make_room(self) -> None:
         """Where everybody computes for long and somebody waits, end the one that has for longest."""
         everyone = len(self._busy) + len(self._idle) + self._starting
-        if not self._waiting or everyone < self._most:
+        if not self._waiting or everyone < self._max:
             return
         slow = [worker for worker in self._busy if worker.slow and not worker.given_up]
         if len(slow) == len(self._busy):

@@ -206,7 +206,7 @@ class Work:
             self._waiting -= 1
 
     async def apart(self, what: Literal["store", "talk"], function: Callable[..., T], *arguments: Any) -> T:
-        """Call, in a thread, what may have to wait; who waits for one of these keeps nobody from the other or the rest."""
+        """Call, in a thread, what may have to wait: who waits for one of these keeps nobody from anything else."""
         return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._limiters[what])
 
     def run_from_thread(self, task: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

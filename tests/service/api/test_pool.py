@@ -63,7 +63,7 @@ def test_a_hopeless_input_ends(endless: dict[str, Any]) -> None:
 def test_where_all_are_slow_the_oldest_goes(endless: dict[str, Any]) -> None:
     async def use(pool: Pool) -> None:
         stuck = [asyncio.ensure_future(pool.run("diagnosis", endless)) for _ in range(8)]
-        while len([worker for worker in pool._busy if worker.slow]) < pool._most:
+        while len([worker for worker in pool._busy if worker.slow]) < pool._max:
             await asyncio.sleep(0.05)
         waiting = [asyncio.ensure_future(pool.run("estimate", {}, JOB)) for _ in range(4)]
         done = await asyncio.gather(*waiting)
@@ -83,7 +83,7 @@ def test_who_waits_too_long_is_told_and_takes_no_worker_away() -> None:
 
     async def use(pool: Pool) -> None:
         taken = await pool._acquired()
-        pool._size = pool._most = 1
+        pool._size = pool._max = 1
         for _ in range(3):
             with pytest.raises(Overloaded):
                 await pool.run("estimate", {}, JOB)
@@ -104,7 +104,7 @@ def test_where_tasks_wait_for_long_the_newest_is_next() -> None:
 
     async def use(pool: Pool) -> None:
         taken = await pool._acquired()
-        pool._size = pool._most = 1
+        pool._size = pool._max = 1
         order: list[int] = []
 
         async def one(number: int) -> None:
