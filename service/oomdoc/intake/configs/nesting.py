@@ -15,7 +15,8 @@ from oomdoc.intake.configs.values import as_scalar
 
 __all__ = ["dockerfile", "embedded", "modelfile"]
 
-_COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup"})
+_COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup", "extraArgs"})
+_IMAGES: Final = ("image", "repository")
 _ENV_PATH: Final = re.compile(r"\.(?:environment|envs?)\.")
 _FROM: Final = re.compile(r"^[ \t]*FROM[ \t]+(\S{1,200})", re.M | re.I)
 _EXEC: Final = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])", re.M | re.I)
@@ -35,7 +36,7 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
     """The commands and environment variables written inside a YAML document."""
     out: list[Fragment] = []
     env: list[Entry] = []
-    image = next((str(e.value) for e in entries if e.key.rsplit(".", 1)[-1] == "image" and e.value), "")
+    image = next((str(e.value) for e in entries if e.key.rsplit(".", 1)[-1] in _IMAGES and e.value), "")
     known = _variables(entries)
     for entry in entries:
         last = entry.key.rsplit(".", 1)[-1]

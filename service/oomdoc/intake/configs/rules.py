@@ -164,6 +164,8 @@ def _change(word: str, codecs: Mapping[str, Codec], heads: frozenset[str]) -> _C
         if text[:1] == "$" and text[1:]:
             made = codecs[text[1:]].write(value, entry.value if entry else None)
             made = _CANNOT if made is None else made
+        if mark == "+" and entry is not None and {str(entry.value).lower(), str(made).lower()} == {"none"}:
+            return  # it says so already
         yield (name if entry is not None else back[name]), made
 
     return change

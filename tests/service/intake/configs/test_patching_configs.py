@@ -231,3 +231,9 @@ def test_development_rows(shared_data):
         done = patch_batch_row(row)
         lines = {line.rstrip("\r\n") for line in done["text"].splitlines(keepends=True)}
         assert [line for line in row["expect_lines"] if line not in lines] == [], row["id"]
+
+
+def test_offload_that_is_off_already_stays_as_it_is_written():
+    text = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  offload_optimizer_device: none\n  offload_param_device: none\n  zero_stage: 3\nmixed_precision: bf16\nnum_processes: 8\n"
+    done = patch(text, filename="zero3.yaml", changes={"offload": ["optimizer"]})
+    assert done.text == text.replace("optimizer_device: none", "optimizer_device: cpu")

@@ -12,7 +12,7 @@ from typing import Final
 
 from oomdoc.intake.configs.forms.branches import Branches
 from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
-from oomdoc.intake.configs.forms.words import Command, Heredoc, Shell, Variable, Word
+from oomdoc.intake.configs.forms.words import Command, Heredoc, Shell, Variable, Word, declares
 
 __all__ = ["Shell", "tokenise"]
 
@@ -88,7 +88,7 @@ class _Tokeniser:
         if not command.words and not command.variables:
             command.start = word.start
             self.mark_orphan(word)
-        if not command.words or (len(command.words) == 1 and command.words[0].text in ("export", "env", "set")):
+        if declares(command.words):
             match = _ASSIGN.match(self.text, word.start, word.end)
             if match:
                 self.assign(word, match)
@@ -348,9 +348,9 @@ class _Tokeniser:
         self.redirect = True
 
     def opening(self) -> None:
-        if self.word is not None and self.text[self.at - 1] == "=" and not self.command.words:
+        if self.word is not None and self.text[self.at - 1] == "=" and declares(self.command.words):
             name = "".join(self.word_parts)[:-1].rstrip("+")
-            self.word = None
+            self.word, self.command.words = None, []
             self.finish_command()
             self.in_array = True
             self.command.array = name

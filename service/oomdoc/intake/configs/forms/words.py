@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
-__all__ = ["Command", "Heredoc", "Shell", "Variable", "Word"]
+__all__ = ["Command", "Heredoc", "Shell", "Variable", "Word", "declares"]
 
 
 @dataclass(slots=True)
@@ -60,3 +61,11 @@ class Shell:
     commands: list[Command] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     heredocs: list[Heredoc] = field(default_factory=list)
+
+
+_DECLARES: Final = frozenset({"export", "env", "set", "declare", "local", "readonly", "typeset"})
+
+
+def declares(words: list[Word]) -> bool:
+    """Whether an assignment may follow: nothing, or ``export``, ``declare -a`` and the like."""
+    return not words or (words[0].text in _DECLARES and all(w.text[:1] == "-" for w in words[1:]))
