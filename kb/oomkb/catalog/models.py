@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, Final
 
 from oomkb.catalog import model_data, model_scan, model_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_scan import ModelMention
 from oomkb.errors import CatalogError
 
-__all__ = ["ModelEntry", "ModelMention", "add_model", "all_models", "find", "find_all", "reload"]
+__all__ = ["ModelEntry", "ModelMention", "add_model", "all_models", "find", "find_all", "reload", "stored_quant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,34 @@ def find(name: str) -> ModelEntry | None:
         return None
     hint = model_text.quant_hint(text)
     return replace(found, quant_hint=hint) if hint else found
+
+
+_STORED: Final = {"fp8": "fp8", "awq": "awq-int4", "gptq": "gptq-int4", "mxfp4": "mxfp4", "fbgemm_fp8": "fp8"}
+
+
+def stored_quant(config: Mapping[str, Any]) -> str | None:
+    """How a checkpoint stores its weights, by the ``quantization_config`` of its ``config.json``.
+
+    :returns: a job's word for it; ``None`` for 16 bits, and for what cannot be told.
+    """
+    stored = config.get("quantization_config")
+    if not isinstance(stored, Mapping):
+        return None
+    method = str(stored.get("quant_method", "")).lower()
+    if method == "gptq" and stored.get("bits") == 8:
+        return "gptq-int8"
+    if method == "bitsandbytes":
+        return "int8" if stored.get("load_in_8bit") else "nf4"
+    if method != "compressed-tensors":
+        return _STORED.get(method)
+    groups = stored.get("config_groups")
+    each = [g.get("weights") for g in groups.values() if isinstance(g, Mapping)] if isinstance(groups, Mapping) else []
+    first = next((w for w in each if isinstance(w, Mapping)), {})
+    four = first.get("num_bits") == 4
+    routed = any(config.get(n) for n in ("n_routed_experts", "num_experts", "num_local_experts"))
+    if first.get("num_bits") == 8:
+        return "fp8" if first.get("type") == "float" else "int8"
+    return ("int4-experts" if routed else "gptq-int4") if four else None
 
 
 def find_all(text: str) -> list[ModelMention]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -46,6 +47,23 @@ def _named_quant(job: Job) -> str | None:
     """How the checkpoint that is served stores its weights, as its name says (``Qwen3-32B-AWQ``)."""
     named = isinstance(job.model, str) and job.objective == "inference"
     return quant_hint(str(job.model)[-200:]) if named else None
+
+
+def _config_of(job: Job) -> Mapping[str, Any]:
+    if isinstance(job.model, Mapping):
+        return job.model
+    entry = models.find(job.model) if job.model else None
+    return entry.config if entry is not None else {}
+
+
+_SIXTEEN: Final = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
+
+
+def _stored(job: Job) -> str | None:
+    """How the checkpoint that is served stores its weights, as its ``config.json`` says (DeepSeek-V3's is fp8)."""
+    if job.objective != "inference" or (isinstance(job.model, str) and _SIXTEEN.search(job.model[-200:])):
+        return None
+    return models.stored_quant(_config_of(job))
 
 
 def _has_adapters(job: Job) -> bool:
@@ -95,11 +113,7 @@ def _split(job: Job) -> int:
 
 
 def _longest(job: Job) -> int | None:
-    config = job.model if isinstance(job.model, Mapping) else None
-    if config is None and isinstance(job.model, str):
-        entry = models.find(job.model)
-        config = entry.config if entry is not None else None
-    longest = (config or {}).get("max_position_embeddings")
+    longest = _config_of(job).get("max_position_embeddings")
     return longest if isinstance(longest, int) and longest > 0 else None
 
 
@@ -141,6 +155,7 @@ _LAST: Final = (
     Default("objective", "sft", "the usual objective", _ANY),
     Default("method", "qlora", "a quantised base can only be trained through adapters", _ANY, when=quantised),
     Default("method", "full", "no adapters are configured", _ANY),
+    Default("quant", _stored, "the checkpoint's config.json says so", _ANY, when=lambda j: _stored(j) is not None),
     Default("quant", "none", "the base is not quantised", _ANY),
     Default("micro_batch", 1, "no batch size is stated", _ANY),
     Default("grad_accum", 1, "no accumulation is stated", _ANY),

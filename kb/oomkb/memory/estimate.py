@@ -56,20 +56,22 @@ class Served:
     cache_bytes: float
     """The pool of keys and values."""
     needed_bytes: float
-    """What one request of ``length`` tokens keeps in it."""
+    """What ``at_once`` requests of ``length`` tokens keep in it."""
     length: int
     """``max_model_len``, stated or taken."""
     largest_length: int | None
-    """The longest ``max_model_len`` with which the engine starts; ``None`` where the card is not known."""
+    """The longest ``max_model_len`` with which they find their cache; ``None`` where the card is not known."""
+    at_once: int = 1
+    """Requests that are to find their cache at once."""
 
     @property
     def requests(self) -> float:
         """Requests of the full length that the pool holds at once (vLLM's ``Maximum concurrency``)."""
-        return self.cache_bytes / self.needed_bytes if self.needed_bytes else 0.0
+        return self.at_once * self.cache_bytes / self.needed_bytes if self.needed_bytes else 0.0
 
     @property
     def starts(self) -> bool:
-        """Whether one request finds its cache."""
+        """Whether the requests find their cache."""
         return self.largest_length is None or self.length <= self.largest_length
 
 

@@ -40,6 +40,8 @@ class Serving:
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    concurrency: int | None = None
+    """Requests of the full length that are to find their cache at once; one where nothing is said."""
     kv_dtype: str | None = None
     cuda_graphs: bool | None = None
 

@@ -235,6 +235,7 @@ def _served(
             needed_bytes=found.kv_needed,
             length=found.length,
             largest_length=found.largest_len,
+            at_once=found.at_once,
         ),
         sources=SOURCES,
     )

@@ -48,7 +48,7 @@ class ServingBytes:
     graphs: float
     kv_pool: float
     kv_needed: float
-    """For one sequence of ``length`` tokens."""
+    """For ``at_once`` sequences of ``length`` tokens."""
     length: int
     """``max_model_len``, stated or taken."""
     outside: float = 0.0
@@ -58,7 +58,8 @@ class ServingBytes:
     drafts: float = 0.0
     """Weights of a draft model."""
     largest_len: int | None = None
-    """Longest sequence the pool holds; ``None`` where the capacity is not known."""
+    """Longest length of which the pool holds ``at_once`` sequences; ``None`` where the capacity is not known."""
+    at_once: int = 1
     served: bool = True
     warnings: tuple[Note, ...] = ()
 
@@ -74,13 +75,13 @@ class ServingBytes:
 
     @property
     def shortfall(self) -> float:
-        """What one request's cache lacks; zero where it fits or the card is not known."""
+        """What the requests' cache lacks; zero where it fits or the card is not known."""
         return 0.0 if self.largest_len is None else max(0.0, self.kv_needed - self.budget)
 
     @property
     def tokens(self) -> float:
         """Tokens the pool holds at the request's length."""
-        return self.kv_pool / self.kv_needed * self.length if self.kv_needed else 0.0
+        return self.kv_pool / self.kv_needed * self.length * self.at_once if self.kv_needed else 0.0
 
 
 def serving_bytes(
@@ -107,7 +108,8 @@ def serving_bytes(
     ahead = 0.0 if engine.first else float(tokens)
     draft = draft_bytes(job, s, shape, shapes or {}, kv_dtype, length)
     cache = cache_of(s, shape, kv_dtype, ahead=ahead, pages=_pages(job, engine, heads=draft.heads))
-    needed = cache.bytes_at(length) + draft.cache
+    at_once = (want.concurrency if want else None) or 1
+    needed = at_once * (cache.bytes_at(length) + draft.cache)
     measured, context = outside_bytes(engine, s, device)
     held = ServingBytes(
         weights=weight_bytes(s, shape, float(min(s.param_bytes, 4))),
@@ -118,13 +120,14 @@ def serving_bytes(
         kv_needed=needed,
         length=length,
         outside=measured + context,
+        at_once=at_once,
     )
     capacity = capacity_bytes_of(job, device)
     if capacity is None:
         return held
     budget = _budget(job, engine, s, held, capacity, measured=measured, context=context, tokens=tokens)
-    share = needed / (needed - draft.cache) if needed > draft.cache else 1.0
-    largest = cache.longest(max(0.0, budget) / share)
+    share = needed / (needed - at_once * draft.cache) if needed > at_once * draft.cache else 1.0
+    largest = cache.longest(max(0.0, budget) / share / at_once)
     held = replace(held, budget=budget, kv_pool=max(0.0, budget), largest_len=largest)
     return replace(held, warnings=_short(held)) if budget < needed else held
 
@@ -193,10 +196,11 @@ def _short(held: ServingBytes) -> tuple[Note, ...]:
     if not most:
         weights = held.weights + held.drafts
         return (note("estimate.no-cache", weights_bytes=weights, needed_bytes=held.kv_needed, length=held.length),)
-    needs = note(
-        "estimate.short-cache", length=held.length, needed_bytes=held.kv_needed, left_bytes=held.kv_pool, most=most
-    )
-    return (needs,)
+    sizes = {"length": held.length, "needed_bytes": held.kv_needed, "left_bytes": held.kv_pool}
+    if held.at_once > 1:
+        together = int(held.at_once * held.kv_pool / held.kv_needed)
+        return (note("estimate.short-cache-together", count=held.at_once, together=together, **sizes),)
+    return (note("estimate.short-cache", most=most, **sizes),)
 
 
 def largest_max_model_len(

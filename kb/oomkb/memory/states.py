@@ -26,7 +26,10 @@ QUANT_BYTES: Final[Mapping[str, float]] = {
     "gptq-int8": 1 + 3 / 128,
     "awq-int4": 0.5 + 2.5 / 128,
     "mxfp4": 0.5 + 1 / 32,
+    "int4-experts": 0.5 + 2 / 32,  # one bf16 scale for 32 (moonshotai/Kimi-K2-Thinking, config.json)
 }
+_EXPERTS_ONLY: Final = frozenset({"mxfp4", "int4-experts"})
+"""Checkpoints whose attention stays in 16 bits (openai/gpt-oss-20b ``modules_to_not_convert``)."""
 _TWO_MOMENTS: Final = 1.5
 """Bytes an element of block-wise states: one moment takes little more than one byte, two little more than two."""
 _SHARDED_WEIGHTS: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
@@ -89,6 +92,9 @@ def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
     bits = QUANT_BYTES.get(s.quant)
     if bits is None:
         return (linear + other) * held
+    if shape.dims.experts and s.quant in _EXPERTS_ONLY:
+        experts = shape.expert_params / (s.ep * s.etp) / s.pp
+        return experts * bits + (linear - experts + other) * held
     if shape.dims.experts and s.transformers >= (5,) and s.quant.startswith(("nf4", "int8")):
         # bitsandbytes replaces linear modules; experts kept in one parameter are none.
         experts = shape.expert_params / s.ep / s.pp

@@ -64,7 +64,8 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
     limits = list(_flips(about))
     out = [_decisive(about)]
-    if about.answer == "fits" and about.wanted in ("batch", "length") and limits:
+    leads = ("answer.limit", "answer.limit-length", "answer.limit-context", "answer.limit-context-together")
+    if about.wanted in ("batch", "length") and limits and limits[0].key in leads:
         out = [limits.pop(0), *out]
     short = host_is_short(about.job, about.estimate)
     if about.job.offload and about.estimate.host_bytes >= GIB and not short:
@@ -104,7 +105,9 @@ def run_of(job: Job) -> Message:
     name: Any = model.rpartition("/")[2] if model else _of_size(job.params_b or 0.0)
     if job.objective == "inference":
         length = job.get("serving.max_model_len") or job.seq_len or 0
-        return say("answer.serving", model=name, format=_format(job), length=f"{length:,}")
+        served = {"model": name, "format": _format(job), "length": f"{length:,}"}
+        count = job.get("serving.concurrency") or 1
+        return say("answer.serving-together", count=count, **served) if count > 1 else say("answer.serving", **served)
     values = {"model": name, "batch": job.micro_batch or 1, "length": f"{job.seq_len or 0:,}"}
     return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
 
@@ -120,9 +123,12 @@ def _method(job: Job) -> str:
     return "other"
 
 
+_SHOWN_FORMATS: Final = {"awq-int4": "int4", "gptq-int4": "int4", "nf4": "4-bit (nf4)", "int4-experts": "int4"}
+
+
 def _format(job: Job) -> str:
     quant = job.quant if job.quant not in (None, "none") else job.param_dtype or "bf16"
-    return {"awq-int4": "int4", "gptq-int4": "int4", "nf4": "4-bit (nf4)"}.get(str(quant), str(quant))
+    return _SHOWN_FORMATS.get(str(quant), str(quant))
 
 
 def _cards(job: Job) -> Message:
@@ -186,11 +192,25 @@ def _instead(about: Plain) -> Iterator[Message]:
             return
 
 
+def _room(about: Plain) -> Iterator[Message]:
+    """How many requests the cache of a server holds at once."""
+    served = about.estimate.served
+    if served is None or served.largest_length is None or served.requests < 1:
+        return
+    requests, here = int(served.requests), f"{served.length:,}"
+    if served.at_once > requests:
+        yield say("answer.room-short", requests=requests, here=here)
+    elif served.at_once == 1 and requests > 1:
+        tokens = int(served.requests * served.length) // 1000 * 1000
+        yield say("answer.room", requests=requests, here=here, tokens=f"{tokens:,}")
+
+
 def _flips(about: Plain) -> Iterator[Message]:
     """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
     from oomdoc.diagnosis.planning import largest_of, need_with
 
     if about.answer != "fits":
+        yield from _room(about)
         yield from _instead(about)
         return
     try:
@@ -200,7 +220,10 @@ def _flips(about: Plain) -> Iterator[Message]:
     batch, length, longest = (sizes.get(n) for n in ("micro_batch", "seq_len", "serving.max_model_len"))
     job = about.job
     if longest and longest >= (job.get("serving.max_model_len") or 0):
-        yield say("answer.limit-context", length=f"{longest:,}")
+        count = job.get("serving.concurrency") or 1
+        together = say("answer.limit-context-together", length=f"{longest:,}", count=count)
+        yield together if count > 1 else say("answer.limit-context", length=f"{longest:,}")
+        yield from _room(about)
     elif batch and length:
         here = f"{job.seq_len or 0:,}"
         key = "answer.limit-length" if about.wanted == "length" else "answer.limit"

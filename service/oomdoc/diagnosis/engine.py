@@ -24,7 +24,7 @@ from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
 from oomdoc.diagnosis.summary import summarise
-from oomdoc.diagnosis.verdict import not_memory_first, other_failure_of, outlook_of, verdict_of
+from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.intake.digest import query_of
@@ -62,9 +62,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
         return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
-    causes = accounted(view, rank(features_of(view)))
-    if verdict == "not-oom" and evidence.outcome is not None:
-        causes = not_memory_first(evidence.outcome, causes)
+    verdict, evidence, causes = agreed(evidence, accounted(view, rank(features_of(view))))
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     diagnosis = Diagnosis(
         verdict=verdict,

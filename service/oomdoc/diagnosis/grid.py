@@ -65,7 +65,8 @@ def _served(job: Job) -> Grid | None:
     rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
     lengths = _lengths(job, _CONTEXTS)
     columns: list[_Row] = [(f"{n:,}", {"serving.max_model_len": n}) for n in lengths]
-    return _grid("formats-context", job, rows, columns)
+    together = (job.get("serving.concurrency") or 1) > 1
+    return _grid("formats-context-together" if together else "formats-context", job, rows, columns)
 
 
 def _lengths(job: Job, usual: Sequence[int]) -> list[int]:

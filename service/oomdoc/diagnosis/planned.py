@@ -174,6 +174,8 @@ def _purposed(job: Job, asked: Asked) -> Job:
         job = job.with_fields({"seq_len": asked.length})
     if job.objective == "inference" and job.seq_len is not None and job.get("serving.max_model_len") is None:
         job = job.with_fields({"serving.max_model_len": job.seq_len})
+    if job.objective == "inference" and asked.concurrency is not None and job.get("serving.concurrency") is None:
+        job = job.with_fields({"serving.concurrency": asked.concurrency})
     if job.objective == "inference":
         if asked.engine is not None and job.framework is None:
             job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})

@@ -9,10 +9,11 @@ from typing import Final
 from oomdoc.diagnosis.planned import counted, host_is_short
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Outcome
+from oomdoc.evidence import Evidence, Outcome
+from oomdoc.intake.outcomes.decide import failure_of
 from oomdoc.messages import say
 
-__all__ = ["not_memory_first", "other_failure_of", "outlook_of", "verdict_of"]
+__all__ = ["agreed", "not_memory_first", "other_failure_of", "outlook_of", "verdict_of"]
 
 _MEMORY: Final[Mapping[str, Verdict]] = {
     "device": "device-oom",
@@ -21,6 +22,10 @@ _MEMORY: Final[Mapping[str, Verdict]] = {
 }
 _NAMED: Final = 0.5
 """Confidence from which the name of a failure that is not memory counts; below, nothing tells what failed."""
+_PRINTED: Final = 0.95
+"""Confidence of a failure of memory that a program printed in its own words."""
+_DOUBTED: Final = 0.8
+"""Probability of no shortage from which even such a message is doubted."""
 _FITS: Final = 0.75
 _FITS_NOT: Final = 0.25
 """Probabilities of fitting from which, and up to which, the answer is plain; between them it is tight."""
@@ -33,6 +38,31 @@ def verdict_of(outcome: Outcome | None) -> Verdict:
     if outcome.kind == "other":
         return "not-oom" if outcome.confidence >= _NAMED else "unclear"
     return _MEMORY[outcome.memory or "device"]
+
+
+def agreed(evidence: Evidence, causes: Sequence[CauseFinding]) -> tuple[Verdict, Evidence, tuple[CauseFinding, ...]]:
+    """Verdict, outcome and causes that say the same: no shortage of memory can cause what is called one.
+
+    Where the first cause is another failure, one that was seen beside it is the outcome; else what a program printed
+    of its memory stands, and of what people say it is unclear what failed.
+    """
+    outcome = evidence.outcome
+    verdict = verdict_of(outcome)
+    if verdict == "not-oom" and outcome is not None:
+        return verdict, evidence, not_memory_first(outcome, causes)
+    if verdict not in _MEMORY.values() or outcome is None or not causes or causes[0].cause != "not-oom":
+        return verdict, evidence, tuple(causes)
+    other = next((o for o in evidence.other_outcomes if o.kind == "other" and o.confidence >= _NAMED), None)
+    if other is not None:
+        failures = tuple(f for f in (failure_of(other),) if f is not None)
+        return "not-oom", replace(evidence, outcome=other, failures=failures), not_memory_first(other, causes)
+    if outcome.confidence < _PRINTED or causes[0].probability >= _DOUBTED or len(causes) < 2:
+        return "unclear", evidence, tuple(causes)
+    first, best = causes[0], causes[1].probability
+    others = sum(c.probability for c in causes[1:])
+    scale = 1 / (others + best) if others else 1.0  # no shortage comes second, as likely as the first
+    shared = [replace(c, probability=c.probability * scale) for c in causes[1:]]
+    return verdict, evidence, (shared[0], replace(first, probability=best * scale), *shared[1:])
 
 
 def outlook_of(view: View) -> Outlook | None:

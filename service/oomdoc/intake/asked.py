@@ -36,6 +36,12 @@ def _length(text: str) -> int | None:
     return size if 16 <= size <= 1 << 22 else None
 
 
+def _concurrency(text: str) -> int | None:
+    found = _RE["concurrency"].search(text)
+    count = int(next(n for n in found.groups() if n)) if found is not None else 0
+    return count if 1 < count <= 4096 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is asked, and what the words say of the run that the facts may leave open."""
@@ -50,6 +56,8 @@ class Asked:
     """The engine that is named."""
     capacity_gib: float | None = None
     """What one card holds, where only that is said."""
+    concurrency: int | None = None
+    """Requests at once."""
     length: int | None = None
     """Tokens of context or of a sample."""
     pure: bool = False
@@ -75,6 +83,7 @@ def asked_in(prose: str) -> Asked:
         serves=_RE["serves"].search(text) is not None,
         capacity_gib=_capacity(text),
         length=_length(text),
+        concurrency=_concurrency(text),
         full=_RE["full"].search(text) is not None,
         scratch=_RE["scratch"].search(text) is not None,
         engine=_first("engine", text),

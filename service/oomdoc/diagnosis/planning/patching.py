@@ -176,5 +176,6 @@ def _placed(plan: Plan, change: Change, placed: Mapping[str, Document]) -> Chang
     document = placed.get(leading) or next((placed[n] for n in change.fields if n in placed), None)
     if document is None:
         return change
-    key = key_of(document.framework, leading, [document]) if leading in placed else change.key
+    own = key_of(document.framework, leading, [document]) if leading in placed else change.key
+    key = change.key if own == leading else own  # what several keys say has its words already
     return replace(change, file=document.source, key=key)
