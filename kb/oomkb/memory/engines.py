@@ -34,7 +34,8 @@ class Engine:
     name: str
     rule: str
     """``total``: a share of the card less everything else; ``static``: a share of the free memory before loading, for
-    weights and cache alone; ``free``: a share of what is free after loading."""
+    weights and cache alone; ``free``: a share of what is free after loading; ``exact``: the cache of the stated context
+    and no more."""
     version: tuple[int, int] = (999, 0)
 
     @property
@@ -50,6 +51,8 @@ _RULES: Final = {
     "lmdeploy": "free",
     "tensorrt": "free",
     "trtllm": "free",
+    "llama.cpp": "exact",
+    "ollama": "exact",
 }
 
 
@@ -75,6 +78,8 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
     routed experts stay from 0.13 on; before, they went with the layer.
     """
     d, each = shape.dims, float(min(4, s.compute_bytes))
+    if engine.rule == "exact":  # with flash attention: 258.5 MiB for Llama 3 8B at 512 tokens, of logits in fp32
+        return tokens * (_padded(d.vocab) / s.tp + d.hidden) * 4.0
     hidden = tokens * d.hidden * each
     experts = _expert_bytes(s, shape, tokens, each)
     layer = 3 * hidden + tokens * each * max(_feed_width(shape) / s.tp, _attention_width(s, shape))
@@ -143,7 +148,8 @@ def graph_bytes(job: Job, s: Setting, shape: ModelShape, *, requests: float) -> 
     """Captured CUDA graphs: 0.5 to 1.9 GiB, 1.0 in the mean over the models of vLLM 0.19 on H100 (Llama 3.1 8B 0.84);
     engines capture fewer sizes for fewer requests.
     """
-    if job.serving is not None and job.serving.cuda_graphs is False:
+    off = job.serving is not None and job.serving.cuda_graphs is False
+    if off or "llama" in s.framework:  # llama.cpp and Ollama replay kernels of buffers that they have
         return 0.0
     share = min(1.0, max(0.2, requests / _GRAPH_SIZES))
     return (0.3 + 0.017 * shape.layer_count / s.pp * share) * GIB

@@ -128,7 +128,8 @@ def serving_bytes(
     budget = _budget(job, engine, s, held, capacity, measured=measured, context=context, tokens=tokens)
     share = needed / (needed - at_once * draft.cache) if needed > at_once * draft.cache else 1.0
     largest = cache.longest(max(0.0, budget) / share / at_once)
-    held = replace(held, budget=budget, kv_pool=max(0.0, budget), largest_len=largest)
+    pool = min(needed, budget) if engine.rule == "exact" else budget
+    held = replace(held, budget=budget, kv_pool=max(0.0, pool), largest_len=largest)
     return replace(held, warnings=_short(held)) if budget < needed else held
 
 
@@ -187,6 +188,8 @@ def _budget(
         return (capacity - context - measured) * share - weights
     if engine.rule == "free":
         return (capacity - context - measured - weights) * (stated or 0.9)
+    if engine.rule == "exact":
+        return capacity - weights - held.activations - measured - context
     graphs = held.graphs if engine.name == "vllm" and engine.version >= (0, 21) else 0.0
     return capacity * (stated or 0.9) - weights - held.activations - measured - graphs
 

@@ -13,7 +13,7 @@ from oomkb.memory.optimizers import OPTIMIZERS
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["QUANT_BYTES", "States", "padded", "states_of", "weight_bytes"]
+__all__ = ["GGUF_BYTES", "QUANT_BYTES", "States", "padded", "states_of", "weight_bytes"]
 
 # Bytes per quantized element. bitsandbytes: 4 bits and one fp32 scale per 64; double quantization: one byte per 64 and
 # one fp32 per 64 x 256 (arXiv 2305.14314, section 3). GPTQ and AWQ at group size 128: fp16 scale and 4-bit zero.
@@ -28,6 +28,19 @@ QUANT_BYTES: Final[Mapping[str, float]] = {
     "mxfp4": 0.5 + 1 / 32,
     "int4-experts": 0.5 + 2 / 32,  # one bf16 scale for 32 (moonshotai/Kimi-K2-Thinking, config.json)
 }
+GGUF_BYTES: Final[Mapping[str, float]] = {
+    name: bits / 8
+    for name, bits in (
+        ("q2_k", 3.16),
+        ("q3_k_m", 4.0),
+        ("q4_0", 4.67),
+        ("q4_k_m", 4.89),
+        ("q5_k_m", 5.7),
+        ("q6_k", 6.56),
+        ("q8_0", 8.5),
+    )
+}
+"""Bytes of every weight, embeddings included, in the mixes of llama.cpp (``tools/quantize/README.md``, of 8B)."""
 _EXPERTS_ONLY: Final = frozenset({"mxfp4", "int4-experts"})
 """Checkpoints whose attention stays in 16 bits (openai/gpt-oss-20b ``modules_to_not_convert``)."""
 _TWO_MOMENTS: Final = 1.5
@@ -89,6 +102,9 @@ def padded(s: Setting, shape: ModelShape) -> float:
 def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
     """Weights on one GPU before data-parallel sharding, at ``held`` bytes an element where they are not quantized."""
     linear, other = rank_params(s, shape)
+    if s.quant in GGUF_BYTES:
+        tower = shape.vision.params if shape.vision else 0
+        return (linear + other - tower) * GGUF_BYTES[s.quant] + tower * held
     bits = QUANT_BYTES.get(s.quant)
     if bits is None:
         return (linear + other) * held

@@ -34,6 +34,9 @@ _TIMES: Final = 3
 _LARGE: Final = 0.12
 """Share of the card that is much to be reserved and not in use."""
 _FAR_FROM_FULL: Final = 0.85
+_OTHERS: Final = 0.5
+"""Share of the card from which what other processes hold is most of it."""
+_WHOLE: Final = 1.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,42 @@ def _on_one_card(view: View) -> Iterator[_Account]:
         yield _Account("weights-load" if view.phase == "load" else "other-process", why, failure.signal.span)
 
 
+def _others_hold(view: View) -> Iterator[_Account]:
+    """Other processes hold much of the card, and without them the request would have found its room."""
+    failure, capacity = view.failure, view.bytes_of("capacity")
+    if failure is None or not failure.other_process_bytes or not capacity or view.job.rollout is not None:
+        return
+    others, own = failure.other_process_bytes, max(failure.process_bytes or 0, failure.allocated_bytes or 0)
+    apart = own + others <= _WHOLE * capacity  # else the process that is named is this one, seen from outside
+    if not apart or others < _OTHERS * capacity or ranks_on_one_gpu(view.evidence):
+        return
+    if view.serving and view.weight_bytes <= _FAR_FROM_FULL * capacity:
+        sizes = {"others_bytes": others, "own_bytes": own, "capacity_bytes": capacity}
+        yield _Account("other-process", say("account.others", **sizes), failure.signal.span)
+
+
+def _taken_before(view: View) -> Iterator[_Account]:
+    """An engine that starts finds less of the card free than the share that it is given."""
+    found = _last(view, "vllm-startup-free-too-low")
+    if found is None:
+        return
+    free, capacity, wanted = (found.data.get(f"{n}_bytes") for n in ("free", "capacity", "desired"))
+    if free and capacity and wanted and free < wanted:
+        held = {"held_bytes": capacity - free, "free_bytes": free, "wanted_bytes": wanted, "capacity_bytes": capacity}
+        yield _Account("other-process", say("account.taken-before", **held), found.span)
+
+
+def _weights_alone(view: View) -> Iterator[_Account]:
+    """The weights that one card would hold are more than the card."""
+    failure, capacity = view.failure, view.bytes_of("capacity")
+    starting = view.phase in ("load", "engine-init", "unknown")
+    if failure is None or failure.kind != "device" or not capacity or not view.serving or not starting:
+        return
+    if view.stated("model") is not None and view.weight_bytes > capacity and not view.job.offload:
+        why = say("account.weights-alone", weight_bytes=view.weight_bytes, capacity_bytes=capacity)
+        yield _Account("weights-load", why, failure.signal.span)
+
+
 def _split_up(view: View) -> Iterator[_Account]:
     """The request would fit several times into what is reserved and not in use, and the card is far from full."""
     cached, wanted = view.cached_bytes, view.bytes_of("requested")
@@ -185,6 +224,9 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _engine_beside,
     _second_copy,
     _on_one_card,
+    _others_hold,
+    _taken_before,
+    _weights_alone,
     _split_up,
     _host_short,
 )

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import FITS, counted, host_is_short, needed_of
+from oomdoc.diagnosis.planned import FITS, counted, host_is_short, needed_of, put_off, serves
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.view import View
-from oomdoc.intake.asked import Wanted
+from oomdoc.intake.asked import Wanted, asked_of
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB
 
 __all__ = ["Plain", "answer_of", "answer_to", "run_of"]
@@ -52,6 +53,10 @@ class Plain:
 
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """The sentences on a question; none where nothing is asked."""
+    if put_off(view.evidence):
+        return (say("answer.put-off"),)
+    if found.outlook is None and asked_of(view.evidence).wanted == "reserved" and serves(view.evidence, found.job):
+        return (say("answer.reserved-plain"),)
     if found.outlook is None:
         return ()
     if view.estimate is None:
@@ -60,8 +65,21 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     return answer_of(Plain(found.job, view.job, view.estimate, found.careful, wanted))
 
 
+def _reserved(about: Plain) -> Iterator[Message]:
+    """Why an engine that runs holds its share of the card."""
+    served, capacity = about.estimate.served, about.estimate.capacity_bytes
+    share = about.job.get("serving.gpu_memory_utilization")
+    if about.wanted != "reserved" or served is None or not capacity or not share:
+        return
+    sizes = {"share_bytes": share * capacity, "capacity_bytes": capacity, "cache_bytes": served.cache_bytes}
+    percent = round(100 * share)
+    yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
+
+
 def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
+    if explained := tuple(_reserved(about)):
+        return explained
     limits = list(_flips(about))
     out = [_decisive(about)]
     leads = ("answer.limit", "answer.limit-length", "answer.limit-context", "answer.limit-context-together")
@@ -128,7 +146,7 @@ _SHOWN_FORMATS: Final = {"awq-int4": "int4", "gptq-int4": "int4", "nf4": "4-bit 
 
 def _format(job: Job) -> str:
     quant = job.quant if job.quant not in (None, "none") else job.param_dtype or "bf16"
-    return _SHOWN_FORMATS.get(str(quant), str(quant))
+    return str(quant).upper() if quant in GGUF_BYTES else _SHOWN_FORMATS.get(str(quant), str(quant))
 
 
 def _cards(job: Job) -> Message:

@@ -11,6 +11,7 @@ from oomdoc.diagnosis.view import View
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
+from oomkb.memory.states import GGUF_BYTES
 from oomkb.pricing import price
 
 __all__ = ["grid_for"]
@@ -21,13 +22,14 @@ _CONTEXTS: Final = (4096, 8192, 32768, 131072)
 _CARDS: Final = (1, 2, 4, 8)
 _METHODS: Final = ("full", "lora", "qlora")
 _FORMATS: Final = (("bf16", "none"), ("fp8", "fp8"), ("int4", "awq-int4"))
+_FILES: Final = (("F16", "none"), ("Q8_0", "q8_0"), ("Q6_K", "q6_k"), ("Q4_K_M", "q4_k_m"))
 
 _Row = tuple[str, Mapping[str, Any]]
 
 
 def grid_for(choice: Choice, view: View) -> Grid | None:
     """The table for a question; none where the run cannot be priced, or a whole config says what it is."""
-    if view.estimate is None or not choice.careful:
+    if view.estimate is None or not choice.careful or choice.asked.wanted == "reserved":
         return None
     job = choice.job
     if job.objective == "inference":
@@ -61,7 +63,8 @@ def _methods(job: Job) -> Grid | None:
 def _served(job: Job) -> Grid | None:
     """How the weights are stored over context lengths, for one request."""
     fixed = job.quant if "quant" not in job.assumed else None
-    named = [row for row in _FORMATS if fixed in (None, row[1])] or [(str(fixed), str(fixed))]
+    formats = _FILES if job.quant in GGUF_BYTES else _FORMATS
+    named = [row for row in formats if fixed in (None, row[1])] or [(str(fixed), str(fixed))]
     rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
     lengths = _lengths(job, _CONTEXTS)
     columns: list[_Row] = [(f"{n:,}", {"serving.max_model_len": n}) for n in lengths]

@@ -30,6 +30,8 @@ __all__ = [
     "locally_served",
     "needed_of",
     "planned_run",
+    "put_off",
+    "serves",
     "split_by_layers",
 ]
 
@@ -45,6 +47,7 @@ _COUNTED: Final = "the fewest that hold it"
 SPLIT: Final = "device_map spreads the layers over the cards"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 _LOCAL: Final = ("ollama", "llama.cpp")
+_SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
 _METHODS: Final = ("full", "lora", "qlora")
 
 
@@ -63,6 +66,16 @@ class Choice:
 def is_planned(evidence: Evidence) -> bool:
     """Whether nothing ran: a question or a plan."""
     return evidence.outcome is not None and evidence.outcome.kind == "question"
+
+
+def put_off(evidence: Evidence) -> bool:
+    """Whether an engine that runs put requests back because its cache was full: slower, and no failure."""
+    return evidence.root is None and next(evidence.find("vllm-preempted", "sglang-retract"), None) is not None
+
+
+def serves(evidence: Evidence, job: Job) -> bool:
+    """Whether an engine that takes a share of the card is named."""
+    return asked_of(evidence).engine in _SHARING or job.framework in _SHARING
 
 
 def careful_job(evidence: Evidence, job: Job) -> bool:
@@ -104,11 +117,16 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
         return job
     # Its log counts the layers that it puts on the card as offloaded: nothing of the weights goes to the host for it.
     job = job.with_fields({"offload": None})
-    stated: dict[str, Any] = {"framework": engine, "objective": "inference", "quant": asked.quant or "awq-int4"}
+    stated: dict[str, Any] = {"framework": engine, "objective": "inference", "quant": _blocks(asked.quant)}
     length = job.seq_len or asked.length or evidence.value("max_model_len")
     if length and job.get("serving.max_model_len") is None:
         stated["serving.max_model_len"] = length
     return job.assuming({n: Assumption(v, "the engine that is named") for n, v in stated.items()})
+
+
+def _blocks(quant: str | None) -> str:
+    """Four bits in the words of these engines, which know neither bitsandbytes nor AWQ."""
+    return "q4_k_m" if quant in (None, "nf4", "awq-int4", "gptq-int4") else "q8_0" if quant == "int8" else quant
 
 
 def split_by_layers(evidence: Evidence, job: Job) -> Job:
@@ -180,7 +198,7 @@ def _purposed(job: Job, asked: Asked) -> Job:
         if asked.engine is not None and job.framework is None:
             job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})
         if asked.engine == "ollama" and asked.quant is None and job.quant is None and job.param_dtype is None:
-            job = job.assuming({"quant": Assumption("awq-int4", "Ollama's own tags are 4-bit")})
+            job = job.assuming({"quant": Assumption("q4_k_m", "Ollama's own tags are Q4_K_M")})
     elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):
         job = job.assuming({"method": Assumption("full", "the question says so")})
         if asked.scratch and job.objective is None:
@@ -190,6 +208,7 @@ def _purposed(job: Job, asked: Asked) -> Job:
         job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
     if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
         quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
+        quant = _blocks(quant) if job.framework in _LOCAL else quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})
     return job
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.planned import counted, host_is_short
+from oomdoc.diagnosis.planned import counted, host_is_short, put_off, serves
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome
+from oomdoc.intake.asked import asked_of
 from oomdoc.intake.outcomes.decide import failure_of
 from oomdoc.messages import say
 
@@ -71,10 +72,13 @@ def outlook_of(view: View) -> Outlook | None:
     ``unknown`` without the model (or its size) and the card (or its capacity).
     """
     outcome = view.evidence.outcome
-    if outcome is None or outcome.kind != "question":
+    if outcome is None or outcome.kind != "question" or put_off(view.evidence):
         return None
     named = view.stated("model") is not None or view.stated("params_b") is not None
     probability = view.estimate.fits_probability if view.estimate is not None else None
+    explained = asked_of(view.evidence).wanted == "reserved" and serves(view.evidence, view.job)
+    if explained and (not named or probability is None):
+        return None
     if not named or probability is None or counted(view.job):
         return Outlook("unknown")
     if view.estimate is not None and host_is_short(view.job, view.estimate):

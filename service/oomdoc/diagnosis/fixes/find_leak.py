@@ -16,6 +16,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     if not context.serving:
         yield Variant(instruction=say("fixes.find-leak.detach", line="total += loss.item()"), effort=1.0)
+    elif context.framework in (None, "transformers", "unknown"):  # an engine keeps no graph
+        line = "with torch.inference_mode(): out = model(**inputs)"
+        yield Variant(instruction=say("fixes.find-leak.no-grad", line=line), effort=0.3)
     snapshot = "torch.cuda.memory._record_memory_history(); ...; torch.cuda.memory._dump_snapshot('oom.pickle')"
     yield Variant(instruction=say("fixes.find-leak.snapshot", line=snapshot), effort=1.5)
     yield Variant(

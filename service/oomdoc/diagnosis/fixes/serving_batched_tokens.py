@@ -14,7 +14,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     now = job.get("serving.max_num_batched_tokens")
     if now is None or not context.has("serving.max_num_batched_tokens"):
         return
-    for tokens in (8192, 4096, 2048):
+    for tokens in (512, 256, 128) if context.has("spills") else (8192, 4096, 2048):
         if tokens < now:
             yield Variant(fields={"serving.max_num_batched_tokens": tokens}, effort=0.5)
 

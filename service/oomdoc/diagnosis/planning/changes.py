@@ -167,7 +167,8 @@ def _change(
 
 
 def _instruction(variant: Variant) -> Message | None:
-    return variant.notes[0] if variant.notes and variant.notes[0].key.endswith(".how") else None
+    first = variant.notes[0] if variant.notes else None
+    return first if first is not None and first.key.rpartition(".")[2].startswith("how") else None
 
 
 def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: float) -> SingleFix:

@@ -13,7 +13,7 @@ from oomdoc.diagnosis.fixes._job import is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
-from oomdoc.diagnosis.planning.engine_cache import engine_cache
+from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache, compute_buffer, engine_cache
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
@@ -96,7 +96,7 @@ def planning_for(
     except OomdocError:
         prices = None
     if prices is not None:
-        prices.engine = engine_cache(evidence, prices.job, prices.capacity_bytes)
+        prices.engine = _measured(evidence, prices)
         context = context_for(prices, context)
         context = replace(context, facts={**context.facts, "host_needed_bytes": prices.base.estimate.host_bytes})
     advice = _advice(prices.job if prices else job, context)
@@ -138,6 +138,16 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MAX_SHOWN_PLANS]))
+
+
+def _measured(evidence: Evidence, prices: Prices) -> EngineCache | ComputeBuffer | None:
+    """What the engine printed of its own memory, which rules over what is computed."""
+    estimate = prices.base.estimate
+    request = estimate.served.needed_bytes if estimate.served is not None else 0.0
+    loaded = estimate.phases.get("load")
+    weights = loaded.total_bytes if loaded is not None else 0.0
+    cache = engine_cache(evidence, prices.job, prices.capacity_bytes, request)
+    return cache or compute_buffer(evidence, prices.job, weights, prices.capacity_bytes)
 
 
 def _in_effect(plan: Plan, ineffective: Collection[str]) -> Plan:

@@ -73,7 +73,7 @@ def settable(framework: str | None, fields: Mapping[str, Any], versions: Mapping
     return True
 
 
-_LOCAL_SETTINGS: Final = ("serving.max_model_len", "serving.kv_dtype", "quant")
+_LOCAL_SETTINGS: Final = ("serving.max_model_len", "serving.kv_dtype", "serving.max_num_batched_tokens", "quant")
 
 
 @lru_cache(maxsize=16_384, typed=True)

@@ -280,6 +280,8 @@ def as_estimated(plan: Plan, prices: Prices) -> Plan:
     except OomdocError:
         return plan
     probability = plan.fits_probability if estimate.fits_probability is None else estimate.fits_probability
+    if prices.engine is not None and prices.engine.accepts(job):
+        probability = max(probability, plan.fits_probability)
     return replace(plan, job=job, estimate=estimate, fits_probability=probability)
 
 

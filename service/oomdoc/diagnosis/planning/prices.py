@@ -8,7 +8,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
-from oomdoc.diagnosis.planning.engine_cache import EngineCache
+from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache
 from oomdoc.diagnosis.planning.moves import derive
 from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
 from oomkb.errors import OomdocError
@@ -40,6 +40,10 @@ def _key(fields: Mapping[str, Any]) -> str:
 _STRUCTURAL: Final = frozenset({"sharding", "method", "quant", "autocast", "world", "gpu"})
 
 
+_MEASURED: Final = 0.95
+"""Probability that an engine starts with what it measured itself."""
+
+
 @dataclass(frozen=True)
 class Price:
     """A derived job and what it costs."""
@@ -68,7 +72,7 @@ class Prices:
     capacity_bytes: float | None = None
     scale: float = 1.0
     careful: bool = False
-    engine: EngineCache | None = None
+    engine: ComputeBuffer | EngineCache | None = None
     """What the engine printed of its own cache."""
     shape: ModelShape = field(init=False)
     device: Device | None = field(init=False)
@@ -173,6 +177,8 @@ class Prices:
         probability = found.fits_probability if found.fits_probability is not None else 1.0
         if self.engine is not None and self.engine.refuses(job):
             probability = 0.0
+        elif self.engine is not None and self.engine.accepts(job):
+            probability = max(probability, _MEASURED)
         return Price(job, replace(found, capacity_bytes=capacity), probability, lambda: self._pace(job, device))
 
     def _pace(self, job: Job, device: Device | None) -> float:

@@ -12,7 +12,9 @@ from oomdoc.intake.configs.shards import stage_and_offload
 from oomdoc.intake.configs.shared import zero_word
 from oomdoc.intake.configs.table import Codec, Raw
 from oomdoc.intake.configs.values import flag, number, whole
+from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical
+from oomkb.memory.vocabulary import normalise
 
 __all__ = ["CODECS"]
 
@@ -163,12 +165,19 @@ def _plain_model(value: Any) -> str | None:
 
 
 def _gguf_quant(value: Any) -> str | None:
-    """How a file or tag is stored: llama.cpp's blocks stand under the name of the next larger size."""
+    """How a file or tag is stored, in llama.cpp's words."""
     found = _BLOCKS.search(str(value)[-200:])
-    kind = found["kind"].lower().lstrip("i") if found else ""
-    if kind[:1] == "q":
-        return "awq-int4" if kind[1] in "234" else "int8"
+    kind = found["kind"].lower() if found else ""
+    if "q" in kind[:2]:
+        return _block(kind)
     return {"f16": "none", "bf16": "none", "fp16": "none", "mxfp4": "mxfp4"}.get(kind)
+
+
+def _block(kind: str) -> str | None:
+    try:
+        return str(normalise("quant", kind))
+    except JobError:
+        return None
 
 
 def _recipe_model(value: Any) -> str | None:

@@ -170,7 +170,7 @@ class _Reader:
             self.equals(word, key, key_span, at)
             return index + 1
         values = self.values_after(index + 1)
-        if name in {"-m", "--module"} and not any(p.startswith("llama-") for p in self.programs[:1]):
+        if name in {"-m", "--module"} and not any(_base(p).startswith("llama-") for p in self.programs[:1]):
             if values:
                 self.program(values[0].text, module=True)
                 return index + 2
@@ -185,13 +185,16 @@ class _Reader:
         ):
             self.emit(key, True, key_span, None, "bare")
             return index + 1
+        follow = len(values)
         if len(values) > 1 and not self.is_list(key, values):
-            values = values[:1]
+            values, follow = values[:1], 1
+        elif _is_number(first) and not all(_is_number(v) for v in values):
+            values = values[:1]  # "--ctx-size 32768 on one RTX 4090": the sentence goes on
         if len(values) == 1:
             self.emit(key, _value(first), key_span, first, "flag")
         else:
             self.emit(key, [_value(v) for v in values], key_span, first, "flag", items=_items(values))
-        return index + 1 + len(values)
+        return index + 1 + follow
 
     def is_list(self, key: str, values: list[Word]) -> bool:
         """Several words after a flag are its list, unless the rest runs a program."""
@@ -247,6 +250,10 @@ class _Reader:
         if word is not None and not launcher and base not in _PROGRAMS:
             self.emit("@" + str(min(self.position, 9)), text, (word.start, word.start), word, "item")
             self.position += 1
+
+
+def _is_number(word: Word) -> bool:
+    return word.text.replace(".", "", 1).isdecimal()
 
 
 def _items(values: list[Word]) -> tuple[Entry, ...]:
