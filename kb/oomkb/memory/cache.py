@@ -70,17 +70,27 @@ class Pages:
 
 
 def cache_of(
-    s: Setting, shape: ModelShape, kv_dtype: str | None, *, ahead: float = 0.0, pages: Pages | None = None
+    s: Setting,
+    shape: ModelShape,
+    kv_dtype: str | None,
+    *,
+    ahead: float = 0.0,
+    pages: Pages | None = None,
+    kept: float | None = None,
 ) -> Cache:
     """The cache of one sequence over the layers of its stage.
 
     :param ahead: tokens that one step computes at once, which a windowed layer holds beside its window.
+    :param kept: the share of all tokens that windowed layers have room for, where that does not follow their window.
     """
     d = shape.dims
     share = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
     scales = 8.0 * d.kv_heads / share if "per_token_head" in (kv_dtype or "") else 0.0  # of key and value, fp32
     per_layer = ((d.kv_elements_per_token / share + d.index_dim) * element_bytes(s, kv_dtype) + scales) / s.pp
     token = sum(layer.count * per_layer for layer in shape.layers if layer.caches and not layer.window)
+    if kept is not None:
+        token += kept * sum(layer.count * per_layer for layer in shape.layers if layer.caches and layer.window)
+        return Cache(token, (), _states(s, shape) / s.pp)
     windowed = tuple(
         (layer.count * per_layer, layer.window + ahead) for layer in shape.layers if layer.caches and layer.window
     )

@@ -7,6 +7,7 @@ SGLang 0.5.23 ``arg_groups/memory_hook.py`` and ``model_executor/model_runner_co
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +20,7 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-__all__ = ["Engine", "engine_of", "graph_bytes", "outside_bytes", "profile_bytes", "static_share"]
+__all__ = ["Engine", "engine_of", "graph_bytes", "outside_bytes", "padding_bytes", "profile_bytes", "static_share"]
 
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _SETUP: Final = 0.055 * GIB
@@ -37,6 +38,13 @@ class Engine:
     weights and cache alone; ``free``: a share of what is free after loading; ``exact``: the cache of the stated context
     and no more."""
     version: tuple[int, int] = (999, 0)
+
+    @property
+    def window_share(self) -> float | None:
+        """Share of all tokens that SGLang's pool has room for in windowed layers: all before 0.5, then
+        ``swa_full_tokens_ratio`` (0.8); ``None`` where the window decides.
+        """
+        return None if self.name != "sglang" else 1.0 if self.version < (0, 5) else 0.8
 
     @property
     def first(self) -> bool:
@@ -97,6 +105,24 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
     else:
         sampler = hidden + min(requests, 256) * _padded(d.vocab) * 6.0
     return max(layer, sampler) + stays + _SETUP
+
+
+def padding_bytes(engine: Engine, s: Setting, shape: ModelShape, device: Device | None) -> float:
+    """What mxfp4 experts take more where the Marlin kernel multiplies them (before Hopper): sizes rounded up.
+
+    vLLM ``quantization/mxfp4.py``: the width to 256, an expert's own to 128; gpt-oss-20b then loads 13.72 GiB.
+    """
+    d = shape.dims
+    older = device is not None and (device.compute_capability or (9, 0)) < (9, 0)
+    if engine.name != "vllm" or s.quant != "mxfp4" or not d.experts or not older:
+        return 0.0
+    width, own = _up(d.hidden, 256), _up(d.expert_ffn / s.tp, 128) * s.tp
+    more = width * own / (d.hidden * d.expert_ffn) - 1
+    return more * shape.expert_params / (s.ep * s.etp) / s.pp * (0.5 + 1 / 32)
+
+
+def _up(size: float, unit: int) -> float:
+    return math.ceil(size / unit) * unit
 
 
 def _padded(vocab: int) -> int:

@@ -16,7 +16,15 @@ from oomkb.memory.activations import step_of
 from oomkb.memory.cache import Pages, cache_bytes, cache_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.drafts import draft_bytes
-from oomkb.memory.engines import Engine, engine_of, graph_bytes, outside_bytes, profile_bytes, static_share
+from oomkb.memory.engines import (
+    Engine,
+    engine_of,
+    graph_bytes,
+    outside_bytes,
+    padding_bytes,
+    profile_bytes,
+    static_share,
+)
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import stated_count
 from oomkb.memory.setting import Setting
@@ -107,12 +115,14 @@ def serving_bytes(
     tokens, requests = _batch(job, engine, length, device)
     ahead = 0.0 if engine.first else float(tokens)
     draft = draft_bytes(job, s, shape, shapes or {}, kv_dtype, length)
-    cache = cache_of(s, shape, kv_dtype, ahead=ahead, pages=_pages(job, engine, heads=draft.heads))
+    cache = cache_of(
+        s, shape, kv_dtype, ahead=ahead, pages=_pages(job, engine, heads=draft.heads), kept=engine.window_share
+    )
     at_once = (want.concurrency if want else None) or 1
     needed = at_once * (cache.bytes_at(length) + draft.cache)
     measured, context = outside_bytes(engine, s, device)
     held = ServingBytes(
-        weights=weight_bytes(s, shape, float(min(s.param_bytes, 4))),
+        weights=weight_bytes(s, shape, float(min(s.param_bytes, 4))) + padding_bytes(engine, s, shape, device),
         drafts=draft.weights,
         activations=profile_bytes(engine, s, shape, tokens=tokens, requests=requests),
         graphs=graph_bytes(job, s, shape, requests=requests),
@@ -125,7 +135,9 @@ def serving_bytes(
     capacity = capacity_bytes_of(job, device)
     if capacity is None:
         return held
-    budget = _budget(job, engine, s, held, capacity, measured=measured, context=context, tokens=tokens)
+    pictures = shape.vision is not None
+    sizes = {"measured": measured, "context": context, "tokens": tokens}
+    budget = _budget(job, engine, s, held, capacity, pictures=pictures, **sizes)
     share = needed / (needed - at_once * draft.cache) if needed > at_once * draft.cache else 1.0
     largest = cache.longest(max(0.0, budget) / share / at_once)
     pool = min(needed, budget) if engine.rule == "exact" else budget
@@ -178,6 +190,7 @@ def _budget(
     measured: float,
     context: float,
     tokens: float,
+    pictures: bool,
 ) -> float:
     """What the engine's rule leaves to the cache."""
     want = job.serving
@@ -185,6 +198,8 @@ def _budget(
     weights = held.weights + held.drafts
     if engine.rule == "static":
         share = stated or static_share(capacity, tokens, tp=s.tp, pp=s.pp, graphs=held.graphs > 0)
+        if pictures and engine.version < (0, 5):
+            share *= 0.95  # SGLang 0.4.4 ``model_runner.py``: "Automatically reduce --mem-fraction-static"
         return (capacity - context - measured) * share - weights
     if engine.rule == "free":
         return (capacity - context - measured - weights) * (stated or 0.9)

@@ -186,9 +186,9 @@ class _Reader:
             self.emit(key, True, key_span, None, "bare")
             return index + 1
         follow = len(values)
-        if len(values) > 1 and not self.is_list(key, values):
+        if not self.is_list(key, values):
             values, follow = values[:1], 1
-        elif _is_number(first) and not all(_is_number(v) for v in values):
+        elif first.is_number and not all(v.is_number for v in values):
             values = values[:1]  # "--ctx-size 32768 on one RTX 4090": the sentence goes on
         if len(values) == 1:
             self.emit(key, _value(first), key_span, first, "flag")
@@ -250,10 +250,6 @@ class _Reader:
         if word is not None and not launcher and base not in _PROGRAMS:
             self.emit("@" + str(min(self.position, 9)), text, (word.start, word.start), word, "item")
             self.position += 1
-
-
-def _is_number(word: Word) -> bool:
-    return word.text.replace(".", "", 1).isdecimal()
 
 
 def _items(values: list[Word]) -> tuple[Entry, ...]:

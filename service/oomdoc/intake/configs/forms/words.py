@@ -20,6 +20,11 @@ class Word:
     shared: bool = False
     resolved: bool = True
 
+    @property
+    def is_number(self) -> bool:
+        """Whether it is digits, a point among them or not."""
+        return self.text.replace(".", "", 1).isdecimal()
+
 
 @dataclass(slots=True)
 class Variable:

@@ -1,0 +1,163 @@
+"""Servers: what they are asked to hold, what their own logs say, and plans that keep to both.
+
+Expected figures are worked out by hand in the comments, from model sizes and the engines' own messages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import oomdoc
+from oomkb.catalog import models
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+
+GIB = 2**30
+
+
+def diagnosed(text: str) -> dict[str, Any]:
+    return oomdoc.diagnose(text).document()
+
+
+@pytest.mark.parametrize(
+    ("question", "cache_gib"),
+    [
+        # 32 layers x 2 x 32 heads x 128 x 2 bytes = 0.5 MiB a token
+        ("vLLM, Llama-2-7b-chat fp16 on one A10G: does it fit with 16 concurrent requests of 4096 tokens?", 32.0),
+        ("一张 A10G 用 vLLM 部署 Llama-2-7b fp16，8 个并发，每个上下文 4096，够吗？", 16.0),
+        ("Does Llama-2-7b fp16 in vLLM on an A10G hold 4 requests at the same time, context 2048?", 4.0),
+    ],
+)
+def test_requests_at_once_all_need_their_cache(question: str, cache_gib: float) -> None:
+    document = diagnosed(question)
+    served = document["estimate"]["serving"]
+    assert served["kv_needed_gib"] == pytest.approx(cache_gib, rel=0.01)
+    assert document["outlook"]["answer"] == ("fits" if cache_gib < 5 else "does-not-fit")
+
+
+def test_what_does_not_fit_at_once_says_how_many_do() -> None:
+    text = oomdoc.diagnose("Can vLLM serve Qwen2.5-7B with 32 concurrent users of 8k context on one RTX 3090?").text()
+    assert text.startswith("No: serving Qwen2.5-7B")
+    # (0.92 x 23.69 - 14.2 of weights - 0.4 to 1.5 of buffers) / 8192 x 57,344 bytes: 11 to 16
+    assert 10 <= int(re.search(r"room for about (\d+) requests", " ".join(text.split()))[1]) <= 17
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("deepseek-ai/DeepSeek-V3", "fp8"),
+        ("openai/gpt-oss-20b", "mxfp4"),
+        ("moonshotai/Kimi-K2-Thinking", "int4-experts"),
+    ],
+)
+def test_a_checkpoint_is_priced_as_it_is_stored(name: str, stored: str) -> None:
+    job = price(Job.from_document({"model": name, "objective": "inference", "framework": "vllm", "gpu": "H200"})).job
+    assert job.quant == stored
+    assert models.stored_quant(models.find(name).config) == stored
+    bf16 = price(Job.from_document({"model": f"{name}-bf16", "objective": "inference", "framework": "vllm"})).job
+    assert bf16.quant == "none"
+
+
+def test_nothing_is_proposed_that_is_so_already() -> None:
+    document = diagnosed(
+        "python3 -m sglang.launch_server --model deepseek-ai/DeepSeek-V3 --tp 8 --mem-fraction-static 0.5\n8*H200\n"
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
+    )
+    changes = {c["key"]: c for plan in document["plans"] for c in plan["changes"]}
+    assert "quant" not in changes
+    assert "--quantization" not in changes
+    # 671 GB over 8 cards: 78 GiB of 139.8, so 0.56 holds the weights alone
+    assert changes["--mem-fraction-static"]["to"] >= 0.7
+
+
+def test_a_file_of_llama_cpp_has_its_own_size() -> None:
+    """The log of llama.cpp itself asks for 33,207.5 MiB for the Q8_0 file of Qwen3-32B."""
+    document = diagnosed(
+        "./llama-server -m qwen3-32b-q8_0.gguf -ngl 99 -c 32768 on an RTX 4090\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 33207.50 MiB on device 0: cudaMalloc failed: "
+        "out of memory\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
+    )
+    load = document["estimate"]["phases"]["load"]["total_gib"]
+    assert load == pytest.approx(33207.5 / 1024, rel=0.01)
+    assert document["causes"][0]["cause"] == "weights-load"
+    for plan in document["plans"]:
+        assert plan["fits_probability"] >= 0.5
+        assert any(c.get("fields", {}).get("quant") or "file" in str(c) or "Run on" in str(c) for c in plan["changes"])
+
+
+def test_its_cache_is_that_of_the_context_and_no_more() -> None:
+    """``llama_kv_cache_unified: CUDA0 KV buffer size = 16384.00 MiB`` for 131,072 tokens of Llama 3.1 8B."""
+    job = {"model": "meta-llama/Llama-3.1-8B", "framework": "llama.cpp", "quant": "q4_k_m", "gpu": "RTX 3090",
+           "serving": {"max_model_len": 131072}}  # fmt: skip
+    estimate = price(Job.from_document(job)).estimate
+    assert estimate.served.cache_bytes == estimate.served.needed_bytes == 16 * GIB
+    assert estimate.phases["serving"].terms_bytes["activations"] == pytest.approx(258.5 / 1024 * GIB, rel=0.01)
+
+
+@pytest.mark.parametrize("stored", [9000, 16896, 40000])
+def test_the_length_that_an_engine_says_it_holds_is_taken(stored: int) -> None:
+    document = diagnosed(
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 131072   (one L4)\n"
+        "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored "
+        f"in KV cache ({stored}). Try increasing `gpu_memory_utilization` or decreasing `max_model_len`.\n"
+    )
+    lengths = [c["to"] for p in document["plans"][:1] for c in p["changes"] if "max-model-len" in c["key"]]
+    if lengths:  # a higher share may make room instead
+        assert 0.75 * stored <= lengths[0] <= stored
+
+
+DISK = "error: RPC failed; curl 56 recv error (-9)\nfatal: write error: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"$ git lfs clone https://huggingface.co/Qwen/Qwen2.5-72B-Instruct\n{DISK}",
+        "The process was killed -9 by the node.\nOSError: [Errno 28] No space left on device: '/data/model.safetensors'\n",
+        "Error: Could not create backend\nCaused by: DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")\n"
+        "docker run --gpus all ghcr.io/huggingface/text-embeddings-inference --model-id Alibaba-NLP/gte-Qwen2-7B-instruct",
+        "RuntimeError: CUDA out of memory. Tried to allocate 130674.91 GiB (GPU 0; 79.15 GiB total capacity)",
+        "my gpu runs out of memory but nvidia-smi shows it empty\nsegmentation fault (core dumped)\n",
+    ],
+)  # fmt: skip
+def test_headline_outcome_and_first_cause_agree(text: str) -> None:
+    document = diagnosed(text)
+    first = document["causes"][0]["cause"] if document["causes"] else None
+    if document["verdict"] in ("device-oom", "host-oom", "shared-memory"):
+        assert first != "not-oom"
+    if document["verdict"] == "not-oom":
+        assert first == "not-oom"
+        assert document["other_failure"] is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vLLM started fine, nvidia-smi shows 72GB of 80GB used for an 8B model. Is that a leak?",
+        "Why does vLLM take 22GB of my 3090 for a 1.5B model?",
+        "Why does SGLang use almost all of the memory of the H100?",
+    ],
+)
+def test_the_share_of_an_engine_is_no_leak(text: str) -> None:
+    document = diagnosed(text)
+    assert document["verdict"] == "no-failure"
+    assert re.search(r"No leak|by design", document["summary"])
+
+
+def test_requests_that_are_put_off_are_no_failure() -> None:
+    document = diagnosed("KV cache pool is full. Retract requests. #retracted_reqs: 4\nIs that an OOM?")
+    assert document["verdict"] == "no-failure"
+    assert "No memory failure" in document["summary"]
+
+
+def test_weights_larger_than_the_card_are_the_cause() -> None:
+    # 20 billion parameters in 16 bits are 37 GiB
+    document = diagnosed(
+        "lmdeploy serve api_server internlm/internlm2_5-20b-chat --cache-max-entry-count 0.8 on RTX 4090 (24GB)\n"
+        "RuntimeError: [TM][ERROR] CUDA runtime error: out of memory /opt/lmdeploy/src/turbomind/utils/memory_utils.cu:32"
+    )
+    assert document["causes"][0]["cause"] == "weights-load"
+    assert document["plans"][0]["changes"][0]["key"] != "--tp"
