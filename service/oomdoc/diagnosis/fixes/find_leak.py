@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -16,7 +17,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     if not context.serving:
         yield Variant(instruction=say("fixes.find-leak.detach", line="total += loss.item()"), effort=1.0)
-    elif context.framework in (None, "transformers", "unknown"):  # an engine keeps no graph
+    elif context.framework not in ENGINES:  # an engine keeps no graph
         line = "with torch.inference_mode(): out = model(**inputs)"
         yield Variant(instruction=say("fixes.find-leak.no-grad", line=line), effort=0.3)
     snapshot = "torch.cuda.memory._record_memory_history(); ...; torch.cuda.memory._dump_snapshot('oom.pickle')"

@@ -366,15 +366,6 @@ EXAMPLES: Final[tuple[Example, ...]] = (
         {"lora.r": 8},
     ),
     (
-        "vllm-production-stack",
-        "values.yaml",
-        "servingEngineSpec:\n  runtimeClassName: ''\n  modelSpec:\n  - name: thing\n    repository: vllm/vllm-openai\n    modelURL: org/Thing-32B\n    requestGPU: 4\n    vllmConfig:\n      maxModelLen: 8192\n      tensorParallelSize: 4\n      gpuMemoryUtilization: 0.85\n",
-        {"model": "org/Thing-32B", "tp": 4, "serving.max_model_len": 8192, "serving.gpu_memory_utilization": 0.85},
-        {"serving.max_model_len": 4096},
-        ["      maxModelLen: 4096"],
-        {"lora.r": 8},
-    ),
-    (
         "veomni",
         "run.yaml",
         "model:\n  model_path: org/thing-7b\n  ops_implementation:\n    attn_implementation: flash_attention_2\ndata:\n  train_path: somewhere\n  data_type: plaintext\n  max_seq_len: 8192\n  dyn_bsz_buffer_size: 200\ntrain:\n  accelerator:\n    ulysses_size: 1\n    fsdp_config:\n      fsdp_mode: fsdp2\n      offload: false\n  gradient_checkpointing:\n    enable: false\n  micro_batch_size: 2\n  optimizer:\n    type: adamw\n",
