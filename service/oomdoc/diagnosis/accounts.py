@@ -27,6 +27,8 @@ _MIN_ENGINE_SHARE: Final = 0.5
 _EQUAL: Final = 0.01
 """Part by which two sizes of one thing may differ."""
 _WEIGHT_BYTES: Final = 2
+_CONTEXT_BYTES: Final = 3 * GIB
+"""What an engine holds beside its share: contexts and communication buffers of its processes."""
 _SEVERAL: Final = 2
 """Other processes on a card from which they are taken for ranks of the same run."""
 _TIMES: Final = 3
@@ -119,6 +121,24 @@ def _engine_beside(view: View) -> Iterator[_Account]:
     if _MIN_ENGINE_SHARE * held <= engine <= held:
         why = say("account.engine", engine_bytes=engine, cache_bytes=cache.data["kv_cache_bytes"], held_bytes=held)
         yield _Account("rollout-engine", why, cache.span)
+
+
+def _engine_process(view: View) -> Iterator[_Account]:
+    """The rollout engine is a process of its own, and the other process holds the share of the card it was given."""
+    failure, rollout = view.failure, view.job.rollout
+    share = rollout.gpu_memory_utilization if rollout is not None else None
+    capacity = view.bytes_of("capacity")
+    if failure is None or share is None or not capacity or not failure.other_process_bytes or view.serving:
+        return
+    given = share * capacity
+    if given <= failure.other_process_bytes <= given + _CONTEXT_BYTES:
+        why = say(
+            "account.engine-process",
+            others_bytes=failure.other_process_bytes,
+            share=f"{share:.0%}",
+            capacity_bytes=capacity,
+        )
+        yield _Account("rollout-engine", why, failure.signal.span)
 
 
 def _second_copy(view: View) -> Iterator[_Account]:
@@ -222,6 +242,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _refused_cache,
     _cache_too_much,
     _engine_beside,
+    _engine_process,
     _second_copy,
     _on_one_card,
     _others_hold,

@@ -244,8 +244,9 @@ def _flips(about: Plain) -> Iterator[Message]:
         yield from _room(about)
     elif batch and length:
         here = f"{job.seq_len or 0:,}"
-        key = "answer.limit-length" if about.wanted == "length" else "answer.limit"
-        yield say(key, batch=batch, length=f"{length:,}", here=here, now=job.micro_batch or 1)
+        now = job.micro_batch or 1
+        key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
+        yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
     if job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":
         need, fits = need_with(about.stated, {"grad_ckpt": False}, careful=about.careful)
         if need and not fits:

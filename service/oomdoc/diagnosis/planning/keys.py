@@ -14,7 +14,7 @@ __all__ = ["key_of", "spelt_in", "value_of"]
 _SEVERAL: Final = frozenset(
     [
         *("autocast", "param_dtype", "method", "quant", "extra_models", "gpu", "capacity_gib", "world", "gpus"),
-        *("sharding", "offload", "rollout.sleep", "rollout.colocated", "serving.cuda_graphs"),
+        *("sharding", "offload", "rollout.colocated", "serving.cuda_graphs"),
     ]
 )
 """Said by several keys together, by none, or the other way round: the job's own word is clearer."""

@@ -46,6 +46,8 @@ _CLAUSES: Final[dict[str, re.Pattern[str]]] = {
     }.items()
 }
 _OTHERS: Final = re.compile(rf"(?:Process(\d{{1,10}})has|进程(\d{{1,10}})(?:正在)?使用了?){_S}", re.IGNORECASE)
+_OWN: Final = re.compile(r"\(\w{1,60} pid=(\d{1,10})")
+"""Who prints, in the lines that Ray passes on: ``(WorkerDict pid=40123)``."""
 _DEVICE: Final = re.compile(r"(?:GPU|NPU|XPU|HIP|MUSA)(\d{1,4})(?:;|has|had|的|total)", re.IGNORECASE)
 _TOTAL_OF: Final = re.compile(rf"freeof({_S}|([0-9]{{1,4}}\.[0-9]{{1,3}}))", re.IGNORECASE)
 _EB: Final = re.compile(r"more\s{0,2}than\s{0,2}1\s{0,2}EB", re.IGNORECASE)
@@ -53,13 +55,16 @@ _ABSURD: Final = 1 << 44
 """16 TiB: what a counter that wrapped below zero prints (WSL, memory limits); not a size."""
 
 
-def clauses(text: str) -> dict[str, Any]:
-    """Every size that a message without blanks states, in bytes under the names of :class:`Failure`."""
-    return dict(_clauses(text))
+def clauses(text: str, pid: str = "") -> dict[str, Any]:
+    """Every size that a message without blanks states, in bytes under the names of :class:`Failure`.
+
+    :param pid: of the process that prints it, where that is known.
+    """
+    return dict(_clauses(text, pid))
 
 
 @lru_cache(maxsize=512)
-def _clauses(text: str) -> Mapping[str, Any]:
+def _clauses(text: str, pid: str) -> Mapping[str, Any]:
     """Every size that a message without blanks states, in bytes under the names of :class:`Failure`."""
     out: dict[str, Any] = {}
     for name, pattern in _CLAUSES.items():
@@ -71,8 +76,11 @@ def _clauses(text: str) -> Mapping[str, Any]:
     if (device := _DEVICE.search(text)) is not None:
         out["device"] = int(device[1])
     _split_cached(out)
-    others = [to_bytes(m[3], m[4]) for m in _OTHERS.finditer(text)]
-    _split_processes(out, [size for size in others if size < _ABSURD])
+    others = [(m[1] or m[2], to_bytes(m[3], m[4])) for m in _OTHERS.finditer(text)]
+    if pid and "process_bytes" not in out and (mine := dict(others).get(pid)) is not None:
+        out["process_bytes"] = mine
+        others = [one for one in others if one[0] != pid]
+    _split_processes(out, [size for _, size in others if size < _ABSURD])
     return {k: v for k, v in out.items() if k == "device" or v < _ABSURD}
 
 
@@ -112,7 +120,8 @@ def _parse(window: Window) -> Reading | None:
     text = window.squeezed(head.start(), 0 if _COMPLETE.search(window.text[head.start() :]) else 7)
     if (end := _NEXT.search(text, 20)) is not None:
         text = text[: end.start()]
-    sizes = clauses(text)
+    own = _OWN.search(window.line.raw)
+    sizes = clauses(text, own[1] if own is not None else "")
     if head["backend"] is None and "capacity_bytes" not in sizes and "free_bytes" not in sizes and not _named(window):
         return None
     backend = (head["backend"] or "cuda").lower()

@@ -31,6 +31,8 @@ _LONGEST: Final = 7
 """Words of the longest name."""
 _MAX_TOKENS: Final = 700
 """Words of a line that are looked at."""
+_KINDS_OF_ON: Final = {"unsloth": "offload", "selective": "selective"}
+"""How checkpointing is on, as the job says it."""
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
 _FALSE: Final = frozenset({"false", "no", "off", "0", "none", "null", "disable", "disabled", "no_offload"})
 _RANGES: Final = {
@@ -249,7 +251,8 @@ def _word_value(kind: str, raw: str, behind: str, flag: bool, text: str, at: int
     if behind == "(" or "(" in raw:
         return None
     if kind == "bool":
-        return False if low in _FALSE else True if low in _TRUE or (raw == "" and flag) else None
+        on = _KINDS_OF_ON.get(low, True)
+        return False if low in _FALSE else on if low in _TRUE or (raw == "" and flag) else None
     if kind == "model":
         known = low in _TRUE | _FALSE or _RE["variable"].fullmatch(low) or _RE["plain_word"].fullmatch(low)
         odd = len(low) < 2 or low.isdigit() or "$" in raw or low.endswith((".py", ".sh", "="))
