@@ -84,3 +84,43 @@ def test_many_moves_at_once_are_what_each_is_alone() -> None:
         assert needs[place] == pytest.approx(surrogate.process_bytes(effect))
         assert start.joined(place, 0.0).process_bytes() == pytest.approx(needs[place])
         assert leasts[place] <= needs[place] * 1.0000001
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.6])
+@pytest.mark.parametrize("own", [40123, 77])
+def test_the_engine_of_a_run_is_no_strangers_process(share: float, own: int) -> None:
+    held = 79.25 * share + 0.7
+    rest = 79.25 - held - 2.0
+    text = (
+        "openrlhf.cli.train_ppo_ray --pretrain meta-llama/Meta-Llama-3-8B-Instruct --colocate_all_models "
+        f"--vllm_gpu_memory_utilization {share} --vllm_num_engines 2 --micro_train_batch_size 4\n"
+        f"(PolicyModelActor pid={own}) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB. GPU 0 has a "
+        f"total capacity of 79.25 GiB of which 2.00 GiB is free. Process {own} has {rest:.2f} GiB memory in use. "
+        f"Process 40999 has {held:.2f} GiB memory in use."
+    )
+    evidence = read_text(text)
+    assert evidence.root is not None
+    assert evidence.root.other_process_bytes == pytest.approx(held * 2**30, rel=0.001)
+    assert diagnose(evidence).causes[0].cause == "rollout-engine"
+
+
+@pytest.mark.parametrize("kept", ["losses.append(loss)", "total = total + loss", "outputs.append(model(x))"])
+def test_a_graph_that_a_loop_keeps_is_a_leak(kept: str) -> None:
+    script = f"""```python
+import torch
+from torch import nn
+model = nn.Linear(10, 2).cuda()
+opt = torch.optim.Adam(model.parameters())
+criterion = nn.CrossEntropyLoss()
+total, losses, outputs = 0, [], []
+for x, y in loader:
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+for x, y in valid:
+    loss = criterion(model(x), y)
+    {kept}
+```
+RuntimeError: CUDA out of memory. Tried to allocate 96.00 MiB (GPU 0; 23.69 GiB total capacity; 22.30 GiB already allocated)
+"""
+    assert diagnose(read_text(script)).causes[0].cause == "leak"
