@@ -89,6 +89,12 @@ class Doc:
         return out
 
 
+def _of_name(field_name: str, value: object) -> bool:
+    """Whether a path through an unknown variable says a field by its last part: a model's name, ``zero2.json``."""
+    named = isinstance(value, str) and "$" not in value.rsplit("/", 1)[-1] and "/" in value
+    return field_name == "model" or (field_name in ("sharding", "offload") and named)
+
+
 def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) -> None:
     """What a table's own rows say, fields that are settled already left out."""
     found: list[Reading] = []
@@ -106,7 +112,7 @@ def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) ->
     for group in level.groups:
         for field_name, value, entry in group.read(view):
             taken = any(n == field_name for n, _, _ in found)
-            if value is not None and not taken and (entry.resolved or field_name == "model"):
+            if value is not None and not taken and (entry.resolved or _of_name(field_name, entry.value)):
                 found.append((field_name, value, entry))
     new = [r for r in found if r[0] not in seen]
     out += new

@@ -56,8 +56,9 @@ _TRAINS: Final = words(
     """
 )
 """Keys of a run that trains."""
-_GENERATES: Final = re.compile(r"vllm|sglang|rollout")
+_GENERATES: Final = re.compile(r"vllm|sglang|rollout|generat|infer")
 """In a run that trains: its engine's settings may stand beside its own."""
+_STATES: Final = frozenset({"pair", "flag", "flag=", "bare", "override", "assign", "kwarg"})
 _OF_ENGINE: Final = frozenset({"tensor_parallel_size", "tp_size"})
 _BATCH: Final = words("batch_size train_batch_size_per_gpu per_gpu_batch_size")
 """What one step takes, where the steps that are accumulated are counted beside it."""
@@ -105,6 +106,17 @@ def of_other_role(key: str, allowed: frozenset[str] = frozenset()) -> bool:
     return not (_OTHER_ROLES - allowed).isdisjoint(_SEPARATE.split(key)[:-1])
 
 
+_ANOTHER: Final = re.compile(r"reward|critic|judge|teacher|eval|valid|token(?:izer|ization)|dataset")
+_ENGINE_PART: Final = re.compile(r"rollout|generat|infer|engine|vllm|sglang|serv")
+
+
+def _of_another(key: str, *, trains: bool) -> bool:
+    """As :func:`of_other_role`, by parts of the sections' names too; an engine's section is what serves itself."""
+    sections = ".".join(_SEPARATE.split(key)[:-1])
+    named = _ANOTHER.search(sections) or (trains and _ENGINE_PART.search(sections))
+    return bool(named) or of_other_role(key, frozenset() if trains else _ENGINES)
+
+
 def smells_of_memory(key: str) -> bool:
     """Whether a key that was not understood may well decide how much memory is needed."""
     name = norm(key).lower()
@@ -113,19 +125,15 @@ def smells_of_memory(key: str) -> bool:
 
 def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
     """(field, value, entry) of every field that is said without doubt."""
-    stated = [
-        (norm(e.key), e)
-        for e in entries
-        if not e.off and e.resolved and e.style in ("pair", "flag", "flag=", "bare", "override")
-    ]
+    stated = [(norm(e.key), e) for e in entries if not e.off and e.resolved and e.style in _STATES]
     off = _switched_off(stated)
     stated = [(key, e) for key, e in stated if not (off and key.startswith(off))]
     keys = [key for key, _ in stated]
     trains = any(_SEPARATE.split(key)[-1] in _TRAINS for key in keys)
-    own = [(key, e) for key, e in stated if not of_other_role(key, frozenset() if trains else _ENGINES)]
+    own = [(key, e) for key, e in stated if not _of_another(key, trains=trains)]
     table = _table()
     rows = {**table["always"], **table["training" if trains else "serving"]}
-    if trains and any(_GENERATES.search(key) for key in keys):
+    if trains and any(_GENERATES.search(key) and not _ANOTHER.search(key) for key in keys):
         rows = {name: row for name, row in rows.items() if name not in _OF_ENGINE}
     said = _said(own, rows)
     if trains:

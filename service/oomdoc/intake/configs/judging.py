@@ -42,7 +42,7 @@ _SAID: Final = 2
 
 def judge(doc: Doc, given: Table | None) -> None:
     """How sure the table is; without one, or below a half, the framework is unknown."""
-    if doc.form not in JUDGED or (doc.table is not None and doc.table is given):
+    if not (doc.form in JUDGED or _only_settings(doc)) or (doc.table is not None and doc.table is given):
         return
     settings = [
         e
@@ -62,6 +62,15 @@ def judge(doc: Doc, given: Table | None) -> None:
     taken = len(list(guessed(settings)))
     smelt = sum(1 for e in settings if smells_of_memory(e.key)) if taken else 0
     doc.table, doc.unknown = None, len(known) >= _FEW and taken > 0 and max(taken, smelt) >= _SAID
+
+
+_PLAIN_CALLS: Final = frozenset({"dict()", "int()", "float()", "str()", "list()", "tuple()", "range()"})
+
+
+def _only_settings(doc: Doc) -> bool:
+    """Whether Python does nothing but set names to values and ``dict(...)``: a configuration, not a program."""
+    calls = {e.key for e in doc.entries if e.style == "call"}
+    return doc.form == "python" and doc.whole_file and not doc.uses and "dict()" in calls <= _PLAIN_CALLS
 
 
 def _second_thought(doc: Doc, settings: list[Entry]) -> None:

@@ -283,7 +283,7 @@ def test_an_unknown_serving_configuration_is_read_as_one():
 
 def test_in_a_run_that_trains_an_engine_s_settings_are_not_the_run_s():
     framework, said = fields_of(
-        "lr: 1e-5\nepochs: 3\nrollout_n: 8\ntensor_parallel_size: 4\nmax_model_len: 9000\nper_device_train_batch_size: 2\nmax_seq_length: 512\nrun_name: x\n"
+        "lr: 1e-5\nepochs: 3\ngenerator:\n  inference_engine:\n    tensor_parallel_size: 4\nmax_model_len: 9000\nper_device_train_batch_size: 2\nmax_seq_length: 512\nrun_name: x\n"
     )
     assert framework == "unknown"
     assert "tp" not in said
@@ -325,3 +325,35 @@ def test_an_engine_named_as_a_value_is_not_what_is_run():
     said = read_documents(Source("run.sh", "thing serve --model_path /models/x --backend vllm --num_gpus 1\n"))
     assert said.framework != "vllm"
     assert read_documents(Source("run.sh", "uv run --with vllm vllm serve x/y-7b --tp 2\n")).framework == "vllm"
+
+
+def test_python_that_only_sets_values_is_a_configuration():
+    text = (
+        'NAME = "a"\nLENGTH = 2048\ndata = dict(\n    seq_len=LENGTH,\n    folder=None,\n)\nstep = dict(lr=1e-4, every=int(50 / 2))\n'
+        "model = dict(num_layers=32, hidden_size=4096, num_attention_heads=32, use_flash_attn=True)\n"
+    )
+    framework, said = fields_of(text, "7b.py")
+    assert framework == "unknown"
+    assert (said["seq_len"], said["attention"]) == (2048, "flash2")
+    assert fields_of("import torch\n" + text + "run(model)\n", "7b.py")[0] != "unknown"
+
+
+def test_a_path_through_an_unknown_variable_says_what_its_last_part_says():
+    text = "HERE=$(dirname $0)\ndeepspeed train.py --deepspeed $HERE/{} --model_name_or_path org/a-7b --bf16 True --output_dir o --learning_rate 1e-5\n"
+    assert fields_of(text.format("conf/zero2.json"), "run.sh")[1]["sharding"] == "zero2"
+    assert "sharding" not in fields_of(text.format("$ZERO"), "run.sh")[1]
+
+
+def test_tokens_of_a_microbatch_are_rows_of_the_context():
+    text = "[job]\ndump_folder = 'o'\n[metrics]\nlog_freq = 10\n[training]\nnum_tokens_per_microbatch_per_dp_rank = 16384\nmax_context_length = 4096\nsteps = 10\n[parallelism]\ntensor_parallel_degree = 2\n"
+    assert job_of(text, "t.toml").micro_batch == 4
+    done = patch(text, filename="t.toml", changes={"micro_batch": 2})
+    assert done.text == text.replace("16384", "8192")
+
+
+def test_a_preference_run_has_its_own_script_s_defaults():
+    said = job_of(
+        "deepspeed examples/dpo_train.py --model_name_or_path org/a-7b --use_lora 1 --lora_r 8 --output_dir o\n"
+    )
+    job = complete(said)
+    assert (job.objective, job.micro_batch, job.grad_accum, job.seq_len) == ("dpo", 4, 4, 1024)
