@@ -1,9 +1,9 @@
 """Computing in other processes, so that no input delays another: a slow one is set aside, a hopeless one is ended.
 
-As many workers as processors take tasks in turn. Who computes longer than half a second does so beside them (after one
-at a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest is ended,
-and so is whoever passes the deadline or its memory. Where tasks wait for long, the newest goes first: who sent many at
-once waits for them, and hardly anybody else does.
+As many workers as processors take tasks in turn. Who takes more than half a second of a processor goes on beside them
+(after one at a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest
+is ended, and so is whoever passes the deadline or its memory. Where tasks wait for long, the newest goes first, and
+where too many wait the oldest is given up: who sent many at once waits for them, and hardly anybody else does.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ __all__ = ["Overloaded", "Pool"]
 _LOG: Final = logging.getLogger("oomdoc.service")
 _SLOW_S: Final = 0.5
 _LOW_S: Final = 1.0
+"""Of a processor: on a machine that is busy with other things, what is light stays so."""
+_IDLE_SHARE: Final = 0.1
+"""What a second of waiting for anything else counts."""
 _WAITED_S: Final = 0.5
 """After so long a wait of the first, the last is next."""
 _TASKS_EACH: Final = 2_000
@@ -53,6 +56,7 @@ class _Worker:
         self.pid, self.reader, self.writer = pid, reader, writer
         self.tasks = 0
         self.since = 0.0
+        self.cpu_s = 0.0
         self.slow = False
         self.low = False
         self.given_up = False
@@ -64,10 +68,27 @@ class _Worker:
         document = unpacked(await self.reader.readexactly(sizes[0]))
         return document, await self.reader.readexactly(sizes[1])
 
+    def begin(self) -> None:
+        self.since, self.cpu_s, self.slow = time.monotonic(), _cpu_s(self.pid), False
+
+    def spent_s(self) -> float:
+        """What its task has taken so far."""
+        return max(_cpu_s(self.pid) - self.cpu_s, _IDLE_SHARE * (time.monotonic() - self.since))
+
     def end(self) -> None:
         self.writer.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor seconds of a process so far; 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 class Pool:
@@ -153,8 +174,7 @@ class Pool:
         """
         message = packed({"task": task, "arguments": arguments}, blob)
         worker = await self._acquired()
-        loop = asyncio.get_running_loop()
-        timers = [loop.call_later(_SLOW_S, self._set_aside, worker), loop.call_later(_LOW_S, self._lower, worker)]
+        watching = asyncio.ensure_future(self._watch(worker))
         try:
             outcome = await asyncio.wait_for(worker.answer(message), self._deadline_s)
         except TimeoutError:
@@ -171,8 +191,7 @@ class Pool:
             self._drop(worker)
             raise
         finally:
-            for timer in timers:
-                timer.cancel()
+            watching.cancel()
         self._release(worker, spent="failed" in outcome[0])
         return outcome
 
@@ -180,7 +199,7 @@ class Pool:
         while True:
             worker = self._idle.pop() if self._idle else await self._another()
             if worker is not None:
-                worker.since, worker.slow = time.monotonic(), False
+                worker.begin()
                 self._busy.add(worker)
                 return worker
 
@@ -198,7 +217,7 @@ class Pool:
                 return await place
         except (TimeoutError, asyncio.CancelledError) as error:
             # A place may have come in the very moment that it was given up.
-            if place.done() and not place.cancelled():
+            if place.done() and not place.cancelled() and place.exception() is None:
                 self._pass_on(place.result())
             if isinstance(error, TimeoutError):
                 raise Overloaded("too many tasks before it", hint="try again") from None
@@ -230,14 +249,27 @@ class Pool:
             raise OomdocError("the warm process has ended")
         return int(struct.unpack(">I", said)[0])
 
-    def _set_aside(self, worker: _Worker) -> None:
-        """It takes long: others need not wait for it."""
+    def shed(self) -> bool:
+        """Give up the task that has waited for longest, where that was long; whether there was one."""
+        while self._waiting:
+            since, place = self._waiting[0]
+            if not place.done() and time.monotonic() - since < _WAITED_S:
+                return False
+            self._waiting.popleft()
+            if not place.done():
+                place.set_exception(Overloaded("given up for newer requests", hint="try again"))
+                return True
+        return False
+
+    async def _watch(self, worker: _Worker) -> None:
+        """Where its task takes long, others need not wait for it; where very long, what they compute goes first."""
+        while (left_s := _SLOW_S - worker.spent_s()) > 0:
+            await asyncio.sleep(max(left_s, 0.05))
         worker.slow = True
         self._wake()
         self._make_room()
-
-    def _lower(self, worker: _Worker) -> None:
-        """It takes very long: what others compute goes first."""
+        while (left_s := _LOW_S - worker.spent_s()) > 0:
+            await asyncio.sleep(max(left_s, 0.05))
         worker.low = True
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, worker.pid, 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,40 @@ def test_where_tasks_wait_for_long_the_newest_is_next() -> None:
         await asyncio.gather(*tasks)
         assert order == [3, 2, 1, 0]
 
+    pooled(1, HANG_S, use)
+
+
+def test_where_too_many_wait_the_oldest_is_given_up() -> None:
+    async def use(pool: Pool) -> None:
+        taken = await pool._acquired()
+        pool._size = pool._max = 1
+        waiting = [asyncio.ensure_future(pool._acquired()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert not pool.shed()
+        pool._waiting[0] = (pool._waiting[0][0] - 10, pool._waiting[0][1])
+        assert pool.shed()
+        with pytest.raises(Overloaded, match="newer"):
+            await waiting[0]
+        pool._release(taken, spent=False)
+        assert await waiting[1] is taken
+        waiting[2].cancel()
+
+    pooled(1, HANG_S, use)
+
+
+def test_a_busy_machine_makes_no_task_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is the processor's time: a task that gets none of it is not ended in favour of others."""
+
+    async def use(pool: Pool) -> None:
+        os.kill(pool._idle[0].pid, signal.SIGSTOP)
+        waiting = asyncio.ensure_future(pool.run("estimate", {}, JOB))
+        await asyncio.sleep(1)
+        [worker] = pool._busy
+        assert not worker.slow
+        os.kill(worker.pid, signal.SIGCONT)
+        assert reported(await waiting)[1]
+
+    monkeypatch.setattr("oomdoc.api.pool._IDLE_SHARE", 0.0)
     pooled(1, HANG_S, use)
 
 
