@@ -156,6 +156,8 @@ def device_of(job: Job) -> Device | None:
     device = gpus.find(job.gpu, capacity_bytes) if job.gpu else None
     if device is None:
         return Device(name=job.gpu or "GPU", vendor="other", generation="unknown", capacity_bytes=capacity_bytes)
+    if device.unified and device.nominal_bytes == capacity_bytes:  # the size on the box, of which a part is the GPU's
+        return device
     # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant. A
     # fraction ("79.15 GiB") is no rounded size: a program printed it.
     if (

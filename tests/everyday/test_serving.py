@@ -161,3 +161,40 @@ def test_weights_larger_than_the_card_are_the_cause() -> None:
     )
     assert document["causes"][0]["cause"] == "weights-load"
     assert document["plans"][0]["changes"][0]["key"] != "--tp"
+
+
+def test_an_answer_of_no_names_what_is_too_small() -> None:
+    """Where the card would hold it, the engine's share of the card is what does not."""
+    text = oomdoc.diagnose("Will two RTX 3090s run Qwen2.5-72B-Instruct-AWQ with vLLM at 8k context?").text()
+    assert text.startswith("No, not as it is")
+    assert "the engine takes" in text
+
+
+def test_an_8_bit_cache_is_no_8_bit_model() -> None:
+    for text in ("with fp8 kv cache", "--kv-cache-dtype fp8", "and an fp8 KV cache"):
+        question = f"How many tokens of context do I get for Llama-3.1-8B on an A10 with vLLM {text}?"
+        assert diagnosed(question)["estimate"]["phases"]["load"]["total_gib"] == pytest.approx(14.96, rel=0.01)
+
+
+def test_memory_of_a_mac_is_the_share_that_its_gpu_may_use() -> None:
+    document = diagnosed("Can an M3 Max with 64GB run llama-3.3-70b Q4_K_M in llama.cpp with 16k context?")
+    assert document["estimate"]["capacity_gib"] == 48.0
+
+
+def test_the_host_memory_of_engines_is_read_and_said() -> None:
+    document = diagnosed(
+        "llama-70b-7c9d-x2x4l  0/1  OOMKilled  4  12m\nlimits: {cpu: 8, memory: 48Gi, nvidia.com/gpu: 4}\n"
+        'args: ["--model=meta-llama/Llama-3.3-70B-Instruct","--tensor-parallel-size=4"]\nimage: vllm/vllm-openai:v0.7.2\n'
+    )
+    assert document["facts"]["host_gib"]["value"] == 48
+    # 141 GB of weights are 131 GiB
+    assert int(re.search(r"(\d+)Gi", str(document["plans"][0]["changes"]))[1]) >= 131
+
+
+def test_an_engine_beside_another_is_given_what_is_free() -> None:
+    document = diagnosed(
+        "vllm serve BAAI/bge-m3 --gpu-memory-utilization 0.5\nValueError: Free memory on device (38.11/79.25 GiB) on "
+        "startup is less than desired GPU memory utilization (0.5, 39.62 GiB)."
+    )
+    share = re.search(r"--gpu-memory-utilization (0\.\d+)", str(document["plans"]))
+    assert 0.4 <= float(share[1]) <= 38.11 / 79.25

@@ -114,6 +114,16 @@ def _decisive(about: Plain) -> Message:
         return say(key, **values)
     if about.answer == "fits" and about.wanted in ("amount", "batch", "length"):
         return say("answer.amount-fits", **values)
+    share, served = job.get("serving.gpu_memory_utilization"), estimate.served
+    if about.answer != "fits" and served is not None and share and needed_of(estimate) <= estimate.capacity_bytes:
+        # It would fit the card, not the part of it that the engine takes.
+        percent = round(100 * share)
+        return say(
+            f"answer.{about.answer}-share",
+            share_percent=percent,
+            share_bytes=share * values["capacity_bytes"],
+            **values,
+        )
     return say(f"answer.{about.answer}", **values)
 
 

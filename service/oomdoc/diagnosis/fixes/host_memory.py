@@ -45,7 +45,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     smaller = line_of(context.framework, "smaller-file")
     if smaller is not None:
         yield Variant(instruction=say("fixes.host-memory.smaller-file", line=smaller), effort=0.4)
-    limit = {"line": _limit(context, 0.0)}
+    limit = {"line": _limit(context, needed if context.serving else 0.0)}
     raised = say("fixes.host-memory.limit-of", limit_bytes=known, **limit) if known else None
     yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
 

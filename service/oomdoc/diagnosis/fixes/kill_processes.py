@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
@@ -11,9 +12,18 @@ from oomkb.memory.job import Job
 __all__ = ["REMEDY"]
 
 
+_WORTHWHILE: Final = 0.2
+"""Share of the card from which an engine has use for what is free."""
+
+
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "other-process" not in context.causes[:2] or context.facts.get("ranks_on_one_gpu"):
         return
+    free = context.facts.get("engine_free_share")
+    if free and free >= _WORTHWHILE and context.has("serving.utilization"):
+        share = int(100 * free - 1) / 100
+        line = f"--gpu-memory-utilization {share:.2f}"
+        yield Variant(instruction=say("fixes.kill-processes.share", line=line), effort=0.2)
     look = "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv"
     yield Variant(instruction=say("fixes.kill-processes.look", line=look), effort=0.2)
     pids = [int(p) for p in context.facts.get("pids", ()) if str(p).isdigit()][:8]

@@ -15,6 +15,8 @@ __all__ = ["REMEDY"]
 
 _HIGHEST = 0.95
 _LOWEST = 0.5
+_OUTSIDE = frozenset({"logits", "activations", "attention-scores", "cuda-graph", "vision-tokens", "other-process"})
+"""Causes that take memory beside the pool."""
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
@@ -25,7 +27,10 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     for step in (0.05, 0.1, 0.2, 0.3) if not missing else ():
         if now - step >= _LOWEST:
             yield Variant(fields={"serving.gpu_memory_utilization": round(now - step, 2)}, effort=0.3 + step)
-    # Raising it makes room for the KV cache where the weights leave too little of the share.
+    # Raising it makes room for the KV cache where the weights leave too little of the share; what failed outside of
+    # the share has less room then.
+    if context.causes[:1] and context.causes[0] in _OUTSIDE:
+        return
     for higher in (0.9, _HIGHEST):
         if higher > now and higher - now >= missing:
             yield Variant(fields={"serving.gpu_memory_utilization": higher}, effort=0.3)

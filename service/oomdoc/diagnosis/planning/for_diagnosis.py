@@ -98,7 +98,7 @@ def planning_for(
     if prices is not None:
         prices.engine = _measured(evidence, prices)
         context = context_for(prices, context)
-        context = replace(context, facts={**context.facts, "host_needed_bytes": prices.base.estimate.host_bytes})
+        context = replace(context, facts={**context.facts, "host_needed_bytes": _host_needed(prices)})
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
@@ -138,6 +138,20 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MAX_SHOWN_PLANS]))
+
+
+_PROCESS_BYTES: Final = 6 << 30
+"""Host memory of one rank of an engine beside what it reads: libraries, the context, pinned buffers (4 GiB of swap
+space in vLLM's first engine)."""
+
+
+def _host_needed(prices: Prices) -> float:
+    """Host memory of one machine: what is offloaded; of an engine its files, each read once, and its processes."""
+    estimate, job = prices.base.estimate, prices.job
+    loaded = estimate.phases.get("load")
+    if estimate.host_bytes or not is_serving(job) or loaded is None:
+        return estimate.host_bytes
+    return max(1, job.gpus or 1) * (loaded.total_bytes + _PROCESS_BYTES)
 
 
 def _measured(evidence: Evidence, prices: Prices) -> EngineCache | ComputeBuffer | None:
@@ -264,6 +278,12 @@ def _engine_cache_missing_bytes(evidence: Evidence) -> float | None:
     return None
 
 
+def _engine_free_share(evidence: Evidence) -> float | None:
+    """What of the card was free when vLLM started, as it says where that is too little."""
+    found = next((s.data for s in evidence.find("vllm-startup-free-too-low")), None)
+    return found["free_bytes"] / found["capacity_bytes"] if found and found.get("capacity_bytes") else None
+
+
 _SCHEDULERS: Final = ("slurm", "kubernetes")
 
 
@@ -276,6 +296,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
         "engine_max_model_len": _engine_max_model_len(evidence),
         "engine_cache_missing_bytes": _engine_cache_missing_bytes(evidence),
+        "engine_free_share": _engine_free_share(evidence),
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence),
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None

@@ -34,6 +34,7 @@ PARSER: Final[Parser] = rules_parser(
             rf"was running was {size('used')} ?/ ?{size('total')} \((?P<share__f>[\d.]{{1,12}})\),? w"
             rf"hich exceeds the memory usage threshold of (?P<threshold__f>[\d.]{{1,8}}\d)",
             "host",
+            facts={"total_bytes": "host_gib"},
         ),
         rule(
             "ray-oom-kill",
