@@ -2,15 +2,17 @@
 
 Reports are lines with `report`, `title`, `cause`, `also` and `url` or an `id` of the form `owner/name#number`; both the
 report and its title are asked, and the cases of the same thread are hidden. Questions have `text`, `cause`, `also`.
-The cases' own short symptoms are asked with their case left out, and `bench/data/unrelated_questions.txt` is about
-other things. Prints the calibration error with repositories left out; --write replaces data/calibration.toml.
-All of these are training figures.
+The cases' own short symptoms are asked with their case left out. About other things are
+`bench/data/unrelated_questions.txt`, its templates filled with names of frameworks and models (a name says nothing),
+and the lines of --others. Prints the calibration error with repositories left out; --write replaces
+data/calibration.toml and data/related.npz. All of these are training figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +23,8 @@ import numpy as np
 
 from oomkb.records.case import Case
 from oomkb.records.loader import load_cases
-from oomkb.retrieval.calibration import relatedness
+from oomkb.retrieval.calibration import figures_of
+from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.fusion import Weights, fused, spread
 from oomkb.retrieval.index import Index, open_index
 from oomkb.retrieval.views import look
@@ -29,10 +32,16 @@ from oomkb.retrieval.views import look
 DATA = Path(__file__).parent.parent / "kb/oomkb/retrieval/data/calibration.toml"
 UNRELATED = Path(__file__).parent / "data/unrelated_questions.txt"
 FOLDS = 10
+FILLED = 14
+"""Questions made of one template."""
+SHRINK = 2.0
+"""Of the direction of the vector; the figures are all but free."""
 TOP = 5
 SHORT_CHARS = 200
 LEAST_RELATED = 0.4
 LEAST_PROBABILITY = 0.1
+ELSE = ("unrelated", "filled", "other")
+"""Kinds of texts about something else."""
 Floats = np.ndarray[Any, Any]
 
 
@@ -51,7 +60,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     yield from (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
 
 
-def asked(cases: tuple[Case, ...], reports: list[Path], questions: list[Path]) -> Iterator[Asked]:
+def asked(cases: tuple[Case, ...], reports: list[Path], questions: list[Path], others: list[Path]) -> Iterator[Asked]:
     for row in (row for path in reports for row in lines(path)):
         owner, _, number = str(row.get("id", "")).partition("#")
         thread = row.get("url") or f"https://github.com/{owner}/issues/{number}"
@@ -65,8 +74,14 @@ def asked(cases: tuple[Case, ...], reports: list[Path], questions: list[Path]) -
         for symptom in case.symptoms[1:]:
             if len(symptom) <= SHORT_CHARS:
                 yield Asked("symptom", case.id, symptom, frozenset({case.cause, *case.also}), frozenset({n}))
-    for line in UNRELATED.read_text(encoding="utf-8").splitlines():
-        yield Asked("unrelated", line, line, frozenset())
+    drawn = random.Random(7)
+    names, *rows = UNRELATED.read_text(encoding="utf-8").splitlines()
+    for line in rows:
+        for _ in range(FILLED if "{}" in line else 1):
+            filled = line.format(*drawn.sample(names.split(","), line.count("{}")))
+            yield Asked("filled" if "{}" in line else "unrelated", line, filled, frozenset())
+    for line in (line for path in others for line in path.read_text(encoding="utf-8").splitlines()):
+        yield Asked("other", line, line, frozenset())
 
 
 def measured(index: Index, one: Asked) -> tuple[list[float], list[tuple[float, bool]]]:
@@ -76,16 +91,19 @@ def measured(index: Index, one: Asked) -> tuple[list[float], list[tuple[float, b
     for number in one.hidden:
         total[number] = views.cosines[number] = views.bm25[number] = -99.0
     found = spread(total, index.cases, TOP, Weights().repeat)
-    return list(relatedness(index, views)), [(value, index.cases[n].cause in one.right) for n, value in found]
+    return [*figures_of(index, views), *views.vector.tolist()], [
+        (value, index.cases[n].cause in one.right) for n, value in found
+    ]
 
 
 def fitted(features: Floats, right: Floats, weight: Floats) -> Floats:
-    """Logistic regression by Newton's method with a little shrinkage; the first column is the constant."""
+    """Logistic regression by Newton's method; the first column is the constant, from the fifth on it is a vector."""
     coefficients = np.zeros(features.shape[1])
+    shrink = np.where(np.arange(features.shape[1]) < 4, 0.01, SHRINK)
     for _ in range(60):
-        chance = 1 / (1 + np.exp(-features @ coefficients))
-        slope = features.T @ (weight * (chance - right)) + 0.01 * coefficients
-        curve = (features * (weight * chance * (1 - chance))[:, None]).T @ features + 0.01 * np.eye(len(coefficients))
+        chance = 1 / (1 + np.exp(-np.clip(features @ coefficients, -30, 30)))
+        slope = features.T @ (weight * (chance - right)) + shrink * coefficients
+        curve = (features * (weight * chance * (1 - chance))[:, None]).T @ features + np.diag(shrink)
         coefficients -= np.linalg.solve(curve, slope)
     return coefficients
 
@@ -104,13 +122,13 @@ class Rows:
     @property
     def related(self) -> Floats:
         """(texts,) 1 where a text is about a failure of memory."""
-        return np.asarray(self.kinds != "unrelated", dtype=float)
+        return np.asarray(~np.isin(self.kinds, ELSE), dtype=float)
 
 
 def stages(rows: Rows, train: Floats) -> tuple[Floats, Floats]:
     """The coefficients of both curves from the texts in ``train``."""
     memory = rows.related[train]
-    rare = memory.sum() / max(1.0, (1 - memory).sum()) / 4  # unrelated texts count for a fifth of all
+    rare = memory.sum() / max(1.0, (1 - memory).sum())  # texts about something else count for half of all
     about = fitted(rows.about[train], memory, np.where(memory == 1, 1.0, rare))
     used = train[rows.texts] & (rows.related[rows.texts] == 1)
     weight = np.where(rows.kinds[rows.texts] == "symptom", 0.5, 1.0)
@@ -120,7 +138,7 @@ def stages(rows: Rows, train: Floats) -> tuple[Floats, Floats]:
 
 def chances(rows: Rows, about: Floats, cause: Floats) -> tuple[Floats, Floats]:
     """(texts,) relatedness, (cases,) probability."""
-    related = 1 / (1 + np.exp(-rows.about @ about))
+    related = 1 / (1 + np.exp(-np.clip(rows.about @ about, -30, 30)))
     return related, related[rows.texts] / (1 + np.exp(-(cause[0] + cause[1] * rows.values)))
 
 
@@ -135,11 +153,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="+", type=Path)
     parser.add_argument("--questions", nargs="*", type=Path, default=[])
+    parser.add_argument("--others", nargs="*", type=Path, default=[])
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     cases = load_cases()
     index = open_index(cases)
-    texts = list(asked(cases, arguments.reports, arguments.questions))
+    texts = list(asked(cases, arguments.reports, arguments.questions, arguments.others))
     found = [measured(index, one) for one in texts]
     rows = Rows(
         kinds=np.asarray([one.kind for one in texts]),
@@ -168,7 +187,9 @@ def main() -> None:
         )
     about, cause = stages(rows, np.ones(len(texts), dtype=bool))
     names = ("related_bias", "related_cosine", "related_words", "related_known", "cause_bias", "cause_value")
-    table = dict(zip(names, (*about.round(3).tolist(), *cause.round(3).tolist()), strict=True))
+    memory = rows.related
+    alone = fitted(rows.about[:, :4], memory, np.where(memory == 1, 1.0, memory.sum() / (1 - memory).sum()))
+    table = dict(zip(names, (*alone.round(3).tolist(), *cause.round(3).tolist()), strict=True))
     table |= {"least_related": LEAST_RELATED, "least_probability": LEAST_PROBABILITY}
     text = "# Written by bench/calibrate_search.py; oomkb/retrieval/calibration.py says what it means.\n"
     text += "[coefficients]\n"
@@ -176,6 +197,8 @@ def main() -> None:
     print(text)
     if arguments.write:
         DATA.write_text(text, encoding="utf-8")
+        vector = about[4:].astype(np.float16)
+        np.savez(DATA.with_name("related.npz"), figures=about[:4], vector=vector, encoder=np.asarray(encoder().key))
 
 
 if __name__ == "__main__":

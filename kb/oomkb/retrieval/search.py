@@ -119,7 +119,7 @@ def _probable(
     Where a diagnosis has gone before, its probability of the case's cause counts if it is the higher one.
     """
     curves = calibration()
-    related = curves.related(*relatedness(index, views))
+    related = relatedness(index, views)
     out = []
     for number, value in found:
         diagnosed = float(views.diagnosed[number])

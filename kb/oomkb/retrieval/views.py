@@ -56,6 +56,8 @@ class CauseVotes:
 class Views:
     """What each view says of every case, in the order of ``index.cases``."""
 
+    vector: np.ndarray[Any, Any]
+    """(dimension,) the mean of what was embedded of the text."""
     words: tuple[str, ...]
     shown: Mapping[str, str]
     """Search word -> what to show a person for it."""
@@ -91,6 +93,7 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
     bm25 = index.case_words.scores(words)
     owners = index.case_causes
     return Views(
+        vector=vectors.mean(axis=0),
         words=tuple(words),
         shown=shown_words(text),
         cosines=_case_cosines(index, vectors),

@@ -23,10 +23,11 @@ def model(monkeypatch, tmp_path):
     """The stand-in, which remembers what it embedded; the index goes to a temporary folder."""
     stand_in = HashedWords()
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "state"))
-    for module in ("index", "views"):
+    for module in ("index", "views", "calibration"):
         monkeypatch.setattr(f"oomkb.retrieval.{module}.encoder", lambda *_: stand_in)
     # The shipped curves were fitted to the real model's cosines.
     open_curves = replace(calibration.calibration(), related_bias=50.0, least_probability=0.0)
-    monkeypatch.setattr("oomkb.retrieval.search.calibration", lambda: open_curves)
+    for module in ("search", "calibration"):
+        monkeypatch.setattr(f"oomkb.retrieval.{module}.calibration", lambda: open_curves)
     index._held.cache_clear()
     return stand_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,15 @@ def test_a_failure_finds_its_cause_with_falling_probabilities(text: str, cause: 
     scores = [match.score for match in found]
     assert scores == sorted(scores, reverse=True)
     assert all(calibration().least_probability <= score <= 1 for score in scores)
+
+
+def test_questions_of_the_field_find_their_cause_and_those_about_something_else_find_nothing() -> None:
+    text = (Path(__file__).parent / "questions.tsv").read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    found = [(cause, [match.cause for match in search(question)]) for cause, question in rows]
+    else_ = [causes for cause, causes in found if cause == "-"]
+    memory = [(cause, causes) for cause, causes in found if cause != "-"]
+    assert (len(else_), len(memory)) == (60, 60)
+    assert sum(bool(causes) for causes in else_) <= 4
+    assert sum(cause in causes for cause, causes in memory) >= 58
+    assert sum(causes[:1] == [cause] for cause, causes in memory) >= 55
