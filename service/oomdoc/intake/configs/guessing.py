@@ -21,16 +21,17 @@ from oomdoc.intake.configs.values import flag
 from oomdoc.intake.prose.model_names import looks_like_model
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.errors import CatalogError
+from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
 from oomkb.tables import read_table
 from oomkb.units import billions
 
-__all__ = ["CONFIDENCE", "guessed", "of_other_role", "smells_of_memory"]
+__all__ = ["CONFIDENCE", "guessed", "of_other_role", "smells_of_memory", "trains"]
 
 CONFIDENCE: Final = 0.55
 """Of what is taken from an unknown framework's configuration: stated, yet below all else that states it."""
-_ENGINES: Final = words(
-    "rollout generation infer inference engine engine_args engine_kwargs vllm vllm_cfg vllm_kwargs sglang sglang_cfg"
+_ENGINES: Final = words("rollout generation infer inference engine engine_args engine_kwargs") | frozenset(
+    engine + part for engine in ENGINES for part in ("", "_cfg", "_kwargs")
 )
 _OTHER_ROLES: Final = _ENGINES | words(
     """
@@ -56,11 +57,11 @@ _TRAINS: Final = words(
     """
 )
 """Keys of a run that trains."""
-_GENERATES: Final = re.compile(r"vllm|sglang|rollout|generat|infer")
+_GENERATES: Final = re.compile("|".join(["rollout", "generat", "infer", *map(re.escape, sorted(ENGINES))]))
 """In a run that trains: its engine's settings may stand beside its own."""
 _STATES: Final = frozenset({"pair", "flag", "flag=", "bare", "override", "assign", "kwarg"})
 _OF_ENGINE: Final = frozenset({"tensor_parallel_size", "tp_size"})
-_BATCH: Final = words("batch_size train_batch_size_per_gpu per_gpu_batch_size")
+_BATCH: Final = words("batch_size")
 """What one step takes, where the steps that are accumulated are counted beside it."""
 _MODEL_KEYS: Final = words("model model_name model_path model_id name_or_path name path pretrained target_model_path")
 _CERTAIN: Final = words("model model_path model_id model_name target_model_path")
@@ -107,7 +108,7 @@ def of_other_role(key: str, allowed: frozenset[str] = frozenset()) -> bool:
 
 
 _ANOTHER: Final = re.compile(r"reward|critic|judge|teacher|eval|valid|token(?:izer|ization)|dataset")
-_ENGINE_PART: Final = re.compile(r"rollout|generat|infer|engine|vllm|sglang|serv")
+_ENGINE_PART: Final = re.compile(f"{_GENERATES.pattern}|engine|serv")
 
 
 def _of_another(key: str, *, trains: bool) -> bool:
@@ -123,20 +124,25 @@ def smells_of_memory(key: str) -> bool:
     return _SMELL.search(name) is not None and _QUIET.search(name) is None
 
 
+def trains(keys: Iterable[str], at_least: int = 1) -> bool:
+    """Whether so many of the (normalised) keys are those of a run that trains."""
+    return len({last for key in keys if (last := _SEPARATE.split(key)[-1]) in _TRAINS}) >= at_least
+
+
 def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
     """(field, value, entry) of every field that is said without doubt."""
     stated = [(norm(e.key), e) for e in entries if not e.off and e.resolved and e.style in _STATES]
     off = _switched_off(stated)
     stated = [(key, e) for key, e in stated if not (off and key.startswith(off))]
     keys = [key for key, _ in stated]
-    trains = any(_SEPARATE.split(key)[-1] in _TRAINS for key in keys)
-    own = [(key, e) for key, e in stated if not _of_another(key, trains=trains)]
+    training = trains(keys)
+    own = [(key, e) for key, e in stated if not _of_another(key, trains=training)]
     table = _table()
-    rows = {**table["always"], **table["training" if trains else "serving"]}
-    if trains and any(_GENERATES.search(key) and not _ANOTHER.search(key) for key in keys):
+    rows = {**table["always"], **table["training" if training else "serving"]}
+    if training and any(_GENERATES.search(key) and not _ANOTHER.search(key) for key in keys):
         rows = {name: row for name, row in rows.items() if name not in _OF_ENGINE}
     said = _said(own, rows)
-    if trains:
+    if training:
         for field, readings in (*_said(own, table["otherwise"]).items(), ("micro_batch", list(_accumulated(own)))):
             said.setdefault(field, readings)
     said.setdefault("model", list(_models(own)))

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoc.intake.configs.document import Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.guessing import guessed, smells_of_memory
+from oomdoc.intake.configs.guessing import guessed, smells_of_memory, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
 from oomdoc.intake.configs.recognise import ENOUGH, Recognition, candidates, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
@@ -60,8 +60,9 @@ def judge(doc: Doc, given: Table | None) -> None:
     else:
         doc.probability = 0.0
     taken = len(list(guessed(settings)))
-    smelt = sum(1 for e in settings if smells_of_memory(e.key)) if taken else 0
-    doc.table, doc.unknown = None, len(known) >= _FEW and taken > 0 and max(taken, smelt) >= _SAID
+    smelt = sum(1 for e in settings if smells_of_memory(e.key))
+    run = (taken > 0 and max(taken, smelt) >= _SAID) or (smelt > 0 and trains((norm(e.key) for e in settings), _SAID))
+    doc.table, doc.unknown = None, len(known) >= _FEW and run
 
 
 _PLAIN_CALLS: Final = frozenset({"dict()", "int()", "float()", "str()", "list()", "tuple()", "range()"})

@@ -10,6 +10,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.instances import accelerators, instance
 from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import number, whole
+from oomkb.frameworks import LAUNCHERS
 
 __all__ = ["ENVIRONMENT", "LAUNCH_KEYS", "launch_facts", "visible_gpus"]
 
@@ -126,9 +127,9 @@ def _launched(entry: Entry) -> Iterator[tuple[str, int]]:
     if isinstance(entry.value, str) and ":" in entry.value and last == "nnodes":
         count = whole(entry.value.split(":")[-1])
     field = "gpus" if last in _PER_NODE else "nodes" if last in _NODES else ""
-    if last in _WORLD and entry.scope == "accelerate":
+    if last in _WORLD and entry.scope in LAUNCHERS:
         field = "world"
-    if last == "include" and entry.scope == "deepspeed":
+    if last == "include" and entry.scope in LAUNCHERS:
         field, count = "gpus", _included(str(entry.value))
     if field and count and count > 0:
         yield field, count

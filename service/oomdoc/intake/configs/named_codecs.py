@@ -13,7 +13,7 @@ from oomdoc.intake.configs.shared import zero_word
 from oomdoc.intake.configs.table import Codec, Raw
 from oomdoc.intake.configs.values import flag, number, whole
 from oomkb.errors import JobError
-from oomkb.frameworks import ENGINES, canonical
+from oomkb.frameworks import ENGINES, LAUNCHERS, canonical
 from oomkb.memory.vocabulary import normalise
 
 __all__ = ["CODECS"]
@@ -68,7 +68,7 @@ def _bucket(value: Any) -> Any:
 def _zero_of_file(value: Any) -> str | None:
     """The stage that a configuration of a launcher is named after (``configs/zero2.yaml``)."""
     name = value.rsplit("/", 1)[-1].lower() if isinstance(value, str) else ""
-    return zero_word(stage_and_offload(name)[0]) if "zero" in name or "deepspeed" in name else None
+    return zero_word(stage_and_offload(name)[0]) if any(n in name for n in ("zero", *LAUNCHERS)) else None
 
 
 def _offload_of_file(value: Any) -> list[str] | None:

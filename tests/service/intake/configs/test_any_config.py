@@ -357,3 +357,11 @@ def test_a_preference_run_has_its_own_script_s_defaults():
     )
     job = complete(said)
     assert (job.objective, job.micro_batch, job.grad_accum, job.seq_len) == ("dpo", 4, 4, 1024)
+
+
+def test_a_run_of_which_nothing_is_understood_is_still_named_unknown():
+    text = "runner: x\nlr: 1e-4\nepochs: 3\nwindow: 512\nbatch: 16\nfreeze_tower: true\nout: o\n"
+    reading = read_documents(Source("run.yaml", text))
+    assert reading.framework == "unknown"
+    assert "freeze_tower" in {s.key for s in reading.recognised.unread}
+    assert fields_of(text.replace("lr: 1e-4\nepochs: 3\n", ""))[0] is None
