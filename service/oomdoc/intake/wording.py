@@ -69,7 +69,7 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
                 )
     parts = {name: distinct(part, repeats=8, characters=60_000) for name, part in parts.items()}
     prose, settings = parts["prose"], parts["settings"]
-    yield from read_hardware(prose + [line for line in settings if len(line.text) < 200], words, anywhere=everything)
+    yield from read_hardware(prose + [_ending(line) for line in settings], words, anywhere=everything)
     yield from read_models(prose, words, prose=True)
     yield from read_models(settings, words, prose=False)
     yield from read_words(prose, words)
@@ -80,6 +80,17 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     yield from read_settings(prose, sure=0.85, prose=True)
     yield from read_settings(parts["log"], sure=0.7)
     yield from read_settings(parts["other"], sure=0.65)
+
+
+def _ending(line: Line) -> Line:
+    """A short line; of a long command its end, behind which people note their cards."""
+    if len(line.text) < _SHORT:
+        return line
+    return line._replace(text=line.text[-_NOTE:].partition(" ")[2])
+
+
+_SHORT: Final = 200
+_NOTE: Final = 100
 
 
 def _quoted_before(line: Line) -> Line | None:

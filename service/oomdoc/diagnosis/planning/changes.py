@@ -109,7 +109,7 @@ def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices)
                 shown |= set(fields)
                 out += _change(before, after, remedy, variant, fields, _saved(prices, remedy, alone))
     # Where the global batch is the setting, accumulation follows by itself and has no key.
-    own = supports(before.framework, "grad_accum")
+    own = supports(before.framework, "grad_accum") and key_of(before.framework, "grad_accum") != "grad_accum"
     if own and after.grad_accum != before.grad_accum and after.grad_accum is not None:
         out.append(
             Change(

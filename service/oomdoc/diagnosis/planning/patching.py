@@ -29,7 +29,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
     """
     wanted = fields_to_write(plan, evidence)
     if not wanted or not evidence.documents:
-        return plan
+        return replace(plan, changes=tuple(_as_typed(change, evidence) for change in plan.changes))
     diffs: list[str] = []
     placed: dict[str, Document] = {}
     patch = _Patches()
@@ -45,6 +45,21 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
             diffs.append(diff.rstrip("\n"))
     changed = tuple(_as_written(_placed(plan, change, placed), placed, patch) for change in plan.changes)
     return replace(plan, patch="\n".join(diffs) + "\n" if diffs else "", changes=changed)
+
+
+def _as_typed(change: Change, evidence: Evidence) -> Change:
+    """The change under the key that a person typed before its old value, where they typed one."""
+    name = next((n for n in change.fields if evidence.value(n) == change.old), None)
+    if name is None or change.instruction is not None or change.old is None:
+        return change
+    span = evidence.facts[name].span
+    said = span.text[max(0, span.column - 1) :]
+    for mark in ("=", ":"):
+        key, found, value = said.partition(mark)
+        digits = value.lstrip()[: len(str(change.old)) + 1].rstrip(" ,;.)")
+        if found and key.strip().lstrip("-").replace("_", "").isalnum() and digits == str(change.old):
+            return replace(change, key=key.strip())
+    return change
 
 
 def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:

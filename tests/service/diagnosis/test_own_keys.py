@@ -1,0 +1,32 @@
+"""Changes are told in the keys that a person typed, also where no file of a known framework was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from oomdoc.diagnosis.engine import diagnose
+from oomdoc.intake import read_text
+
+_FAILED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB"
+)
+
+
+@pytest.mark.parametrize("key", ["batch_size", "micro_batch_size", "batch_size_per_gpu"])
+@pytest.mark.parametrize("other", ["lora_r=8", "heads=8", ""])
+def test_the_key_before_the_old_value_is_kept(key: str, other: str) -> None:
+    text = f"my own loop: {other} {key}=8 gradient checkpointing on, Qwen2.5-1.5B LoRA, sequence length 4096, RTX 3090"
+    found = diagnose(read_text(f"{text}\n{_FAILED}"))
+    keys = {c.key for plan in found.plans for c in plan.changes if "micro_batch" in c.fields}
+    assert keys <= {key}
+
+
+@pytest.mark.parametrize("padding", [0, 40, 160])
+@pytest.mark.parametrize("note", ["(8x A100 40G)", "# 8x A100 40G", "on 8x A100 40G"])
+def test_cards_noted_behind_a_command_are_read(padding: int, note: str) -> None:
+    command = (
+        "deepspeed --module openrlhf.cli.train_dpo --pretrain Qwen/Qwen2.5-14B-Instruct --max_len 8192 --zero_stage 3"
+    )
+    evidence = read_text(f"{command} --output_dir out/{'x' * padding} {note}\n{_FAILED}")
+    assert evidence.value("gpu_count") == 8
+    assert str(evidence.value("gpu")).startswith("A100")
