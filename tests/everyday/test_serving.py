@@ -198,3 +198,15 @@ def test_an_engine_beside_another_is_given_what_is_free() -> None:
     )
     share = re.search(r"--gpu-memory-utilization (0\.\d+)", str(document["plans"]))
     assert 0.4 <= float(share[1]) <= 38.11 / 79.25
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How many concurrent users of 4k context can vLLM serve with Llama-3.1-8B on one L4?",
+        "LMDeploy 部署 Qwen2.5-7B-Instruct，单张 A100 80G，上下文 8192，可以同时处理多少个请求？",
+    ],
+)
+def test_how_many_requests_is_answered_first(text: str) -> None:
+    first = oomdoc.diagnose(text).text().splitlines()[0]
+    assert re.search(r"requests of 4,096|8,192 token 的请求同时可放", first)

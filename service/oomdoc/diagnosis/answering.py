@@ -85,6 +85,9 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     leads = ("answer.limit", "answer.limit-length", "answer.limit-context", "answer.limit-context-together")
     if about.wanted in ("batch", "length") and limits and limits[0].key in leads:
         out = [limits.pop(0), *out]
+    if about.wanted == "requests" and (rooms := [m for m in limits if m.key.startswith("answer.room")]):
+        limits = [m for m in limits if m not in rooms]
+        out = [*rooms, *out]
     short = host_is_short(about.job, about.estimate)
     if about.job.offload and about.estimate.host_bytes >= GIB and not short:
         have = (about.job.host_gib or 0.0) * GIB
@@ -112,7 +115,7 @@ def _decisive(about: Plain) -> Message:
     if counted(job):
         key = "answer.cards" if estimate.fits_probability >= FITS else "answer.cards-none"
         return say(key, **values)
-    if about.answer == "fits" and about.wanted in ("amount", "batch", "length"):
+    if about.answer == "fits" and about.wanted in ("amount", "batch", "length", "requests"):
         return say("answer.amount-fits", **values)
     share, served = job.get("serving.gpu_memory_utilization"), estimate.served
     if about.answer != "fits" and served is not None and share and needed_of(estimate) <= estimate.capacity_bytes:

@@ -14,8 +14,8 @@ from oomdoc.intake.patterns import patterns
 
 __all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
 
-Wanted = Literal["fit", "amount", "batch", "length", "cards", "reserved"]
-"""``reserved``: why an engine that runs holds as much as it does."""
+Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved"]
+"""``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does."""
 _I: Final = re.IGNORECASE | re.ASCII
 _MAX_CHARACTERS: Final = 4000
 _RE: Final = patterns(__file__)
