@@ -219,10 +219,14 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
     return upper and (near or (introduced and start > 0 and not before.endswith("\n")))
 
 
+def _best_gap(entry: gpu_data.Entry, size_gb: float) -> float:
+    """How far a size in GB is from what the card is sold with or reports."""
+    return min(abs(size_gb - s) for s in (*entry.sizes_gb, entry.device.capacity_bytes / GIB))
+
+
 def _rank(variant: _Variant, context: _Context, capacity_bytes: int | None) -> tuple[int, float, float, int]:
     sizes = variant.entry.sizes_gb
-    reported = variant.entry.device.capacity_bytes / GIB
-    size_gap = min(abs(context.size_gb - s) for s in (*sizes, reported)) if context.size_gb is not None else 0.0
+    size_gap = _best_gap(variant.entry, context.size_gb) if context.size_gb is not None else 0.0
     total_gap = 0.0
     if capacity_bytes is not None:
         totals = (variant.entry.device.capacity_bytes, *variant.entry.device.observed_bytes)
@@ -245,6 +249,8 @@ def _resolve(core: _Core, context: _Context, capacity_bytes: int | None) -> tupl
     same = tuple(v.entry.device for v, r in zip(eligible, ranks, strict=True) if r == best and v.entry is not chosen)
     size = context.size_gb if context.size_gb is not None else (capacity_bytes or 0) / GIB
     other = context.other_size_gb
+    if other is None and context.size_gb is not None and _best_gap(chosen, context.size_gb) > 0.09 * context.size_gb:
+        other = int(context.size_gb)  # a size of another card of this number
     if other is not None and not _several(chosen, other, context.count):
         return (gpu_data.of_stated_size(chosen, other),)
     if len(chosen.sizes_gb) > 1 and size:

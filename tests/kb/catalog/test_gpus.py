@@ -201,6 +201,12 @@ UNKNOWN = [
     "Gaudi 4",
     "Trainium 4",
     "5070ti laptop",
+    "RTX 5090 D V2",
+    "RTX PRO 6000D 84GB",
+    "RTX 3090 D 24GB",
+    "H800 NVL",
+    "A10M",
+    "Ascend 910D",
 ]
 
 
@@ -211,6 +217,7 @@ def test_an_unknown_variant_is_not_its_neighbour(text):
 
 STATED = {
     "A100 64GB": ("A100-SXM4 (64 GB)", 63.04),
+    "RTX 6000 Ada 96GB": ("RTX 6000 Ada (96 GB)", 94.56),
     "H100 (64 GB)": ("H100-SXM5 (64 GB)", 63.04),
     "A10-12GB": ("A10 (12 GB)", 11.08),
 }
