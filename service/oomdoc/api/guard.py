@@ -20,6 +20,7 @@ from oomdoc.api.auth import Keys
 from oomdoc.api.body import Bounds, Budget, bounded
 from oomdoc.api.limits import Buckets, Gate
 from oomdoc.api.origins import Origins
+from oomdoc.api.pool import CALLER
 from oomdoc.api.problems import problem
 from oomdoc.settings import Settings
 
@@ -83,6 +84,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         caller = self._known_caller(scope, headers)
+        CALLER.set(caller)
         scope["state"] |= {"caller": caller, "admin": caller.startswith("key:") and self._keys.is_admin(headers)}
         wait = self._buckets.take(caller, _CHEAP.get(path, 1.0))
         if wait > 0:

@@ -2,8 +2,9 @@
 
 As many workers as processors take tasks in turn. Who takes more than half a second of a processor goes on beside them
 (after one at a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest
-is ended, and so is whoever passes the deadline or its memory. Where tasks wait for long, the newest goes first, and
-where too many wait the oldest is given up: who sent many at once waits for them, and hardly anybody else does.
+is ended, and so is whoever passes the deadline or its memory. A free worker goes to the line that has the fewest, a
+line being a caller's requests of one kind; of a line that waits for long the newest goes first, and where too many wait
+the oldest of the longest line is given up: who sends many at once waits for them, and hardly anybody else does.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ import struct
 import subprocess
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
+from contextvars import ContextVar
 from typing import Any, Final
 
 from oomdoc.api.tasks import Outcome
 from oomdoc.api.worker import FORK, FRAME, REFRESH, packed, unpacked
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["Overloaded", "Pool"]
+__all__ = ["CALLER", "Overloaded", "Pool"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
+CALLER: Final[ContextVar[str]] = ContextVar("caller", default="")
+"""Whose request it is."""
 _SLOW_S: Final = 0.5
 _LOW_S: Final = 1.0
 """Of a processor: on a machine that is busy with other things, what is light stays so."""
@@ -55,6 +59,7 @@ class _Worker:
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid, self.reader, self.writer = pid, reader, writer
         self.tasks = 0
+        self.line = ""
         self.since = 0.0
         self.cpu_s = 0.0
         self.slow = False
@@ -68,8 +73,8 @@ class _Worker:
         document = unpacked(await self.reader.readexactly(sizes[0]))
         return document, await self.reader.readexactly(sizes[1])
 
-    def begin(self) -> None:
-        self.since, self.cpu_s, self.slow = time.monotonic(), _cpu_s(self.pid), False
+    def begin(self, line: str) -> None:
+        self.line, self.since, self.cpu_s, self.slow = line, time.monotonic(), _cpu_s(self.pid), False
 
     def spent_s(self) -> float:
         """What its task has taken so far."""
@@ -101,7 +106,7 @@ class Pool:
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
         self._starting = 0
-        self._waiting: deque[tuple[float, asyncio.Future[_Worker | None]]] = deque()
+        self._lines: dict[str, deque[tuple[float, asyncio.Future[_Worker | None]]]] = {}
         self._warm: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._forking = asyncio.Lock()
@@ -173,7 +178,7 @@ class Pool:
         :raises Overloaded: where it was given up for others.
         """
         message = packed({"task": task, "arguments": arguments}, blob)
-        worker = await self._acquired()
+        worker = await self._acquired(f"{CALLER.get()} {task}")
         watching = asyncio.ensure_future(self._watch(worker))
         try:
             outcome = await asyncio.wait_for(worker.answer(message), self._deadline_s)
@@ -195,22 +200,22 @@ class Pool:
         self._release(worker, spent="failed" in outcome[0])
         return outcome
 
-    async def _acquired(self) -> _Worker:
+    async def _acquired(self, line: str = "") -> _Worker:
         while True:
-            worker = self._idle.pop() if self._idle else await self._another()
+            worker = self._idle.pop() if self._idle else await self._another(line)
             if worker is not None:
-                worker.begin()
+                worker.begin(line)
                 self._busy.add(worker)
                 return worker
 
-    async def _another(self) -> _Worker | None:
+    async def _another(self, line: str) -> _Worker | None:
         """A new worker where there is room for one, else one that somebody is done with."""
         quick = sum(not worker.slow for worker in self._busy)
         everyone = len(self._busy) + len(self._idle) + self._starting
         if quick + len(self._idle) + self._starting < self._size and everyone < self._max:
             return await self._forked()
         place: asyncio.Future[_Worker | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((time.monotonic(), place))
+        self._lines.setdefault(line, deque()).append((time.monotonic(), place))
         self._make_room()
         try:
             async with asyncio.timeout(self._deadline_s):
@@ -249,17 +254,31 @@ class Pool:
             raise OomdocError("the warm process has ended")
         return int(struct.unpack(">I", said)[0])
 
-    def shed(self) -> bool:
-        """Give up the task that has waited for longest, where that was long; whether there was one."""
-        while self._waiting:
-            since, place = self._waiting[0]
-            if not place.done() and time.monotonic() - since < _WAITED_S:
-                return False
-            self._waiting.popleft()
-            if not place.done():
-                place.set_exception(Overloaded("given up for newer requests", hint="try again"))
-                return True
-        return False
+    def shed(self, task: str) -> bool:
+        """Give up the oldest of the longest line in favour of one of another line, or of its own where it is stale.
+
+        :param task: what is asked for now.
+        :returns: whether there was one.
+        """
+        self._tidy()
+        if not self._lines:
+            return False
+        line, places = max(self._lines.items(), key=lambda item: len(item[1]))
+        since, place = places[0]
+        if line == f"{CALLER.get()} {task}" and time.monotonic() - since < _WAITED_S:
+            return False
+        places.popleft()
+        place.set_exception(Overloaded("given up for other requests", hint="try again"))
+        return True
+
+    def _tidy(self) -> None:
+        """Forget who does not wait any more."""
+        for line, places in [*self._lines.items()]:
+            kept = deque(entry for entry in places if not entry[1].done())
+            if kept:
+                self._lines[line] = kept
+            else:
+                del self._lines[line]
 
     async def _watch(self, worker: _Worker) -> None:
         """Where its task takes long, others need not wait for it; where very long, what they compute goes first."""
@@ -277,11 +296,13 @@ class Pool:
     def _make_room(self) -> None:
         """Where everybody computes for long and somebody waits, end the one that has for longest."""
         everyone = len(self._busy) + len(self._idle) + self._starting
-        if not self._waiting or everyone < self._max:
+        self._tidy()
+        if not self._lines or everyone < self._max:
             return
         slow = [worker for worker in self._busy if worker.slow and not worker.given_up]
-        if len(slow) == len(self._busy):
-            oldest = min(slow, key=lambda worker: worker.since)
+        if slow and len(slow) == len(self._busy):
+            running = Counter(worker.line for worker in self._busy)
+            oldest = min(slow, key=lambda worker: (-running[worker.line], worker.since))
             oldest.given_up = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(oldest.pid, signal.SIGKILL)
@@ -317,11 +338,13 @@ class Pool:
         self._called(None)
 
     def _called(self, worker: _Worker | None) -> bool:
-        """Whether somebody waited, who now goes on: the first, or the last where the first has waited for long."""
-        while self._waiting:
-            late = time.monotonic() - self._waiting[0][0] > _WAITED_S
-            _, place = self._waiting.pop() if late else self._waiting.popleft()
-            if not place.done():
-                place.set_result(worker)
-                return True
-        return False
+        """Whether somebody waited, who now goes on: of the line that has the fewest workers."""
+        self._tidy()
+        if not self._lines:
+            return False
+        running = Counter(busy.line for busy in self._busy)
+        places = min(self._lines.items(), key=lambda item: (running[item[0]], item[1][0][0]))[1]
+        late = time.monotonic() - places[0][0] > _WAITED_S
+        _, place = places.pop() if late else places.popleft()
+        place.set_result(worker)
+        return True

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oomdoc.api.pool import Overloaded, Pool
+from oomdoc.api.pool import CALLER, Overloaded, Pool, _Worker
 from oomdoc.api.tasks import reported
 from oomkb.errors import InputError, JobError
 
@@ -32,6 +32,12 @@ def pooled(size: int, deadline_s: float, use: Callable[[Pool], Awaitable[None]])
             await pool.stop()
 
     asyncio.run(run())
+
+
+def age(pool: Pool) -> None:
+    """Whoever waits first has waited for long."""
+    [places] = pool._lines.values()
+    places[0] = (places[0][0] - 10, places[0][1])
 
 
 @pytest.fixture
@@ -88,7 +94,7 @@ def test_who_waits_too_long_is_told_and_takes_no_worker_away() -> None:
         for _ in range(3):
             with pytest.raises(Overloaded):
                 await pool.run("estimate", {}, JOB)
-            waiting = asyncio.ensure_future(pool._another())
+            waiting = asyncio.ensure_future(pool._another(""))
             await asyncio.sleep(0)
             pool._release(taken, spent=False)
             waiting.cancel()
@@ -117,7 +123,7 @@ def test_where_tasks_wait_for_long_the_newest_is_next() -> None:
         for number in range(4):
             tasks.append(asyncio.ensure_future(one(number)))
             await asyncio.sleep(0)
-        pool._waiting[0] = (pool._waiting[0][0] - 10, pool._waiting[0][1])
+        age(pool)
         pool._release(taken, spent=False)
         await asyncio.gather(*tasks)
         assert order == [3, 2, 1, 0]
@@ -129,16 +135,46 @@ def test_where_too_many_wait_the_oldest_is_given_up() -> None:
     async def use(pool: Pool) -> None:
         taken = await pool._acquired()
         pool._size = pool._max = 1
-        waiting = [asyncio.ensure_future(pool._acquired()) for _ in range(3)]
+        waiting = [asyncio.ensure_future(pool._acquired(" ")) for _ in range(3)]
         await asyncio.sleep(0)
-        assert not pool.shed()
-        pool._waiting[0] = (pool._waiting[0][0] - 10, pool._waiting[0][1])
-        assert pool.shed()
-        with pytest.raises(Overloaded, match="newer"):
+        assert not pool.shed("")
+        age(pool)
+        assert pool.shed("")
+        with pytest.raises(Overloaded, match="for other"):
             await waiting[0]
         pool._release(taken, spent=False)
         assert await waiting[1] is taken
         waiting[2].cancel()
+
+    pooled(1, HANG_S, use)
+
+
+def test_a_long_line_delays_no_other_line() -> None:
+    async def use(pool: Pool) -> None:
+        taken = await pool._acquired("a plan")
+        pool._size = pool._max = 1
+        order: list[str] = []
+
+        async def one(line: str) -> None:
+            worker = await pool._acquired(line)
+            order.append(line)
+            await asyncio.sleep(0)
+            pool._release(worker, spent=False)
+
+        lines = ["a plan"] * 5 + ["b plan", "a search"]
+        tasks = [asyncio.ensure_future(one(line)) for line in lines]
+        await asyncio.sleep(0)
+        CALLER.set("b")
+        assert pool.shed("plan")
+        busy = _Worker(-1, taken.reader, taken.writer)
+        busy.line = "a plan"
+        pool._busy.add(busy)
+        pool._release(taken, spent=False)
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        pool._busy.discard(busy)
+        assert isinstance(done[0], Overloaded)
+        assert order[:2] == ["b plan", "a search"]
+        assert order[2:] == ["a plan"] * 4
 
     pooled(1, HANG_S, use)
 
