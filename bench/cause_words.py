@@ -49,10 +49,17 @@ def kept() -> list[np.ndarray[Any, Any]]:
         return np.split(held, np.cumsum(found["lengths"])[:-1])
 
 
-def fit(texts: Sequence[Any], y: np.ndarray, weight: np.ndarray) -> CauseWords:
+def fit(
+    texts: Sequence[Any],
+    y: np.ndarray,
+    weight: np.ndarray,
+    *,
+    classes: Sequence[str] = tuple(CAUSES),
+    penalty: float = PENALTY,
+) -> CauseWords:
     """Multinomial logistic regression over the rarity of what a text holds, its length one.
 
-    :param y: shares of the causes (texts, causes).
+    :param y: shares of the classes (texts, classes).
     """
     counts = Counter(int(f) for text in texts for f in text)
     features = np.array(sorted(f for f, n in counts.items() if n >= FEWEST), dtype=np.uint32)
@@ -73,18 +80,18 @@ def fit(texts: Sequence[Any], y: np.ndarray, weight: np.ndarray) -> CauseWords:
         z -= z.max(1, keepdims=True)
         log_p = z - np.log(np.exp(z).sum(1, keepdims=True))
         pull = (np.exp(log_p) - y) * weight[:, None]
-        value = -(weight[:, None] * y * log_p).sum() + 0.5 * PENALTY * (w[:-1] ** 2).sum()
-        return float(value), np.vstack([across @ pull + PENALTY * w[:-1], pull.sum(0)]).ravel()
+        value = -(weight[:, None] * y * log_p).sum() + 0.5 * penalty * (w[:-1] ** 2).sum()
+        return float(value), np.vstack([across @ pull + penalty * w[:-1], pull.sum(0)]).ravel()
 
     w = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 80}).x.reshape(shape)
-    return CauseWords(tuple(CAUSES), features, rarity, w[:-1], w[-1])
+    return CauseWords(tuple(classes), features, rarity, w[:-1], w[-1])
 
 
-def write(fitted: CauseWords) -> None:
-    """int8 weights, one scale per cause."""
+def write(fitted: CauseWords, path: Path = SHIPPED) -> None:
+    """int8 weights, one scale per class."""
     scales = np.abs(fitted.weights).max(axis=0) / STEPS
     np.savez_compressed(
-        SHIPPED,
+        path,
         causes=np.array(fitted.causes),
         features=fitted.features,
         rarity=fitted.rarity.astype(np.float16),

@@ -26,7 +26,7 @@ from oomdoc.intake.run_figures import contrasts, printed_memory, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
-from oomdoc.intake.statements import read_causes, read_statements
+from oomdoc.intake.statements import read_asked, read_causes, read_statements
 from oomdoc.intake.stream import condense
 from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.tracebacks import read_frames
@@ -53,8 +53,6 @@ _SIZES: Final = {
 }
 _YAML: Final = (".yaml", ".yml")
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
-_NAMED: Final = 0.5
-"""Confidence below which an outcome says only that something failed."""
 _LARGEST: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
@@ -117,9 +115,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     )
     kept, conflicts = merge(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
-    statements = read_statements(distinct(prose_lines(lines, kinds)))
-    if outcome is None or outcome.kind == "question" or outcome.confidence < _NAMED:
-        outcome = complaint_of(statements, outcome) or outcome
+    prose = distinct(prose_lines(lines, kinds))
+    statements = read_statements(prose)
+    outcome = complaint_of(read_asked(prose), outcome, prose)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures

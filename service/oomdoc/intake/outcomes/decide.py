@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from oomdoc.evidence import Failure, Outcome, Signal, Statement
+from oomdoc.evidence import Failure, Outcome, Signal
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phases import phase_of_frames
-from oomdoc.intake.polarity import clause, expects, inside_a_name, is_hypothetical, is_past, stands, went_well
+from oomdoc.intake.polarity import expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Literals, Vocabulary
+from oomdoc.intake.statements.complaints import Asked
 from oomdoc.intake.tracebacks import Placed
 
 __all__ = ["complaint_of", "failure_of", "is_asserted", "outcome_of"]
@@ -87,89 +88,45 @@ def outcome_of(
         ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
     else:
         ranked = [*weak, *present, *told_of]
-    if all(o.kind == "other" and o.confidence < _NAMED for o in ranked):
-        about = next((h for h in hits if h.row.kind == "question"), None) if ranked else None
-        in_trouble = _in_trouble(about) if about is not None else _objected(lines, kinds) if ranked else None
-        if (likely := _cut_traceback(placed) or in_trouble) is not None:
-            ranked = [likely, *ranked]
+    only_trouble = all(o.kind == "other" and o.confidence < _NAMED for o in ranked)
+    if only_trouble and (likely := _cut_traceback(placed)) is not None:
+        ranked = [likely, *ranked]
     if ranked:
         return ranked[0], _distinct(ranked)
     return _nothing_failed(lines, kinds, hits, signals), ()
 
 
-_COMPLAINTS: Final[Mapping[str, Memory]] = {
-    "grows-with-steps": "device",
-    "not-released": "device",
-    "leftover-process": "device",
-    "engine-keeps-memory": "device",
-    "host-memory-full": "host",
-    "killed-without-message": "host",
-}
-"""Statements that say that memory is the trouble, whether or not a failure is named, and which memory."""
-_COMPLAINT_LEAST: Final = 0.9
-"""Probability from which such a statement counts; of those said so surely nine in ten are right."""
-_IN_VAIN: Final = frozenset(
-    {
-        "smaller-batch-does-not-help",
-        "shorter-length-does-not-help",
-        "quantization-does-not-help",
-        "offload-does-not-help",
-        "shorter-length-helps",
-        "smaller-batch-helps",
-        "smaller-pictures-help",
-        "sharding-helps",
-        "one-gpu-fuller",
-        "copy-per-process",
-        "another-program-on-card",
-    }
-)
-"""Statements about what was done against a lack of memory, or where it went: nobody says them of a job that runs."""
-_FAILS: Final = frozenset(
-    {
-        "setting-without-effect",
-        "worked-before-upgrade",
-        "used-to-work",
-        "should-fit",
-        "fewer-workers-help",
-        "larger-shm-helps",
-        "lower-engine-share-helps",
-        "higher-engine-share-helps",
-    }
-)
-"""Statements of trouble of any kind; beside them stand all that begin with ``fails-``."""
-_IN_VAIN_LEAST: Final = 0.75
+_COMPLAINS: Final = 0.6
+"""Probability of a complaint from which one counts where nothing failed by name."""
+_ASKS: Final = 0.9
+"""Probability of a question from which words for a lack of memory speak of no failure."""
 
 
-def complaint_of(statements: Sequence[Statement], outcome: Outcome | None = None) -> Outcome | None:
-    """What a person says of memory in use where no failure was seen; ``None`` where nothing says it surely.
+def complaint_of(asked: Asked | None, outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | None:
+    """The outcome by what a person writes: memory that is complained of fails, memory that is asked about does not.
 
-    :param outcome: what was read before. Where it is a question about memory, any statement of trouble counts.
+    :param asked: whether the prose complains or asks; ``None`` of a text without prose.
+    :param outcome: what lines show. One that a program printed stays as it is.
     """
-    about_memory = outcome is not None and outcome.name == "memory-question"
-    # On the line that is about memory, what says that the run went well is no complaint.
-    line = outcome.span.line if outcome is not None and about_memory else None
-    statements = [
-        s
-        for s in statements
-        if not is_hypothetical(s.span.text) and not (s.span.line == line and went_well(s.span.text))
-    ]
-    least = _IN_VAIN_LEAST if about_memory else _COMPLAINT_LEAST
-    sure = [s for s in statements if s.name in _COMPLAINTS and s.probability >= least]
-    best = max(sure, key=lambda s: s.probability, default=None)
-    if best is not None:
-        return Outcome("said", best.name, best.span, _COMPLAINTS[best.name], 0.6)
-    tried = [
-        s
-        for s in statements
-        if s.probability >= _IN_VAIN_LEAST
-        and (s.name in _IN_VAIN or (about_memory and (s.name in _FAILS or s.name.startswith("fails-"))))
-    ]
-    best = max(tried, key=lambda s: s.probability, default=None)
-    if best is None:
-        return None
-    text = outcome.span.text if outcome is not None else best.span.text
-    host = _RE["of_host"].search(text) is not None and _RE["of_card"].search(text) is None
-    return Outcome("said", "memory-question", best.span, "host" if host else "device", 0.6)
+    if asked is None:
+        return outcome
+    if outcome is not None and outcome.kind == "said":
+        return Outcome("question", "memory-question", outcome.span, None, 0.8) if asked.question >= _ASKS else outcome
+    open_to_words = outcome is None or outcome.kind == "question" or outcome.confidence < _NAMED
+    if not open_to_words or asked.complains is None or asked.complaint < _COMPLAINS:
+        return outcome
+    texts = (asked.complains.text, "\n".join(line.text[:_LONGEST] for line in prose[:_MAX_TRIED]))
+    if _RE["of_memory"].search(texts[1]) is None or _is_denied(texts[0]):
+        return outcome
+    named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
+    host = _RE["of_host"].search(named) is not None and _RE["of_card"].search(named) is None
+    return Outcome("said", "complaint", asked.complains, "host" if host else "device", 0.6)
+
+
+def _is_denied(sentence: str, row: str = "said-device") -> bool:
+    """Whether words for a lack of memory are there and all are denied, feared or wished away."""
+    mentions = list(row_of(row).matches(sentence))
+    return bool(mentions) and not any(stands(sentence, *found.span()) for found in mentions)
 
 
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
@@ -178,12 +135,6 @@ def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
     if not frames or _RE["client"].search(frames[-1].file) or phase_of_frames(frames) is None:
         return None
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
-
-
-def _in_trouble(about: _Hit) -> Outcome:
-    """Something fails that nothing names, and memory is what the person writes about."""
-    memory: Memory = "host" if _RE["of_host"].search(about.text) and not _RE["of_card"].search(about.text) else "device"
-    return Outcome("said", about.row.id, about.line.span(about.start + 1), memory, 0.6)
 
 
 _NAMED: Final = 0.5
@@ -315,10 +266,7 @@ def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
         return _quotes(line.text)
     if kind not in ("prose", "command"):
         return True
-    row = row_of("said-device" if failure.kind == "device" else "said-host")
-    text = line.text[:_LONGEST]
-    mentions = list(row.matches(text))
-    return not mentions or any(stands(text, *m.span()) for m in mentions)
+    return not _is_denied(line.text[:_LONGEST], "said-device" if failure.kind == "device" else "said-host")
 
 
 def failure_of(outcome: Outcome) -> Failure | None:
@@ -327,22 +275,6 @@ def failure_of(outcome: Outcome) -> Failure | None:
         return Failure(kind=outcome.memory, signal=Signal(outcome.name, outcome.span))
     if outcome.kind == "other" and outcome.confidence >= _NAMED:
         return Failure(kind="other", signal=Signal(outcome.name, outcome.span))
-    return None
-
-
-def _objected(lines: Sequence[Line], kinds: Sequence[Kind]) -> Outcome | None:
-    """The memory that a person says their run takes, where they object to it."""
-    said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"][:_MAX_TRIED]
-    if not any(_RE["objects"].search(line.text[:_LONGEST]) for line in said):
-        return None
-    for line in said:
-        text = line.text[:_LONGEST]
-        for found in _RE["use"].finditer(text):
-            around = clause(text, *found.span())
-            if stands(text, *found.span()) and not went_well(around):
-                host = _RE["of_host"].search(around) is not None and _RE["of_card"].search(around) is None
-                memory: Memory = "host" if host else "device"
-                return Outcome("said", "memory-question", line.span(found.start() + 1), memory, 0.6)
     return None
 
 
@@ -359,8 +291,6 @@ def _nothing_failed(
     first = next((line for line, kind in zip(lines, kinds, strict=True) if kind != "blank"), None)
     if first is None:
         return None
-    if (objected := _objected(lines, kinds)) is not None:
-        return objected
     written = any(kind in ("prose", "config", "command", "code") for kind in kinds)
     if written:
         about = next((h for h in hits if h.row.kind == "question"), None)

@@ -19,7 +19,7 @@ from oomdoc.intake.statements.features import features_of_items
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["WEIGHTS", "CauseWords", "read_causes", "standardised", "words_of"]
+__all__ = ["WEIGHTS", "CauseWords", "read_causes", "shipped", "standardised", "words_of"]
 
 WEIGHTS: Final = "causes.npz"
 _CHARACTERS: Final = 6000
@@ -55,11 +55,12 @@ class CauseWords:
         return np.asarray(rarity @ self.weights[rows] / length + self.bias)
 
 
-@lru_cache(maxsize=1)
-def _shipped() -> CauseWords:
+@lru_cache(maxsize=2)
+def shipped(name: str) -> CauseWords:
+    """A fit that comes with the package."""
     import numpy as np
 
-    with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
+    with (files(__package__) / name).open("rb") as file, np.load(file, allow_pickle=False) as found:
         return CauseWords(
             tuple(str(cause) for cause in found["causes"]),
             found["features"],
@@ -92,5 +93,5 @@ def read_causes(text: str) -> Mapping[str, float]:
     found = words_of(text)
     if not found:
         return {}
-    fitted = _shipped()
+    fitted = shipped(WEIGHTS)
     return dict(zip(fitted.causes, standardised(fitted.scores(found)).round(3).tolist(), strict=True))

@@ -1,0 +1,107 @@
+"""Fit the classifier of complaints and questions (``oomdoc.intake.statements.complaints``).
+
+usage: python bench/train_complaints.py [--write] [--test TEXTS.jsonl]
+
+Trained on ``bench/data/asks.jsonl`` (texts written for this project: ``text``, ``class``) and on the kept words of the
+labelled reports in which no program printed its failure (``fit_ranker.py --collect``), each of which is a complaint.
+Without options: cross-validation, of the reports by repository. ``--test``: figures on labelled texts of one's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cause_words
+import fit_ranker
+from oomdoc.intake.statements.causes import words_of
+from oomdoc.intake.statements.complaints import CLASSES, WEIGHTS
+
+ASKS = Path(__file__).parent / "data" / "asks.jsonl"
+FOLDS = 8
+PENALTY = 0.05
+REPORT_WEIGHT = {"cases": 0.1, "short_texts": 0.2}
+"""What a case's symptom or a short text counts beside a text of ``asks.jsonl``; other reports count 0.25."""
+
+
+def _asks(path: Path) -> tuple[list[set[int]], np.ndarray[Any, Any]]:
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [words_of(row["text"]) for row in rows], np.array([CLASSES.index(row["class"]) for row in rows])
+
+
+def _reports() -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """(words, weight, fold) of the reports without a printed failure whose cause is a lack of memory."""
+    rows = [
+        row
+        for row in fit_ranker.load()
+        if row.cause != "not-oom" and ("outcome:said" in row.features or "outcome:question" in row.features)
+    ]
+    weight = np.array([REPORT_WEIGHT.get(row.source, 0.25) for row in rows])
+    return [np.asarray(row.words) for row in rows], weight, np.array([row.fold for row in rows])
+
+
+def _fit(asks: Sequence[Any], label: np.ndarray[Any, Any], reports: Sequence[Any], weight: np.ndarray[Any, Any]) -> Any:
+    """Every class counts alike."""
+    classes = np.concatenate([label, np.full(len(reports), CLASSES.index("complaint"))])
+    w = np.concatenate([np.ones(len(asks)), weight])
+    for k in range(len(CLASSES)):
+        w[classes == k] *= len(asks) / len(CLASSES) / w[classes == k].sum()
+    return cause_words.fit([*asks, *reports], np.eye(len(CLASSES))[classes], w, classes=CLASSES, penalty=PENALTY)
+
+
+def _probable(fitted: Any, texts: Sequence[Any]) -> np.ndarray[Any, Any]:
+    """(texts, classes)."""
+    odds = np.array([fitted.scores(words) if len(words) else np.zeros(len(CLASSES)) for words in texts])
+    odds = np.exp(odds - odds.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def _show(name: str, p: np.ndarray[Any, Any], label: np.ndarray[Any, Any]) -> None:
+    complaint = p[:, CLASSES.index("complaint")]
+    for least in (0.4, 0.5, 0.6, 0.7, 0.8):
+        shares = [
+            f"{(complaint[label == k] >= least).mean():.1%} of {(label == k).sum()} {kind}"
+            for k, kind in enumerate(CLASSES)
+            if (label == k).any()
+        ]
+        print(f"{name}, complaint from {least}: {', '.join(shares)}")
+    asks = p[:, CLASSES.index("question")] >= 0.9
+    print(
+        f"{name}, question from 0.9: "
+        + ", ".join(f"{asks[label == k].mean():.1%} {c}" for k, c in enumerate(CLASSES) if (label == k).any())
+    )
+
+
+def main() -> None:
+    """Cross-validate, write, test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--test", type=Path)
+    args = parser.parse_args()
+    asks, label = _asks(ASKS)
+    reports, weight, report_fold = _reports()
+    fold = np.arange(len(asks)) % FOLDS
+    mine, theirs = np.zeros((len(asks), len(CLASSES))), np.zeros((len(reports), len(CLASSES)))
+    for k in range(FOLDS):
+        inside, kept = np.flatnonzero(fold != k), np.flatnonzero(report_fold != k)
+        fitted = _fit([asks[i] for i in inside], label[inside], [reports[i] for i in kept], weight[kept])
+        mine[fold == k] = _probable(fitted, [asks[i] for i in np.flatnonzero(fold == k)])
+        theirs[report_fold == k] = _probable(fitted, [reports[i] for i in np.flatnonzero(report_fold == k)])
+    _show("left-out texts", mine, label)
+    _show("reports of left-out repositories", theirs, np.full(len(reports), CLASSES.index("complaint")))
+    fitted = _fit(asks, label, reports, weight)
+    if args.test:
+        texts, labels = _asks(args.test)
+        _show(args.test.name, _probable(fitted, texts), labels)
+    if args.write:
+        cause_words.write(fitted, cause_words.SHIPPED.with_name(WEIGHTS))
+        print(f"{WEIGHTS}: {len(fitted.features)} features")
+
+
+if __name__ == "__main__":
+    main()
