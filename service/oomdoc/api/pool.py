@@ -37,7 +37,7 @@ _LOW_S: Final = 1.0
 """Of a processor: on a machine that is busy with other things, what is light stays so."""
 _IDLE_SHARE: Final = 0.1
 """What a second of waiting for anything else counts."""
-_WAITED_S: Final = 0.5
+_WAITED_S: Final = 2.0
 """After so long a wait of the first, the last is next."""
 _TASKS_EACH: Final = 2_000
 """After so many tasks a worker is replaced: what leaked goes with it."""
