@@ -12,7 +12,7 @@ import datetime
 import hashlib
 from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
@@ -77,7 +77,7 @@ def _as_written(hint: Any) -> Any:
         return Annotated[_as_written(arguments[0]), Field(**bounds)]
     if origin is tuple:
         return list.__class_getitem__(_as_written(arguments[0]))
-    if origin is UnionType:
+    if origin in (Union, UnionType):
         return _as_written(arguments[0]) | None
     if hint == light.Words:
         return Words

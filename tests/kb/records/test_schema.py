@@ -54,6 +54,8 @@ def test_jobs_are_read_from_the_case() -> None:
         ({"titel": {}}, "titel"),
         ({"title": {"en": "A"}}, "title.zh"),
         ({"date": "yesterday"}, "date"),
+        ({"hardware": {"count": 0}}, "hardware.count"),
+        ({"outcome": {"before": {"peak_gib": -1}}}, "outcome.before.peak_gib"),
         ({"symptoms": []}, "symptoms"),
         ({"references": []}, "references"),
         (
