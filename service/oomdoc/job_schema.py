@@ -75,18 +75,18 @@ def _described(name: str, field: JobField, *, short: bool) -> dict[str, Any]:
     schema = _value(name, short=short)
     if name in _PARTS:
         schema["properties"] = {
-            part: {**_value(f"{name}.{part}", short=short), **_words(job_fields()[f"{name}.{part}"], short=short)}
+            part: {**_value(f"{name}.{part}", short=short), **_words(part, job_fields()[f"{name}.{part}"], short=short)}
             for part in schema["properties"]
         }
-    return {**schema, **_words(field, short=short)}
+    return {**schema, **_words(name, field, short=short)}
 
 
 def _value(name: str, *, short: bool) -> dict[str, Any]:
     return {k: v for k, v in value_schema(name).items() if not (short and k in _BOUNDS)}
 
 
-def _words(field: JobField, *, short: bool) -> dict[str, Any]:
-    if short:
-        return {"description": field.unit} if field.unit else {}
+def _words(name: str, field: JobField, *, short: bool) -> dict[str, Any]:
+    if short:  # a unit that the name ends with is not said again
+        return {"description": field.unit} if field.unit and not name.endswith(field.unit.lower()) else {}
     words: dict[str, Any] = {"description": field.what + (f" [{field.unit}]" if field.unit else "")}
     return words if field.example is None else {**words, "examples": [field.example]}

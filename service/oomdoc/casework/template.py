@@ -43,7 +43,7 @@ why:
   zh: "FILL IN：机理与算式"
   witness: [{by: arithmetic, sum: "8 * 4096 * 152064 * 4 / 2**30 = 18.56"}]
 fixes:  # [] where none is known
-  - text: {en: "FILL IN: what to change", zh: "FILL IN：改什么"}
+  - text: {en: "FILL IN: what to change, micro_batch 1 say", zh: "FILL IN：改什么，例如 micro_batch 1"}
     safety: same-numbers
     changes: {micro_batch: 1}
     witness:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from oomdoc.diagnosis.features.sizes import requested_tensors, size_matches
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Signal, Span
 from oomdoc.messages import Message, say
+from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
 
 __all__ = ["accounted", "ranks_on_one_gpu"]
@@ -39,6 +41,8 @@ _FAR_FROM_FULL: Final = 0.85
 _OTHERS: Final = 0.5
 """Share of the card from which what other processes hold is most of it."""
 _WHOLE: Final = 1.01
+_SAME_TENSOR: Final = 0.7
+"""Probability that a request is a tensor of one cause, from which it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,15 @@ def _host_short(view: View) -> Iterator[_Account]:
         yield _Account("host-ram", why, failure.signal.span)
 
 
+def _requested_tensor(view: View) -> Iterator[_Account]:
+    """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
+    if view.failure is None:
+        return
+    for cause, (probability, tensor) in requested_tensors(view).items():
+        if cause in CAUSES and probability >= _SAME_TENSOR:
+            yield _Account(cause, size_matches(tensor), view.failure.signal.span)
+
+
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _grown,
     _kept_graphs,
@@ -250,4 +263,5 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _weights_alone,
     _split_up,
     _host_short,
+    _requested_tensor,
 )

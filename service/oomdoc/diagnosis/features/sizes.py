@@ -8,10 +8,10 @@ from typing import Final
 from oomdoc.diagnosis.features.buckets import bucket
 from oomdoc.diagnosis.result import Feature, TensorMatch
 from oomdoc.diagnosis.view import View
-from oomdoc.messages import say
+from oomdoc.messages import Message, say
 from oomkb.units import GIB, MIB
 
-__all__ = ["features", "refused_with_room"]
+__all__ = ["features", "refused_with_room", "requested_tensors", "size_matches"]
 
 _REQUEST_EDGES: Final = (64 * MIB, 600 * MIB, 2.5 * GIB, 10 * GIB, 48 * GIB)
 _REQUEST_NAMES: Final = ("to-64m", "to-600m", "to-2.5g", "to-10g", "to-48g", "above-48g")
@@ -65,23 +65,31 @@ def features(view: View) -> Iterator[Feature]:
 
 
 def _tensors(view: View) -> Iterator[Feature]:
-    """Tensors of the model whose size is the one asked for, by what they are."""
+    for family, (match, tensor) in requested_tensors(view).items():
+        if match >= _BELIEVED_MATCH:
+            spans = (view.failure.signal.span,) if view.failure is not None else ()
+            yield Feature(f"request-is:{family}", match, size_matches(tensor), spans)
+
+
+def requested_tensors(view: View) -> dict[str, tuple[float, TensorMatch]]:
+    """Tensors of the model whose size is the one asked for: cause (or what it is) -> (probability, the first one)."""
     best: dict[str, tuple[float, TensorMatch]] = {}
     for tensor in view.tensors:
         family = "weight-matrix" if tensor.name.startswith("weight ") else str(tensor.cause or tensor.name)
         total, first = best.get(family, (0.0, tensor))
         best[family] = (min(1.0, total + tensor.match), first)
-    for family, (match, tensor) in best.items():
-        if match >= _BELIEVED_MATCH:
-            message = say(
-                "cause.size-matches",
-                tensor=tensor.note or tensor.name,
-                shape=" × ".join(f"{n:,}" for n in tensor.shape),
-                dtype=tensor.dtype,
-                size_bytes=tensor.size_bytes,
-            )
-            spans = (view.failure.signal.span,) if view.failure is not None else ()
-            yield Feature(f"request-is:{family}", match, message, spans)
+    return best
+
+
+def size_matches(tensor: TensorMatch) -> Message:
+    """The sum by which a request is that tensor."""
+    return say(
+        "cause.size-matches",
+        tensor=tensor.note or tensor.name,
+        shape=" × ".join(f"{n:,}" for n in tensor.shape),
+        dtype=tensor.dtype,
+        size_bytes=tensor.size_bytes,
+    )
 
 
 def _held(view: View, capacity: int, requested: int | None) -> Iterator[Feature]:

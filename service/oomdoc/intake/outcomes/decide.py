@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 from oomdoc.evidence import Failure, Outcome, Signal
+from oomdoc.intake.asked import asked_in
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
@@ -118,6 +119,9 @@ def complaint_of(asked: Asked | None, outcome: Outcome | None, prose: Sequence[L
     texts = (asked.complains.text, "\n".join(line.text[:_LONGEST] for line in prose[:_MAX_TRIED]))
     if _RE["of_memory"].search(texts[1]) is None or _is_denied(texts[0]):
         return outcome
+    wanted = asked_in(texts[1])
+    if wanted.wanted == "reserved" and wanted.engine is not None:
+        return outcome  # why a running engine holds its share has an answer, and nothing failed
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
     host = _RE["of_host"].search(named) is not None and _RE["of_card"].search(named) is None
     return Outcome("said", "complaint", asked.complains, "host" if host else "device", 0.6)
