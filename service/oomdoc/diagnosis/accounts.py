@@ -41,8 +41,10 @@ _FAR_FROM_FULL: Final = 0.85
 _OTHERS: Final = 0.5
 """Share of the card from which what other processes hold is most of it."""
 _WHOLE: Final = 1.01
-_SAME_TENSOR: Final = 0.7
+_SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
+_LAST_STRAWS: Final = frozenset({"activations", "attention-scores"})
+"""Tensors that every pass makes: whatever fills the card, they may be what no longer fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def _requested_tensor(view: View) -> Iterator[_Account]:
     if view.failure is None:
         return
     for cause, (probability, tensor) in requested_tensors(view).items():
-        if cause in CAUSES and probability >= _SAME_TENSOR:
+        if cause in CAUSES and cause not in _LAST_STRAWS and probability >= _SAME_TENSOR and view.phase != "eval":
             yield _Account(cause, size_matches(tensor), view.failure.signal.span)
 
 

@@ -39,6 +39,8 @@ IMPLIED: Final = "the observed figures imply it"
 _AGREES: Final = -2.5
 """Log-likelihood from which the figures are taken to agree with the job as it is completed."""
 _EXPLAINED: Final = -7.0
+_MEETS: Final = math.log(1.3)
+"""How far, as a logarithm, a candidate may be from the figure that it is said to explain."""
 _TELLING: Final = 3.0
 """Log-odds from which a figure is said to decide a field."""
 _MAX_SINGLES: Final = 14
@@ -84,7 +86,9 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
     if seen is not None and priced.job.rollout is not None and not others and not unseen:
         return _beside_rollouts(job, priced, seen)
-    if seen is None or others or unseen or priced.job.objective == "inference" or priced.job.rollout is not None:
+    if seen is None or seen.phase == "eval":  # what an evaluation holds is no training step's
+        return Inference(job, priced)
+    if others or unseen or priced.job.objective == "inference" or priced.job.rollout is not None:
         return Inference(job, priced)
     first, shown = _likelihood(job, {}, priced, seen)
     base = _Candidate((), priced, first, first, shown)
@@ -94,9 +98,26 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     best = max(tried, key=lambda c: c.score)
     if best.likelihood < _EXPLAINED:
         return Inference(job, priced, conflicts=(_unexplained(priced.estimate, seen),), explained=False)
-    if best is base:
+    if best is base or not (_meets(best, seen) or _is_ruled_out(base, seen)):
         return Inference(job, priced)
     return _concluded(job, base, best, tried, seen)
+
+
+def _meets(candidate: _Candidate, seen: Observed) -> bool:
+    """Whether a candidate has about the figure that it is said to explain.
+
+    A run that dies early shows less than its peak: such a figure rules out what is smaller, and decides nothing else.
+    """
+    if not seen.figure_bytes or not candidate.shown_bytes:
+        return True
+    return abs(math.log(candidate.shown_bytes / seen.figure_bytes)) <= _MEETS
+
+
+def _is_ruled_out(candidate: _Candidate, seen: Observed) -> bool:
+    """Whether a run was seen to hold more than a candidate ever does."""
+    if not seen.figure_bytes or not candidate.shown_bytes:
+        return False
+    return math.log(seen.figure_bytes / candidate.shown_bytes) > _MEETS
 
 
 def _beside_rollouts(job: Job, priced: Priced, seen: Observed) -> Inference:
@@ -205,6 +226,8 @@ def _confirmed(job: Job, base: _Candidate, seen: Observed) -> Inference:
     option = _Option("grad_ckpt", not completed.grad_ckpt, 0.0, {"grad_ckpt": not completed.grad_ckpt})
     other = _priced(job, (option,), seen)
     if other is None or base.likelihood - other.likelihood < _TELLING:
+        return Inference(job, base.priced)
+    if not (_meets(base, seen) or _is_ruled_out(other, seen)):
         return Inference(job, base.priced)
     why = _why("grad_ckpt", completed.grad_ckpt, base, other, seen)
     odds = 1 / (1 + math.exp(other.likelihood - base.likelihood))
