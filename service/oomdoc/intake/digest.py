@@ -68,9 +68,26 @@ def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None
 
 
 def language_of(prose: str, text: str) -> Literal["en", "zh"]:
-    """Chinese where Han characters carry the prose; of a bare log, English."""
-    han, latin = len(_RE["han"].findall(prose or text[:20000])), len(_RE["latin"].findall(prose or text[:20000]))
-    return "zh" if han >= 2 and han > 0.35 * latin else "en"
+    """The language that the person writes: log lines and code beside it say nothing; of a bare log, English."""
+    lines = (prose or text[:20000]).splitlines()[:_LANGUAGE_LINES]
+    chinese = english = 0
+    for line in lines:
+        han = len(_RE["han"].findall(line))
+        if han >= _HAN_OF_SENTENCE:
+            chinese += han
+        elif len(_RE["function_words"].findall(line)) >= _FUNCTION_WORDS:
+            english += len(_RE["latin"].findall(line))
+    if not chinese:
+        whole = "\n".join(lines)
+        chinese, english = len(_RE["han"].findall(whole)), len(_RE["latin"].findall(whole))
+    return "zh" if chinese >= 2 and chinese > 0.35 * english else "en"
+
+
+_LANGUAGE_LINES: Final = 400
+_HAN_OF_SENTENCE: Final = 4
+"""Han characters of a line from which it is a Chinese sentence."""
+_FUNCTION_WORDS: Final = 2
+"""Words that join a sentence from which a line without Han characters is an English one."""
 
 
 _QUERY: Final = 6_000

@@ -89,6 +89,14 @@ def test_language():
     assert read_text("CUDA OOM on a 4090").language == "en"
 
 
+def test_a_log_behind_a_sentence_does_not_change_its_language():
+    log = "\n".join(
+        ["pulling manifest", "verifying sha256 digest", "writing manifest", "Loading checkpoint shards"] * 8
+    )
+    assert read_text(f"为什么加载模型还是爆显存？\n\n{log}").language == "zh"
+    assert read_text(f"Why is my card full after I load the model?\n\n{log}\n模型加载完成").language == "en"
+
+
 @pytest.mark.parametrize(
     ("text", "good"),
     [

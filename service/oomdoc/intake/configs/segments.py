@@ -67,6 +67,9 @@ _PROGRAM: Final = (
     r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry"
     r"|litgpt|lm[_-]eval|composer|trtllm-(?:serve|bench)|llama-(?:server|cli))"
 )
+_WORDS_OF_COMMAND: Final = 5
+"""Words without any option, value, path or file that a command has at most."""
+_ARGUMENT: Final = re.compile(r"\s-|=|/|\\\s*$|\.(?:py|ya?ml|json|sh|toml|gguf|bin)\b")
 _COMMAND: Final = Expression(
     r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}"
     r"(?:nohup[ \t]+|sudo[ \t]+|exec[ \t]+|time[ \t]+|uv run[ \t]+)?" + _PROGRAM + r"[ \t]+\S"
@@ -252,7 +255,8 @@ def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
     if not stripped:
         return None
     start, low = lines.span(index)[0], line.lower()
-    if (lines.may_match(_COMMAND, low) and _COMMAND.match(line)) or ("=" in line and _ENV.match(line)):
+    command = lines.may_match(_COMMAND, low) and _COMMAND.match(line) and not _is_sentence(line)
+    if command or ("=" in line and _ENV.match(line)):
         return "shell", index, _shell_end(lines, index), start
     if stripped[0] == "-" and _FLAGS.match(line) and not stripped.startswith("---"):
         return "shell", index, _shell_end(lines, index), start
@@ -275,6 +279,11 @@ def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
     if ":" not in line or not _PAIR.match(line):
         lines.nothing.add(lines.shapes[index])
     return None
+
+
+def _is_sentence(line: str) -> bool:
+    """Whether a line that begins with a program's name speaks of it: many words, no option, value, path or file."""
+    return len(line.split()) > _WORDS_OF_COMMAND and _ARGUMENT.search(line) is None
 
 
 def _settings_in(line: str) -> bool:

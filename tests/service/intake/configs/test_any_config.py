@@ -365,3 +365,11 @@ def test_a_run_of_which_nothing_is_understood_is_still_named_unknown():
     assert reading.framework == "unknown"
     assert "freeze_tower" in {s.key for s in reading.recognised.unread}
     assert fields_of(text.replace("lr: 1e-4\nepochs: 3\n", ""))[0] is None
+
+
+def test_a_sentence_about_a_program_is_no_command():
+    from oomdoc.intake import read_text
+
+    said = "axolotl on two nodes of our cluster, it ran for hours and then fell over:\n\nCUDA out of memory"
+    assert read_text(said).documents == ()
+    assert read_text("axolotl train config.yml --micro_batch_size 2\n\nCUDA out of memory").documents != ()
