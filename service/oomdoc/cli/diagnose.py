@@ -33,8 +33,8 @@ __all__ = ["diagnose", "register"]
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        epilog="Exit status: 0 a failure was diagnosed, of memory or not; 1 nothing failed (a question, a plan, a healthy "
-        "log); 2 bad input or a wrong call."
+        epilog="Exit status: 0 a failure was diagnosed, of memory or not; 1 nothing failed (a question, a plan, a "
+        "healthy log); 2 bad input or a wrong call."
     )(diagnose)
 
 

@@ -77,13 +77,16 @@ def language_of(prose: str, text: str) -> Literal["en", "zh"]:
             chinese += han
         elif len(_RE["function_words"].findall(line)) >= _FUNCTION_WORDS:
             english += len(_RE["latin"].findall(line))
-    if not chinese:
-        whole = "\n".join(lines)
-        chinese, english = len(_RE["han"].findall(whole)), len(_RE["latin"].findall(whole))
-    return "zh" if chinese >= 2 and chinese > 0.35 * english else "en"
+    if chinese:
+        return "zh" if chinese > _HAN_PER_WORD * english else "en"
+    whole = "\n".join(lines)
+    han, latin = len(_RE["han"].findall(whole)), len(_RE["latin"].findall(whole))
+    return "zh" if han >= 2 and han > 0.35 * latin else "en"
 
 
 _LANGUAGE_LINES: Final = 400
+_HAN_PER_WORD: Final = 0.6
+"""Han characters to an English word from which the Chinese sentences are the person's."""
 _HAN_OF_SENTENCE: Final = 4
 """Han characters of a line from which it is a Chinese sentence."""
 _FUNCTION_WORDS: Final = 2
