@@ -31,7 +31,7 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     out = [say("summary.unclear")] if found.verdict == "unclear" else []
     out.append(say("summary.cause" if best.probability >= _SURE else "summary.probable", title=title, percent=sure))
     out += _numbers(view, best)
-    out.append(_action(best, found.plans))
+    out.append(_action(best, found.plans, inference=view.serving))
     return tuple(out)
 
 
@@ -81,9 +81,10 @@ def _tensor(tensor: TensorMatch) -> Message:
     return say("summary.tensor", tensor=tensor.note or tensor.name, shape=shape, size_bytes=tensor.size_bytes)
 
 
-def _action(best: CauseFinding, plans: Sequence[Plan]) -> Message:
+def _action(best: CauseFinding, plans: Sequence[Plan], *, inference: bool) -> Message:
     """The first plan that fits, in full; else what to do about the cause."""
-    return _plan(plans) or say(f"cause.{best.cause}.action")
+    key = "action-of-inference" if inference and best.cause == "activations" else "action"
+    return _plan(plans) or say(f"cause.{best.cause}.{key}")
 
 
 def _plan(plans: Sequence[Plan]) -> Message | None:

@@ -154,7 +154,8 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
     plan = next((p for p in document["plans"] if p["changes"]), None)
     if plan is None:
         key = f"cause.{first['cause']}.action"
-        return [word(key, language)] if has(key) else []
+        special = f"{key}-of-{document['job'].get('objective')}"
+        return [word(special if has(special) else key, language)] if has(key) else []
     lines = [change_sentence(change, language) for change in plan["changes"][:_MAX_CHANGES]]
     if plan["peak_gib"] is not None:
         lines.append(plan_sentence(plan, language))
