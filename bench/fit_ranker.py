@@ -242,7 +242,7 @@ class Model:
         step = 1.0 / (0.25 * np.linalg.norm(x * np.sqrt(weight)[:, None], 2) ** 2 + 0.25 * weight.sum() / 4 + L2)
         mw, mb, mv, t = w.copy(), b.copy(), v.copy(), 1.0
         for _ in range(600):
-            p = _softmax(x @ mw + mb + np.tensordot(mv, z, 1))
+            p = softmax(x @ mw + mb + np.tensordot(mv, z, 1))
             g = (p - y) * weight[:, None]
             nw = mw - step * (x.T @ g + L2 * (mw - prior))
             nw = prior + np.sign(nw - prior) * np.maximum(np.abs(nw - prior) - step * L1, 0)
@@ -259,7 +259,7 @@ class Model:
         return np.asarray(x @ self.w + self.b + np.tensordot(self.v, z, 1))
 
 
-def _softmax(s: np.ndarray) -> np.ndarray:
+def softmax(s: np.ndarray) -> np.ndarray:
     e = np.exp(s - s.max(1, keepdims=True))
     return np.asarray(e / e.sum(1, keepdims=True))
 
@@ -277,7 +277,7 @@ def held_out_scores(rows: Sequence[Row], *, without: str = "") -> np.ndarray:
 
 def chances(s: np.ndarray, temperature: float, doubt: float) -> np.ndarray:
     """Probabilities as the ranker computes them."""
-    return np.asarray((1 - doubt) * _softmax(s / temperature) + doubt / s.shape[1])
+    return np.asarray((1 - doubt) * softmax(s / temperature) + doubt / s.shape[1])
 
 
 def figures(rows: Sequence[Row], p: np.ndarray) -> dict[str, float]:

@@ -54,7 +54,7 @@ class Fit:
         heat = load_table().temperature
         step = 1.0 / (0.5 * len(rows) / heat**2 + L2_OWN)
         for _ in range(_STEPS):
-            p = _softmax((offset + np.tensordot(self.shared, places, 1) + first * self.own) / heat)
+            p = fit_ranker.softmax((offset + np.tensordot(self.shared, places, 1) + first * self.own) / heat)
             # Which of the accepted causes it was is not known: each counts by its share of the label and of p.
             likely = p * labels
             g = (p - likely / likely.sum(1, keepdims=True)) / heat
@@ -85,11 +85,6 @@ def arrays(rows: Reports) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         for other in row["also"]:
             labels[i, causes.index(other)] += share / len(row["also"])
     return places, first, labels
-
-
-def _softmax(s: np.ndarray) -> np.ndarray:
-    e = np.exp(s - s.max(1, keepdims=True))
-    return np.asarray(e / e.sum(1, keepdims=True))
 
 
 def fitted(rows: Reports) -> str:

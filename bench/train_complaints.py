@@ -57,8 +57,7 @@ def _fit(asks: Sequence[Any], label: np.ndarray[Any, Any], reports: Sequence[Any
 def _probable(fitted: Any, texts: Sequence[Any]) -> np.ndarray[Any, Any]:
     """(texts, classes)."""
     odds = np.array([fitted.scores(words) if len(words) else np.zeros(len(CLASSES)) for words in texts])
-    odds = np.exp(odds - odds.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    return fit_ranker.softmax(odds)
 
 
 def _show(name: str, p: np.ndarray[Any, Any], label: np.ndarray[Any, Any]) -> None:

@@ -244,10 +244,10 @@ def _host_short(view: View) -> Iterator[_Account]:
 
 def _requested_tensor(view: View) -> Iterator[_Account]:
     """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
-    if view.failure is None:
+    if view.failure is None or view.phase == "eval":
         return
     for cause, (probability, tensor) in requested_tensors(view).items():
-        if cause in CAUSES and cause not in _LAST_STRAWS and probability >= _SAME_TENSOR and view.phase != "eval":
+        if cause in CAUSES and cause not in _LAST_STRAWS and probability >= _SAME_TENSOR:
             yield _Account(cause, size_matches(tensor), view.failure.signal.span)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import FITS, counted, host_is_short, needed_of, put_off, serves
+from oomdoc.diagnosis.planned import FITS, asks_why_held, counted, host_is_short, needed_of, put_off
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.view import View
-from oomdoc.intake.asked import Wanted, asked_of
+from oomdoc.intake.asked import Wanted
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -55,7 +55,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """The sentences on a question; none where nothing is asked."""
     if put_off(view.evidence):
         return (say("answer.put-off"),)
-    if found.outlook is None and asked_of(view.evidence).wanted == "reserved" and serves(view.evidence, found.job):
+    if found.outlook is None and asks_why_held(view.evidence, found.job):
         return (say("answer.reserved-plain"),)
     if found.outlook is None:
         return ()

@@ -98,26 +98,21 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     best = max(tried, key=lambda c: c.score)
     if best.likelihood < _EXPLAINED:
         return Inference(job, priced, conflicts=(_unexplained(priced.estimate, seen),), explained=False)
-    if best is base or not (_meets(best, seen) or _is_ruled_out(base, seen)):
+    if best is base or not _decides(seen, best, base):
         return Inference(job, priced)
     return _concluded(job, base, best, tried, seen)
 
 
-def _meets(candidate: _Candidate, seen: Observed) -> bool:
-    """Whether a candidate has about the figure that it is said to explain.
+def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:
+    """Whether the figure speaks for one candidate: it is about its own, or more than the other ever holds.
 
     A run that dies early shows less than its peak: such a figure rules out what is smaller, and decides nothing else.
     """
-    if not seen.figure_bytes or not candidate.shown_bytes:
+    if not seen.figure_bytes or not for_it.shown_bytes:
         return True
-    return abs(math.log(candidate.shown_bytes / seen.figure_bytes)) <= _MEETS
-
-
-def _is_ruled_out(candidate: _Candidate, seen: Observed) -> bool:
-    """Whether a run was seen to hold more than a candidate ever does."""
-    if not seen.figure_bytes or not candidate.shown_bytes:
-        return False
-    return math.log(seen.figure_bytes / candidate.shown_bytes) > _MEETS
+    if abs(math.log(for_it.shown_bytes / seen.figure_bytes)) <= _MEETS:
+        return True
+    return bool(against.shown_bytes) and math.log(seen.figure_bytes / (against.shown_bytes or 1.0)) > _MEETS
 
 
 def _beside_rollouts(job: Job, priced: Priced, seen: Observed) -> Inference:
@@ -225,9 +220,7 @@ def _confirmed(job: Job, base: _Candidate, seen: Observed) -> Inference:
         return Inference(job, base.priced)
     option = _Option("grad_ckpt", not completed.grad_ckpt, 0.0, {"grad_ckpt": not completed.grad_ckpt})
     other = _priced(job, (option,), seen)
-    if other is None or base.likelihood - other.likelihood < _TELLING:
-        return Inference(job, base.priced)
-    if not (_meets(base, seen) or _is_ruled_out(other, seen)):
+    if other is None or base.likelihood - other.likelihood < _TELLING or not _decides(seen, base, other):
         return Inference(job, base.priced)
     why = _why("grad_ckpt", completed.grad_ckpt, base, other, seen)
     odds = 1 / (1 + math.exp(other.likelihood - base.likelihood))

@@ -22,6 +22,7 @@ __all__ = [
     "FITS",
     "SPLIT",
     "Choice",
+    "asks_why_held",
     "careful_job",
     "counted",
     "fits_of",
@@ -31,7 +32,6 @@ __all__ = [
     "needed_of",
     "planned_run",
     "put_off",
-    "serves",
     "split_by_layers",
 ]
 
@@ -76,6 +76,11 @@ def put_off(evidence: Evidence) -> bool:
 def serves(evidence: Evidence, job: Job) -> bool:
     """Whether an engine that takes a share of the card is named."""
     return asked_of(evidence).engine in _SHARING or job.framework in _SHARING
+
+
+def asks_why_held(evidence: Evidence, job: Job) -> bool:
+    """Whether the question is why an engine that runs holds its share of the card."""
+    return asked_of(evidence).wanted == "reserved" and serves(evidence, job)
 
 
 def careful_job(evidence: Evidence, job: Job) -> bool:

@@ -33,6 +33,7 @@ __all__ = [
     "SingleFix",
     "TensorMatch",
     "Verdict",
+    "action_key",
 ]
 
 Verdict = Literal["device-oom", "host-oom", "shared-memory", "not-oom", "no-failure", "unclear"]
@@ -242,3 +243,9 @@ class Diagnosis:
     singles: tuple[SingleFix, ...] = ()
     questions: tuple[Question, ...] = ()
     warnings: tuple[Message, ...] = ()
+
+
+def action_key(cause: str, objective: str | None) -> str:
+    """Which words say what to do about a cause where no plan fits: a model that is only run has no backward pass."""
+    inference = cause == "activations" and objective == "inference"
+    return f"cause.{cause}.{'action-of-inference' if inference else 'action'}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 from oomkb.units import GIB
@@ -31,7 +31,7 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     out = [say("summary.unclear")] if found.verdict == "unclear" else []
     out.append(say("summary.cause" if best.probability >= _SURE else "summary.probable", title=title, percent=sure))
     out += _numbers(view, best)
-    out.append(_action(best, found.plans, inference=view.serving))
+    out.append(_plan(found.plans) or say(action_key(best.cause, view.job.objective)))
     return tuple(out)
 
 
@@ -79,12 +79,6 @@ def _numbers(view: View, best: CauseFinding) -> list[Message]:
 def _tensor(tensor: TensorMatch) -> Message:
     shape = " × ".join(f"{n:,}" for n in tensor.shape)
     return say("summary.tensor", tensor=tensor.note or tensor.name, shape=shape, size_bytes=tensor.size_bytes)
-
-
-def _action(best: CauseFinding, plans: Sequence[Plan], *, inference: bool) -> Message:
-    """The first plan that fits, in full; else what to do about the cause."""
-    key = "action-of-inference" if inference and best.cause == "activations" else "action"
-    return _plan(plans) or say(f"cause.{best.cause}.{key}")
 
 
 def _plan(plans: Sequence[Plan]) -> Message | None:

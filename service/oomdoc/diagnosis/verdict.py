@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.planned import counted, host_is_short, put_off, serves
+from oomdoc.diagnosis.planned import asks_why_held, counted, host_is_short, put_off
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome
-from oomdoc.intake.asked import asked_of
-from oomdoc.intake.outcomes.decide import failure_of
+from oomdoc.intake.outcomes.decide import NAMED, failure_of
 from oomdoc.messages import say
 
 __all__ = ["agreed", "not_memory_first", "other_failure_of", "outlook_of", "verdict_of"]
@@ -21,8 +20,6 @@ _MEMORY: Final[Mapping[str, Verdict]] = {
     "host": "host-oom",
     "shared-memory": "shared-memory",
 }
-_NAMED: Final = 0.5
-"""Confidence from which the name of a failure that is not memory counts; below, nothing tells what failed."""
 _PRINTED: Final = 0.95
 """Confidence of a failure of memory that a program printed in its own words."""
 _DOUBTED: Final = 0.8
@@ -37,7 +34,7 @@ def verdict_of(outcome: Outcome | None) -> Verdict:
     if outcome is None or outcome.kind in ("question", "healthy"):
         return "no-failure"
     if outcome.kind == "other":
-        return "not-oom" if outcome.confidence >= _NAMED else "unclear"
+        return "not-oom" if outcome.confidence >= NAMED else "unclear"
     return _MEMORY[outcome.memory or "device"]
 
 
@@ -53,7 +50,7 @@ def agreed(evidence: Evidence, causes: Sequence[CauseFinding]) -> tuple[Verdict,
         return verdict, evidence, not_memory_first(outcome, causes)
     if verdict not in _MEMORY.values() or outcome is None or not causes or causes[0].cause != "not-oom":
         return verdict, evidence, tuple(causes)
-    other = next((o for o in evidence.other_outcomes if o.kind == "other" and o.confidence >= _NAMED), None)
+    other = next((o for o in evidence.other_outcomes if o.kind == "other" and o.confidence >= NAMED), None)
     if other is not None:
         failures = tuple(f for f in (failure_of(other),) if f is not None)
         return "not-oom", replace(evidence, outcome=other, failures=failures), not_memory_first(other, causes)
@@ -76,8 +73,7 @@ def outlook_of(view: View) -> Outlook | None:
         return None
     named = view.stated("model") is not None or view.stated("params_b") is not None
     probability = view.estimate.fits_probability if view.estimate is not None else None
-    explained = asked_of(view.evidence).wanted == "reserved" and serves(view.evidence, view.job)
-    if explained and (not named or probability is None):
+    if asks_why_held(view.evidence, view.job) and (not named or probability is None):
         return None
     if not named or probability is None or counted(view.job):
         return Outlook("unknown")

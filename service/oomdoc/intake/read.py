@@ -26,7 +26,7 @@ from oomdoc.intake.run_figures import contrasts, printed_memory, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
-from oomdoc.intake.statements import read_asked, read_causes, read_statements
+from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.stream import condense
 from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.tracebacks import read_frames
@@ -117,7 +117,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
-    outcome = complaint_of(read_asked(prose), outcome, prose)
+    outcome = complaint_of(outcome, prose)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures

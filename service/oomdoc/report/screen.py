@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oomdoc.diagnosis.result import action_key
 from oomdoc.report.sentences import change_sentence, likely, other_sentence, plan_sentence
 from oomdoc.report.words import has, word
 
@@ -153,9 +154,8 @@ def _placed(why: list[str], quotes: list[tuple[str, str]]) -> tuple[tuple[str, .
 def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[str]:
     plan = next((p for p in document["plans"] if p["changes"]), None)
     if plan is None:
-        key = f"cause.{first['cause']}.action"
-        special = f"{key}-of-{document['job'].get('objective')}"
-        return [word(special if has(special) else key, language)] if has(key) else []
+        key = action_key(first["cause"], document["job"].get("objective"))
+        return [word(key, language)] if has(key) else []
     lines = [change_sentence(change, language) for change in plan["changes"][:_MAX_CHANGES]]
     if plan["peak_gib"] is not None:
         lines.append(plan_sentence(plan, language))

@@ -16,10 +16,10 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phases import phase_of_frames
 from oomdoc.intake.polarity import expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Literals, Vocabulary
-from oomdoc.intake.statements.complaints import Asked
+from oomdoc.intake.statements.complaints import read_asked
 from oomdoc.intake.tracebacks import Placed
 
-__all__ = ["complaint_of", "failure_of", "is_asserted", "outcome_of"]
+__all__ = ["NAMED", "complaint_of", "failure_of", "is_asserted", "outcome_of"]
 
 _MAX_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
@@ -31,6 +31,9 @@ _NAMELIKE: Final = ("oom", "out")
 """How mentions begin that options, paths and functions may be named after."""
 _SURE: Final[Mapping[Order, float]] = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
 """How sure the name of a failure that is not memory is, by its row's order; below 0.5 it is no more than trouble."""
+
+NAMED: Final = 0.5
+"""Confidence from which the name of a failure that is not memory counts; below, nothing tells what failed."""
 
 Indexed = tuple[int, Failure]
 
@@ -48,10 +51,7 @@ class _Hit:
     @property
     def memory(self) -> Memory | None:
         """Which memory it speaks of: what grows or is too much is the host's where the host's memory is named."""
-        named = (
-            self.row.memory == "device" and _RE["of_host"].search(self.text) and not _RE["of_card"].search(self.text)
-        )
-        return "host" if named else self.row.memory
+        return _memory_named(self.text) if self.row.memory == "device" else self.row.memory
 
     def outcome(self) -> Outcome:
         sure = _SURE[self.row.order] if self.row.kind == "other" else 0.9
@@ -89,7 +89,7 @@ def outcome_of(
         ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
     else:
         ranked = [*weak, *present, *told_of]
-    only_trouble = all(o.kind == "other" and o.confidence < _NAMED for o in ranked)
+    only_trouble = all(o.kind == "other" and o.confidence < NAMED for o in ranked)
     if only_trouble and (likely := _cut_traceback(placed)) is not None:
         ranked = [likely, *ranked]
     if ranked:
@@ -103,18 +103,19 @@ _ASKS: Final = 0.9
 """Probability of a question from which words for a lack of memory speak of no failure."""
 
 
-def complaint_of(asked: Asked | None, outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | None:
+def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | None:
     """The outcome by what a person writes: memory that is complained of fails, memory that is asked about does not.
 
-    :param asked: whether the prose complains or asks; ``None`` of a text without prose.
-    :param outcome: what lines show. One that a program printed stays as it is.
+    :param outcome: what lines show. One that a program printed stays as it is, and the prose is not read.
     """
+    said = outcome is not None and outcome.kind == "said"
+    open_to_words = outcome is None or outcome.kind in ("said", "question") or outcome.confidence < NAMED
+    asked = read_asked(prose) if open_to_words else None
     if asked is None:
         return outcome
-    if outcome is not None and outcome.kind == "said":
+    if outcome is not None and said:
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asked.question >= _ASKS else outcome
-    open_to_words = outcome is None or outcome.kind == "question" or outcome.confidence < _NAMED
-    if not open_to_words or asked.complains is None or asked.complaint < _COMPLAINS:
+    if asked.complains is None or asked.complaint < _COMPLAINS:
         return outcome
     texts = (asked.complains.text, "\n".join(line.text[:_LONGEST] for line in prose[:_MAX_TRIED]))
     if _RE["of_memory"].search(texts[1]) is None or _is_denied(texts[0]):
@@ -123,8 +124,12 @@ def complaint_of(asked: Asked | None, outcome: Outcome | None, prose: Sequence[L
     if wanted.wanted == "reserved" and wanted.engine is not None:
         return outcome  # why a running engine holds its share has an answer, and nothing failed
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
-    host = _RE["of_host"].search(named) is not None and _RE["of_card"].search(named) is None
-    return Outcome("said", "complaint", asked.complains, "host" if host else "device", 0.6)
+    return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
+
+
+def _memory_named(text: str) -> Memory:
+    """The host's memory where it is named and the card's is not."""
+    return "host" if _RE["of_host"].search(text) and not _RE["of_card"].search(text) else "device"
 
 
 def _is_denied(sentence: str, row: str = "said-device") -> bool:
@@ -141,7 +146,6 @@ def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
 
 
-_NAMED: Final = 0.5
 _MAX_FRAMES: Final = 40
 _RE: Final = patterns(__file__)
 _RANK: Final = {"root": 0, "follows": 1, "generic": 2, "unnamed": 3}
@@ -167,7 +171,7 @@ def _distinct(ranked: Sequence[Outcome]) -> tuple[Outcome, ...]:
     names = {ranked[0].name}
     out = []
     for one in ranked[1:]:
-        if one.name not in names and one.confidence >= _NAMED:
+        if one.name not in names and one.confidence >= NAMED:
             names.add(one.name)
             out.append(one)
     return tuple(out)
@@ -277,7 +281,7 @@ def failure_of(outcome: Outcome) -> Failure | None:
     """The failure that an outcome stands for where no parser read one: what is said, or what is not memory."""
     if (outcome.kind == "said" or outcome.name == "cut-traceback") and outcome.memory is not None:
         return Failure(kind=outcome.memory, signal=Signal(outcome.name, outcome.span))
-    if outcome.kind == "other" and outcome.confidence >= _NAMED:
+    if outcome.kind == "other" and outcome.confidence >= NAMED:
         return Failure(kind="other", signal=Signal(outcome.name, outcome.span))
     return None
 

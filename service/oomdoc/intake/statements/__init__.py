@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from oomdoc.intake.statements.causes import read_causes
-from oomdoc.intake.statements.complaints import Asked, read_asked
 from oomdoc.intake.statements.reader import LEAST_PROBABLE, read_statements
 
-__all__ = ["LEAST_PROBABLE", "Asked", "read_asked", "read_causes", "read_statements"]
+__all__ = ["LEAST_PROBABLE", "read_causes", "read_statements"]
