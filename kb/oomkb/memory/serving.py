@@ -37,6 +37,8 @@ __all__ = ["ServingBytes", "largest_max_model_len", "serving_bytes", "start_prob
 
 _STEP: Final = 16
 """Tokens of a block of the cache: lengths are given in whole blocks."""
+_USUAL_LENGTH: Final = 2048
+"""Tokens of a sequence that a script generates where none are stated, as for training (``setting.py``)."""
 _SPECULATED: Final = 3
 """Tokens that a head speculates where nothing is said."""
 # How closely the parts are known, relative to themselves (published start-up figures, tests/kb/memory/data).
@@ -153,8 +155,12 @@ def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:
 
 
 def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
-    """A ``generate`` call: a cache as long as the sequences are, all of them at once."""
-    length = job.seq_len or min(shape.dims.max_positions or 8192, 32768)
+    """A ``generate`` call: a cache as long as the sequences are, all of them at once.
+
+    The cache grows with the sequences and no engine reserves the model's whole context, so where no length is stated
+    a usual one is taken.
+    """
+    length = job.seq_len or min(shape.dims.max_positions or _USUAL_LENGTH, _USUAL_LENGTH)
     needed = cache_bytes(s, shape, None, length)
     activations = step_of(s, shape).peak("forward", float(s.batch * length), 0.0)[0]
     return ServingBytes(

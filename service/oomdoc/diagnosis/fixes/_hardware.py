@@ -40,6 +40,8 @@ def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
         return has(framework, "fused_ce.plain") or _has_triton(device)
     if (name == "offload" and value) or (name in ("grad_ckpt", "extra_models") and "offload" in str(value)):
         return not device.unified  # it would go where it already is
+    if name in ("tp", "pp") and value and value > 1:
+        return not device.unified  # one GPU, whatever the number of cores
     if name == "sharding" and value not in _ALONE:
         return device.vendor not in ("apple", "google")
     return True

@@ -12,6 +12,7 @@ __all__ = [
     "is_lora",
     "is_preference",
     "is_rl",
+    "is_script",
     "is_serving",
     "is_training",
     "kinds_of",
@@ -28,6 +29,11 @@ FSDP = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 def is_serving(job: Job) -> bool:
     """Whether nothing is trained."""
     return job.objective == "inference" or (job.objective is None and job.serving is not None)
+
+
+def is_script(job: Job) -> bool:
+    """Whether it is inference without an engine, as :func:`oomkb.memory.engines.engine_of` takes it."""
+    return is_serving(job) and job.serving is None and not (job.framework and has(job.framework, "serving"))
 
 
 def is_training(job: Job) -> bool:

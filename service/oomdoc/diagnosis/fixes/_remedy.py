@@ -41,6 +41,8 @@ class Context:
     other_process_bytes: float | None = None
     serving: bool = False
     """Whether the job is inference: decides what an unnamed framework is taken to be."""
+    script: bool = False
+    """Whether it is inference in a script, without an engine."""
     without: frozenset[str] = frozenset()
     """Names of remedies that are ruled out, by the person or by their circumstances."""
     spare_gpus: int = 0
@@ -50,7 +52,7 @@ class Context:
 
     def has(self, feature: str) -> bool:
         """Whether the job's framework has a setting for it (see ``_features``)."""
-        return has(self.framework, feature, self.versions, serving=self.serving)
+        return has(self.framework, feature, self.versions, serving=self.serving and not self.script)
 
     def can(self, feature: str) -> bool:
         """Whether the hardware can do it; unknown hardware is not trusted with what older cards lack."""

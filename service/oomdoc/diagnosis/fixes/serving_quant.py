@@ -1,5 +1,5 @@
 """Serve quantised weights: FP8 where the hardware multiplies it, else a 4-bit checkpoint (AWQ or GPTQ) of the same
-model; of llama.cpp's files the next smaller one.
+model; of llama.cpp's files the next smaller one; in a script of its own, bitsandbytes while the weights are loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if context.has("spills"):
         yield from _smaller_files(job)
         return
-    if job.quant not in (None, "none") or not context.has("serving.quant") or context.device is None:
+    if job.quant not in (None, "none") or context.device is None:
+        return
+    if context.script and context.has("qlora"):
+        yield Variant(fields={"quant": "int8"}, effort=0.8)
+        yield Variant(fields={"quant": "nf4"}, effort=1.0)
+    if not context.has("serving.quant"):
         return
     if context.can("fp8"):
         how = () if context.has("quant-on-load") else (say("fixes.serving-quant.how-fp8"),)

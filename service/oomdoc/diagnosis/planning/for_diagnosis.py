@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.accounts import ranks_on_one_gpu
 from oomdoc.diagnosis.fixes import REMEDIES, Context
-from oomdoc.diagnosis.fixes._job import is_serving, world_size
+from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
@@ -252,6 +252,7 @@ def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Itera
         reserved_unallocated_bytes=failure.reserved_unallocated_bytes if failure else None,
         other_process_bytes=failure.other_process_bytes if failure else None,
         serving=is_serving(job),
+        script=is_script(job),
         spare_gpus=max(0, min(spare, 64)),
         facts=MappingProxyType(_facts(evidence, job, matched)),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
-from oomdoc.diagnosis.fixes._job import global_batch, is_serving, world_size
+from oomdoc.diagnosis.fixes._job import global_batch, is_script, is_serving, world_size
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, single_fix
 from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
 from oomdoc.diagnosis.planning.hardware import smallest
@@ -84,6 +84,7 @@ def context_for(prices: Prices, given: Context | None = None) -> Context:
         versions=job.versions,
         host_bytes=(given.host_bytes if given and given.host_bytes else host),
         serving=is_serving(job),
+        script=is_script(job),
     )
 
 

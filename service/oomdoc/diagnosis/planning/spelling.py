@@ -39,6 +39,7 @@ _OTHERWISE: Final[Mapping[tuple[str, str], tuple[str, Any]]] = {
     ("method", "lora"): ("peft_config", "LoraConfig(...)"),
     ("method", "qlora"): ("quantization_config", "BitsAndBytesConfig(load_in_4bit=True)"),
     ("quant", "nf4"): ("load_in_4bit", True),
+    ("quant", "int8"): ("load_in_8bit", True),
     ("param_dtype", "bf16"): ("torch_dtype", "bfloat16"),
     ("param_dtype", "fp16"): ("torch_dtype", "float16"),
     ("autocast", "bf16"): ("bf16", True),

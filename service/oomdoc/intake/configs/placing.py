@@ -286,7 +286,13 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
                     and e.scope == call.scope
                     and call.value_span[0] <= e.key_span[0] < call.value_span[1]
                 ]
-                return python.insert_argument(text, call, inside, name.replace("-", "_"), value, anchor)
+                done = python.insert_argument(text, call, inside, name.replace("-", "_"), value, anchor)
+                start, end = call.value_span
+                return (
+                    done
+                    if name != "quantization_config"
+                    else python.placed_by_loader(done, start, end + len(done) - len(text))
+                )
     dictionary = [e for e in doc.entries if e.scope == "@dict" and "." not in e.key]
     if dictionary and not scope:
         return None

@@ -156,3 +156,19 @@ def test_features_know_versions() -> None:
     assert has("llama-factory", "grad_ckpt.offload", {})
     assert not has("megatron", "zero", {})
     assert has("some-script", "zero", {})
+
+
+def test_a_script_that_generates_is_offered_what_a_script_can_do() -> None:
+    script = job(objective="inference", method=None, framework=None, param_dtype="fp32")
+    halved = offers("half-weights", script, serving=True, script=True)
+    assert values(halved, "param_dtype") == ["bf16"]
+    assert values(offers("half-weights", script, device=V100, serving=True, script=True), "param_dtype") == ["fp16"]
+    assert values(offers("serving-quant", script, serving=True, script=True), "quant") == ["int8", "nf4"]
+    assert offers("serving-tensor-parallel", script, serving=True, script=True, spare_gpus=3) == []
+
+
+def test_a_mac_has_one_gpu_and_no_bitsandbytes() -> None:
+    mac = gpus.find("Apple M2 Pro")
+    script = job(objective="inference", method=None, framework=None, param_dtype="fp32")
+    assert offers("serving-quant", script, device=mac, serving=True, script=True) == []
+    assert offers("serving-tensor-parallel", script, device=mac, serving=True, spare_gpus=3) == []

@@ -237,3 +237,22 @@ def test_offload_that_is_off_already_stays_as_it_is_written():
     text = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  offload_optimizer_device: none\n  offload_param_device: none\n  zero_stage: 3\nmixed_precision: bf16\nnum_processes: 8\n"
     done = patch(text, filename="zero3.yaml", changes={"offload": ["optimizer"]})
     assert done.text == text.replace("optimizer_device: none", "optimizer_device: cpu")
+
+
+_LOADED = 'from transformers import AutoModelForCausalLM\nm = AutoModelForCausalLM.from_pretrained("org/model-7b"{})'
+
+
+@pytest.mark.parametrize(
+    ("behind", "device_map"), [('.to("cuda:1")', '"cuda:1"'), (".cuda()", '"cuda"'), (".to(device)", "device")]
+)
+def test_a_quantised_model_is_placed_while_it_is_loaded(behind, device_map):
+    done = patch(_LOADED.format("") + behind + "\n", filename="run.py", changes={"quant": "nf4"})
+    assert not done.error and behind not in done.text
+    assert f"device_map={device_map})" in done.text
+    compile(done.text, "run.py", "exec")
+
+
+@pytest.mark.parametrize("later", ["\nm.to(device)\n", "\nm = m.cuda()\n", ".to(torch.float16)\n"])
+def test_a_model_that_is_moved_elsewhere_is_left_alone(later):
+    done = patch(_LOADED.format("") + later, filename="run.py", changes={"quant": "int8"})
+    assert done.unplaced and done.text == _LOADED.format("") + later

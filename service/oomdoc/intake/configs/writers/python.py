@@ -10,7 +10,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
 from oomdoc.intake.configs.writers.spelling import in_python
 
-__all__ = ["insert_argument", "insert_line", "remove", "replace"]
+__all__ = ["insert_argument", "insert_line", "placed_by_loader", "remove", "replace"]
 
 
 def _quote(text: str) -> str:
@@ -80,6 +80,33 @@ def _has_trailing_comma(text: str, entry: Entry, end: int) -> bool:
     at = _argument_end(text, entry)
     rest = text[at:end]
     return re.match(r"[ \t]*,[ \t]*(?:#[^\n]*)?\r?\n", rest) is not None
+
+
+def placed_by_loader(text: str, start: int, end: int) -> str | None:
+    """The text with the chained ``.to(device)`` or ``.cuda()`` of a loading call turned into its ``device_map``.
+
+    A model whose weights bitsandbytes quantises is placed while it is loaded, and refuses to be moved afterwards
+    (transformers ``modeling_utils.py``: "`.to` is not supported for `4-bit` or `8-bit` bitsandbytes models").
+
+    :param start: where the call begins.
+    :param end: behind its closing bracket.
+    :returns: ``None`` where something else moves the model: which lines to take away is for the person to say.
+    """
+    named = re.search(r"(\w{1,100})[ \t]*=[ \t]*[\w.]*$", text[max(0, start - 200) : start])
+    if named and re.search(rf"(?<![\w.]){named[1]}\.(?:to|cuda)\(", text[end:]):
+        return None
+    if not re.compile(r"\.(?:to|cuda)\(").match(text, end):
+        return text
+    moved = re.compile(r"\.(?:cuda\(\)|to\((['\"]cuda(?::\d)?['\"]|\w*device)\))", re.I).match(text, end)
+    if moved is None or "device_map" in text[start:end]:
+        return None
+    head = text[: end - 1].rstrip()
+    gap = text[len(head) : end - 1]  # the line break before a closing bracket on a line of its own
+    comma = "" if head.endswith(",") else ","
+    indent = indent_of(text, len(head) - 1) if gap else " "
+    device = moved[1] or '"cuda"'
+    lead = gap[: gap.find("\n") + 1] + indent if "\n" in gap else indent
+    return splice(text, len(head), moved.end(), f"{comma}{lead}device_map={device}{',' + gap if gap else ''})")
 
 
 def insert_line(text: str, at: int, line: str) -> str:
