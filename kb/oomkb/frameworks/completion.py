@@ -113,7 +113,8 @@ def _split(job: Job) -> int:
 
 
 def _longest(job: Job) -> int | None:
-    longest = _config_of(job).get("max_position_embeddings")
+    config = _config_of(job)
+    longest = config.get("max_position_embeddings") or config.get("max_target_positions")  # speech: of the decoder
     return longest if isinstance(longest, int) and longest > 0 else None
 
 

@@ -6,10 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import FITS, asks_why_held, counted, host_is_short, needed_of, put_off
+from oomdoc.diagnosis.planned import (
+    FITS,
+    Side,
+    asks_why_held,
+    compared,
+    counted,
+    describes_run,
+    host_is_short,
+    is_planned,
+    needed_of,
+    put_off,
+)
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.view import View
-from oomdoc.intake.asked import Wanted
+from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -39,6 +50,8 @@ class Plain:
     estimate: Estimate
     careful: bool
     wanted: Wanted = "fit"
+    sides: tuple[Side, ...] = ()
+    """What the question compares."""
 
     @property
     def answer(self) -> str:
@@ -57,12 +70,15 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("answer.put-off"),)
     if found.outlook is None and asks_why_held(view.evidence, found.job):
         return (say("answer.reserved-plain"),)
+    if is_planned(view.evidence) and not describes_run(view.evidence):
+        return (say("answer.no-run"),)
     if found.outlook is None:
         return ()
     if view.estimate is None:
         return (say("answer.unknown"),)
-    wanted: Wanted = found.asked.wanted if found.asked is not None else "fit"
-    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, wanted))
+    asked = found.asked or Asked()
+    sides = compared(found.job, asked) if found.careful else ()
+    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, asked.wanted, sides))
 
 
 def _reserved(about: Plain) -> Iterator[Message]:
@@ -81,7 +97,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     if explained := tuple(_reserved(about)):
         return explained
     limits = list(_flips(about))
-    out = [_decisive(about)]
+    out = list(_comparison(about)) or [*_cache_alone(about), _decisive(about)]
     leads = ("answer.limit", "answer.limit-length", "answer.limit-context", "answer.limit-context-together")
     if about.wanted in ("batch", "length") and limits and limits[0].key in leads:
         out = [limits.pop(0), *out]
@@ -97,6 +113,34 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
     return (*out, *limits)
+
+
+def _comparison(about: Plain) -> Iterator[Message]:
+    """What each of the compared alternatives needs, and what is the same for all of them."""
+    if not about.sides:
+        return
+    yield say("answer.compared", sides=[_side(side) for side in about.sides])
+    job = about.job
+    known = about.estimate.capacity_bytes is not None
+    yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=_cards(job))
+    if all(side.fits for side in about.sides) and all(side.name.lower().startswith("zero") for side in about.sides):
+        yield say("answer.compared-shards")
+
+
+def _side(side: Side) -> Message:
+    key = "" if side.fits is None else "-fits" if side.fits else "-not"
+    return say(f"answer.side{key}", **{n: getattr(side, n) for n in ("name", "needed_bytes", "capacity_bytes")})
+
+
+def _cache_alone(about: Plain) -> Iterator[Message]:
+    served = about.estimate.served
+    if about.wanted == "cache" and served is not None and served.length:
+        tokens = served.at_once * served.length
+        sizes = {
+            "thousand_bytes": 1000 * served.needed_bytes / tokens,
+            "cache_bytes": served.needed_bytes / served.at_once,
+        }
+        yield say("answer.cache", length=f"{served.length:,}", **sizes)
 
 
 def _decisive(about: Plain) -> Message:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import Choice, fits_of, needed_of
+from oomdoc.diagnosis.planned import Choice, fits_of, needed_of, side_fields, sides_of
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
+from oomdoc.intake.asked import Alternative
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
@@ -32,11 +33,31 @@ def grid_for(choice: Choice, view: View) -> Grid | None:
     if view.estimate is None or not choice.careful or choice.asked.wanted == "reserved":
         return None
     job = choice.job
+    if sides := sides_of(job, choice.asked):
+        return _compared(job, sides, _longest(view))
     if job.objective == "inference":
-        return _served(job)
+        return _served(job, _longest(view))
     if choice.asked.wanted in ("batch", "length"):
         return _sizes(job)
     return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
+
+
+def _longest(view: View) -> int:
+    """The model's own context, in tokens."""
+    return (view.shape.dims.max_positions if view.shape is not None else 0) or max(_CONTEXTS)
+
+
+def _compared(job: Job, sides: Sequence[Alternative], longest: int) -> Grid | None:
+    """The compared alternatives over lengths."""
+    served = job.objective == "inference"
+    field, usual = ("serving.max_model_len", _CONTEXTS) if served else ("seq_len", _LENGTHS)
+    rows = [(side.name, side_fields(side)) for side in sides]
+    return _grid(
+        "compared-length",
+        job,
+        rows,
+        [(f"{n:,}", {field: n}) for n in _lengths(job, [n for n in usual if n <= longest] or [longest])],
+    )
 
 
 def _sizes(job: Job) -> Grid | None:
@@ -60,13 +81,13 @@ def _methods(job: Job) -> Grid | None:
     return _grid("methods-cards", plain, rows, columns)
 
 
-def _served(job: Job) -> Grid | None:
+def _served(job: Job, longest: int) -> Grid | None:
     """How the weights are stored over context lengths, for one request."""
     fixed = job.quant if "quant" not in job.assumed else None
     formats = _FILES if job.quant in GGUF_BYTES else _FORMATS
     named = [row for row in formats if fixed in (None, row[1])] or [(str(fixed), str(fixed))]
     rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
-    lengths = _lengths(job, _CONTEXTS)
+    lengths = _lengths(job, [n for n in _CONTEXTS if n <= longest] or [longest])
     columns: list[_Row] = [(f"{n:,}", {"serving.max_model_len": n}) for n in lengths]
     together = (job.get("serving.concurrency") or 1) > 1
     return _grid("formats-context-together" if together else "formats-context", job, rows, columns)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.asked import Asked, asked_of, pairs_in
+from oomdoc.intake.asked import Alternative, Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.states import GGUF_BYTES
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
@@ -22,9 +23,12 @@ __all__ = [
     "FITS",
     "SPLIT",
     "Choice",
+    "Side",
     "asks_why_held",
     "careful_job",
+    "compared",
     "counted",
+    "describes_run",
     "fits_of",
     "host_is_short",
     "is_planned",
@@ -32,6 +36,8 @@ __all__ = [
     "needed_of",
     "planned_run",
     "put_off",
+    "side_fields",
+    "sides_of",
     "split_by_layers",
 ]
 
@@ -46,6 +52,7 @@ _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "
 _COUNTED: Final = "the fewest that hold it"
 SPLIT: Final = "device_map spreads the layers over the cards"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+_SAYS_NO_SIZE: Final = ("phase", "objective", "framework")
 _LOCAL: Final = ("ollama", "llama.cpp")
 _SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
 _METHODS: Final = ("full", "lora", "qlora")
@@ -66,6 +73,13 @@ class Choice:
 def is_planned(evidence: Evidence) -> bool:
     """Whether nothing ran: a question or a plan."""
     return evidence.outcome is not None and evidence.outcome.kind == "question"
+
+
+def describes_run(evidence: Evidence) -> bool:
+    """Whether a question says anything of a run or a card, so that a figure is what it may want."""
+    asked = asked_of(evidence)
+    sized = any(name not in _SAYS_NO_SIZE for name in evidence.facts) or bool(evidence.documents)
+    return sized or asked.capacity_gib is not None or asked.wanted != "fit" or asked.trains
 
 
 def put_off(evidence: Evidence) -> bool:
@@ -96,8 +110,49 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _purposed(_mixed(_spelled_out(job, evidence), evidence, asked), asked)
     if not careful:
         return Choice(job, asked, careful)
-    job, open_ = _chosen(_uncounted(job, asked), asked)
+    job, open_ = _chosen(_first_side(_uncounted(job, asked), asked), asked)
     return Choice(job, asked, careful, open_)
+
+
+def sides_of(job: Job, asked: Asked) -> tuple[Alternative, ...]:
+    """What the question compares, as far as this run can differ in it."""
+    trained = job.objective != "inference"
+    return () if trained and any("quant" in side.fields for side in asked.alternatives) else asked.alternatives
+
+
+def _first_side(job: Job, asked: Asked) -> Job:
+    """The job as the first of the compared alternatives that fits: the answer is about it, the others stand beside."""
+    forms = [side_fields(side) for side in sides_of(job, asked)]
+    return job.with_fields(_first_that_fits(job, forms)[0]) if forms else job
+
+
+def side_fields(side: Alternative) -> dict[str, Any]:
+    """An adapter over whole weights is not stored in 4 bits, whatever the other alternative is."""
+    return {**side.fields, **({"quant": None} if side.fields.get("method") in ("full", "lora") else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the compared alternatives, priced; sizes in bytes per GPU."""
+
+    name: str
+    needed_bytes: float
+    capacity_bytes: float | None
+    fits: bool | None
+
+
+def compared(job: Job, asked: Asked) -> tuple[Side, ...]:
+    """What each alternative needs; none where fewer than two can be priced."""
+    sides = []
+    for side in sides_of(job, asked):
+        fields = side_fields(side)
+        if fields.get("method") == "qlora" and (job.sharding or "").startswith("zero"):
+            fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
+        priced = _price(job, fields)
+        if priced is not None:
+            estimate = priced.estimate
+            sides.append(Side(side.name, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate)))
+    return tuple(sides) if len(sides) > 1 else ()
 
 
 def _uncounted(job: Job, asked: Asked) -> Job:
@@ -192,7 +247,7 @@ def _purposed(job: Job, asked: Asked) -> Job:
     tells = (
         asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     )
-    if job.objective is None and not asked.trains and not tells:
+    if job.objective is None and not asked.trains and (asked.infers or not tells):
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
     if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
         job = job.with_fields({"capacity_gib": asked.capacity_gib})
@@ -206,6 +261,8 @@ def _purposed(job: Job, asked: Asked) -> Job:
     if job.objective == "inference":
         if asked.engine is not None and job.framework is None:
             job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})
+        if job.framework is None and asked.quant in GGUF_BYTES:
+            job = job.assuming({"framework": Assumption("llama.cpp", "its files are stored so")})
         if asked.engine == "ollama" and asked.quant is None and job.quant is None and job.param_dtype is None:
             job = job.assuming({"quant": Assumption("q4_k_m", "Ollama's own tags are Q4_K_M")})
     elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.inferring import IMPLIED
-from oomdoc.diagnosis.planned import is_planned
+from oomdoc.diagnosis.planned import describes_run, is_planned
 from oomdoc.diagnosis.result import CauseFinding, Question
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import asked_of
@@ -91,7 +91,8 @@ def _says_little(view: View) -> bool:
 def _for_plan(view: View) -> tuple[Question, ...]:
     """What an answer cannot do without; everything else was assumed and said."""
     if view.estimate is None:
-        return (_ask("model"),) if view.job.model is None and view.job.params_b is None else ()
+        open_ = view.job.model is None and view.job.params_b is None
+        return (_ask("model"),) if open_ and describes_run(view.evidence) else ()
     # How much it needs, and which card or how many hold it, is answered without one.
     open_ = asked_of(view.evidence).wanted in ("amount", "cards")
     return (_ask("gpu"),) if view.bytes_of("capacity") is None and not open_ else ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.planned import asks_why_held, counted, host_is_short, put_off
+from oomdoc.diagnosis.planned import asks_why_held, counted, describes_run, host_is_short, put_off
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome
@@ -69,7 +69,7 @@ def outlook_of(view: View) -> Outlook | None:
     ``unknown`` without the model (or its size) and the card (or its capacity).
     """
     outcome = view.evidence.outcome
-    if outcome is None or outcome.kind != "question" or put_off(view.evidence):
+    if outcome is None or outcome.kind != "question" or put_off(view.evidence) or not describes_run(view.evidence):
         return None
     named = view.stated("model") is not None or view.stated("params_b") is not None
     probability = view.estimate.fits_probability if view.estimate is not None else None

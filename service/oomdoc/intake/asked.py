@@ -6,16 +6,22 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.patterns import patterns
+from oomkb.catalog import gpus, models
 
-__all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
+__all__ = ["Alternative", "Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
 
-Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved"]
-"""``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does."""
+Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache"]
+"""``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
+the KV cache alone is.
+"""
+_MAX_BETWEEN: Final = 32
+"""Characters between two things that are compared."""
 _I: Final = re.IGNORECASE | re.ASCII
 _MAX_CHARACTERS: Final = 4000
 _RE: Final = patterns(__file__)
@@ -31,7 +37,7 @@ def _length(text: str) -> int | None:
     found = _RE["length"].search(text)
     if found is None:
         return None
-    number = (found["a"] or found["b"]).replace(",", "").replace(" ", "").lower()
+    number = (found["a"] or found["b"] or found["c"]).replace(",", "").replace(" ", "").lower()
     unit = {"k": 1024, "m": 1 << 20}.get(number[-1])
     size = int(number[:-1]) * unit if unit else int(number)
     return size if 16 <= size <= 1 << 22 else None
@@ -44,12 +50,24 @@ def _concurrency(text: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """One side of a comparison."""
+
+    name: str
+    """As the question writes it."""
+    fields: Mapping[str, Any]
+    """Job fields that make the difference."""
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What is asked, and what the words say of the run that the facts may leave open."""
 
     wanted: Wanted = "fit"
     trains: bool = False
     serves: bool = False
+    infers: bool = False
+    """Whether the work named is nothing but running a model."""
     full: bool = False
     """Whether all weights are said to be trained."""
     scratch: bool = False
@@ -65,6 +83,8 @@ class Asked:
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
     """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits)."""
+    alternatives: tuple[Alternative, ...] = ()
+    """What the question compares: two or more that differ in one setting, in the order of the words."""
 
 
 def _first(group: str, text: str) -> Any:
@@ -82,6 +102,7 @@ def asked_in(prose: str) -> Asked:
         wanted=wanted,
         trains=_RE["trains"].search(text) is not None,
         serves=_RE["serves"].search(text) is not None,
+        infers=_RE["infers"].search(text) is not None,
         capacity_gib=_capacity(text),
         length=_length(text),
         concurrency=_concurrency(text),
@@ -90,7 +111,80 @@ def asked_in(prose: str) -> Asked:
         engine=_first("engine", text),
         pure=_RE["pure"].search(text) is not None,
         quant=_first("format", text),
+        alternatives=_alternatives(text),
     )
+
+
+_Mention = tuple[int, int, Alternative]
+
+
+def _alternatives(text: str) -> tuple[Alternative, ...]:
+    """What stands on both sides of an "or", "vs" or "还是": models, cards, or words for one setting."""
+    if _RE["between"].search(text) is None and _RE["weighs"].search(text) is None:
+        return ()
+    for mentions in (*_settings(text), _models(text), _cards(text)):
+        found = _compared(text, sorted(mentions, key=lambda m: m[0]))
+        if len(found) > 1:
+            return found
+    return ()
+
+
+def _settings(text: str) -> Iterator[list[_Mention]]:
+    """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
+    by_field: dict[str, list[_Mention]] = {}
+    for name, pattern in _RE.group("choice").items():
+        field, _, value = name.partition(":")
+        for match in pattern.finditer(text):
+            mentions = by_field.setdefault(field, [])
+            mentions.append((*match.span(), Alternative(match[0], {field: value})))
+            other = _RE["other_stage"].match(text, match.end()) if value.startswith("zero") else None
+            if other is not None:
+                side = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
+                mentions.append((*other.span("stage"), side))
+    yield from by_field.values()
+
+
+def _models(text: str) -> list[_Mention]:
+    found: list[_Mention] = []
+    for m in models.find_all(text):
+        if m.entry is None or not m.named:
+            continue
+        found.append((m.start, m.end, Alternative(m.text, {"model": m.entry.name, "params_b": None})))
+        behind = _RE["other_size"].match(text, m.end)  # "Qwen3-8B or 14B"
+        other = models.find(re.sub(r"\d[\d.]*[bB]", behind["size"], m.text, count=1)) if behind else None
+        if behind and other is not None and other.name != m.entry.name:
+            name = behind["size"]
+            found.append(
+                (behind.start("size"), behind.end(), Alternative(name, {"model": other.name, "params_b": None}))
+            )
+    return found
+
+
+def _cards(text: str) -> list[_Mention]:
+    return [
+        (m.start, m.end, Alternative(m.text, {"gpu": m.device.name, "capacity_gib": None})) for m in gpus.find_all(text)
+    ]
+
+
+def _compared(text: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
+    """The first run of different mentions that words of choice join; commas may part the earlier ones."""
+    chain: list[Alternative] = []
+    end, joined = 0, False
+    choice = [_RE["between"], _RE["together"]] if _RE["weighs"].search(text) else [_RE["between"]]
+    for start, stop, one in mentions:
+        between = text[end:start]
+        near = bool(chain) and 0 < len(between) <= _MAX_BETWEEN and not re.search(r"[.?!。？！\n]\s", between)
+        chosen = near and any(words.search(between) for words in choice)
+        if near and (chosen or re.fullmatch(r"\s*[,、/]\s*", between)):
+            if all(one.fields != other.fields for other in chain):
+                chain.append(one)
+            joined = joined or chosen
+        elif joined and len(chain) > 1:
+            break
+        else:
+            chain, joined = [one], False
+        end = stop
+    return tuple(chain) if joined and len(chain) > 1 else ()
 
 
 def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:

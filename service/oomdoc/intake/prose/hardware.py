@@ -33,6 +33,8 @@ _NOTEBOOK: Final = _RE.sieved("notebook")
 _UNKNOWN: Final = _RE.sieved("unknown")
 _ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
+_MAX_PER_MACHINE: Final = 8
+"""Cards of one machine in a usual server (HGX, DGX)."""
 """How sure a count is that only an article states."""
 
 
@@ -132,7 +134,7 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
         count = to_count(word) * int(found["nodes"] or 1)
         ahead = before[: found.start("n")]
         if (nodes := _RE["nodes"].search(ahead)) is not None:
-            count *= to_count(nodes["n"])
+            count = _in_all(count, to_count(nodes["n"]), after)
         elif _RE["total"].search(ahead) is not None:
             return count, 0.95
         elif "台" in found["times"]:
@@ -143,6 +145,13 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
     if behind is not None:
         return to_count(behind["times"] or behind["cards"]), 0.88
     return None, 0.0
+
+
+def _in_all(count: int, machines: int, after: str) -> int:
+    """Cards of all machines: a count behind them is each one's, unless it is said to be all, or more than one holds."""
+    shared = machines > 1 and count % machines == 0
+    said = re.match(r"[^.;。；\n]{0,16}?(?:\btotal|\bin all|\baltogether|共|总)", after, _I) is not None
+    return count if shared and (said or count > _MAX_PER_MACHINE) else count * machines
 
 
 def _counted(line: Line) -> Iterator[Fact]:

@@ -247,7 +247,8 @@ _LOADED = 'from transformers import AutoModelForCausalLM\nm = AutoModelForCausal
 )
 def test_a_quantised_model_is_placed_while_it_is_loaded(behind, device_map):
     done = patch(_LOADED.format("") + behind + "\n", filename="run.py", changes={"quant": "nf4"})
-    assert not done.error and behind not in done.text
+    assert not done.error
+    assert behind not in done.text
     assert f"device_map={device_map})" in done.text
     compile(done.text, "run.py", "exec")
 
@@ -255,4 +256,5 @@ def test_a_quantised_model_is_placed_while_it_is_loaded(behind, device_map):
 @pytest.mark.parametrize("later", ["\nm.to(device)\n", "\nm = m.cuda()\n", ".to(torch.float16)\n"])
 def test_a_model_that_is_moved_elsewhere_is_left_alone(later):
     done = patch(_LOADED.format("") + later, filename="run.py", changes={"quant": "int8"})
-    assert done.unplaced and done.text == _LOADED.format("") + later
+    assert done.unplaced
+    assert done.text == _LOADED.format("") + later
