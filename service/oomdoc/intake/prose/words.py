@@ -122,6 +122,10 @@ def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
         yield Fact("method", "full", span, "prose", 0.66)
 
 
+_MIN_AIM: Final = 0.47
+"""Below it a word that goes with inference says nothing where training is spoken of: every trainer has requests."""
+
+
 def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts ``objective``, of every line that tells; serving engines count for little where training is spoken of."""
     hits: dict[tuple[str, Any], tuple[float, Line, int]] = {}
@@ -137,6 +141,8 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
         del aims["inference"]
     for value, (sure, line, at) in aims.items():
         weight = sure - (0.05 if sure > 0.56 else 0.08) if value == "inference" and trains else sure
+        if weight < _MIN_AIM:
+            continue
         yield Fact("objective", value, line.span(max(at, 1)), "prose", weight)
     if not aims.keys() - {"inference"}:
         for fact, sure in (("_adapts", 0.53), *((n, 0.0 if aims else 0.51) for n in ("_steps", "_loops"))):
