@@ -74,18 +74,61 @@ def test_nothing_is_proposed_that_is_so_already() -> None:
 
 
 def test_a_file_of_llama_cpp_has_its_own_size() -> None:
-    """The log of llama.cpp itself asks for 33,207.5 MiB for the Q8_0 file of Qwen3-32B."""
+    """``CUDA0 model buffer size = 17524.42 MiB`` for the Q4_K_M file of Qwen3-30B-A3B, ``CPU_Mapped`` 166.92."""
     document = diagnosed(
-        "./llama-server -m qwen3-32b-q8_0.gguf -ngl 99 -c 32768 on an RTX 4090\n"
-        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 33207.50 MiB on device 0: cudaMalloc failed: "
+        "./llama-server -m Qwen3-30B-A3B-Q4_K_M.gguf -ngl 99 -c 32768 on an RTX 4080\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 17524.42 MiB on device 0: cudaMalloc failed: "
         "out of memory\nllama_model_load: error loading model: unable to allocate CUDA0 buffer\n"
     )
     load = document["estimate"]["phases"]["load"]["total_gib"]
-    assert load == pytest.approx(33207.5 / 1024, rel=0.01)
+    assert load == pytest.approx(17524.42 / 1024, rel=0.015)
     assert document["causes"][0]["cause"] == "weights-load"
     for plan in document["plans"]:
         assert plan["fits_probability"] >= 0.5
-        assert any(c.get("fields", {}).get("quant") or "file" in str(c) or "Run on" in str(c) for c in plan["changes"])
+        assert any(c.get("fields", {}).get("quant") or "-ngl" in str(c) or "Run on" in str(c) for c in plan["changes"])
+
+
+@pytest.mark.parametrize(
+    ("model", "quant", "printed_mib"),
+    [
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "q4_k_m", 4403.49),
+        ("Qwen/Qwen2.5-14B-Instruct", "q4_k_m", 8148.38),
+        ("Qwen/Qwen2.5-72B-Instruct", "q4_k_m", 44556),  # 47.42 GB less an embedding in Q4_K: rows of 29,568
+    ],
+)
+def test_the_embedding_of_a_file_stays_with_the_processor(model: str, quant: str, printed_mib: float) -> None:
+    """``CUDA0 model buffer size`` of whole models on one card."""
+    job = {"model": model, "quant": quant, "framework": "llama.cpp", "gpu": "H200", "objective": "inference"}
+    load = price(Job.from_document(job)).estimate.phases["load"].total_bytes
+    assert load / 2**20 == pytest.approx(printed_mib, rel=0.015)
+
+
+def test_one_process_spreads_the_layers_and_context_and_file_are_found_together() -> None:
+    """70B on two cards of 24 GB: half of the layers each, and of the context what is left, before other cards."""
+    document = diagnosed(
+        "llama-server -m Llama-3.3-70B-Instruct-Q5_K_M.gguf -ngl 99 -c 65536 -np 2 on 2x4090, will it fit?"
+    )
+    weights = document["estimate"]["phases"]["load"]["total_gib"]
+    assert weights == pytest.approx(70.6e9 * 5.66 / 8 / 2 / GIB, rel=0.03)
+    first, *others = document["plans"]
+    fields = {n: v for c in first["changes"] for n, v in c["fields"].items()}
+    assert "gpu" not in fields
+    assert fields["quant"] in ("q4_k_m", "iq4_xs", "q3_k_m")
+    assert fields.get("serving.max_model_len", 65536) >= 8192
+    assert first["fits_probability"] >= 0.9
+    spilled = next(p for p in others if p["name"] == "spilled")
+    count = int(str(spilled["changes"][0]["instruction"]).rsplit("-ngl ", 1)[1].split()[0])
+    assert 40 <= count < 80
+
+
+def test_what_ollama_has_is_proposed_in_its_words() -> None:
+    document = diagnosed("ollama run qwen2.5:32b, num_ctx 65536, on an RTX 3090 with 24GB: does it fit?")
+    said = str(document["plans"])
+    assert "num_ctx" in said
+    assert "num_gpu" in said
+    assert "iq" not in {str(c.get("fields", {}).get("quant"))[:2] for p in document["plans"] for c in p["changes"]}
+    document = diagnosed("ollama run qwen2.5:32b with num_ctx 16384 on an RTX 3090 with 24GB: does it fit?")
+    assert "OLLAMA_KV_CACHE_TYPE=q8_0" in str(document["plans"])
 
 
 def test_its_cache_is_that_of_the_context_and_no_more() -> None:

@@ -25,6 +25,8 @@ _ANY: Final = "any framework"
 _USUAL_LENGTH: Final = 2048
 _USUAL_CONTEXT: Final = 8192
 _PLANNED: Final = "a plan, not a run: a careful start"
+_SPREADING: Final = ("llama.cpp", "ollama")
+"""Engines of one process, which know no ranks."""
 _PLAIN_GENERATION: Final = ("transformers", "trl", "accelerate", "peft")
 """Frameworks in which serving is a plain ``generate`` call."""
 
@@ -76,6 +78,12 @@ def _trained(job: Job) -> bool:
 
 def _served(job: Job) -> bool:
     return job.objective == "inference" and job.framework not in _PLAIN_GENERATION
+
+
+def _by_layers(job: Job) -> bool:
+    """Several cards of one machine, of which each holds some of the layers."""
+    spread = (found := find(job.framework)) is not None and found.name in _SPREADING
+    return spread and _world(job) > 1 and (job.nodes or 1) == 1 and job.tp is None
 
 
 def _group(job: Job) -> int:
@@ -146,6 +154,9 @@ _FIRST: Final = (
     Default("gpus", 1, "no number of GPUs is stated", _ANY),
     Default("nodes", 1, "no number of machines is stated", _ANY),
     Default("world", _world, "GPUs times machines", _ANY),
+    Default(
+        "pp", _world, "one process spreads the layers over the cards", "llama.cpp --split-mode layer", when=_by_layers
+    ),
     Default("method", "qlora", "adapters on a quantised base", _ANY, when=lambda j: _has_adapters(j) and quantised(j)),
     Default("method", "lora", "adapters are configured", _ANY, when=_has_adapters),
     Default("method", "none", "nothing is trained", _ANY, when=lambda j: j.objective == "inference"),

@@ -18,16 +18,20 @@ from oomkb.memory.shape import ModelShape
 __all__ = ["Cache", "Pages", "cache_bytes", "cache_of", "element_bytes"]
 
 _LONGEST: Final = 1 << 24
+_BLOCKED: Final = {"q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32, "q4_0": 18 / 32}
+"""Bytes of an element in llama.cpp's blocks of 32 with their scales (``ggml-common.h``)."""
 
 
 def element_bytes(s: Setting, kv_dtype: str | None) -> float:
     """Bytes of one element of the cache; ``auto`` is the model's dtype, at most 16 bits."""
     word = (kv_dtype or "auto").lower()
-    if word.startswith(("fp8", "int8", "e4m3", "e5m2", "q8")):
+    if word in _BLOCKED:
+        return _BLOCKED[word]
+    if word.startswith(("fp8", "int8", "e4m3", "e5m2")):
         return 1.0
     if word.startswith(("nvfp4", "mxfp4", "fp4")):
         return 0.5 + 1 / 16  # one fp8 scale for 16 elements
-    if word.startswith(("int4", "q4")):
+    if word.startswith("int4"):
         return 0.5
     return BYTES.get(word, 2.0) if word != "auto" else min(4.0, float(s.param_bytes))
 

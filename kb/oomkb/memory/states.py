@@ -31,16 +31,20 @@ QUANT_BYTES: Final[Mapping[str, float]] = {
 GGUF_BYTES: Final[Mapping[str, float]] = {
     name: bits / 8
     for name, bits in (
-        ("q2_k", 3.16),
-        ("q3_k_m", 4.0),
-        ("q4_0", 4.67),
-        ("q4_k_m", 4.89),
-        ("q5_k_m", 5.7),
-        ("q6_k", 6.56),
-        ("q8_0", 8.5),
+        *(("iq1_s", 1.69), ("iq1_m", 1.86), ("iq2_xxs", 2.13), ("iq2_xs", 2.37), ("iq2_s", 2.48), ("iq2_m", 2.70)),
+        *(("q2_k", 2.94), ("iq3_xxs", 3.07), ("iq3_xs", 3.27), ("q3_k_s", 3.44), ("iq3_m", 3.58), ("q3_k_m", 3.84)),
+        *(("q3_k_l", 4.19), ("iq4_xs", 4.32), ("q4_0", 4.5), ("q4_k_s", 4.54), ("q4_k_m", 4.80), ("q4_1", 5.0)),
+        *(("q5_k_s", 5.50), ("q5_k_m", 5.65), ("q6_k", 6.56), ("q8_0", 8.5)),
     )
 }
-"""Bytes of every weight, embeddings included, in the mixes of llama.cpp (``tools/quantize/README.md``, of 8B)."""
+"""Bytes of a weight of the layers in the mixes of llama.cpp: bits of the 8B in ``tools/quantize/README.md``, less its
+embedding and output."""
+_GGUF_HEAD: Final = 6.5625 / 8
+"""Bytes of a weight of the output, Q6_K in every mix below 8 bits (llama.cpp ``src/llama-quant.cpp``)."""
+_GGUF_BLOCK: Final = 256
+_GGUF_UNEVEN: Final = 1.2 / 8
+"""More bytes of a weight in rows that are no multiple of a block: Q4_K gives way to Q5_0, Q6_K to Q8_0 (the same file;
+the files of Qwen2.5 72B, whose rows of 29,568 are none, are larger by as much)."""
 _EXPERTS_ONLY: Final = frozenset({"mxfp4", "int4-experts"})
 """Checkpoints whose attention stays in 16 bits (openai/gpt-oss-20b ``modules_to_not_convert``)."""
 _TWO_MOMENTS: Final = 1.5
@@ -103,8 +107,7 @@ def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
     """Weights on one GPU before data-parallel sharding, at ``held`` bytes an element where they are not quantized."""
     linear, other = rank_params(s, shape)
     if s.quant in GGUF_BYTES:
-        tower = shape.vision.params if shape.vision else 0
-        return (linear + other - tower) * GGUF_BYTES[s.quant] + tower * held
+        return _gguf_bytes(s, shape) + (shape.vision.params if shape.vision else 0) * held
     bits = QUANT_BYTES.get(s.quant)
     if bits is None:
         return (linear + other) * held
@@ -116,6 +119,20 @@ def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
         experts = shape.expert_params / s.ep / s.pp
         return (linear - experts) * bits + (experts + other) * held
     return linear * bits + other * held
+
+
+def _gguf_bytes(s: Setting, shape: ModelShape) -> float:
+    """A file of llama.cpp on the fullest card: the embedding stays with the processor, the output counts as one layer.
+
+    ``src/llama-model.cpp``: ``dev_input`` is the CPU, layers and output are cut into as many parts as there are cards.
+    """
+    each, layers, parts = GGUF_BYTES[s.quant], shape.layer_count, s.pp
+    matrices = [(m, layer.count * m.count) for layer in shape.layers for m in layer.linears]
+    uneven = sum(n * m.inputs * m.outputs for m, n in matrices if m.inputs % _GGUF_BLOCK) if "_k" in s.quant else 0
+    body = (shape.text_params - shape.embed_params - shape.head_params) * each + uneven * _GGUF_UNEVEN
+    head = (shape.head_params or shape.embed_params) * max(each, _GGUF_HEAD)
+    most = -(-(layers + 1) // parts)
+    return max(most * body / layers if parts > 1 else 0.0, (layers - most * (parts - 1)) * body / layers + head) / s.tp
 
 
 def states_of(s: Setting, shape: ModelShape) -> States:

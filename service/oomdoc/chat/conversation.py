@@ -157,7 +157,7 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 
     before, problem = price_of(session.job, session.language)
     try:
-        plans = [p for p in plan(before.job).plans if p.priced] if before else []
+        plans = [p for p in plan(before.job).plans if p.priced and p.name != "spilled"] if before else []
     except OomdocError:
         plans = []
     if not plans:

@@ -166,11 +166,7 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
     own_ollama = any(s.name.startswith("ollama-") for s in evidence.signals)
     if job.framework in _LOCAL:
         name = "ollama" if own_ollama else job.framework
-        job = job.with_fields({"framework": name, "offload": None})  # its layers on the card are called offloaded
-        count = job.gpus or 1
-        alone = job.tp is None and job.pp is None and (job.nodes or 1) == 1
-        parts = {"pp": count, "world": count, "dp": 1} if count > 1 and alone else {}
-        return job.assuming({n: Assumption(v, "layers are spread over the cards") for n, v in parts.items()})
+        return job.with_fields({"framework": name, "offload": None})  # its layers on the card are called offloaded
     if job.framework is not None or job.objective not in (None, "inference"):
         return job
     asked = asked_of(evidence, failed=True)

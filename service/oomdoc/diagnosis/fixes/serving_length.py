@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
@@ -18,11 +20,15 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     lengths = [131072, 65536, 32768, 16384, 8192, 4096, 2048]
     held = _held(job, context)
     if held is not None and 256 <= held < now:
-        lengths = sorted({held, *(n for n in lengths if n < held)}, reverse=True)
+        lengths = sorted({held, *lengths}, reverse=True)  # longer ones for what makes room besides
     said = context.facts.get("engine_max_model_len")
     notes = (say("fixes.serving-length.engine", length=f"{int(said):,}"),) if said else ()
-    for rank, length in enumerate(n for n in lengths if n < now):
-        yield Variant(fields={"serving.max_model_len": length}, effort=0.4 + 0.3 * rank, notes=notes)
+    slots = job.get("serving.max_num_seqs") or 1 if line_of(context.framework, "slots") else 1
+    for length in (n for n in lengths if n < now):
+        effort = 0.1 + 0.3 * math.log2(now / length)
+        values = {"count": slots, "each": f"{length // slots:,}", "length": f"{length:,}"}
+        shared = (say("fixes.serving-length.slots", **values),) if slots > 1 else ()
+        yield Variant(fields={"serving.max_model_len": length}, effort=effort, notes=(*notes, *shared))
 
 
 def _held(job: Job, context: Context) -> int | None:

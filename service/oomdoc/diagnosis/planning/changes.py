@@ -18,7 +18,7 @@ from oomdoc.messages import Message
 from oomkb.frameworks import line, supports
 from oomkb.memory.job import Job
 
-__all__ = ["changes_of", "fewer_steps", "plain", "single_fix", "worded"]
+__all__ = ["changes_of", "fewer_steps", "is_instruction", "plain", "single_fix", "worded"]
 
 # The field that names a change when it sets several.
 _FIRST: Final = (
@@ -142,7 +142,14 @@ def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
     # A larger card saves nothing: it has more.
     if alone is None or remedy.name == "other-gpu":
         return 0
-    return round(prices.base.estimate.process_bytes - alone.estimate.process_bytes)
+    return round(_need(prices.base, prices) - _need(alone, prices))
+
+
+def _need(price: Price, prices: Prices) -> float:
+    """What the card must hold; an engine that does not find its cache takes its share all the same."""
+    served = prices.base.estimate.served
+    lacks = served is not None and not served.starts
+    return (price.estimate.needed_bytes if lacks else None) or price.estimate.process_bytes
 
 
 def _change(
@@ -168,7 +175,12 @@ def _change(
 
 def _instruction(variant: Variant) -> Message | None:
     first = variant.notes[0] if variant.notes else None
-    return first if first is not None and first.key.rpartition(".")[2].startswith("how") else None
+    return first if first is not None and is_instruction(first) else None
+
+
+def is_instruction(note: Message) -> bool:
+    """Whether a variant's note takes the place of its key and value."""
+    return note.key.rpartition(".")[2].startswith("how")
 
 
 def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: float) -> SingleFix:

@@ -34,6 +34,8 @@ class Goal:
     """Whether it may change how the job is spread over the GPUs."""
     only: frozenset[str] = frozenset()
     """The remedies it may use; empty: all."""
+    dear: tuple[str, float] = ("", 1.0)
+    """The remedy whose effort it minds so many times as much: what a server's users would rather keep."""
 
     def allows(self, move: Move) -> bool:
         """Whether such a plan may hold this move."""
@@ -46,9 +48,9 @@ class Goal:
 
     def within(self, wider: Goal) -> bool:
         """Whether the other kind minds the same and may use whatever this one may."""
-        same = (self.speed_weight, self.safety_weight, self.hardware)
+        same = (self.speed_weight, self.safety_weight, self.hardware, self.dear)
         return (
-            same == (wider.speed_weight, wider.safety_weight, wider.hardware)
+            same == (wider.speed_weight, wider.safety_weight, wider.hardware, wider.dear)
             and self.allowed <= wider.allowed
             and self.layout <= wider.layout
             and (not wider.only or (bool(self.only) and self.only <= wider.only))
@@ -63,6 +65,7 @@ GOALS: Final = (
     Goal("sharded", frozenset({"same-numbers"}), 4.0, 1.0, only=_SHARDING),
     Goal("keep-layout", frozenset({"same-numbers"}), 4.0, 1.0, layout=False),
     Goal("keep-hardware", _ALL, 4.0, 1.0),
+    Goal("keep-context", _ALL, 4.0, 0.5, dear=("serving-length", 4.5)),
     Goal("keep-speed", _ALL, 16.0, 0.6),
     Goal("more-hardware", frozenset({"same-numbers"}), 2.0, 1.0, hardware=True),
 )
@@ -83,7 +86,8 @@ def of_moves(moves: Iterable[Move], goal: Goal) -> float:
     total = 0.0
     for move in moves:
         for remedy, variant in move.all_parts:
-            total += variant.effort + goal.safety_weight * _SAFETY_PAIN[_safety(remedy, variant)]
+            times = goal.dear[1] if remedy.name == goal.dear[0] else 1.0
+            total += times * variant.effort + goal.safety_weight * _SAFETY_PAIN[_safety(remedy, variant)]
     return total
 
 

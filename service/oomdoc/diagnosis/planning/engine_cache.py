@@ -16,7 +16,7 @@ __all__ = ["ComputeBuffer", "EngineCache", "compute_buffer", "engine_cache"]
 
 _SAME: Final = ("tp", "pp", "quant", "gpu", "param_dtype", "serving.max_num_batched_tokens", "serving.cuda_graphs")
 """With one of these changed the engine would have measured something else."""
-_BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1}
+_BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "q8_0": 1.0625, "q4_0": 0.5625}
 _WIDE: Final = 2
 _USUAL_SHARE: Final = 0.9
 _CLOSE: Final = 1.001

@@ -106,7 +106,9 @@ def _layouts(prices: Prices, context: Context, count: int) -> Iterator[dict[str,
     fields: dict[str, Any] = {"world": count, "gpus": count // nodes, "nodes": nodes, "dp": None}
     if is_serving(prices.job):
         heads = prices.shape.dims.heads
-        if count <= 8 and heads % count == 0:
+        if context.has("spills"):
+            yield {**fields, "pp": count} if count <= 8 else fields
+        elif count <= 8 and heads % count == 0:
             yield {**fields, "tp": count}
     elif context.has("distributed_optimizer"):
         for tp, pp in _megatron(prices, count):

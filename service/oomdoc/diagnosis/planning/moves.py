@@ -132,7 +132,7 @@ def offered(job: Job, context: Context) -> list[Move]:
         if variant.instruction is None
     ]
     known = {(m.remedy.name, repr(sorted(m.fields.items(), key=repr))) for m in first}
-    opening = ("sharding", "tp", "quant") if is_serving(job) else ("sharding", "tp")
+    opening = ("sharding", "tp", "quant", "serving.kv_dtype") if is_serving(job) else ("sharding", "tp")
     second: list[Move] = []
     for move in first:
         if move.remedy.hardware or not any(k in move.fields for k in opening):

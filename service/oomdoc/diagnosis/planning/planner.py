@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import global_batch, is_script, is_serving, world_size
-from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, single_fix
+from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, single_fix
 from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
 from oomdoc.diagnosis.planning.hardware import smallest
 from oomdoc.diagnosis.planning.largest import largest
@@ -17,6 +17,7 @@ from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.result import Hardware, Planning
 from oomdoc.diagnosis.planning.search import Found, Search
 from oomdoc.diagnosis.planning.space import Priced, Space
+from oomdoc.diagnosis.planning.spilling import spilled
 from oomdoc.diagnosis.planning.surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
@@ -42,9 +43,13 @@ _ORDER: Final = (
     "sharded",
     "keep-layout",
     "keep-hardware",
+    "keep-context",
     "keep-speed",
     "more-hardware",
 )
+_SHORT: Final = 8192
+"""Tokens of a context below which a server refuses much of what people send."""
+_LONGER: Final = 4
 _ONLY_STATED: Final = ("eval_micro_batch", "packing")
 _SINGLES: Final = 5
 _SHORT_BESIDE: Final = 2
@@ -119,6 +124,10 @@ def plan_with(
         nothing, hardware, closest = _nothing_fits(Search(space, next(g for g in GOALS if g.name == "keep-hardware")))
         if closest is not None and len(plans) < _MAX_PLANS:
             plans = [*plans, as_estimated(closest, prices)]
+    part = spilled(prices, context, wanted)
+    if part is not None:
+        here = [p for p in plans if p.name != "more-hardware" and p.fits_probability >= wanted]
+        plans = [*here[: _MAX_PLANS - 1], part, *(p for p in plans if p not in here)]
     return Planning(
         plans=tuple(plans[:_MAX_PLANS]),
         singles=fixes,
@@ -208,6 +217,8 @@ def _found(space: Space) -> dict[str, Found]:
     for goal in sorted(GOALS, key=lambda g: _ORDER.index(g.name)):
         if len(_distinct(found)) >= _MAX_PLANS:
             break
+        if goal.dear[0] and not is_serving(space.prices.job):
+            continue
         # The same layout with the same numbers: the smaller batch already says how.
         if goal.name == "keep-layout" and "smaller-batch" in found:
             continue
@@ -233,6 +244,9 @@ def _distinct(found: Mapping[str, Found]) -> list[tuple[str, Found]]:
     if numerics and least and least.pain < 0.6 * numerics.pain:
         order.remove("keep-hardware")
         order.insert(0, "keep-hardware")
+    if numerics and _far_longer(found.get("keep-context"), numerics):
+        order.remove("keep-context")
+        order.insert(0, "keep-context")
     kept: list[tuple[str, Found]] = []
     seen: set[frozenset[str]] = set()
     for name in order:
@@ -243,10 +257,18 @@ def _distinct(found: Mapping[str, Found]) -> list[tuple[str, Found]]:
     return kept[:_MAX_PLANS]
 
 
+def _far_longer(context: Found | None, numerics: Found) -> bool:
+    """Whether keeping the numbers takes so much of the context that little is left to serve."""
+    if context is None:
+        return False
+    long, short = (f.price.job.get("serving.max_model_len") or 0 for f in (context, numerics))
+    return bool(short < _SHORT and long >= _LONGER * short)
+
+
 def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = ()) -> Plan:
     """A found set of moves as a plan with its changes."""
     before, after = prices.job, found.price.job
-    said = [n for move in found.moves for _, v in move.all_parts for n in v.notes if not n.key.endswith(".how")]
+    said = [n for move in found.moves for _, v in move.all_parts for n in v.notes if not is_instruction(n)]
     batch, new_batch = global_batch(before), global_batch(after)
     if batch and new_batch and batch != new_batch:
         said.append(say("fixes.note.global-batch", before=batch, after=new_batch))

@@ -57,8 +57,9 @@ class Search:
         self.space, self.goal = space, goal
         self.room_bytes = space.prices.room_bytes
         allowed = [s for s in space.singles if goal.allows(s.move)]
-        base = space.prices.base.probability
-        self.candidates = sorted(_undominated(allowed, goal, base), key=lambda c: (self._pain(c), c.move.key))
+        self.candidates = sorted(
+            _undominated(allowed, goal, space.prices.base), key=lambda c: (self._pain(c), c.move.key)
+        )
         self._pains = [self._pain(c) for c in self.candidates]
         self._margin = space.surrogate.margin
         self._liked = 0
@@ -277,7 +278,12 @@ def _peak(found: Found) -> float:
     return found.price.estimate.process_bytes
 
 
-def _undominated(singles: Sequence[Priced], goal: Goal, base: float) -> list[Priced]:
+def _needed(price: Price) -> float:
+    """What an engine cannot do without; its process takes the share that it is given, whatever it serves."""
+    return price.estimate.needed_bytes or 0.0
+
+
+def _undominated(singles: Sequence[Priced], goal: Goal, base: Price) -> list[Priced]:
     """Without moves that do nothing, and variants that another variant of the same remedy beats in every way."""
     useful = [
         s
@@ -285,7 +291,8 @@ def _undominated(singles: Sequence[Priced], goal: Goal, base: float) -> list[Pri
         if s.move.remedy.hardware
         or min(s.effect.ratio) < 0.999
         or s.effect.overhead < 0.99
-        or s.price.probability > base + 0.01
+        or s.price.probability > base.probability + 0.01
+        or _needed(s.price) < 0.999 * _needed(base)
     ]
     pains = [of_moves([s.move], goal) + of_speed(s.price.speed, goal) for s in useful]
     out = []
@@ -303,7 +310,7 @@ def _same_remedy(a: Priced, b: Priced) -> bool:
 
 
 def _beats(a: Priced, b: Priced) -> bool:
-    if a.price.probability < b.price.probability:
+    if a.price.probability < b.price.probability or _needed(a.price) > _needed(b.price):
         return False
     if (a.effect.ratio, a.effect.added) == (b.effect.ratio, b.effect.added):
         return a.move.key < b.move.key or a.price.probability > b.price.probability

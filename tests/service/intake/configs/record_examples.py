@@ -351,7 +351,7 @@ EXAMPLES: Final[tuple[Example, ...]] = (
         "llama.cpp",
         "serve.sh",
         "llama-server -m models/Thing-14B-Q8_0.gguf \\\n  -c 32768 \\\n  -ngl 99 -np 4 -ctk q8_0 -ctv q8_0 -ub 1024\n",
-        {"model": "Thing-14B", "quant": "q8_0", "serving.max_model_len": 32768, "serving.kv_dtype": "int8"},
+        {"model": "Thing-14B", "quant": "q8_0", "serving.max_model_len": 32768, "serving.kv_dtype": "q8_0"},
         {"serving.max_model_len": 8192},
         ["  -c 8192 \\"],
         {"tp": 2},
