@@ -121,6 +121,49 @@ def test_one_process_spreads_the_layers_and_context_and_file_are_found_together(
     assert 40 <= count < 80
 
 
+@pytest.mark.parametrize(
+    ("text", "settings", "lowest"),
+    [
+        (  # 48 GB: 47.5 x 0.93 is taken, and 401 MiB are left of what 742 asks for; 27.5 of weights, 3 of one request
+            "python3 -m sglang.launch_server --model-path Qwen/Qwen2.5-14B-Instruct --mem-fraction-static 0.93 "
+            "--context-length 16384\n(RTX 6000 Ada 48GB)\n"
+            "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 742.00 MiB. GPU 0 has a total "
+            "capacity of 47.50 GiB of which 401.00 MiB is free.\n",
+            ("--cuda-graph-max-bs", "--mem-fraction-static"),
+            0.65,
+        ),
+        (
+            "vllm serve Qwen/Qwen2.5-32B-Instruct --gpu-memory-utilization 0.97 --max-model-len 16384  # A100 80GB\n"
+            "vllm 0.12.0\n"
+            '  File "/opt/vllm/v1/worker/gpu_model_runner.py", line 3412, in capture_model\n'
+            "    self._capture_cudagraphs(\n"
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 594.00 MiB. GPU 0 has a total capacity of "
+            "79.25 GiB of which 310.94 MiB is free.\n",
+            ("--max-cudagraph-capture-size", "--gpu-memory-utilization"),
+            0.84,
+        ),
+    ],
+)
+def test_a_capture_that_fails_gets_room_beside_the_pool(text: str, settings: tuple[str, str], lowest: float) -> None:
+    """Smaller graphs or a smaller share come first, graphs switched off last; what only fills the pool helps nothing."""
+    document = diagnosed(text)
+    assert document["causes"][0]["cause"] == "cuda-graph"
+    here = [p for p in document["plans"] if p["name"] != "more-hardware"]
+    keys = [c["key"] for p in here for c in p["changes"]]
+    assert keys
+    assert set(keys) <= set(settings)
+    for plan in document["plans"]:
+        for change in plan["changes"]:
+            assert change["key"] != settings[1] or lowest <= change["to"] < change["from"]
+    assert f"{settings[1]} not below about" in str(here[0]["notes"])
+    alone = [f["key"] for f in document["single_fixes"]]
+    assert not {"serving-length", "serving-kv-dtype", "serving-batched-tokens"} & {
+        f["remedy"] for f in document["single_fixes"]
+    }
+    off = next(i for i, key in enumerate(alone) if key in ("--disable-cuda-graph", "--enforce-eager"))
+    assert min(alone.index(key) for key in settings if key in alone) < off
+
+
 def test_what_ollama_has_is_proposed_in_its_words() -> None:
     document = diagnosed("ollama run qwen2.5:32b, num_ctx 65536, on an RTX 3090 with 24GB: does it fit?")
     said = str(document["plans"])

@@ -177,7 +177,8 @@ def graph_bytes(job: Job, s: Setting, shape: ModelShape, *, requests: float) -> 
     off = job.serving is not None and job.serving.cuda_graphs is False
     if off or "llama" in s.framework:  # llama.cpp and Ollama replay kernels of buffers that they have
         return 0.0
-    share = min(1.0, max(0.2, requests / _GRAPH_SIZES))
+    largest = job.serving.graph_batch if job.serving is not None else None
+    share = min(1.0, max(0.05 if largest else 0.2, min(requests, largest or requests) / _GRAPH_SIZES))
     return (0.3 + 0.017 * shape.layer_count / s.pp * share) * GIB
 
 

@@ -44,6 +44,8 @@ class Serving:
     """Requests of the full length that are to find their cache at once; one where nothing is said."""
     kv_dtype: str | None = None
     cuda_graphs: bool | None = None
+    graph_batch: int | None = None
+    """Requests of the largest batch for which a CUDA graph is captured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ __all__ = ["REMEDY"]
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     now = job.get("serving.max_num_batched_tokens")
-    if now is None or not context.has("serving.max_num_batched_tokens"):
-        return
+    if now is None or not context.has("serving.max_num_batched_tokens") or context.causes[:1] == ("cuda-graph",):
+        return  # no prompt has been computed yet when graphs are captured
     for tokens in (512, 256, 128) if context.has("spills") else (8192, 4096, 2048):
         if tokens < now:
             yield Variant(fields={"serving.max_num_batched_tokens": tokens}, effort=0.5)

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
 
-__all__ = ["REMEDY"]
+__all__ = ["OUTSIDE", "REMEDY"]
 
 _HIGHEST = 0.95
 _LOWEST = 0.5
-_OUTSIDE = frozenset({"logits", "activations", "attention-scores", "cuda-graph", "vision-tokens", "other-process"})
+OUTSIDE = frozenset({"logits", "activations", "attention-scores", "cuda-graph", "vision-tokens", "other-process"})
 """Causes that take memory beside the pool."""
 
 
@@ -24,12 +24,12 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if now is None or not context.has("serving.utilization"):
         return
     missing = _missing_share(context)
-    for step in (0.05, 0.1, 0.2, 0.3) if not missing else ():
+    for step in (0.03, 0.05, 0.1, 0.15, 0.2, 0.3) if not missing else ():
         if now - step >= _LOWEST:
             yield Variant(fields={"serving.gpu_memory_utilization": round(now - step, 2)}, effort=0.3 + step)
     # Raising it makes room for the KV cache where the weights leave too little of the share; what failed outside of
     # the share has less room then.
-    if context.causes[:1] and context.causes[0] in _OUTSIDE:
+    if context.causes[:1] and context.causes[0] in OUTSIDE:
         return
     for higher in (0.9, _HIGHEST):
         if higher > now and higher - now >= missing:

@@ -62,6 +62,8 @@ def calibrate(
     needed = _needed_bytes(failure) if failure is not None else None
     if needed is not None:
         needed = max(needed, capacity)
+        if (most := _beside_the_pool(estimate, needed - capacity)) is not None:
+            return Calibration(capacity, notes=tuple(notes), relief=("serving", most))
         relief = _relief(estimate, failure.phase, capacity / needed) if failure is not None else None
         if relief is not None:
             held = (failure.allocated_bytes or 0) + (failure.requested_bytes or 0) if failure is not None else 0
@@ -79,6 +81,22 @@ def calibrate(
             notes.append(say("fixes.note.calibrated-unknown", percent=round(100 * (scale - 1))))
         return Calibration(capacity, scale, tuple(notes))
     return Calibration(capacity, notes=tuple(notes))
+
+
+def _beside_the_pool(estimate: Estimate, short_bytes: float) -> float | None:
+    """To what an engine must fall that took its share, cache and all, and then found too little for what is beside it.
+
+    No scale says that: with more room it would only have taken more.
+    """
+    served = estimate.served
+    if served is None or served.cache_bytes <= served.needed_bytes:
+        return None
+    return estimate.phases["serving"].total_bytes - max(_LEAST, _SPARE * short_bytes)
+
+
+_LEAST: Final = 256 << 20
+_SPARE: Final = 1.25
+"""A capture asks again after the request that failed."""
 
 
 def _relief(estimate: Estimate, phase: str, ratio: float) -> tuple[str, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -11,8 +12,10 @@ from oomdoc.diagnosis.accounts import ranks_on_one_gpu
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
+from oomdoc.diagnosis.fixes.serving_utilization import OUTSIDE
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
+from oomdoc.diagnosis.planning.changes import worded
 from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache, compute_buffer, engine_cache
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
@@ -108,9 +111,8 @@ def planning_for(
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
     weigh = _Weigh(prices, context, wanted)
-    serving = is_serving(prices.job)
     stated_to_fail = evidence.root is None and first in _ARITHMETIC
-    needed = None if serving or prices.capacity_bytes is None else prices.needed_bytes
+    needed = None if is_serving(prices.job) or prices.capacity_bytes is None else prices.needed_bytes
     calibration = calibrate(evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail)
     far = max(calibration.scale, calibration.short) > _FAR
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
@@ -124,8 +126,10 @@ def planning_for(
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
         # Advice without a saving to promise goes along with the first plan.
-        hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None][:2]
-        plans = (replace(plans[0], notes=(*plans[0].notes, *_hinted(hints, weigh))), *plans[1:])
+        done = {_SAME.get(change.remedy) for change in plans[0].changes}
+        hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None and n not in done][:2]
+        notes = (*plans[0].notes, *_hinted(hints, weigh), *_lowest_share(prices, context))
+        plans = (replace(plans[0], notes=notes), *plans[1:])
         advice = [a for a in advice if a[0] not in _ARITHMETIC]
     fits = prices.base.probability >= wanted
     known = prices.capacity_bytes is not None
@@ -205,6 +209,21 @@ def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Mes
         found = weigh(name, variant)
         said = found.instruction or variant.instruction
         yield from (m for m in (said, found.note) if m is not None)
+
+
+_SAME: Final[Mapping[str, str]] = MappingProxyType({"serving-graphs": "capture-sizes"})
+"""A setting and the advice that says the same of it."""
+
+
+def _lowest_share(prices: Prices, context: Context) -> Iterator[Message]:
+    """How far the share of a server can go down where something beside its pool found no room."""
+    served, share = prices.base.estimate.served, prices.job.get("serving.gpu_memory_utilization")
+    outside = context.causes[:1] and context.causes[0] in OUTSIDE and context.has("serving.utilization")
+    if not outside or served is None or not share or prices.capacity_bytes is None or not served.starts:
+        return
+    lowest = math.ceil(100 * (share - (served.cache_bytes - served.needed_bytes) / prices.capacity_bytes)) / 100
+    key = worded(prices.job, prices.job, "serving.gpu_memory_utilization", share)[0][0]
+    yield say("fixes.note.lowest-share", key=key, lowest=f"{lowest:.2f}", length=f"{served.length:,}")
 
 
 def _if_not_enough(plan: Plan, found: Planning, prices: Prices) -> Plan:

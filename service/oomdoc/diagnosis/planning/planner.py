@@ -109,12 +109,13 @@ def plan_with(
     base = prices.base
     surrogate = Surrogate(base.estimate)
     singles = _singles(prices, context, surrogate)
-    fixes = _single_fixes(prices, singles, wanted)
+    # What failed beside a server's pool is not helped by what only makes the pool's contents smaller.
+    helpful = [s for s in singles if s.move.remedy.hardware or _relieves(s, base, relief)]
+    fixes = _single_fixes(prices, helpful if is_serving(prices.job) else singles, wanted)
     sizes = largest(prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, largest=sizes, before=base.estimate)
-    singles = [s for s in singles if s.move.remedy.hardware or _relieves(s, prices.base, relief)]
-    space = Space(prices, surrogate, singles, context, wanted, relief)
+    space = Space(prices, surrogate, helpful, context, wanted, relief)
     found = _found(space)
     plans = [as_estimated(as_plan(name, one, prices), prices) for name, one in _distinct(found)]
     on_this = [name for name in found if name != "more-hardware"]
@@ -262,7 +263,7 @@ def _far_longer(context: Found | None, numerics: Found) -> bool:
     if context is None:
         return False
     long, short = (f.price.job.get("serving.max_model_len") or 0 for f in (context, numerics))
-    return bool(short < _SHORT and long >= _LONGER * short)
+    return bool(0 < short < _SHORT and long >= _LONGER * short)
 
 
 def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = ()) -> Plan:
