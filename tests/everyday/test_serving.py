@@ -164,6 +164,19 @@ def test_a_capture_that_fails_gets_room_beside_the_pool(text: str, settings: tup
     assert min(alone.index(key) for key in settings if key in alone) < off
 
 
+@pytest.mark.parametrize(
+    ("model", "rows"),
+    [
+        ("gpt-oss-20b", ["mxfp4"]),
+        ("Kimi-K2-Thinking", ["int4"]),
+        ("DeepSeek-R1", ["fp8", "int4"]),
+        ("Qwen3-32B", ["bf16", "fp8", "int4"]),
+    ],
+)
+def test_the_table_has_the_formats_that_a_model_is_published_in(model: str, rows: list[str]) -> None:
+    assert diagnosed(f"Can I serve {model} on 8x H200 with vLLM?")["grid"]["rows"] == rows
+
+
 def test_what_ollama_has_is_proposed_in_its_words() -> None:
     document = diagnosed("ollama run qwen2.5:32b, num_ctx 65536, on an RTX 3090 with 24GB: does it fit?")
     said = str(document["plans"])

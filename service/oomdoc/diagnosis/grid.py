@@ -9,7 +9,7 @@ from oomdoc.diagnosis.planned import Choice, fits_of, needed_of, side_fields, si
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Alternative
-from oomkb.catalog import gpus
+from oomkb.catalog import gpus, models
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
@@ -23,6 +23,7 @@ _CONTEXTS: Final = (4096, 8192, 32768, 131072)
 _CARDS: Final = (1, 2, 4, 8)
 _METHODS: Final = ("full", "lora", "qlora")
 _FORMATS: Final = (("bf16", "none"), ("fp8", "fp8"), ("int4", "awq-int4"))
+_EXPERTS: Final = {"mxfp4": ("mxfp4", "mxfp4"), "int4-experts": ("int4", "int4-experts")}
 _FILES: Final = (("F16", "none"), ("Q8_0", "q8_0"), ("Q6_K", "q6_k"), ("Q4_K_M", "q4_k_m"))
 
 _Row = tuple[str, Mapping[str, Any]]
@@ -84,13 +85,24 @@ def _methods(job: Job) -> Grid | None:
 def _served(job: Job, longest: int) -> Grid | None:
     """How the weights are stored over context lengths, for one request."""
     fixed = job.quant if "quant" not in job.assumed else None
-    formats = _FILES if job.quant in GGUF_BYTES else _FORMATS
+    formats = _formats(job)
     named = [row for row in formats if fixed in (None, row[1])] or [(str(fixed), str(fixed))]
     rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
     lengths = _lengths(job, [n for n in _CONTEXTS if n <= longest] or [longest])
     columns: list[_Row] = [(f"{n:,}", {"serving.max_model_len": n}) for n in lengths]
     together = (job.get("serving.concurrency") or 1) > 1
     return _grid("formats-context-together" if together else "formats-context", job, rows, columns)
+
+
+def _formats(job: Job) -> Sequence[tuple[str, str]]:
+    """Formats that weights are published in: none above the model's own, and of 4-bit experts no other."""
+    entry = models.find(job.model) if isinstance(job.model, str) else None
+    own = models.stored_quant(entry.config) if entry is not None else None
+    if own in _EXPERTS:
+        return (_EXPERTS[own],)
+    if job.quant in GGUF_BYTES:
+        return _FILES
+    return _FORMATS[1:] if own == "fp8" else _FORMATS
 
 
 def _lengths(job: Job, usual: Sequence[int]) -> list[int]:
