@@ -37,6 +37,9 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
 
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """No failure; where a job is described, what it is predicted to need, and what would fit."""
+    outcome = view.evidence.outcome
+    if outcome is not None and outcome.name == "solved":
+        return (say("summary.solved"),)
     answer = answer_to(view, found)
     if answer:
         plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
@@ -45,7 +48,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
-        healthy = view.evidence.outcome is not None and view.evidence.outcome.kind == "healthy"
+        healthy = outcome is not None and outcome.kind == "healthy"
         return (say("summary.healthy" if healthy else "summary.no-failure"),)
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
     if outlook == "fits":

@@ -83,6 +83,8 @@ def outcome_of(
     said = [h for h in hits if h.row.kind == "said" and h.index not in covered]
     present = _by_memory([h for h in said if not (h.past and others and others[0].row.order != "unnamed")])
     told_of = [h.outcome() for h in others]
+    if not (strong or weak or named) and (over := _over(hits, kinds)) is not None:
+        return over.outcome(), ()
     if strong:
         ranked = [*strong, *weak, *told_of]
     elif named:
@@ -125,6 +127,13 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
         return outcome  # why a running engine holds its share has an answer, and nothing failed
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
     return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
+
+
+def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
+    """Where a person says that the failure is over, and tells of none after that."""
+    over = next((h for h in hits if h.row.id == "solved" and kinds[h.index] == "prose"), None)
+    later = over is not None and any(h.row.kind == "said" and h.index > over.index for h in hits)
+    return None if later else over
 
 
 def _memory_named(text: str) -> Memory:
