@@ -128,7 +128,11 @@ def _comparison(about: Plain) -> Iterator[Message]:
 
 
 def _side(side: Side) -> Message:
-    key = "" if side.fits is None else "-fits" if side.fits else "-not"
+    """What it needs; tight where it is less than the card holds, and more than one should count on."""
+    if side.fits is False and side.capacity_bytes is not None and side.needed_bytes < side.capacity_bytes:
+        key = "-tight"
+    else:
+        key = "" if side.fits is None else "-fits" if side.fits else "-not"
     return say(f"answer.side{key}", **{n: getattr(side, n) for n in ("name", "needed_bytes", "capacity_bytes")})
 
 

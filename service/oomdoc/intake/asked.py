@@ -6,12 +6,14 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import negated
+from oomdoc.intake.prose.hardware import named_card
 from oomkb.catalog import gpus, models
 
 __all__ = ["Alternative", "Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
@@ -22,6 +24,7 @@ the KV cache alone is.
 """
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
+_MAX_SIDES: Final = 4
 _I: Final = re.IGNORECASE | re.ASCII
 _MAX_CHARACTERS: Final = 4000
 _RE: Final = patterns(__file__)
@@ -37,7 +40,7 @@ def _length(text: str) -> int | None:
     found = _RE["length"].search(text)
     if found is None:
         return None
-    number = (found["a"] or found["b"] or found["c"]).replace(",", "").replace(" ", "").lower()
+    number = next(n for n in found.groups() if n).replace(",", "").replace(" ", "").lower()
     unit = {"k": 1024, "m": 1 << 20}.get(number[-1])
     size = int(number[:-1]) * unit if unit else int(number)
     return size if 16 <= size <= 1 << 22 else None
@@ -119,14 +122,32 @@ _Mention = tuple[int, int, Alternative]
 
 
 def _alternatives(text: str) -> tuple[Alternative, ...]:
-    """What stands on both sides of an "or", "vs" or "还是": models, cards, or words for one setting."""
-    if _RE["between"].search(text) is None and _RE["weighs"].search(text) is None:
-        return ()
-    for mentions in (*_settings(text), _models(text), _cards(text)):
-        found = _compared(text, sorted(mentions, key=lambda m: m[0]))
-        if len(found) > 1:
-            return found
+    """What stands on both sides of an "or", "vs" or "还是": models, cards, or words for one setting.
+
+    Machines and ZeRO stages that a question names exclude each other: they are compared whatever stands between them.
+    """
+    settings = list(_settings(text))
+    cards = _cards(text)
+    if _RE["between"].search(text) is not None or _RE["weighs"].search(text) is not None:
+        for mentions in (*settings, _models(text), cards):
+            found = _compared(text, sorted(mentions, key=lambda m: m[0]))
+            if len(found) > 1:
+                return found
+    stages = next((m for m in settings if m[0][2].fields.get("sharding", "").startswith("zero")), [])
+    for mentions in (cards, [m for m in stages if not negated(text, m[0])]):
+        sides = _distinct(one for _, _, one in sorted(mentions, key=lambda m: m[0]))
+        if 1 < len(sides) <= _MAX_SIDES:
+            return sides
     return ()
+
+
+def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
+    """Each difference once, as first named."""
+    found: list[Alternative] = []
+    for side in sides:
+        if all(side.fields != other.fields for other in found):
+            found.append(side)
+    return tuple(found)
 
 
 def _settings(text: str) -> Iterator[list[_Mention]]:
@@ -161,9 +182,16 @@ def _models(text: str) -> list[_Mention]:
 
 
 def _cards(text: str) -> list[_Mention]:
-    return [
-        (m.start, m.end, Alternative(m.text, {"gpu": m.device.name, "capacity_gib": None})) for m in gpus.find_all(text)
-    ]
+    found: list[_Mention] = []
+    for mention in gpus.find_all(text):
+        named = named_card(text, mention)
+        if named is not None:
+            name, start, count = named
+            fields = {"gpu": mention.device.name, "capacity_gib": None, **({"gpus": count} if count else {})}
+            name = re.sub(r"(?<=\d)(?<!l40)s\Z", "", name)
+            shown = f"{count} × {name}" if count and count > 1 else name
+            found.append((start, mention.end, Alternative(shown, fields)))
+    return found
 
 
 def _compared(text: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:

@@ -21,7 +21,7 @@ from oomdoc.intake.sieve import Vocabulary, candidates
 if TYPE_CHECKING:
     from oomkb.catalog.gpus import GpuMention
 
-__all__ = ["read_hardware", "shows_several"]
+__all__ = ["named_card", "read_hardware", "shows_several"]
 
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__, count=COUNT)
@@ -61,29 +61,32 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
     for line in lines:
         mentions = [] if DIGITS.isdisjoint(line.text) else gpus.find_all(line.text)
         places = [(m.start, m.end) for m in mentions]
-        for mention in mentions:
-            yield from _named(line, mention, several=several, lone=lone)
+        facts = [fact for mention in mentions for fact in _named(line, mention, several=several, lone=lone)]
         if id(line) in odd:
             for found in _UNKNOWN.finditer(line.text):
                 if not any(start < found.end() and found.start() < end for start, end in places):
                     places.append(found.span())
-                    yield from _card(line, found[0], *found.span(), None, several=several, lone=lone)
+                    facts += _card(line, found[0], *found.span(), None, several=several, lone=lone)
         if id(line) in counted:
-            yield from _counted(line)
+            facts += _counted(line)
+        yield from facts
         if id(line) in used:
             for found in _ONLY.finditer(line.text):
                 yield Fact(
                     "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
                 )
-        yield from sizes_of(line, places)
+        counts = [fact for fact in facts if fact.name == "gpu_count"]
+        count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
+        yield from sizes_of(line, places, count)
 
 
-def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Iterator[Fact]:
-    """A card that the catalogue knows, with what stands around its name."""
-    text = line.text
+def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:
+    """The card as the text names it, where that begins, and how many; ``None`` where it is none, or one that is not there."""
     before = text[max(0, mention.start - 12) : mention.start]
     if before.endswith(("/", "\\", "_", "#", "$")) or (before.endswith("=") and not before.endswith("==")):
-        return
+        return None
+    if _RE["lacking"].search(text[max(0, mention.start - 40) : mention.start]):
+        return None
     lead = _RE["leading"].match(mention.text)
     counted = mention.count is not None and lead is not None and (lead["n"] or lead["zh"])
     skip = lead.end() if lead is not None and (counted or not (lead["n"] or lead["zh"])) else 0
@@ -92,9 +95,17 @@ def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Ite
     if bare.isdigit() and (
         (name != bare and mention.count is None and not _RE["owned"].search(before)) or _RE["numbered"].search(before)
     ):
-        return
-    name = _RE["plural"].sub("", name).strip(" -,")
+        return None
     start = mention.start + skip
+    return _RE["plural"].sub("", name).strip(" -,"), start, _count(text, start, mention.end)[0] or mention.count
+
+
+def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Iterator[Fact]:
+    """A card that the catalogue knows, with what stands around its name."""
+    named = named_card(line.text, mention)
+    if named is None:
+        return
+    name, start, _ = named
     if (piece := _RE["slice"].search(mention.text)) is not None:
         yield Fact("capacity_gib", float(piece[1]), line.span(start + 1), "prose", 0.86)
     yield from _card(line, name, start, mention.end, mention.count, several=several, lone=lone)
