@@ -37,6 +37,10 @@ _NAMED: Final = 4
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 """Sizes of cards as they are sold, in GB."""
 _USABLE: Final = 0.94
+_MAX_PARTS: Final = 6
+"""Terms of the peak that are named."""
+_MIN_PART: Final = 0.04
+"""Share of what is needed from which a term is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     if about.wanted == "requests" and (rooms := [m for m in limits if m.key.startswith("answer.room")]):
         limits = [m for m in limits if m not in rooms]
         out = [*rooms, *out]
+    out += _parts(about)
     short = host_is_short(about.job, about.estimate)
     if about.job.offload and about.estimate.host_bytes >= GIB and not short:
         have = (about.job.host_gib or 0.0) * GIB
@@ -269,6 +274,23 @@ def _instead(about: Plain) -> Iterator[Message]:
             shown = name if name == "int4" else say(f"answer.method-{name}")
             yield say("answer.instead", form=shown, needed_bytes=need)
             return
+
+
+def _parts(about: Plain) -> Iterator[Message]:
+    """What most of it is, the rest together with what CUDA and its libraries take."""
+    estimate = about.estimate
+    terms = dict(estimate.phases[estimate.peak_phase].terms_bytes)
+    if estimate.served is not None:
+        terms["kv cache"] = estimate.served.needed_bytes
+    needed = needed_of(estimate)
+    largest = sorted(((s, name) for name, s in terms.items() if s >= _MIN_PART * needed), reverse=True)[:_MAX_PARTS]
+    rest = needed - sum(size for size, _ in largest)
+    if about.sides or len(largest) < 2 or rest < 0:
+        return
+    parts = [say("answer.part", name=say(f"term.{name}"), size_bytes=size) for size, name in largest]
+    if rest >= _MIN_PART * needed:
+        parts.append(say("answer.part", name=say("term.other"), size_bytes=rest))
+    yield say("answer.parts", parts=parts)
 
 
 def _room(about: Plain) -> Iterator[Message]:
