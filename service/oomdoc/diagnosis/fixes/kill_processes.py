@@ -11,7 +11,8 @@ from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-
+_MAX_NAMED: Final = 8
+"""Processes that are named."""
 _WORTHWHILE: Final = 0.2
 """Share of the card from which an engine has use for what is free."""
 
@@ -24,6 +25,17 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         share = int(100 * free - 1) / 100
         line = f"--gpu-memory-utilization {share:.2f}"
         yield Variant(instruction=say("fixes.kill-processes.share", line=line), effort=0.2)
+    holders = list(context.facts.get("holders", ()))[:_MAX_NAMED]
+    if holders:
+        named = [
+            say("fixes.kill-processes.holder", name=command.rpartition("/")[2], pid=pid, held_bytes=held)
+            for pid, command, held in holders
+        ]
+        yield Variant(instruction=say("fixes.kill-processes.held", holders=named), effort=0.2)
+        line = f"kill {' '.join(str(pid) for pid, _, _ in holders)}"
+        yield Variant(instruction=say("fixes.kill-processes.how", line=line), effort=0.3)
+        yield Variant(instruction=say("fixes.kill-processes.elsewhere", line="CUDA_VISIBLE_DEVICES=1 ..."), effort=0.3)
+        return
     look = "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv"
     yield Variant(instruction=say("fixes.kill-processes.look", line=look), effort=0.2)
     pids = [int(p) for p in context.facts.get("pids", ()) if str(p).isdigit()][:8]

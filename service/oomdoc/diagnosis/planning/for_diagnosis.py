@@ -31,6 +31,7 @@ from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.units import GIB
 
 __all__ = ["plan_for", "planning_for"]
 
@@ -304,6 +305,20 @@ def _engine_free_share(evidence: Evidence) -> float | None:
     return found["free_bytes"] / found["capacity_bytes"] if found and found.get("capacity_bytes") else None
 
 
+_MIN_HELD_BYTES: Final = GIB
+"""What a desktop holds is less."""
+
+
+def _holders(evidence: Evidence) -> tuple[tuple[int, str, int], ...]:
+    """Processes that ``nvidia-smi`` lists with what they hold, in bytes, the largest first."""
+    listed = {
+        (s.data["pid"], s.data["command"], s.data["used_bytes"])
+        for s in evidence.find("nvidia-smi-process")
+        if s.data["used_bytes"] >= _MIN_HELD_BYTES
+    }
+    return tuple(sorted(listed, key=lambda one: -one[2]))
+
+
 _SCHEDULERS: Final = ("slurm", "kubernetes")
 
 
@@ -312,6 +327,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
     signals = " ".join(s.name for s in evidence.signals)
     return {
         "pids": tuple(dict.fromkeys(pids)),
+        "holders": _holders(evidence),
         "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
         "engine_max_model_len": _engine_max_model_len(evidence),

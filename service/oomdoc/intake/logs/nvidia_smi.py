@@ -18,7 +18,7 @@ _NAME: Final = re.compile(
     r"|Off|Persistence|\.{3})"
 )
 _PROCESS: Final = re.compile(
-    r"\|\s{1,6}(?P<gpu>\d{1,3})\s{1,8}(?:N/A\s{1,6}N/A\s{1,6})?(?P<pid>\d{1,9})\s{1,6}[CG+M]"
+    r"\|\s{1,6}(?P<gpu>\d{1,3})\s{1,8}(?:N/A\s{1,6}N/A\s{1,16})?(?P<pid>\d{1,9})\s{1,6}[CG+M]"
     r"{1,3}\s{1,8}(?P<command>\S{0,60}.{0,60}?)\s{1,12}(?P<used>\d{1,7}) ?MiB\s{0,4}\|"
 )
 _LISTED: Final = re.compile(r"GPU (?P<index>\d{1,3}): (?P<name>[\w .\-]{3,60}) \(UUID")
@@ -33,6 +33,7 @@ def _parse(window: Window) -> Reading | None:
                 window,
                 gpu=int(found["gpu"]),
                 pid=int(found["pid"]),
+                command=found["command"].strip(),
                 used_bytes=to_bytes(found["used"], "MiB"),
             )
         )
