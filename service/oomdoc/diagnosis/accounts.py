@@ -33,6 +33,15 @@ _CONTEXT_BYTES: Final = 3 * GIB
 """What an engine holds beside its share: contexts and communication buffers of its processes."""
 _SEVERAL: Final = 2
 """Other processes on a card from which they are taken for ranks of the same run."""
+_DISPROVED: Final = 0.02
+"""By what the probability of a cause is multiplied that printed figures disprove."""
+_MOST_SPREAD: Final = 2.0
+"""By how much the other causes may rise: that one is disproved proves none of them."""
+_CACHE_MAKERS: Final = ("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers")
+"""Functions that allocate an engine's KV cache: vLLM 0.2-0.11 ``worker/cache_engine.py``,
+``v1/worker/gpu_model_runner.py`` and vllm-ascend's ``worker/model_runner_v1.py``; LMDeploy 0.6-0.9
+``pytorch/engine/cache_engine.py``; SGLang 0.3-0.5 ``mem_cache/memory_pool.py``.
+"""
 _TIMES: Final = 3
 """How often a request must fit into what is reserved and not in use."""
 _LARGE: Final = 0.12
@@ -55,10 +64,10 @@ class _Account:
 
 
 def accounted(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
-    """The causes with the proven one first, where there is one."""
+    """The causes with the proven one first, where there is one, and the disproved ones last."""
     found = next((account for make in _ACCOUNTS for account in make(view)), None)
     if found is None:
-        return tuple(causes)
+        return _without_pieces(view, causes)
     known = next((c for c in causes if c.cause == found.cause), CauseFinding(found.cause, 0.0))
     likelier = max(known.probability, _PROVEN)
     first = replace(known, probability=likelier, why=(found.why, *known.why), evidence=(found.span, *known.evidence))
@@ -66,6 +75,23 @@ def accounted(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding,
     rest = sum(c.probability for c in others)
     share = (1 - likelier) / rest if rest else 0.0
     return (first, *(replace(c, probability=c.probability * min(1.0, share)) for c in others))
+
+
+def _without_pieces(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
+    """Without fragmentation where the request is larger than all free room, in however many pieces it may be."""
+    wanted, free, held = (view.bytes_of(n) for n in ("requested", "free", "allocated"))
+    process = view.bytes_of("process")
+    cached = view.cached_bytes if view.cached_bytes is not None else max(process - held, 0) if process and held else None
+    if not wanted or free is None or cached is None or free + cached >= wanted:
+        return tuple(causes)
+    weighed = [replace(c, probability=c.probability * (_DISPROVED if c.cause == "fragmentation" else 1)) for c in causes]
+    total, before = sum(c.probability for c in weighed), sum(c.probability for c in causes)
+    if not total:
+        return tuple(causes)
+    spread = min(before / total, _MOST_SPREAD)
+    return tuple(
+        sorted((replace(c, probability=c.probability * spread) for c in weighed), key=lambda c: -c.probability)
+    )
 
 
 def _last(view: View, *names: str) -> Signal | None:
@@ -95,6 +121,13 @@ def _refused_cache(view: View) -> Iterator[_Account]:
     if view.failure is not None and view.failure.signal.name == "ggml-cache-refused":
         why = say("account.cache-refused", cache_bytes=view.failure.requested_bytes or 0)
         yield _Account("kv-cache", why, view.failure.signal.span)
+
+
+def _allocates_cache(view: View) -> Iterator[_Account]:
+    """What was refused was asked for by the function that allocates the KV cache: the weights are on the card."""
+    innermost = " ".join(view.trace.rpartition("\n")[2].split())
+    if view.failure is not None and any(name in innermost for name in _CACHE_MAKERS):
+        yield _Account("kv-cache", say("account.allocates-cache"), view.failure.frames[-1].span)
 
 
 def _cache_too_much(view: View) -> Iterator[_Account]:
@@ -255,6 +288,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _grown,
     _kept_graphs,
     _refused_cache,
+    _allocates_cache,
     _cache_too_much,
     _engine_beside,
     _engine_process,
