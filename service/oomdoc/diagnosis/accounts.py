@@ -33,10 +33,6 @@ _CONTEXT_BYTES: Final = 3 * GIB
 """What an engine holds beside its share: contexts and communication buffers of its processes."""
 _SEVERAL: Final = 2
 """Other processes on a card from which they are taken for ranks of the same run."""
-_DISPROVED: Final = 0.02
-"""By what the probability of a cause is multiplied that printed figures disprove."""
-_MOST_SPREAD: Final = 2.0
-"""By how much the other causes may rise: that one is disproved proves none of them."""
 _CACHE_MAKERS: Final = ("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers")
 """Functions that allocate an engine's KV cache: vLLM 0.2-0.11 ``worker/cache_engine.py``,
 ``v1/worker/gpu_model_runner.py`` and vllm-ascend's ``worker/model_runner_v1.py``; LMDeploy 0.6-0.9
@@ -84,14 +80,12 @@ def _without_pieces(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFi
     cached = view.cached_bytes if view.cached_bytes is not None else max(process - held, 0) if process and held else None
     if not wanted or free is None or cached is None or free + cached >= wanted:
         return tuple(causes)
-    weighed = [replace(c, probability=c.probability * (_DISPROVED if c.cause == "fragmentation" else 1)) for c in causes]
-    total, before = sum(c.probability for c in weighed), sum(c.probability for c in causes)
-    if not total:
+    rest = sum(c.probability for c in causes if c.cause != "fragmentation")
+    if not rest:
         return tuple(causes)
-    spread = min(before / total, _MOST_SPREAD)
-    return tuple(
-        sorted((replace(c, probability=c.probability * spread) for c in weighed), key=lambda c: -c.probability)
-    )
+    share = sum(c.probability for c in causes) / rest
+    others = [replace(c, probability=c.probability * share) for c in causes if c.cause != "fragmentation"]
+    return (*others, *(replace(c, probability=0.0) for c in causes if c.cause == "fragmentation"))
 
 
 def _last(view: View, *names: str) -> Signal | None:
