@@ -79,7 +79,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if found.outlook is None:
         return ()
     if view.estimate is None:
-        return (say("answer.unknown"),)
+        return (say("answer.diffusion" if found.asked is not None and found.asked.diffusion else "answer.unknown"),)
     asked = found.asked or Asked()
     sides = compared(found.job, asked) if found.careful else ()
     return answer_of(Plain(found.job, view.job, view.estimate, found.careful, asked.wanted, sides))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import Choice, fits_of, needed_of, side_fields, sides_of
+from oomdoc.diagnosis.planned import Choice, fits_of, host_is_short, needed_of, side_fields, sides_of
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Alternative
@@ -34,10 +34,11 @@ def grid_for(choice: Choice, view: View) -> Grid | None:
     if view.estimate is None or not choice.careful or choice.asked.wanted == "reserved":
         return None
     job = choice.job
-    if sides := sides_of(job, choice.asked):
+    sides = sides_of(job, choice.asked)
+    if sides and not any(name in side.fields for side in sides for name in ("seq_len", "serving.max_model_len")):
         return _compared(job, sides, _longest(view))
     if job.objective == "inference":
-        return _served(job, _longest(view))
+        return _served(job, _longest(view), view.job.quant)
     if choice.asked.wanted in ("batch", "length"):
         return _sizes(job)
     return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
@@ -82,11 +83,15 @@ def _methods(job: Job) -> Grid | None:
     return _grid("methods-cards", plain, rows, columns)
 
 
-def _served(job: Job, longest: int) -> Grid | None:
-    """How the weights are stored over context lengths, for one request."""
+def _served(job: Job, longest: int, quant: str | None) -> Grid | None:
+    """How the weights are stored over context lengths, for one request.
+
+    :param quant: how they are stored in this run, as the model is released where nothing is stated.
+    """
     fixed = job.quant if "quant" not in job.assumed else None
     formats = _formats(job)
-    named = [row for row in formats if fixed in (None, row[1])] or [(str(fixed), str(fixed))]
+    own = () if quant in (None, "none") or any(row[1] == quant for row in formats) else (_named(quant),)
+    named = [row for row in (*formats, *own) if fixed in (None, row[1])]
     rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
     lengths = _lengths(job, [n for n in _CONTEXTS if n <= longest] or [longest])
     columns: list[_Row] = [(f"{n:,}", {"serving.max_model_len": n}) for n in lengths]
@@ -103,6 +108,10 @@ def _formats(job: Job) -> Sequence[tuple[str, str]]:
     if job.quant in GGUF_BYTES:
         return _FILES
     return _FORMATS[1:] if own == "fp8" else _FORMATS
+
+
+def _named(quant: str) -> tuple[str, str]:
+    return (quant.upper() if quant in GGUF_BYTES else quant, quant)
 
 
 def _lengths(job: Job, usual: Sequence[int]) -> list[int]:
@@ -130,7 +139,8 @@ def _together(row: Mapping[str, Any], column: Mapping[str, Any]) -> dict[str, An
 
 def _cell(job: Job, fields: Mapping[str, Any]) -> tuple[float | None, bool | None]:
     try:
-        estimate = price(job.with_fields(fields), careful=True).estimate
+        priced = price(job.with_fields(fields), careful=True)
     except OomdocError:
         return None, None
-    return needed_of(estimate), fits_of(estimate)
+    fits = False if host_is_short(priced.job, priced.estimate) else fits_of(priced.estimate)
+    return needed_of(priced.estimate), fits

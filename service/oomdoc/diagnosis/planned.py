@@ -48,7 +48,7 @@ _SCRIPTS: Final = 4
 _HOST_USABLE: Final = 0.9
 """Share of the host memory that the system leaves to one job."""
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
-_TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
+_TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora", "lora.r", "fused_ce")
 _COUNTED: Final = "the fewest that hold it"
 SPLIT: Final = "device_map spreads the layers over the cards"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
@@ -116,8 +116,33 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
 
 def sides_of(job: Job, asked: Asked) -> tuple[Alternative, ...]:
     """What the question compares, as far as this run can differ in it."""
-    trained = job.objective != "inference"
-    return () if trained and any("quant" in side.fields for side in asked.alternatives) else asked.alternatives
+    fields = {name for side in asked.alternatives for name in side.fields}
+    if job.objective == "inference":
+        return () if fields & set(_TRAINED_ONLY) else tuple(_served_side(side) for side in asked.alternatives)
+    if "serving.kv_dtype" in fields:
+        return ()
+    return asked.alternatives if "quant" not in fields else _trained_sides(job, asked.alternatives)
+
+
+def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+    """Models of which each is trained over 4-bit or 16-bit weights; a format alone is none of training."""
+    method = job.method if job.method in ("full", "lora") else "lora"
+    methods = {"nf4": "qlora", "none": method}
+    if not all("model" in side.fields and side.fields["quant"] in methods for side in sides):
+        return ()
+    return tuple(
+        Alternative(
+            side.name,
+            {"method": methods[side.fields["quant"]], **{n: v for n, v in side.fields.items() if n != "quant"}},
+        )
+        for side in sides
+    )
+
+
+def _served_side(side: Alternative) -> Alternative:
+    """A length is a server's context."""
+    served = {"serving.max_model_len" if n == "seq_len" else n: v for n, v in side.fields.items()}
+    return Alternative(side.name, served)
 
 
 def _first_side(job: Job, asked: Asked) -> Job:
@@ -247,6 +272,8 @@ def _purposed(job: Job, asked: Asked) -> Job:
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
     if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
         job = job.with_fields({"capacity_gib": asked.capacity_gib})
+    if job.objective in ("grpo", "ppo") and asked.completion is not None and job.completion_len is None:
+        job = job.with_fields({"completion_len": asked.completion})
     lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
     if asked.length is not None and all(job.get(n) is None for n in lengths):
         job = job.with_fields({"seq_len": asked.length})

@@ -56,7 +56,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     if evidence.outcome is not None and evidence.outcome.kind == "healthy":
         return ()
     if is_planned(evidence):
-        return _for_plan(view)
+        return () if asked_of(evidence).diffusion and view.estimate is None else _for_plan(view)
     found += _unread(view)
     found += _companions(view)
     if view.failure is None and evidence.outcome is None:

@@ -6,7 +6,7 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -25,6 +25,10 @@ the KV cache alone is.
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
 _MAX_SIDES: Final = 4
+_MAX_RATIO: Final = 32
+"""Between two values of one setting that a question compares."""
+_SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tokens", "gpus": "{} GPUs"}
+"""How the values of a numeric setting are named."""
 _I: Final = re.IGNORECASE | re.ASCII
 _MAX_CHARACTERS: Final = 4000
 _RE: Final = patterns(__file__)
@@ -32,18 +36,21 @@ _RE: Final = patterns(__file__)
 
 def _capacity(text: str) -> float | None:
     found = _RE["capacity"].search(text)
-    size = float(found["a"] or found["b"] or found["c"]) if found is not None else 0.0
+    size = float(next(n for n in found.groups() if n)) if found is not None else 0.0
     return size if 2 <= size <= 512 else None
 
 
-def _length(text: str) -> int | None:
-    found = _RE["length"].search(text)
-    if found is None:
-        return None
-    number = next(n for n in found.groups() if n).replace(",", "").replace(" ", "").lower()
-    unit = {"k": 1024, "m": 1 << 20}.get(number[-1])
-    size = int(number[:-1]) * unit if unit else int(number)
+def _length(text: str, row: str = "length") -> int | None:
+    found = _RE[row].search(text)
+    size = _number(next(n for n in found.groups() if n)) if found is not None else 0
     return size if 16 <= size <= 1 << 22 else None
+
+
+def _number(written: str) -> int:
+    """``16k``, ``4,096``, ``1m``."""
+    number = written.replace(",", "").replace(" ", "").lower()
+    unit = {"k": 1024, "m": 1 << 20}.get(number[-1])
+    return int(number[:-1]) * unit if unit else int(number)
 
 
 def _concurrency(text: str) -> int | None:
@@ -82,6 +89,10 @@ class Asked:
     """Requests at once."""
     length: int | None = None
     """Tokens of context or of a sample."""
+    completion: int | None = None
+    """Tokens that are generated for each sample."""
+    diffusion: bool = False
+    """Whether it is about a model that makes images or video."""
     pure: bool = False
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
@@ -108,10 +119,12 @@ def asked_in(prose: str) -> Asked:
         infers=_RE["infers"].search(text) is not None,
         capacity_gib=_capacity(text),
         length=_length(text),
+        completion=_length(text, "completion"),
         concurrency=_concurrency(text),
         full=_RE["full"].search(text) is not None,
         scratch=_RE["scratch"].search(text) is not None,
         engine=_first("engine", text),
+        diffusion=_RE["diffusion"].search(text) is not None,
         pure=_RE["pure"].search(text) is not None,
         quant=_first("format", text),
         alternatives=_alternatives(text),
@@ -129,10 +142,12 @@ def _alternatives(text: str) -> tuple[Alternative, ...]:
     settings = list(_settings(text))
     cards = _cards(text)
     if _RE["between"].search(text) is not None or _RE["weighs"].search(text) is not None:
-        for mentions in (*settings, _models(text), cards):
+        for mentions in (_beside(text, _models(text)), *settings, cards):
             found = _compared(text, sorted(mentions, key=lambda m: m[0]))
             if len(found) > 1:
                 return found
+    if numbers := _numbers(text) or _with_and_without(text):
+        return numbers
     stages = next((m for m in settings if m[0][2].fields.get("sharding", "").startswith("zero")), [])
     for mentions in (cards, [m for m in stages if not negated(text, m[0])]):
         sides = _distinct(one for _, _, one in sorted(mentions, key=lambda m: m[0]))
@@ -148,6 +163,43 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
         if all(side.fields != other.fields for other in found):
             found.append(side)
     return tuple(found)
+
+
+def _numbers(text: str) -> tuple[Alternative, ...]:
+    """Two or more values of one numeric setting, where words set them against each other."""
+    for field, pattern in _RE.group("number").items():
+        written: list[str] = []
+        for match in pattern.finditer(text):
+            first = next(n for n in match.groups() if n)
+            other = _RE["other_number"].match(text, match.end())
+            if other is not None and _same_kind(field, first, other["n"], text[other.end() : other.end() + 10]):
+                written += [first, other["n"]]
+            elif written:
+                written.append(first)
+        sides = _distinct(Alternative(_SHOWN[field].format(n), {field: _number(n)}) for n in written)
+        if 1 < len(sides) <= _MAX_SIDES:
+            return sides
+    return ()
+
+
+def _same_kind(field: str, first: str, second: str, behind: str) -> bool:
+    """Whether two numbers may be values of one setting, by their ratio and the unit behind the second."""
+    one, two = _number(first), _number(second)
+    near = min(one, two) > 0 and max(one, two) <= _MAX_RATIO * min(one, two)
+    return near and (field == "seq_len" or _RE["length_unit"].match(behind) is None)
+
+
+def _with_and_without(text: str) -> tuple[Alternative, ...]:
+    """The run with a setting and without, where it is asked what that saves."""
+    if _RE["saves"].search(text) is None:
+        return ()
+    for name, pattern in _RE.group("setting").items():
+        field, on, off = name.split(":")
+        if (match := pattern.search(text)) is not None:
+            values: list[Any] = [{"true": True, "false": False}.get(v, v) for v in (on, off)]
+            marks = (f"{match[0]}: on", f"{match[0]}: off")
+            return tuple(Alternative(mark, {field: v}) for mark, v in zip(marks, values, strict=True))
+    return ()
 
 
 def _settings(text: str) -> Iterator[list[_Mention]]:
@@ -179,6 +231,36 @@ def _models(text: str) -> list[_Mention]:
                 (behind.start("size"), behind.end(), Alternative(name, {"model": other.name, "params_b": None}))
             )
     return found
+
+
+def _beside(text: str, mentions: list[_Mention]) -> list[_Mention]:
+    """Models with the method or the format that the words around each give it: "4-bit of A or LoRA of B"."""
+    named: list[tuple[int, int, Alternative, dict[str, tuple[str, str]]]] = []
+    ordered = sorted(mentions, key=lambda m: m[0])
+    for n, (start, end, one) in enumerate(ordered):
+        since = max(ordered[n - 1][1] if n else 0, start - _MAX_BETWEEN)
+        until = min(ordered[n + 1][0] if n + 1 < len(ordered) else len(text), end + _MAX_BETWEEN)
+        joined = [m.end() for m in _RE["between"].finditer(text, since, start)]
+        parted = _RE["between"].search(text, end, until)
+        around = (text[joined[-1] if joined else since : start], text[end : parted.start() if parted else until])
+        named.append((start, end, one, {field: (value, word) for field, value, word in _words_of(around)}))
+    common = set.intersection(*(set(words) for *_, words in named)) if named else set()
+    return [(start, end, _with_words(one, {n: words[n] for n in common})) for start, end, one, words in named]
+
+
+def _with_words(one: Alternative, words: Mapping[str, tuple[str, str]]) -> Alternative:
+    fields = {**one.fields, **{name: value for name, (value, _) in words.items()}}
+    return Alternative(" ".join((one.name, *(word for _, word in words.values()))), fields)
+
+
+def _words_of(parts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """The format and the method that words name: the field, its value and the word."""
+    methods = {n.partition(":")[2]: p for n, p in _RE.group("choice").items() if n.startswith("method:")}
+    for field, patterns_ in (("quant", _RE.group("format")), ("method", methods)):
+        found = ((name, match) for name, p in patterns_.items() for part in parts if (match := p.search(part)))
+        name, match = next(found, (None, None))
+        if name is not None and match is not None:
+            yield field, name.partition(":")[0], match[0]
 
 
 def _cards(text: str) -> list[_Mention]:
