@@ -77,7 +77,9 @@ def _without_pieces(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFi
     """Without fragmentation where the request is larger than all free room, in however many pieces it may be."""
     wanted, free, held = (view.bytes_of(n) for n in ("requested", "free", "allocated"))
     process = view.bytes_of("process")
-    cached = view.cached_bytes if view.cached_bytes is not None else max(process - held, 0) if process and held else None
+    cached = (
+        view.cached_bytes if view.cached_bytes is not None else max(process - held, 0) if process and held else None
+    )
     if not wanted or free is None or cached is None or free + cached >= wanted:
         return tuple(causes)
     rest = sum(c.probability for c in causes if c.cause != "fragmentation")

@@ -53,7 +53,7 @@ def _compared(job: Job, sides: Sequence[Alternative], longest: int) -> Grid | No
     """The compared alternatives over lengths."""
     served = job.objective == "inference"
     field, usual = ("serving.max_model_len", _CONTEXTS) if served else ("seq_len", _LENGTHS)
-    rows = [(side.name, side_fields(side)) for side in sides]
+    rows = [(side.name, side_fields(job, side)) for side in sides]
     return _grid(
         "compared-length",
         job,

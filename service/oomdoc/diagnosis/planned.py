@@ -147,13 +147,25 @@ def _served_side(side: Alternative) -> Alternative:
 
 def _first_side(job: Job, asked: Asked) -> Job:
     """The job as the first of the compared alternatives that fits: the answer is about it, the others stand beside."""
-    forms = [side_fields(side) for side in sides_of(job, asked)]
-    return job.with_fields(_first_that_fits(job, forms)[0]) if forms else job
+    forms = [side_fields(job, side) for side in sides_of(job, asked)]
+    if not forms:
+        return job
+    first = _first_that_fits(job, forms)[0]
+    return job.with_fields({n: v for n, v in first.items() if n not in job.assumed})
 
 
-def side_fields(side: Alternative) -> dict[str, Any]:
-    """An adapter over whole weights is not stored in 4 bits, whatever the other alternative is."""
-    return {**side.fields, **({"quant": None} if side.fields.get("method") in ("full", "lora") else {})}
+def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
+    """The fields that make a job the compared alternative.
+
+    An adapter over whole weights is not stored in 4 bits, whatever the other alternative is; and where nobody stated
+    how the states are shared, each alternative has them as they fit it.
+    """
+    fields = {**side.fields, **({"quant": None} if side.fields.get("method") in ("full", "lora") else {})}
+    if fields.get("method") == "qlora" and (job.sharding or "").startswith("zero"):
+        fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
+    if "sharding" in job.assumed and "sharding" not in side.fields:
+        return _first_that_fits(job, _sharded(fields, job))[0]
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +182,7 @@ def compared(job: Job, asked: Asked) -> tuple[Side, ...]:
     """What each alternative needs; none where fewer than two can be priced."""
     sides = []
     for side in sides_of(job, asked):
-        fields = side_fields(side)
-        if fields.get("method") == "qlora" and (job.sharding or "").startswith("zero"):
-            fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
-        priced = _price(job, fields)
+        priced = _price(job, side_fields(job, side))
         if priced is not None:
             estimate = priced.estimate
             sides.append(Side(side.name, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate)))

@@ -243,14 +243,16 @@ def _beside(text: str, mentions: list[_Mention]) -> list[_Mention]:
         joined = [m.end() for m in _RE["between"].finditer(text, since, start)]
         parted = _RE["between"].search(text, end, until)
         around = (text[joined[-1] if joined else since : start], text[end : parted.start() if parted else until])
-        named.append((start, end, one, {field: (value, word) for field, value, word in _words_of(around)}))
+        parts = (one.name, *around)
+        named.append((start, end, one, {field: (value, word) for field, value, word in _words_of(parts)}))
     common = set.intersection(*(set(words) for *_, words in named)) if named else set()
     return [(start, end, _with_words(one, {n: words[n] for n in common})) for start, end, one, words in named]
 
 
 def _with_words(one: Alternative, words: Mapping[str, tuple[str, str]]) -> Alternative:
     fields = {**one.fields, **{name: value for name, (value, _) in words.items()}}
-    return Alternative(" ".join((one.name, *(word for _, word in words.values()))), fields)
+    further = (word for _, word in words.values() if word.lower() not in one.name.lower())
+    return Alternative(" ".join((one.name, *further)), fields)
 
 
 def _words_of(parts: Sequence[str]) -> Iterator[tuple[str, str, str]]:

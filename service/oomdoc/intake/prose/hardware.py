@@ -81,7 +81,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:
-    """The card as the text names it, where that begins, and how many; ``None`` where it is none, or one that is not there."""
+    """The card as the text names it, where that begins, and how many; ``None`` where it is none or is not there."""
     before = text[max(0, mention.start - 12) : mention.start]
     if before.endswith(("/", "\\", "_", "#", "$")) or (before.endswith("=") and not before.endswith("==")):
         return None
