@@ -16,6 +16,18 @@ from oomdoc.intake.asked import asked_in
         ("Is SFT cheaper than DPO for Qwen3-8B?", [{"objective": "sft"}, {"objective": "dpo"}]),
         ("q4_k_m还是q8_0，24G显卡跑Qwen3-32B？", [{"quant": "q4_k_m"}, {"quant": "q8_0"}]),
         ("LoRA with bf16 on one A100, does it fit? It works on an H100.", []),
+        ("Would rank 16 or 64 matter for LoRA of an 8B?", [{"lora.r": 16}, {"lora.r": 64}]),
+        ("What if I go from batch 2 to 6 with Qwen3-4B?", [{"micro_batch": 2}, {"micro_batch": 6}]),
+        ("Can I do batch 4 and 4096 tokens?", []),
+        ("4 卡和 8 卡差多少？", [{"gpus": 4}, {"gpus": 8}]),
+        (
+            "How much does activation checkpointing save for an 8B at 8k?",
+            [{"grad_ckpt": True}, {"grad_ckpt": False}],
+        ),
+        (
+            "A boss says ZeRO-3 must be used, is ZeRO-1 not enough for a 3B?",
+            [{"sharding": "zero3"}, {"sharding": "zero1"}],
+        ),
         ("Does Qwen3-8B with LoRA fit on a 4090 or do I need a larger card?", []),
     ],
 )
@@ -37,6 +49,62 @@ def test_both_sides_are_answered_and_the_job_is_the_one_that_fits() -> None:
     assert answer["job"]["method"] == "qlora"
     assert answer["job"]["seq_len"] == 4096
     assert answer["grid"]["rows"] == ["LoRA", "QLoRA"]
+
+
+def test_machines_of_one_question_keep_their_own_cards() -> None:
+    asked = asked_in("Does Qwen3-32B in fp8 run on my two 3090s (48 GB in all)? At work there is a single L40S.")
+    assert [(side.fields["gpu"], side.fields["gpus"]) for side in asked.alternatives] == [("RTX 3090", 2), ("L40S", 1)]
+
+
+def test_a_card_that_is_not_there_is_none() -> None:
+    job = oomdoc.diagnose("We do not have an H100, only an RTX 4090. LoRA of Qwen3-8B?").document()["job"]
+    assert job["gpu"] == "RTX 4090"
+
+
+def test_models_are_compared_with_the_method_that_each_is_given() -> None:
+    sides = asked_in("4-bit Qwen3-14B or 16-bit Qwen3-8B?").alternatives
+    assert [(side.fields["model"], side.fields["quant"]) for side in sides] == [
+        ("Qwen/Qwen3-14B", "nf4"),
+        ("Qwen/Qwen3-8B", "none"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["两张 3090 总共 48G 显存，LoRA 微调 Qwen3-8B 行吗？", "2x 3090, 48 GB total: LoRA of Qwen3-8B?"]
+)
+def test_what_all_cards_hold_together_is_divided(text: str) -> None:
+    assert oomdoc.diagnose(text).document()["facts"]["capacity_gib"]["value"] == 24
+
+
+def test_most_of_the_figure_is_named() -> None:
+    """Llama-3.1-8B: 8.03e9 parameters of 2 bytes are 14.96 GiB."""
+    said = oomdoc.diagnose("LoRA of Llama-3.1-8B on one A100 40GB at 1024 tokens?").document()["sentences"]
+    assert any("weights 14.96 GiB" in sentence for sentence in said)
+
+
+def test_tokens_that_are_generated_count() -> None:
+    job = oomdoc.diagnose("TRL GRPO of Qwen3-4B on 4x H100, 8k response length, does it fit?").document()["job"]
+    assert job["completion_len"] == 8192
+
+
+@pytest.mark.parametrize(
+    "text", ["Closing this, it is solved: the OOM came from another job.", "不再 OOM 了，问题已经解决，谢谢"]
+)
+def test_what_is_over_is_not_diagnosed(text: str) -> None:
+    answer = oomdoc.diagnose(text).document()
+    assert answer["verdict"] == "no-failure"
+    assert answer["questions"] == []
+
+
+def test_what_is_not_over_is_diagnosed() -> None:
+    answer = oomdoc.diagnose("The first OOM is fixed, but it runs out of memory again when saving.").document()
+    assert answer["verdict"] == "device-oom"
+
+
+def test_models_of_images_are_not_asked_for() -> None:
+    answer = oomdoc.diagnose("Does a LoRA of SDXL fit on 12 GB?").document()
+    assert answer["questions"] == []
+    assert "images or video" in answer["sentences"][0]
 
 
 def test_the_cache_alone() -> None:

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oomdoc.diagnosis.comparing import Side, compared
+from oomdoc.diagnosis.forms import FITS, host_is_short, needed_of
 from oomdoc.diagnosis.planned import (
-    FITS,
-    Side,
     asks_why_held,
-    compared,
     counted,
     describes_run,
-    host_is_short,
     is_planned,
-    needed_of,
     put_off,
 )
 from oomdoc.diagnosis.result import Diagnosis

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import Choice, fits_of, host_is_short, needed_of, side_fields, sides_of
+from oomdoc.diagnosis.comparing import side_fields, sides_of
+from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of
+from oomdoc.diagnosis.planned import Choice
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Alternative
@@ -134,7 +136,8 @@ def _grid(name: str, job: Job, rows: Sequence[_Row], columns: Sequence[_Row]) ->
 def _together(row: Mapping[str, Any], column: Mapping[str, Any]) -> dict[str, Any]:
     """DeepSpeed leaves 4-bit weights whole on every card: they are sharded by FSDP."""
     both = {**row, **column}
-    return {**both, "sharding": "fsdp"} if both.get("method") == "qlora" and "sharding" in both else both
+    whole = both.get("method") == "qlora" and str(both.get("sharding", "")).startswith("zero")
+    return {**both, "sharding": "fsdp"} if whole else both
 
 
 def _cell(job: Job, fields: Mapping[str, Any]) -> tuple[float | None, bool | None]:

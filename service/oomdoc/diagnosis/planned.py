@@ -9,49 +9,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oomdoc.diagnosis.comparing import side_fields, sides_of
+from oomdoc.diagnosis.forms import first_that_fits, sharded
 from oomdoc.evidence import Evidence
-from oomdoc.intake.asked import Alternative, Asked, asked_of, pairs_in
+from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
 from oomkb.errors import OomdocError
-from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
-from oomkb.pricing import Priced, price
-from oomkb.units import GIB
 
 __all__ = [
-    "FITS",
     "SPLIT",
     "Choice",
-    "Side",
     "asks_why_held",
     "careful_job",
-    "compared",
     "counted",
     "describes_run",
-    "fits_of",
-    "host_is_short",
     "is_planned",
     "locally_served",
-    "needed_of",
     "planned_run",
     "put_off",
-    "side_fields",
-    "sides_of",
     "split_by_layers",
 ]
 
-FITS: Final = 0.75
-"""Probability from which the answer is a plain yes."""
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
-_HOST_USABLE: Final = 0.9
-"""Share of the host memory that the system leaves to one job."""
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
-_TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora", "lora.r", "fused_ce")
+_TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _COUNTED: Final = "the fewest that hold it"
 SPLIT: Final = "device_map spreads the layers over the cards"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+_GROUP: Final = 8
+"""Completions of one prompt that are usual (TRL ``GRPOConfig.num_generations``)."""
 _SAYS_NO_SIZE: Final = ("phase", "objective", "framework")
 _LOCAL: Final = ("ollama", "llama.cpp")
 _SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
@@ -114,79 +103,13 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     return Choice(job, asked, careful, open_)
 
 
-def sides_of(job: Job, asked: Asked) -> tuple[Alternative, ...]:
-    """What the question compares, as far as this run can differ in it."""
-    fields = {name for side in asked.alternatives for name in side.fields}
-    if job.objective == "inference":
-        return () if fields & set(_TRAINED_ONLY) else tuple(_served_side(side) for side in asked.alternatives)
-    if "serving.kv_dtype" in fields:
-        return ()
-    return asked.alternatives if "quant" not in fields else _trained_sides(job, asked.alternatives)
-
-
-def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
-    """Models of which each is trained over 4-bit or 16-bit weights; a format alone is none of training."""
-    method = job.method if job.method in ("full", "lora") else "lora"
-    methods = {"nf4": "qlora", "none": method}
-    if not all("model" in side.fields and side.fields["quant"] in methods for side in sides):
-        return ()
-    return tuple(
-        Alternative(
-            side.name,
-            {"method": methods[side.fields["quant"]], **{n: v for n, v in side.fields.items() if n != "quant"}},
-        )
-        for side in sides
-    )
-
-
-def _served_side(side: Alternative) -> Alternative:
-    """A length is a server's context."""
-    served = {"serving.max_model_len" if n == "seq_len" else n: v for n, v in side.fields.items()}
-    return Alternative(side.name, served)
-
-
 def _first_side(job: Job, asked: Asked) -> Job:
     """The job as the first of the compared alternatives that fits: the answer is about it, the others stand beside."""
     forms = [side_fields(job, side) for side in sides_of(job, asked)]
     if not forms:
         return job
-    first = _first_that_fits(job, forms)[0]
+    first = first_that_fits(job, forms)[0]
     return job.with_fields({n: v for n, v in first.items() if n not in job.assumed})
-
-
-def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
-    """The fields that make a job the compared alternative.
-
-    An adapter over whole weights is not stored in 4 bits, whatever the other alternative is; and where nobody stated
-    how the states are shared, each alternative has them as they fit it.
-    """
-    fields = {**side.fields, **({"quant": None} if side.fields.get("method") in ("full", "lora") else {})}
-    if fields.get("method") == "qlora" and (job.sharding or "").startswith("zero"):
-        fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
-    if "sharding" in job.assumed and "sharding" not in side.fields:
-        return _first_that_fits(job, _sharded(fields, job))[0]
-    return fields
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the compared alternatives, priced; sizes in bytes per GPU."""
-
-    name: str
-    needed_bytes: float
-    capacity_bytes: float | None
-    fits: bool | None
-
-
-def compared(job: Job, asked: Asked) -> tuple[Side, ...]:
-    """What each alternative needs; none where fewer than two can be priced."""
-    sides = []
-    for side in sides_of(job, asked):
-        priced = _price(job, side_fields(job, side))
-        if priced is not None:
-            estimate = priced.estimate
-            sides.append(Side(side.name, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate)))
-    return tuple(sides) if len(sides) > 1 else ()
 
 
 def _uncounted(job: Job, asked: Asked) -> Job:
@@ -322,33 +245,28 @@ def _chosen(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
         open_.append("method")
         known = job.gpu is not None or job.capacity_gib is not None
         forms = [{"method": method} for method in (_METHODS if known else ("lora",))]
+    if job.objective == "grpo" and job.micro_batch is None:
+        open_.append("micro_batch")
+        group = job.generations or _GROUP
+        forms = [{**form, "micro_batch": group >> n} for form in forms for n in range(4) if group >> n]
     counts = _counts(job, asked)
     if counts:
         open_.append("gpus")
         forms = [{**form, "gpus": count} for form in forms for count in counts]
     if job.sharding is None and job.tp is None and job.pp is None and (counts or (job.gpus or job.world or 1) > 1):
         open_.append("sharding")
-        forms = [f for form in forms for f in _sharded(form, job)]
+        forms = [f for form in forms for f in sharded(form, job)]
     if not open_:
         return job, ()
-    best = _first_that_fits(job, forms)
+    best = first_that_fits(job, forms)
     why = {
         "method": "the mildest that fits" if best[1] else "the least that can be tuned",
+        "micro_batch": "the largest part of a group that fits" if best[1] else "the smallest part of a group",
         "gpus": _COUNTED,
         "sharding": "several cards share the states",
     }
     chosen = {n: Assumption(v, why[n]) for n, v in best[0].items() if v is not None}
     return job.assuming(chosen), tuple(n for n in open_ if n in chosen)
-
-
-def _sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:
-    """Copies on every card where they fit, else states split over the cards."""
-    if (form.get("gpus") or job.gpus or job.world or 1) < 2:
-        return [form]
-    method = form.get("method") or job.method or "full"
-    if method == "qlora":  # DeepSpeed leaves 4-bit weights whole on every card
-        return [{**form, "sharding": name} for name in ("ddp", "fsdp")]
-    return [{**form, "sharding": name} for name in (("zero3",) if method == "full" else ("ddp", "zero3"))]
 
 
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
@@ -361,53 +279,11 @@ def _counted(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
     counts = _counts(job, asked)
     if not counts:
         return job, ()
-    best, _ = _first_that_fits(job, [{"gpus": count, "tp": count} for count in counts])
+    best, _ = first_that_fits(job, [{"gpus": count, "tp": count} for count in counts])
     return job.assuming({n: Assumption(v, _COUNTED) for n, v in best.items()}), ("gpus",)
-
-
-def _first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-    """The first form that fits its card, else the one that needs least; without a card the first."""
-    least: tuple[float, dict[str, Any]] | None = None
-    for form in forms:
-        priced = _price(job, form)
-        if priced is None:
-            continue
-        estimate = priced.estimate
-        if estimate.fits_probability is None:
-            return form, True
-        if estimate.fits_probability >= FITS:
-            return form, True
-        need = needed_of(estimate)
-        if least is None or need < least[0]:
-            least = (need, form)
-    return (least[1] if least else forms[0]), False
-
-
-def _price(job: Job, form: dict[str, Any]) -> Priced | None:
-    nodes = max(1, (form.get("gpus") or 1) // 8)
-    spread = {**form, "gpus": 8, "nodes": nodes} if nodes > 1 else form
-    try:
-        return price(job.with_fields(spread), careful=True)
-    except OomdocError:
-        return None
 
 
 def counted(job: Job) -> bool:
     """Whether the number of cards is what the question asks for and was worked out."""
     gpus = job.assumed.get("gpus")
     return gpus is not None and gpus.why == _COUNTED
-
-
-def needed_of(estimate: Estimate) -> float:
-    """What the process cannot do without, in bytes: of a server weights, buffers and one request's cache."""
-    return estimate.needed_bytes or estimate.process_bytes
-
-
-def host_is_short(job: Job, estimate: Estimate) -> bool:
-    """Whether what is offloaded is more than the host memory that the machine is known to have."""
-    return bool(job.host_gib) and estimate.host_bytes > _HOST_USABLE * (job.host_gib or 0.0) * GIB
-
-
-def fits_of(estimate: Estimate) -> bool | None:
-    """Whether it fits, as the answer says it."""
-    return None if estimate.fits_probability is None else estimate.fits_probability >= FITS

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.planned import asks_why_held, counted, describes_run, host_is_short, put_off
+from oomdoc.diagnosis.forms import host_is_short
+from oomdoc.diagnosis.planned import asks_why_held, counted, describes_run, put_off
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome

@@ -12,9 +12,10 @@ from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import negated
+from oomdoc.intake.polarity import doubt, negated
 from oomdoc.intake.prose.hardware import named_card
 from oomkb.catalog import gpus, models
+from oomkb.memory.device import Device
 
 __all__ = ["Alternative", "Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
 
@@ -149,11 +150,18 @@ def _alternatives(text: str) -> tuple[Alternative, ...]:
     if numbers := _numbers(text) or _with_and_without(text):
         return numbers
     stages = next((m for m in settings if m[0][2].fields.get("sharding", "").startswith("zero")), [])
-    for mentions in (cards, [m for m in stages if not negated(text, m[0])]):
+    machines = [m for m in cards if _is_asked(text, m[1]) or not doubt(text, m[0], m[1])]
+    for mentions in (machines, [m for m in stages if not negated(text, m[0])]):
         sides = _distinct(one for _, _, one in sorted(mentions, key=lambda m: m[0]))
         if 1 < len(sides) <= _MAX_SIDES:
             return sides
     return ()
+
+
+def _is_asked(text: str, end: int) -> bool:
+    """Whether the sentence that goes on there is a question."""
+    stop = _RE["stop"].search(text, end)
+    return stop is not None and stop[0] in "?？"
 
 
 def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
@@ -271,11 +279,18 @@ def _cards(text: str) -> list[_Mention]:
         named = named_card(text, mention)
         if named is not None:
             name, start, count = named
-            fields = {"gpu": mention.device.name, "capacity_gib": None, **({"gpus": count} if count else {})}
+            device = _single(mention.device, gpus.find(name), count or 1)
+            fields = {"gpu": device.name, "capacity_gib": None, **({"gpus": count} if count else {})}
             name = re.sub(r"(?<=\d)(?<!l40)s\Z", "", name)
             shown = f"{count} × {name}" if count and count > 1 else name
             found.append((start, mention.end, Alternative(shown, fields)))
     return found
+
+
+def _single(device: Device, plain: Device | None, count: int) -> Device:
+    """The card itself where the size at its name is what all of them hold together."""
+    together = plain is not None and count > 1 and device.nominal_bytes == count * plain.nominal_bytes
+    return plain if together and plain is not None else device
 
 
 def _compared(text: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:

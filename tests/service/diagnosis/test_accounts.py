@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import pytest
 
+import oomdoc
 from oomdoc.diagnosis.engine import diagnose
 from oomdoc.diagnosis.planning.engine_cache import EngineCache
 from oomdoc.diagnosis.planning.frontier import Order, State
@@ -124,3 +125,36 @@ for x, y in valid:
 RuntimeError: CUDA out of memory. Tried to allocate 96.00 MiB (GPU 0; 23.69 GiB total capacity; 22.30 GiB already allocated)
 """
     assert diagnose(read_text(script)).causes[0].cause == "leak"
+
+
+def test_a_cache_that_is_being_allocated_means_that_the_weights_are_there() -> None:
+    """The frames are those of vLLM 0.11 ``v1/worker/gpu_model_runner.py``."""
+    text = """vllm serve meta-llama/Llama-3.3-70B-Instruct on an H100
+  File "/opt/vllm/v1/worker/gpu_model_runner.py", line 4001, in initialize_kv_cache_tensors
+    kv_cache_raw_tensors = self._allocate_kv_cache_tensors(kv_cache_config)
+  File "/opt/vllm/v1/worker/gpu_model_runner.py", line 3950, in _allocate_kv_cache_tensors
+    tensor = torch.zeros(kv_cache_tensor.size, dtype=torch.int8, device=self.device)
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB. GPU 0 has a total capacity of 79.19 GiB of
+which 0.9 GiB is free. Of the allocated memory 70.20 GiB is allocated by PyTorch
+"""
+    assert oomdoc.diagnose(text).document()["causes"][0]["cause"] == "kv-cache"
+
+
+def test_no_fragmentation_where_all_free_room_is_too_little() -> None:
+    text = """PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True did not help, why?
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total capacity of 23.51 GiB of
+which 6.00 GiB is free. Including non-PyTorch memory, this process has 17.20 GiB memory in use. Of the allocated memory
+16.10 GiB is allocated by PyTorch, and 600.00 MiB is reserved by PyTorch but unallocated.
+"""
+    assert oomdoc.diagnose(text).document()["causes"][0]["cause"] != "fragmentation"
+
+
+def test_what_nvidia_smi_lists_is_named() -> None:
+    text = """ValueError: Free memory on device (3.10/23.64 GiB) on startup is less than desired GPU memory utilization (0.9, 21.28 GiB).
+|    0   N/A  N/A            1893      G   /usr/lib/xorg/Xorg                       142MiB |
+|    0   N/A  N/A           77001      C   /usr/bin/python3                       19000MiB |
+"""
+    report = oomdoc.diagnose(text).text()
+    assert "python3 (PID 77001, 18.55 GiB)" in report
+    assert "kill 77001" in report
+    assert "Xorg" not in report

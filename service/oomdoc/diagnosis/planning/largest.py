@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.planned import host_is_short
+from oomdoc.diagnosis.forms import host_is_short
 from oomdoc.diagnosis.planning.prices import Prices
 from oomkb.memory.job import Job
 

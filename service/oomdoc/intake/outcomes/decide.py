@@ -132,8 +132,9 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
 def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
     """Where a person says that the failure is over, and tells of none after that."""
     over = next((h for h in hits if h.row.id == "solved" and kinds[h.index] == "prose"), None)
-    later = over is not None and any(h.row.kind == "said" and h.index > over.index for h in hits)
-    return None if later else over
+    if over is None or any(h.row.kind == "said" and h.index > over.index for h in hits):
+        return None
+    return None if _RE["goes_on"].search(over.line.text, over.start + len(over.text)) else over
 
 
 def _memory_named(text: str) -> Memory:

@@ -1,0 +1,71 @@
+"""Forms of a run that nobody started: priced one by one until one fits."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+from oomkb.pricing import Priced, price
+from oomkb.units import GIB
+
+__all__ = ["FITS", "first_that_fits", "fits_of", "host_is_short", "needed_of", "price_form", "sharded"]
+
+FITS: Final = 0.75
+"""Probability from which the answer is a plain yes."""
+_HOST_USABLE: Final = 0.9
+"""Share of the host memory that the system leaves to one job."""
+
+
+def first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+    """The first form that fits its card, else the one that needs least; without a card the first."""
+    least: tuple[float, dict[str, Any]] | None = None
+    for form in forms:
+        priced = price_form(job, form)
+        if priced is None:
+            continue
+        estimate = priced.estimate
+        if estimate.fits_probability is None:
+            return form, True
+        if estimate.fits_probability >= FITS:
+            return form, True
+        need = needed_of(estimate)
+        if least is None or need < least[0]:
+            least = (need, form)
+    return (least[1] if least else forms[0]), False
+
+
+def price_form(job: Job, form: dict[str, Any]) -> Priced | None:
+    """The job in that form, eight cards to a machine; ``None`` where it cannot be priced."""
+    nodes = max(1, (form.get("gpus") or 1) // 8)
+    spread = {**form, "gpus": 8, "nodes": nodes} if nodes > 1 else form
+    try:
+        return price(job.with_fields(spread), careful=True)
+    except OomdocError:
+        return None
+
+
+def sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:
+    """Copies on every card where they fit, else states split over the cards."""
+    if (form.get("gpus") or job.gpus or job.world or 1) < 2:
+        return [form]
+    method = form.get("method") or job.method or "full"
+    if method == "qlora":  # DeepSpeed leaves 4-bit weights whole on every card
+        return [{**form, "sharding": name} for name in ("ddp", "fsdp")]
+    return [{**form, "sharding": name} for name in (("zero3",) if method == "full" else ("ddp", "zero3"))]
+
+
+def needed_of(estimate: Estimate) -> float:
+    """What the process cannot do without, in bytes: of a server weights, buffers and one request's cache."""
+    return estimate.needed_bytes or estimate.process_bytes
+
+
+def host_is_short(job: Job, estimate: Estimate) -> bool:
+    """Whether what is offloaded is more than the host memory that the machine is known to have."""
+    return bool(job.host_gib) and estimate.host_bytes > _HOST_USABLE * (job.host_gib or 0.0) * GIB
+
+
+def fits_of(estimate: Estimate) -> bool | None:
+    """Whether it fits, as the answer says it."""
+    return None if estimate.fits_probability is None else estimate.fits_probability >= FITS
