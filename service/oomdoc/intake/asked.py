@@ -289,8 +289,9 @@ def _cards(text: str) -> list[_Mention]:
 
 def _single(device: Device, plain: Device | None, count: int) -> Device:
     """The card itself where the size at its name is what all of them hold together."""
-    together = plain is not None and count > 1 and device.nominal_bytes == count * plain.nominal_bytes
-    return plain if together and plain is not None else device
+    if plain is None or not plain.nominal_bytes or count < 2:
+        return device
+    return plain if device.nominal_bytes == count * plain.nominal_bytes else device
 
 
 def _compared(text: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
