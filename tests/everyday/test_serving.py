@@ -177,6 +177,28 @@ def test_the_table_has_the_formats_that_a_model_is_published_in(model: str, rows
     assert diagnosed(f"Can I serve {model} on 8x H200 with vLLM?")["grid"]["rows"] == rows
 
 
+_TGI = (
+    "docker run ghcr.io/huggingface/text-generation-inference:{version} --model-id mistralai/Mistral-7B-Instruct-v0.3 "
+    "--max-input-tokens 30000 --max-total-tokens 32000 {further}\none A10G 24GB, does it fit?"
+)
+
+
+def test_a_whole_prompt_is_one_pass_before_chunks() -> None:
+    """Text Generation Inference before 3: ``max_batch_prefill_tokens`` must be >= ``max_input_tokens``."""
+    document = diagnosed(_TGI.format(version="2.3.1", further="--max-batch-prefill-tokens 32000"))
+    to = {c["key"]: c["to"] for c in document["plans"][0]["changes"]}
+    assert to["--max-input-tokens"] < to["--max-total-tokens"] <= 16384
+    assert to["--max-batch-prefill-tokens"] >= to["--max-input-tokens"]
+    chunked = diagnosed(_TGI.format(version="3.0.1", further="--max-batch-prefill-tokens 32000"))
+    assert min(f["to"] for f in chunked["single_fixes"] if f["key"] == "--max-batch-prefill-tokens") < 30000
+
+    def passes(further: str) -> float:
+        found = diagnosed(_TGI.format(version="2.3.1", further=further))
+        return float(found["estimate"]["phases"]["serving"]["terms"]["activations"])
+
+    assert passes("--max-batch-prefill-tokens 30000") == pytest.approx(passes(""), rel=0.01)
+
+
 def test_what_ollama_has_is_proposed_in_its_words() -> None:
     document = diagnosed("ollama run qwen2.5:32b, num_ctx 65536, on an RTX 3090 with 24GB: does it fit?")
     said = str(document["plans"])

@@ -164,6 +164,11 @@ def whole_prompt(job: Job) -> int:
     return max(length, 2048) if length <= 32768 else 2048
 
 
+def longest_prompt(job: Job) -> int:
+    """Text Generation Inference before 3.0 ran the longest prompt it takes at once (``launcher/src/main.rs``)."""
+    return job.prompt_len or job.get("serving.max_model_len") or 4096
+
+
 def chunk_by_card(job: Job) -> int:
     """SGLang's ``chunked_prefill_size`` where nobody states one."""
     size = _card_gib(job) or 80
@@ -187,6 +192,7 @@ VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
             ppo_models,
             adapters_by_storage,
             whole_prompt,
+            longest_prompt,
             chunk_by_card,
             static_share_of_card,
         )

@@ -358,7 +358,7 @@ def complete(job: Job, *, careful: bool = False) -> Job:
         _apply(planned, draft)
     named = framework.name if framework else None if job.framework == UNKNOWN else PLAIN
     for member in lineage(named):
-        _apply(_own(member.name, job.versions.get(member.package)), draft)
+        _apply(_own(member.name, job.versions.get(member.package) or job.versions.get(member.name)), draft)
     _apply(last, draft)
     return draft.done()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
@@ -11,6 +12,9 @@ from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
+
+
+_TOKENS: Final = "serving.max_num_batched_tokens"
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
@@ -23,12 +27,18 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         lengths = sorted({held, *lengths}, reverse=True)  # longer ones for what makes room besides
     said = context.facts.get("engine_max_model_len")
     notes = (say("fixes.serving-length.engine", length=f"{int(said):,}"),) if said else ()
+    whole = not context.has("chunked") and _TOKENS not in job.assumed
     slots = job.get("serving.max_num_seqs") or 1 if line_of(context.framework, "slots") else 1
     for length in (n for n in lengths if n < now):
         effort = 0.1 + 0.3 * math.log2(now / length)
         values = {"count": slots, "each": f"{length // slots:,}", "length": f"{length:,}"}
         shared = (say("fixes.serving-length.slots", **values),) if slots > 1 else ()
-        yield Variant(fields={"serving.max_model_len": length}, effort=effort, notes=(*notes, *shared))
+        fields = {"serving.max_model_len": length}
+        if whole and (job.get(_TOKENS) or 0) > length:
+            fields[_TOKENS] = length
+        if (job.prompt_len or 0) >= length:  # the prompt's own limit goes down with it, the answer keeps its room
+            fields["prompt_len"] = length - min(length // 2, max(1, now - (job.prompt_len or 0)))
+        yield Variant(fields=fields, effort=effort, notes=(*notes, *shared))
 
 
 def _held(job: Job, context: Context) -> int | None:

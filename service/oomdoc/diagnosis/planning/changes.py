@@ -25,6 +25,7 @@ _FIRST: Final = (
     *("micro_batch", "completion_len", "seq_len", "sharding", "method", "offload"),
     *("world", "tp", "gpu", "rollout.colocated"),
 )
+_ALONG: Final = ("prompt_len", "serving.max_num_batched_tokens")
 _CLEARED: Final = frozenset({"dp", "capacity_gib"})
 
 
@@ -170,7 +171,11 @@ def _change(
     )
     if leading.instruction is not None:
         return [leading]
-    return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n, fields=dict(fields)) for k, o, n in further)]
+    more = [(w, dict(fields)) for w in further]
+    if is_serving(before):  # limits that go down together
+        along = [n for n in _ALONG if n in fields and n != name]
+        more += [(w, {n: fields[n]}) for n in along for w in worded(before, after, n, fields[n])]
+    return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n, fields=f) for (k, o, n), f in more)]
 
 
 def _instruction(variant: Variant) -> Message | None:

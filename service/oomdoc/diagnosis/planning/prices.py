@@ -37,7 +37,7 @@ def _key(fields: Mapping[str, Any]) -> str:
 
 
 # Fields on which a framework's own defaults hang: with one of them changed the job is completed anew.
-_STRUCTURAL: Final = frozenset({"sharding", "method", "quant", "autocast", "world", "gpu"})
+_STRUCTURAL: Final = frozenset({"sharding", "method", "quant", "autocast", "world", "gpu", "serving.max_model_len"})
 
 
 _MEASURED: Final = 0.95
