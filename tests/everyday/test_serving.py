@@ -164,6 +164,18 @@ def test_a_capture_that_fails_gets_room_beside_the_pool(text: str, settings: tup
     assert min(alone.index(key) for key in settings if key in alone) < off
 
 
+def test_no_share_makes_room_for_a_request_of_many_cards() -> None:
+    """A square of 32 heads x 32,768 x 32,768 x 4 bytes: 128 GiB, which no share of a card of 24 leaves."""
+    document = diagnosed(
+        "vllm serve Qwen/Qwen2.5-VL-3B-Instruct --max-model-len 32768 on an RTX 3090\n"
+        '  File "/opt/vllm/v1/attention/ops/vit_attn_wrappers.py", line 202, in apply_sdpa\n'
+        "    output = F.scaled_dot_product_attention(\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 128.00 GiB. GPU 0 has a total capacity of "
+        "23.69 GiB of which 12.10 GiB is free.\n"
+    )
+    assert not [c for p in document["plans"] for c in p["changes"] if "utilization" in c["key"]]
+
+
 @pytest.mark.parametrize(
     ("model", "rows"),
     [

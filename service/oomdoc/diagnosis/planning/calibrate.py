@@ -30,6 +30,9 @@ class Calibration:
     """The phase that failed and the bytes to which its tensors must fall, where the estimate's peak is another's."""
     short: float = 1.0
     """What the phase that failed took for every byte of its estimate."""
+    beside: float | None = None
+    """Bytes by which an engine must fall that took its share, cache and all, and then found too little for what is
+    beside it: no scale says that, since with more room it would only have taken more."""
 
 
 def calibrate(
@@ -62,8 +65,9 @@ def calibrate(
     needed = _needed_bytes(failure) if failure is not None else None
     if needed is not None:
         needed = max(needed, capacity)
-        if (most := _beside_the_pool(estimate, needed - capacity)) is not None:
-            return Calibration(capacity, notes=tuple(notes), relief=("serving", most))
+        if estimate.served is not None and estimate.served.cache_bytes > estimate.served.needed_bytes:
+            beside = max(_LEAST, _SPARE * (needed - capacity))
+            return Calibration(capacity, notes=tuple(notes), beside=beside, short=needed / estimate.process_bytes)
         relief = _relief(estimate, failure.phase, capacity / needed) if failure is not None else None
         if relief is not None:
             held = (failure.allocated_bytes or 0) + (failure.requested_bytes or 0) if failure is not None else 0
@@ -81,17 +85,6 @@ def calibrate(
             notes.append(say("fixes.note.calibrated-unknown", percent=round(100 * (scale - 1))))
         return Calibration(capacity, scale, tuple(notes))
     return Calibration(capacity, notes=tuple(notes))
-
-
-def _beside_the_pool(estimate: Estimate, short_bytes: float) -> float | None:
-    """To what an engine must fall that took its share, cache and all, and then found too little for what is beside it.
-
-    No scale says that: with more room it would only have taken more.
-    """
-    served = estimate.served
-    if served is None or served.cache_bytes <= served.needed_bytes:
-        return None
-    return estimate.phases["serving"].total_bytes - max(_LEAST, _SPARE * short_bytes)
 
 
 _LEAST: Final = 256 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,16 +11,14 @@ from oomdoc.diagnosis.accounts import ranks_on_one_gpu
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
-from oomdoc.diagnosis.fixes.serving_utilization import OUTSIDE
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
-from oomdoc.diagnosis.planning.changes import worded
 from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache, compute_buffer, engine_cache
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
 from oomdoc.diagnosis.planning.prices import Prices
-from oomdoc.diagnosis.planning.quantities import Quantity, quantity
+from oomdoc.diagnosis.planning.quantities import Quantity, lowest_share, quantity
 from oomdoc.diagnosis.planning.regressions import regressions_for
 from oomdoc.diagnosis.planning.result import Planning
 from oomdoc.diagnosis.planning.unpriced import settings_for
@@ -127,9 +124,9 @@ def planning_for(
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
         # Advice without a saving to promise goes along with the first plan.
-        done = {_SAME.get(change.remedy) for change in plans[0].changes}
+        done = {"capture-sizes" for change in plans[0].changes if change.remedy == "serving-graphs"}  # says the same
         hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None and n not in done][:2]
-        told = (*plans[0].notes, *_hinted(hints, weigh), *_lowest_share(prices, context))
+        told = (*plans[0].notes, *_hinted(hints, weigh), *lowest_share(prices, context))
         plans = (replace(plans[0], notes=told), *plans[1:])
         advice = [a for a in advice if a[0] not in _ARITHMETIC]
     fits = prices.base.probability >= wanted
@@ -212,21 +209,6 @@ def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Mes
         yield from (m for m in (said, found.note) if m is not None)
 
 
-_SAME: Final[Mapping[str, str]] = MappingProxyType({"serving-graphs": "capture-sizes"})
-"""A setting and the advice that says the same of it."""
-
-
-def _lowest_share(prices: Prices, context: Context) -> Iterator[Message]:
-    """How far the share of a server can go down where something beside its pool found no room."""
-    served, share = prices.base.estimate.served, prices.job.get("serving.gpu_memory_utilization")
-    outside = context.causes[:1] and context.causes[0] in OUTSIDE and context.has("serving.utilization")
-    if not outside or served is None or not share or prices.capacity_bytes is None or not served.starts:
-        return
-    lowest = math.ceil(100 * (share - (served.cache_bytes - served.needed_bytes) / prices.capacity_bytes)) / 100
-    key = worded(prices.job, prices.job, "serving.gpu_memory_utilization", share)[0][0]
-    yield say("fixes.note.lowest-share", key=key, lowest=f"{lowest:.2f}", length=f"{served.length:,}")
-
-
 def _if_not_enough(plan: Plan, found: Planning, prices: Prices) -> Plan:
     """The steps against a cause, with a word where arithmetic can judge one of them and it does not make room."""
     steps = {repr(change.instruction) for change in plan.changes}
@@ -250,7 +232,10 @@ def _arithmetic(
 ) -> Planning:
     fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
     failed = failed or (evidence.root is not None and evidence.root.kind == "device")
-    found = plan_with(fitted, context, wanted=wanted, force=failed, relief=calibration.relief)
+    relief = calibration.relief
+    if calibration.beside is not None:
+        relief = ("serving", fitted.base.estimate.phases["serving"].total_bytes - calibration.beside)
+    found = plan_with(fitted, context, wanted=wanted, force=failed, relief=relief)
     if not found.plans:
         return replace(found, notes=calibration.notes)
     first = found.plans[0]

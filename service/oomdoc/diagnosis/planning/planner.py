@@ -111,7 +111,8 @@ def plan_with(
     singles = _singles(prices, context, surrogate)
     # What failed beside a server's pool is not helped by what only makes the pool's contents smaller.
     helpful = [s for s in singles if s.move.remedy.hardware or _relieves(s, base, relief)]
-    fixes = _single_fixes(prices, helpful if is_serving(prices.job) else singles, wanted)
+    served = is_serving(prices.job)
+    fixes = _single_fixes(prices, helpful if served else singles, wanted, relief if served else None)
     sizes = largest(prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, largest=sizes, before=base.estimate)
@@ -123,6 +124,8 @@ def plan_with(
     hardware: Hardware | None = None
     if not on_this:
         nothing, hardware, closest = _nothing_fits(Search(space, next(g for g in GOALS if g.name == "keep-hardware")))
+        if closest is not None and closest.fits_probability >= wanted:
+            nothing = hardware = closest = None  # it fits by the arithmetic, which what failed contradicts
         if closest is not None and len(plans) < _MAX_PLANS:
             plans = [*plans, as_estimated(closest, prices)]
     part = spilled(prices, context, wanted)
@@ -177,13 +180,17 @@ def _host_has_room(price: Price, context: Context) -> bool:
     return context.host_bytes is None or price.estimate.host_bytes <= 0.9 * context.host_bytes
 
 
-def _single_fixes(prices: Prices, singles: Sequence[Priced], wanted: float) -> tuple[SingleFix, ...]:
+def _single_fixes(
+    prices: Prices, singles: Sequence[Priced], wanted: float, relief: tuple[str, float] | None = None
+) -> tuple[SingleFix, ...]:
     """One row per remedy: the mildest variant that fits alone, else the one that saves most."""
     best: dict[str, tuple[tuple[bool, float, str], SingleFix]] = {}
     for single in singles:
         if single.move.needs:
             continue
         fix = single_fix(prices.job, single.move, single.price, prices, wanted)
+        if relief is not None and single.price.estimate.phases[relief[0]].total_bytes > relief[1]:
+            fix = replace(fix, fits=single.move.remedy.hardware and fix.fits)
         name = single.move.remedy.name
         # A server's settings move room about rather than save it: what brings it nearest to a start.
         gain = single.price.probability if is_serving(prices.job) else fix.change.saves_bytes

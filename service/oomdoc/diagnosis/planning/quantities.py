@@ -5,18 +5,21 @@ What cannot be said: a leak's size per step, what another version needs, host me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from oomdoc.diagnosis.fixes import Context, Variant
 from oomdoc.diagnosis.fixes._job import world_size
+from oomdoc.diagnosis.fixes.serving_utilization import OUTSIDE
+from oomdoc.diagnosis.planning.changes import worded
 from oomdoc.diagnosis.planning.largest import largest
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.messages import Message, say
 from oomkb.memory.estimate import Estimate
 
-__all__ = ["Quantity", "quantity"]
+__all__ = ["Quantity", "lowest_share", "quantity"]
 
 _EVAL_BATCH: Final = 8
 """``per_device_eval_batch_size`` where nothing is stated (transformers 4.28-5.23)."""
@@ -139,3 +142,14 @@ _FIGURES: Final[Mapping[str, _Figure]] = {
     "save-settings": _saving,
     "worst-batch-first": _worst_batch,
 }
+
+
+def lowest_share(prices: Prices, context: Context) -> Iterator[Message]:
+    """How far the share of a server can go down where something beside its pool found no room."""
+    served, share = prices.base.estimate.served, prices.job.get("serving.gpu_memory_utilization")
+    outside = context.causes[:1] and context.causes[0] in OUTSIDE and context.has("serving.utilization")
+    if not outside or served is None or not share or prices.capacity_bytes is None or not served.starts:
+        return
+    lowest = math.ceil(100 * (share - (served.cache_bytes - served.needed_bytes) / prices.capacity_bytes)) / 100
+    key = worded(prices.job, prices.job, "serving.gpu_memory_utilization", share)[0][0]
+    yield say("fixes.note.lowest-share", key=key, lowest=f"{lowest:.2f}", length=f"{served.length:,}")
