@@ -18,7 +18,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.environment import set_variable
 from oomdoc.intake.configs.launch import launch_facts
 from oomdoc.intake.configs.placing import apply_write
-from oomdoc.intake.configs.read_back import as_counted, is_off, same, says, unified
+from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, unified
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomdoc.intake.configs.values import number
 from oomkb.errors import JobError
@@ -37,8 +37,8 @@ class Patched:
     Reasons: ``unknown-framework`` (whose keys would be guessed), ``no-document`` (nothing to change was recognised),
     ``no-key`` (the framework has no such key, or the file no place that is known to take it), ``not-read-back``
     (written, the file would say otherwise, or more than was asked for would change), ``from-argument`` (the script is
-    given it when it is run), ``not-a-value``. What is not
-    placed leaves the text as it was.
+    given it when it is run), ``without-use`` (the run that the file describes makes no use of it), ``not-a-value``.
+    What is not placed leaves the text as it was.
     """
 
     text: str
@@ -105,7 +105,12 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
     owner = doc.table
     if owner is None:
         return None
+    elsewhere = [
+        base for base in owner.bases[1:] if not (base.name in doc.programs or len(base.marks & view.keys()) > 1)
+    ]
     for row in _own_first(owner, keys, groups):
+        if any(row in (*base.keys, *base.groups) for base in elsewhere):
+            continue  # of a second trainer, which this file does not start
         if isinstance(row, Key):
             wanted: Mapping[str, Any] | None = {_spelled(doc, view, row): row.codec.write(value, None)}
         else:
@@ -256,6 +261,9 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         if done is None:
             unplaced[name] = "from-argument" if given else _why_not(_analysed(filename, text, framework))
             continue
+        if not (changes.get("method") or changes.get("objective") or _used(text, filename, framework, name, value)):
+            unplaced[name] = "without-use"
+            continue
         text, wanted[name] = done, value
     bad = _misread(original, text, filename, framework, wanted) if wanted else {}
     if bad:
@@ -331,6 +339,11 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
     if done is None and name in ("gpus", "nodes", "world"):
         done = _launch(text, filename, framework, name, value)
     return done
+
+
+def _used(text: str, filename: str, framework: str | None, name: str, value: Any) -> bool:
+    said = _values(text, filename, framework)
+    return "framework" not in said or value is None or has_use(said, *as_counted(said, name, value))
 
 
 def _left_open(text: str, filename: str, framework: str | None, name: str) -> list[Entry]:

@@ -133,6 +133,8 @@ def _form_of(text: str, doc: Doc, entry: Entry) -> str:
 def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     form = _form_of(text, doc, entry)
     written = _as_written(doc, entry) or entry
+    if form == "shell" and entry.style == "bare" and value is False and doc.table is not None and doc.table.bare_flags:
+        return _remove(text, doc, entry)
     if form == "shell" or (entry.key.startswith("@") and doc.form == "shell"):
         return shell.replace(text, entry, value, doc.entries)
     if form == "json":

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from oomkb.errors import JobError
 from oomkb.frameworks import complete, has
+from oomkb.frameworks.circumstances import NAMED
 from oomkb.memory.job import Job
 
-__all__ = ["as_counted", "is_off", "same", "says", "unified"]
+__all__ = ["as_counted", "has_use", "is_off", "same", "says", "unified"]
 
 _ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
 
@@ -71,15 +72,44 @@ def is_off(value: Any) -> bool:
     return value == 1 or value in ("none", "ddp", "fp32", "full") or value == []
 
 
-def _by_default(said: Mapping[str, Any], name: str) -> Any:
-    """What the framework does where the file is silent."""
+def _completed(said: Mapping[str, Any]) -> Job:
+    """The job that a file describes, with what its framework does where it is silent."""
     job = Job()
     for field_name, value in said.items():
         if field_name.startswith("env.") or field_name == "model_config":
             continue
         with contextlib.suppress(JobError):
             job = job.with_fields({field_name: value})
-    value = complete(job).get(name)
+    return complete(job)
+
+
+_FEWER_BITS: Final = ("nf4", "nf4-double", "int8")
+_TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum", "optimizer"))
+"""Fields whose being stated says that something is trained."""
+
+
+def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Whether the run that a file describes makes use of a field that it does not state.
+
+    Only a run with adapters has a rank, only one that generates has completions, and a base in fewer bits is trained
+    through adapters alone.
+    """
+    of_adapters = name.startswith("lora.") or (name == "quant" and value in _FEWER_BITS)
+    of_rollout = name in ("generations", "completion_len") or name.startswith("rollout.")
+    if not of_adapters and (name in said or not of_rollout):
+        return True
+    job = _completed(said)
+    if of_rollout:
+        return job.objective is None or NAMED["rl"](job)
+    if name == "quant":
+        trained = not _TRAINING.isdisjoint(said) and job.objective != "inference"
+        return not (trained and job.method in ("full", "freeze")) or job.quant in _FEWER_BITS
+    return name in said or job.method is None or "lora" in job.method
+
+
+def _by_default(said: Mapping[str, Any], name: str) -> Any:
+    """What the framework does where the file is silent."""
+    value = _completed(said).get(name)
     if value is None and name.startswith(("serving.", "rollout.")):
         return True if name == "serving.cuda_graphs" else None
     return list(value) if isinstance(value, tuple) else value if value is not None else False

@@ -258,3 +258,68 @@ def test_a_model_that_is_moved_elsewhere_is_left_alone(later):
     done = patch(_LOADED.format("") + later, filename="run.py", changes={"quant": "int8"})
     assert done.unplaced
     assert done.text == _LOADED.format("") + later
+
+
+_AXOLOTL_FULL = "base_model: org/thing-7b\nsequence_len: 1024\nmicro_batch_size: 2\nval_set_size: 0\ndatasets:\n  - path: x\n    type: alpaca\n"
+_SWIFT = "swift sft \\\n  --model org/thing-7b \\\n  --tuner_type full \\\n  --max_length 512 \\\n  --per_device_train_batch_size 1\n"
+_OPENRLHF = "deepspeed --module openrlhf.cli.train_sft \\\n  --model.model_name_or_path org/thing-7b \\\n  --data.max_len 512 \\\n  --ds.packing_samples \\\n  --ds.zero_stage 2 \\\n  --train.micro_batch_size 2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "change"),
+    [
+        ("a.yaml", _AXOLOTL_FULL, {"generations": 4}),
+        ("a.yaml", _AXOLOTL_FULL, {"lora.r": 8}),
+        ("a.yaml", _AXOLOTL_FULL, {"quant": "nf4"}),
+        ("a.yaml", _AXOLOTL_FULL, {"rollout.gpu_memory_utilization": 0.4}),
+        ("s.sh", _SWIFT, {"completion_len": 256}),
+        ("s.sh", _SWIFT, {"quant": "nf4"}),
+        ("o.sh", _OPENRLHF, {"lora.r": 8}),
+    ],
+)
+def test_what_the_run_makes_no_use_of_is_not_written(name, text, change):
+    done = patch(text, filename=name, changes=change)
+    assert (done.text, dict(done.unplaced)) == (text, dict.fromkeys(change, "without-use"))
+    assert "lora_r: 8" in patch(_AXOLOTL_FULL, filename="a.yaml", changes={"method": "lora", "lora.r": 8}).text
+
+
+def test_keys_of_a_second_trainer_are_added_only_where_it_is_started():
+    assert patch(_SWIFT, filename="s.sh", changes={"tp": 2}).unplaced == {"tp": "no-key"}
+    megatron = _SWIFT.replace("swift sft", "megatron sft").replace("per_device_train", "micro")
+    assert "tensor_model_parallel_size 2" in patch(megatron, filename="s.sh", changes={"tp": 2}).text
+
+
+def test_a_switch_is_taken_out_and_not_told_false():
+    done = patch(_OPENRLHF, filename="o.sh", changes={"packing": False})
+    assert done.text == _OPENRLHF.replace("  --ds.packing_samples \\\n", "")
+
+
+def test_what_ends_programs_is_no_launch():
+    text = 'pkill -9 sglang\nssh root@$HOST "killall vllm ; ray stop"\nsleep 3\n'
+    assert patch(text, filename="run.sh", changes={"serving.max_model_len": 4096}).text == text
+
+
+def test_a_value_is_kept_apart_from_the_comment_behind_an_empty_key():
+    text = _AXOLOTL_FULL.replace("micro_batch_size: 2", "micro_batch_size: # 2 was too much")
+    assert "micro_batch_size: 3 # 2 was" in patch(text, filename="a.yaml", changes={"micro_batch": 3}).text
+
+
+@pytest.mark.parametrize(
+    ("text", "optimizer", "line"),
+    [
+        (
+            'actor:\n  backend: "fsdp:d2"\n  path: org/thing-7b\n  optimizer:\n    type: adam\nrollout:\n  max_concurrent_rollouts: 8\ngconfig:\n  n_samples: 2\n  max_new_tokens: 64\ncluster:\n  n_gpus_per_node: 8\n',
+            "adamw_8bit",
+            None,
+        ),
+        (
+            "checkpoint_dir: checkpoints/org/thing-7b\nprecision: bf16-true\ndevices: 1\ntrain:\n  global_batch_size: 8\n  micro_batch_size: 1\n  lr_warmup_steps: 1\noptimizer:\n  class_path: torch.optim.AdamW\n",
+            "adamw_8bit",
+            "  class_path: bitsandbytes.optim.AdamW8bit",
+        ),
+    ],
+    ids=["areal", "litgpt"],
+)
+def test_an_optimizer_is_written_as_the_framework_spells_it_or_not_at_all(text, optimizer, line):
+    done = patch(text, filename="run.yaml", changes={"optimizer": optimizer})
+    assert line in done.text.splitlines() if line else (done.text == text and done.unplaced)

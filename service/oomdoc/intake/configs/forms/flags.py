@@ -39,7 +39,8 @@ _COMMANDED: Final = words(
 _PROGRAMS: Final = _COMMANDED | words(
     "python python3 text-generation-launcher unsloth trtllm-serve llama-server llama-cli FORCE_TORCHRUN"
 )
-_SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get #")
+_SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill #")
+_ENDED: Final = re.compile(r"\b(?:pkill|killall|pgrep)\b[^;&|]{0,200}")  # what ends programs starts none
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
 
 
@@ -201,8 +202,7 @@ class _Reader:
         return not any(self.looks_program(v) or v.text.endswith(".py") for v in values[1:])
 
     def looks_program(self, word: Word) -> bool:
-        base = _base(word.text)
-        return base in _PROGRAMS or base in _LAUNCHERS
+        return _base(word.text) in _PROGRAMS or _base(word.text) in _LAUNCHERS
 
     def equals(self, word: Word, key: str, key_span: tuple[int, int], at: int) -> None:
         raw = self.text[at : word.end]
@@ -246,7 +246,7 @@ class _Reader:
         elif module or text.endswith(".py") or base in _PROGRAMS:
             self.scope = base
         if len(self.programs) < 14:
-            self.programs.append(text)
+            self.programs.append(_ENDED.sub("", text) if " " in text else text)
         if word is not None and not launcher and base not in _PROGRAMS:
             self.emit("@" + str(min(self.position, 9)), text, (word.start, word.start), word, "item")
             self.position += 1
@@ -389,9 +389,9 @@ def parse_shell(
         )
     for body in heredocs:
         if depth < _DEPTH and _has_flags(text, body.start, body.end):
-            inner = parse_shell(text, body.start, body.end, lenient=lenient, depth=depth + 1)
-            reading.fragments += inner.fragments
-            env += [e for f in inner.fragments for e in f.env]
+            inner = parse_shell(text, body.start, body.end, lenient=lenient, depth=depth + 1).fragments
+            reading.fragments += inner
+            env += [e for f in inner for e in f.env]
         else:
             reading.heredocs.append(body)
     if env:

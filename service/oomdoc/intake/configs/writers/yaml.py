@@ -40,6 +40,7 @@ def replace(text: str, entry: Entry, value: Any) -> str:
     new = in_yaml(value, like=like, quote=entry.quote if not isinstance(value, bool) else "")
     if start == end:  # nothing stood there
         new = " " + new if text[start - 1 : start] == ":" else new
+        new += " " if text[end : end + 1] == "#" else ""
     return splice(text, start, end, new)
 
 
