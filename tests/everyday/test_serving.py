@@ -211,6 +211,14 @@ def test_a_whole_prompt_is_one_pass_before_chunks() -> None:
     assert passes("--max-batch-prefill-tokens 30000") == pytest.approx(passes(""), rel=0.01)
 
 
+@pytest.mark.parametrize("name", ["gemma2:27b-instruct-q6_K", "gemma-2-27b-it-Q6_K.gguf", "gemma-2-27b-it.Q6_K"])
+def test_the_name_says_how_a_file_is_stored(name: str) -> None:
+    job = {"model": name, "framework": "ollama", "objective": "inference", "gpu": "H100"}
+    estimate = price(Job.from_document(job))
+    assert estimate.job.quant == "q6_k"
+    assert estimate.estimate.phases["load"].total_bytes == pytest.approx(27.2e9 * 6.56 / 8, rel=0.02)
+
+
 def test_what_ollama_has_is_proposed_in_its_words() -> None:
     document = diagnosed("ollama run qwen2.5:32b, num_ctx 65536, on an RTX 3090 with 24GB: does it fit?")
     said = str(document["plans"])

@@ -15,6 +15,7 @@ from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, in_range
 from oomkb.memory.job import Assumption, Job, JobDraft
 from oomkb.memory.job_reading import read_dotted
+from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import billions_with_experts
 
 __all__ = ["complete"]
@@ -45,10 +46,15 @@ def _named_size(job: Job) -> float | None:
     return billions_with_experts(name)
 
 
+_MIX: Final = re.compile(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:\.gguf)?\Z", re.IGNORECASE)
+"""A mix of llama.cpp at the end of a file's name or of a tag."""
+
+
 def _named_quant(job: Job) -> str | None:
     """How the checkpoint that is served stores its weights, as its name says (``Qwen3-32B-AWQ``)."""
-    named = isinstance(job.model, str) and job.objective == "inference"
-    return quant_hint(str(job.model)[-200:]) if named else None
+    name = job.model[-200:] if isinstance(job.model, str) and job.objective == "inference" else ""
+    mix = _MIX.search(name)
+    return mix[1].lower() if mix and mix[1].lower() in GGUF_BYTES else quant_hint(name) if name else None
 
 
 def _config_of(job: Job) -> Mapping[str, Any]:

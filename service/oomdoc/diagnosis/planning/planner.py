@@ -190,7 +190,7 @@ def _single_fixes(
             continue
         fix = single_fix(prices.job, single.move, single.price, prices, wanted)
         if relief is not None and single.price.estimate.phases[relief[0]].total_bytes > relief[1]:
-            fix = replace(fix, fits=single.move.remedy.hardware and fix.fits)
+            fix = replace(fix, fits=single.move.remedy.hardware and relief[1] > 0 and fix.fits)
         name = single.move.remedy.name
         # A server's settings move room about rather than save it: what brings it nearest to a start.
         gain = single.price.probability if is_serving(prices.job) else fix.change.saves_bytes
