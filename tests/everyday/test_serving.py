@@ -211,6 +211,16 @@ def test_a_whole_prompt_is_one_pass_before_chunks() -> None:
     assert passes("--max-batch-prefill-tokens 30000") == pytest.approx(passes(""), rel=0.01)
 
 
+def test_experts_are_what_goes_to_the_host() -> None:
+    """Qwen3-235B-A22B: of 132 GiB in Q4_K_M all but 4 % are experts; a card of 96 GB holds two thirds of them."""
+    document = diagnosed("llama-server -m Qwen3-235B-A22B-Q4_K_M.gguf -c 16384 on an RTX PRO 6000 96GB: does it fit?")
+    plan = next(p for p in document["plans"] if p["name"] == "spilled")
+    count = int(re.search(r"--n-cpu-moe (\d+)", str(plan["changes"]))[1])  # type: ignore[index]
+    assert 25 <= count <= 45
+    assert 35 <= plan["host_gib"] <= 60
+    assert plan["needed_gib"] < 96
+
+
 @pytest.mark.parametrize("name", ["gemma2:27b-instruct-q6_K", "gemma-2-27b-it-Q6_K.gguf", "gemma-2-27b-it.Q6_K"])
 def test_the_name_says_how_a_file_is_stored(name: str) -> None:
     job = {"model": name, "framework": "ollama", "objective": "inference", "gpu": "H100"}

@@ -50,6 +50,8 @@ _ORDER: Final = (
 _SHORT: Final = 8192
 """Tokens of a context below which a server refuses much of what people send."""
 _LONGER: Final = 4
+_HALF: Final = 0.5
+"""Of the speed: what keeps it with the same numbers and the whole context comes before other weights."""
 _ONLY_STATED: Final = ("eval_micro_batch", "packing")
 _SINGLES: Final = 5
 _SHORT_BESIDE: Final = 2
@@ -131,7 +133,10 @@ def plan_with(
     part = spilled(prices, context, wanted)
     if part is not None:
         here = [p for p in plans if p.name != "more-hardware" and p.fits_probability >= wanted]
-        plans = [*here[: _MAX_PLANS - 1], part, *(p for p in plans if p not in here)]
+        nothing = None
+        milder = part.relative_speed >= _HALF and not any(p.safety == "same-numbers" for p in here)
+        first = [part, *here] if milder else [*here[: _MAX_PLANS - 1], part]
+        plans = [*first, *(p for p in plans if p not in here)]
     return Planning(
         plans=tuple(plans[:_MAX_PLANS]),
         singles=fixes,

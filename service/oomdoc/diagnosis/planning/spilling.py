@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -22,22 +23,30 @@ _HOST_SPEED: Final = 50e9
 def spilled(prices: Prices, context: Context, wanted: float) -> Plan | None:
     """As many layers as the cards hold, each with its part of the cache; ``None`` where the engine cannot, or need not.
 
-    Every token reads every weight once: those of the other layers at the speed of the host's memory.
+    Of a model of experts on one card their weights alone, where the engine can: a token reads few of them. Every token
+    reads every other weight once: those of the layers elsewhere at the speed of the host's memory.
     """
-    estimate, how = prices.base.estimate, line(context.framework, "layers")
-    served, card, device = estimate.served, prices.capacity_bytes, prices.device
-    if how is None or served is None or card is None or device is None or device.unified:
+    estimate, served, device = prices.base.estimate, prices.base.estimate.served, prices.device
+    card, shape, cards = prices.capacity_bytes, prices.shape, prices.job.pp or 1
+    if served is None or card is None or device is None or device.unified or prices.base.probability >= wanted:
         return None
-    weights, layers, cards = estimate.phases["load"].total_bytes, prices.shape.layer_count, prices.job.pp or 1
+    weights, layers = estimate.phases["load"].total_bytes, shape.layer_count
     each = (weights + served.needed_bytes) * cards / layers
     fixed = (estimate.needed_bytes or 0.0) - weights - served.needed_bytes
     count = min(layers - 1, cards * int((_USED * card - fixed) / each))
-    host = (layers - count) * each
-    if count < 1 or prices.base.probability >= wanted or (context.host_bytes and host > 0.9 * context.host_bytes):
+    need, host, away = fixed + -(-count // cards) * each, (layers - count) * each, 1 - count / layers
+    key, how = "fixes.spilled.how", line(context.framework, "layers")
+    experts, moved = line(context.framework, "experts"), weights * shape.expert_params / shape.text_params / layers
+    if experts is not None and cards == 1 and moved:
+        whole = math.ceil(((estimate.needed_bytes or 0.0) - _USED * card) / moved)
+        if whole <= layers:
+            key, how, count, host = "fixes.spilled.how-experts", experts, whole, whole * moved
+            need, read = (estimate.needed_bytes or 0.0) - host, shape.dims.top_k / shape.dims.experts
+            away = host * read / (weights - layers * moved * (1 - read))
+    if how is None or count < 1 or (context.host_bytes and host > 0.9 * context.host_bytes):
         return None
-    need, share = fixed + -(-count // cards) * each, count / layers
     slower = (device.bandwidth_bytes_per_s or _HOST_SPEED) / _HOST_SPEED
-    told = say("fixes.spilled.how", count=count, layers=layers, line=how.replace("{count}", str(count)))
+    told = say(key, count=count, layers=layers, line=how.replace("{count}", str(count)))
     held = replace(
         estimate, needed_bytes=need, process_bytes=need, reserved_bytes=need, host_bytes=host, fits_probability=wanted
     )
@@ -47,6 +56,6 @@ def spilled(prices: Prices, context: Context, wanted: float) -> Plan | None:
         job=prices.job,
         estimate=held,
         fits_probability=wanted,
-        relative_speed=1 / (share + (1 - share) * slower),
+        relative_speed=1 / (1 - away + away * slower),
         safety="same-numbers",
     )
