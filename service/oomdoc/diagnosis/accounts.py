@@ -26,6 +26,8 @@ _GROWN: Final = 0.3
 """Share of what was held at the end that must have come with the steps."""
 _MIN_ENGINE_SHARE: Final = 0.5
 """Share of what was held that is most of it."""
+_MIN_ENGINE_PART: Final = 0.3
+"""Share of the card from which another process may be a rollout engine."""
 _EQUAL: Final = 0.01
 """Part by which two sizes of one thing may differ."""
 _WEIGHT_BYTES: Final = 2
@@ -176,6 +178,18 @@ def _engine_process(view: View) -> Iterator[_Account]:
         yield _Account("rollout-engine", why, failure.signal.span)
 
 
+def _engine_unnamed(view: View) -> Iterator[_Account]:
+    """Reinforcement learning with an engine on the trainer's cards: what a process beside the trainer holds is its."""
+    failure, capacity = view.failure, view.bytes_of("capacity")
+    if failure is None or not failure.other_process_bytes or not capacity or view.objective not in ("grpo", "ppo"):
+        return
+    rollout = view.job.rollout
+    apart = rollout is not None and (rollout.colocated is False or rollout.gpu_memory_utilization is not None)
+    if failure.other_process_bytes >= _MIN_ENGINE_PART * capacity and not apart and not ranks_on_one_gpu(view.evidence):
+        sizes = {"others_bytes": failure.other_process_bytes, "capacity_bytes": capacity}
+        yield _Account("rollout-engine", say("account.engine-unnamed", **sizes), failure.signal.span)
+
+
 def _second_copy(view: View) -> Iterator[_Account]:
     """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
     failure = view.failure
@@ -288,6 +302,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _cache_too_much,
     _engine_beside,
     _engine_process,
+    _engine_unnamed,
     _second_copy,
     _on_one_card,
     _others_hold,
