@@ -20,7 +20,7 @@ _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
 _NAMED: Final = _RE.group("named")
 _SIEVE: Final = Sieve(((sure, _NAMED[name]), (name, sure, _NAMED[name])) for name, sure in _RE.group("sure").items())
-_BASES: Final = {"transformers": 0.4, "deepspeed": 0.4, "trl": 0.8, "vllm": 0.9}
+_BASES: Final = {"transformers": 0.3, "deepspeed": 0.3, "trl": 0.8, "vllm": 0.9}
 """Libraries that others are built on: their frames show in everybody's tracebacks."""
 
 

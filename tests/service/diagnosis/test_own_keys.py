@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oomdoc.diagnosis.engine import diagnose
+from oomdoc.diagnosis.planning.changes import worded
 from oomdoc.intake import read_text
+from oomkb.memory.job import Job
 
 _FAILED = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB"
@@ -30,3 +34,24 @@ def test_cards_noted_behind_a_command_are_read(padding: int, note: str) -> None:
     evidence = read_text(f"{command} --output_dir out/{'x' * padding} {note}\n{_FAILED}")
     assert evidence.value("gpu_count") == 8
     assert str(evidence.value("gpu")).startswith("A100")
+
+
+@pytest.mark.parametrize(
+    ("framework", "field", "value", "words"),
+    [
+        ("llama-factory", "attention", "flash2", {"flash_attn": "fa2"}),
+        ("llama-factory", "grad_ckpt", True, {"disable_gradient_checkpointing": False}),
+        ("axolotl", "attention", "flash2", {"flash_attention": True}),
+        (
+            "megatron",
+            "grad_ckpt",
+            True,
+            {"--recompute-granularity": "full", "--recompute-method": "uniform", "--recompute-num-layers": 1},
+        ),
+    ],
+)
+def test_a_switch_is_spoken_of_in_the_framework_s_words(
+    framework: str, field: str, value: Any, words: dict[str, Any]
+) -> None:
+    job = Job.from_document({"framework": framework, "objective": "sft", "method": "full", "model": "Qwen/Qwen3-8B"})
+    assert {key: new for key, _, new in worded(job, job, field, value)} == words

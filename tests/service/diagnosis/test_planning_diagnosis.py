@@ -179,7 +179,13 @@ def test_images_without_a_limit_get_one_first() -> None:
 
 
 def test_no_setting_is_priced_where_the_estimate_is_far_from_a_failure_without_figures() -> None:
-    server = {"framework": None, "objective": "inference", "method": None, "model": "Qwen/Qwen3-0.6B", "gpu": "A100-80GB"}
+    server = {
+        "framework": None,
+        "objective": "inference",
+        "method": None,
+        "model": "Qwen/Qwen3-0.6B",
+        "gpu": "A100-80GB",
+    }
     assert not planned("logits", Evidence(failures=(failure(),)), **server).plans
 
 

@@ -12,8 +12,9 @@ from oomdoc.diagnosis.planning.effort import GOALS, of_moves, of_speed
 from oomdoc.diagnosis.planning.keys import key_of, value_of
 from oomdoc.diagnosis.planning.moves import Move, _differs
 from oomdoc.diagnosis.planning.prices import Price, Prices
-from oomdoc.diagnosis.planning.spelling import own_words, spelled
+from oomdoc.diagnosis.planning.spelling import DASHED, own_words, spelled
 from oomdoc.diagnosis.result import Change, SingleFix
+from oomdoc.intake.configs.table import DROP
 from oomdoc.messages import Message
 from oomkb.frameworks import line, supports
 from oomkb.memory.job import Job
@@ -66,12 +67,16 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
         return [(switch, False, True)]
     if (name in _COMPOSITE or framework in _WHOLE_PATHS) and (new or name != "offload"):
         return _composite(before, after, name, old, new)
-    if name == "grad_ckpt" and [type(word) for _, word in own_words(framework, name, new)] == [str]:
-        ((key, word),) = own_words(framework, name, new)  # a word of the framework's, not a switch
-        return [(key, dict(own_words(framework, name, old)).get(key), word)]
+    own = [(key, word) for key, word in own_words(framework, name, new) if word is not DROP]
+    if own and name in _OWN_WORDS:
+        was = {key: word for key, word in own_words(framework, name, old) if word is not DROP}
+        dashed = framework in DASHED
+        return [(f"--{key}" if dashed and "." not in key else key, was.get(key), word) for key, word in own]
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
 
 
+_OWN_WORDS: Final = frozenset({"grad_ckpt", "attention", "fused_ce"})
+"""Fields for which frameworks have a switch or a word of their own (``disable_gradient_checkpointing``, ``fa2``)."""
 _COMPOSITE: Final = frozenset(
     ["optimizer", "optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"]
 )

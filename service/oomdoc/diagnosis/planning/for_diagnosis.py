@@ -117,8 +117,7 @@ def planning_for(
         foremost = [a for a in advice if a[1] in _OF_THE_CAUSE]
         others = [a for a in advice if a not in foremost]
         advice = [*foremost, *settings_for(prices.job, context), *others]
-        silent = evidence.root is not None and evidence.root.requested_bytes is None
-        far = far and (bool(advice) or silent)
+        far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
         found = _arithmetic(evidence, prices, context, wanted, calibration, failed=stated_to_fail)
     plans = found.plans
