@@ -211,6 +211,15 @@ def test_a_whole_prompt_is_one_pass_before_chunks() -> None:
     assert passes("--max-batch-prefill-tokens 30000") == pytest.approx(passes(""), rel=0.01)
 
 
+@pytest.mark.parametrize("framework", ["llama.cpp", "ollama"])
+def test_a_model_released_in_four_bits_has_files_of_four_bits(framework: str) -> None:
+    """gpt-oss-20b: 12.8 GiB whole, of which the embedding of 201,088 x 2,880 in 16 bits stays with the processor."""
+    job = {"model": "openai/gpt-oss-20b", "framework": framework, "objective": "inference", "gpu": "RTX 4090"}
+    found = price(Job.from_document(job))
+    assert found.job.quant == "mxfp4"
+    assert 11.5 * GIB < found.estimate.phases["load"].total_bytes < 13 * GIB
+
+
 def test_experts_are_what_goes_to_the_host() -> None:
     """Qwen3-235B-A22B: of 132 GiB in Q4_K_M all but 4 % are experts; a card of 96 GB holds two thirds of them."""
     document = diagnosed("llama-server -m Qwen3-235B-A22B-Q4_K_M.gguf -c 16384 on an RTX PRO 6000 96GB: does it fit?")
@@ -235,7 +244,7 @@ def test_what_ollama_has_is_proposed_in_its_words() -> None:
     assert "num_ctx" in said
     assert "num_gpu" in said
     assert "iq" not in {str(c.get("fields", {}).get("quant"))[:2] for p in document["plans"] for c in p["changes"]}
-    document = diagnosed("ollama run qwen2.5:32b with num_ctx 16384 on an RTX 3090 with 24GB: does it fit?")
+    document = diagnosed("ollama run qwen2.5:32b with num_ctx 22000 on an RTX 3090 with 24GB: does it fit?")
     assert "OLLAMA_KV_CACHE_TYPE=q8_0" in str(document["plans"])
 
 

@@ -168,6 +168,7 @@ _FIRST: Final = (
     Default("method", "none", "nothing is trained", _ANY, when=lambda j: j.objective == "inference"),
     Default("quant", "nf4", "the usual storage of QLoRA", _ANY, when=lambda j: j.method == "qlora"),
     Default("quant", _named_quant, "the model's name says so", _ANY, when=lambda j: _named_quant(j) is not None),
+    Default("quant", "mxfp4", "the model is published so, its files too", _ANY, when=lambda j: _stored(j) == "mxfp4"),
 )
 _LAST: Final = (
     Default("objective", "sft", "the usual objective", _ANY),

@@ -134,16 +134,17 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
         return job
     # Its log counts the layers that it puts on the card as offloaded: nothing of the weights goes to the host for it.
     job = job.with_fields({"offload": None})
-    stated: dict[str, Any] = {"framework": engine, "objective": "inference", "quant": _blocks(asked.quant)}
+    stated: dict[str, Any] = {"framework": engine, "objective": "inference"}
+    stated |= {"quant": _blocks(asked.quant)} if asked.quant else {}
     length = job.seq_len or asked.length or evidence.value("max_model_len")
     if length and job.get("serving.max_model_len") is None:
         stated["serving.max_model_len"] = length
     return job.assuming({n: Assumption(v, "the engine that is named") for n, v in stated.items()})
 
 
-def _blocks(quant: str | None) -> str:
+def _blocks(quant: str) -> str:
     """Four bits in the words of these engines, which know neither bitsandbytes nor AWQ."""
-    return "q4_k_m" if quant in (None, "nf4", "awq-int4", "gptq-int4") else "q8_0" if quant == "int8" else quant
+    return "q4_k_m" if quant in ("nf4", "awq-int4", "gptq-int4") else "q8_0" if quant == "int8" else quant
 
 
 def split_by_layers(evidence: Evidence, job: Job) -> Job:
@@ -218,8 +219,6 @@ def _purposed(job: Job, asked: Asked) -> Job:
             job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})
         if job.framework is None and asked.quant in GGUF_BYTES:
             job = job.assuming({"framework": Assumption("llama.cpp", "its files are stored so")})
-        if asked.engine == "ollama" and asked.quant is None and job.quant is None and job.param_dtype is None:
-            job = job.assuming({"quant": Assumption("q4_k_m", "Ollama's own tags are Q4_K_M")})
     elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):
         job = job.assuming({"method": Assumption("full", "the question says so")})
         if asked.scratch and job.objective is None:

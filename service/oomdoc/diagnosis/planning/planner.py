@@ -136,7 +136,7 @@ def plan_with(
         nothing = None
         milder = part.relative_speed >= _HALF and not any(p.safety == "same-numbers" for p in here)
         first = [part, *here] if milder else [*here[: _MAX_PLANS - 1], part]
-        plans = [*first, *(p for p in plans if p not in here)]
+        plans = [*first, *(p for p in plans if p.name == "more-hardware")]
     return Planning(
         plans=tuple(plans[:_MAX_PLANS]),
         singles=fixes,
