@@ -21,7 +21,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     now = job.get("serving.max_model_len")
     if now is None or not context.has("serving.max_model_len"):
         return
-    lengths = [131072, 65536, 32768, 16384, 8192, 4096, 2048]
+    lengths = [131072, 65536, 49152, 32768, 24576, 16384, 12288, 8192, 4096, 2048]
     held = _held(job, context)
     if held is not None and 256 <= held < now:
         lengths = sorted({held, *lengths}, reverse=True)  # longer ones for what makes room besides
