@@ -17,7 +17,7 @@ def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, in
     """
     tp, pp, cp, sp, ep = (job.tp or 1), (job.pp or 1), (job.cp or 1), (job.sp or 1), (job.ep or 1)
     d = shape.dims
-    if d.heads % tp:
+    if d.heads % tp and shape.known:  # the heads of a shape made from a size are a guess
         valid = ", ".join(str(n) for n in range(1, min(d.heads, 64) + 1) if d.heads % n == 0)
         raise JobError(
             f"{tp} does not divide the model's {d.heads} attention heads",

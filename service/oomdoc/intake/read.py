@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import complaint_of, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
+from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
@@ -58,6 +60,8 @@ _LARGEST: Final = 4 << 20
 
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib"})
 """What words alone say in a configuration whose framework is unknown."""
+_NOTED: Final = 0.7
+"""How sure a comment at the head of a configuration is, beside its settings and what is asked."""
 _GLIMPSE: Final = 4000
 """Characters of a configuration by which the language is decided where there is nothing else."""
 
@@ -106,6 +110,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     strange &= {line.source for line in settings}
     stated = text_facts([*lines, *settings], [*kinds, *kinds_of(settings)], varied, words)
     facts += [fact for fact in stated if fact.span.source not in strange or fact.name in _HARDWARE]
+    facts += [fact for source in own if is_config_file(source) for fact in _noted_hardware(source)]
     facts += [*run_facts(lines, words), *(fact for _, fact in compared if fact is not None)]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
@@ -145,6 +150,16 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             warnings,
         )
     )
+
+
+def _noted_hardware(source: Source) -> Iterator[Fact]:
+    """The card that the comment at the head of a configuration names, where it names one: where somebody runs it."""
+    head = list(takewhile(lambda line: is_comment(line) or not line.text.strip(), read_lines(source)))
+    found = [
+        f for f in read_hardware(head, Vocabulary(line.low for line in head), anywhere=head) if f.name in _HARDWARE
+    ]
+    if len({fact.value for fact in found if fact.name == "gpu"}) == 1:
+        yield from (replace(fact, confidence=min(fact.confidence, _NOTED)) for fact in found)
 
 
 def _of_framework(

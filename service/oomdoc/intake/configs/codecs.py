@@ -57,7 +57,9 @@ def _model(value: Any) -> str | None:
     """A model's name; of a path through an unknown variable, its last part."""
     if not isinstance(value, str) or len(value) > 300:
         return None
-    text = value.strip().rstrip("/")
+    text = value.strip().rstrip("/").removeprefix("hf://")
+    if text.startswith("datasets/"):
+        return None
     if "$" in text:
         text = text.rsplit("/", 1)[-1]
         if "$" in text or not any(c.isdigit() for c in text):

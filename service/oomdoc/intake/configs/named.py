@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
     from oomdoc.intake.configs.lines import Lines
 
-__all__ = ["HINT", "hinted_model"]
+__all__ = ["HINT", "hinted_model", "named_objective"]
 
 HINT: Final = 0.42
 _KEY: Final = re.compile(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I)
@@ -79,6 +79,31 @@ def _from_classes(text: str) -> Iterator[tuple[str, str | float, int]]:
                 yield "model", entry.name, found.start()
             elif (billion := billions(size)) is not None:
                 yield "params_b", billion, found.start()
+
+
+_OBJECTIVES: Final = {"rloo": "grpo", "cpo": "simpo", "gkd": "distill"} | {
+    name: name for name in ("sft", "dpo", "orpo", "kto", "grpo", "simpo")
+}
+_RUN_NAMES: Final = ("output_dir", "hub_model_id", "run_name", "wandb_run_name", "exp_name")
+_BY_NAME: Final = 0.6
+
+
+def named_objective(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[Fact]:
+    """What is trained, where the script decides and only the names of the run and of the file's folder tell."""
+    named = [
+        (str(entry.value), lines.span(entry.key_span[0]))
+        for doc in docs
+        for entry in doc.entries
+        if entry.key.rpartition(".")[2] in _RUN_NAMES and isinstance(entry.value, str)
+    ]
+    found = {
+        _OBJECTIVES[word]: place
+        for text, place in ((source.name[-200:], Span(source.name, 1, 1, source.name)), *named)
+        for word in re.split(r"[^a-z]+", text.lower()[-300:])
+        if word in _OBJECTIVES
+    }
+    if len(found) == 1:
+        yield from (Fact("objective", name, place, "config", _BY_NAME) for name, place in found.items())
 
 
 def _from_keys(docs: Sequence[Doc]) -> Iterator[tuple[str, int]]:

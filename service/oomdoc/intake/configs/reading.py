@@ -20,7 +20,7 @@ from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.lines import Lines
-from oomdoc.intake.configs.named import hinted_model
+from oomdoc.intake.configs.named import hinted_model, named_objective
 from oomdoc.intake.configs.scripts import of_scripts
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
@@ -293,6 +293,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
         for fact in hinted_model(docs, source, lines):
             kept.setdefault(fact.name, fact)
+    if "objective" not in kept and main is not None and not main.programs.strip() and has(name, "objective.by_script"):
+        kept.update((fact.name, fact) for fact in named_objective(docs, source, lines))
     signals = of_scripts([doc.module for doc in docs if doc.module is not None], lines, kept)
     for fact in further_facts(docs, lines):
         kept.setdefault(fact.name, fact)

@@ -373,3 +373,79 @@ def test_a_sentence_about_a_program_is_no_command():
     said = "axolotl on two nodes of our cluster, it ran for hours and then fell over:\n\nCUDA out of memory"
     assert read_text(said).documents == ()
     assert read_text("axolotl train config.yml --micro_batch_size 2\n\nCUDA out of memory").documents != ()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        (
+            "run.sh",
+            "python open_instruct/grpo_fast.py \\\n  --model_name_or_path org/thing-4b \\\n  --max_prompt_token_length 300 \\\n  --response_length 700 \\\n  --pack_length 1024 \\\n"
+            "  --num_samples_per_prompt_rollout 6 \\\n  --num_unique_prompts_rollout 4 \\\n  --deepspeed_stage 3 \\\n  --num_learners_per_node 2 \\\n  --vllm_gpu_memory_utilization 0.4 \\\n  --gradient_checkpointing\n",
+            {
+                "objective": "grpo",
+                "completion_len": 700,
+                "prompt_len": 300,
+                "micro_tokens": 1024,
+                "generations": 6,
+                "sharding": "zero3",
+                "rollout.engine": "vllm",
+                "grad_ckpt": True,
+            },
+        ),
+        (
+            "overlay.yaml",
+            "defaults: base_megatron.yaml\npolicy:\n  model_name: org/thing-30b\n  train_global_batch_size: 64\n  max_total_sequence_length: 4096\n"
+            "  megatron_cfg:\n    tensor_model_parallel_size: 4\n    pipeline_model_parallel_size: 2\nppo:\n  num_prompts_per_step: 16\n  num_generations_per_prompt: 2\ncluster:\n  gpus_per_node: 8\n",
+            {"tp": 4, "pp": 2, "sharding": "distributed-optimizer", "objective": "ppo", "generations": 2},
+        ),
+        (
+            "agent.yaml",
+            "rollout_batch_size: 32\nsequence_length: 4096\npretrain: org/thing-4b\nanswer: 600\nactor_train:\n  training_args:\n    per_device_train_batch_size: 1\n  strategy_args:\n    strategy_name: megatron_train\n"
+            "  device_mapping: list(range(0,4))\nactor_infer:\n  generating_args:\n    max_new_tokens: ${answer}\n  strategy_args:\n    strategy_name: vllm\ntrain_env_manager:\n  group_size: 5\n",
+            {"completion_len": 600, "generations": 5, "rollout.engine": "vllm"},
+        ),
+        (
+            "a.yaml",
+            "base_model: org/thing-8b\nsequence_len: 1024\nmicro_batch_size: 1\ndatasets:\n  - path: x\n    type: alpaca\nexpert_parallel_size: 4\nfsdp_version: 2\nfsdp_config:\n  activation_checkpointing: true\n  reshard_after_forward: false\n",
+            {"ep": 4, "grad_ckpt": True, "reshard_after_forward": False},
+        ),
+        (
+            "dpo/config_full.yaml",
+            "model_name_or_path: org/thing-8b\ndataset_mixture:\n  datasets:\n  - id: x\nbeta: 0.1\nmax_length: 512\nper_device_train_batch_size: 1\nhub_model_id: thing-8b-dpo\noutput_dir: data/thing-8b-dpo\n",
+            {"objective": "dpo"},
+        ),
+        (
+            "sft/config_dpo.yaml",
+            "model_name_or_path: org/thing-8b\ndataset_mixture:\n  datasets:\n  - id: x\nmax_length: 512\nper_device_train_batch_size: 1\n",
+            {"objective": None},
+        ),
+    ],
+    ids=["open-instruct", "nemo-rl", "roll", "axolotl", "run-named", "named-twice"],
+)
+def test_what_further_frameworks_state(name, text, wanted):
+    reading = read_documents(Source(name, text))
+    job = to_job({f.name: f for f in reading.facts}, reading.framework)
+    assert {field: job.get(field) for field in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("head", "card"),
+    [
+        ("# on one RTX 4090, dies after a while", "RTX 4090"),
+        ("# wants 2xB200 or 8xH100", None),
+        ("", None),
+    ],
+)
+def test_the_card_in_the_comment_at_the_head_of_a_configuration(head, card):
+    text = f"{head}\nbase_model: org/thing-7b\nsequence_len: 512\nmicro_batch_size: 1\ndatasets:\n  - path: x\n    type: alpaca\n# faster on an H100\nadapter: lora\n"
+    evidence = read([Source("run.yaml", text)])
+    found = evidence.facts.get("gpu")
+    assert (found.value if found is not None and found.stated else None) == card
+    assert evidence.failures == ()
+
+
+def test_a_model_behind_a_hub_s_address_is_named_without_it():
+    text = "model_name_or_path: hf://org/thing-7b\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 2\noutput_dir: x\nlearning_rate: 1e-5\n"
+    facts = {f.name: f.value for f in read_documents(Source("run.yaml", text)).facts}
+    assert facts["model"] == "org/thing-7b"
