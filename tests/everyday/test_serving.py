@@ -117,6 +117,7 @@ def test_one_process_spreads_the_layers_and_context_and_file_are_found_together(
     assert fields.get("serving.max_model_len", 65536) >= 8192
     assert first["fits_probability"] >= 0.9
     spilled = next(p for p in others if p["name"] == "spilled")
+    assert " Or: " in document["summary"]
     count = int(str(spilled["changes"][0]["instruction"]).rsplit("-ngl ", 1)[1].split()[0])
     assert 40 <= count < 80
 

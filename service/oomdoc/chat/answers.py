@@ -94,7 +94,9 @@ def _is_vague(report: Report, priced: Priced | None) -> bool:
 
 def _summary(report: Report, planned: bool, language: str) -> str:
     """The diagnosis's summary; the plan follows on its own line."""
-    messages = [m for m in report.diagnosis.summary if not (planned and m.key == "summary.plan")]
+    messages = [
+        m for m in report.diagnosis.summary if not (planned and m.key in ("summary.plan", "summary.plan-other"))
+    ]
     return word("chat.sentence", language).join(render(m, language) for m in messages)
 
 

@@ -44,7 +44,9 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if answer:
         plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
         others = [a for a in answer[1:] if plan is None or a.key != "answer.instead"]
-        return (answer[0], *([plan] if plan else []), *others)
+        other = _plan([p for p in found.plans[1:] if p.name in _OTHERS]) if plan else None
+        also = [say("summary.plan-other", changes=other.values["changes"])] if other not in (None, plan) else []
+        return (answer[0], *([plan] if plan else []), *also, *others)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
@@ -82,6 +84,10 @@ def _numbers(view: View, best: CauseFinding) -> list[Message]:
 def _tensor(tensor: TensorMatch) -> Message:
     shape = " × ".join(f"{n:,}" for n in tensor.shape)
     return say("summary.tensor", tensor=tensor.note or tensor.name, shape=shape, size_bytes=tensor.size_bytes)
+
+
+_OTHERS: Final = ("keep-context", "spilled")
+"""Plans of servers that stand beside the first: a person chooses what to give up."""
 
 
 def _plan(plans: Sequence[Plan]) -> Message | None:
