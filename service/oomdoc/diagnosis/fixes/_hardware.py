@@ -1,6 +1,7 @@
 """What the card rules out, whichever remedy asks for it: one place for what kernels and libraries need.
 
-bitsandbytes 0.50 has CUDA kernels for its optimizers and its 4- and 8-bit layers. Liger's and cut cross-entropy's
+bitsandbytes 0.50 has kernels for its optimizers and its 4- and 8-bit layers on NVIDIA's cards and on AMD's CDNA and
+RDNA from the third (installation guide of 0.50.2). Liger's and cut cross-entropy's
 kernels are written in Triton 3, which needs compute capability 7.0 or ROCm; torchtune's chunked loss is plain PyTorch.
 DeepSpeed and FSDP need a collective library, which Apple's GPUs have none of; on TPUs XLA shards by its own means.
 """
@@ -13,7 +14,7 @@ from typing import Any, Final
 from oomkb.frameworks import has
 from oomkb.memory.device import Device
 
-__all__ = ["has_cuda", "suits"]
+__all__ = ["has_bitsandbytes", "has_cuda", "suits"]
 
 _BITSANDBYTES: Final = frozenset(
     [
@@ -21,6 +22,8 @@ _BITSANDBYTES: Final = frozenset(
         *("nf4", "nf4-double", "int8"),
     ]
 )
+_AMD_GENERATIONS: Final = frozenset({"cdna2", "cdna3", "cdna4", "rdna3", "rdna4"})
+"""AMD's generations for which bitsandbytes 0.50 is built."""
 _TRITON: Final = (7, 0)
 _ALONE: Final = frozenset({"none", "ddp", "device-map", None})
 
@@ -35,7 +38,7 @@ def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
     if units and value in ("flash2", "flash3", "bf16", "fp8"):
         return device.can(str(value))
     if name in ("optimizer", "quant") and value in _BITSANDBYTES:
-        return has_cuda(device)
+        return has_cuda(device) if str(value).startswith("paged") else has_bitsandbytes(device)
     if name == "fused_ce" and value:
         return has(framework, "fused_ce.plain") or _has_triton(device)
     if (name == "offload" and value) or (name in ("grad_ckpt", "extra_models") and "offload" in str(value)):
@@ -50,6 +53,11 @@ def _one(device: Device, framework: str | None, name: str, value: Any) -> bool:
 def has_cuda(device: Device | None) -> bool:
     """Whether CUDA's libraries run on it; a card of which only the capacity is known is taken to be NVIDIA's."""
     return device is None or device.vendor == "nvidia" or (device.vendor, device.generation) == ("other", "unknown")
+
+
+def has_bitsandbytes(device: Device | None) -> bool:
+    """Whether bitsandbytes has kernels for it."""
+    return has_cuda(device) or (device is not None and device.generation in _AMD_GENERATIONS)
 
 
 def _has_triton(device: Device) -> bool:

@@ -16,7 +16,7 @@ __all__ = ["REMEDY"]
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     plain = job.method == "full" and job.optimizer == "adamw" and job.sharding in (None, "none", "ddp")
     if plain and not job.offload and context.has("galore_adamw"):
-        yield Variant(fields={"optimizer": "galore_adamw"}, effort=1.5)
+        yield Variant(fields={"optimizer": "galore_adamw"}, effort=3.0)  # a package and settings of its own
 
 
 REMEDY = Remedy(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oomdoc.diagnosis.fixes._hardware import has_cuda
+from oomdoc.diagnosis.fixes._hardware import has_bitsandbytes, has_cuda
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomkb.memory.job import Job
 
@@ -20,11 +20,11 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     if job.sharding in ("fsdp", "fsdp2", "hsdp", "distributed-optimizer"):
         return
-    if not has_cuda(context.device):
+    if not has_bitsandbytes(context.device):
         return
     if context.has("adamw_8bit"):
         yield Variant(fields={"optimizer": "adamw_8bit"}, effort=0.6)
-    if context.has("paged_adamw_8bit"):
+    if has_cuda(context.device) and context.has("paged_adamw_8bit"):
         yield Variant(fields={"optimizer": "paged_adamw_8bit"}, effort=0.6)
 
 

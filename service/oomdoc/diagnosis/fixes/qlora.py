@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from oomdoc.diagnosis.fixes._extra import find, without
-from oomdoc.diagnosis.fixes._hardware import has_cuda
+from oomdoc.diagnosis.fixes._hardware import has_bitsandbytes
 from oomdoc.diagnosis.fixes._job import half_precision
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Safety, Variant
 from oomkb.memory.job import Job
@@ -24,7 +24,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if quantised or job.objective == "pretrain" or not context.has("qlora"):
         return
     device = context.device
-    if not has_cuda(device):
+    if not has_bitsandbytes(device):
         return
     if job.sharding not in _UNSHARDED or "param" in (job.offload or ()):
         return

@@ -86,7 +86,11 @@ def test_allocator_settings_only_against_fragmentation() -> None:
 
 
 def test_bitsandbytes_needs_its_vendor() -> None:
-    assert offers("optimizer-8bit", job(), device=MI300) == []
+    """NVIDIA's and, from 0.50, AMD's of today; its paged states are CUDA's managed memory."""
+    assert offers("optimizer-8bit", job(), device=gpus.find("Gaudi 2")) == []
+    assert offers("optimizer-8bit", job(), device=gpus.find("MI50 32GB")) == []
+    assert values(offers("optimizer-8bit", job(), device=MI300), "optimizer") == ["adamw_8bit"]
+    assert offers("optimizer-paged", job(), device=MI300) == []
     assert offers("optimizer-8bit", job(offload=["optimizer"], sharding="zero2", world=2)) == []
 
 
