@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import oomdoc
 from oomdoc.diagnosis.engine import diagnose
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Source
@@ -81,3 +82,44 @@ def test_v100_lacks_what_is_not_proposed() -> None:
     device = gpus.find("V100-16GB")
     assert isinstance(device, Device)
     assert not device.can("bf16")
+
+
+def test_a_merge_that_is_killed_is_not_told_of_data_loaders() -> None:
+    text = "Killed\nMerging LoRA weights into a 70B model on a machine with 96 GB of RAM"
+    shown = oomdoc.diagnose(text).text()
+    assert "device_map='auto'" in shown
+    assert "dataloader_num_workers" not in shown
+
+
+def test_host_memory_is_freed_in_the_framework_s_own_keys() -> None:
+    text = """ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.
+python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-14B-Instruct \\
+  actor_rollout_ref.actor.fsdp_config.optimizer_offload=True trainer.n_gpus_per_node=8
+"""
+    shown = oomdoc.diagnose(text).text()
+    assert "actor_rollout_ref.actor.fsdp_config.optimizer_offload=False" in shown
+    assert "offload_optimizer" not in shown
+
+
+def test_activations_are_checkpointed_before_they_are_offloaded() -> None:
+    text = """# tune run --nproc_per_node 4 lora_finetune_distributed --config this.yaml  (4x A100 80GB): what to change?
+model:
+  _component_: torchtune.models.llama3_1.lora_llama3_1_70b
+  lora_attn_modules: ['q_proj', 'v_proj']
+  lora_rank: 8
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  max_seq_len: 4096
+batch_size: 4
+dtype: bf16
+enable_activation_checkpointing: False
+enable_activation_offloading: False
+"""
+    plans = oomdoc.diagnose(text).document()["plans"]
+    assert plans
+    assert all(
+        any(c["fields"].get("grad_ckpt") for c in plan["changes"])
+        for plan in plans
+        if any("offload" in c["fields"] for c in plan["changes"])
+    )
+    assert "enable_activation_checkpointing" in {c["key"] for c in plans[0]["changes"]}

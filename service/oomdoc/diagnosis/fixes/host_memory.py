@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from oomdoc.diagnosis.fixes._job import DEEPSPEED
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import Message, say
@@ -23,11 +24,13 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "host-ram" not in context.causes[:2]:
         return
     offload = job.offload or ()
-    if "param" in offload:
-        yield Variant(instruction=say("fixes.host-memory.param", line='"offload_param"'), effort=0.4)
-    elif "optimizer" in offload:
-        yield Variant(instruction=say("fixes.host-memory.optimizer", line='"offload_optimizer"'), effort=0.4)
-    if offload:
+    kept = "param" if "param" in offload else "optimizer" if "optimizer" in offload else None
+    own = line_of(context.framework, {"param": "keep-param", "optimizer": "keep-optimizer"}.get(kept or "", ""))
+    if kept is not None and (own is not None or job.sharding in DEEPSPEED):
+        key = f"fixes.host-memory.{kept}"
+        said = say(f"{key}-set", line=own) if own is not None else say(key, line=f'"offload_{kept}"')
+        yield Variant(instruction=said, effort=0.4)
+    if offload and job.sharding in DEEPSPEED and own is None:
         yield Variant(instruction=say("fixes.host-memory.pinned", line='"pin_memory": false'), effort=0.3)
     needed, known = context.facts.get("host_needed_bytes") or 0.0, context.host_bytes
     short = bool(offload and known and needed > _USABLE * known)
@@ -37,9 +40,11 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
             instruction=say("fixes.host-memory.limit-need", line=_limit(context, needed), **sizes), effort=0.6
         )
         return
+    if context.phase == "save":
+        yield Variant(instruction=say("fixes.host-memory.merge", line=_MERGE), effort=0.6)
     if context.phase in ("load", "unknown") and not context.serving:
         yield Variant(instruction=_one_copy(job, context), effort=0.6)
-    if not context.serving:
+    if context.phase not in ("load", "save") and not context.serving:
         line = hf_line(context.framework, {"dataloader_num_workers": 0, "dataloader_pin_memory": False})
         yield Variant(instruction=say("fixes.host-memory.workers", line=line), effort=0.4)
     smaller = line_of(context.framework, "smaller-file")
@@ -50,6 +55,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
 
 
+_MERGE: Final = "AutoModelForCausalLM.from_pretrained(..., dtype='bfloat16', low_cpu_mem_usage=True, device_map='auto')"
 _USABLE: Final = 0.9
 """Share of a machine's memory that one job can use."""
 _STEP_GIB: Final = 16
