@@ -17,8 +17,8 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     offload = job.offload or ()
     if "activations" in offload or job.grad_ckpt == "offload" or not context.has("offload.activations"):
         return
-    # Without checkpointing every activation would travel, which torchtune refuses (recipes/full_finetune_single_device.py
-    # 0.4 to 0.6) and no host link keeps up with.
+    # Without checkpointing every activation would travel, which torchtune refuses (its recipes, 0.4 to 0.6) and no host
+    # link keeps up with.
     first = {} if job.grad_ckpt or not context.has("grad_ckpt") else {"grad_ckpt": True}
     yield Variant(fields={**first, "offload": [*offload, "activations"]}, effort=1.0)
 

@@ -251,7 +251,7 @@ def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Itera
     return Context(
         framework=job.framework,
         versions={**evidence.versions, **job.versions},
-        phase=str(stated) if stated else failure.phase if failure else "unknown",
+        phase=str(stated) if stated else _likely_phase(evidence),
         causes=tuple(causes),
         requested_bytes=failure.requested_bytes if failure else None,
         reserved_unallocated_bytes=failure.reserved_unallocated_bytes if failure else None,
@@ -261,6 +261,12 @@ def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Itera
         spare_gpus=max(0, min(spare, 64)),
         facts=MappingProxyType(_facts(evidence, job, matched)),
     )
+
+
+def _likely_phase(evidence: Evidence) -> str:
+    """The phase of the failure, else the one that the input hints at."""
+    shown, hint = evidence.root.phase if evidence.root is not None else "unknown", evidence.facts.get("phase")
+    return str(hint.value) if shown == "unknown" and hint is not None else shown
 
 
 def _engine_max_model_len(evidence: Evidence) -> int | None:
