@@ -32,10 +32,14 @@ def _degree(letter: str) -> Codec:
     def read(value: Any) -> int | None:
         if not isinstance(value, str) or ":" not in value or len(value) > 100:
             return None
-        return int(dict(_DEGREE.findall(value.partition(":")[2])).get(letter, 1))
+        parts = re.split(r"[(|)]", value.partition(":")[2])  # (attn:d4t2|ffn:d4t1e2): the experts' own degrees
+        own = parts[0] or next((p for p in parts if p.startswith("ffn" if letter == "e" else "attn")), "")
+        return int(dict(_DEGREE.findall(own.rpartition(":")[2])).get(letter, 1))
 
     def write(value: Any, old: Any) -> Any:
         head, colon, tail = str(old or "").partition(":")
+        if "(" in tail:
+            return None
         parts = dict(_DEGREE.findall(tail)) | {letter: str(value)}
         return f"{head}{colon}" + "".join(f"{name}{size}" for name, size in parts.items())
 

@@ -105,9 +105,8 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
     owner = doc.table
     if owner is None:
         return None
-    elsewhere = [
-        base for base in owner.bases[1:] if not (base.name in doc.programs or len(base.marks & view.keys()) > 1)
-    ]
+    second = [base for base in owner.bases[1:] if base.name in doc.programs or len(base.marks & view.keys()) > 1]
+    elsewhere = [base for base in owner.bases if base not in (second or owner.bases[:1])]
     for row in _own_first(owner, keys, groups):
         if any(row in (*base.keys, *base.groups) for base in elsewhere):
             continue  # of a second trainer, which this file does not start
@@ -126,7 +125,10 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
         return doc.table is not None
     if doc.table.adds is not None and doc.table.names().isdisjoint(view):
         return False  # none of its settings is said here: they come from elsewhere
-    return all(norm(key) in view or value is DROP or doc.table.may_add(key) for key, value in wanted.items())
+    open_ = doc.table.closed.isdisjoint(view)
+    return all(
+        norm(key) in view or value is DROP or (open_ and doc.table.may_add(key)) for key, value in wanted.items()
+    )
 
 
 def _own_first(owner: Table, keys: list[Key], groups: list[Group]) -> list[Key | Group]:
@@ -292,7 +294,10 @@ def _why_not(docs: Sequence[Doc]) -> str:
     return "unknown-framework" if any(doc.unknown for doc in docs) else "no-document"
 
 
+_LENGTHS: Final = frozenset(("seq_len", "prompt_len", "completion_len"))
+"""Fields that one variable may state together; who changes it changes them all."""
 _BYSTANDERS: Final = (
+    *sorted(_LENGTHS),
     "model",
     "micro_batch",
     "tp",
@@ -321,7 +326,8 @@ def _misread(
         if not says(said, name, value):
             bad[name] = "not-read-back"
     written = {as_counted(before, name, value)[0] for name, value in wanted.items()} | set(wanted)
-    altered = [n for n in _BYSTANDERS if n in before and n not in written and not same(before[n], said.get(n))]
+    tied = {n for d in _analysed(filename, original, framework) for n, _, e in d.readings() if e.shared} & _LENGTHS
+    altered = [n for n in _BYSTANDERS if n in before and n not in written | tied and not same(before[n], said.get(n))]
     return bad or (dict.fromkeys(wanted, "not-read-back") if altered else {})
 
 

@@ -173,6 +173,8 @@ class Table:
     adds: frozenset[str] | None = None
     """Keys that may be written where they do not stand yet (``None``: all that the table reads): what runs the file
     is known to take these."""
+    closed: frozenset[str] = frozenset()
+    """Keys of a form of its files in which settings are only changed where they stand."""
     suffix: bool = False
     """Whether nested keys count by their last part."""
     exact: bool = False

@@ -323,3 +323,41 @@ def test_a_value_is_kept_apart_from_the_comment_behind_an_empty_key():
 def test_an_optimizer_is_written_as_the_framework_spells_it_or_not_at_all(text, optimizer, line):
     done = patch(text, filename="run.yaml", changes={"optimizer": optimizer})
     assert line in done.text.splitlines() if line else (done.text == text and done.unplaced)
+
+
+def test_a_file_of_a_second_trainer_gets_none_of_the_first_ones_keys():
+    text = "model: org/thing-7b\ntuner_type: full\nmax_length: 512\nmicro_batch_size: 1\ntensor_model_parallel_size: 2\nrecompute_granularity: full\ntruncation_strategy: delete\n"
+    for change in ({"sharding": "zero3"}, {"optimizer": "adamw_8bit"}, {"grad_accum": 4}):
+        assert patch(text, filename="m.yaml", changes=change).text == text
+
+
+def test_in_a_form_that_takes_other_keys_only_what_stands_is_changed():
+    text = "model: org/thing-7b\nmodel_class: llm\nkernel_config:\n  name: auto\ndist_config:\n  name: fsdp2\nmicro_batch_size: 1\ncutoff_len: 1024\n"
+    assert patch(text, filename="v.yaml", changes={"grad_accum": 4}).text == text
+    assert "cutoff_len: 512" in patch(text, filename="v.yaml", changes={"seq_len": 512}).text
+
+
+def test_degrees_of_attention_and_experts_apart_are_read_and_not_rewritten():
+    text = 'actor:\n  backend: "megatron:(attn:d2p1t4|ffn:d2p1t1e4)"\n  path: org/thing-7b\nrollout:\n  max_concurrent_rollouts: 8\ngconfig:\n  n_samples: 2\n  max_new_tokens: 64\ncluster:\n  n_gpus_per_node: 8\n'
+    facts = {f.name: f.value for f in read_documents(Source("a.yaml", text)).facts}
+    assert (facts["tp"], facts["ep"]) == (4, 4)
+    assert patch(text, filename="a.yaml", changes={"tp": 2}).text == text
+
+
+def test_a_launcher_s_flag_stands_before_the_script():
+    text = "accelerate launch --num_processes 2 --use_deepspeed \\\n    train.py conf.yaml\n"
+    done = patch(text, filename="run.sh", changes={"sharding": "zero2"}).text
+    assert done.index("--zero_stage 2") < done.index("train.py")
+    plain = text.replace(" --use_deepspeed", "")
+    assert patch(plain, filename="run.sh", changes={"offload": ["optimizer"]}).text == plain
+
+
+def test_a_value_that_points_to_another_field_s_is_not_written_over_there():
+    text = "policy:\n  model_name: org/thing-7b\n  train_global_batch_size: 8\n  max_total_sequence_length: 2048\n  generation:\n    max_new_tokens: ${policy.max_total_sequence_length}\ngrpo:\n  num_prompts_per_step: 4\n"
+    assert patch(text, filename="g.yaml", changes={"completion_len": 512}).text == text
+    assert "max_total_sequence_length: 1024" in patch(text, filename="g.yaml", changes={"seq_len": 1024}).text
+
+
+def test_a_loss_of_another_trainer_is_not_replaced():
+    text = "model_name_or_path: org/thing-7b\nloss_type: sigmoid\nbeta: 0.1\nmax_length: 512\nper_device_train_batch_size: 1\nhub_model_revision: main\n"
+    assert "chunked_nll" not in patch(text, filename="d.yaml", changes={"fused_ce": True}).text
