@@ -127,3 +127,18 @@ def test_where_no_run_is_described_none_is_asked_for(text: str) -> None:
 def test_cards_of_all_machines(text: str, cards: int) -> None:
     job = oomdoc.diagnose(f"Does full SFT of Qwen2.5-32B with ZeRO-3 fit on {text}?").document()["job"]
     assert job.get("gpus", 1) * job.get("nodes", 1) == cards or job.get("world") == cards
+
+
+@pytest.mark.parametrize("text", ["What can I run on a 24 GB card?", "一张 4090 能跑多大的模型？"])
+def test_of_a_card_alone_usual_sizes_are_shown(text: str) -> None:
+    grid = oomdoc.diagnose(text).document()["grid"]
+    assert grid["name"] == "uses-sizes"
+    fits = dict(zip(grid["rows"], grid["fits"], strict=True))
+    assert fits["serve-4"][grid["columns"].index("14B")]
+    assert not fits["full"][grid["columns"].index("8B")]
+
+
+def test_what_is_not_of_memory_gets_no_figures() -> None:
+    answer = oomdoc.diagnose("Is an 8xA100 node cheaper than 4xH200 to rent?").document()
+    assert answer["grid"] is None
+    assert answer["questions"] == []

@@ -75,6 +75,8 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("answer.no-run"),)
     if found.outlook is None:
         return ()
+    if view.estimate is None and found.grid is not None:
+        return (say("answer.card-alone", cards=_cards(found.job)),)
     if view.estimate is None:
         return (say("answer.diffusion" if found.asked is not None and found.asked.diffusion else "answer.unknown"),)
     asked = found.asked or Asked()

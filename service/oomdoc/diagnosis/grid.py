@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import side_fields, sides_of
 from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of
-from oomdoc.diagnosis.planned import Choice
+from oomdoc.diagnosis.planned import Choice, describes_run
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Alternative
@@ -28,14 +28,25 @@ _FORMATS: Final = (("bf16", "none"), ("fp8", "fp8"), ("int4", "awq-int4"))
 _EXPERTS: Final = {"mxfp4": ("mxfp4", "mxfp4"), "int4-experts": ("int4", "int4-experts")}
 _FILES: Final = (("F16", "none"), ("Q8_0", "q8_0"), ("Q6_K", "q6_k"), ("Q4_K_M", "q4_k_m"))
 
+_SIZES: Final = (1, 4, 8, 14, 32, 70)
+"""Billions of parameters of models that are usual."""
+_USES: Final = (
+    ("serve-16", {"objective": "inference", "quant": "none"}),
+    ("serve-4", {"objective": "inference", "quant": "awq-int4"}),
+    *((method, {"objective": "sft", "method": method}) for method in ("qlora", "lora", "full")),
+)
+
 _Row = tuple[str, Mapping[str, Any]]
 
 
 def grid_for(choice: Choice, view: View) -> Grid | None:
     """The table for a question; none where the run cannot be priced, or a whole config says what it is."""
-    if view.estimate is None or not choice.careful or choice.asked.wanted == "reserved":
-        return None
     job = choice.job
+    if not choice.careful or choice.asked.wanted == "reserved":
+        return None
+    if view.estimate is None:
+        alone = _names_a_card_alone(job) and describes_run(view.evidence) and not choice.asked.diffusion
+        return _of_card(job) if alone else None
     sides = sides_of(job, choice.asked)
     if sides and not any(name in side.fields for side in sides for name in ("seq_len", "serving.max_model_len")):
         return _compared(job, sides, _longest(view))
@@ -44,6 +55,16 @@ def grid_for(choice: Choice, view: View) -> Grid | None:
     if choice.asked.wanted in ("batch", "length"):
         return _sizes(job)
     return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
+
+
+def _names_a_card_alone(job: Job) -> bool:
+    return job.model is None and job.params_b is None and (job.gpu is not None or job.capacity_gib is not None)
+
+
+def _of_card(job: Job) -> Grid | None:
+    """What a card holds of models of usual sizes: served, and trained."""
+    plain = job.with_fields(dict.fromkeys(("method", "quant", "objective", "serving")))
+    return _grid("uses-sizes", plain, _USES, [(f"{size}B", {"params_b": size}) for size in _SIZES])
 
 
 def _longest(view: View) -> int:

@@ -42,6 +42,7 @@ _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 _GROUP: Final = 8
 """Completions of one prompt that are usual (TRL ``GRPOConfig.num_generations``)."""
 _SAYS_NO_SIZE: Final = ("phase", "objective", "framework")
+_HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
 _LOCAL: Final = ("ollama", "llama.cpp")
 _SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
 _METHODS: Final = ("full", "lora", "qlora")
@@ -67,6 +68,10 @@ def is_planned(evidence: Evidence) -> bool:
 def describes_run(evidence: Evidence) -> bool:
     """Whether a question says anything of a run or a card, so that a figure is what it may want."""
     asked = asked_of(evidence)
+    of_memory = evidence.outcome is not None and evidence.outcome.name == "memory-question"
+    asked_of_a_run = of_memory or asked.trains or asked.serves or bool(evidence.documents)
+    if not asked_of_a_run and _HARDWARE.issuperset(evidence.facts):
+        return False  # a card alone, and nothing asked of its memory
     sized = any(name not in _SAYS_NO_SIZE for name in evidence.facts) or bool(evidence.documents)
     return sized or asked.capacity_gib is not None or asked.wanted != "fit" or asked.trains
 
