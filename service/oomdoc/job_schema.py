@@ -82,7 +82,10 @@ def _described(name: str, field: JobField, *, short: bool) -> dict[str, Any]:
 
 
 def _value(name: str, *, short: bool) -> dict[str, Any]:
-    return {k: v for k, v in value_schema(name).items() if not (short and k in _BOUNDS)}
+    schema = value_schema(name)
+    # Words are strings: of a list of them the type says nothing more.
+    dropped = {*_BOUNDS, *(["type"] if "enum" in schema else [])} if short else set()
+    return {k: v for k, v in schema.items() if k not in dropped}
 
 
 def _words(name: str, field: JobField, *, short: bool) -> dict[str, Any]:

@@ -18,6 +18,12 @@ from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
 from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.printed import (
+    engine_cache_missing_bytes,
+    engine_free_share,
+    engine_max_model_len,
+    holders,
+)
 from oomdoc.diagnosis.planning.quantities import Quantity, lowest_share, quantity
 from oomdoc.diagnosis.planning.regressions import regressions_for
 from oomdoc.diagnosis.planning.result import Planning
@@ -28,7 +34,6 @@ from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
-from oomkb.units import GIB
 
 __all__ = ["plan_for", "planning_for"]
 
@@ -269,47 +274,6 @@ def _likely_phase(evidence: Evidence) -> str:
     return str(hint.value) if shown == "unknown" and hint is not None else shown
 
 
-def _engine_max_model_len(evidence: Evidence) -> int | None:
-    """The longest context that the engine itself says its cache holds: stated, stored tokens, or in proportion."""
-    for signal in evidence.signals:
-        data = signal.data
-        said = data.get("estimate") or data.get("stored")
-        if said is None and data.get("needed_bytes") and data.get("available_bytes") and data.get("length"):
-            said = data["length"] * data["available_bytes"] / data["needed_bytes"]
-        if said and "kv-cache" in signal.name:
-            return int(said)
-    return None
-
-
-def _engine_cache_missing_bytes(evidence: Evidence) -> float | None:
-    """By how much the cache that the engine found is smaller than one request, as it says."""
-    for signal in evidence.signals:
-        needed, available = signal.data.get("needed_bytes"), signal.data.get("available_bytes")
-        if "kv-cache" in signal.name and needed and available is not None:
-            return max(0.0, float(needed) - float(available))
-    return None
-
-
-def _engine_free_share(evidence: Evidence) -> float | None:
-    """What of the card was free when vLLM started, as it says where that is too little."""
-    found = next((s.data for s in evidence.find("vllm-startup-free-too-low")), None)
-    return found["free_bytes"] / found["capacity_bytes"] if found and found.get("capacity_bytes") else None
-
-
-_MIN_HELD_BYTES: Final = GIB
-"""What a desktop holds is less."""
-
-
-def _holders(evidence: Evidence) -> tuple[tuple[int, str, int], ...]:
-    """Processes that ``nvidia-smi`` lists with what they hold, in bytes, the largest first."""
-    listed = {
-        (s.data["pid"], s.data["command"], s.data["used_bytes"])
-        for s in evidence.find("nvidia-smi-process")
-        if s.data["used_bytes"] >= _MIN_HELD_BYTES
-    }
-    return tuple(sorted(listed, key=lambda one: -one[2]))
-
-
 _SCHEDULERS: Final = ("slurm", "kubernetes")
 
 
@@ -318,12 +282,12 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
     signals = " ".join(s.name for s in evidence.signals)
     return {
         "pids": tuple(dict.fromkeys(pids)),
-        "holders": _holders(evidence),
+        "holders": holders(evidence),
         "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
-        "engine_max_model_len": _engine_max_model_len(evidence),
-        "engine_cache_missing_bytes": _engine_cache_missing_bytes(evidence),
-        "engine_free_share": _engine_free_share(evidence),
+        "engine_max_model_len": engine_max_model_len(evidence),
+        "engine_cache_missing_bytes": engine_cache_missing_bytes(evidence),
+        "engine_free_share": engine_free_share(evidence),
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence),
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
