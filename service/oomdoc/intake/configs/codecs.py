@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -53,13 +54,16 @@ def _text(value: Any) -> str | None:
     return value.strip()
 
 
+_ARGUMENT: Final = re.compile(r"\w*(?:name_or_path|model_(?:id|name|path|dir))", re.I)
+
+
 def _model(value: Any) -> str | None:
     """A model's name; of a path through an unknown variable, its last part."""
     if not isinstance(value, str) or len(value) > 300:
         return None
     text = value.strip().rstrip("/").removeprefix("hf://")
-    if text.startswith("datasets/"):
-        return None
+    if text.startswith("datasets/") or (text.isidentifier() and (not text.isascii() or _ARGUMENT.fullmatch(text))):
+        return None  # a data set, a word of another language behind an option's name, a variable
     if "$" in text:
         text = text.rsplit("/", 1)[-1]
         if "$" in text or not any(c.isdigit() for c in text):

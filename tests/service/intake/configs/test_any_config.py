@@ -449,3 +449,26 @@ def test_a_model_behind_a_hub_s_address_is_named_without_it():
     text = "model_name_or_path: hf://org/thing-7b\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 2\noutput_dir: x\nlearning_rate: 1e-5\n"
     facts = {f.name: f.value for f in read_documents(Source("run.yaml", text)).facts}
     assert facts["model"] == "org/thing-7b"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "usage.md",
+            "- `--hf-checkpoint`：加载权重；\n\n```bash\npython train.py --actor-num-gpus-per-node 8 --max-tokens-per-gpu 4096 --n-samples-per-prompt 4\n```\n",
+        ),
+        (
+            "run.py",
+            "from transformers import AutoModelForCausalLM\n\ndef build(base_model_path):\n    return AutoModelForCausalLM.from_pretrained(pretrained_model_name_or_path=base_model_path)\n",
+        ),
+    ],
+)
+def test_an_option_s_explanation_and_a_variable_are_no_model(name, text):
+    assert "model" not in {f.name for f in read_documents(Source(name, text)).facts}
+
+
+def test_code_that_never_runs_states_nothing():
+    text = 'from unsloth import FastLanguageModel\nmodel, tok = FastLanguageModel.from_pretrained(model_name="org/thing-7b", max_seq_length=512)\nif False:\n    model, tok = FastLanguageModel.from_pretrained(model_name="my_adapter", max_seq_length=4096)\n'
+    facts = {f.name: f.value for f in read_documents(Source("run.py", text)).facts}
+    assert (facts["model"], facts["seq_len"]) == ("org/thing-7b", 512)

@@ -60,6 +60,13 @@ def _dotted(node: ast.expr) -> str:
     return ".".join(reversed(parts))
 
 
+def _run_of(node: ast.AST) -> list[ast.AST]:
+    """What of a node may run: of ``if False:`` its other branch alone."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
+        return [*(node.body if node.test.value else node.orelse)]
+    return list(ast.iter_child_nodes(node))
+
+
 class _Visitor:
     def __init__(self, text: str, base: int) -> None:
         self.text, self.places = text, _Places(text, base)
@@ -115,7 +122,7 @@ class _Visitor:
                 self.dictionary(node, "")
                 stack.extend(reversed([v for v in node.values if not isinstance(v, ast.Dict)]))
                 continue
-            stack.extend(reversed(list(ast.iter_child_nodes(node))))
+            stack.extend(reversed(_run_of(node)))
 
     def imported(self, names: list[str], node: ast.stmt) -> None:
         for name in names:
