@@ -472,3 +472,30 @@ def test_code_that_never_runs_states_nothing():
     text = 'from unsloth import FastLanguageModel\nmodel, tok = FastLanguageModel.from_pretrained(model_name="org/thing-7b", max_seq_length=512)\nif False:\n    model, tok = FastLanguageModel.from_pretrained(model_name="my_adapter", max_seq_length=4096)\n'
     facts = {f.name: f.value for f in read_documents(Source("run.py", text)).facts}
     assert (facts["model"], facts["seq_len"]) == ("org/thing-7b", 512)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        (
+            "run.sh",
+            "python train.py \\\n  --hf-checkpoint org/thing-4b \\\n  --actor-num-gpus-per-node 4 \\\n  --rollout-num-gpus-per-engine 2 \\\n  --n-samples-per-prompt 4 \\\n  --colocate \\\n  ${EXTRA_ARGS[@]} \\\n  --max-tokens-per-gpu 2048\n",
+            {"rollout.colocated": True},
+        ),
+        (
+            "p.yaml",
+            "max_seq_len: 512\nmodel:\n  name: hf_causal_lm\n  pretrained_model_name_or_path: org/thing-1b\ntrain_loader:\n  name: text\ndevice_train_microbatch_size: 1\nglobal_train_batch_size: 8\nfsdp_config:\n  sharding_strategy: FULL_SHARD\n",
+            {"objective": "pretrain"},
+        ),
+        (
+            "a.yaml",
+            "base_model: org/thing-1b\nsequence_len: 512\nmicro_batch_size: 1\npretraining_dataset:\n  - path: x\n    type: pretrain\nval_set_size: 0\n",
+            {"objective": "pretrain"},
+        ),
+    ],
+    ids=["array-behind-a-switch", "llm-foundry", "axolotl"],
+)
+def test_what_a_switch_before_an_array_and_a_corpus_state(name, text, wanted):
+    reading = read_documents(Source(name, text))
+    job = to_job({f.name: f for f in reading.facts}, reading.framework)
+    assert {field: job.get(field) for field in wanted} == wanted

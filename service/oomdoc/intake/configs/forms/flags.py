@@ -61,8 +61,8 @@ def _is_flag(word: Word) -> bool:
 
 
 def _holds_flags(word: Word) -> bool:
-    """``$OPTIONS``: the shell would split it into flags, which are read where the variable is set."""
-    return word.shared and " " in word.text and _FLAG.match(word.text.lstrip()) is not None
+    """``$OPTIONS``, ``${OPTIONS[@]}``: the shell makes flags of it, which are read where the variable is set."""
+    return word.text.endswith("[@]}") or (word.shared and " " in word.text and bool(_FLAG.match(word.text.lstrip())))
 
 
 def _value(word: Word) -> Any:
