@@ -153,7 +153,7 @@ def _blocks(quant: str) -> str:
 
 
 def split_by_layers(evidence: Evidence, job: Job) -> Job:
-    """A trained model that ``device_map`` spreads over the cards: one process, every card some of the layers.
+    """A model that ``device_map`` spreads over the cards: one process, every card some of the layers.
 
     accelerate ``utils/modeling.py``: ``infer_auto_device_map``; transformers ``Trainer.is_model_parallel``.
     """
@@ -161,7 +161,8 @@ def split_by_layers(evidence: Evidence, job: Job) -> Job:
     spread = any(str(s.value).lower() in _SPREAD for s in settings)
     count = job.gpus or 1
     alone = job.world in (None, 1) and job.sharding is None and job.tp is None and job.pp is None
-    if not spread or not alone or count < 2 or (job.nodes or 1) > 1 or job.objective == "inference":
+    served = job.objective == "inference" and job.framework not in (None, "transformers")
+    if not spread or not alone or count < 2 or (job.nodes or 1) > 1 or served:
         return job
     split = {"pp": count, "world": count, "dp": 1}
     return job.with_fields({"world": None}).assuming({n: Assumption(v, SPLIT) for n, v in split.items()})

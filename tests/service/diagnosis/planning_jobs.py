@@ -185,8 +185,10 @@ def _ruled_out_by_card(framework: str | None, fields: dict[str, Any], device: De
         for v in fields.values()
         if v in ("bf16", "flash2", "flash3", "fp8") and not device.can(str(v))
     ]
-    if device.vendor != "nvidia":
-        found += [f"{v} on {device.vendor}" for v in fields.values() if isinstance(v, str) and v in BITSANDBYTES]
+    if device.vendor != "nvidia":  # AMD's CDNA and RDNA 3 from bitsandbytes 0.50, without its paged states
+        amd = device.vendor == "amd"
+        words = [v for v in fields.values() if isinstance(v, str) and v in BITSANDBYTES]
+        found += [f"{v} on {device.vendor}" for v in words if not amd or v.startswith("paged")]
     old = device.generation in ("pascal", "maxwell") or device.vendor in ("apple", "google", "intel")
     if fields.get("fused_ce") and old and framework != "torchtune":  # whose chunks are plain PyTorch
         found.append(f"Triton kernels on {device.generation}")

@@ -82,7 +82,7 @@ def _as_written(change: Change, placed: Mapping[str, Document], patch: _Patches)
     if len(lines) != 2 or lines[0][0] != "-" or change.key.rpartition(".")[2] in lines[1]:
         return change
     (old_key, colon, old), (key, _, new) = (line[1:].strip().partition(":") for line in lines)
-    if not colon or key != old_key or "'" in key or '"' in key:
+    if not colon or key != old_key or any(mark in key for mark in "'\" "):
         return change
     return replace(change, key=key, old=old.strip(), new=new.strip())
 
