@@ -276,7 +276,7 @@ def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
 def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
     scope, _, name = key.rpartition(":")
     if not scope and doc.table is not None and has(doc.table.name, "file.assignments"):
-        return _assigned(text, doc, name, value, anchor)
+        return None  # its calls take the names that stand there: a new one would reach nothing
     calls = [e for e in doc.entries if e.style == "call" and "Tokenizer" not in e.scope and "Processor" not in e.scope]
     usual = next((c for p, c in _CALLS if p.search(name)), _DEFAULT_CALLS)
     wanted = (scope,) if scope else usual

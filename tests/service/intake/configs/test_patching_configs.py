@@ -361,3 +361,14 @@ def test_a_value_that_points_to_another_field_s_is_not_written_over_there():
 def test_a_loss_of_another_trainer_is_not_replaced():
     text = "model_name_or_path: org/thing-7b\nloss_type: sigmoid\nbeta: 0.1\nmax_length: 512\nper_device_train_batch_size: 1\nhub_model_revision: main\n"
     assert "chunked_nll" not in patch(text, filename="d.yaml", changes={"fused_ce": True}).text
+
+
+def test_a_whole_length_is_not_added_where_prompt_and_completion_are_counted_apart():
+    text = "model_name_or_path: org/thing-7b\nreward_funcs:\n- accuracy\nhub_model_revision: main\nnum_generations: 4\nmax_prompt_length: 256\nmax_completion_length: 512\nper_device_train_batch_size: 4\n"
+    assert patch(text, filename="g.yaml", changes={"seq_len": 1024}).unplaced == {"seq_len": "without-use"}
+    assert "max_completion_length: 128" in patch(text, filename="g.yaml", changes={"completion_len": 128}).text
+
+
+def test_a_module_of_settings_gets_no_name_that_none_of_its_calls_takes():
+    done = patch(XTUNER, filename="x.py", changes={"fused_ce": True})
+    assert (done.text, set(done.unplaced)) == (XTUNER, {"fused_ce"})
