@@ -26,6 +26,8 @@ the KV cache alone is.
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
 _MAX_SIDES: Final = 4
+_LISTED: Final = 3
+"""Machines of different kinds from which a question compares them, whatever else it names."""
 _MAX_RATIO: Final = 32
 """Between two values of one setting that a question compares."""
 _SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tokens", "gpus": "{} GPUs"}
@@ -142,6 +144,11 @@ def _alternatives(text: str) -> tuple[Alternative, ...]:
     """
     settings = list(_settings(text))
     cards = _cards(text)
+    machines = _distinct(
+        m[2] for m in sorted(cards, key=lambda m: m[0]) if _is_asked(text, m[1]) or not doubt(text, m[0], m[1])
+    )
+    if _LISTED <= len(machines) <= _MAX_SIDES:
+        return machines  # a list of machines is what a question is about
     if _RE["between"].search(text) is not None or _RE["weighs"].search(text) is not None:
         for mentions in (_beside(text, _models(text)), *settings, cards):
             found = _compared(text, sorted(mentions, key=lambda m: m[0]))
@@ -150,12 +157,8 @@ def _alternatives(text: str) -> tuple[Alternative, ...]:
     if numbers := _numbers(text) or _with_and_without(text):
         return numbers
     stages = next((m for m in settings if m[0][2].fields.get("sharding", "").startswith("zero")), [])
-    machines = [m for m in cards if _is_asked(text, m[1]) or not doubt(text, m[0], m[1])]
-    for mentions in (machines, [m for m in stages if not negated(text, m[0])]):
-        sides = _distinct(one for _, _, one in sorted(mentions, key=lambda m: m[0]))
-        if 1 < len(sides) <= _MAX_SIDES:
-            return sides
-    return ()
+    named = (m[2] for m in sorted(stages, key=lambda m: m[0]) if not negated(text, m[0]))
+    return next((sides for sides in (machines, _distinct(named)) if 1 < len(sides) <= _MAX_SIDES), ())
 
 
 def _is_asked(text: str, end: int) -> bool:

@@ -29,7 +29,8 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     notes = (say("fixes.serving-length.engine", length=f"{int(said):,}"),) if said else ()
     whole = not context.has("chunked") and _TOKENS not in job.assumed
     slots = job.get("serving.max_num_seqs") or 1 if line_of(context.framework, "slots") else 1
-    for length in (n for n in lengths if n < now):
+    # What the cache holds as it is comes first: it is the one where no other change can be priced.
+    for length in sorted((n for n in lengths if n < now), key=lambda n: n != held):
         effort = 0.1 + 0.3 * math.log2(now / length)
         values = {"count": slots, "each": f"{length // slots:,}", "length": f"{length:,}"}
         shared = (say("fixes.serving-length.slots", **values),) if slots > 1 else ()
