@@ -142,3 +142,33 @@ def test_what_is_not_of_memory_gets_no_figures() -> None:
     answer = oomdoc.diagnose("Is an 8xA100 node cheaper than 4xH200 to rent?").document()
     assert answer["grid"] is None
     assert answer["questions"] == []
+
+
+def test_listed_machines_are_compared_before_anything_else() -> None:
+    sides = asked_in(
+        "Full SFT of a 14B with FSDP or ZeRO-3: 4xA100-40G, 8xL40S or 4xH100-80G, which is the smallest that holds it?"
+    ).alternatives
+    assert [side.fields["gpus"] for side in sides] == [4, 8, 4]
+
+
+@pytest.mark.parametrize("card", ["rtx 4090", "RTX 4090", "rtx4090", "4090"])
+def test_a_card_in_any_case_is_the_run_s(card: str) -> None:
+    job = oomdoc.diagnose(f"vllm serve Qwen/Qwen3-14B ({card}), what should I change to fit?").document()["job"]
+    assert "4090" in job["gpu"]
+
+
+def test_the_engine_s_own_longest_request_comes_before_round_numbers() -> None:
+    text = """ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is
+needed, which is larger than the available KV cache memory (5.10 GiB). Based on the available memory, the estimated
+maximum model length is 41776.
+vllm serve meta-llama/Llama-3.1-8B-Instruct"""
+    shown = oomdoc.diagnose(
+        text.replace("is\nneeded", "is needed").replace("estimated\nmaximum", "estimated maximum")
+    ).text()
+    assert "131072 → 65536" not in shown
+    assert "→ 40" in shown
+
+
+def test_the_cache_alone_is_asked_for_in_few_words() -> None:
+    said = oomdoc.diagnose("only the kv cache, no weights: Llama-3.1-8B at 16384 ctx").document()["sentences"]
+    assert "2.00 GiB for one sequence of 16,384" in said[0]

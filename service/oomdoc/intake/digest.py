@@ -70,18 +70,31 @@ def errors_of(lines: Sequence[Line], kinds: Sequence[Kind], root: Failure | None
 def language_of(prose: str, text: str) -> Literal["en", "zh"]:
     """The language that the person writes: log lines and code beside it say nothing; of a bare log, English."""
     lines = (prose or text[:20000]).splitlines()[:_LANGUAGE_LINES]
+    if prose and lines and (_is_chinese(lines[0]) or (_is_chinese(lines[-1]) and not _is_english(lines[0]))):
+        return "zh"  # people write before and behind what they paste, and messages are English
     chinese = english = 0
     for line in lines:
         han = len(_RE["han"].findall(line))
         if han >= _HAN_OF_SENTENCE:
             chinese += han
-        elif len(_RE["function_words"].findall(line)) >= _FUNCTION_WORDS:
+        elif _is_english(line):
             english += len(_RE["latin"].findall(line))
     if chinese:
         return "zh" if chinese > _HAN_PER_WORD * english else "en"
     whole = "\n".join(lines)
     han, latin = len(_RE["han"].findall(whole)), len(_RE["latin"].findall(whole))
     return "zh" if han >= 2 and han > 0.35 * latin else "en"
+
+
+def _is_english(line: str) -> bool:
+    """Whether words that join a sentence make it an English one."""
+    return len(_RE["function_words"].findall(line)) >= _FUNCTION_WORDS
+
+
+def _is_chinese(line: str) -> bool:
+    """Whether a line is a Chinese sentence, whatever names it holds."""
+    han = len(_RE["han"].findall(line))
+    return han >= _HAN_OF_SENTENCE and han > len(_RE["latin"].findall(line))
 
 
 _LANGUAGE_LINES: Final = 400

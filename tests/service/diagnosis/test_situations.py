@@ -123,3 +123,12 @@ enable_activation_offloading: False
         if any("offload" in c["fields"] for c in plan["changes"])
     )
     assert "enable_activation_checkpointing" in {c["key"] for c in plans[0]["changes"]}
+
+
+def test_what_no_card_holds_is_not_kept_on_it() -> None:
+    text = """[launch.py:319:sigkill_handler] Killing subprocess 4711
+exits with return code = -9
+Qwen2.5-72B full fine-tuning on 8x A100 40GB, 512 GB of RAM; ds_z3.json has offload_param and offload_optimizer, both cpu"""
+    shown = oomdoc.diagnose(text).text()
+    assert "Keep the optimizer states on the GPU" not in shown
+    assert "nvme" in shown

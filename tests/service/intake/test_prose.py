@@ -102,6 +102,12 @@ def test_a_log_behind_a_sentence_does_not_change_its_language():
     )
 
 
+def test_a_chinese_question_before_an_english_message_is_chinese():
+    message = "You must be logged in to have access to this model. Please log in and accept its terms. " * 3
+    assert read_text(f"这是显存不够吗？\n\n{message}").language == "zh"
+    assert read_text(f"{message}\n请问这是什么问题").language == "en"
+
+
 @pytest.mark.parametrize(
     ("text", "good"),
     [

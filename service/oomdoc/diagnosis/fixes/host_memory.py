@@ -26,7 +26,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     offload = job.offload or ()
     kept = "param" if "param" in offload else "optimizer" if "optimizer" in offload else None
     own = line_of(context.framework, {"param": "keep-param", "optimizer": "keep-optimizer"}.get(kept or "", ""))
-    if kept is not None and (own is not None or job.sharding in DEEPSPEED):
+    if kept and context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
         key = f"fixes.host-memory.{kept}"
         said = say(f"{key}-set", line=own) if own is not None else say(key, line=f'"offload_{kept}"')
         yield Variant(instruction=said, effort=0.4)
@@ -35,6 +35,8 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     needed, known = context.facts.get("host_needed_bytes") or 0.0, context.host_bytes
     short = bool(offload and known and needed > _USABLE * known)
     if short:
+        if job.sharding == "zero3":
+            yield Variant(instruction=say("fixes.host-memory.nvme", line=_NVME), effort=0.6)
         sizes = {"needed_bytes": needed, "limit_bytes": known}
         yield Variant(
             instruction=say("fixes.host-memory.limit-need", line=_limit(context, needed), **sizes), effort=0.6
@@ -55,6 +57,8 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
 
 
+_NVME: Final = '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
+"""DeepSpeed's ZeRO-Infinity, which shards parameters: ``runtime/zero/offload_config.py``."""
 _MERGE: Final = "AutoModelForCausalLM.from_pretrained(..., dtype='bfloat16', low_cpu_mem_usage=True, device_map='auto')"
 _USABLE: Final = 0.9
 """Share of a machine's memory that one job can use."""

@@ -104,7 +104,7 @@ def planning_for(
     if prices is not None:
         prices.engine = _measured(evidence, prices)
         context = context_for(prices, context)
-        context = replace(context, facts={**context.facts, "host_needed_bytes": _host_needed(prices)})
+        context = replace(context, facts={**context.facts, **_of_host(prices)})
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
@@ -159,6 +159,21 @@ def _host_needed(prices: Prices) -> float:
     if estimate.host_bytes or not is_serving(job) or loaded is None:
         return estimate.host_bytes
     return max(1, job.gpus or 1) * (loaded.total_bytes + _PROCESS_BYTES)
+
+
+def _of_host(prices: Prices) -> dict[str, Any]:
+    return {"host_needed_bytes": _host_needed(prices), "fits_on_gpu": _fits_on_gpu(prices)}
+
+
+def _fits_on_gpu(prices: Prices) -> bool:
+    """Whether parameters that are offloaded, else the optimizer's states, would fit the card."""
+    kinds = prices.job.offload or ()
+    kept = "param" if "param" in kinds else "optimizer"
+    found = prices.of({"offload": [kind for kind in kinds if kind != kept]}) if kept in kinds else None
+    return found is not None and (prices.capacity_bytes is None or found.probability >= _MAY_FIT)
+
+
+_MAY_FIT: Final = 0.5
 
 
 def _measured(evidence: Evidence, prices: Prices) -> EngineCache | ComputeBuffer | None:
