@@ -21,7 +21,7 @@ __all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
 LANGUAGES: Final = ("en", "zh")
 _NAMED: Final = {"phase": "phase", "owner": "term"}
 """Placeholders whose value is itself a name with words."""
-_BLANK_BEFORE_MARK: Final = re.compile(r" +(?=[：，。、；）])|(?<=[一-鿿]) +(?=[一-鿿])")
+_BLANK_BESIDE_MARK: Final = re.compile(r" +(?=[：，。、；）])|(?<=[：，。、；（]) +|(?<=[一-鿿]) +(?=[一-鿿])")
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 
@@ -83,7 +83,7 @@ def _show(name: str, value: Any, language: str) -> Any:
 
 def _joined(text: str, language: str) -> str:
     """Chinese has no blank before its marks."""
-    return _BLANK_BEFORE_MARK.sub("", text) if language == "zh" else text
+    return _BLANK_BESIDE_MARK.sub("", text) if language == "zh" else text
 
 
 def inner(sentence: str) -> str:
