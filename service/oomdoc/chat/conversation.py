@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -89,11 +89,22 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
             return _HANDLERS[turn.kind](session, turn, text)
     job = _with_world(session.job.with_fields(fields))
     diagnosis = diagnose(evidence)
+    if diagnosis.asked is not None:
+        job = job.with_fields({n: v for n, v in _asked_for(diagnosis.job) if job.get(n) is None})
     report = Report(replace(diagnosis, job=job), session.language)
     changed = difference(session.job, job)
     priced, problem = price_of(job, session.language)
     reply = answers.described(report, priced, problem, job, changed, session.language)
     return session.then(job, changed), reply
+
+
+_ASKED_FOR: Final = ("seq_len", "serving.max_model_len", "serving.concurrency", "completion_len", "capacity_gib")
+
+
+def _asked_for(job: Job) -> Iterator[tuple[str, Any]]:
+    """Sizes that the words of a question state and no reader of settings takes ("at 4096")."""
+    known = ((name, job.get(name)) for name in _ASKED_FOR if name not in job.assumed)
+    return ((name, value) for name, value in known if value is not None)
 
 
 def _with_world(job: Job) -> Job:

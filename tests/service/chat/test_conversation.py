@@ -128,3 +128,12 @@ def test_the_language_is_the_conversation_s(turn: str, language: str) -> None:
     session, reply = respond(session, turn)
     assert session.language == language
     assert any("一" <= c <= "鿿" for c in reply.answer) is (language == "zh")
+
+
+@pytest.mark.parametrize(
+    "turn", ["Does QLoRA of Qwen3-8B fit on a 3090 at 4096?", "3090 能用 QLoRA 训 Qwen3-8B 吗，长度 4096？"]
+)
+def test_a_length_that_only_the_words_state_is_the_job_s(turn: str) -> None:
+    session, reply = respond(Session(), turn)
+    assert session.job.seq_len == 4096
+    assert "seq_len = 2048" not in reply.document()["answer"]
