@@ -86,3 +86,9 @@ def test_the_largest_is_never_zero() -> None:
     document = plan_document(plan_job("", "", {"model": "Qwen2.5-72B", "method": "full", "gpu": "T4", "gpus": 7}), "en")
     assert 0 not in document["largest"].values()
     assert document["sentences"][0].startswith("No: ")
+
+
+def test_virtual_tokens_over_a_frozen_base_need_no_states_of_it() -> None:
+    """6.24e9 parameters of 2 bytes are 11.6 GiB; full training would need 46 GiB of states."""
+    estimate = oomdoc.diagnose("Does p-tuning of ChatGLM3-6B fit on a V100 32GB at 512 tokens?").document()["estimate"]
+    assert 11.6 < estimate["needed_gib"] < 20

@@ -186,7 +186,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     objective = pick("objective", job.objective, "inference" if job.serving else "sft")
     lora = job.lora
     method = pick("method", job.method, "lora" if lora is not None else "full")
-    adapters = method in ("lora", "qlora", "oft") or (lora is not None and method not in _FULL)
+    # Virtual tokens (prompt and prefix tuning) are as few as an adapter's matrices, over a base that is as frozen.
+    adapters = method in ("lora", "qlora", "oft", "prompt") or (lora is not None and method not in _FULL)
     quant = job.quant or ("nf4" if method == "qlora" else "none")
     if quant == "nf4" and "torchtune" in (job.framework or "").lower():
         quant = "nf4-double"  # torchao quantizes the scales as well

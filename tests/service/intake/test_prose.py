@@ -120,3 +120,9 @@ def test_a_chinese_question_before_an_english_message_is_chinese():
 def test_what_is_tuned_finely_is_not_said_to_work(text, good):
     at = text.index("7B") if "7B" in text else text.index("2")
     assert worked(text, at, at + 2) is good
+
+
+def test_virtual_tokens_are_no_length_of_samples():
+    facts = read_text("OOM with p-tuning v2 of ChatGLM3-6B, pre_seq_len 256, max_source_length 1024").facts
+    assert facts["seq_len"].value == 1024
+    assert facts["method"].value == "prompt"
