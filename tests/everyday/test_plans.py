@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import oomdoc
 from oomdoc.diagnosis.planning import plan
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
