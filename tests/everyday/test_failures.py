@@ -50,3 +50,9 @@ def test_plans_print_what_the_process_needs(case: dict[str, Any]) -> None:
             assert capacity is None or plan["needed_gib"] <= capacity
             if {"optimizer", "param"} & set(plan["job"].get("offload") or ()):
                 assert plan["host_gib"] > 0
+
+
+def test_little_is_not_advised_on() -> None:
+    shown = oomdoc.diagnose("RuntimeError: CUDA error: out of memory\nall I run is torch.ones(4).cuda()").text()
+    assert "no cause is likely enough" in shown
+    assert "low_cpu_mem_usage" not in shown

@@ -24,6 +24,8 @@ _APART: Final = frozenset(
 )
 """Causes that figures of a regular step say nothing about."""
 _NAMEABLE: Final = 0.04
+_UNSURE: Final = 0.35
+"""Probability below which no cause is advised on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
             ask=ask,
         )
     first = document["causes"][0]
+    if first["probability"] < _UNSURE:
+        unsure, wanted = word("screen.unsure", language), word("screen.unsure-do", language)
+        return Screen(headline=headline, why=(unsure,), do=(wanted,), sure=_sure(document, language), ask=ask)
     why, quotes = _placed(_why(document, first, language), _quotes(first))
     return Screen(
         headline=headline,
@@ -164,12 +169,19 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
 
 def _sure(document: dict[str, Any], language: str) -> str:
     first, *others = document["causes"]
-    named = [o for o in others if o["probability"] >= _NAMEABLE][:_OTHERS]
-    also = word("screen.comma", language).join(
-        f"{cause_title(o['cause'], language)} {o['probability']:.0%}" for o in named
-    )
+    unsure = first["probability"] < _UNSURE  # then the first one is named among them
+    named = [o for o in ([first, *others] if unsure else others) if o["probability"] >= _NAMEABLE][:_OTHERS]
+    if unsure and named:
+        return word("screen.unsure-among", language, others=_named(named, language))
+    also = _named(named, language)
     key = "screen.sure-others" if also else "screen.sure"
     return word(key, language, percent=f"{first['probability']:.0%}", others=also)
+
+
+def _named(causes: list[dict[str, Any]], language: str) -> str:
+    return word("screen.comma", language).join(
+        f"{cause_title(c['cause'], language)} {c['probability']:.0%}" for c in causes
+    )
 
 
 def _ask(document: dict[str, Any], language: str) -> str:
