@@ -20,6 +20,8 @@ from oomdoc.intake.asked import asked_in
         ("What if I go from batch 2 to 6 with Qwen3-4B?", [{"micro_batch": 2}, {"micro_batch": 6}]),
         ("Can I do batch 4 and 4096 tokens?", []),
         ("4 卡和 8 卡差多少？", [{"gpus": 4}, {"gpus": 8}]),
+        ("Full SFT of a 3B: 8-bit adam or adamw?", [{"optimizer": "adamw_8bit"}, {"optimizer": "adamw"}]),
+        ("Would flash attention reduce memory here?", [{"attention": "flash2"}, {"attention": "sdpa"}]),
         (
             "How much does activation checkpointing save for an 8B at 8k?",
             [{"grad_ckpt": True}, {"grad_ckpt": False}],

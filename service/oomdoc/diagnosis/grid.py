@@ -63,7 +63,8 @@ def _names_a_card_alone(job: Job) -> bool:
 
 def _of_card(job: Job) -> Grid | None:
     """What a card holds of models of usual sizes: served, and trained."""
-    plain = job.with_fields(dict.fromkeys(("method", "quant", "objective", "serving")))
+    open_ = ("method", "quant", "objective", "serving", "micro_batch", "seq_len", "lora")
+    plain = job.with_fields(dict.fromkeys(open_))
     return _grid("uses-sizes", plain, _USES, [(f"{size}B", {"params_b": size}) for size in _SIZES])
 
 
