@@ -124,6 +124,8 @@ def _comparison(about: Plain) -> Iterator[Message]:
     if not about.sides:
         return
     yield say("answer.compared", sides=[_side(side) for side in about.sides])
+    if about.wanted == "requests" and all(side.requests is not None for side in about.sides):
+        yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
     job = about.job
     known = about.estimate.capacity_bytes is not None
     yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=_cards(job))
@@ -138,6 +140,10 @@ def _side(side: Side) -> Message:
     else:
         key = "" if side.fits is None else "-fits" if side.fits else "-not"
     return say(f"answer.side{key}", **{n: getattr(side, n) for n in ("name", "needed_bytes", "capacity_bytes")})
+
+
+def _holds(side: Side) -> Message:
+    return say("answer.side-requests", name=side.name, requests=side.requests if side.fits else 0)
 
 
 def _cache_alone(about: Plain) -> Iterator[Message]:

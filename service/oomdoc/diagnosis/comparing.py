@@ -68,6 +68,8 @@ class Side:
     needed_bytes: float
     capacity_bytes: float | None
     fits: bool | None
+    requests: int | None = None
+    """How many a server's cache holds at once, of the length that is asked about."""
 
 
 def compared(job: Job, asked: Asked) -> tuple[Side, ...]:
@@ -77,5 +79,6 @@ def compared(job: Job, asked: Asked) -> tuple[Side, ...]:
         priced = price_form(job, side_fields(job, side))
         if priced is not None:
             estimate = priced.estimate
-            sides.append(Side(side.name, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate)))
+            holds = int(estimate.served.requests) if estimate.served is not None else None
+            sides.append(Side(side.name, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate), holds))
     return tuple(sides) if len(sides) > 1 else ()

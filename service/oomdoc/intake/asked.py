@@ -32,7 +32,7 @@ _MAX_RATIO: Final = 32
 """Between two values of one setting that a question compares."""
 _SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tokens", "gpus": "{} GPUs"}
 """How the values of a numeric setting are named."""
-_I: Final = re.IGNORECASE | re.ASCII
+_ASIDE: Final = re.compile(r"[(（][^()（）]{0,80}[)）]")
 _MAX_CHARACTERS: Final = 4000
 _RE: Final = patterns(__file__)
 
@@ -303,7 +303,7 @@ def _compared(text: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
     end, joined = 0, False
     choice = [_RE["between"], _RE["together"]] if _RE["weighs"].search(text) else [_RE["between"]]
     for start, stop, one in mentions:
-        between = text[end:start]
+        between = _ASIDE.sub("", text[end:start])
         near = bool(chain) and 0 < len(between) <= _MAX_BETWEEN and not re.search(r"[.?!。？！\n]\s", between)
         chosen = near and any(words.search(between) for words in choice)
         if near and (chosen or re.fullmatch(r"\s*[,、/]\s*", between)):

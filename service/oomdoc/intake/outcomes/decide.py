@@ -88,7 +88,7 @@ def outcome_of(
     if strong:
         ranked = [*strong, *weak, *told_of]
     elif named:
-        ranked = [*present, *told_of, *weak] if present and not _later(named, said) else [*told_of, *weak, *present]
+        ranked = [*present, *told_of, *weak] if present and not _printed(named, kinds) else [*told_of, *weak, *present]
     else:
         ranked = [*weak, *present, *told_of]
     only_trouble = all(o.kind == "other" and o.confidence < NAMED for o in ranked)
@@ -171,9 +171,9 @@ def _by_memory(said: Sequence[_Hit]) -> list[Outcome]:
     return [h.outcome() for _, h in sorted(zip(weighed, said, strict=True), key=lambda pair: pair[0])]
 
 
-def _later(named: Sequence[_Hit], said: Sequence[_Hit]) -> bool:
+def _printed(named: Sequence[_Hit], kinds: Sequence[Kind]) -> bool:
     """Whether another failure is printed, where memory is only talked about."""
-    return any(h.line.logged or "Error" in h.line.text for h in named)
+    return any(kinds[h.index] != "prose" or h.line.logged or "Error" in h.line.text for h in named)
 
 
 def _distinct(ranked: Sequence[Outcome]) -> tuple[Outcome, ...]:
@@ -275,7 +275,7 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) ->
 
 def _quotes(text: str) -> bool:
     """Whether a line that looks like code or a setting is a message after all: "train.py: error: ...", "X: Error"."""
-    return "rror:" in text or "rror(" in text
+    return "rror:" in text or "rror(" in text or _RE["described"].match(text) is not None
 
 
 def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
