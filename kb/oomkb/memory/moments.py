@@ -49,7 +49,8 @@ def step_bytes(s: Setting, shape: ModelShape, kind: Optimizer, *, each: float, t
     size, short = m * n / s.tp, min(m, n)
     if kind.matrices_only:  # Newton-Schulz in bf16: the update, two iterates, the Gram matrix and its square
         rest = max(0.0, trained - sum(m * n * count for m, n, count in _matrices(shape)) / s.tp / s.pp / s.shards)
-        return max(rest * each, (each + 4) * size + 4 * short**2)
+        beside = step_temporary_bytes("adamw", s.optimizer_impl, each=each, trained=rest, largest=largest)
+        return max(beside, (each + 4) * size + 4 * short**2)
     if kind.decomposes:  # torch.linalg.svd: the gradient in fp32, both factors, and the update before
         return max(found, (each + (8 if each < 4 else 4)) * size + 8 * short**2)
     return max(found, 5 * each * size)

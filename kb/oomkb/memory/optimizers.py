@@ -37,7 +37,7 @@ class Optimizer:
     decomposes: bool = False
     """Takes a singular value decomposition of every matrix's gradient now and then."""
     matrices_only: bool = False
-    """Serves the layers' matrices only; AdamW (foreach) has the rest."""
+    """Serves the layers' matrices only; AdamW, in the same implementation, has the rest."""
 
 
 OPTIMIZERS: Final[Mapping[str, Optimizer]] = {

@@ -78,7 +78,7 @@ def _muon(params: list[Any], job: dict[str, Any]) -> Any:
     inner = [p for p in params if p.ndim == 2 and max(p.shape) != widest]
     rest = [p for p in params if not any(p is q for q in inner)]
     muon: Any = torch.optim.Muon
-    return _Both(muon(inner, lr=_LR), torch.optim.AdamW(rest, lr=_LR, foreach=True))
+    return _Both(muon(inner, lr=_LR), torch.optim.AdamW(rest, lr=_LR, **_flags(job)))
 
 
 def _low_rank(params: list[Any], job: dict[str, Any], make: Any, **more: Any) -> Any:
