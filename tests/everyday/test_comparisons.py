@@ -23,6 +23,10 @@ from oomdoc.intake.asked import asked_in
         ("Full SFT of a 3B: 8-bit adam or adamw?", [{"optimizer": "adamw_8bit"}, {"optimizer": "adamw"}]),
         ("Would flash attention reduce memory here?", [{"attention": "flash2"}, {"attention": "sdpa"}]),
         (
+            "full fine-tune vs LoRA (r=8, every linear layer, bf16 base) vs QLoRA for a 14B?",
+            [{"method": "full"}, {"method": "lora"}, {"method": "qlora"}],
+        ),
+        (
             "How much does activation checkpointing save for an 8B at 8k?",
             [{"grad_ckpt": True}, {"grad_ckpt": False}],
         ),

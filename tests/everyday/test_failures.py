@@ -56,3 +56,24 @@ def test_little_is_not_advised_on() -> None:
     shown = oomdoc.diagnose("RuntimeError: CUDA error: out of memory\nall I run is torch.ones(4).cuda()").text()
     assert "no cause is likely enough" in shown
     assert "low_cpu_mem_usage" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            "is that too little vram??\nllama_model_load: error loading model: error loading model architecture: "
+            "unknown model architecture: 'glm4moe'\nmain: exiting due to model loading error",
+            "invalid-config",
+        ),
+        (
+            "pod killed, does it need more memory?\n\nReason:   Evicted\nMessage:  The node was low on resource: "
+            "ephemeral-storage. Threshold quantity: 5368709120.\n      Exit Code:    137\n",
+            "disk-full",
+        ),
+    ],
+)
+def test_what_is_printed_explains_more_than_a_guess_of_memory(text: str, kind: str) -> None:
+    answer = oomdoc.diagnose(text).document()
+    assert answer["verdict"] == "not-oom"
+    assert answer["other_failure"]["kind"] == kind

@@ -173,7 +173,10 @@ def _by_memory(said: Sequence[_Hit]) -> list[Outcome]:
 
 def _printed(named: Sequence[_Hit], kinds: Sequence[Kind]) -> bool:
     """Whether another failure is printed, where memory is only talked about."""
-    return any(kinds[h.index] != "prose" or h.line.logged or "Error" in h.line.text for h in named)
+    return any(
+        kinds[h.index] != "prose" or h.line.logged or "Error" in h.line.text or _RE["described"].match(h.line.text)
+        for h in named
+    )
 
 
 def _distinct(ranked: Sequence[Outcome]) -> tuple[Outcome, ...]:
