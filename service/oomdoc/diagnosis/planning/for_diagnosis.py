@@ -131,8 +131,8 @@ def planning_for(
         # Advice without a saving to promise goes along with the first plan.
         done = {"capture-sizes" for change in plans[0].changes if change.remedy == "serving-graphs"}  # says the same
         hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None and n not in done][:2]
-        told = (*plans[0].notes, *_hinted(hints, weigh), *lowest_share(prices, context))
-        plans = (replace(plans[0], notes=told), *plans[1:])
+        hinted = (*plans[0].notes, *_hinted(hints, weigh), *lowest_share(prices, context))
+        plans = (replace(plans[0], notes=hinted), *plans[1:])
         advice = [a for a in advice if a[0] not in _ARITHMETIC]
     fits = prices.base.probability >= wanted
     known = prices.capacity_bytes is not None

@@ -46,13 +46,13 @@ def spilled(prices: Prices, context: Context, wanted: float) -> Plan | None:
     if how is None or count < 1 or (context.host_bytes and host > 0.9 * context.host_bytes):
         return None
     slower = (device.bandwidth_bytes_per_s or _HOST_SPEED) / _HOST_SPEED
-    told = say(key, count=count, layers=layers, line=how.replace("{count}", str(count)))
+    instruction = say(key, count=count, layers=layers, line=how.replace("{count}", str(count)))
     held = replace(
         estimate, needed_bytes=need, process_bytes=need, reserved_bytes=need, host_bytes=host, fits_probability=wanted
     )
     return Plan(
         name="spilled",
-        changes=(Change(remedy="spilled", key="spilled", instruction=told),),
+        changes=(Change(remedy="spilled", key="spilled", instruction=instruction),),
         job=prices.job,
         estimate=held,
         fits_probability=wanted,
