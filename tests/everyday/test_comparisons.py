@@ -19,6 +19,7 @@ from oomdoc.intake.asked import asked_in
         ("Would rank 16 or 64 matter for LoRA of an 8B?", [{"lora.r": 16}, {"lora.r": 64}]),
         ("What if I go from batch 2 to 6 with Qwen3-4B?", [{"micro_batch": 2}, {"micro_batch": 6}]),
         ("Can I do batch 4 and 4096 tokens?", []),
+        ("Why do rank 1 and rank 2 hold more than the others?", []),
         ("4 卡和 8 卡差多少？", [{"gpus": 4}, {"gpus": 8}]),
         ("Full SFT of a 3B: 8-bit adam or adamw?", [{"optimizer": "adamw_8bit"}, {"optimizer": "adamw"}]),
         ("Would flash attention reduce memory here?", [{"attention": "flash2"}, {"attention": "sdpa"}]),

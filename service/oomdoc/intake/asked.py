@@ -179,6 +179,8 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
 def _numbers(text: str) -> tuple[Alternative, ...]:
     """Two or more values of one numeric setting, where words set them against each other."""
     for field, pattern in _RE.group("number").items():
+        if field == "lora.r" and "lora" not in text.lower():
+            continue  # the rank of a process
         written: list[str] = []
         for match in pattern.finditer(text):
             first = next(n for n in match.groups() if n)
