@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' service/oomdoc/__init__.py)
 
 .PHONY: demo test test-slow lint types cases load image wheel lock docs docs-serve clean
 
@@ -29,7 +30,7 @@ load: $(STAMP)  ## The server under load: 60 s of diagnoses, estimates, four tim
 	$(BIN)/python bench/load/run.py
 
 image:  ## Build the container image with the engine that is here: docker, podman or buildah
-	"$$(command -v docker || command -v podman || command -v buildah)" build -t oomdoc .
+	"$$(command -v docker || command -v podman || command -v buildah)" build -t oomdoc:local -t oomdoc:$(VERSION) .
 
 wheel: $(STAMP)  ## Build the wheel, install it elsewhere, run it from there
 	PYTHON=$(PYTHON) bash .ci/wheel

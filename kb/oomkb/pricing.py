@@ -14,10 +14,10 @@ from oomkb.frameworks import complete
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate
-from oomkb.memory.job import Job
+from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.memory.releases import is_litgpt
 from oomkb.memory.shape import ModelShape
-from oomkb.notes import note
+from oomkb.notes import Note, note
 from oomkb.units import GIB
 
 __all__ = ["Priced", "check_device", "device_of", "extra_model_shapes", "price", "price_planned", "shape_of"]
@@ -65,7 +65,18 @@ def price_planned(job: Job) -> Priced:
 
     :raises JobError: as :func:`price`.
     """
-    return price(job, careful=job.framework is None)
+    priced = price(job, careful=job.framework is None)
+    misspelt = tuple(warning for name in job.extra if (warning := _misspelt(name)) is not None)
+    if not misspelt:
+        return priced
+    return replace(priced, estimate=replace(priced.estimate, warnings=(*priced.estimate.warnings, *misspelt)))
+
+
+@lru_cache(maxsize=1024)
+def _misspelt(name: str) -> Note | None:
+    """A key of a job document that is no field, and is spelt almost like one."""
+    close = get_close_matches(name[:80], FIELD_NAMES, n=1, cutoff=0.8)
+    return note("job.misspelt", field=name[:80], close=close[0]) if close else None
 
 
 _LARGEST_GIB: Final = 1e6

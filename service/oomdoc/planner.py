@@ -17,7 +17,7 @@ from oomkb.pricing import check_device
 if TYPE_CHECKING:
     from oomdoc.diagnosis.planning import Table
 
-__all__ = ["Planned", "job_of_text", "plan_document", "plan_job"]
+__all__ = ["Planned", "job_of_text", "plan_document", "plan_job", "planned_job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +45,34 @@ def plan_job(
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
     from oomdoc.diagnosis.answering import Plain, answer_of
-    from oomdoc.diagnosis.planned import careful_job
     from oomdoc.diagnosis.planning import fits_table
+
+    job, evidence, careful = planned_job(text, filename, changes, others)
+    if job.model is None and job.params_b is None:
+        raise JobError("no model is named", where="model", hint="give a config that names one, or --set model=...")
+    check_device(job)
+    table = fits_table(job, careful=careful, fixed_hardware=fixed_hardware)
+    completed = complete(job, careful=careful)
+    return Planned(job, table, answer_of(Plain(job, completed, table.estimate, careful)), evidence)
+
+
+def planned_job(
+    text: str, filename: str, changes: Mapping[str, Any], others: Sequence[Source] = ()
+) -> tuple[Job, Evidence | None, bool]:
+    """The job that a file describes with (dotted) fields set on top, and whether its open fields are filled carefully.
+
+    :param others: further files that it names.
+    """
+    from oomdoc.diagnosis.planned import careful_job
 
     job, evidence = job_of_text(text, filename, others)
     if "gpu" in changes and "capacity_gib" not in changes:
         job = job.with_fields({"capacity_gib": None})  # what the file says of another card
     job = job.with_fields(changes)
-    if job.model is None and job.params_b is None:
-        raise JobError("no model is named", where="model", hint="give a config that names one, or --set model=...")
-    check_device(job)
     # Degrees that a count of GPUs decides are worked out anew.
     if "gpus" in changes or "nodes" in changes:
         job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
-    careful = job.framework is None if evidence is None else careful_job(evidence, job)
-    table = fits_table(job, careful=careful, fixed_hardware=fixed_hardware)
-    completed = complete(job, careful=careful)
-    return Planned(job, table, answer_of(Plain(job, completed, table.estimate, careful)), evidence)
+    return job, evidence, job.framework is None if evidence is None else careful_job(evidence, job)
 
 
 def job_of_text(text: str, filename: str, others: Sequence[Source] = ()) -> tuple[Job, Evidence | None]:

@@ -20,7 +20,7 @@ from oomkb.memory.job_parts import Assumption, ExtraModel, Loop, Lora, Rollout, 
 from oomkb.memory.job_reading import read_field
 from oomkb.notes import note
 
-__all__ = ["Assumption", "ExtraModel", "Job", "JobDraft", "Loop", "Lora", "Rollout", "Serving"]
+__all__ = ["FIELD_NAMES", "Assumption", "ExtraModel", "Job", "JobDraft", "Loop", "Lora", "Rollout", "Serving"]
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -99,11 +99,10 @@ class Job:
             )
         known: dict[str, Any] = {}
         extra: dict[str, Any] = {}
-        names = _FIELD_NAMES - {"extra", "assumed"}
         for key, value in document.items():
             if value is None:
                 continue
-            if key in names:
+            if key in FIELD_NAMES:
                 known[key] = read_field(key, value)
             else:
                 extra[str(key)] = value
@@ -146,7 +145,7 @@ class Job:
         document: dict[str, Any] = {}
         for name, value in changes.items():
             head, _, tail = name.partition(".")
-            if head not in _FIELD_NAMES or head in ("extra", "assumed"):
+            if head not in FIELD_NAMES:
                 raise JobError(
                     "no such field in a job", where=name, hint="see the job document's table", note=_NO_SUCH_FIELD
                 )
@@ -190,7 +189,7 @@ class Job:
         if not missing:
             return self
         assumed = MappingProxyType({**self.assumed, **missing})
-        if all(k in _FIELD_NAMES and a.value is not None for k, a in missing.items()):
+        if all(k in FIELD_NAMES and a.value is not None for k, a in missing.items()):
             draft = JobDraft(self)
             for k, a in missing.items():
                 draft.assume(k, read_field(k, a.value), a)
@@ -201,7 +200,8 @@ class Job:
 
 _NO_SUCH_FIELD: Final = note("job.no-such-field")
 _ORDER: Final = tuple(f.name for f in fields(Job))
-_FIELD_NAMES: Final = frozenset(_ORDER)
+FIELD_NAMES: Final = frozenset(_ORDER) - {"extra", "assumed"}
+"""What a job document may say."""
 _VALUES: Final = attrgetter(*_ORDER)
 _SLOTS: Final = {name: getattr(Job, name).__set__ for name in _ORDER}
 _WRITERS: Final = tuple(_SLOTS.values())

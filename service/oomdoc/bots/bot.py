@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import logging
 import tempfile
 import threading
@@ -172,8 +171,8 @@ class _Draft:
 def _failed(platform: Platform, stage: str, error: Exception) -> None:
     # An unexpected error's text may hold what was pasted; a platform's refusal does not.
     reason = error.message if isinstance(error, OomdocError) else type(error).__name__
-    entry = {"event": "bot-failed", "platform": platform.name, "stage": stage, "reason": reason[:200]}
-    _LOG.warning(json.dumps(entry))
+    fields = {"platform": platform.name, "stage": stage, "reason": reason[:200]}
+    _LOG.warning("bot-failed", extra={"fields": fields})
 
 
 def session_of(platform: Platform, message: Message) -> str:

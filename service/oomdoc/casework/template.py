@@ -30,18 +30,18 @@ signatures: []
 #    means: {en: what it says, zh: 含义}
 #  - regex: 'bounded{1,3} expression'
 #    means: {en: what it says, zh: 含义}
-before: {model: Qwen/Qwen2.5-7B, objective: sft, method: lora, micro_batch: 8, seq_len: 4096, gpu: RTX 4090}
-after: {model: Qwen/Qwen2.5-7B, objective: sft, method: lora, micro_batch: 1, seq_len: 4096, gpu: RTX 4090}
+before: {model: Qwen/Qwen2.5-7B, method: lora, micro_batch: 8, seq_len: 2048, grad_ckpt: true, gpu: RTX 4090}
+after: {model: Qwen/Qwen2.5-7B, method: lora, micro_batch: 1, seq_len: 2048, grad_ckpt: true, gpu: RTX 4090}
 outcome:
   before: {fits: false}
-  after: {fits: true, peak_gib: 21.5}
+  after: {fits: true, peak_gib: 19.5}
   witness: [{by: reporter-tried, result: worked, ref: "https://github.com/OWNER/NAME/issues/NUMBER"}]
 cause: {witness: [{by: maintainer-said, ref: "https://github.com/OWNER/NAME/issues/NUMBER"}]}
 also: []
 why:
   en: "FILL IN: the mechanism, with its arithmetic"
   zh: "FILL IN：机理与算式"
-  witness: [{by: arithmetic, sum: "8 * 4096 * 152064 * 4 / 2**30 = 18.56"}]
+  witness: [{by: arithmetic, sum: "8 * 2048 * 152064 * 4 / 2**30 = 9.28"}]
 fixes:  # [] where none is known
   - text: {en: "FILL IN: what to change, micro_batch 1 say", zh: "FILL IN：改什么，例如 micro_batch 1"}
     safety: same-numbers

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message, problem_of, say
-from oomdoc.planner import job_of_text
+from oomdoc.planner import planned_job
 from oomdoc.report.document import framework_document
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
@@ -56,10 +56,9 @@ def check_text(
     :param others: further files that it names.
     :raises JobError: for a field that describes no possible run.
     """
-    job, evidence = job_of_text(text, file, others)
-    job = job.with_fields(changes)
+    job, evidence, careful = planned_job(text, file, changes, others)
     findings = [*_settings(evidence), *_regressions(job, {**job.versions, **(versions or {})})]
-    fits, priced = _fit(job, wanted)
+    fits, priced = _fit(job, wanted, careful=careful)
     return Checked(file, tuple(findings + priced), fits, framework_document(evidence) if evidence is not None else None)
 
 
@@ -103,13 +102,13 @@ def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
     ]
 
 
-def _fit(job: Job, wanted: float) -> tuple[bool | None, list[Finding]]:
+def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[Finding]]:
     from oomkb.pricing import price
 
     if job.model is None and job.params_b is None:
         return None, [Finding("not-priced", "note", say("check.no-model"))]
     try:
-        estimate = price(job).estimate
+        estimate = price(job, careful=careful).estimate
     except CatalogError as error:
         return None, [Finding("not-priced", "note", say("check.not-priced", problem=problem_of(error)))]
     except JobError as error:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Format",
     "Language",
+    "causes_beginning",
     "coloured",
     "json_lines",
     "load_document",
@@ -146,6 +147,13 @@ def _objects(lines: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, value
 
 
+def causes_beginning(incomplete: str) -> list[str]:
+    """The causes that complete what stands in a shell."""
+    from oomkb.records.taxonomy import CAUSES
+
+    return [name for name in CAUSES if name.startswith(incomplete)]
+
+
 def print_json(document: Mapping[str, Any], *, line: bool = False) -> None:
     """A document on standard output; ``line`` for one line of a batch."""
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=None if line else 2) + "\n")
@@ -187,5 +195,5 @@ def progress() -> Progress:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not sys.stderr.isatty(),  # FORCE_COLOR asks for colour, not for a bar in a log
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
+_IDS: Final = "oomdoc data export lists ids"
 app = typer.Typer(name="data", no_args_is_help=True, help="What the service keeps, and deleting it.")
 
 
@@ -76,9 +77,12 @@ def erase(
         oomdoc data erase --everything
     """
     if (identifier is None) != everything:
-        raise InputError("name one id, or --everything", where="oomdoc data erase", hint="oomdoc data export lists ids")
+        raise InputError("name one id, or --everything", where="oomdoc data erase", hint=_IDS)
     store, _ = _opened()
-    print_json(store.erase(identifier))
+    gone = store.erase(identifier)
+    if identifier is not None and not any(gone.values()):
+        raise InputError(f"no diagnosis or chat is {identifier!r}", where="oomdoc data erase", hint=_IDS)
+    print_json(gone)
 
 
 def _opened() -> tuple[Store, Settings]:

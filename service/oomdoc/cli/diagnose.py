@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["diagnose", "register"]
 
+_LONGEST_NAME: Final = 255
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -39,7 +42,9 @@ def register(app: typer.Typer) -> None:
 
 
 def diagnose(
-    files: Annotated[list[Path] | None, typer.Argument(help="Logs, configs, notes; - is standard input.")] = None,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Logs, configs, notes, or a question in quotes; - is standard input.")
+    ] = None,
     config: Annotated[list[Path] | None, typer.Option(help="A config file or launch script; repeatable.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
     batch: Annotated[Path | None, typer.Option(help="JSONL with id and text a line; one result a line.")] = None,
@@ -66,12 +71,14 @@ def diagnose(
         oomdoc diagnose --batch reports.jsonl --format json
 
         oomdoc diagnose log.txt --explain
+
+        oomdoc diagnose "Will Qwen3-8B QLoRA fit on one RTX 4090?"
     """
     options = parse_set(set_ or [])
     if batch is not None:
         _batch(batch, options, lang, plans=plans, language_model=language_model)
         return
-    sources = _sources(files or ([] if config else [Path("-")]), config or [])
+    sources = _sources(files or ([] if config else ["-"]), config or [])
     from oomdoc.library import diagnose as run
 
     report = run(sources, options=options, language=lang, plans=plans, language_model=language_model)
@@ -102,18 +109,25 @@ def _chart(report: Report, path: Path) -> None:
     write_chart(document, path)
 
 
-def _sources(files: list[Path], configs: list[Path]) -> list[Source]:
-    if files == [Path("-")] and sys.stdin.isatty():
+def _sources(files: list[str], configs: list[Path]) -> list[Source]:
+    if files == ["-"] and sys.stdin.isatty():
         sys.stderr.write("Paste the log, config or question, then press Ctrl-D.\n")
     from oomdoc.intake.configs.companions import beside
     from oomdoc.intake.configs.segments import form_of
 
-    found = [_log(path) for path in files]
+    found = [Source("input", name) if _is_question(name) else _log(Path(name)) for name in files]
     own = [Source(str(path), read_text(path)) for path in dict.fromkeys(configs)]
     named = [s for s in (*found, *own) if form_of(s.name) is not None and s.name != "input"]
     more = [companion for source in named for companion in beside(Path(source.name), source.text)]
     known = {Path(source.name).resolve() for source in (*found, *own)}
     return found + own + [s for s in {s.name: s for s in more}.values() if Path(s.name).resolve() not in known]
+
+
+def _is_question(name: str) -> bool:
+    """Whether an argument is what somebody asks, and no (perhaps mistyped) name of a file."""
+    if not re.search(r"\s|[\u4e00-\u9fff]", name) or re.search(r"\.[A-Za-z]\w{0,5}$", name):
+        return False
+    return len(name) > _LONGEST_NAME or not Path(name).exists()
 
 
 def _log(path: Path) -> Source:

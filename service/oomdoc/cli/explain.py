@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oomdoc.cli.common import Language, show
+from oomdoc.cli.common import Language, causes_beginning, show
 
 __all__ = ["explain", "register"]
 
@@ -17,7 +17,9 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    cause: Annotated[str | None, typer.Argument(help="A cause's name; without one, the list.")] = None,
+    cause: Annotated[
+        str | None, typer.Argument(help="A cause's name; without one, the list.", autocompletion=causes_beginning)
+    ] = None,
     lang: Annotated[Language, typer.Option(help="Language of the page.")] = Language.auto,
 ) -> None:
     """Print what a cause is: its sign, its mechanism, how to confirm it, how to fix it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -72,7 +73,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     pass
 
@@ -91,6 +94,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")):
+            _fail(f"{error.name} is not installed", hint=f"pip install 'oomdoc[{extra}]'", status=2)
         if os.environ.get("OOMDOC_DEBUG"):
             raise
         _fail(
@@ -98,6 +103,15 @@ def main() -> None:
             hint="please report it with the input; OOMDOC_DEBUG=1 shows the traceback",
             status=2,
         )
+
+
+def _extra_with(module: str) -> str:
+    """The extra of this package that brings a missing module; empty for none."""
+    from importlib.metadata import requires
+
+    package = module.partition(".")[0].replace("_", "-")
+    found = re.compile(rf"{re.escape(package)}\b(?!-).*extra == ['\"](\w+)['\"]", re.IGNORECASE)
+    return next((match[1] for line in requires("oomdoc") or () if (match := found.match(line))), "")
 
 
 def _utf8() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,6 +13,14 @@ __all__ = ["app"]
 
 app = typer.Typer(name="new", no_args_is_help=True, help="Scaffolds for contributors, run inside a checkout.")
 
+_NEXT: Final = {
+    "case": "Next: fill it in (cases/README.md), then oomdoc case lint on it",
+    "parser": "Next: give the literals and rules, then run the test",
+    "reader": "Next: give keys, marks, defaults and source (kb/oomkb/frameworks/declared.py), then run the test",
+    "fix": "Next: write the change and its words (service/oomdoc/report/words), then run the test",
+    "gpu": "Next: give each value with the page it comes from, then oomdoc estimate --set gpu=...",
+    "model": "Next: give each value with the page it comes from, then oomdoc model show",
+}
 _Root = Annotated[Path, typer.Option(help="The checkout.")]
 
 
@@ -21,6 +29,7 @@ def _scaffold(kind: str, name: str, root: Path, extra: str = "") -> None:
 
     for path in scaffold(kind, name, root, extra):
         show(f"{path}")
+    show(_NEXT[kind])
 
 
 @app.command()

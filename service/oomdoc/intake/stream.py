@@ -86,7 +86,7 @@ def load_source(path: str | Path, progress: Progress | None = None, *, limit_byt
     except InputError:
         raise
     except FileNotFoundError as error:
-        raise InputError("no such file", where=str(file), hint="check the path") from error
+        raise InputError("no such file", where=str(file), hint="check the path; a question goes in quotes") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", where=str(file), hint="is it complete and unpacked?") from error
     _refuse_binary(text, str(file))

@@ -124,7 +124,7 @@ def _language_model(evidence: Evidence) -> dict[str, Any]:
         "withheld": dict(sorted(counts.items())),
         "trouble": reading.trouble or None,
     }
-    return {"language_model": {**said, "trouble": reading.trouble or None}}
+    return {"language_model": said}
 
 
 def _joined(sentences: list[str], language: str) -> str:

@@ -1,0 +1,55 @@
+"""What people type: questions, slips of names, commands whose packages are not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oomdoc.checking import check_text
+from oomdoc.cli.main import _extra_with, app
+from oomdoc.planner import plan_job
+from oomkb.errors import InputError
+
+
+def test_a_question_is_an_argument() -> None:
+    result = CliRunner().invoke(app, ["diagnose", "Will Qwen3-8B QLoRA fit on one RTX 4090?", "--no-plans"])
+    assert result.exit_code == 1
+    assert "QLoRA of Qwen3-8B" in result.output
+
+
+@pytest.mark.parametrize("name", ["nosuch", "my nosuch.log", "日志.txt"])
+def test_a_mistyped_file_is_no_question(name: str) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        CliRunner().invoke(app, ["diagnose", name], catch_exceptions=False)
+
+
+def test_a_file_with_a_blank_in_its_name_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "my log"
+    path.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    result = CliRunner().invoke(app, ["diagnose", str(path), "--no-plans", "--format", "json"])
+    assert json.loads(result.output)["failure"]["requested_gib"] == 2
+
+
+def test_a_misspelt_field_of_a_job_document_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("model: Qwen/Qwen2.5-7B\nmethod: lora\nseqlen: 4096\n")
+    result = CliRunner().invoke(app, ["estimate", str(path)])
+    assert result.exit_code == 0
+    assert "seqlen: a job has no such field (perhaps seq_len)" in " ".join(result.output.split())
+
+
+def test_check_and_plan_price_the_same_run() -> None:
+    text = "model: Qwen/Qwen2.5-7B\nmethod: lora\nseq_len: 2048\ngpu: RTX 4090\n"
+    assert plan_job(text, "job.yaml", {}).table.estimate.fits is True
+    assert check_text(text, "job.yaml", {}).fits is True
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [("pydantic_settings", "serve"), ("psycopg", "postgres"), ("sqlalchemy.orm", "serve"), ("numpy", ""), ("py", "")],
+)
+def test_a_missing_package_names_its_extra(module: str, extra: str) -> None:
+    assert _extra_with(module) == extra
