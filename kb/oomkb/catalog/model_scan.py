@@ -45,6 +45,9 @@ _SPOKEN_OF: Final = lazy(
 )
 _HUB: Final = lazy(r"//(?:www\.)?(?:huggingface\.co|hf-mirror\.com|modelscope\.cn|(?:www\.)?kaggle\.com)/", re.I)
 _TRIM: Final = "./-_:\\@+"
+_TAG: Final = lazy(r":[0-9]{1,4}(?:\.[0-9]{1,2})?b(?:-[\w.-]{1,40})?(?![\w:])", re.I | re.A)
+"""Size and quantization behind a name as Ollama's library writes them: ``qwen2.5:32b-instruct-q4_K_M``."""
+_SIZE_BEFORE: Final = lazy(r"(?<![A-Za-z0-9.])[0-9]{1,4}(?:\.[0-9]{1,2})?[bm][ -]\Z", re.I | re.A)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def _extend(text: str, family: str, end: int, table: Table) -> int:
         reached = more.end()
     # A number at the end that no size follows is more likely a count than a version ("llama 2 gpus").
     tail = text[end:reached]
-    return end + len(re.sub(r"(?:[ \t]v?[0-9]{1,2}[ -]?){1,3}\Z", "", tail)) if tail else end
+    return end + len(re.sub(r"(?:[ \t][0-9]{1,2}[ -]?){1,3}\Z", "", tail)) if tail else end
 
 
 def _mention(
@@ -114,8 +117,14 @@ def _mention(
     family = text[start:end].lower()
     family = family if family in table.patterns else table.spellings[family][0]
     slash = chunk.rfind("/", start - begin)
-    if slash < 0:
+    if tag := _TAG.match(text, stop):
+        stop = tag.end()
+        chunk = text[begin:stop]
+    elif slash < 0:
         stop = _extend(text, family, stop, table)
+        chunk = text[begin:stop]
+    if interpret(chunk, table)[1] is None and (size := _SIZE_BEFORE.search(text, max(0, begin - 8), begin)):
+        begin = size.start()
         chunk = text[begin:stop]
     entry = find(chunk)
     if entry is None and _SETTINGS_FILE.search(chunk):
@@ -131,7 +140,7 @@ def _means_a_model(entry: ModelEntry | None, stated: float | None, version: str 
     """Whether a family word that is also an ordinary word (``falcon``, ``opt``) names a model here."""
     if stated is not None or (version is not None and entry is not None):
         return True
-    return entry is not None and any(mark in chunk for mark in "-_/")
+    return entry is not None and any(mark in chunk for mark in "-_/ ")
 
 
 def _sized(text: str, match: re.Match[str]) -> ModelMention | None:

@@ -33,6 +33,7 @@ _SIZE: Final = lazy(r"([0-9]{1,4}(?:\.[0-9]{1,3})?)(?:x([0-9]{1,3}(?:\.[0-9]{1,2
 _NUMBER: Final = lazy(r"[0-9]{1,8}(?:\.[0-9]{1,3})?\Z")
 _UNDERSCORE_DECIMAL: Final = lazy(r"(?<=[0-9])_(?=[0-9])")
 _HYPHEN_DECIMAL: Final = lazy(r"(?<=[0-9])(?:[-_](?=[0-9](?![0-9bm]))|p(?=[0-9](?![0-9])))", re.I)
+_SIZE_FIRST: Final = lazy(r"([0-9]{1,4}(?:\.[0-9]{1,3})?[bm])[ -](?=[a-z])(.{2,80})", re.I | re.A)
 _FAMILIES_READ: Final = 4
 """Family words of one name that are tried."""
 _SCALE: Final = {"b": 1.0, "bn": 1.0, "m": 1e-3, "t": 1e3}
@@ -233,6 +234,8 @@ def interpret(text: str, table: Table) -> tuple[ModelEntry | None, float | None,
     """What a name says: the entry, and the size (billions) and version it states."""
     size: float | None = None
     version: str | None = None
+    if first := _SIZE_FIRST.fullmatch(text):
+        text = f"{first[2]}-{first[1]}"
     for reading in (*_readings(text, table), *_bases(text, table)):
         size = reading.size_b if size is None else size
         version = reading.version if version is None else version

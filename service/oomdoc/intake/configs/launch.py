@@ -51,10 +51,14 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "MAX_CONCURRENT_REQUESTS": ("serving.max_num_seqs", whole),
     "CUDA_MEMORY_FRACTION": ("serving.gpu_memory_utilization", number),
     "NUM_SHARD": ("tp", whole),
+    "OLLAMA_NUM_PARALLEL": ("serving.concurrency", whole),
+    "OLLAMA_CONTEXT_LENGTH": ("serving.max_model_len", whole),
+    "OLLAMA_KV_CACHE_TYPE": ("serving.kv_dtype", lambda value: {"f16": "auto"}.get(str(value), str(value))),
 }
 """Settings that are environment variables: the job field, and how the value is read.
 
-ms-swift 3 (command-line parameters); text-generation-inference 2 and 3 (``env`` in ``launcher/src/main.rs``).
+ms-swift 3 (command-line parameters); text-generation-inference 2 and 3 (``env`` in ``launcher/src/main.rs``);
+Ollama (``envconfig/config.go``: each of the parallel requests has a cache of the whole context).
 """
 _DEVICE_LIST: Final = re.compile(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
 

@@ -51,10 +51,8 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
     for line in lines:
         mentions = models.find_all(line.text) if prose or not DIGITS.isdisjoint(line.text) else []
         for found in mentions:
-            tag = _RE["tag"].match(line.text, found.end) if found.named else None
-            name, end = (found.text + tag[0], tag.end()) if tag else (found.text, found.end)
             known = found.entry is not None
-            yield from _mentioned(line, name, found.start, end, base, named=found.named, known=known)
+            yield from _mentioned(line, found.text, found.start, found.end, base, named=found.named, known=known)
         for hit in _RE["size_last"].finditer(line.text) if prose and _RE["sized"].search(line.text) else ():
             if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
                 yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
