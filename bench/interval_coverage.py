@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from oomkb.memory.estimate import METERS
-from oomkb.memory.intervals import GROUPS, MET, group_of, is_met, width_of
+from oomkb.memory.intervals import GROUPS, MET, fixed_share, group_of, is_complete, is_met, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.setting import resolve_setting
 from oomkb.pricing import price
@@ -78,9 +78,10 @@ def _figures(
 ) -> Iterable[Figure]:
     priced = price(Job.from_document(row["job"]))
     s, estimate = resolve_setting(priced.job, priced.shape), priced.estimate
-    if partial and (estimate.allocated_bytes > (estimate.capacity_bytes or math.inf) or _open(s)):
+    if partial and (estimate.allocated_bytes > (estimate.capacity_bytes or math.inf) or not is_complete(s)):
         return
-    width = width_of(s, known=priced.shape.known, warnings=estimate.warnings)
+    fixed = fixed_share(s, estimate.phases[estimate.peak_phase].terms_bytes, estimate.needed_bytes)
+    width = width_of(s, known=priced.shape.known, warnings=estimate.warnings, fixed=fixed)
     base = "quantized" if s.quant != "none" else "adapters" if s.adapters else "full"
     met = is_met(priced.job.framework or "", words)
     for meter in METERS:
@@ -98,11 +99,6 @@ def _figures(
             width,
             span.low_bytes <= value * GIB <= span.high_bytes,
         )
-
-
-def _open(s: Any) -> bool:
-    """Whether a field that decides is assumed."""
-    return any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
 
 
 def _source(row: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from oomkb.memory.job import Job
 from oomkb.memory.setting import Setting
 from oomkb.notes import Note, note
 
-__all__ = ["GROUPS", "MET", "SCRIPT", "group_of", "interval", "is_met", "is_script", "width_of"]
+__all__ = ["GROUPS", "MET", "SCRIPT", "fixed_share", "group_of", "interval", "is_complete", "is_met", "is_script", "width_of"]
 
 GROUPS: Final[Mapping[str, tuple[float, float]]] = {
     "exact": (-0.04, 0.05),
@@ -92,11 +92,28 @@ def group_of(meter: str, s: Setting, *, met: bool = True) -> str:
     return "recognised"
 
 
-def width_of(s: Setting, *, known: bool, warnings: Sequence[Note] = ()) -> float:
-    """How much wider the interval is than for a job that nothing is doubted about."""
-    complete = not any(name in s.assumed for name in _DECISIVE)
+def is_complete(s: Setting) -> bool:
+    """Whether every setting is stated that decides the figure."""
+    return not any(name in s.assumed and (name != "sharding" or s.world > 1) for name in _DECISIVE)
+
+
+def fixed_share(s: Setting, terms: Mapping[str, float], needed: float) -> float:
+    """Share of a peak that no assumed setting moves: the weights, where their sharding is known.
+
+    :param terms: bytes of the peak's phase by term.
+    """
+    moves = "sharding" in s.assumed and s.world > 1
+    return 0.0 if moves or needed <= 0 else min(1.0, terms.get("weights", 0.0) / needed)
+
+
+def width_of(s: Setting, *, known: bool, warnings: Sequence[Note] = (), fixed: float = 0.0) -> float:
+    """How much wider the interval is than for a job that nothing is doubted about.
+
+    :param fixed: share of the figure that does not depend on what was assumed: the weights.
+    """
     doubted = any(w.key in _DOUBTS for w in warnings)
-    return (1.0 if complete else 1.35) * (1.0 if known else 1.5) * (DOUBTED if doubted else 1.0)
+    open_ = (1.0 if is_complete(s) else 1.35) * (1.0 if known else 1.5)
+    return (1.0 + (open_ - 1.0) * (1.0 - fixed)) * (DOUBTED if doubted else 1.0)
 
 
 def interval(group: str, value: float, *, width: float = 1.0, most: float | None = None) -> Interval:

@@ -14,7 +14,7 @@ from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.extra_models import Beside, beside
 from oomkb.memory.host import host_phases
-from oomkb.memory.intervals import SCRIPT, group_of, interval, is_script, width_of
+from oomkb.memory.intervals import SCRIPT, fixed_share, group_of, interval, is_complete, is_script, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.overhead import fits_probability, meters, needed_sigma
@@ -259,12 +259,14 @@ def _finish(
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
     found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
-    complete = not any(name in s.assumed for name in ("micro_batch", "seq_len", "grad_ckpt", "sharding"))
+    complete = is_complete(s)
     exact = not s.cuda and complete and shape.known
     script = is_script(job)
     if script:
         warnings.append(SCRIPT)
-    width = width_of(s, known=shape.known, warnings=warnings)
+    fixed = fixed_share(s, phases[peak].terms_bytes, found.needed)
+    width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
+    doubted = any(shape.known or w not in shape.warnings for w in warnings)
     spans: dict[str, Interval] = {
         meter: interval(
             "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
@@ -296,7 +298,9 @@ def _finish(
         fits_probability=None
         if capacity is None
         else fits_probability(
-            found.needed, needed_sigma(complete=complete, known=shape.known, doubted=bool(warnings)), capacity
+            found.needed,
+            needed_sigma(complete=complete, known=shape.known, doubted=doubted, fixed=fixed),
+            capacity,
         ),
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),

@@ -148,9 +148,13 @@ def _changing(seq: int) -> float:
     return min(high, max(low, DYNAMIC_AT_2048 * math.sqrt(2048 / seq)))
 
 
-def needed_sigma(*, complete: bool, known: bool, doubted: bool) -> float:
-    """Relative uncertainty of what a process cannot do without."""
-    return NEEDED_SIGMA * (1.0 if complete else 1.6) * (1.0 if known else 1.5) * (1.5 if doubted else 1.0)
+def needed_sigma(*, complete: bool, known: bool, doubted: bool, fixed: float = 0.0) -> float:
+    """Relative uncertainty of what a process cannot do without.
+
+    :param fixed: share of it that does not depend on what was assumed: the weights.
+    """
+    open_ = (1.0 if complete else 1.6) * (1.0 if known else 1.5)
+    return NEEDED_SIGMA * (1.0 + (open_ - 1.0) * (1.0 - fixed)) * (1.5 if doubted else 1.0)
 
 
 def fits_probability(needed: float, sigma: float, capacity: float) -> float:
