@@ -38,10 +38,7 @@ _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
 def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts of the run itself, surest first."""
     yield from _batches(lines, words)
-    for line in candidates(_PROCESSES, lines, words):
-        if (found := _PROCESSES.search(line.raw)) is not None and 0 < int(found["n"]) <= 65536:
-            yield Fact("world", int(found["n"]), line.span(found.start() + 1), "log", _LIKELY)
-            break
+    yield from _processes(lines, words)
     yield from _ranks(lines, words)
     for line in candidates(_ZERO, lines, words):
         if (found := _ZERO.search(line.raw)) is not None:
@@ -57,6 +54,22 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             size = next(v for v in found.groupdict().values() if v)
             yield Fact("host_gib", float(size), line.span(found.start() + 1), "prose", _LIKELY)
             break
+
+
+def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
+    """All processes, where they are counted; a launcher's count of one machine where no other count stands."""
+    fallback: Fact | None = None
+    for line in candidates(_PROCESSES, lines, words):
+        found = _PROCESSES.search(line.raw)
+        if found is None or not 0 < int(found["n"]) <= 65536:
+            continue
+        fact = Fact("world", int(found["n"]), line.span(found.start() + 1), "log", _LIKELY)
+        if not found["node"]:
+            yield fact
+            return
+        fallback = fallback or (None if "nnodes" in line.raw else fact)
+    if fallback is not None:
+        yield fallback
 
 
 def _batches(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:

@@ -111,10 +111,11 @@ def plan_with(
     base = prices.base
     surrogate = Surrogate(base.estimate)
     singles = _singles(prices, context, surrogate)
-    # What failed beside a server's pool is not helped by what only makes the pool's contents smaller.
-    helpful = [s for s in singles if s.move.remedy.hardware or _relieves(s, base, relief)]
     served = is_serving(prices.job)
-    fixes = _single_fixes(prices, helpful if served else singles, wanted, relief if served else None)
+    # What failed beside a server's pool is not helped by what only makes the pool's contents smaller; a step fits
+    # only once its later phases do, which the failed one says nothing of.
+    helpful = [s for s in singles if s.move.remedy.hardware or not served or _relieves(s, base, relief)]
+    fixes = _single_fixes(prices, helpful, wanted, relief if served else None)
     sizes = largest(prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, largest=sizes, before=base.estimate)
