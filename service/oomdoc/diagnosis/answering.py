@@ -50,9 +50,14 @@ class Plain:
     """Completed."""
     estimate: Estimate
     careful: bool
-    wanted: Wanted = "fit"
+    asked: Asked = Asked()
     sides: tuple[Side, ...] = ()
     """What the question compares."""
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is asked."""
+        return self.asked.wanted
 
     @property
     def answer(self) -> str:
@@ -81,7 +86,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("answer.diffusion" if found.asked is not None and found.asked.diffusion else "answer.unknown"),)
     asked = found.asked or Asked()
     sides = compared(found.job, asked) if found.careful else ()
-    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, asked.wanted, sides))
+    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, asked, sides))
 
 
 def _reserved(about: Plain) -> Iterator[Message]:
@@ -303,8 +308,9 @@ def _room(about: Plain) -> Iterator[Message]:
     served = about.estimate.served
     if served is None or served.largest_length is None or served.requests < 1:
         return
-    requests, here = int(served.requests), f"{served.length:,}"
-    if served.at_once > requests:
+    each = min(about.asked.request_length or served.length, served.length)
+    requests, here = int(served.requests * served.length / each), f"{each:,}"
+    if (about.asked.concurrency or served.at_once) > requests:
         yield say("answer.room-short", requests=requests, here=here)
     elif served.at_once == 1 and requests > 1:
         tokens = int(served.requests * served.length) // 1000 * 1000

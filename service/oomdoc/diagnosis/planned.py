@@ -101,7 +101,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     """The run that a question is about."""
     asked = asked_of(evidence)
     careful = careful_job(evidence, job)
-    job = _purposed(_mixed(_spelled_out(job, evidence), evidence, asked), asked)
+    job = _purposed(_mixed(_spelled_out(job, evidence), evidence, asked), asked, written=bool(evidence.documents))
     if not careful:
         return Choice(job, asked, careful)
     job, open_ = _chosen(_first_side(_uncounted(job, asked), asked), asked)
@@ -202,25 +202,27 @@ def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
     return job.with_fields({"autocast": job.param_dtype, "param_dtype": None})
 
 
-def _purposed(job: Job, asked: Asked) -> Job:
-    """Serving or training, and how the weights are stored, where the words say it."""
+def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
+    """Serving or training, and how the weights are stored, where the words say it.
+
+    :param written: whether a config or command states the context: an engine then starts with the cache of one such
+        request, however many are to come.
+    """
+    many = asked.concurrency is not None and job.get("serving.concurrency") is None
+    many = many and not (written and job.get("serving.max_model_len") is not None)
     tells = (
         asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     )
     if job.objective is None and not asked.trains and (asked.infers or not tells):
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
     if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
-        job = job.with_fields({"capacity_gib": asked.capacity_gib})
+        counted = {"gpus": asked.cards} if asked.cards and job.gpus is None and job.world is None else {}
+        job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
     if job.objective in ("grpo", "ppo") and asked.completion is not None and job.completion_len is None:
         job = job.with_fields({"completion_len": asked.completion})
-    lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
-    if asked.length is not None and all(job.get(n) is None for n in lengths):
-        job = job.with_fields({"seq_len": asked.length})
-    if job.objective == "inference" and job.seq_len is not None and job.get("serving.max_model_len") is None:
-        job = job.with_fields({"serving.max_model_len": job.seq_len})
-    if job.objective == "inference" and asked.concurrency is not None and job.get("serving.concurrency") is None:
-        job = job.with_fields({"serving.concurrency": asked.concurrency})
+    job = _of_length(job, asked)
     if job.objective == "inference":
+        job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job
         if asked.engine is not None and job.framework is None:
             job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})
         if job.framework is None and asked.quant in GGUF_BYTES:
@@ -236,6 +238,21 @@ def _purposed(job: Job, asked: Asked) -> Job:
         quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
         quant = _blocks(quant) if job.framework in _LOCAL else quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})
+    return job
+
+
+def _of_length(job: Job, asked: Asked) -> Job:
+    """With the length that is asked about; of a server whose context is stated, with that of a usual request."""
+    served = job.objective == "inference"
+    lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
+    length = asked.length or (asked.request_length if served else None)
+    if asked.target_length is not None and job.objective not in ("grpo", "ppo"):
+        job = job.with_fields({"serving.max_model_len" if served else "seq_len": asked.target_length})
+    elif length is not None and all(job.get(n) is None for n in lengths):
+        job = job.with_fields({"seq_len": length})
+    context = job.get("serving.max_model_len")
+    if served and job.seq_len is not None and context is None:
+        return job.with_fields({"serving.max_model_len": job.seq_len})
     return job
 
 

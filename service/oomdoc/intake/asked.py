@@ -12,8 +12,9 @@ from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import doubt, negated
+from oomdoc.intake.polarity import doubt, is_need_asked, negated
 from oomdoc.intake.prose.hardware import named_card
+from oomdoc.intake.prose.numbers import to_count
 from oomkb.catalog import gpus, models
 from oomkb.memory.device import Device
 
@@ -39,8 +40,22 @@ _RE: Final = patterns(__file__)
 
 def _capacity(text: str) -> float | None:
     found = _RE["capacity"].search(text)
-    size = float(next(n for n in found.groups() if n)) if found is not None else 0.0
+    size = float(next(v for n, v in found.groupdict().items() if v and n != "n")) if found is not None else 0.0
     return size if 2 <= size <= 512 else None
+
+
+def _cards_of_a_size(text: str) -> int | None:
+    """``on 2x48``: how many cards, where only what one holds is said."""
+    found = _RE["capacity"].search(text)
+    count = found["n"] if found is not None else None
+    return to_count(count) if count else None
+
+
+def _request(text: str) -> int | None:
+    """Tokens of a request: what goes in and what comes out, together."""
+    if (found := _RE["in_out"].search(text)) is not None:
+        return sum(_number(n) for n in found.groups() if n)
+    return _length(text, "request")
 
 
 def _length(text: str, row: str = "length") -> int | None:
@@ -88,10 +103,16 @@ class Asked:
     """The engine that is named."""
     capacity_gib: float | None = None
     """What one card holds, where only that is said."""
+    cards: int | None = None
+    """How many of them, where that stands beside it."""
     concurrency: int | None = None
     """Requests at once."""
     length: int | None = None
     """Tokens of context or of a sample."""
+    target_length: int | None = None
+    """The length that is asked about, whatever the described run has."""
+    request_length: int | None = None
+    """Tokens of a usual request, prompt and answer."""
     completion: int | None = None
     """Tokens that are generated for each sample."""
     diffusion: bool = False
@@ -121,7 +142,10 @@ def asked_in(prose: str) -> Asked:
         serves=_RE["serves"].search(text) is not None,
         infers=_RE["infers"].search(text) is not None,
         capacity_gib=_capacity(text),
+        cards=_cards_of_a_size(text),
         length=_length(text),
+        target_length=_length(text, "target"),
+        request_length=_request(text),
         completion=_length(text, "completion"),
         concurrency=_concurrency(text),
         full=_RE["full"].search(text) is not None,
@@ -203,12 +227,12 @@ def _same_kind(field: str, first: str, second: str, behind: str) -> bool:
 
 
 def _with_and_without(text: str) -> tuple[Alternative, ...]:
-    """The run with a setting and without, where it is asked what that saves."""
-    if _RE["saves"].search(text) is None:
-        return ()
+    """The run with a setting and without, where it is asked what that saves, or whether it is needed."""
+    saves = _RE["saves"].search(text) is not None
     for name, pattern in _RE.group("setting").items():
         field, on, off = name.split(":")
-        if (match := pattern.search(text)) is not None:
+        match = next((m for m in pattern.finditer(text) if saves or is_need_asked(text, m.start())), None)
+        if match is not None:
             values: list[Any] = [{"true": True, "false": False}.get(v, v) for v in (on, off)]
             marks = (f"{match[0]}: on", f"{match[0]}: off")
             return tuple(Alternative(mark, {field: v}) for mark, v in zip(marks, values, strict=True))

@@ -18,6 +18,7 @@ __all__ = [
     "expects",
     "inside_a_name",
     "is_hypothetical",
+    "is_need_asked",
     "is_past",
     "negated",
     "stands",
@@ -62,7 +63,7 @@ def _fails(text: str) -> bool:
 def doubt(text: str, start: int, end: int) -> float:
     """How much less sure a value is for what its clause says: 0.0, 0.2 for a run that was fine, 0.6 elsewhere."""
     here = clause(text, start, end)
-    if _RE["elsewhere"].search(here):
+    if _RE["elsewhere"].search(here) or is_need_asked(text, start):
         return 0.6
     fine, failed = went_well(here) or _RE["wish"].search(here) is not None, _fails(here)
     if not fine and not failed:
@@ -87,6 +88,11 @@ def denied(text: str, end: int) -> bool:
 def negated(text: str, start: int) -> bool:
     """Whether a negation stands shortly before."""
     return _RE["not"].search(text[max(0, start - 32) : start]) is not None
+
+
+def is_need_asked(text: str, start: int) -> bool:
+    """Whether what stands at ``start`` is asked for as a remedy: ``do I need offload?``, ``要不要 offload``."""
+    return _RE["needed"].search(text[max(0, start - 48) : start]) is not None
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:

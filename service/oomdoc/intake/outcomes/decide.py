@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from oomdoc.evidence import Failure, Outcome, Signal
+from oomdoc.evidence import Failure, Outcome, Signal, Span
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
@@ -115,18 +115,28 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     asked = read_asked(prose) if open_to_words else None
     if asked is None:
         return outcome
+    words = "\n".join(line.text[:_LONGEST] for line in prose[:_MAX_TRIED])
+    wanted = asked_in(words)
+    # Why a running engine holds its share has an answer, and nothing failed.
+    why_held = wanted.wanted == "reserved" and wanted.engine is not None
     if outcome is not None and said:
-        return Outcome("question", "memory-question", outcome.span, None, 0.8) if asked.question >= _ASKS else outcome
+        asks = asked.question >= _ASKS or (why_held and outcome.name == "said-growth" and _is_question(outcome.span))
+        return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
     if asked.complains is None or asked.complaint < _COMPLAINS:
         return outcome
-    texts = (asked.complains.text, "\n".join(line.text[:_LONGEST] for line in prose[:_MAX_TRIED]))
+    texts = (asked.complains.text, words)
     if _RE["of_memory"].search(texts[1]) is None or _is_denied(texts[0]):
         return outcome
-    wanted = asked_in(texts[1])
-    if wanted.wanted == "reserved" and wanted.engine is not None:
-        return outcome  # why a running engine holds its share has an answer, and nothing failed
+    if why_held:
+        return outcome
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
     return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
+
+
+def _is_question(span: Span) -> bool:
+    """Whether the sentence that goes on at a place is a question."""
+    rest = span.text[span.column - 1 :]
+    return rest.partition(".")[0].rstrip().endswith(("?", "？", "吗"))
 
 
 def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
