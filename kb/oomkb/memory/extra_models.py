@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from oomkb.memory.cache import cache_bytes
 from oomkb.memory.critic import Critic, critic_of
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.job import ExtraModel, Job
@@ -31,6 +33,8 @@ class Beside:
     warnings: tuple[Note, ...]
     critic: Critic | None = None
     """A critic on this GPU that is trained beside the policy."""
+    engine_short: bool = False
+    """Whether the engine's stated share holds less than its weights, buffers and one sequence: it does not start."""
 
 
 def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]) -> Beside:
@@ -59,8 +63,15 @@ def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shape
     if s.objective == "ppo" and stated is None:
         warnings.append(note("estimate.models-elsewhere"))
     engine, resting = _engine(job, s, shape, device)
+    short = _is_short(job, s, shape, device) if engine else None
     return Beside(
-        models=models, engine=engine, engine_in_training=resting, host=host, warnings=tuple(warnings), critic=critic
+        models=models,
+        engine=engine,
+        engine_in_training=resting,
+        host=host,
+        warnings=(*warnings, *((short,) if short else ())),
+        critic=critic,
+        engine_short=short is not None,
     )
 
 
@@ -86,6 +97,24 @@ def _extra_bytes(extra: ExtraModel, s: Setting, other: ModelShape) -> float:
     sharding = extra.sharding or (s.sharding if s.sharding in ("zero3", "fsdp", "fsdp2") else "none")
     split = s.dp * s.cp if sharding in ("zero3", "fsdp", "fsdp2", "hsdp") else 1
     return params * each / split
+
+
+def _is_short(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> Note | None:
+    """Where an engine's share of the card is less than what it needs to start; vLLM's share counts its weights."""
+    rollout, capacity = job.rollout, capacity_bytes_of(job, device)
+    if rollout is None or not rollout.gpu_memory_utilization or capacity is None or s.quant != "none":
+        return None
+    if "rollout.gpu_memory_utilization" in job.assumed:
+        return None
+    split = rollout.tensor_parallel or 1
+    sequence = cache_bytes(s, shape, None, float(s.seq)) * s.tp / split
+    needed = shape.params * 2.0 / split + _PROFILE + sequence
+    share = rollout.gpu_memory_utilization * capacity
+    return note("estimate.rollout-short", needed_bytes=needed, share_bytes=share) if share < needed else None
+
+
+_PROFILE: Final = 1.0 * GIB
+"""Least that an engine's own first pass takes beside the weights: logits of its largest batch, and workspaces."""
 
 
 def _engine(job: Job, s: Setting, shape: ModelShape, device: Device | None) -> tuple[float, float]:

@@ -78,7 +78,17 @@ def estimate(
     host = states.host + extra.host + _offloaded_activations(job, s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
     return _finish(
-        job, s, shape, device, phases, warnings, host=host, base=base, trainable=states.trainable, paged=states.paged
+        job,
+        s,
+        shape,
+        device,
+        phases,
+        warnings,
+        host=host,
+        base=base,
+        trainable=states.trainable,
+        paged=states.paged,
+        starts=not extra.engine_short,
     )
 
 
@@ -253,6 +263,7 @@ def _finish(
     base: float,
     trainable: int,
     paged: float,
+    starts: bool = True,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
     capacity = capacity_bytes_of(job, device)
@@ -266,7 +277,7 @@ def _finish(
         warnings.append(SCRIPT)
     fixed = fixed_share(s, phases[peak].terms_bytes, found.needed)
     width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
-    doubted = any(shape.known or w not in shape.warnings for w in warnings)
+    doubted = any(shape.known or w not in shape.warnings for w in warnings if starts)
     spans: dict[str, Interval] = {
         meter: interval(
             "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
@@ -297,6 +308,8 @@ def _finish(
         needed_bytes=found.needed,
         fits_probability=None
         if capacity is None
+        else 0.0
+        if not starts
         else fits_probability(
             found.needed,
             needed_sigma(complete=complete, known=shape.known, doubted=doubted, fixed=fixed),

@@ -10,6 +10,7 @@ from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import global_batch, is_script, is_serving, world_size
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, single_fix
 from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
+from oomdoc.diagnosis.planning.engine_start import share_that_starts
 from oomdoc.diagnosis.planning.hardware import smallest
 from oomdoc.diagnosis.planning.largest import largest
 from oomdoc.diagnosis.planning.moves import Move, offered
@@ -108,6 +109,8 @@ def plan_with(
     :param force: whether reality says that the job as it is does not fit.
     :param relief: the phase that failed, and the bytes to which its tensors must fall.
     """
+    if (share := share_that_starts(prices, context)) is not None:
+        return _with_share(share, prices, context, wanted)
     base = prices.base
     surrogate = Surrogate(base.estimate)
     singles = _singles(prices, context, surrogate)
@@ -146,6 +149,19 @@ def plan_with(
         hardware=hardware,
         before=base.estimate,
     )
+
+
+def _with_share(share: Move, prices: Prices, context: Context, wanted: float) -> Planning:
+    """What is planned around the job whose engine has the share with which it starts, each plan with that change."""
+    raised = Prices(prices.stated.with_fields(share.fields), prices.capacity_bytes, prices.scale, prices.careful)
+    price = prices.of(share.fields)
+    if price is not None and price.probability >= wanted:
+        alone = as_plan("keep-numerics", Found((share,), price, 0.0, True), prices)
+        return Planning(plans=(as_estimated(alone, prices),), before=prices.base.estimate)
+    found = plan_with(raised, context, wanted=wanted)
+    first = changes_of(prices.job, raised.job, (share,), prices)
+    plans = tuple(replace(plan, changes=(*first, *plan.changes)) for plan in found.plans)
+    return replace(found, plans=plans, before=prices.base.estimate)
 
 
 def _singles(prices: Prices, context: Context, surrogate: Surrogate) -> list[Priced]:
