@@ -265,6 +265,14 @@ def _fact(fact: Fact) -> dict[str, Any]:
     }
 
 
+def _refused_cache(failure: Failure) -> dict[str, Any] | None:
+    """What an engine said of its cache when it refused to start: one request's need, and what was left for it."""
+    needed, available, length = (failure.signal.data.get(n) for n in ("needed_bytes", "available_bytes", "length"))
+    if not isinstance(needed, int | float) or not isinstance(available, int | float) or not length:
+        return None
+    return {"needed_gib": round(needed / GIB, 4), "available_gib": round(available / GIB, 4), "length": length}
+
+
 def _failure(failure: Failure | None, tensors: tuple[TensorMatch, ...]) -> dict[str, Any] | None:
     if failure is None:
         return None
@@ -281,6 +289,7 @@ def _failure(failure: Failure | None, tensors: tuple[TensorMatch, ...]) -> dict[
         "line": failure.signal.span.line,
         "source": failure.signal.span.source,
         **sizes,
+        "cache": _refused_cache(failure),
         "tensors": [
             {
                 "name": t.name,
