@@ -18,7 +18,15 @@ from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.planned import SPLIT, careful_job, is_planned, locally_served, planned_run, split_by_layers
+from oomdoc.diagnosis.planned import (
+    SPLIT,
+    careful_job,
+    describes_run,
+    is_planned,
+    locally_served,
+    planned_run,
+    split_by_layers,
+)
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
@@ -109,7 +117,7 @@ def _without_failure(
         outlook=outlook_of(view),
         careful=choice is not None and choice.careful,
         asked=choice.asked if choice is not None else None,
-        grid=grid_for(choice, view) if choice is not None else None,
+        grid=grid_for(choice, view) if choice is not None and describes_run(view.evidence) else None,
         matches=look.chosen({}, _MATCHES) if look is not None else (),
         questions=questions_for(view, ()) if questions else (),
         warnings=tuple(warnings),

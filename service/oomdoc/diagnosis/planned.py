@@ -43,6 +43,7 @@ _GROUP: Final = 8
 """Completions of one prompt that are usual (TRL ``GRPOConfig.num_generations``)."""
 _SAYS_NO_SIZE: Final = ("phase", "objective", "framework")
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
+_RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
 _LOCAL: Final = ("ollama", "llama.cpp")
 _SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
 _METHODS: Final = ("full", "lora", "qlora")
@@ -72,6 +73,8 @@ def describes_run(evidence: Evidence) -> bool:
     asked_of_a_run = of_memory or asked.trains or asked.serves or bool(evidence.documents)
     if not asked_of_a_run and _HARDWARE.issuperset(evidence.facts):
         return False  # a card alone, and nothing asked of its memory
+    if not asked.of_memory and not evidence.documents and _RUN.isdisjoint(evidence.facts):
+        return False  # a model is named, and something else is asked of it
     sized = any(name not in _SAYS_NO_SIZE for name in evidence.facts) or bool(evidence.documents)
     return sized or asked.capacity_gib is not None or asked.wanted != "fit" or asked.trains
 

@@ -90,9 +90,11 @@ def _says_little(view: View) -> bool:
 
 def _for_plan(view: View) -> tuple[Question, ...]:
     """What an answer cannot do without; everything else was assumed and said."""
+    if not describes_run(view.evidence):
+        return ()
     if view.estimate is None:
         open_ = view.job.model is None and view.job.params_b is None
-        return (_ask("model"),) if open_ and describes_run(view.evidence) else ()
+        return (_ask("model"),) if open_ else ()
     # How much it needs, and which card or how many hold it, is answered without one.
     open_ = asked_of(view.evidence).wanted in ("amount", "cards")
     return (_ask("gpu"),) if view.bytes_of("capacity") is None and not open_ else ()

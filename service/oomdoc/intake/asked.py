@@ -117,6 +117,8 @@ class Asked:
     """Tokens that are generated for each sample."""
     diffusion: bool = False
     """Whether it is about a model that makes images or video."""
+    of_memory: bool = True
+    """Whether its words are about memory, sizes or whether something can be run."""
     pure: bool = False
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
@@ -152,6 +154,7 @@ def asked_in(prose: str) -> Asked:
         scratch=_RE["scratch"].search(text) is not None,
         engine=_first("engine", text),
         diffusion=_RE["diffusion"].search(text) is not None,
+        of_memory=_RE["of_memory"].search(text) is not None,
         pure=_RE["pure"].search(text) is not None,
         quant=_first("format", text),
         alternatives=_alternatives(text),
