@@ -80,7 +80,8 @@ def _figures(
     s, estimate = resolve_setting(priced.job, priced.shape), priced.estimate
     if partial and (estimate.allocated_bytes > (estimate.capacity_bytes or math.inf) or not is_complete(s)):
         return
-    fixed = fixed_share(s, estimate.phases[estimate.peak_phase].terms_bytes, estimate.needed_bytes)
+    terms = estimate.phases[estimate.peak_phase].terms_bytes
+    fixed = fixed_share(s, terms, estimate.needed_bytes, known=priced.shape.known)
     width = width_of(s, known=priced.shape.known, warnings=estimate.warnings, fixed=fixed)
     base = "quantized" if s.quant != "none" else "adapters" if s.adapters else "full"
     met = is_met(priced.job.framework or "", words)

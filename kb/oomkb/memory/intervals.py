@@ -97,12 +97,13 @@ def is_complete(s: Setting) -> bool:
     return not any(name in s.assumed and (name != "sharding" or s.world > 1) for name in _DECISIVE)
 
 
-def fixed_share(s: Setting, terms: Mapping[str, float], needed: float) -> float:
-    """Share of a peak that no assumed setting moves: the weights, where their sharding is known.
+def fixed_share(s: Setting, terms: Mapping[str, float], needed: float, *, known: bool) -> float:
+    """Share of a peak that no assumed setting moves: the weights, where their sharding and the model are known.
 
     :param terms: bytes of the peak's phase by term.
+    :param known: whether the model's shape is, and not only its size: 4-bit models keep their vocabulary in 16 bits.
     """
-    moves = "sharding" in s.assumed and s.world > 1
+    moves = not known or ("sharding" in s.assumed and s.world > 1)
     return 0.0 if moves or needed <= 0 else min(1.0, terms.get("weights", 0.0) / needed)
 
 

@@ -275,9 +275,8 @@ def _finish(
     script = is_script(job)
     if script:
         warnings.append(SCRIPT)
-    fixed = fixed_share(s, phases[peak].terms_bytes, found.needed)
+    fixed = fixed_share(s, phases[peak].terms_bytes, found.needed, known=shape.known)
     width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
-    doubted = any(shape.known or w not in shape.warnings for w in warnings if starts)
     spans: dict[str, Interval] = {
         meter: interval(
             "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
@@ -312,7 +311,7 @@ def _finish(
         if not starts
         else fits_probability(
             found.needed,
-            needed_sigma(complete=complete, known=shape.known, doubted=doubted, fixed=fixed),
+            needed_sigma(complete=complete, known=shape.known, doubted=bool(warnings), fixed=fixed),
             capacity,
         ),
         assumed=s.assumed,

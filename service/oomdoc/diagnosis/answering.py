@@ -9,6 +9,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.comparing import Side, compared
 from oomdoc.diagnosis.forms import FITS, host_is_short, needed_of
 from oomdoc.diagnosis.planned import (
+    asks_of_memory,
     asks_why_held,
     counted,
     describes_run,
@@ -76,7 +77,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("answer.put-off"),)
     if found.outlook is None and asks_why_held(view.evidence, found.job):
         return (say("answer.reserved-plain"),)
-    if is_planned(view.evidence) and not describes_run(view.evidence):
+    if is_planned(view.evidence) and not (describes_run(view.evidence) and asks_of_memory(view.evidence)):
         return (say("answer.no-run"),)
     if found.outlook is None:
         return ()

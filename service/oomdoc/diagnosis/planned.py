@@ -73,10 +73,13 @@ def describes_run(evidence: Evidence) -> bool:
     asked_of_a_run = of_memory or asked.trains or asked.serves or bool(evidence.documents)
     if not asked_of_a_run and _HARDWARE.issuperset(evidence.facts):
         return False  # a card alone, and nothing asked of its memory
-    if not asked.of_memory and not evidence.documents and _RUN.isdisjoint(evidence.facts):
-        return False  # a model is named, and something else is asked of it
     sized = any(name not in _SAYS_NO_SIZE for name in evidence.facts) or bool(evidence.documents)
     return sized or asked.capacity_gib is not None or asked.wanted != "fit" or asked.trains
+
+
+def asks_of_memory(evidence: Evidence) -> bool:
+    """Whether a question is about memory or a run's size: a model may be named, and something else be asked of it."""
+    return bool(evidence.documents) or asked_of(evidence).of_memory or not _RUN.isdisjoint(evidence.facts)
 
 
 def put_off(evidence: Evidence) -> bool:

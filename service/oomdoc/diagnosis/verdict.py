@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis.forms import host_is_short
-from oomdoc.diagnosis.planned import asks_why_held, counted, describes_run, put_off
+from oomdoc.diagnosis.planned import asks_of_memory, asks_why_held, counted, describes_run, put_off
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome
@@ -76,7 +76,7 @@ def outlook_of(view: View) -> Outlook | None:
     probability = view.estimate.fits_probability if view.estimate is not None else None
     if asks_why_held(view.evidence, view.job) and (not named or probability is None):
         return None
-    if not named or probability is None or counted(view.job):
+    if not named or probability is None or counted(view.job) or not asks_of_memory(view.evidence):
         return Outlook("unknown")
     if view.estimate is not None and host_is_short(view.job, view.estimate):
         return Outlook("does-not-fit", min(probability, _FITS_NOT))

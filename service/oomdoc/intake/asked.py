@@ -64,6 +64,11 @@ def _length(text: str, row: str = "length") -> int | None:
     return size if 16 <= size <= 1 << 22 else None
 
 
+def _round(length: int | None) -> int | None:
+    """A length as people choose them; other numbers in such a place name cards or count something else."""
+    return length if length is not None and (length % 256 == 0 or length % 1000 == 0) else None
+
+
 def _number(written: str) -> int:
     """``16k``, ``4,096``, ``1m``."""
     number = written.replace(",", "").replace(" ", "").lower()
@@ -146,7 +151,7 @@ def asked_in(prose: str) -> Asked:
         capacity_gib=_capacity(text),
         cards=_cards_of_a_size(text),
         length=_length(text),
-        target_length=_length(text, "target"),
+        target_length=_round(_length(text, "target")),
         request_length=_request(text),
         completion=_length(text, "completion"),
         concurrency=_concurrency(text),

@@ -111,7 +111,8 @@ def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
     text, span = line.text, line.span(found.start() + 1)
     off = negated(text, found.start()) or denied(text, found.end())
     sure = row.sure - min(0.12, doubt(text, found.start(), found.end()))
-    if _RE["listed"].match(text, found.end()) or is_need_asked(text, found.start()):
+    needed = row.fact != "dtype" and is_need_asked(text, found.start())
+    if _RE["listed"].match(text, found.end()) or needed:
         return
     if not off:
         yield Fact(row.fact, row.value, span, "prose", max(0.5, sure))
