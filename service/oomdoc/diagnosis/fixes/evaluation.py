@@ -23,10 +23,13 @@ _SETTINGS: Final = {"per_device_eval_batch_size": 1, "eval_accumulation_steps": 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if not context.has("eval") or not ("eval" in context.causes or context.phase == "eval"):
         return
+    logits = line_of(context.framework or "transformers", "evaluation-logits")
+    keeps = bool(context.facts.get("keeps_predictions")) and logits is not None
+    if keeps:  # all predictions together: smaller batches only reach the same size later, and the host holds them too
+        yield Variant(instruction=say("fixes.evaluation.logits", line=logits), effort=0.2)
     line = line_of(context.framework, "evaluation") or hf_line(context.framework, _SETTINGS)
     yield Variant(instruction=say("fixes.evaluation.how", line=line), effort=0.3)
-    logits = line_of(context.framework or "transformers", "evaluation-logits")
-    if logits is not None:
+    if logits is not None and not keeps:
         yield Variant(instruction=say("fixes.evaluation.logits", line=logits), effort=1.0)
     yield Variant(
         instruction=say("fixes.evaluation.loss-only", line=hf_line(context.framework, {"prediction_loss_only": True})),

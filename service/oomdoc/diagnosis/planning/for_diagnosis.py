@@ -303,6 +303,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "engine_max_model_len": engine_max_model_len(evidence),
         "engine_cache_missing_bytes": engine_cache_missing_bytes(evidence),
         "engine_free_share": engine_free_share(evidence),
+        "keeps_predictions": any(sign.name == "eval/collected" for sign in evidence.signs),
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence),
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
