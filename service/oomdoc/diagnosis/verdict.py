@@ -47,6 +47,8 @@ def agreed(evidence: Evidence, causes: Sequence[CauseFinding]) -> tuple[Verdict,
     """
     outcome = evidence.outcome
     verdict = verdict_of(outcome)
+    if verdict == "device-oom" and outcome is not None and outcome.kind == "said" and _was_killed(evidence):
+        verdict = "host-oom"
     if verdict == "not-oom" and outcome is not None:
         return verdict, evidence, not_memory_first(outcome, causes)
     if verdict not in _MEMORY.values() or outcome is None or not causes or causes[0].cause != "not-oom":
@@ -90,6 +92,11 @@ def other_failure_of(outcome: Outcome | None) -> OtherFailure | None:
     if outcome is None or verdict_of(outcome) != "not-oom":
         return None
     return OtherFailure(outcome.name, say(f"failure.{outcome.name}.why"), say(f"failure.{outcome.name}.next"))
+
+
+def _was_killed(evidence: Evidence) -> bool:
+    """Whether the process is said to have gone without a word: one that lacks the card's memory says so."""
+    return evidence.root is None and any(s.name == "killed-without-message" for s in evidence.statements)
 
 
 def not_memory_first(outcome: Outcome, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
