@@ -19,7 +19,18 @@ from oomkb.memory.job import Job
 from oomkb.memory.setting import Setting
 from oomkb.notes import Note, note
 
-__all__ = ["GROUPS", "MET", "SCRIPT", "fixed_share", "group_of", "interval", "is_complete", "is_met", "is_script", "width_of"]
+__all__ = [
+    "GROUPS",
+    "MET",
+    "SCRIPT",
+    "fixed_share",
+    "group_of",
+    "interval",
+    "is_complete",
+    "is_met",
+    "is_script",
+    "width_of",
+]
 
 GROUPS: Final[Mapping[str, tuple[float, float]]] = {
     "exact": (-0.04, 0.05),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import Side, compared
@@ -51,7 +51,7 @@ class Plain:
     """Completed."""
     estimate: Estimate
     careful: bool
-    asked: Asked = Asked()
+    asked: Asked = field(default_factory=Asked)
     sides: tuple[Side, ...] = ()
     """What the question compares."""
 

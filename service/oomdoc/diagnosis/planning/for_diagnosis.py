@@ -109,7 +109,8 @@ def planning_for(
     first = likely[0] if likely else ""
     if prices is None:
         notes = (say("fixes.note.unpriced"),) if explained else ()
-        advice = [*settings_for(job, context), *advice] if first in _ARITHMETIC else advice
+        if first in _ARITHMETIC and not context.facts["ranks_on_one_gpu"]:
+            advice = [*settings_for(job, context), *advice]
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
@@ -134,9 +135,8 @@ def planning_for(
         hinted = (*plans[0].notes, *_hinted(hints, weigh), *lowest_share(prices, context))
         plans = (replace(plans[0], notes=hinted), *plans[1:])
         advice = [a for a in advice if a[0] not in _ARITHMETIC]
-    fits = prices.base.probability >= wanted
-    known = prices.capacity_bytes is not None
-    said = (say("fixes.note.look-first"),) if fits and known and not plans else ()
+    fits = prices.base.probability >= wanted and prices.capacity_bytes is not None
+    said = (say("fixes.note.look-first"),) if fits and not plans else ()
     if far and first in _ARITHMETIC:
         said = (say("fixes.note.too-far", predicted_bytes=prices.base.estimate.process_bytes),)
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
@@ -289,6 +289,12 @@ def _likely_phase(evidence: Evidence) -> str:
     return str(hint.value) if shown == "unknown" and hint is not None else shown
 
 
+def _fuller(evidence: Evidence) -> bool:
+    """Whether all that is told is that one card of several holds more than the others."""
+    return evidence.root is None and any(s.name == "one-gpu-fuller" for s in evidence.statements)
+
+
+_KEPT: Final = ("eval/collected", "eval/keeps-predictions")
 _SCHEDULERS: Final = ("slurm", "kubernetes")
 
 
@@ -303,8 +309,8 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "engine_max_model_len": engine_max_model_len(evidence),
         "engine_cache_missing_bytes": engine_cache_missing_bytes(evidence),
         "engine_free_share": engine_free_share(evidence),
-        "keeps_predictions": any(sign.name == "eval/collected" for sign in evidence.signs),
-        "ranks_on_one_gpu": ranks_on_one_gpu(evidence),
+        "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
+        "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
         ),
