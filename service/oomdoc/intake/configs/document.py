@@ -98,7 +98,7 @@ def _of_name(field_name: str, value: object) -> bool:
 def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) -> None:
     """What a table's own rows say, fields that are settled already left out."""
     found: list[Reading] = []
-    for key in level.keys:
+    for key in level.keys_in(view):
         if any(name == key.field for name, _, _ in found):
             continue
         for name in key.names:

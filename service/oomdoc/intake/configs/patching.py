@@ -213,7 +213,8 @@ def _launch(text: str, filename: str, framework: str | None, name: str, value: A
     return None
 
 
-def _values(text: str, filename: str, framework: str | None) -> dict[str, Any]:
+@lru_cache(maxsize=64)
+def _values(text: str, filename: str, framework: str | None) -> Mapping[str, Any]:
     """What the text says, field by field; the document read first wins, as the patch went there first."""
     out: dict[str, Any] = {}
     docs = _analysed(filename, text, framework)
@@ -229,7 +230,7 @@ def _values(text: str, filename: str, framework: str | None) -> dict[str, Any]:
             out.setdefault(name, value)
         for entry in doc.env:
             out.setdefault(f"env.{entry.key}", entry.value)
-    return out
+    return MappingProxyType(out)
 
 
 _ARGUMENT: Final = re.compile(r"[\"']?\$(?:[0-9]|\{[0-9]{1,2}\})")

@@ -140,6 +140,12 @@ def _conditions(text: str, heads: frozenset[str]) -> list[_Condition]:
     return out
 
 
+def _needed(first: _Condition) -> frozenset[str] | None:
+    """The keys of which one has to be there for a value to be read; ``None`` where it may stand elsewhere."""
+    elsewhere = first.names[0].startswith("@") and not first.names[0][1:2].isdigit()
+    return None if elsewhere or first.what == "?" else frozenset(first.names)
+
+
 _CANNOT: Final = object()
 """What a codec has no spelling for."""
 _Change = Callable[[View, Any], Iterator[tuple[str, Any]]]
@@ -187,6 +193,7 @@ def rule_group(row: RuleRow, codecs: Mapping[str, Codec], heads: frozenset[str])
     :param heads: the sections that the framework's keys have.
     """
     cases = [(_conditions(text, heads), value) for text, value in row.read]
+    needed = [_needed(conditions[0]) for conditions, _ in cases]
     writes = []
     for pattern, changes, *when in row.write:
         words = changes.split() if isinstance(changes, str) else changes
@@ -194,8 +201,8 @@ def rule_group(row: RuleRow, codecs: Mapping[str, Codec], heads: frozenset[str])
         writes.append((pattern, made, _conditions(when[0], heads) if when else []))
 
     def read(view: View) -> Iterator[Reading]:
-        for conditions, value in cases:
-            if all(condition.holds(view) for condition in conditions):
+        for (conditions, value), keys in zip(cases, needed, strict=True):
+            if (keys is None or view.has_any(keys)) and all(condition.holds(view) for condition in conditions):
                 found = _value(view, conditions[0], value, codecs)
                 if found is not None:
                     yield (row.field, *found)

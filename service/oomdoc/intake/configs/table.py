@@ -103,6 +103,17 @@ class View(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As of any mapping; most keys of a table do not stand in a document."""
+        return self._by_key.get(key, default)
+
+    def has_any(self, names: frozenset[str]) -> bool:
+        """Whether one of these keys is there."""
+        return not names.isdisjoint(self._by_key)
+
     def value(self, *names: str) -> Any:
         """The value of the first of these keys that is there."""
         for name in names:
@@ -206,6 +217,19 @@ class Table:
     def _names(self) -> frozenset[str]:
         own = {n for k in self.all_keys() for n in k.names} | {n for g in self.all_groups() for n in g.names}
         return frozenset(norm(n) for n in own)
+
+    def keys_in(self, view: View) -> Iterator[Key]:
+        """Own keys that stand in a document under one of their names, in the table's order."""
+        places = {place for name in view for place in self._places.get(name, ())}
+        return (self.keys[place] for place in sorted(places))
+
+    @cached_property
+    def _places(self) -> Mapping[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for place, key in enumerate(self.keys):
+            for name in map(norm, key.names):
+                found[name] = (*found.get(name, ()), place)
+        return found
 
     def neutrals(self) -> frozenset[str]:
         """Every key that is known and neutral."""
