@@ -231,10 +231,9 @@ class JobDraft:
         self._assumed[name] = assumption
 
     def done(self) -> Job:
-        """The finished job."""
-        finished = _copied(self.job)
-        _SLOTS["assumed"](finished, MappingProxyType(self._assumed))
-        return finished
+        """The finished job; nothing more is to be assumed of this draft."""
+        _SLOTS["assumed"](self.job, MappingProxyType(self._assumed))
+        return self.job
 
 
 _PARTS: Final[Mapping[str, Any]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}

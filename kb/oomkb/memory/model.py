@@ -151,7 +151,7 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
     if s.eval_batch:
         phases["evaluation"] = _phase(_merged(kept, evaluation_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.
-    unit = _largest(shape) / s.tp * s.param_bytes if s.sharding in _GATHERED else 0.0
+    unit = float(shape.largest_params) / s.tp * s.param_bytes if s.sharding in _GATHERED else 0.0
     phases["save"] = _phase({**kept, "gathered weights": unit})
     if extra.engine:
         resting = {k: v for k, v in kept.items() if k != "rollout engine"}
@@ -160,7 +160,7 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
             {
                 **kept,
                 "rollout engine": max(extra.engine_in_training, shape.params * 2.0 / max(1, s.tp)),
-                "gathered weights": _largest(shape) * 2.0,
+                "gathered weights": shape.largest_params * 2.0,
             }
         )
     return phases
@@ -182,10 +182,6 @@ def _offloaded_activations(job: Job, s: Setting, shape: ModelShape) -> float:
         constant, linear, square = step_of(replace(s, ckpt="none"), shape).saved
         return (constant + tokens * (linear + square * s.seq / (s.cp * s.sp))) * s.gpus_per_node
     return tokens * shape.dims.hidden * s.compute_bytes * shape.layer_count / s.pp * s.gpus_per_node
-
-
-def _largest(shape: ModelShape) -> float:
-    return float(max(shape.dims.vocab * shape.dims.embed_width, *(layer.params for layer in shape.layers)))
 
 
 def _serving(

@@ -126,7 +126,7 @@ def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:
     for name, phase in phases.items():
         terms = phase.terms_bytes
         head = terms.get("logits and loss", 0.0)
-        moving = head + sum(size for term, size in terms.items() if term in _ACTIVATIONS)
+        moving = head + sum([size for term, size in terms.items() if term in _ACTIVATIONS])
         fluid, logits, solid = max(fluid, moving), max(logits, head), max(solid, phase.total_bytes - moving)
         if name != "save":
             gathered = max(gathered, terms.get("gathered weights", 0.0))

@@ -124,9 +124,18 @@ class ModelShape:
     @cached_property
     def text_params(self) -> int:
         """Parameters without the vision tower."""
-        layers = sum(layer.params * layer.count for layer in self.layers)
         final = self._one_norm() if self.dims.final_norm else 0
-        return self.embed_params + self.head_params + layers + final + self.extra_params
+        return self.embed_params + self.head_params + self.layer_params + final + self.extra_params
+
+    @cached_property
+    def layer_params(self) -> int:
+        """Parameters of all layers."""
+        return sum(layer.params * layer.count for layer in self.layers)
+
+    @cached_property
+    def largest_params(self) -> int:
+        """Parameters of the largest unit that a wrapper gathers: a layer, or the embedding."""
+        return max(self.dims.vocab * self.dims.embed_width, *(layer.params for layer in self.layers))
 
     @cached_property
     def params(self) -> int:

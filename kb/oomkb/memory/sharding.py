@@ -38,7 +38,7 @@ def units_of(s: Setting, shape: ModelShape) -> Units:
     sizes = [(layer.params + more * layer.expert_params, layer.count) for layer in shape.layers]
     largest = max((size for size, _ in sizes), default=0.0)
     total = sum(size * count for size, count in sizes)
-    root = shape.text_params - sum(layer.params * layer.count for layer in shape.layers)
+    root = shape.text_params - shape.layer_params
     matrix = max((m.params for layer in shape.layers for m in layer.linears), default=0)
     return Units(
         largest / split,

@@ -84,7 +84,7 @@ def rank_params(s: Setting, shape: ModelShape) -> tuple[float, float]:
     """(linear, other) elements on the fullest GPU after tensor, pipeline and expert parallelism."""
     experts = shape.expert_params
     linear = (shape.linear_params - experts) / s.tp + padded(s, shape) * experts / (s.ep * s.etp)
-    inner = sum(layer.params * layer.count for layer in shape.layers) - shape.linear_params
+    inner = shape.layer_params - shape.linear_params
     ends = shape.text_params - shape.linear_params - inner
     if s.pp > 1:
         ends = max(shape.embed_params, shape.head_params or shape.embed_params)

@@ -204,8 +204,11 @@ class Step:
         found = self._fronts.get((phase, key))
         if found is None:
             found = self._fronts[phase, key] = self._front(phase, key)
-        size = max(instant.at(tokens, square) for instant in found)
-        alike = (instant for instant in found if instant.at(tokens, square) > size - _ALIKE_BYTES)
+        if len(found) == 1:
+            return found[0].at(tokens, square), found[0]
+        sizes = [instant.at(tokens, square) for instant in found]
+        size = max(sizes)
+        alike = (instant for instant, its in zip(found, sizes, strict=True) if its > size - _ALIKE_BYTES)
         return size, max(alike, key=lambda instant: instant.total[1:])
 
     def _front(self, phase: str, key: Key) -> tuple[Instant, ...]:

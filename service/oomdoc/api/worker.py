@@ -44,7 +44,7 @@ def unpacked(head: bytes) -> Any:
 
 def zygote(control: int) -> None:
     """Get ready, say so, and fork a worker for each socket that comes; end, with all workers, when nobody asks more."""
-    from oomdoc.api.warm import play_common, warm
+    from oomdoc.api.warm import COLLECT_AFTER, play_common, warm
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -54,6 +54,7 @@ def zygote(control: int) -> None:
     play_common()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
     children: set[int] = set()
     with socket.socket(fileno=control) as peer:
         peer.sendall(b"ready")

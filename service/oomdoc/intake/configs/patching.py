@@ -61,12 +61,6 @@ def _canonical(name: str, value: Any) -> Any:
     return normalise(name, value) if name in VOCABULARY else value
 
 
-def _rows(table: Table, name: str) -> tuple[list[Key], list[Group]]:
-    keys = [k for k in table.all_keys() if k.field == name]
-    groups = [g for g in table.all_groups() if name in g.fields]
-    return keys, groups
-
-
 def _present(view: View, names: tuple[str, ...]) -> str | None:
     return view.first(*(norm(n) for n in names))
 
@@ -75,7 +69,7 @@ def _writes(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str,
     """What to write for a change, and how well it fits: 0 a key of its own stands there, 1 a new key."""
     if doc.table is None:
         return None
-    keys, groups = _rows(doc.table, name)
+    keys, groups = doc.table.rows(name)
     for level in doc.table.levels():
         for key in (k for k in keys if k in level.keys):
             found = _present(view, key.names)
@@ -357,7 +351,7 @@ def _left_open(text: str, filename: str, framework: str | None, name: str) -> li
     """The settings of a field whose values the text does not say: what its variables or arguments hold."""
     found = []
     for _, doc in _candidates(_analysed(filename, text, framework)):
-        keys, groups = _rows(doc.table, name) if doc.table is not None else ([], [])
+        keys, groups = doc.table.rows(name) if doc.table is not None else ([], [])
         view = doc.view()
         names = {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
         found += [view[n] for n in names if n in view and not view[n].resolved]

@@ -52,12 +52,12 @@ def _patterns(table_name: str) -> tuple[re.Pattern[str], ...]:
 
 def _evidence(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
     """Programs and keys of the table's own; with one of them, what speaks for its bases speaks for it too."""
-    commands = int(bool(programs.strip()) and any(p.search(programs) for p in _patterns(table.name)))
+    commands = int(bool(programs) and any(p.search(programs) for p in _patterns(table.name)))
     marks = len(table.marks & keys)
     if table.own_prefixes:
         marks += sum(1 for key in keys if key.startswith(table.own_prefixes))
     if commands or marks:
-        marks += len(keys & frozenset().union(*(b.marks for base in table.bases for b in base.levels())) - table.marks)
+        marks += len((keys & table.base_marks()) - table.marks)
     return commands, marks
 
 
@@ -85,7 +85,7 @@ def candidates(
     keys: Iterable[str], programs: str, tables: Sequence[Table], likely: str | None = None
 ) -> list[Recognition]:
     """As :func:`recognise`, those for which there is some evidence, best first."""
-    found = frozenset(keys)
+    found, programs = frozenset(keys), programs if programs.strip() else ""
     scored: list[tuple[int, int, int, Table]] = []
     for place, table in enumerate(tables):
         score, own = _score(table, found, programs)

@@ -209,6 +209,20 @@ class Table:
         for base in self.bases:
             yield from base.all_groups()
 
+    def rows(self, field: str) -> tuple[list[Key], list[Group]]:
+        """The keys and the groups that say a field, own ones first."""
+        return self._rows.get(field, ([], []))
+
+    @cached_property
+    def _rows(self) -> Mapping[str, tuple[list[Key], list[Group]]]:
+        found: dict[str, tuple[list[Key], list[Group]]] = {}
+        for key in self.all_keys():
+            found.setdefault(key.field, ([], []))[0].append(key)
+        for group in self.all_groups():
+            for name in dict.fromkeys(group.fields):
+                found.setdefault(name, ([], []))[1].append(group)
+        return found
+
     def names(self) -> frozenset[str]:
         """Every key the table reads."""
         return self._names
@@ -238,6 +252,14 @@ class Table:
     @cached_property
     def _neutrals(self) -> frozenset[str]:
         return self.neutral.union(*(base.neutrals() for base in self.bases))
+
+    def base_marks(self) -> frozenset[str]:
+        """Keys that only frameworks have which it stands on."""
+        return self._base_marks
+
+    @cached_property
+    def _base_marks(self) -> frozenset[str]:
+        return frozenset().union(*(level.marks for base in self.bases for level in base.levels()))
 
     def known(self) -> frozenset[str]:
         """Every key that the table reads or knows as neutral."""
