@@ -42,9 +42,7 @@ async def _receive(name: str, action: str, request: Request) -> Response:
         raise HTTPException(404, "no messenger calls this address")
     bot = _bot(request, name)
     if bot is None:
-        raise HTTPException(
-            404, "this messenger is not set up: give its settings (docs/bots.md) and restart"
-        )
+        raise HTTPException(404, "this messenger is not set up: give its settings (docs/bots.md) and restart")
     body = await request.body()
     if len(body) > _BODY_BYTES:
         raise HTTPException(413, f"the body is larger than {_BODY_BYTES:,} bytes")
