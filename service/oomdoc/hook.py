@@ -17,8 +17,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final
 
-__all__ = ["Watch", "capture", "is_memory_failure", "report_text", "watch"]
+__all__ = ["CAPTURE_SCHEMA", "Watch", "capture", "is_memory_failure", "report_text", "watch"]
 
+CAPTURE_SCHEMA: Final = "oomdoc.capture/1"
 _NAMES: Final = frozenset({"OutOfMemoryError", "OutOfMemory", "CUDAOutOfMemoryError", "XlaRuntimeError"})
 _WORDS: Final = ("out of memory", "RESOURCE_EXHAUSTED", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 _MAX_FRAMES: Final = 60
@@ -127,7 +128,7 @@ def capture(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
     """What can be known without touching the device: message, frames, shapes, allocator, modules, settings."""
     frames = list(_frames(trace))
     return {
-        "schema": "oomdoc.capture/1",
+        "schema": CAPTURE_SCHEMA,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "rank": int(os.environ.get("RANK", "0") or 0),
         "world": int(os.environ.get("WORLD_SIZE", "1") or 1),

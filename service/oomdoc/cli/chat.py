@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def chat(
+    file: Annotated[Path | None, typer.Argument(help="A log or config to begin with.")] = None,
     batch: Annotated[Path | None, typer.Option(help="JSONL with id and turns a line; one result a line.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
 ) -> None:
@@ -37,12 +39,14 @@ def chat(
 
         oomdoc chat
 
+        oomdoc chat train.log
+
         oomdoc chat --batch conversations.jsonl --format json
     """
     if batch is not None:
         _batch(batch)
         return
-    _converse(format_)
+    _converse(format_, file)
 
 
 def _batch(path: Path) -> None:
@@ -60,7 +64,7 @@ def _batch(path: Path) -> None:
             bar.advance(task)
 
 
-def _converse(format_: Format) -> None:
+def _converse(format_: Format, file: Path | None) -> None:
     from oomdoc.chat.session import Session
     from oomdoc.chat.tool_loop import Turned, converse
     from oomdoc.report.words import word
@@ -68,7 +72,8 @@ def _converse(format_: Format) -> None:
     session, model = Session(), _language_model()
     if sys.stdin.isatty() and format_ is not Format.json:
         show(word("chat.begin", "en") + " " + word("chat.leave", "en") + "\n")
-    while (text := _read_turn()) is not None:
+    turns = chain([_first_turn(file)] if file is not None else [], iter(_read_turn, None))
+    for text in turns:
         if not text.strip():
             continue
         if text.strip().lower() in _FAREWELLS:
@@ -82,6 +87,12 @@ def _converse(format_: Format) -> None:
                 show_piece(piece)
         if format_ is not Format.json:
             show("\n")
+
+
+def _first_turn(file: Path) -> str:
+    from oomdoc.intake.stream import load_source
+
+    return load_source(file).text
 
 
 def _language_model() -> LanguageModel | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from oomdoc.evidence import Source
+from oomdoc.hook import CAPTURE_SCHEMA, report_text
 from oomdoc.intake.snapshot import is_snapshot, snapshot_text
 from oomdoc.intake.thinning import telling
 from oomkb.errors import InputError
@@ -90,7 +92,17 @@ def load_source(path: str | Path, progress: Progress | None = None, *, limit_byt
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", where=str(file), hint="is it complete and unpacked?") from error
     _refuse_binary(text, str(file))
-    return Source(str(path), text.decode("utf-8", errors="replace"))
+    return _report_of_hook(str(path), text) or Source(str(path), text.decode("utf-8", errors="replace"))
+
+
+def _report_of_hook(name: str, text: bytes) -> Source | None:
+    """What ``oomdoc.watch()`` wrote at a failure, as the text that it diagnosed; under a name that is no config's."""
+    if CAPTURE_SCHEMA.encode() not in text[:80]:
+        return None
+    try:
+        return Source(f"{name} (report)", report_text(json.loads(text)))
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return None  # somebody else's file
 
 
 class _Bounded:

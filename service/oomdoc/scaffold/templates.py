@@ -52,6 +52,8 @@ programs = ['\\b{name}\\b']
 marks = "{name}_micro_batch {name}_sequence_length"
 known = "seed output_dir"
 adds = "{name}_micro_batch"
+# What plans may propose here; words as in the other records. Without it: all that transformers can be set to.
+features = "micro_batch seq_len"
 
 [keys]
 "{name}_micro_batch" = "micro_batch int"

@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from oomdoc.hook import Watch, capture, is_memory_failure, report_text
+from oomdoc.hook import CAPTURE_SCHEMA, Watch, capture, is_memory_failure, report_text
+from oomdoc.intake import read
+from oomdoc.intake.stream import load_source
 
 MESSAGE = (
     "CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1.00 GiB is free."
@@ -102,3 +105,18 @@ def test_a_wrapped_failure_counts() -> None:
     error.__cause__ = cause
     assert is_memory_failure(error)
     assert MESSAGE in report_text(capture(error, None))
+
+
+def test_a_report_file_is_diagnosed_as_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "oom-rank0.json"
+    path.write_text(json.dumps(capture(RuntimeError(MESSAGE), None)))
+    source = load_source(path)
+    assert MESSAGE in source.text
+    assert read([source]).root is not None
+
+
+@pytest.mark.parametrize("report", [[], {"command": 4}, {"versions": [1]}, {"allocator": "x"}])
+def test_a_damaged_report_file_is_read_as_it_stands(tmp_path: Path, report: Any) -> None:
+    path = tmp_path / "oom-rank0.json"
+    path.write_text(json.dumps({"schema": CAPTURE_SCHEMA, **report} if isinstance(report, dict) else [CAPTURE_SCHEMA]))
+    assert load_source(path).text == path.read_text()
