@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["diagnose", "register"]
 
+_LONG_BYTES: Final = 16 << 20
+"""A log beyond this is read with a bar that shows how far."""
 _LONGEST_NAME: Final = 255
 
 
@@ -136,6 +138,8 @@ def _log(path: Path) -> Source:
         return Source("input", read_text(path, limit_bytes=256 << 20))
     from oomdoc.intake.stream import load_source
 
+    if not (sys.stderr.isatty() and path.is_file() and path.stat().st_size > _LONG_BYTES):
+        return load_source(path)
     with progress() as bar:
         task = bar.add_task(f"reading {path.name}", total=None)
         return load_source(path, progress=lambda done, total: bar.update(task, completed=done, total=total))

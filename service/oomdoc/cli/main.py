@@ -32,6 +32,7 @@ from oomdoc.cli import (
     serve,
     trace,
 )
+from oomdoc.cli.arguments import Command, Group
 from oomdoc.cli.common import coloured
 from oomkb.errors import OomdocError
 
@@ -39,6 +40,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="oomdoc",
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -60,6 +62,7 @@ for _panel, _modules in _PANELS.items():
         _module.register(app)
     for _command in app.registered_commands[_known:]:
         _command.rich_help_panel = _panel
+        _command.cls = Command
 for _panel, _groups in _GROUPS.items():
     for _group in _groups:
         app.add_typer(_group.app, rich_help_panel=_panel)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
@@ -141,7 +142,12 @@ def _first(group: str, text: str) -> Any:
 
 def asked_in(prose: str) -> Asked:
     """What the words of a question want; ``fit`` where nothing else is asked."""
-    text = prose[:_MAX_CHARACTERS]
+    return _asked_in(prose[:_MAX_CHARACTERS])
+
+
+@lru_cache(maxsize=4)
+def _asked_in(text: str) -> Asked:
+    """Of one input many parts of a diagnosis ask it."""
     wanted: Wanted = _first("wanted", text) or "fit"
     return Asked(
         wanted=wanted,

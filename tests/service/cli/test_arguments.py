@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,21 @@ def test_check_and_plan_price_the_same_run() -> None:
 )
 def test_a_missing_package_names_its_extra(module: str, extra: str) -> None:
     assert _extra_with(module) == extra
+
+
+def test_plain_arguments_are_taken_without_validators(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB.\n", "utf-8")
+    code = (
+        "import sys; sys.argv = ['oomdoc', 'diagnose', sys.argv[1], '--format', 'json', '--set', 'gpus=2']\n"
+        "try:\n    import oomdoc.__main__\nfinally:\n    print([m for m in ('typer._adapters', 'rich') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout.rpartition("\n[")[0])["job"]["gpus"] == 2
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_word_that_is_no_choice_is_refused_with_those_that_are() -> None:
+    result = CliRunner().invoke(app, ["diagnose", "does it fit?", "--format", "jsn"])
+    assert result.exit_code == 2
+    assert "markdown" in result.output

@@ -40,6 +40,8 @@ Indexed = tuple[int, Failure]
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
+    """A row that a line matches, and where."""
+
     row: Row
     index: int
     line: Line

@@ -46,10 +46,10 @@ class CauseWords:
         """Log-odds (causes,) of a text with these features, up to a constant."""
         import numpy as np
 
-        held = np.fromiter(found, dtype=np.uint32, count=len(found))
+        held = np.array(sorted(set(found)), dtype=np.uint32)
         rows = np.searchsorted(self.features, held)
-        rows = rows[rows < len(self.features)]
-        rows = np.unique(rows[np.isin(self.features[rows], held)])
+        held, rows = held[rows < len(self.features)], rows[rows < len(self.features)]
+        rows = rows[self.features[rows] == held]
         rarity = self.rarity[rows]
         length = float(np.sqrt((rarity**2).sum())) or 1.0
         return np.asarray(rarity @ self.weights[rows] / length + self.bias)
