@@ -17,9 +17,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final
 
-__all__ = ["CAPTURE_SCHEMA", "Watch", "capture", "is_memory_failure", "report_text", "watch"]
+from oomdoc.hook_report import CAPTURE_SCHEMA, report_text
 
-CAPTURE_SCHEMA: Final = "oomdoc.capture/1"
+__all__ = ["Watch", "capture", "is_memory_failure", "watch"]
+
 _NAMES: Final = frozenset({"OutOfMemoryError", "OutOfMemory", "CUDAOutOfMemoryError", "XlaRuntimeError"})
 _WORDS: Final = ("out of memory", "RESOURCE_EXHAUSTED", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 _MAX_FRAMES: Final = 60
@@ -143,19 +144,6 @@ def capture(error: BaseException, trace: TracebackType | None) -> dict[str, Any]
         "versions": _versions(),
         "environment": {k: v for k, v in os.environ.items() if k.startswith(("PYTORCH_", "NPROC", "CUDA_VISIBLE"))},
     }
-
-
-def report_text(report: Mapping[str, Any]) -> str:
-    """A report as text that :func:`oomdoc.diagnose` reads: settings, versions, sizes, then the traceback."""
-    lines = [f"$ {' '.join(map(str, report.get('command') or []))}"]
-    lines += [f"{name}=={version}" for name, version in (report.get("versions") or {}).items()]
-    lines += [f"export {name}={value}" for name, value in (report.get("environment") or {}).items()]
-    device = (report.get("allocator") or {}).get("device")
-    if device:
-        lines.append(f"{report.get('world', 1)} x {device}")
-    lines += [f"{name}: {value}" for name, value in (report.get("settings") or {}).items()]
-    lines.append(str(report.get("traceback") or ""))
-    return "\n".join(lines)
 
 
 def _print(report: Mapping[str, Any], path: Path) -> None:

@@ -28,7 +28,7 @@ ORDER = [
     ("oomkb.records",),
     ("oomkb.retrieval",),
     ("oomdoc.messages", "oomdoc.evidence", "oomdoc.isolation", "oomdoc.settings", "oomdoc.snapshots", "oomdoc.stated"),
-    ("oomdoc.job_schema",),
+    ("oomdoc.job_schema", "oomdoc.hook_report"),
     ("oomdoc.intake",),
     ("oomdoc.language_model",),
     ("oomdoc.diagnosis",),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from oomdoc.evidence import Source
-from oomdoc.hook import CAPTURE_SCHEMA, report_text
+from oomdoc.hook_report import CAPTURE_SCHEMA, report_text
 from oomdoc.intake.snapshot import is_snapshot, snapshot_text
 from oomdoc.intake.thinning import telling
 from oomkb.errors import InputError

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from oomdoc.hook import CAPTURE_SCHEMA, Watch, capture, is_memory_failure, report_text
+from oomdoc.hook import Watch, capture, is_memory_failure
+from oomdoc.hook_report import CAPTURE_SCHEMA, report_text
 from oomdoc.intake import read
 from oomdoc.intake.stream import load_source
 
