@@ -23,6 +23,7 @@ from oomdoc.diagnosis.planning.printed import (
     engine_free_share,
     engine_max_model_len,
     holders,
+    pipeline_of,
 )
 from oomdoc.diagnosis.planning.quantities import Quantity, lowest_share, quantity
 from oomdoc.diagnosis.planning.regressions import regressions_for
@@ -309,6 +310,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "engine_max_model_len": engine_max_model_len(evidence),
         "engine_cache_missing_bytes": engine_cache_missing_bytes(evidence),
         "engine_free_share": engine_free_share(evidence),
+        "pipeline": pipeline_of(evidence),
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
         "scheduler": next(

@@ -7,7 +7,7 @@ from typing import Final
 from oomdoc.evidence import Evidence
 from oomkb.units import GIB
 
-__all__ = ["engine_cache_missing_bytes", "engine_free_share", "engine_max_model_len", "holders"]
+__all__ = ["engine_cache_missing_bytes", "engine_free_share", "engine_max_model_len", "holders", "pipeline_of"]
 
 
 def engine_max_model_len(evidence: Evidence) -> int | None:
@@ -35,6 +35,15 @@ def engine_free_share(evidence: Evidence) -> float | None:
     """What of the card was free when vLLM started, as it says where that is too little."""
     found = next((s.data for s in evidence.find("vllm-startup-free-too-low")), None)
     return found["free_bytes"] / found["capacity_bytes"] if found and found.get("capacity_bytes") else None
+
+
+_PIPELINES: Final = (("diffusers/", "diffusers"), ("comfyui", "comfyui"), ("comfy/", "comfyui"))
+
+
+def pipeline_of(evidence: Evidence) -> str | None:
+    """The program whose pipeline makes images or video, by the frames of what failed: ``diffusers comfyui``."""
+    files = [f.file.replace("\\", "/").lower() for f in (evidence.root.frames if evidence.root is not None else ())]
+    return next((name for part, name in _PIPELINES if any(part in file for file in files)), None)
 
 
 _MIN_HELD_BYTES: Final = GIB
