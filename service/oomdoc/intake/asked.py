@@ -36,6 +36,8 @@ _SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tok
 """How the values of a numeric setting are named."""
 _ASIDE: Final = re.compile(r"[(（][^()（）]{0,80}[)）]")
 _MAX_CHARACTERS: Final = 4000
+_OPTION, _NAME = 120, 48
+"""Characters of the last option of a list, and of an option that name it."""
 _RE: Final = patterns(__file__)
 
 
@@ -187,6 +189,8 @@ def _alternatives(text: str) -> tuple[Alternative, ...]:
     )
     if _LISTED <= len(machines) <= _MAX_SIDES:
         return machines  # a list of machines is what a question is about
+    if options := _options(text):
+        return options
     if _RE["between"].search(text) is not None or _RE["weighs"].search(text) is not None:
         for mentions in (_beside(text, _models(text)), *settings, cards):
             found = _compared(text, sorted(mentions, key=lambda m: m[0]))
@@ -199,6 +203,28 @@ def _alternatives(text: str) -> tuple[Alternative, ...]:
     return next((sides for sides in (machines, _distinct(named)) if 1 < len(sides) <= _MAX_SIDES), ())
 
 
+def _options(text: str) -> tuple[Alternative, ...]:
+    """Options of a marked list, each with the fields that its words set."""
+    marks = list(_RE["option"].finditer(text))
+    sides = []
+    for n, mark in enumerate(marks):
+        until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION
+        words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
+        fields: dict[str, Any] = {}
+        for found in (_models(words), *_settings(words), _cards(words)):
+            fields |= found[-1][2].fields if found else {}
+        for field, pattern in _RE.group("number").items():
+            number = pattern.search(words)
+            value = _number(next(v for v in number.groups() if v)) if number else _length(words)
+            if (number or field == "seq_len") and value and (field != "lora.r" or "lora" in words.lower()):
+                fields[field] = value
+        if fields:
+            sides.append(Alternative(re.split(r"[,;，；。]", words)[0][:_NAME], fields))
+    distinct = _distinct(sides)
+    alike = bool(distinct) and set.intersection(*(set(side.fields) for side in distinct))
+    return distinct if alike and 1 < len(distinct) <= _MAX_SIDES else ()
+
+
 def _is_asked(text: str, end: int) -> bool:
     """Whether the sentence that goes on there is a question."""
     stop = _RE["stop"].search(text, end)
@@ -206,10 +232,10 @@ def _is_asked(text: str, end: int) -> bool:
 
 
 def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
-    """Each difference once, as first named."""
+    """Each difference once, as first named; what is named again with less ("the H100") is the same."""
     found: list[Alternative] = []
     for side in sides:
-        if all(side.fields != other.fields for other in found):
+        if not any(side.fields.items() <= other.fields.items() for other in found):
             found.append(side)
     return tuple(found)
 
@@ -341,12 +367,14 @@ def _compared(text: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
     """The first run of different mentions that words of choice join; commas may part the earlier ones."""
     chain: list[Alternative] = []
     end, joined = 0, False
-    choice = [_RE["between"], _RE["together"]] if _RE["weighs"].search(text) else [_RE["between"]]
+    weighs = _RE["weighs"].search(text) is not None
+    choice = [_RE["between"], _RE["together"]] if weighs else [_RE["between"]]
     for start, stop, one in mentions:
         between = _ASIDE.sub("", text[end:start])
         near = bool(chain) and 0 < len(between) <= _MAX_BETWEEN and not re.search(r"[.?!。？！\n]\s", between)
-        chosen = near and any(words.search(between) for words in choice)
-        if near and (chosen or re.fullmatch(r"\s*[,、/]\s*", between)):
+        listed = near and re.fullmatch(r"\s*[,、/]\s*", between) is not None
+        chosen = near and ((listed and weighs) or any(words.search(between) for words in choice))
+        if chosen or listed:
             if all(one.fields != other.fields for other in chain):
                 chain.append(one)
             joined = joined or chosen
