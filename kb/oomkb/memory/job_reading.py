@@ -168,6 +168,8 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _text(name: str, value: Any) -> str:
+    if name == "gpu" and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # cards that people call by a number: 4090
     if not isinstance(value, str) or not value.strip() or len(value) > _NAME_CHARS:
         raise JobError(f"{shown(value)} is not a name", where=name, note=note("job.not-name", value=shown(value)))
     return value.strip()

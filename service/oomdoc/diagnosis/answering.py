@@ -28,10 +28,10 @@ from oomkb.units import GIB
 
 __all__ = ["Plain", "answer_of", "answer_to", "run_of"]
 
-_DECIDING: Final = ("method", "sharding", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
+_DECIDING: Final = ("method", "sharding", "optimizer", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
 """Assumed fields that are named, those that decide most first."""
 _SERVED: Final = ("framework", "quant", "serving.max_model_len", "tp")
-_NAMED: Final = 4
+_NAMED: Final = 5
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 """Sizes of cards as they are sold, in GB."""
 _USABLE: Final = 0.94
@@ -243,7 +243,7 @@ def _assumed(job: Job) -> Iterator[Message]:
     shown = 0
     for name in names:
         value = job.get(name)
-        quiet = value in (None, "none", "ddp") or (name in ("tp",) and value == 1)
+        quiet = value in (None, "none", "ddp", "adamw") or (name in ("tp",) and value == 1)
         if name not in job.assumed or quiet or shown >= _NAMED:
             continue
         if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")):
