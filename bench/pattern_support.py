@@ -93,12 +93,13 @@ def main() -> None:
         asked_of(evidence)
         asked_of(evidence, failed=True)
     for path in sorted(INTAKE.rglob("*.tsv")):
-        _told(path, write=chosen.write)
+        _counted(path, write=chosen.write)
 
 
-def _told(path: Path, *, write: bool) -> None:
+def _counted(path: Path, *, write: bool) -> None:
     module = __import__("oomdoc.intake." + ".".join(path.relative_to(INTAKE).with_suffix("").parts), fromlist=["_RE"])
-    counts = {row.name: len(seen[row.pattern, row.flags]) for row in module._RE.rows.values()}
+    table = getattr(module, "_RE", None) or module.ROWS
+    counts = {row.name: len(seen[row.pattern, row.flags]) for row in table.rows.values()}
     for name, count in counts.items():
         print(f"{path.relative_to(INTAKE)}\t{name}\t{count}")
     if write:

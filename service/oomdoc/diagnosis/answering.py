@@ -21,6 +21,7 @@ from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
+from oomkb.frameworks import line as line_of
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
@@ -113,7 +114,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     if about.wanted == "requests" and (rooms := [m for m in limits if m.key.startswith("answer.room")]):
         limits = [m for m in limits if m not in rooms]
         out = [*rooms, *out]
-    out += _parts(about)
+    out += [*_parts(about), *_reference(about)]
     short = host_is_short(about.job, about.estimate)
     if about.job.offload and about.estimate.host_bytes >= GIB and not short:
         have = (about.job.host_gib or 0.0) * GIB
@@ -302,6 +303,14 @@ def _parts(about: Plain) -> Iterator[Message]:
     if rest >= _MIN_PART * needed:
         parts.append(say("answer.part", name=say("term.other"), size_bytes=rest))
     yield say("answer.parts", parts=parts)
+
+
+def _reference(about: Plain) -> Iterator[Message]:
+    """What the reference model takes of it, and what does without one, where the question speaks of it."""
+    held = about.estimate.phases[about.estimate.peak_phase].terms_bytes.get("reference model", 0.0)
+    if about.asked.of_reference and about.job.objective in ("dpo", "kto") and not about.sides:
+        line = line_of(about.job.framework, "reference-precompute") or "precompute_ref_log_probs=True"
+        yield say("answer.reference" if held else "answer.reference-none", held_bytes=held, line=line)
 
 
 def _room(about: Plain) -> Iterator[Message]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import first_that_fits, fits_of, needed_of, price_form, sharded
-from oomdoc.intake.asked import Alternative, Asked
+from oomdoc.intake.alternatives import Alternative
+from oomdoc.intake.asked import Asked
 from oomkb.memory.job import Job
 
 __all__ = ["Side", "compared", "side_fields", "sides_of"]

@@ -10,7 +10,7 @@ from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of
 from oomdoc.diagnosis.planned import Choice, describes_run
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
-from oomdoc.intake.asked import Alternative
+from oomdoc.intake.alternatives import Alternative
 from oomkb.catalog import gpus, models
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
