@@ -1,7 +1,7 @@
 """Pipelines that make images or video: their parts one after the other on the GPU, smaller weights, smaller tiles.
 
-diffusers 0.30-0.36 ("Reduce memory usage"; ``PipelineQuantizationConfig`` since 0.34): a pipeline's text encoders,
-transformer and decoder are needed one at a time. ComfyUI ``comfy/cli_args.py`` and its node ``VAE Decode (Tiled)``.
+A pipeline's text encoders, transformer and decoder are needed one at a time. The lines are those of the library's
+record.
 """
 
 from __future__ import annotations
@@ -11,47 +11,30 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_LINES: Final = {
-    "diffusers": {
-        "offload": "pipe.enable_model_cpu_offload()  # in place of pipe.to('cuda')",
-        "quantize": "DiffusionPipeline.from_pretrained(..., quantization_config=PipelineQuantizationConfig("
-        "quant_backend='bitsandbytes_4bit', quant_kwargs={'load_in_4bit': True}, "
-        "components_to_quantize=['transformer']))",
-        "tiles": "pipe.vae.enable_tiling()",
-        "size": "pipe(..., height=768, width=768)",
-    },
-    "comfyui": {
-        "offload": "python main.py --lowvram",
-        "quantize": "python main.py --fp8_e4m3fn-unet",
-        "tiles": "VAE Decode (Tiled)",
-        "size": "Empty Latent Image: width 768, height 768",
-    },
-}
 _OF_WEIGHTS: Final = frozenset({"weights-load", "model-states", "extra-models", "hardware-limit"})
 _OF_WORK: Final = frozenset({"activations", "attention-scores", "vision-tokens", "long-sample"})
+_STEPS_OF_WEIGHTS: Final = ("pipeline-offload", "pipeline-quantize")
+_STEPS_OF_WORK: Final = ("pipeline-tiles", "pipeline-offload", "pipeline-size")
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    lines = _LINES.get(str(context.facts.get("pipeline")))
-    if lines is None or job.objective not in (None, "inference"):
+    library = context.facts.get("pipeline")
+    if library is None or job.objective not in (None, "inference"):
         return
     first = next(iter(context.causes), "")
-    if first in _OF_WEIGHTS:
-        steps = ("offload", "quantize")
-    elif first in _OF_WORK:
-        steps = ("tiles", "offload", "size")
-    else:
-        return
+    steps = _STEPS_OF_WEIGHTS if first in _OF_WEIGHTS else _STEPS_OF_WORK if first in _OF_WORK else ()
     for rank, step in enumerate(steps):
-        yield Variant(
-            instruction=say(f"fixes.diffusion-pipeline.{step}", line=lines[step]),
-            effort=0.3 + 0.2 * rank,
-            safety="changed-numerics" if step == "quantize" else None,
-        )
+        if (line := line_of(library, step)) is not None:
+            yield Variant(
+                instruction=say(f"fixes.diffusion-{step.replace('-', '.', 1)}", line=line),
+                effort=0.3 + 0.2 * rank,
+                safety="changed-numerics" if step == "pipeline-quantize" else None,
+            )
 
 
 REMEDY = Remedy(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoc.evidence import Evidence
+from oomkb.frameworks import FRAMEWORKS
+from oomkb.frameworks import line as line_of
 from oomkb.units import GIB
 
 __all__ = ["engine_cache_missing_bytes", "engine_free_share", "engine_max_model_len", "holders", "pipeline_of"]
@@ -37,13 +39,11 @@ def engine_free_share(evidence: Evidence) -> float | None:
     return found["free_bytes"] / found["capacity_bytes"] if found and found.get("capacity_bytes") else None
 
 
-_PIPELINES: Final = (("diffusers/", "diffusers"), ("comfyui", "comfyui"), ("comfy/", "comfyui"))
-
-
 def pipeline_of(evidence: Evidence) -> str | None:
-    """The program whose pipeline makes images or video, by the frames of what failed: ``diffusers comfyui``."""
-    files = [f.file.replace("\\", "/").lower() for f in (evidence.root.frames if evidence.root is not None else ())]
-    return next((name for part, name in _PIPELINES if any(part in file for file in files)), None)
+    """The library whose pipeline makes images or video, by the frames of what failed."""
+    files = [f.file.replace("\\", "/") for f in (evidence.root.frames if evidence.root is not None else ())]
+    makers = (f for f in FRAMEWORKS if f.package and line_of(f.name, "pipeline-offload") is not None)
+    return next((f.name for f in makers if any(f"/{f.package}/" in file for file in files)), None)
 
 
 _MIN_HELD_BYTES: Final = GIB
