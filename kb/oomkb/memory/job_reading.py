@@ -43,10 +43,13 @@ _POSITIVE: Final[Mapping[str, int]] = {
     "completion_len": _TOKENS,
 }
 """Fields that are whole numbers, each with the most that any machine of today could mean: beyond it lies a slip."""
-_GIB: Final = float(1 << 24)
+_GIB: Final = float(1 << 20)
 _NAME_CHARS: Final = 1_000
 _ENTRY_CHARS: Final = 4_000
 _ENTRIES: Final = 1_000
+_MODELS: Final = 16
+"""Models beside the main one: each is priced like it."""
+_RANK: Final = 1 << 16
 _TARGETS: Final = 20_000
 """Module names that adapters are put on: some list every one of a model of hundreds of layers."""
 _CONFIG_DEPTH: Final = 12
@@ -232,8 +235,8 @@ def _entry(name: str, value: Any) -> str:
 
 
 def _extra_models(name: str, value: Any) -> tuple[ExtraModel, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > _ENTRIES:
-        raise JobError("expected a list of {role, model, sharding, offload}", where=name)
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > _MODELS:
+        raise JobError(f"expected a list of at most {_MODELS} of {{role, model, sharding, offload}}", where=name)
     out = []
     for i, item in enumerate(value):
         where = f"{name}[{i}]"
@@ -265,7 +268,7 @@ def _targets(name: str, value: Any) -> str | tuple[str, ...]:
 
 _LOOP_FLAGS: Final = ("loss_autocast", "outputs_kept", "use_cache", "zero_grad_in_place", "kbit_prepared")
 _NESTED_READ: Final[Mapping[str, Any]] = {
-    "r": _whole,
+    "r": lambda n, v: _whole(n, v, most=_RANK),
     "alpha": lambda n, v: _number(n, v, high=1e9),
     "dropout": lambda n, v: 0.0 if v == 0 else _number(n, v, high=1.0),
     "dtype": lambda n, v: normalise("param_dtype", v, where=n),
@@ -357,6 +360,7 @@ _NAMES_SCHEMA: Final = {"type": "array", "items": {"type": "string"}}
 _GIB_SCHEMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": _GIB}
 _MAP_SCHEMA: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 _NESTED_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "r": {"type": "integer", "minimum": 1, "maximum": _RANK},
     "alpha": {"type": "number", "exclusiveMinimum": 0},
     "dropout": {"type": "number", "minimum": 0, "maximum": 1},
     "dtype": {"type": "string", "enum": list(VOCABULARY["param_dtype"])},
@@ -380,6 +384,7 @@ _OTHER_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
     "env": _MAP_SCHEMA,
     "extra_models": {
         "type": "array",
+        "maxItems": _MODELS,
         "items": {
             "type": "object",
             "properties": {

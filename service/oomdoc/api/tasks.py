@@ -42,8 +42,11 @@ def run_task(name: str, arguments: Mapping[str, Any], blob: bytes) -> Outcome:
         return TASKS[name](dict(arguments), blob)
     except OomdocError as error:
         known = next((k for k in type(error).__mro__ if k.__name__ in _KINDS), OomdocError)
-        refusal = {"kind": known.__name__, "message": error.message, "where": error.where, "hint": error.hint}
-        return {"refused": refusal}, b""
+        from oomdoc.intake.redact import masked_text
+
+        said = {"message": error.message, "where": error.where, "hint": error.hint}
+        # What is quoted was sent: in a field of a job, or as its name.
+        return {"refused": {"kind": known.__name__, **{name: masked_text(text) for name, text in said.items()}}}, b""
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)[-_PLACES:]
         places = [f"{'/'.join(f.filename.split('/')[-3:])}:{f.lineno} {f.name}" for f in frames]

@@ -129,8 +129,9 @@ def _random_runs(text: str) -> list[tuple[int, int]]:
     """
     found: list[tuple[int, int]] = []
     last = 0
-    for hit in _RE["run"].finditer(text):
-        run, start, end = hit[0], hit.start(), hit.end()
+    spans = (hit.span() for name in ("run_base64", "run") for hit in _RE[name].finditer(text))
+    for span in sorted(spans, key=lambda span: (span[0], -span[1])):
+        (start, end), run = span, text[slice(*span)]
         if start < last or run.islower() or run.isupper() or not _is_random(run):
             continue
         if sum(letter.isdigit() for letter in run) < 2 or _RE["run_name"].search(run):

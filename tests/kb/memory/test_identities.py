@@ -103,6 +103,13 @@ def test_terms_add_up_and_nothing_is_negative(model, fields):
         assert span.low_bytes < getattr(said, f"{meter}_bytes") < span.high_bytes
 
 
+@pytest.mark.parametrize("fields", [fields for fields in VARIANTS if "pp" not in fields], ids=str)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_nothing_is_negative_in_models_of_few_layers(layers, fields):
+    for name, phase in priced({**LLAMA, "num_hidden_layers": layers}, **fields).phases.items():
+        assert min(phase.terms_bytes.values(), default=0) >= 0, name
+
+
 @pytest.mark.parametrize("sharding", ["zero3", "fsdp2"])
 def test_shards_of_all_ranks_make_the_whole(sharding):
     whole = priced(optimizer_impl="fused", sharding="none", param_dtype="fp32")

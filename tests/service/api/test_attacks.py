@@ -78,6 +78,9 @@ def test_a_size_may_be_written_with_its_unit(api: TestClient, stated: object, ca
         ({"seq_len": {"a": 1}}, "seq_len"),
         ({"zero_stage": 9}, "zero_stage"),
         ({"lora": {"rank": 3}}, "lora.rank"),
+        ({"lora": {"r": 1 << 27}}, "lora.r"),
+        ({"extra_models": [{"role": "reference"}] * 17}, "extra_models"),
+        ({"capacity_gib": 1.6e7}, "capacity_gib"),
         ({"offload": [["optimizer"]]}, "offload"),
         ({"env": {"A": {"B": 1}}}, "env.A"),
         ({"seqlen": 1024}, "seqlen"),
@@ -450,3 +453,20 @@ def test_readiness_says_nothing_private(tmp_path: Path) -> None:
         assert "private-name" not in ready.text
         assert "oomdoc_store_up " in api.get("/metrics").text
         assert api.app.state.work.store_up is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.yaml", "# a comment as an editor on Windows ends it\r\n" * 400 + "per_device_train_batch_size: 4\r\n"),
+        ("run.sh", f"llama-server -m thing{'_q8' * 200}!.gguf -c 4096 -ngl 99\n"),
+        ("run.sh", f"llama-server -m thing{'-q8_0' * 200}.gguf! -c 4096 -ngl 99\n"),
+    ],
+)
+def test_many_comments_and_endings_are_read_at_once(api: TestClient, name: str, text: str) -> None:
+    """Each took time that doubles with every further line: thirty were more than the deadline."""
+    started = time.monotonic()
+    answer = quickly(api, "/v1/diagnose", {"text": LOG, "configs": {name: text}}, {200})
+    assert answer.json()["verdict"] == "device-oom"
+    quickly(api, "/v1/plan", {"text": text, "filename": name}, {200, 422})
+    assert time.monotonic() - started < 10

@@ -94,3 +94,31 @@ def test_the_log_says_nothing(api: TestClient) -> None:
         logging.getLogger("oomdoc").removeHandler(handler)
     assert lines
     assert HF not in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/diagnose", {"text": LOG, "set": {"seq_len": f"wandb login {KEY}"}}),
+        ("/v1/diagnose", {"text": LOG, "set": {f"HF_TOKEN={HF}": 1}}),
+        ("/v1/estimate", {"job": {"model": "Qwen/Qwen2.5-7B", "optimizer": f"password: {KEY}"}}),
+        ("/v1/plan", {"job": {"model": "Qwen/Qwen2.5-7B", "gpu": f"api_key={KEY}"}}),
+    ],
+)
+def test_a_refusal_does_not_quote_them(api: TestClient, path: str, body: dict[str, object]) -> None:
+    plain = api.post(path, json=body)
+    streamed = api.post(path, json=body, headers={"accept": "text/event-stream"})
+    assert plain.status_code in (400, 422), plain.text
+    for answer in (plain, streamed):
+        assert HF not in answer.text
+        assert KEY not in answer.text
+
+
+def test_a_notebooks_text_is_masked_though_it_is_json(api: TestClient) -> None:
+    source = ['api.connect(passwd="c0rrect-h0rse")\n', "# 密码: c0rrect-h0rse\n"]
+    outputs = [{"output_type": "stream", "text": [LOG]}]
+    notebook = {"nbformat": 4, "cells": [{"cell_type": "code", "source": source, "outputs": outputs}]}
+    answer = api.post("/v1/diagnose", files={"file": ("a.ipynb", json.dumps(notebook).encode())})
+    assert answer.status_code == 200, answer.text
+    assert "c0rrect-h0rse" not in answer.text
+    assert "c0rrect-h0rse" not in stored(api)

@@ -28,3 +28,21 @@ def test_the_same_text_and_fields_give_the_same_plans() -> None:
     first, second = (plan_job(SWIFT, "run.sh", {"gpu": "T4", "gpus": 2}) for _ in range(2))
     assert first.table.planning.plans == second.table.planning.plans
     assert first.job.world == 2
+
+
+@pytest.mark.parametrize("more", [{}, {"sharding": "fsdp"}, {"method": "qlora"}], ids=str)
+def test_adapters_beside_a_reference_model_are_planned(more: dict[str, object]) -> None:
+    stated: dict[str, object] = {
+        "model": "Qwen/Qwen2.5-7B",
+        "framework": "verl",
+        "objective": "grpo",
+        "method": "lora",
+        "lora": {"r": 8},
+        "rollout": {"engine": "vllm", "colocated": True, "gpu_memory_utilization": 0.5},
+        "extra_models": [{"role": "reference"}],
+        "gpu": "H100",
+        "gpus": 8,
+        **more,
+    }
+    table = plan_job("", "", stated).table
+    assert ("extra_models", []) in [(knob.key, knob.new) for knob in table.knobs]

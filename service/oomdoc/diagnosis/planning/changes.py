@@ -88,14 +88,10 @@ _WHOLE_PATHS: Final = frozenset({"verl"})
 
 def _composite(before: Job, after: Job, name: str, old: Any, new: Any) -> list[tuple[str, Any, Any]]:
     """What a framework says with several keys, or with words of its own."""
-    words = spelled(before.framework, name, _plainly(new), sharding=after.sharding)
-    was = dict(spelled(before.framework, name, _plainly(old), sharding=before.sharding)) if old else {}
+    words = spelled(before.framework, name, plain(new), sharding=after.sharding)
+    was = dict(spelled(before.framework, name, plain(old), sharding=before.sharding)) if old else {}
     said = [(key, was.get(key), value) for key, value in words if was.get(key) != value]
     return said or [(key_of(before.framework, name), _written(before, name, old), _written(before, name, new))]
-
-
-def _plainly(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _written(job: Job, name: str, value: Any) -> Any:

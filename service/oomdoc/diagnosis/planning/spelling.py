@@ -75,7 +75,7 @@ def spelled(
     )
     if written or not isinstance(value, str | list | tuple):
         return written
-    parts = [value] if isinstance(value, str) else list(value)
+    parts = [value] if isinstance(value, str) else [part for part in value if isinstance(part, str)]
     return tuple(_OTHERWISE[field, part] for part in parts if (field, part) in _OTHERWISE)
 
 

@@ -32,10 +32,10 @@ _BUDGET: Final = 150_000
 _MAX_ENTRIES: Final = 8_000
 """Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
-_DOCSTRING: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
+_DOCSTRING: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
 _LINK: Final = re.compile(r"\$\{([A-Za-z_][\w.]{0,120})\}\Z")
 _HOPS: Final = 4
-_BRACE: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n){0,200}[ \t]*\{(?![{%])")
+_BRACE: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,200}[ \t]*\{(?![{%])")
 
 
 def _interpolated(entries: list[Entry]) -> list[Entry]:

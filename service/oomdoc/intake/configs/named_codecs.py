@@ -153,7 +153,7 @@ def _rebuilt(value: Any, old: Any) -> Any:
     return f"{head}.{prefix}{plain}" if head else None
 
 
-_STORED: Final = r"[-_.:](?P<kind>i?q[2-8](?:_[a-z0-9]{1,2}){0,2}|f16|bf16|f32|fp16|mxfp4|gguf)"
+_STORED: Final = r"[-_.:](?P<kind>i?q[2-8](?:_(?!i?q[2-8])[a-z0-9]{1,2}){0,2}|f16|bf16|f32|fp16|mxfp4|gguf)"
 _GGUF: Final = re.compile(rf"(?:{_STORED.replace('?P<kind>', '?:')})+(?:\.gguf)?\Z|\.gguf\Z", re.I)
 _BLOCKS: Final = re.compile(_STORED + r"(?:\.gguf)?\Z", re.I)
 _RECIPE: Final = re.compile(r"_(?:pretrain|sft|peft|finetune)(?:_\w{0,60})?\Z")
