@@ -41,8 +41,8 @@ from oomkb.errors import OomdocError
 from oomkb.memory.families.family import FAMILIES
 from oomkb.memory.job import Job
 from oomkb.memory.names import NAMES as CONFIG_NAMES
-from oomkb.outside import json_document, yaml_document
 from oomkb.records.loader import parse_case
+from oomkb.untrusted import json_document, yaml_document
 
 NAMES = ("input", "x.yaml", "x.json", "x.sh", "x.py", "x.toml", "x.ipynb", "Dockerfile", "x.env", "x.log")
 LIMIT_S_PER_KB = 0.2
@@ -109,7 +109,7 @@ PARSERS = (
     "oomdoc.stated",
     "oomdoc.planner",
     "oomkb.limits",
-    "oomkb.outside",
+    "oomkb.untrusted",
     "oomkb.records",
     "oomkb.memory.job",
 )
@@ -348,7 +348,7 @@ def lighten() -> None:
 
     import numpy
 
-    from oomkb.records.loader import hold_cases
+    from oomkb.records.loader import pin_cases
     from oomkb.retrieval.onnx_model import OnnxEncoder
 
     width = 384
@@ -357,7 +357,7 @@ def lighten() -> None:
         drawn = [numpy.random.default_rng(zlib.crc32(t.encode("utf-8", "replace"))).normal(size=width) for t in texts]
         return numpy.stack([v / numpy.linalg.norm(v) for v in drawn]).astype(numpy.float32)
 
-    hold_cases()
+    pin_cases()
     OnnxEncoder.encode_quickly = any_vectors  # type: ignore[method-assign]
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from oomdoc.tracing.optimizing import OPTIMIZERS
-from oomdoc.tracing.playable import playable
 from oomdoc.tracing.running import trace
+from oomdoc.tracing.traceable import traceable
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 from oomkb.records.loader import load_cases
@@ -42,10 +42,10 @@ def played(job: Job) -> dict[str, Any]:
     if completed.objective == "grpo":
         import trace_online
 
-        plain = playable(completed.with_fields({"objective": "sft", "rollout": None})).document
+        plain = traceable(completed.with_fields({"objective": "sft", "rollout": None})).document
         also = {name: completed.get(name) for name in ("prompt_len", "completion_len")}
         return trace_online.trace(plain | also | {"framework": "trl"})
-    document = playable(completed).document
+    document = traceable(completed).document
     if completed.optimizer in OPTIMIZERS:
         document["optimizer"] = completed.optimizer
     if completed.sharding == "fsdp":

@@ -77,7 +77,7 @@ def _cell(text: str) -> str:
 
 
 def job() -> str:
-    """The job document: its fields from the one schema that every door checks."""
+    """The job document: its fields from the one schema that every interface checks."""
     from oomdoc.job_schema import job_schema
 
     schema = job_schema()

@@ -1,4 +1,4 @@
-"""Errors name the exact place and the next step; every door prints the same two lines."""
+"""Errors name the exact place and the next step; every interface prints the same two lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from oomkb.notes import Note
 
-__all__ = ["ODD", "CatalogError", "IndexDamaged", "InputError", "JobError", "OomdocError", "RecordError"]
+__all__ = ["ARITHMETIC_ERRORS", "CatalogError", "IndexDamaged", "InputError", "JobError", "OomdocError", "RecordError"]
 
 
 class OomdocError(Exception):
@@ -53,5 +53,5 @@ class IndexDamaged(OomdocError):
     """A retrieval index that is stale, truncated or of another version; rebuilt where possible."""
 
 
-ODD: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+ARITHMETIC_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What arithmetic on somebody's numbers may raise where they are odder than any check foresaw."""

@@ -1,4 +1,4 @@
-"""Caps on what comes from outside, in one place. :mod:`oomkb.outside` reads YAML and JSON within them."""
+"""Caps on what comes from outside, in one place. :mod:`oomkb.untrusted` reads YAML and JSON within them."""
 
 from __future__ import annotations
 

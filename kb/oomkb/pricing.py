@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from oomkb.catalog import gpus, models
-from oomkb.errors import ODD, CatalogError, JobError
+from oomkb.errors import ARITHMETIC_ERRORS, CatalogError, JobError
 from oomkb.frameworks import complete
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
@@ -49,7 +49,7 @@ def price(job: Job, *, careful: bool = False) -> Priced:
         shape = shape_of(completed)
         device = device_of(completed)
         estimate = memory.estimate(completed, shape, device, shapes=extra_model_shapes(completed))
-    except ODD as error:
+    except ARITHMETIC_ERRORS as error:
         raise JobError(
             f"these values describe no run that can be priced ({type(error).__name__})",
             where="job",

@@ -1,4 +1,4 @@
-"""The library's three calls; every door makes the same ones."""
+"""The library's three calls; every interface makes the same ones."""
 
 from __future__ import annotations
 

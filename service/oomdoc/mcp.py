@@ -1,4 +1,4 @@
-"""The MCP door: oomdoc's functions, what it knows as resources, and prompts, over stdio or streamable HTTP.
+"""MCP: oomdoc's functions, what it knows as resources, and prompts, over stdio or streamable HTTP.
 
 ``oomdoc serve`` has it at ``/mcp``, behind the same keys, rates and limits as the HTTP API.
 """
@@ -46,7 +46,7 @@ Call = Callable[[Tool, Mapping[str, Any], Report], Awaitable[dict[str, Any]]]
 
 
 class _Server(MCPServer[Any]):
-    """The SDK's server with the tools of the registry: their schemas and checks are those that every door has."""
+    """The SDK's server with the tools of the registry: their schemas and checks are those of every interface."""
 
     def __init__(self, call: Call) -> None:
         # At INFO the SDK logs what callers sent.

@@ -11,8 +11,8 @@ from oomdoc.messages import Message
 from oomkb.errors import InputError, JobError
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job
-from oomkb.outside import yaml_document
 from oomkb.pricing import check_device
+from oomkb.untrusted import yaml_document
 
 if TYPE_CHECKING:
     from oomdoc.diagnosis.planning import Table

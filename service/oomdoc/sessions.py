@@ -1,4 +1,4 @@
-"""A turn of a stored conversation, for the doors that keep sessions: HTTP and the messengers."""
+"""A turn of a stored conversation, for the interfaces that keep sessions: HTTP and the messengers."""
 
 from __future__ import annotations
 

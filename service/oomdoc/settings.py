@@ -1,6 +1,6 @@
 """The service's settings: environment variables ``OOMDOC_*``, then a file (``OOMDOC_CONFIG``), then defaults.
 
-Used by the doors that serve (HTTP, bots); the library and the plain commands need none of it.
+Used by what serves (HTTP, bots); the library and the plain commands need none of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Job fields that somebody states beside a text (``--set``, ``"set"``, ``options=``), checked for every door."""
+"""Job fields that somebody states beside a text (``--set``, ``"set"``, ``options=``), checked for every interface."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ORDER = [
         "oomkb.lazy",
         "oomkb.toml_files",
         "oomkb.limits",
-        "oomkb.outside",
+        "oomkb.untrusted",
         "oomkb.tables",
     ),
     ("oomkb.memory",),

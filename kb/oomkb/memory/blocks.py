@@ -13,9 +13,9 @@ from typing import Final
 from oomkb.memory.dora import dora
 from oomkb.memory.functions import activate, gated
 from oomkb.memory.mode import Mode
+from oomkb.memory.moe import routed_experts
 from oomkb.memory.ops import Ops
 from oomkb.memory.quantized import quantized
-from oomkb.memory.routed import routed
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Layer"]
@@ -172,7 +172,7 @@ class Layer:
 
     def feed(self, x: Tensor) -> Tensor:
         """Whatever follows attention."""
-        return routed(self, x) if self.moe else self.mlp(x)
+        return routed_experts(self, x) if self.moe else self.mlp(x)
 
     # -- attention -----------------------------------------------------------------------------------------------
 

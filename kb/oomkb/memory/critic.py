@@ -21,7 +21,7 @@ from oomkb.memory.sharding import extra_of
 from oomkb.memory.states import States, states_of
 from oomkb.memory.step import Step
 
-__all__ = ["Critic", "beside_policy", "critic_of"]
+__all__ = ["Critic", "critic_of", "with_critic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def held_states(s: Setting, shape: ModelShape, tokens: float) -> float:
     return tokens * shape.dims.hidden * size * shape.layer_count
 
 
-def beside_policy(
+def with_critic(
     critic: Critic,
     s: Setting,
     shape: ModelShape,

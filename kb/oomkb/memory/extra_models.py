@@ -16,11 +16,11 @@ from oomkb.memory.states import rank_params
 from oomkb.notes import Note, note
 from oomkb.units import GIB, billions_with_experts
 
-__all__ = ["Beside", "beside"]
+__all__ = ["ExtraMemory", "extra_memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ExtraMemory:
     """Bytes on one GPU that are not the trained model's."""
 
     models: Mapping[str, float]
@@ -37,7 +37,9 @@ class Beside:
     """Whether the engine's stated share holds less than its weights, buffers and one sequence: it does not start."""
 
 
-def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]) -> Beside:
+def extra_memory(
+    job: Job, s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]
+) -> ExtraMemory:
     """Extra models and the rollout engine."""
     models: dict[str, float] = {}
     warnings: list[Note] = []
@@ -64,7 +66,7 @@ def beside(job: Job, s: Setting, shape: ModelShape, device: Device | None, shape
         warnings.append(note("estimate.models-elsewhere"))
     engine, resting = _engine(job, s, shape, device)
     short = _is_short(job, s, shape, device) if engine else None
-    return Beside(
+    return ExtraMemory(
         models=models,
         engine=engine,
         engine_in_training=resting,

@@ -49,7 +49,7 @@ class Mode:
     shared: str
     cuda: bool
     router: str = ""
-    """How experts are chosen and gated (:mod:`oomkb.memory.routed`)."""
+    """How experts are chosen and gated (:mod:`oomkb.memory.moe`)."""
     merged_experts: bool = False
     """Adapters on fused expert parameters: PEFT adds their product to a copy of the weights for each pass."""
     quant: bool = False

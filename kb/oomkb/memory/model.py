@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Final
 
 from oomkb.memory.activations import step_of
-from oomkb.memory.critic import beside_policy
+from oomkb.memory.critic import with_critic
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Phase, Served
 from oomkb.memory.evaluating import evaluation_terms
-from oomkb.memory.extra_models import Beside, beside
+from oomkb.memory.extra_models import ExtraMemory, extra_memory
 from oomkb.memory.host import host_phases
 from oomkb.memory.intervals import SCRIPT, fixed_share, group_of, interval, is_complete, is_script, width_of
 from oomkb.memory.job import Job
@@ -71,7 +71,7 @@ def estimate(
     if not s.training:
         return _serving(job, s, shape, device, shapes or {}, warnings)
     states = states_of(s, shape)
-    extra = beside(job, s, shape, device, shapes or {})
+    extra = extra_memory(job, s, shape, device, shapes or {})
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes]
     phases = _phases(job, s, shape, states, extra)
@@ -104,7 +104,7 @@ def _doubts(job: Job, s: Setting) -> list[Note]:
     return found
 
 
-def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Beside) -> dict[str, Phase]:
+def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: ExtraMemory) -> dict[str, Phase]:
     static = {"weights": states.weights, "adapters": states.adapters, **extra.models}
     kept = {
         **static,
@@ -147,7 +147,7 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Besi
     kept["vision tower"] = tower.pixels
     phases["optimizer-step"] = _phase({**kept, "gradients": states.reduced, "optimizer temporaries": states.step})
     if extra.critic:
-        phases = beside_policy(extra.critic, s, shape, phases, kept, states, tokens, square)
+        phases = with_critic(extra.critic, s, shape, phases, kept, states, tokens, square)
     if s.eval_batch:
         phases["evaluation"] = _phase(_merged(kept, evaluation_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from oomkb.memory.blocks import Layer
 from oomkb.memory.forms import Form, Segment, minus, plus, segment
-from oomkb.memory.layer_play import played
+from oomkb.memory.layer_simulation import simulated
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
-from oomkb.memory.preferences import log_softmax_backward, preference
+from oomkb.memory.preference_losses import log_softmax_backward, preference
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
 __all__ = ["Program", "program"]
@@ -102,7 +102,7 @@ class _Step:
         """One layer, played elsewhere: its instants upon what is alive here, and what it keeps."""
         tape, linked = self.tape, x.node is not None
         mode = self.below if share == "none" else self.mode
-        play = played(mode, moe, self.head.ckpt, x.size, linked)
+        play = simulated(mode, moe, self.head.ckpt, x.size, linked)
         base = tape.less({"T*h": x.size})
         held, cast = tape.hold(play.held), tape.hold(play.casts)
         if cast is not None:
@@ -114,7 +114,7 @@ class _Step:
 
             def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
                 found = play.backward if grad.size == play.size else None
-                found = found or played(mode, moe, self.head.ckpt, x_size, linked, grad.size).backward
+                found = found or simulated(mode, moe, self.head.ckpt, x_size, linked, grad.size).backward
                 assert found is not None
                 self.passed = (tape.less(found.start), found.instants)
                 left = tape.hold(found.left)

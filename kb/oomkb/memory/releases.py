@@ -106,7 +106,7 @@ _TRL_FRAMEWORKS: Final = ("trl", "axolotl", "handbook")
 
 
 def preference_style(job: Job) -> str:
-    """Whose trainer computes a preference loss: :mod:`oomkb.memory.preferences` says what each of them does.
+    """Whose trainer computes a preference loss: :mod:`oomkb.memory.preference_losses` says what each of them does.
 
     LLaMA-Factory handed the labels on to the model up to 0.9.3; TRL picks row by row since 0.12 (``PR 2153``) and
     projects in tiles since 1.15 (``chunked``).

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomkb.errors import ODD, InputError, JobError
+from oomkb.errors import ARITHMETIC_ERRORS, InputError, JobError
 from oomkb.limits import check_tree
 from oomkb.memory.families.audio_towers import audio_known
 from oomkb.memory.families.dimensions import Dims, read_dims
@@ -222,7 +222,7 @@ def _read(config: Mapping[str, Any], name: str) -> ModelShape:
         possible = 0 < shape.params < _LARGEST_PARAMS
     except InputError as error:
         raise JobError(error.message, where=error.where, hint=error.hint) from error
-    except ODD as error:
+    except ARITHMETIC_ERRORS as error:
         raise JobError(f"the model's configuration cannot be read ({type(error).__name__})", where="model") from error
     if not possible:
         raise JobError(f"{shape.params:,} parameters are no model's", where="model", hint="check its dimensions")

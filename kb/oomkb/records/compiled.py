@@ -20,7 +20,7 @@ from oomkb.records.files import Listed
 from oomkb.records.plain import from_plain
 from oomkb.state import baked_dir, state_dir, write_atomically
 
-__all__ = ["fingerprint", "keep", "keep_with_package", "kept", "kept_with_package"]
+__all__ = ["fingerprint", "load", "load_with_package", "store", "store_with_package"]
 
 _FORMAT: Final = 3
 """Raise it when :class:`Case` changes its fields."""
@@ -41,7 +41,7 @@ def _name(folders_key: str) -> str:
     return f"cases-{folders_key[:12]}.json"
 
 
-def keep(folders_key: str, mark: str, cases: Sequence[Case], problems: Sequence[Mapping[str, str]]) -> None:
+def store(folders_key: str, mark: str, cases: Sequence[Case], problems: Sequence[Mapping[str, str]]) -> None:
     """Write the compiled form; silently nothing where that is not possible."""
     body = {"mark": mark, "cases": [dataclasses.asdict(c) for c in cases], "problems": list(problems)}
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
@@ -49,7 +49,7 @@ def keep(folders_key: str, mark: str, cases: Sequence[Case], problems: Sequence[
         write_atomically(state_dir() / _name(folders_key), text.encode())
 
 
-def kept(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, str]]] | None:
+def load(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, str]]] | None:
     """The compiled cases and the problems found with the others; ``None`` where there are none for this mark."""
     with contextlib.suppress(OSError, OomdocError, ValueError, KeyError, TypeError):
         body = json.loads((state_dir() / _name(folders_key)).read_bytes())
@@ -58,14 +58,14 @@ def kept(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, 
     return None
 
 
-def keep_with_package(place: Path, root: Path, files: Sequence[Listed], cases: Sequence[Case]) -> None:
+def store_with_package(place: Path, root: Path, files: Sequence[Listed], cases: Sequence[Case]) -> None:
     """Write the compiled form of the shipped cases for a wheel: paths relative to ``root``, no times of change."""
     plain = [dataclasses.asdict(c) | {"path": Path(c.path).relative_to(root).as_posix()} for c in cases]
     body = {"mark": _package_mark(root, files), "cases": plain}
     (place / _PACKAGED).write_text(json.dumps(body, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
-def kept_with_package(root: Path, files: Sequence[Listed]) -> tuple[Case, ...] | None:
+def load_with_package(root: Path, files: Sequence[Listed]) -> tuple[Case, ...] | None:
     """The cases of ``root`` as the wheel was built with them; ``None`` where it has none or they were changed."""
     place = baked_dir()
     if place is None or not (place / _PACKAGED).is_file():

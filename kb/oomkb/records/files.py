@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomkb.errors import InputError, RecordError
-from oomkb.outside import yaml_document
+from oomkb.untrusted import yaml_document
 
 __all__ = ["MAX_BYTES", "Listed", "case_files", "case_id", "listed", "parse", "read_text"]
 

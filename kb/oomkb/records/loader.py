@@ -18,12 +18,12 @@ from oomkb.records.files import Listed, case_id, listed, parse, read_text
 
 __all__ = [
     "Loaded",
+    "cached_cases",
     "cases_dir",
-    "cases_lately",
-    "hold_cases",
     "load",
     "load_cases",
     "parse_case",
+    "pin_cases",
     "private_dirs",
     "read_case",
     "shipped_ids",
@@ -100,7 +100,7 @@ def load_cases(paths: Iterable[Path | str] | None = None) -> tuple[Case, ...]:
     return load(paths).cases
 
 
-def cases_lately() -> tuple[Case, ...]:
+def cached_cases() -> tuple[Case, ...]:
     """As :func:`load_cases` by default, but the folders are not walked again within a quarter of a second.
 
     For what asks many times in a second: walking 444 files takes 2 ms, a tenth of a diagnosis.
@@ -116,7 +116,7 @@ def _lately(_folders: tuple[Path, ...], _moment: int) -> tuple[Case, ...]:
     return load_cases()
 
 
-def hold_cases() -> tuple[Case, ...]:
+def pin_cases() -> tuple[Case, ...]:
     """Load the cases by default and keep to them in this process, whatever is written, until the next call.
 
     For processes that answer: who adds cases has them loaded and indexed beside, not before the next answer.
@@ -147,11 +147,11 @@ def _load(folders: tuple[tuple[Path, bool], ...], files: tuple[tuple[Listed, ...
     folders_key = hashlib.sha256(repr(folders).encode()).hexdigest()
     mark = compiled.fingerprint([file for held in files for file in held])
     if len(folders) == 1 and folders[0][0] == cases_dir():
-        packaged = compiled.kept_with_package(folders[0][0], files[0])
+        packaged = compiled.load_with_package(folders[0][0], files[0])
         if packaged is not None:
             _remember(packaged, files)
             return Loaded(packaged)
-    found = compiled.kept(folders_key, mark)
+    found = compiled.load(folders_key, mark)
     if found is not None:
         _remember(found[0], files)
         return Loaded(found[0], tuple(RecordError(p["message"], where=p["where"], hint=p["hint"]) for p in found[1]))
@@ -168,7 +168,7 @@ def _load(folders: tuple[tuple[Path, bool], ...], files: tuple[tuple[Listed, ...
     ordered = tuple(cases[key] for key in sorted(cases))
     _remember(ordered, files)
     plain = [{"message": e.message, "where": e.where, "hint": e.hint} for e in problems]
-    compiled.keep(folders_key, mark, ordered, plain)
+    compiled.store(folders_key, mark, ordered, plain)
     return Loaded(ordered, tuple(problems))
 
 

@@ -11,12 +11,12 @@ from typing import Final
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import CAUSES
 from oomkb.retrieval.boilerplate import telling
-from oomkb.retrieval.gloss import bilingual, gloss, widened
 from oomkb.retrieval.text import search_words, spellings
+from oomkb.retrieval.translation import bilingual, gloss, widened
 from oomkb.toml_files import read_toml
 
 __all__ = [
-    "CauseTalk",
+    "CauseExamples",
     "case_passages",
     "case_words",
     "cause_passages",
@@ -32,7 +32,7 @@ _SYMPTOM_CHARS: Final = (320, 160)
 
 
 @dataclass(frozen=True, slots=True)
-class CauseTalk:
+class CauseExamples:
     """How people describe a cause: whole questions, and single words that speak for it."""
 
     questions: tuple[str, ...]
@@ -40,10 +40,12 @@ class CauseTalk:
 
 
 @cache
-def causes() -> Mapping[str, CauseTalk]:
+def causes() -> Mapping[str, CauseExamples]:
     """Cause -> how people describe it, in the order of the names."""
     table = read_toml(Path(__file__).parent / "data" / "causes.toml")
-    return {name: CauseTalk(tuple(table[name]["questions"]), tuple(table[name]["signs"])) for name in sorted(CAUSES)}
+    return {
+        name: CauseExamples(tuple(table[name]["questions"]), tuple(table[name]["signs"])) for name in sorted(CAUSES)
+    }
 
 
 def query_words(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from oomkb.retrieval.views import Views, standardised
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Weights", "assured", "fused", "spread", "squashed"]
+__all__ = ["Weights", "fused", "logistic", "spread", "with_likely_cause"]
 
 
 _SURE: Final = 0.4
@@ -86,7 +86,7 @@ def _descending(values: Sequence[float], cases: Sequence[Case]) -> Iterator[int]
         yield from sorted(alike, key=lambda number: cases[number].id)
 
 
-def assured(
+def with_likely_cause(
     found: list[tuple[int, float]], total: np.ndarray[Any, Any], diagnosed: np.ndarray[Any, Any], cases: Sequence[Case]
 ) -> list[tuple[int, float]]:
     """As found, but with a case of the cause that a diagnosis is rather sure of among the first three.
@@ -104,6 +104,6 @@ def assured(
     return [*rest[: _SEEN - 1], (held, rest[_SEEN - 1][1]), *rest[_SEEN - 1 :]][: len(found)]
 
 
-def squashed(value: float) -> float:
+def logistic(value: float) -> float:
     """Onto 0..1: 3, about what one clear vote for cause and case gives, becomes one half."""
     return round(1 / (1 + math.exp(-(value - 3.0) / 2.0)), 4)

@@ -47,7 +47,7 @@ def prebuild(target: Path) -> None:
         build_index(loaded.cases, model="")
         [scope] = (Path(state) / "index").iterdir()
         shutil.copytree(scope, target / "index" / "shipped", ignore=shutil.ignore_patterns(".*"))
-    compiled.keep_with_package(target, cases_dir(), listed(cases_dir()), loaded.cases)
+    compiled.store_with_package(target, cases_dir(), listed(cases_dir()), loaded.cases)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Any, Final
 from oomkb.records.case import Case
 from oomkb.retrieval.calibration import calibration, relatedness
 from oomkb.retrieval.facets import agreements
-from oomkb.retrieval.fusion import Weights, assured, fused, spread, squashed
+from oomkb.retrieval.fusion import Weights, fused, logistic, spread, with_likely_cause
 from oomkb.retrieval.index import Index, open_index
 from oomkb.retrieval.views import Views, look
 
@@ -102,13 +102,13 @@ def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None 
 
 def scored(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[tuple[int, float]]:
     """The best cases as (number of the case, likeness 0..1), without a floor: what a diagnosis takes as votes."""
-    return [(n, squashed(value)) for n, value in _ranked(index, views, top, weights or Weights())]
+    return [(n, logistic(value)) for n, value in _ranked(index, views, top, weights or Weights())]
 
 
 def _ranked(index: Index, views: Views, top: int, weights: Weights) -> list[tuple[int, float]]:
     total = fused(views, weights)
     found = spread(total, index.cases, top, weights.repeat)
-    return assured(found, total, views.diagnosed, index.cases) if weights.diagnosed else found
+    return with_likely_cause(found, total, views.diagnosed, index.cases) if weights.diagnosed else found
 
 
 def _probable(

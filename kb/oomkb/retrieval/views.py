@@ -15,10 +15,10 @@ from oomkb.retrieval.boilerplate import telling
 from oomkb.retrieval.documents import query_words, shown_words
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.facets import Facets, query_facets
-from oomkb.retrieval.gloss import gloss
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.signatures import matched
 from oomkb.retrieval.threads import KnownThread, likenesses
+from oomkb.retrieval.translation import gloss
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,7 +21,7 @@ from oomdoc.api.corpus import Corpus
 from oomdoc.api.guard import Guard
 from oomdoc.api.routes import ROUTERS
 from oomdoc.api.routes.mcp import ROUTE, serving_mcp
-from oomdoc.api.warm import frozen_heap, play_common, warm
+from oomdoc.api.warm import frozen_heap, price_common_jobs, warm
 from oomdoc.api.work import Work
 from oomdoc.settings import Settings, load_settings
 from oomkb.errors import OomdocError
@@ -99,7 +99,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if own:
         await run_in_threadpool(warm)
     _notice_termination(app)
-    playing = asyncio.create_task(run_in_threadpool(play_common)) if own else None
+    playing = asyncio.create_task(run_in_threadpool(price_common_jobs)) if own else None
     app.state.work.index_state = await app.state.work.looked_at_index()
     watching = [asyncio.create_task(app.state.work.watch()), asyncio.create_task(app.state.work.follow_cases())]
     purging = asyncio.create_task(_purge(app.state.work))

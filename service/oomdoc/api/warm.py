@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Final
 
-__all__ = ["COLLECT_AFTER", "frozen_heap", "play_common", "warm"]
+__all__ = ["COLLECT_AFTER", "frozen_heap", "price_common_jobs", "warm"]
 
 _LOG: Final = logging.getLogger("oomdoc.service")
 
@@ -24,7 +24,7 @@ def warm() -> None:
     _diagnosed([("Qwen/Qwen2.5-7B", "lora")])
 
 
-def play_common() -> None:
+def price_common_jobs() -> None:
     """Beside the first requests, play the steps that most reports tell of: each costs 5 ms the first time."""
     _diagnosed(product(_MODELS, _METHODS))
     gc.freeze()

@@ -44,14 +44,14 @@ def unpacked(head: bytes) -> Any:
 
 def zygote(control: int) -> None:
     """Get ready, say so, and fork a worker for each socket that comes; end, with all workers, when nobody asks more."""
-    from oomdoc.api.warm import COLLECT_AFTER, play_common, warm
+    from oomdoc.api.warm import COLLECT_AFTER, price_common_jobs, warm
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system clears the dead away
     _hold()
     warm()
-    play_common()
+    price_common_jobs()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
@@ -80,11 +80,11 @@ def zygote(control: int) -> None:
 
 def _hold() -> bool:
     """Load the cases as they are now, and their index, for all workers to come; whether that worked."""
-    from oomkb.records.loader import hold_cases
+    from oomkb.records.loader import pin_cases
     from oomkb.retrieval.search import search
 
     try:
-        hold_cases()
+        pin_cases()
         search("CUDA out of memory", top=1)
     except Exception:  # the old ones go on, and /readyz tells of the index
         _LOG.exception("cases-not-loaded")

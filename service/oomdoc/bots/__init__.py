@@ -1,4 +1,4 @@
-"""The messengers' doors: one file per platform, which differ only in how they sign, ask and format.
+"""The messengers: one file per platform, which differ only in how they sign, ask and format.
 
 A platform is there where its settings are; nothing here is imported by the plain commands.
 """

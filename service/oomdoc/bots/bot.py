@@ -125,7 +125,7 @@ class Bot:
         try:
             await draft.finish(escaped(word("bots.failed", language)), language)
         except Exception as error:
-            _failed(self.platform, "apology", error)
+            _failed(self.platform, "failure-notice", error)
 
 
 class _Draft:

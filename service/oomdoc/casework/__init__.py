@@ -1,4 +1,4 @@
-"""Working with case records: list, show, start, check and add them. The doors translate; nothing here prints."""
+"""Working with case records: list, show, start, check and add them. Nothing here prints."""
 
 from oomdoc.casework.adding import Added, add, check_text
 from oomdoc.casework.asking import QUESTIONS, Question, from_answers

@@ -13,7 +13,7 @@ from oomdoc.evidence import Evidence, Source
 from oomkb.errors import InputError
 from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
-from oomkb.outside import json_document
+from oomkb.untrusted import json_document
 
 __all__ = ["config_of", "is_pasted", "read_description"]
 

@@ -1,1 +1,1 @@
-"""The command's doors: parse, call, print."""
+"""The commands: parse, call, print."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from oomdoc.evidence import Source
 from oomkb.errors import InputError, JobError
 from oomkb.limits import check_tree, shown
-from oomkb.outside import yaml_document
+from oomkb.untrusted import yaml_document
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -96,9 +96,9 @@ def read_named(path: Path | None) -> tuple[str, str, list[Source]]:
     text = read_text(path)
     if str(path) == "-":
         return text, path.name, []
-    from oomdoc.intake.configs.companions import beside
+    from oomdoc.intake.configs.companions import companion_files
 
-    return text, path.name, beside(path, text)
+    return text, path.name, companion_files(path, text)
 
 
 def parse_set(pairs: Iterable[str]) -> dict[str, Any]:

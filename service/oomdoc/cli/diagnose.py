@@ -114,13 +114,13 @@ def _chart(report: Report, path: Path) -> None:
 def _sources(files: list[str], configs: list[Path]) -> list[Source]:
     if files == ["-"] and sys.stdin.isatty():
         sys.stderr.write("Paste the log, config or question, then press Ctrl-D.\n")
-    from oomdoc.intake.configs.companions import beside
+    from oomdoc.intake.configs.companions import companion_files
     from oomdoc.intake.configs.segments import form_of
 
     found = [Source("input", name) if _is_question(name) else _log(Path(name)) for name in files]
     own = [Source(str(path), read_text(path)) for path in dict.fromkeys(configs)]
     named = [s for s in (*found, *own) if form_of(s.name) is not None and s.name != "input"]
-    more = [companion for source in named for companion in beside(Path(source.name), source.text)]
+    more = [companion for source in named for companion in companion_files(Path(source.name), source.text)]
     known = {Path(source.name).resolve() for source in (*found, *own)}
     return found + own + [s for s in {s.name: s for s in more}.values() if Path(s.name).resolve() not in known]
 

@@ -59,7 +59,7 @@ def fix(
 
 
 def _checked(changes: dict[str, Any]) -> dict[str, Any]:
-    """The changes as every door reads job fields; a key that is to be removed (``null``) keeps its place.
+    """The changes as every interface reads job fields; a key that is to be removed (``null``) keeps its place.
 
     :raises JobError: for a name that no job has, with the nearest one, or a value that no run can have.
     """
@@ -99,11 +99,11 @@ def _apply(
 
 
 def _plan_changes(file: Path, text: str, log: Path, number: int, lang: Language) -> dict[str, Any]:
-    from oomdoc.intake.configs.companions import beside
+    from oomdoc.intake.configs.companions import companion_files
     from oomdoc.intake.stream import load_source
     from oomdoc.library import diagnose
 
-    report = diagnose([load_source(log), Source(file.name, text), *beside(file, text)], language=lang)
+    report = diagnose([load_source(log), Source(file.name, text), *companion_files(file, text)], language=lang)
     plans = report.diagnosis.plans
     if number > len(plans):
         raise InputError(

@@ -1,4 +1,4 @@
-"""``oomdoc mcp``: the Model Context Protocol door."""
+"""``oomdoc mcp``: a server of the Model Context Protocol."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def plan(
 
         write_chart(document["estimate"], chart)
     if short:
-        from oomdoc.tools.shorter import planned as shortened
+        from oomdoc.tools.compact import planned as shortened
 
         print_json(shortened(document, "short"))
     elif format_ is Format.json:

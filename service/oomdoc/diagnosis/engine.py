@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.accounts import accounted
 from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.features import features_of
@@ -27,6 +26,7 @@ from oomdoc.diagnosis.planned import (
     planned_run,
     split_by_layers,
 )
+from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
@@ -37,11 +37,11 @@ from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.intake.digest import query_of
 from oomdoc.messages import Message, problem_of, say
-from oomkb.errors import ODD, OomdocError
+from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
-from oomkb.records.loader import cases_lately
+from oomkb.records.loader import cached_cases
 
 __all__ = ["diagnose", "retrieval_query", "view_of"]
 
@@ -70,7 +70,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
         return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
-    verdict, evidence, causes = agreed(evidence, accounted(view, rank(features_of(view))))
+    verdict, evidence, causes = agreed(evidence, proven_causes(view, rank(features_of(view))))
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     diagnosis = Diagnosis(
         verdict=verdict,
@@ -185,7 +185,7 @@ def _priced(job: Job, warnings: list[Message], *, careful: bool = False) -> Pric
         return price(job, careful=careful)
     except OomdocError as error:
         warnings.append(say("diagnosis.no-price", problem=problem_of(error)))
-    except ODD as error:
+    except ARITHMETIC_ERRORS as error:
         warnings.append(say("diagnosis.no-price", problem=_problem(error)))
     return None
 
@@ -209,7 +209,7 @@ def _tensors(view: View) -> tuple[TensorMatch, ...]:
 
 def _cases(warnings: list[Message]) -> tuple[Case, ...]:
     try:
-        return cases_lately()
+        return cached_cases()
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
         return ()
@@ -268,5 +268,5 @@ def _planned(diagnosis: Diagnosis) -> Diagnosis:
 
     try:
         return plan_for(diagnosis)
-    except (OomdocError, *ODD) as error:
+    except (OomdocError, *ARITHMETIC_ERRORS) as error:
         return replace(diagnosis, warnings=(*diagnosis.warnings, say("diagnosis.no-plan", problem=_problem(error))))

@@ -27,7 +27,7 @@ from oomdoc.diagnosis.planning.subsets import cheapest_sets
 from oomdoc.diagnosis.result import Conflict, Inferred
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
-from oomkb.errors import ODD, OomdocError
+from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
@@ -145,7 +145,7 @@ def _price(job: Job, fields: Mapping[str, Any]) -> Priced | None:
     """The job with these fields set, priced; ``None`` for an impossible one."""
     try:
         return price(job.with_fields(fields))
-    except (OomdocError, *ODD):
+    except (OomdocError, *ARITHMETIC_ERRORS):
         return None
 
 

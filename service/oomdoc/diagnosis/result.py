@@ -1,4 +1,4 @@
-"""The diagnosis: the value that every door translates. Nothing here prints or computes."""
+"""The diagnosis: the value that every interface formats. Nothing here prints or computes."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from oomdoc.intake.failures import Indexed, agreeing, assemble
 from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of, without_comments
 from oomdoc.intake.lines import Line, distinct, read_lines
+from oomdoc.intake.long_texts import is_long, shortened
 from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import complaint_of, outcome_of
@@ -30,7 +31,6 @@ from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
 from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.stream import condense
-from oomdoc.intake.thinning import is_long, thinned
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
@@ -257,7 +257,7 @@ def prepared(sources: Sequence[Source], warnings: list[Message | str] | None = N
         if is_notebook(source.name, text):
             text = notebook_text(text) or text
         if len(text) > _LARGEST or is_long(text):
-            text = thinned(condense(text))
+            text = shortened(condense(text))
             if warnings is not None:
                 warnings.append(say("intake.condensed", source=source.name))
         masked = mask(text, table)

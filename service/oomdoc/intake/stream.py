@@ -17,8 +17,8 @@ from typing import IO, Final, cast
 
 from oomdoc.evidence import Source
 from oomdoc.hook_report import CAPTURE_SCHEMA, report_text
+from oomdoc.intake.long_texts import telling
 from oomdoc.intake.snapshot import is_snapshot, snapshot_text
-from oomdoc.intake.thinning import telling
 from oomkb.errors import InputError
 
 __all__ = ["condense", "load_source"]

@@ -46,9 +46,9 @@ def _postgresql(url: URL) -> Engine:
     """An answer does not wait long for a store that is away, overloaded, frozen or cut off.
 
     The server ends statements that take long; what it does not answer at all is given up here
-    (:class:`~oomdoc.store.impatient.ImpatientConnection`).
+    (:class:`~oomdoc.store.timeouts.TimedConnection`).
     """
-    from oomdoc.store.impatient import ImpatientConnection
+    from oomdoc.store.timeouts import TimedConnection
 
     arguments: dict[str, Any] = {
         "connect_timeout": _CONNECT_S,
@@ -67,7 +67,7 @@ def _postgresql(url: URL) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, given: Any, named: Any) -> Any:
-        return ImpatientConnection.connect(*given, **named)
+        return TimedConnection.connect(*given, **named)
 
     return engine
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from oomkb.errors import OomdocError
 
-__all__ = ["Conflict", "DiagnosisRow", "Settled", "StoreDown", "StoredCase", "StoredDiagnosis"]
+__all__ = ["Conflict", "DiagnosisRow", "StoreDown", "StoredCase", "StoredDiagnosis", "StoredResponse"]
 
 
 class StoreDown(OomdocError):
@@ -30,7 +30,7 @@ class DiagnosisRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class StoredResponse:
     """The answer that belongs to an idempotency key."""
 
     status: int

@@ -16,16 +16,16 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from oomdoc.store import retention, schema
 from oomdoc.store.engine import migrate, open_engine
-from oomdoc.store.rows import Conflict, DiagnosisRow, Settled, StoredCase, StoredDiagnosis, StoreDown
+from oomdoc.store.rows import Conflict, DiagnosisRow, StoredCase, StoredDiagnosis, StoreDown, StoredResponse
 
 __all__ = [
     "Conflict",
     "DiagnosisRow",
-    "Settled",
     "Store",
     "StoreDown",
     "StoredCase",
     "StoredDiagnosis",
+    "StoredResponse",
     "default_database_url",
     "open_store",
 ]
@@ -264,7 +264,9 @@ class Store:
             return False
         return True
 
-    def once(self, key: str, body_sha256: str, status: int, effect: Callable[[Connection], dict[str, Any]]) -> Settled:
+    def once(
+        self, key: str, body_sha256: str, status: int, effect: Callable[[Connection], dict[str, Any]]
+    ) -> StoredResponse:
         """Do ``effect`` at most once per idempotency key, in the transaction that keeps its answer.
 
         Whoever comes with the same key meanwhile waits for that transaction in the database (for as long as a statement
@@ -282,7 +284,7 @@ class Store:
                 connection.execute(insert(table).values(row))
                 response = json.dumps(effect(connection), ensure_ascii=False)
                 connection.execute(update(table).where(table.c.key == key).values(response=_storable(response)))
-            return Settled(status, response)
+            return StoredResponse(status, response)
         except IntegrityError:
             with self._transaction() as connection:
                 known = connection.execute(select(table).where(table.c.key == key)).one_or_none()
@@ -290,7 +292,7 @@ class Store:
             raise Conflict("the request with this key did not end", where="Idempotency-Key", hint="try again")
         if known.body_sha256 != body_sha256:
             raise Conflict("this key was used with another body", where="Idempotency-Key", hint="use a new key")
-        return Settled(known.status, known.response)
+        return StoredResponse(known.status, known.response)
 
     def written(self, effect: Callable[[Connection], dict[str, Any]]) -> dict[str, Any]:
         """Do ``effect`` in a transaction, without a key."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from oomdoc.stated import stated_fields
-from oomdoc.tools import forms, shorter
+from oomdoc.tools import compact, forms
 from oomdoc.tools.forms import Detail, JobFields, JobFieldsShort, Language
 from oomkb.errors import InputError, JobError
 from oomkb.memory.job import Job
@@ -62,7 +62,7 @@ def diagnose(
     progress(0.1, "reading and searching for plans")
     document = run(text, configs=configs, options=job, language=lang).document()
     progress(0.9, "writing")
-    return forms.Diagnosed.model_validate(shorter.diagnosis(document, detail))
+    return forms.Diagnosed.model_validate(compact.diagnosis(document, detail))
 
 
 def estimate(
@@ -79,7 +79,7 @@ def estimate(
     from oomkb.pricing import price_planned
 
     found = estimate_document(price_planned(job_of(job)).estimate, language=lang)
-    return forms.Estimated.model_validate(shorter.estimate(found, detail))
+    return forms.Estimated.model_validate(compact.estimate(found, detail))
 
 
 def compare(
@@ -105,9 +105,9 @@ def compare(
     progress(0.1, f"pricing {len(found)} jobs")
     rows = []
     for index, compared in enumerate(run(found)):
-        name = names[index] if names and index < len(names) else shorter.named(jobs[index], index)
+        name = names[index] if names and index < len(names) else compact.named(jobs[index], index)
         problem = render(compared.problem, lang) if compared.problem is not None else None
-        rows.append(forms.Row(name=name, problem=problem, **shorter.row(compared)))
+        rows.append(forms.Row(name=name, problem=problem, **compact.row(compared)))
     fitting = [r for r in rows if r.fits is not False and r.relative_speed is not None]
     best = max(fitting, key=lambda r: r.relative_speed or 0.0, default=None)
     return forms.Comparison(rows=rows, best=best.name if best else None)
@@ -134,7 +134,7 @@ def plan(
     found = plan_job(text, filename, stated_fields(job or {}), fixed_hardware=hardware == "fixed")
     document = plan_document(found, lang)
     progress(0.9, "writing")
-    return forms.Planned.model_validate(shorter.planned(document, detail))
+    return forms.Planned.model_validate(compact.planned(document, detail))
 
 
 def fix(

@@ -6,6 +6,6 @@ Importing this package loads no torch; :func:`compare` does, and raises where th
 from __future__ import annotations
 
 from oomdoc.tracing.comparing import Comparison, Row, compare
-from oomdoc.tracing.playable import Playable, playable
+from oomdoc.tracing.traceable import Traceable, traceable
 
-__all__ = ["Comparison", "Playable", "Row", "compare", "playable"]
+__all__ = ["Comparison", "Row", "Traceable", "compare", "traceable"]

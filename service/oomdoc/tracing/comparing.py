@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.messages import Message
-from oomdoc.tracing.playable import Playable, playable
+from oomdoc.tracing.traceable import Traceable, traceable
 from oomkb.errors import CatalogError, InputError, OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -48,7 +48,7 @@ class Row:
 class Comparison:
     """A trace beside the estimate of the same step."""
 
-    playable: Playable
+    traceable: Traceable
     estimate: Estimate
     measured: dict[str, Any]
     rows: tuple[Row, ...]
@@ -62,14 +62,14 @@ class Comparison:
     @property
     def params(self) -> int:
         """The traced model's own parameters; those of adapters are not the model's."""
-        adapters = self.measured["trainable"] if self.playable.job.lora else 0
+        adapters = self.measured["trainable"] if self.traceable.job.lora else 0
         return int(self.measured["params"]) - adapters
 
     def document(self) -> dict[str, Any]:
         """As JSON; sizes in GiB."""
         return {
             "schema": "oomdoc.trace/1",
-            "job": self.playable.document,
+            "job": self.traceable.document,
             "rows": [
                 {
                     "name": row.name,
@@ -94,12 +94,12 @@ class Comparison:
 
     def notes(self) -> tuple[Message, ...]:
         """What was set aside to make the job one that can be played."""
-        return self.playable.notes
+        return self.traceable.notes
 
     def issue(self) -> str:
         """A ready-made issue: what differs, the job, the row for the tests' data."""
         worst = max(self.rows, key=lambda row: abs(row.difference) if not row.agrees else -1.0)
-        kind = str(self.playable.document["model"].get("model_type", "model"))
+        kind = str(self.traceable.document["model"].get("model_type", "model"))
         head = (
             f"Memory model: {kind}, {worst.name} estimated {worst.estimated_gib:.3f} GiB, traced {worst.traced_gib:.3f}"
         )
@@ -107,7 +107,7 @@ class Comparison:
         table += [f"| {r.name} | {r.estimated_gib:.4f} | {r.traced_gib:.4f} | {r.difference:+.2%} |" for r in self.rows]
         params = f"Parameters: {self.estimate.params:,} estimated, {self.params:,} traced."
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        row = {"id": f"{kind}-reported", "job": self.playable.document, "measured": self.measured}
+        row = {"id": f"{kind}-reported", "job": self.traceable.document, "measured": self.measured}
         return "\n".join(
             [
                 f"# {head}",
@@ -134,7 +134,7 @@ def compare(job: Job) -> Comparison:
     :raises JobError: for a job whose step cannot be traced.
     :raises CatalogError: where transformers cannot build the model.
     """
-    played = playable(job)
+    played = traceable(job)
     try:
         from oomdoc.tracing.running import trace
     except ImportError as error:

@@ -81,7 +81,7 @@ def test_a_damaged_compiled_form_is_made_again(folder: Path, tmp_path: Path) -> 
 def test_nothing_is_kept_where_nothing_can_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OOMDOC_STATE", "/proc/nowhere")
     assert len(load([folder]).cases) == 3
-    assert compiled.kept("0" * 64, "x") is None
+    assert compiled.load("0" * 64, "x") is None
 
 
 def test_a_warm_load_reads_no_yaml_and_no_pydantic(folder: Path, tmp_path: Path, root: Path) -> None:

@@ -59,9 +59,9 @@ def test_parsed_cases_are_used_only_where_the_files_are_the_same(
     copy = shutil.copyfile(some, root / some.parent.name / some.name)
     cases = load((root,)).cases
     (tmp_path / "baked").mkdir()
-    compiled.keep_with_package(tmp_path / "baked", root, listed(root), cases)
+    compiled.store_with_package(tmp_path / "baked", root, listed(root), cases)
     monkeypatch.setenv("OOMDOC_BAKED", str(tmp_path / "baked"))
-    assert compiled.kept_with_package(root, listed(root)) == cases
+    assert compiled.load_with_package(root, listed(root)) == cases
     with Path(copy).open("a") as file:
         file.write("\n# changed\n")
-    assert compiled.kept_with_package(root, listed(root)) is None
+    assert compiled.load_with_package(root, listed(root)) is None

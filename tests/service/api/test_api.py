@@ -1,4 +1,4 @@
-"""The HTTP door: what it takes, what it refuses, and how."""
+"""The HTTP API: what it takes, what it refuses, and how."""
 
 from __future__ import annotations
 

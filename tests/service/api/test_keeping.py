@@ -71,7 +71,7 @@ def test_who_waits_for_a_key_keeps_nobody_out(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another replica holds the key in PostgreSQL, and 40 requests wait for it: others are answered meanwhile."""
-    monkeypatch.setattr("oomdoc.store.impatient._PATIENCE_S", 600.0)
+    monkeypatch.setattr("oomdoc.store.timeouts._PATIENCE_S", 600.0)
     url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-c%20statement_timeout%3D0"
     key = {"idempotency-key": f"held-{tmp_path.name}"}
     row = {"key": key["idempotency-key"], "created_at": datetime.now(UTC), "status": 201, "response": '{"id": 0}'}

@@ -1,4 +1,4 @@
-"""``--set`` and the fields of a batch are read by the same schema as at every other door."""
+"""``--set`` and the fields of a batch are read by the same schema as at every other interface."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from oomdoc.evidence import Source
 from oomdoc.intake import read, read_text
 from oomdoc.intake.configs import read_documents
-from oomdoc.intake.thinning import MAX_LINES, thinned
+from oomdoc.intake.long_texts import MAX_LINES, shortened
 from oomkb.errors import InputError
 
 _spec = util.spec_from_file_location("hostile_intake", Path(__file__).parents[3] / "bench" / "hostile_intake.py")
@@ -93,18 +93,18 @@ def test_a_failure_in_very_many_lines_is_found(at):
 def test_thinning_keeps_ends_and_what_is_telling():
     lines = [f"line {n}" for n in range(200_000)]
     lines[90_000] = OOM
-    short = thinned("\n".join(lines)).split("\n")
+    short = shortened("\n".join(lines)).split("\n")
     assert len(short) <= MAX_LINES
     assert short[0] == "line 0"
     assert short[-1] == "line 199999"
     assert OOM in short
     assert "line 89990" in short
-    assert thinned("a\nb") == "a\nb"
+    assert shortened("a\nb") == "a\nb"
 
 
 def test_of_very_many_failures_the_first_and_the_last_stay():
     lines = [f"x {n}\n{OOM} {n}" for n in range(100_000)]
-    short = thinned("\n".join(lines))
+    short = shortened("\n".join(lines))
     assert f"{OOM} 0\n" in short
     assert short.endswith(f"{OOM} 99999")
     assert short.count("\n") < MAX_LINES

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from oomdoc.store.store import Conflict, Settled, Store, StoreDown, default_database_url, open_store
+from oomdoc.store.store import Conflict, Store, StoreDown, StoredResponse, default_database_url, open_store
 from oomkb.errors import InputError
 
 
@@ -99,7 +99,7 @@ def test_an_idempotency_key_keeps_its_first_answer(store: Store) -> None:
         return {"sequence": runs[-1]}
 
     first = store.once(key, "aa", 201, effect)
-    assert store.once(key, "aa", 201, effect) == first == Settled(201, f'{{"sequence": {runs[0]}}}')
+    assert store.once(key, "aa", 201, effect) == first == StoredResponse(201, f'{{"sequence": {runs[0]}}}')
     assert len(runs) == 1
     with pytest.raises(Conflict, match="another body"):
         store.once(key, "bb", 201, effect)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oomdoc.tracing import Comparison, Row, compare, playable
+from oomdoc.tracing import Comparison, Row, compare, traceable
 from oomkb.errors import CatalogError, InputError, JobError
 from oomkb.memory.job import Job
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_played_is_set_aside_and_said() -> None:
             "seq_len": 1024,
         }
     )
-    played = playable(job)
+    played = traceable(job)
     said = {(m.key, m.values["field"]) for m in played.notes}
     assert said >= {
         ("trace.instead", "attention"),
@@ -82,7 +82,7 @@ def test_what_cannot_be_played_is_set_aside_and_said() -> None:
 def test_what_has_no_step_is_refused(changes: dict[str, object], where: str) -> None:
     document = {k: v for k, v in {**JOB, **changes}.items() if v is not None}
     with pytest.raises((JobError, CatalogError)) as caught:
-        playable(Job.from_document(document))
+        traceable(Job.from_document(document))
     assert caught.value.where == where
     assert caught.value.hint
 
@@ -115,7 +115,7 @@ def test_a_difference_becomes_an_issue() -> None:
     needs_trace()
     found = compare(Job.from_document(JOB))
     wrong = Row("backward", 2 * found.rows[0].traced_gib, found.rows[0].traced_gib)
-    told = Comparison(found.playable, found.estimate, found.measured, (*found.rows, wrong), found.versions)
+    told = Comparison(found.traceable, found.estimate, found.measured, (*found.rows, wrong), found.versions)
     assert not told.agrees
     text = told.issue()
     assert text.splitlines()[0].startswith("# Memory model: llama, backward estimated")

@@ -13,7 +13,7 @@ from typing import Protocol
 from oomkb.memory.allocator.events import Recorder
 from oomkb.memory.blocks import Layer
 from oomkb.memory.forms import Form, Units
-from oomkb.memory.layer_play import ckpt_of, run_layer
+from oomkb.memory.layer_simulation import ckpt_of, run_layer
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.program import Training

@@ -22,7 +22,7 @@ from oomkb.memory.allocator.passes import Hooks, Pass, RecordingTape, sizes_of
 from oomkb.memory.allocator.wrappers import Fsdp1, Fsdp2
 from oomkb.memory.device import Device
 from oomkb.memory.evaluating import evaluation_terms
-from oomkb.memory.extra_models import beside
+from oomkb.memory.extra_models import extra_memory
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.setting import Setting, resolve_setting
@@ -91,7 +91,7 @@ def training_events(
     s = resolve_setting(job, shape)
     if not s.training:
         raise JobError("an engine allocates its pool once", where="objective", hint="the replay is for training")
-    extra = beside(job, s, shape, device, shapes or {})
+    extra = extra_memory(job, s, shape, device, shapes or {})
     if extra.critic is not None:
         raise JobError("a critic trained beside the policy is not played", where="extra_models")
     run = _Run(job, s, shape, states_of(s, shape), device)

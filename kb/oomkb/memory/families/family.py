@@ -145,4 +145,4 @@ DECODERS: Final[Mapping[str, str]] = dict(spellings(_TABLE["wrappers"]))
 TOWERS: Final[Mapping[str, str]] = dict(spellings(_TABLE["towers"]))
 """``model_type`` of a whole model -> the row of its vision tower's layers."""
 ROUTERS: Final[Mapping[str, str]] = dict(spellings(_TABLE["routers"]))
-"""``model_type`` -> how experts are chosen and weighted (:mod:`oomkb.memory.routed`)."""
+"""``model_type`` -> how experts are chosen and weighted (:mod:`oomkb.memory.moe`)."""

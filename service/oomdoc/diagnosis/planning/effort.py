@@ -17,7 +17,7 @@ from oomdoc.diagnosis.planning.moves import LAYOUT, Move
 
 __all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of"]
 
-_SAFETY_PAIN: Final = {"same-numbers": 0.0, "changed-numerics": 1.5, "changed-training": 4.0}
+_SAFETY_COST: Final = {"same-numbers": 0.0, "changed-numerics": 1.5, "changed-training": 4.0}
 _ORDER: Final = ("same-numbers", "changed-numerics", "changed-training")
 
 
@@ -87,7 +87,7 @@ def of_moves(moves: Iterable[Move], goal: Goal) -> float:
     for move in moves:
         for remedy, variant in move.all_parts:
             times = goal.dear[1] if remedy.name == goal.dear[0] else 1.0
-            total += times * variant.effort + goal.safety_weight * _SAFETY_PAIN[_safety(remedy, variant)]
+            total += times * variant.effort + goal.safety_weight * _SAFETY_COST[_safety(remedy, variant)]
     return total
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.diagnosis.accounts import ranks_on_one_gpu
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
@@ -29,6 +28,7 @@ from oomdoc.diagnosis.planning.quantities import Quantity, lowest_share, quantit
 from oomdoc.diagnosis.planning.regressions import regressions_for
 from oomdoc.diagnosis.planning.result import Planning
 from oomdoc.diagnosis.planning.unpriced import settings_for
+from oomdoc.diagnosis.proven_causes import ranks_on_one_gpu
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety, SingleFix
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say

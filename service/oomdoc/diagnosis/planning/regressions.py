@@ -24,9 +24,9 @@ def regressions_for(job: Job, versions: Mapping[str, str], matched: Iterable[str
     :param matched: ids of the cases that look like the failure, best first.
     """
     try:
-        from oomkb.records.loader import cases_lately
+        from oomkb.records.loader import cached_cases
 
-        cases = {case.id: case for case in cases_lately() if case.affected}
+        cases = {case.id: case for case in cached_cases() if case.affected}
     except (OomdocError, ImportError):
         return []
     order = [i for i in matched if i in cases] + sorted(i for i in cases if i not in set(matched))

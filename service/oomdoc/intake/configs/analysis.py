@@ -17,7 +17,7 @@ from oomdoc.intake.configs.forms.loose import parse_loose
 from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
-from oomdoc.intake.configs.judging import judge, recognise_doc
+from oomdoc.intake.configs.framework_choice import judge, recognise_doc
 from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
 from oomdoc.intake.configs.registry import all_names, table
 from oomdoc.intake.configs.segments import Segment, segments
@@ -197,7 +197,7 @@ def analyse(name: str, text: str, framework: str | None = None, cut: list[int] |
         else:
             docs += found
     if known is not None:
-        _believe(docs, known)
+        _adopt_table(docs, known)
     for doc in docs:
         judge(doc, known)
     _beside(docs)
@@ -205,7 +205,7 @@ def analyse(name: str, text: str, framework: str | None = None, cut: list[int] |
     return docs + loose
 
 
-def _believe(docs: list[Doc], known: Table) -> None:
+def _adopt_table(docs: list[Doc], known: Table) -> None:
     """Where the framework is given, documents that nothing speaks for, or only its base, are its."""
     names = known.names()
     for doc in docs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc
-from oomdoc.intake.configs.judging import recognise_doc
+from oomdoc.intake.configs.framework_choice import recognise_doc
 
 __all__ = ["merge_shell"]
 

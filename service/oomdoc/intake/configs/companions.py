@@ -16,7 +16,7 @@ from oomdoc.intake.configs.hydra import files_named
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm, words
 
-__all__ = ["LINKS", "beside", "named_files", "of_name", "sourced"]
+__all__ = ["LINKS", "companion_files", "named_files", "of_name", "sourced"]
 
 LINKS: Final = words(
     "deepspeed deepspeed_config deepspeed_config_file ds_config config_file fsdp_config accelerate_config"
@@ -65,7 +65,7 @@ def of_name(written: str, sources: Sequence[Source]) -> Source | None:
     return None
 
 
-def beside(path: Path, text: str) -> list[Source]:
+def companion_files(path: Path, text: str) -> list[Source]:
     """The companions of a file that lie in its folder or below, and theirs."""
     root = path.resolve().parent
     found: dict[Path, Source] = {}

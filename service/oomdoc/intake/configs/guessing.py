@@ -26,7 +26,7 @@ from oomkb.memory.job import Job
 from oomkb.tables import read_table
 from oomkb.units import billions
 
-__all__ = ["CONFIDENCE", "guessed", "of_other_role", "smells_of_memory", "trains"]
+__all__ = ["CONFIDENCE", "concerns_memory", "guessed", "of_other_role", "trains"]
 
 CONFIDENCE: Final = 0.55
 """Of what is taken from an unknown framework's configuration: stated, yet below all else that states it."""
@@ -43,7 +43,7 @@ _OTHER_ROLES: Final = _ENGINES | words(
     """
 )
 _SEPARATE: Final = re.compile(r"[.\[\]]+")
-_SMELL: Final = re.compile(
+_MEMORY_WORDS: Final = re.compile(
     r"lora|quant|(?<![a-z])(?:n|num_)?bits?(?![a-z])|freeze|offload|shard|parallel|batch|(?:max|seq|context|cutoff)\w{0,12}_?len"
     r"|recompute|grad(?:ient)?_?(?:ckpt|checkpoint)|activation_?checkpoint|(?:load|use)_in_\d"
 )
@@ -118,10 +118,10 @@ def _of_another(key: str, *, trains: bool) -> bool:
     return bool(named) or of_other_role(key, frozenset() if trains else _ENGINES)
 
 
-def smells_of_memory(key: str) -> bool:
+def concerns_memory(key: str) -> bool:
     """Whether a key that was not understood may well decide how much memory is needed."""
     name = norm(key).lower()
-    return _SMELL.search(name) is not None and _QUIET.search(name) is None
+    return _MEMORY_WORDS.search(name) is not None and _QUIET.search(name) is None
 
 
 def trains(keys: Iterable[str], at_least: int = 1) -> bool:

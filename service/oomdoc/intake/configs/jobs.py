@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
-from oomdoc.intake.configs.further import PREFIX
+from oomdoc.intake.configs.extra_settings import PREFIX
 from oomdoc.intake.configs.wordlist import words
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical

@@ -291,7 +291,7 @@ def _why_not(docs: Sequence[Doc]) -> str:
 
 _LENGTHS: Final = frozenset(("seq_len", "prompt_len", "completion_len"))
 """Fields that one variable may state together; who changes it changes them all."""
-_BYSTANDERS: Final = (
+_UNRELATED: Final = (
     *sorted(_LENGTHS),
     "model",
     "micro_batch",
@@ -322,7 +322,7 @@ def _misread(
             bad[name] = "not-read-back"
     written = {as_counted(before, name, value)[0] for name, value in wanted.items()} | set(wanted)
     tied = {n for d in _analysed(filename, original, framework) for n, _, e in d.readings() if e.shared} & _LENGTHS
-    altered = [n for n in _BYSTANDERS if n in before and n not in written | tied and not same(before[n], said.get(n))]
+    altered = [n for n in _UNRELATED if n in before and n not in written | tied and not same(before[n], said.get(n))]
     return bad or (dict.fromkeys(wanted, "not-read-back") if altered else {})
 
 

@@ -13,9 +13,9 @@ from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
 from oomdoc.intake.configs.contract import contract_facts
-from oomdoc.intake.configs.further import further_facts
+from oomdoc.intake.configs.extra_settings import extra_facts
 from oomdoc.intake.configs.guessing import CONFIDENCE as GUESSED
-from oomdoc.intake.configs.guessing import smells_of_memory
+from oomdoc.intake.configs.guessing import concerns_memory
 from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
@@ -95,7 +95,7 @@ _MAX_UNREAD: Final = 12
 
 def _recognised(main: Doc, settings: Sequence[Setting]) -> Recognised:
     """What the run's document was taken for, and what of it was not understood although it speaks of memory."""
-    unread = [s for s in settings if not s.known and s.value not in (None, "") and smells_of_memory(s.key)]
+    unread = [s for s in settings if not s.known and s.value not in (None, "") and concerns_memory(s.key)]
     used = {entry.key_span for _, _, entry in main.readings()}
     if main.unknown:
         read = {entry.key for entry in main.entries if entry.key_span in used}
@@ -296,7 +296,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     if "objective" not in kept and main is not None and not main.programs.strip() and has(name, "objective.by_script"):
         kept.update((fact.name, fact) for fact in named_objective(docs, source, lines))
     signals = of_scripts([doc.module for doc in docs if doc.module is not None], lines, kept)
-    for fact in further_facts(docs, lines):
+    for fact in extra_facts(docs, lines):
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)

@@ -11,14 +11,14 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
-__all__ = ["ImpatientConnection"]
+__all__ = ["TimedConnection"]
 
 T = TypeVar("T")
 _PATIENCE_S: Final = 6.0
 """A little longer than a statement may take by the server's own limit."""
 
 
-class ImpatientConnection(psycopg.Connection[Any]):
+class TimedConnection(psycopg.Connection[Any]):
     """Closes itself where the server says nothing for longer than a statement may take."""
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = 0.1, timeout: float | None = None) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oomkb.records.case import Case
-from oomkb.retrieval.fusion import assured
+from oomkb.retrieval.fusion import with_likely_cause
 
 
 def case(identifier: str) -> Case:
@@ -23,13 +23,13 @@ def diagnosed(cause: str, chance: float) -> np.ndarray:
 
 
 def test_its_best_case_comes_third_where_none_was_among_the_first() -> None:
-    assert assured(FOUND, TOTAL, diagnosed("logits", 0.7), CASES) == [(0, 6.0), (1, 5.0), (4, 4.0), (2, 4.0)]
+    assert with_likely_cause(FOUND, TOTAL, diagnosed("logits", 0.7), CASES) == [(0, 6.0), (1, 5.0), (4, 4.0), (2, 4.0)]
 
 
 def test_one_that_was_there_anyway_changes_nothing() -> None:
-    assert assured(FOUND, TOTAL, diagnosed("eval", 0.9), CASES) == FOUND
+    assert with_likely_cause(FOUND, TOTAL, diagnosed("eval", 0.9), CASES) == FOUND
 
 
 def test_an_unsure_diagnosis_changes_nothing() -> None:
-    assert assured(FOUND, TOTAL, diagnosed("logits", 0.3), CASES) == FOUND
-    assert assured(FOUND[:2], TOTAL, diagnosed("logits", 0.9), CASES) == FOUND[:2]
+    assert with_likely_cause(FOUND, TOTAL, diagnosed("logits", 0.3), CASES) == FOUND
+    assert with_likely_cause(FOUND[:2], TOTAL, diagnosed("logits", 0.9), CASES) == FOUND[:2]

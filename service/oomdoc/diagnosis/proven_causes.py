@@ -18,7 +18,7 @@ from oomdoc.messages import Message, say
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
 
-__all__ = ["accounted", "ranks_on_one_gpu"]
+__all__ = ["proven_causes", "ranks_on_one_gpu"]
 
 _PROVEN: Final = 0.85
 """Probability of a cause that a sum proves: the sum is right, what it is the sum of may have been misread."""
@@ -50,7 +50,7 @@ _OTHERS: Final = 0.5
 _WHOLE: Final = 1.01
 _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
-_LAST_STRAWS: Final = frozenset({"activations", "attention-scores"})
+_MARGINAL: Final = frozenset({"activations", "attention-scores"})
 """Tensors that every pass makes: whatever fills the card, they may be what no longer fits."""
 
 
@@ -61,7 +61,7 @@ class _Account:
     span: Span
 
 
-def accounted(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
+def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
     """The causes with the proven one first, where there is one, and the disproved ones last."""
     found = next((account for make in _ACCOUNTS for account in make(view)), None)
     if found is None:
@@ -290,7 +290,7 @@ def _requested_tensor(view: View) -> Iterator[_Account]:
     if view.failure is None or view.phase == "eval":
         return
     for cause, (probability, tensor) in requested_tensors(view).items():
-        if cause in CAUSES and cause not in _LAST_STRAWS and probability >= _SAME_TENSOR:
+        if cause in CAUSES and cause not in _MARGINAL and probability >= _SAME_TENSOR:
             yield _Account(cause, size_matches(tensor), view.failure.signal.span)
 
 

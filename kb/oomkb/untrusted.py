@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from oomkb.errors import ODD, InputError
+from oomkb.errors import ARITHMETIC_ERRORS, InputError
 from oomkb.limits import DEPTH, NODES, SCALAR_CHARS, TEXT_CHARS, check_tree
 
 __all__ = ["json_document", "yaml_document"]
@@ -17,7 +17,7 @@ __all__ = ["json_document", "yaml_document"]
 _PLAIN_CHARS: Final = 4_096
 """Characters of a YAML scalar without quotes: longer ones are no numbers, and would be tried as such."""
 # Whatever building plain values out of well-formed YAML may raise: a date without such a day, a list as a key.
-_UNREADABLE: Final = (*ODD, RecursionError)
+_UNREADABLE: Final = (*ARITHMETIC_ERRORS, RecursionError)
 
 
 def json_document(text: str, *, where: str, chars: int = TEXT_CHARS) -> Any:

@@ -12,7 +12,7 @@ from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 from oomkb.pricing import shape_of
 
-__all__ = ["Playable", "playable"]
+__all__ = ["Traceable", "traceable"]
 
 _KEPT: Final = (
     "objective", "method", "lora", "param_dtype", "autocast", "optimizer", "optimizer_impl", "micro_batch", "seq_len",
@@ -25,7 +25,7 @@ _OFF: Final = (None, False, 1, "none", (), "")
 
 
 @dataclass(frozen=True, slots=True)
-class Playable:
+class Traceable:
     """A job that can be traced: its plain document, the same as a :class:`Job`, and what was changed to get there."""
 
     document: dict[str, Any]
@@ -33,7 +33,7 @@ class Playable:
     notes: tuple[Message, ...]
 
 
-def playable(job: Job) -> Playable:
+def traceable(job: Job) -> Traceable:
     """The job with its model as a config, on one GPU of no name, with only what a trace can play.
 
     :raises JobError: for serving, for an objective without a plain step, and where the model is not known.
@@ -67,7 +67,7 @@ def playable(job: Job) -> Playable:
             notes.append(say("trace.set-aside", field=field, value=str(completed.get(field))))
     document = {k: v for k, v in Job(**changes).document().items() if v is not None}
     document["model"] = _config(completed)
-    return Playable(document, Job.from_document(document), tuple(notes))
+    return Traceable(document, Job.from_document(document), tuple(notes))
 
 
 def _refuse(job: Job) -> None:

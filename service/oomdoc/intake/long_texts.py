@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["MAX_LINES", "is_long", "telling", "thinned"]
+__all__ = ["MAX_LINES", "is_long", "shortened", "telling"]
 
 MAX_LINES: Final = 24_000
 """Lines of one source that are read one by one."""
@@ -48,7 +48,7 @@ def is_long(text: str, most: int = MAX_LINES) -> bool:
     return text.count("\n") + text.count("\r") > most
 
 
-def thinned(text: str, most: int = MAX_LINES) -> str:
+def shortened(text: str, most: int = MAX_LINES) -> str:
     """``text`` where it has at most so many lines; else its first and last ones and those around telling ones.
 
     Of these the first count most: they fill two thirds of what is left, the last of them one third.

@@ -16,7 +16,7 @@ from oomkb.memory.forms import Form, Segment, minus, segment
 from oomkb.memory.mode import Mode
 from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 
-__all__ = ["LayerPlay", "ckpt_of", "played", "run_layer"]
+__all__ = ["LayerSimulation", "ckpt_of", "run_layer", "simulated"]
 
 _HIDDEN = "T*h"
 
@@ -35,7 +35,7 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LayerPlay:
+class LayerSimulation:
     """A layer between its input and its output."""
 
     forward: Segment
@@ -69,17 +69,17 @@ class _Scratch(Tape):
 
 
 @lru_cache(maxsize=8192)
-def played(mode: Mode, moe: bool, ckpt: str, size: float, linked: bool, grad: float = 0.0) -> LayerPlay:
+def simulated(mode: Mode, moe: bool, ckpt: str, size: float, linked: bool, grad: float = 0.0) -> LayerSimulation:
     """Play a layer.
 
     :param size: bytes an element of its input.
     :param linked: whether its input needs a gradient.
     :param grad: bytes an element of its output's gradient; the output's own where 0.
     """
-    return _Played(mode, moe, ckpt, size, linked).play(grad)
+    return _Simulated(mode, moe, ckpt, size, linked).play(grad)
 
 
-class _Played:
+class _Simulated:
     """The layer with its tape, being played."""
 
     def __init__(self, mode: Mode, moe: bool, ckpt: str, size: float, linked: bool) -> None:
@@ -88,7 +88,7 @@ class _Played:
         self.ckpt = ckpt_of(mode, ckpt, linked=linked)
         self.crossed: tuple[Segment, Form, float] | None = None
 
-    def play(self, grad: float) -> LayerPlay:
+    def play(self, grad: float) -> LayerSimulation:
         """Forward, then backward from a gradient of ``grad`` bytes an element."""
         tape = self.tape
         out = self.forward()
@@ -101,7 +101,7 @@ class _Played:
         keeps = tape.kept_input
         held = minus(start, {_HIDDEN: self.size}) if keeps else start
         back = None if top is None else self.backward(top)
-        return LayerPlay(forward, held, minus(all_of, start), keeps, size, back)
+        return LayerSimulation(forward, held, minus(all_of, start), keeps, size, back)
 
     def forward(self) -> Tensor:
         """The output; the input is let go."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
     from oomdoc.intake.configs.lines import Lines
 
-__all__ = ["PREFIX", "further_facts"]
+__all__ = ["PREFIX", "extra_facts"]
 
 PREFIX: Final = "extra."
 _WHOLE: Final = {
@@ -65,7 +65,7 @@ _ROLES: Final = frozenset({"ref", "critic", "reward_model", "teacher", "rollout"
 """Whose settings are not those of the model that is trained."""
 
 
-def further_facts(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
+def extra_facts(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
     """Facts ``extra.<name>``, the first of each name."""
     seen: set[str] = set()
     found = list(_entries(docs))

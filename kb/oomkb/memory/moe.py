@@ -19,10 +19,10 @@ from oomkb.memory.tape import Tensor
 if TYPE_CHECKING:
     from oomkb.memory.blocks import Layer
 
-__all__ = ["routed"]
+__all__ = ["routed_experts"]
 
 
-def routed(layer: Layer, x: Tensor) -> Tensor:
+def routed_experts(layer: Layer, x: Tensor) -> Tensor:
     """Router, routed experts, shared experts."""
     mode, ops = layer.mode, layer.ops
     routing = _grouped(layer, x, _weights(layer, x))

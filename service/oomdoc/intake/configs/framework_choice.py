@@ -6,7 +6,7 @@ from typing import Final
 
 from oomdoc.intake.configs.document import Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.guessing import guessed, smells_of_memory, trains
+from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
 from oomdoc.intake.configs.recognise import ENOUGH, Recognition, candidates, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
@@ -54,14 +54,16 @@ def judge(doc: Doc, given: Table | None) -> None:
     if doc.table is not None:
         doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
         if doc.probability < _SURE:
-            _second_thought(doc, settings)
+            _reconsider(doc, settings)
         if doc.probability >= ENOUGH or (len(known) < _FEW and (any(doc.marks) or doc.probability > _UNLIKELY)):
             return
     else:
         doc.probability = 0.0
     taken = len(list(guessed(settings)))
-    smelt = sum(1 for e in settings if smells_of_memory(e.key))
-    run = (taken > 0 and max(taken, smelt) >= _SAID) or (smelt > 0 and trains((norm(e.key) for e in settings), _SAID))
+    concerning = sum(1 for e in settings if concerns_memory(e.key))
+    run = (taken > 0 and max(taken, concerning) >= _SAID) or (
+        concerning > 0 and trains((norm(e.key) for e in settings), _SAID)
+    )
     doc.table, doc.unknown = None, len(known) >= _FEW and run
 
 
@@ -74,7 +76,7 @@ def _only_settings(doc: Doc) -> bool:
     return doc.form == "python" and doc.whole_file and not doc.uses and "dict()" in calls <= _PLAIN_CALLS
 
 
-def _second_thought(doc: Doc, settings: list[Entry]) -> None:
+def _reconsider(doc: Doc, settings: list[Entry]) -> None:
     """Another table for which less speaks at first sight, but which knows the keys."""
     for other in candidates(keys_of(doc.entries), doc.programs, tables())[1:]:
         known = known_keys(settings, other.table)
@@ -94,15 +96,15 @@ def known_keys(settings: list[Entry], owner: Table | None) -> list[bool]:
     return [owner.knows(key) or key in own or key.rsplit(".", 1)[-1] in LAUNCH_KEYS for key in found.values()]
 
 
-_STARTERS: Final = tuple(sorted(LAUNCHERS - {"fsdp"}, reverse=True))
+_LAUNCHERS: Final = tuple(sorted(LAUNCHERS - {"fsdp"}, reverse=True))
 """Launchers that are programs of their own."""
 
 
 def fallback(doc: Doc) -> Table | None:
     """A launched script nobody knows is most often written on transformers."""
-    if doc.form != "shell" or not any(w in doc.programs for w in (*_STARTERS, "torchrun", ".py")):
+    if doc.form != "shell" or not any(w in doc.programs for w in (*_LAUNCHERS, "torchrun", ".py")):
         return None
     base = table(PLAIN)
     if base is not None and any(k in base.names() for k in keys_of(doc.entries)):
         return base
-    return table(next((name for name in _STARTERS if name in doc.programs), None))
+    return table(next((name for name in _LAUNCHERS if name in doc.programs), None))
