@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -31,9 +32,9 @@ _BLOCKS: Final[tuple[_Rule, ...]] = tuple(
     for row in _RE.rows.values()
     if row.name.startswith("block.")
 )
-_WORDS: Final = tuple(
-    (need.split()[0], need) for need in sorted({n for _, _, needs in _RULES for n in needs if len(n) > 1 or n == "@"})
-)
+_NEEDS: Final[Mapping[str, str]] = {need: need.split()[0] for _, _, needs in _RULES for need in needs}
+"""What rules need in a text: one word, or several of which the first is looked for before the whole."""
+_FIRSTS: Final = frozenset(_NEEDS.values())
 _HARMLESS: Final = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "git", "ghcr.io", "github.com", "localhost"})
 
 
@@ -61,12 +62,14 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     used = set(_RE["placeholder"].findall(text)) | known.keys()
     low = text.lower()
     unique = " ".join(set(low.split()))
-    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(unique))
+    held = {first for first in _FIRSTS if first in unique}
+    met = {need for need, first in _NEEDS.items() if first in held}
+    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(met))
     for kind, name, needs in _BLOCKS:
         if any(need in low for need in needs):
             text = masker.block(kind, name, text)
     low = text.lower()
-    if candidates := _candidate_positions(text, low, unique):
+    if candidates := _candidate_positions(text, low, met):
         parts, lows = text.split("\n"), low.split("\n")
         for at in sorted(candidates):
             parts[at] = masker.line(parts[at], lows[at])
@@ -88,19 +91,19 @@ def masked_tree(value: Any, name: str = "") -> Any:
     return [masked_tree(inner, name) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _rules_for(unique: str) -> list[_Rule]:
-    """The rules that can apply to a text of these words, each with those of its needs that the text can meet."""
-    met = ((kind, name, tuple(n for n in needs if n.split()[0] in unique)) for kind, name, needs in _RULES)
-    return [(kind, name, needs) for kind, name, needs in met if needs or kind == "user"]
+def _rules_for(met: Collection[str]) -> list[_Rule]:
+    """The rules that can apply to a text that meets these needs, each with those of its own that are met."""
+    some = ((kind, name, tuple(n for n in needs if n in met)) for kind, name, needs in _RULES)
+    return [(kind, name, needs) for kind, name, needs in some if needs or kind == "user"]
 
 
-def _candidate_positions(text: str, low: str, unique: str) -> set[int]:
+def _candidate_positions(text: str, low: str, met: Collection[str]) -> set[int]:
     """The lines (from 0) which any rule could match: that hold one of the words that rules need, or dots or colons."""
-    found = {n for first, word in _WORDS if first in unique for n in _lines_with(word, low)}
+    found = {n for word in met if len(word) > 1 or word == "@" for n in _lines_with(word, low)}
     starts: list[int] = []
     for pattern in (_RE["dotted"], _RE["colons"]):
         for hit in pattern.finditer(text):
-            starts = starts or [0, *(at + 1 for at, letter in enumerate(text) if letter == "\n")]
+            starts = starts or [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
             found.add(bisect_right(starts, hit.start()) - 1)
     return found
 

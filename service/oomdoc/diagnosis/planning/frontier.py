@@ -58,7 +58,7 @@ class State:
 
     def process_bytes(self) -> float:
         """Predicted process memory."""
-        top = float((np.add.reduceat(self.values, self.order.starts) + self.added).max())
+        top = float(np.maximum.reduce(np.add.reduceat(self.values, self.order.starts) + self.added))
         return max(0.0, top) + self.order.overhead * self.overhead
 
     def with_each(self) -> tuple[Any, Any]:
@@ -68,8 +68,8 @@ class State:
             values = self.values * order.ratios
             added = self.added + order.added
             overheads = order.overhead * self.overhead * order.overheads
-            need = (np.add.reduceat(values, order.starts, axis=1) + added).max(axis=1)
-            least = (np.add.reduceat(values * order.floors, order.starts, axis=1) + added).max(axis=1)
+            need = np.maximum.reduce(np.add.reduceat(values, order.starts, axis=1) + added, axis=1)
+            least = np.maximum.reduce(np.add.reduceat(values * order.floors, order.starts, axis=1) + added, axis=1)
             self.children = (
                 (np.maximum(need, 0.0) + overheads).tolist(),
                 (np.maximum(least, 0.0) + overheads * order.least_overheads).tolist(),

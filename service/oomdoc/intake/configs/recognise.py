@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from oomdoc.intake.configs.table import Table
@@ -50,9 +50,15 @@ def _patterns(table_name: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(c) for c in found.commands) if found is not None else ()
 
 
+@lru_cache(maxsize=1024)
+def _runs(table_name: str, programs: str) -> bool:
+    """Whether a program of a framework's own is run; asked anew after each change that a patch makes."""
+    return any(p.search(programs) for p in _patterns(table_name))
+
+
 def _evidence(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
     """Programs and keys of the table's own; with one of them, what speaks for its bases speaks for it too."""
-    commands = int(bool(programs) and any(p.search(programs) for p in _patterns(table.name)))
+    commands = int(bool(programs) and _runs(table.name, programs))
     marks = len(table.marks & keys)
     if table.own_prefixes:
         marks += sum(1 for key in keys if key.startswith(table.own_prefixes))
@@ -103,9 +109,7 @@ def candidates(
 def _most_derived(base: Table, keys: frozenset[str], programs: str, tables: Sequence[Table]) -> Table:
     """What is run or imported of a framework built on ``base`` outweighs what it takes from the base."""
     built = [
-        (*_score(t, keys, programs), t)
-        for t in tables
-        if any(b is base for b in t.bases) and any(p.search(programs) for p in _patterns(t.name))
+        (*_score(t, keys, programs), t) for t in tables if any(b is base for b in t.bases) and _runs(t.name, programs)
     ]
     return max(built, key=lambda entry: entry[:2])[2] if built else base
 
