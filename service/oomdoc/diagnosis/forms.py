@@ -19,8 +19,8 @@ _HOST_USABLE: Final = 0.9
 
 
 def first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
-    """The first form that fits its card, else the one that needs least; without a card the first."""
-    least: tuple[float, dict[str, Any]] | None = None
+    """The first form that fits its card, else the one that is nearest to it; without a card the first."""
+    nearest: tuple[float, float, dict[str, Any]] | None = None
     for form in forms:
         priced = price_form(job, form)
         if priced is None:
@@ -31,9 +31,10 @@ def first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, An
         if estimate.fits_probability >= FITS:
             return form, True
         need = needed_of(estimate)
-        if least is None or need < least[0]:
-            least = (need, form)
-    return (least[1] if least else forms[0]), False
+        over = need / (estimate.capacity_bytes or need)
+        if nearest is None or (over, need) < nearest[:2]:
+            nearest = (over, need, form)
+    return (nearest[2] if nearest else forms[0]), False
 
 
 def price_form(job: Job, form: dict[str, Any]) -> Priced | None:

@@ -110,9 +110,15 @@ def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:
     """
     if not seen.figure_bytes or not for_it.shown_bytes:
         return True
+    if seen.phase in _FILLED_BIT_BY_BIT and (against.shown_bytes or 0.0) >= seen.figure_bytes:
+        return False
     if abs(math.log(for_it.shown_bytes / seen.figure_bytes)) <= _MEETS:
         return True
     return bool(against.shown_bytes) and math.log(seen.figure_bytes / (against.shown_bytes or 1.0)) > _MEETS
+
+
+_FILLED_BIT_BY_BIT: Final = ("optimizer-init", "optimizer-step")
+"""States are made one parameter after the other, up to what the card holds: a larger need is never refuted there."""
 
 
 def _beside_rollouts(job: Job, priced: Priced, seen: Observed) -> Inference:

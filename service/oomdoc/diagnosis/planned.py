@@ -194,6 +194,8 @@ def _scalar(text: str) -> Any:
 
 def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
     """Sixteen bits named in a question about full training mean mixed precision, unless it says "pure"."""
+    if asked.pure and job.method == "full" and job.objective != "inference" and job.param_dtype is None:
+        return job.with_fields({"param_dtype": job.autocast if job.autocast in ("bf16", "fp16") else "bf16"})
     half_precision = (
         job.param_dtype in ("bf16", "fp16") and "param_dtype" not in evidence.facts and not evidence.documents
     )

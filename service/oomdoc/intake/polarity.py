@@ -17,6 +17,7 @@ __all__ = [
     "doubt",
     "expects",
     "inside_a_name",
+    "is_conditional",
     "is_hypothetical",
     "is_need_asked",
     "is_past",
@@ -93,6 +94,11 @@ def negated(text: str, start: int) -> bool:
 def is_need_asked(text: str, start: int) -> bool:
     """Whether what stands at ``start`` is asked for as a remedy: ``do I need offload?``, ``要不要 offload``."""
     return _RE["needed"].search(text[max(0, start - 48) : start]) is not None
+
+
+def is_conditional(text: str, end: int) -> bool:
+    """Whether what ends there is only meant for another case: ``CPU offload only if there is no other way``."""
+    return _RE["conditional"].match(text, end, end + 60) is not None
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:

@@ -137,8 +137,8 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
 
 def _is_question(span: Span) -> bool:
     """Whether the sentence that goes on at a place is a question."""
-    rest = span.text[span.column - 1 :]
-    return rest.partition(".")[0].rstrip().endswith(("?", "？", "吗"))
+    stop = _RE["sentence_end"].search(span.text, span.column - 1)
+    return stop is not None and stop[0] in "?？"
 
 
 def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
@@ -318,7 +318,8 @@ def _nothing_failed(
     healthy = next((h for h in hits if h.row.kind == "healthy"), None)
     if healthy is not None:
         return healthy.outcome()
-    progress = next((s for s in signals if s.name == "progress"), None)
+    prose = {line.number for line, kind in zip(lines, kinds, strict=True) if kind == "prose"}
+    progress = next((s for s in signals if s.name == "progress" and s.span.line not in prose), None)
     if progress is not None:
         return Outcome("healthy", "progress", progress.span, None, 0.8)
     first = next((line for line, kind in zip(lines, kinds, strict=True) if kind != "blank"), None)
