@@ -98,7 +98,7 @@ def main() -> None:
 
 def _counted(path: Path, *, write: bool) -> None:
     module = __import__("oomdoc.intake." + ".".join(path.relative_to(INTAKE).with_suffix("").parts), fromlist=["_RE"])
-    table = getattr(module, "_RE", None) or module.ROWS
+    table = module._RE if hasattr(module, "_RE") else module.ROWS
     counts = {row.name: len(seen[row.pattern, row.flags]) for row in table.rows.values()}
     for name, count in counts.items():
         print(f"{path.relative_to(INTAKE)}\t{name}\t{count}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import DEEPSPEED
+from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import Message, say
@@ -42,7 +42,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
             instruction=say("fixes.host-memory.limit-need", line=_limit(context, needed), **sizes), effort=0.6
         )
         return
-    if context.phase == "save":
+    if context.facts.get("engine_sees_no_gpu"):
+        yield Variant(instruction=say("fixes.host-memory.no-gpu", line=_GPUS), effort=0.2)
+    if context.phase == "save" and job.sharding not in (*DEEPSPEED, *FSDP):
         yield Variant(instruction=say("fixes.host-memory.merge", line=_MERGE), effort=0.6)
     if context.phase in ("load", "unknown") and not context.serving:
         yield Variant(instruction=_one_copy(job, context), effort=0.6)
@@ -57,6 +59,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
 
 
+_GPUS: Final = "docker run --gpus=all ...  # with the NVIDIA container toolkit"
 _NVME: Final = '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
 """DeepSpeed's ZeRO-Infinity, which shards parameters: ``runtime/zero/offload_config.py``."""
 _MERGE: Final = "AutoModelForCausalLM.from_pretrained(..., dtype='bfloat16', low_cpu_mem_usage=True, device_map='auto')"

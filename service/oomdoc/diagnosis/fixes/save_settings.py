@@ -16,11 +16,14 @@ __all__ = ["REMEDY"]
 
 _DEEPSPEED: Final = '"stage3_gather_16bit_weights_on_model_save": false'
 _FSDP: Final = "fsdp_state_dict_type: SHARDED_STATE_DICT"
+_ADAPTER: Final = "model.save_pretrained('adapter')"
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "checkpoint-save" not in context.causes and context.phase != "save":
         return
+    if job.method in ("lora", "qlora"):
+        yield Variant(instruction=say("fixes.save-settings.adapter", line=_ADAPTER), effort=0.3)
     own = line_of(context.framework, "save-settings")
     if own is not None:
         yield Variant(instruction=say("fixes.save-settings.how", line=own), effort=0.4)
@@ -31,7 +34,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         )
     elif job.sharding in FSDP:
         yield Variant(instruction=say("fixes.save-settings.how", line=_FSDP), effort=0.4)
-    if context.has("save") and own is None:
+    if context.has("save") and own is None and job.method not in ("lora", "qlora"):
         line = hf_line(context.framework, {"save_only_model": True})
         yield Variant(instruction=say("fixes.save-settings.model-only", line=line), effort=0.4)
 
@@ -41,6 +44,6 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    causes=frozenset({"checkpoint-save"}),
+    causes=frozenset({"checkpoint-save", "host-ram"}),
     advice=True,
 )

@@ -202,7 +202,7 @@ def _effect(change: Change, ineffective: Collection[str]) -> Change:
     return replace(change, instruction=say("fixes.activate-setting.effect", setting=change.key))
 
 
-_FIRST: Final = frozenset({"fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu"})
+_FIRST: Final = frozenset({"fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu", "fixes.attention-kernel.how"})
 
 
 def _instead(variant: Variant) -> bool:
@@ -312,6 +312,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "engine_free_share": engine_free_share(evidence),
         "pipeline": pipeline_of(evidence),
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
+        "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None

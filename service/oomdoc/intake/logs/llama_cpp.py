@@ -33,6 +33,8 @@ PARSER: Final[Parser] = rules_parser(
         "model params",
         "n_ctx",
         "memory.required.full",
+        '"total vram"="0 b"',
+        "library=cpu",
     ),
     (
         rule(
@@ -83,6 +85,10 @@ PARSER: Final[Parser] = rules_parser(
             rf"{size('free')}\)",
             "host",
             phase="load",
+        ),
+        rule(  # ollama server/routes.go and discover/types.go, 0.12-0.13
+            "ollama-no-gpu",
+            r"\"total vram\"=\"0 B\"|msg=\"inference compute\" id=cpu library=cpu",
         ),
         rule(
             "ollama-memory",
