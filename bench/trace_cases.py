@@ -3,9 +3,8 @@
 usage: python bench/trace_cases.py CASE ...    files or ids; one row a job: peak of allocated tensors, GiB
 
 The jobs are completed with their frameworks' defaults and played by ``oomdoc.tracing`` (full training and adapters,
-DPO, FSDP), ``trace_packed.py`` (FlashAttention), ``trace_kbit.py`` (4-bit bases) or ``trace_online.py`` (GRPO's step).
-One rank is played: of plain data parallelism without its buckets. A job with anything else that shards, offloads or
-splits is refused.
+DPO, FSDP), ``trace_packed.py`` (FlashAttention) or ``trace_kbit.py`` (4-bit bases). One rank is played: of plain data
+parallelism without its buckets. A job with anything else that shards, offloads or splits is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from oomkb.memory.job import Job
 from oomkb.records.loader import load_cases
 
 _NOT_PLAYED = ("offload", "tp", "pp", "cp", "sp", "ep", "fused_ce", "max_pixels")
+_OFF = (None, False, 1, ())
 _PLAYED = (None, "none", "ddp", "fsdp", "fsdp2")
 
 
@@ -34,17 +34,11 @@ def played(job: Job) -> dict[str, Any]:
     :raises ValueError: for a job of which a trace would leave something out.
     """
     completed = complete(job)
-    odd = [name for name in _NOT_PLAYED if completed.get(name) not in (None, False, 1, ())]
+    odd = [name for name in _NOT_PLAYED if completed.get(name) is True or completed.get(name) not in _OFF]
     if any(extra.role != "reference" for extra in completed.extra_models or ()):
         odd.append("extra_models")
     if odd or completed.sharding not in _PLAYED or completed.grad_ckpt == "selective":
         raise ValueError(f"cannot be played: {', '.join(odd) or completed.sharding or completed.grad_ckpt}")
-    if completed.objective == "grpo":
-        import trace_online
-
-        plain = traceable(completed.with_fields({"objective": "sft", "rollout": None})).document
-        also = {name: completed.get(name) for name in ("prompt_len", "completion_len")}
-        return trace_online.trace(plain | also | {"framework": "trl"})
     document = traceable(completed).document
     if completed.optimizer in OPTIMIZERS:
         document["optimizer"] = completed.optimizer
