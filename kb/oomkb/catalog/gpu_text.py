@@ -298,7 +298,7 @@ def _mention(
     core = _cores()[name]
     context = _Context(start, end, set(), count=count, evidence=1 if count else 0)
     for word in attached:
-        if word[0] == "x" and word[1:].isdigit():
+        if word[0] == "x" and word[1:].isdecimal():
             context.count = int(word[1:])
         _take_word(word, core, context)
     _read_right(text, core, context)

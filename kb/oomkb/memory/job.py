@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import InputError, JobError
-from oomkb.limits import check_tree
+from oomkb.limits import check_tree, shown
 from oomkb.memory.job_parts import Assumption, ExtraModel, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_field
 from oomkb.notes import note
@@ -144,22 +144,19 @@ class Job:
         document: dict[str, Any] = {}
         for name, value in changes.items():
             head, _, tail = name.partition(".")
-            if head not in FIELD_NAMES:
+            if head not in FIELD_NAMES or (tail and head not in _DOTTED):
                 raise JobError(
                     "no such field in a job", where=name, hint="see the job document's table", note=_NO_SUCH_FIELD
                 )
             if not tail:
                 document[head] = value
                 continue
-            if head not in document:
-                current = getattr(self, head)
-                document[head] = (
-                    _plain(current) if isinstance(current, Loop | Lora | Rollout | Serving) else dict(current or {})
-                )
-            if value is None:
-                document[head].pop(tail, None)
-            else:
-                document[head][tail] = value
+            whole = document.get(head, getattr(self, head))
+            whole = _plain(whole) if isinstance(whole, Loop | Lora | Rollout | Serving) else whole or {}
+            if not isinstance(whole, Mapping):
+                problem = note("job.not-mapping", value=shown(whole))
+                raise JobError(f"{shown(whole)} is not a mapping", where=head, note=problem)
+            document[head] = {k: v for k, v in whole.items() if k != tail} | ({} if value is None else {tail: value})
         known: dict[str, Any] = {
             k: _EMPTY if v is None and k in _MAPS else None if v is None else read_field(k, v)
             for k, v in document.items()
@@ -200,6 +197,7 @@ _ORDER: Final = tuple(f.name for f in fields(Job))
 FIELD_NAMES: Final = frozenset(_ORDER) - {"extra", "assumed"}
 """What a job document may say."""
 _MAPS: Final = frozenset({"buckets", "versions", "env"})
+_DOTTED: Final = _MAPS | {"lora", "rollout", "serving", "loop"}
 
 
 class JobDraft:

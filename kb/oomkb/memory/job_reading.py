@@ -47,8 +47,7 @@ _GIB: Final = float(1 << 20)
 _NAME_CHARS: Final = 1_000
 _ENTRY_CHARS: Final = 4_000
 _ENTRIES: Final = 1_000
-_MODELS: Final = 16
-"""Models beside the main one: each is priced like it."""
+_MODELS: Final = 16  # beside the main one, each priced like it
 _RANK: Final = 1 << 16
 _TARGETS: Final = 20_000
 """Module names that adapters are put on: some list every one of a model of hundreds of layers."""

@@ -304,7 +304,7 @@ def version(text: str) -> tuple[int, ...]:
     """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""
     parts: list[int] = []
     for piece in text.split(".")[:4]:
-        if not piece.isdigit():
+        if not piece.isdecimal():
             break
         parts.append(int(piece))
     return tuple(parts)

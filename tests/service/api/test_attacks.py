@@ -470,3 +470,24 @@ def test_many_comments_and_endings_are_read_at_once(api: TestClient, name: str, 
     assert answer.json()["verdict"] == "device-oom"
     quickly(api, "/v1/plan", {"text": text, "filename": name}, {200, 422})
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/plan", job(**{"model.x": 1})),
+        ("/v1/plan", job(**{"micro_batch.x": 1})),
+        ("/v1/plan", job(**{"extra_models.role": "critic"})),
+        ("/v1/plan", job(lora=["q_proj"], **{"lora.r": 8})),
+        ("/v1/plan", job(env="A=1", **{"env.B": "2"})),
+        ("/v1/diagnose", {"text": LOG, "set": {"lora": ["q_proj"], "lora.r": 8}}),
+    ],
+)
+def test_a_part_of_what_has_none_is_refused(api: TestClient, path: str, body: dict[str, Any]) -> None:
+    quickly(api, path, body, {400, 422})
+
+
+@pytest.mark.parametrize("version", ["4.²", "²", "4.50.①"])
+def test_digits_that_are_no_numbers_are_no_versions(api: TestClient, version: str) -> None:
+    quickly(api, "/v1/estimate", job(framework="transformers", versions={"transformers": version}), {200})
+    quickly(api, "/v1/diagnose", {"text": f"{LOG}\ntransformers=={version}\nPyTorch {version}"}, {200})

@@ -7,6 +7,7 @@ Work is counted in lines of Python run (loops and comprehensions included), whic
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
@@ -123,3 +124,11 @@ def test_what_is_too_large_for_a_configuration_is_told():
     assert "intake.config-cut" in [getattr(w, "key", w) for w in evidence.warnings]
     small = read([Source("x.yaml", text[:2000])])
     assert not small.warnings
+
+
+@pytest.mark.parametrize("unit", ["if a:\n ", "if a; then\n", "case a in\n", "if a; if b; "])
+def test_arms_that_never_end_are_looked_for_once(unit):
+    """Each searched the rest of the text for its end: a minute for the 150,000 characters that are read."""
+    started = time.process_time()
+    read_documents(Source("run.sh", unit * (120_000 // len(unit))))
+    assert time.process_time() - started < 5

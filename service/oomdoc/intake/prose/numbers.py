@@ -39,7 +39,7 @@ def to_count(word: str) -> int:
     if "十" in word and len(word) > 1:
         tens, _, ones = word.partition("十")
         return 10 * (_WORDS[tens] if tens else 1) + (_WORDS[ones] if ones else 0)
-    return int(word) if word.isdigit() else _WORDS[word.lower()]
+    return int(word) if word.isdecimal() else _WORDS[word.lower()]
 
 
 def to_tokens(text: str) -> int | None:

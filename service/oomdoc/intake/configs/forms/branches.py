@@ -37,6 +37,7 @@ class Branches:
         self._arms: list[bool | None] = []
         self._before: list[bool | None] = []
         self._awaiting = False
+        self._last: dict[str, int] = {}
 
     @property
     def runs(self) -> bool | None:
@@ -46,7 +47,7 @@ class Branches:
     def command(self, words: Sequence[Word]) -> None:
         """Take note of a command that has ended."""
         first = words[0].text if words else ""
-        if first in _ENDS and len(self._arms) < _MAX_NESTED and _ENDS[first].search(self.text, words[-1].end):
+        if first in _ENDS and len(self._arms) < _MAX_NESTED and self._ends_after(first, words[-1].end):
             self._open(self._holds(words[1:]) if first == "if" else None)
         elif first == "elif" and self._arms:
             self._next(self._holds(words[1:]))
@@ -64,6 +65,12 @@ class Branches:
             self._awaiting = False
         elif word == "fi":
             self._close()
+
+    def _ends_after(self, first: str, at: int) -> bool:
+        """Whether what ``first`` begins ends anywhere behind a place; the text is searched once for each."""
+        if first not in self._last:
+            self._last[first] = max((found.start() for found in _ENDS[first].finditer(self.text)), default=-1)
+        return self._last[first] >= at
 
     def _open(self, holds: bool | None) -> None:
         self._arms.append(holds)
