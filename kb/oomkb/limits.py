@@ -26,7 +26,7 @@ TEXT_CHARS: Final = 1 << 20
 """Characters of one YAML or JSON document."""
 SCALAR_CHARS: Final = 1 << 16
 _KEY_CHARS: Final = 200
-_LARGEST: Final = 1 << 63
+_MAX_INTEGER: Final = 1 << 63
 _SHOWN: Final = 80
 
 
@@ -34,7 +34,7 @@ def shown(value: Any) -> str:
     """A value as an error quotes it: at most 80 characters, however large it is."""
     if isinstance(value, str):
         text = repr(value[:_SHOWN])
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LARGEST:
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _MAX_INTEGER:
         text = f"a whole number of {value.bit_length()} bits"
     elif isinstance(value, Mapping | list | tuple | set | frozenset):
         text = f"a {'mapping' if isinstance(value, Mapping) else 'list'} of {len(value)}"
@@ -91,7 +91,7 @@ def finite_only(value: Any) -> Any:
 def _check_scalar(value: Any, where: str, text_chars: int | None, *, finite: bool) -> None:
     if finite and isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{value} is not a finite number", where=where)
-    if isinstance(value, int) and abs(value) >= _LARGEST:
+    if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
         raise InputError(f"{shown(value)} is too large", where=where)
     if text_chars is not None and isinstance(value, str | bytes) and len(value) > text_chars:
         raise InputError(f"a text of more than {text_chars:,} characters", where=where)

@@ -17,7 +17,7 @@ from oomkb.memory.shape import ModelShape
 
 __all__ = ["Cache", "Pages", "cache_bytes", "cache_of", "element_bytes"]
 
-_LONGEST: Final = 1 << 24
+_MAX_LENGTH: Final = 1 << 24
 _BLOCKED: Final = {"q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32, "q4_0": 18 / 32}
 """Bytes of an element in llama.cpp's blocks of 32 with their scales (``ggml-common.h``)."""
 
@@ -56,7 +56,7 @@ class Cache:
 
     def longest(self, pool: float) -> int:
         """The longest sequence that ``pool`` bytes hold; the model's own limit does not count here."""
-        low, high = 0, _LONGEST
+        low, high = 0, _MAX_LENGTH
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.bytes_at(middle) <= pool else (low, middle - 1)

@@ -23,7 +23,7 @@ Extra = Callable[[str, str, str], Mapping[str, float]]
 Key = tuple[str, str]
 _NONE: Final[Mapping[str, float]] = {}
 _ALL: Final[frozenset[str]] = frozenset()
-_FEW: Final = 2
+_REDUCE_AFTER: Final = 2
 """Prices of a step after which reducing its instants pays."""
 
 
@@ -136,7 +136,7 @@ class Step:
         """Whether this is still one of the first batches that are priced; reads its units."""
         if self._at == (tokens, square):
             return True
-        if self._prices >= _FEW:
+        if self._prices >= _REDUCE_AFTER:
             return False
         self._prices, self._at = self._prices + 1, (tokens, square)
         scale, read, units = (1.0, tokens, square), self._own.factor, self._plan.units

@@ -17,7 +17,7 @@ from oomkb.records.texts import overlap, shingles
 __all__ = ["MAX_LINES", "Problem", "lint", "lint_text"]
 
 MAX_LINES: Final = 80
-_ALIKE: Final = 0.8
+_MAX_OVERLAP: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -162,9 +162,9 @@ def _alike(cases: Sequence[Case]) -> Iterator[Problem]:
             )
             continue
         for other, j, twin in marks[n + 1 :]:
-            if len(twin) * _ALIKE > len(mark):
+            if len(twin) * _MAX_OVERLAP > len(mark):
                 break  # sorted by size: nothing after it can share enough
-            if (other is not case or i != j) and overlap(mark, twin) >= _ALIKE:
+            if (other is not case or i != j) and overlap(mark, twin) >= _MAX_OVERLAP:
                 yield Problem(
                     other.path, f"symptoms[{j}]", f"is all but that of {case.id}", "merge the cases, or tell them apart"
                 )

@@ -14,7 +14,7 @@ __all__ = ["TOLERANCE", "check_sum", "value_of"]
 
 TOLERANCE: Final = 0.02
 """Relative difference between the stated and the computed value that rounding may leave."""
-_LONGEST: Final = 300
+_MAX_CHARS: Final = 300
 _LARGEST_POWER: Final = 100
 _BINARY: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.Add: operator.add,
@@ -45,8 +45,8 @@ def value_of(expression: str) -> float:
 
     :raises RecordError: for anything else, and for what has no finite value.
     """
-    if len(expression) > _LONGEST:
-        raise RecordError(f"is longer than {_LONGEST} characters")
+    if len(expression) > _MAX_CHARS:
+        raise RecordError(f"is longer than {_MAX_CHARS} characters")
     try:
         value = _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError) as error:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Weights", "fused", "logistic", "spread", "with_likely_cause"]
 
 
-_SURE: Final = 0.4
+_MIN_CAUSE_PROBABILITY: Final = 0.4
 """Probability of a cause from which on somebody who reads it is shown where it struck before."""
-_SEEN: Final = 3
+_TOP_SHOWN: Final = 3
 """Cases that a person looks at."""
 
 
@@ -94,14 +94,14 @@ def with_likely_cause(
     Whoever reads a cause wants to see where it struck before; ``diagnosed`` is the probability of each case's cause.
     """
     best = int(diagnosed.argmax()) if len(diagnosed) else 0
-    if len(found) < _SEEN or diagnosed[best] < _SURE:
+    if len(found) < _TOP_SHOWN or diagnosed[best] < _MIN_CAUSE_PROBABILITY:
         return found
     cause = cases[best].cause
-    if any(cases[number].cause == cause for number, _ in found[:_SEEN]):
+    if any(cases[number].cause == cause for number, _ in found[:_TOP_SHOWN]):
         return found
     held = max((n for n, case in enumerate(cases) if case.cause == cause), key=lambda n: float(total[n]))
     rest = [pair for pair in found if pair[0] != held]
-    return [*rest[: _SEEN - 1], (held, rest[_SEEN - 1][1]), *rest[_SEEN - 1 :]][: len(found)]
+    return [*rest[: _TOP_SHOWN - 1], (held, rest[_TOP_SHOWN - 1][1]), *rest[_TOP_SHOWN - 1 :]][: len(found)]
 
 
 def logistic(value: float) -> float:

@@ -25,11 +25,11 @@ __all__ = ["KnownThread", "Threads", "likenesses", "marks", "shipped", "table_of
 
 _FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
 _TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
-_SHORTEST: Final = 3
+_MIN_FIGURE_CHARS: Final = 3
 """Characters of a figure that tells threads apart: 8 GPUs or a batch of 16 are everybody's."""
-_FEWEST: Final = 12
+_MIN_MARKS: Final = 12
 """Different marks of a text that can be told apart: three words are in some thread always."""
-_LEAST: Final = 0.3
+_MIN_LIKENESS: Final = 0.3
 """Likeness under which two reports have nothing to do with each other."""
 
 
@@ -66,7 +66,7 @@ class Threads:
         import numpy as np
 
         counts = Counter(said)
-        if len(counts) < _FEWEST:
+        if len(counts) < _MIN_MARKS:
             return ()
         unknown = math.log(1 + len(self.urls))
         likeness = np.zeros(len(self.urls), dtype=np.float32)
@@ -81,7 +81,7 @@ class Threads:
         if squares:
             likeness /= math.sqrt(squares)
         best = np.argsort(-likeness, kind="stable")[:top]
-        return tuple(self._known(int(row), float(likeness[row])) for row in best if likeness[row] >= _LEAST)
+        return tuple(self._known(int(row), float(likeness[row])) for row in best if likeness[row] >= _MIN_LIKENESS)
 
     def _known(self, row: int, likeness: float) -> KnownThread:
         also = tuple(filter(None, self.also[row].split(",")))
@@ -90,7 +90,10 @@ class Threads:
 
 def marks(text: str, english: str) -> list[str]:
     """What a text is known by: the words of its English form and the longer figures of the text itself."""
-    return [*_TOKEN.findall(english.lower()), *(figure for figure in _FIGURE.findall(text) if len(figure) >= _SHORTEST)]
+    return [
+        *_TOKEN.findall(english.lower()),
+        *(figure for figure in _FIGURE.findall(text) if len(figure) >= _MIN_FIGURE_CHARS),
+    ]
 
 
 def likenesses(text: str, english: str) -> tuple[KnownThread, ...]:

@@ -15,9 +15,9 @@ from oomkb.records.texts import shingles
 __all__ = ["Said", "retold", "said"]
 
 Said = frozenset[tuple[str, ...]]
-_WHOLE: Final = 0.9
+_MIN_SHARED_PART: Final = 0.9
 """The part of a symptom that has to be there: a path or a process number may differ."""
-_ENOUGH: Final = 20
+_MIN_SHARED_RUNS: Final = 20
 """Runs of three words that have to agree in all: a short question is asked of many failures, a log line with its
 figures, or a command, is not."""
 
@@ -30,7 +30,7 @@ def said(text: str) -> Said:
 def retold(case: Case, text: Said) -> bool:
     """Whether the text holds so much of the case's symptoms that it tells of the same failure."""
     parts = [_parts(symptom) for symptom in case.symptoms]
-    return sum(len(part) for part in parts if len(part & text) >= _WHOLE * len(part)) >= _ENOUGH
+    return sum(len(part) for part in parts if len(part & text) >= _MIN_SHARED_PART * len(part)) >= _MIN_SHARED_RUNS
 
 
 @lru_cache(maxsize=4096)

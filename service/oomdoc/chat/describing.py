@@ -17,7 +17,7 @@ from oomkb.untrusted import json_document
 
 __all__ = ["config_of", "is_pasted", "read_description"]
 
-_ENOUGH: Final = 2
+_MIN_FACTS: Final = 2
 """Facts beside which a job is worth diagnosing without a failure."""
 
 _PASTED: Final = re.compile(
@@ -47,7 +47,7 @@ def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evid
         fields.update(read_explicit(text, Context(Job())).named)
     own = _fields(evidence)
     said = {n: v for n, v in fields.items() if own.get(n) != v and n not in ("world", "dp")}
-    if said and (evidence.failures or len(own) > _ENOUGH):
+    if said and (evidence.failures or len(own) > _MIN_FACTS):
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()}
         return read([Source("chat", text)], options), fields
     return evidence, fields

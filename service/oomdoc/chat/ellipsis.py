@@ -50,7 +50,7 @@ _FILLERS: Final = frozenset(
 _ZH_FILLERS: Final = re.compile(
     r"太[大小多少长短]了?|不对|不是|不|我是说|我说的是|我的意思是|应该是|还是|换成|换|改成|改为|改回|改到|改|回到|恢复到|降到|加到|调到|调|设为|设成|设|就用|就好|就行|就够了?|只用|只要|只|一共|大概|试试|先|再|那|就|吧|呢|嗯|哦|啊|了|好|用|的|是|为|到|成|个|可以|给|保持|维持|要|来|算"
 )
-_SHORT: Final = 48
+_MAX_CHARS: Final = 48
 _SHORTEST_LENGTH: Final = 32
 _BARE: Final = re.compile(rf"(?i)(?<![\w.])(?P<n>{NUMBER}|[01]?\.\d{{1,3}}|\d{{2}}\s?%)")
 _LENGTH_FIELDS: Final = ("seq_len", "serving.max_model_len")
@@ -103,7 +103,7 @@ def _applied(operator: Operator, quantity: Quantity, context: Context) -> Any:
 def fill(turn: str, context: Context) -> dict[str, Any]:
     """A number that stands alone is the answer to a question, or another value for what was changed last."""
     matches = list(_BARE.finditer(turn))
-    if len(turn) > _SHORT or not matches:
+    if len(turn) > _MAX_CHARS or not matches:
         return {}
     rest = _BARE.sub(" ", turn)
     rest = re.sub(r"[\W_]", " ", _ZH_FILLERS.sub(" ", rest).replace("'", ""))

@@ -14,7 +14,7 @@ __all__ = ["DERIVED", "Reply", "Session", "Step", "difference"]
 # What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
 _QUIET: Final = frozenset({"versions", "env", "buckets"})
 _REMEMBERED: Final = 3
-_LONGEST: Final = 400
+_MAX_CHARS: Final = 400
 """Characters kept of what was said, and of an answer."""
 DERIVED: Final = frozenset({"world", "dp"})
 """Degrees that follow from the number of GPUs."""
@@ -59,7 +59,7 @@ class Session:
 
     def remembering(self, said: str, answer: str) -> Session:
         """The session with a turn that a language model answered, for its next one."""
-        return replace(self, dialogue=(*self.dialogue, (said[:_LONGEST], answer[:_LONGEST]))[-_REMEMBERED:])
+        return replace(self, dialogue=(*self.dialogue, (said[:_MAX_CHARS], answer[:_MAX_CHARS]))[-_REMEMBERED:])
 
     def refusing(self, *names: str) -> Session:
         """The session after an impossible value."""

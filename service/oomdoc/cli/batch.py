@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 def batch(
     logs: Annotated[list[str], typer.Argument(help="Files, folders, patterns, or URLs (s3://, gs:// ...).")],
-    output: Annotated[Path, typer.Option(help="Rows go here, JSONL; a run that was cut off goes on.")] = Path(
+    output: Annotated[Path, typer.Option(help="Where the results go, as JSONL; an interrupted run is resumed.")] = Path(
         "oomdoc-fleet.jsonl"
     ),
     parquet: Annotated[Path | None, typer.Option(help="Write the rows as Parquet, too.")] = None,

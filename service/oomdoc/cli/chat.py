@@ -27,10 +27,12 @@ def register(app: typer.Typer) -> None:
 
 def chat(
     file: Annotated[Path | None, typer.Argument(help="A log or config to begin with.")] = None,
-    batch: Annotated[Path | None, typer.Option(help="JSONL with id and turns a line; one result a line.")] = None,
+    batch: Annotated[
+        Path | None, typer.Option(help="JSONL, one {id, turns} per line; prints one result per line.")
+    ] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
 ) -> None:
-    """Talk it through: paste a log or a config, then ask what a change would do.
+    """Converse: paste a log or a config, then ask what a change would do.
 
     A pasted block ends with an empty line. `exit` or Ctrl-D leaves. With OOMDOC_LLM_URL set, a language model converses
     through oomdoc's functions; figures stay computed.

@@ -63,7 +63,7 @@ def export() -> None:
 
 @app.command()
 def erase(
-    identifier: Annotated[str | None, typer.Argument(help="Of a diagnosis or a chat.")] = None,
+    identifier: Annotated[str | None, typer.Argument(help="The id of a diagnosis or a chat.")] = None,
     everything: Annotated[bool, typer.Option("--everything", help="All rows of all tables.")] = False,
 ) -> None:
     """Delete a diagnosis or a chat with all that belongs to it, or everything.

@@ -49,13 +49,15 @@ def diagnose(
     ] = None,
     config: Annotated[list[Path] | None, typer.Option(help="A config file or launch script; repeatable.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
-    batch: Annotated[Path | None, typer.Option(help="JSONL with id and text a line; one result a line.")] = None,
+    batch: Annotated[
+        Path | None, typer.Option(help="JSONL, one {id, text} per line; prints one result per line.")
+    ] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
-    full: Annotated[bool, typer.Option("--full", help="Print everything, not the first screen alone.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print the whole report, not only the first screen.")] = False,
     plans: Annotated[bool, typer.Option(help="Search for plans that fit.")] = True,
     explain: Annotated[
-        bool, typer.Option("--explain", help="List what spoke for and against the first causes.")
+        bool, typer.Option("--explain", help="List the evidence for and against the first causes.")
     ] = False,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart of the memory here (.svg or .png).")] = None,
     language_model: Annotated[

@@ -39,7 +39,9 @@ def estimate(
         Path | None, typer.Argument(help="A job document, a config or a launch script; - is standard input.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
-    batch: Annotated[Path | None, typer.Option(help="JSONL with id and job a line; one result a line.")] = None,
+    batch: Annotated[
+        Path | None, typer.Option(help="JSONL, one {id, job} per line; prints one result per line.")
+    ] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,

@@ -26,12 +26,14 @@ def fix(
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
     log: Annotated[Path | None, typer.Option(help="The failure's log: take the changes from a plan.")] = None,
     plan: Annotated[int, typer.Option(min=1, max=9, help="Which plan of the diagnosis.")] = 1,
-    framework: Annotated[str | None, typer.Option(help="Whose keys; default: recognised from the file.")] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="The framework whose keys to write; default: recognised from the file.")
+    ] = None,
     write: Annotated[bool, typer.Option("--write", help="Change the file (a .bak copy is kept).")] = False,
-    batch: Annotated[Path | None, typer.Option(help="JSONL with filename, text and set a line.")] = None,
-    format_: Annotated[
-        Format, typer.Option("--format", help="How to print a batch: JSON lines, always.")
-    ] = Format.json,
+    batch: Annotated[
+        Path | None, typer.Option(help="JSONL, one {id, filename, text, set} per line; prints one result per line.")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="Of a batch: always JSON lines.")] = Format.json,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
 ) -> None:
     """Write job fields, or a plan, into your own file; print the unified diff.

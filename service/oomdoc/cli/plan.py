@@ -26,12 +26,12 @@ def plan(
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
-    full: Annotated[bool, typer.Option("--full", help="Print everything, not the first screen alone.")] = False,
-    short: Annotated[bool, typer.Option("--short", help="JSON without what agents skip: a tenth of it.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print the whole report, not only the first screen.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="Shortened JSON for agents, a tenth as long.")] = False,
     fixed_hardware: Annotated[bool, typer.Option("--fixed-hardware", help="No plan with other or more GPUs.")] = False,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,
 ) -> None:
-    """Say before a run whether it fits, the largest batch that does, and what each knob buys.
+    """Say before a run whether it fits, the largest batch that does, and what each setting saves.
 
     Examples:
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Row = tuple[int, dict[str, Any]]
 _WINDOW: Final = 20_000
-_ALONE: Final = 1_000
+_MIN_ROWS_FOR_PROCESSES: Final = 1_000
 """Rows under which a second process costs more than it saves."""
 _MAX_PROCESSES: Final = 8
 
@@ -63,7 +63,7 @@ def run(rows: Iterator[Row], path: Path, language: str, write: Callable[[str], A
 
 def priced_lines(window: Sequence[Row], path: Path, language: str) -> list[str]:
     """The results of some rows, in their order."""
-    count = min(_cores(), _MAX_PROCESSES, len(window) // (_ALONE // 2))
+    count = min(_cores(), _MAX_PROCESSES, len(window) // (_MIN_ROWS_FOR_PROCESSES // 2))
     if count < 2:
         return [line_of(row, path, language) for row in window]
     parts = _parts(window, count)

@@ -25,7 +25,7 @@ def run(
     command: Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")],
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
 ) -> None:
-    """Run a command untouched; when it dies of memory, print the diagnosis under its log.
+    """Run a command as it is; when it runs out of memory, print the diagnosis after its log.
 
     Examples:
 

@@ -21,7 +21,9 @@ def register(app: typer.Typer) -> None:
 def search(
     text: Annotated[str | None, typer.Argument(help="What it looks like; - is standard input.")] = None,
     top: Annotated[int, typer.Option(min=1, max=100, help="How many cases.")] = 5,
-    batch: Annotated[Path | None, typer.Option(help="JSONL with id and text a line; one result a line.")] = None,
+    batch: Annotated[
+        Path | None, typer.Option(help="JSONL, one {id, text} per line; prints one result per line.")
+    ] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the titles.")] = Language.auto,
 ) -> None:

@@ -19,13 +19,13 @@ from oomkb.records.versions import is_near
 __all__ = ["advice_for", "unsupported"]
 
 _PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
-_LIKELY: Final = 0.15
+_MIN_PROBABILITY: Final = 0.15
 _SHARDING: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2"})
 
 
 def advice_for(view: View, stated: Job, causes: Sequence[CauseFinding]) -> tuple[Message, ...]:
     """The sentences, most important first."""
-    likely = {c.cause for c in causes[:3] if c.probability >= _LIKELY} | {c.cause for c in causes[:1]}
+    likely = {c.cause for c in causes[:3] if c.probability >= _MIN_PROBABILITY} | {c.cause for c in causes[:1]}
     found: list[Message] = []
     if likely & {"logits", "activations"}:
         found += [*_pairs(view), *_small_lora(view, stated)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Look", "Vote", "find_cases", "look_at"]
 
 
-_HEARD: Final = 20_000
+_MAX_CHARS: Final = 20_000
 """Characters in which a case is looked for word for word."""
 
 
@@ -89,7 +89,7 @@ def look_at(
     if not text.strip() or not cases:
         return None
     index = open_index(cases)
-    return Look(index, look(index, text, context or {}, beginning=True), "\n".join((text, *lines))[:_HEARD])
+    return Look(index, look(index, text, context or {}, beginning=True), "\n".join((text, *lines))[:_MAX_CHARS])
 
 
 def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:

@@ -41,7 +41,7 @@ _AGREES: Final = -2.5
 _EXPLAINED: Final = -7.0
 _MEETS: Final = math.log(1.3)
 """How far, as a logarithm, a candidate may be from the figure that it is said to explain."""
-_TELLING: Final = 3.0
+_MIN_LOG_ODDS: Final = 3.0
 """Log-odds from which a figure is said to decide a field."""
 _MAX_SINGLES: Final = 14
 _MAX_PAIRS: Final = 60
@@ -226,7 +226,7 @@ def _confirmed(job: Job, base: _Candidate, seen: Observed) -> Inference:
         return Inference(job, base.priced)
     option = _Option("grad_ckpt", not completed.grad_ckpt, 0.0, {"grad_ckpt": not completed.grad_ckpt})
     other = _priced(job, (option,), seen)
-    if other is None or base.likelihood - other.likelihood < _TELLING or not _decides(seen, base, other):
+    if other is None or base.likelihood - other.likelihood < _MIN_LOG_ODDS or not _decides(seen, base, other):
         return Inference(job, base.priced)
     why = _why("grad_ckpt", completed.grad_ckpt, base, other, seen)
     odds = 1 / (1 + math.exp(other.likelihood - base.likelihood))

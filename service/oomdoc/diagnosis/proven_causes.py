@@ -20,9 +20,9 @@ from oomkb.units import GIB
 
 __all__ = ["proven_causes", "ranks_on_one_gpu"]
 
-_PROVEN: Final = 0.85
+_PROVEN_PROBABILITY: Final = 0.85
 """Probability of a cause that a sum proves: the sum is right, what it is the sum of may have been misread."""
-_GROWN: Final = 0.3
+_MIN_GROWN_SHARE: Final = 0.3
 """Share of what was held at the end that must have come with the steps."""
 _MIN_ENGINE_SHARE: Final = 0.5
 """Share of what was held that is most of it."""
@@ -33,7 +33,7 @@ _EQUAL: Final = 0.01
 _WEIGHT_BYTES: Final = 2
 _CONTEXT_BYTES: Final = 3 * GIB
 """What an engine holds beside its share: contexts and communication buffers of its processes."""
-_SEVERAL: Final = 2
+_MIN_RANKS: Final = 2
 """Other processes on a card from which they are taken for ranks of the same run."""
 _CACHE_MAKERS: Final = ("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers")
 """Functions that allocate an engine's KV cache: vLLM 0.2-0.11 ``worker/cache_engine.py``,
@@ -42,10 +42,10 @@ _CACHE_MAKERS: Final = ("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool
 """
 _TIMES: Final = 3
 """How often a request must fit into what is reserved and not in use."""
-_LARGE: Final = 0.12
+_MIN_CACHED_SHARE: Final = 0.12
 """Share of the card that is much to be reserved and not in use."""
 _FAR_FROM_FULL: Final = 0.85
-_OTHERS: Final = 0.5
+_MIN_OTHERS_SHARE: Final = 0.5
 """Share of the card from which what other processes hold is most of it."""
 _WHOLE: Final = 1.01
 _SAME_TENSOR: Final = 0.75
@@ -67,7 +67,7 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
     if found is None:
         return _without_pieces(view, causes)
     known = next((c for c in causes if c.cause == found.cause), CauseFinding(found.cause, 0.0))
-    likelier = max(known.probability, _PROVEN)
+    likelier = max(known.probability, _PROVEN_PROBABILITY)
     first = replace(known, probability=likelier, why=(found.why, *known.why), evidence=(found.span, *known.evidence))
     others = [c for c in causes if c is not known]
     rest = sum(c.probability for c in others)
@@ -101,7 +101,7 @@ def _grown(view: View) -> Iterator[_Account]:
     held = view.bytes_of("allocated") or view.bytes_of("capacity")
     for signal in view.evidence.find("growth-over-steps"):
         first, last = signal.data["first_bytes"], signal.data["last_bytes"]
-        if held and signal.data.get("steady") and last - first >= _GROWN * held:
+        if held and signal.data.get("steady") and last - first >= _MIN_GROWN_SHARE * held:
             each = (last - first) / (signal.data["points"] - 1)
             why = say("account.grown", first_bytes=first, last_bytes=last, each_bytes=each)
             yield _Account("leak", why, signal.span)
@@ -210,7 +210,7 @@ def ranks_on_one_gpu(evidence: Evidence) -> bool:
     for one in evidence.find("torch-cuda-oom"):
         if one.rank is None or "device" not in one.data:
             continue
-        if one.rank % cards != one.data["device"] and one.data.get("other_processes", 0) >= _SEVERAL:
+        if one.rank % cards != one.data["device"] and one.data.get("other_processes", 0) >= _MIN_RANKS:
             return True
     return False
 
@@ -232,7 +232,7 @@ def _others_hold(view: View) -> Iterator[_Account]:
         return
     others, own = failure.other_process_bytes, max(failure.process_bytes or 0, failure.allocated_bytes or 0)
     apart = own + others <= _WHOLE * capacity  # else the process that is named is this one, seen from outside
-    if not apart or others < _OTHERS * capacity or ranks_on_one_gpu(view.evidence):
+    if not apart or others < _MIN_OTHERS_SHARE * capacity or ranks_on_one_gpu(view.evidence):
         return
     if view.serving and view.weight_bytes <= _FAR_FROM_FULL * capacity:
         sizes = {"others_bytes": others, "own_bytes": own, "capacity_bytes": capacity}
@@ -267,7 +267,11 @@ def _split_up(view: View) -> Iterator[_Account]:
     held, capacity = view.bytes_of("allocated"), view.bytes_of("capacity")
     if not cached or not wanted or not held or not capacity:
         return
-    if cached >= _TIMES * wanted and cached >= _LARGE * capacity and held + wanted <= _FAR_FROM_FULL * capacity:
+    if (
+        cached >= _TIMES * wanted
+        and cached >= _MIN_CACHED_SHARE * capacity
+        and held + wanted <= _FAR_FROM_FULL * capacity
+    ):
         sizes = {"cached_bytes": cached, "requested_bytes": wanted, "held_bytes": held, "capacity_bytes": capacity}
         span = view.failure.signal.span if view.failure is not None else None
         if span is not None:

@@ -41,9 +41,9 @@ _OF_NO_SIZE: Final = frozenset(
 )
 """Causes of which no size of the job decides."""
 _SURE: Final = 0.8
-_LEAST: Final = 0.04
+_MIN_REGRESSION_PROBABILITY: Final = 0.04
 """Probability of a regression from which the versions are asked for."""
-_FAR: Final = 3.0
+_MAX_CARDS: Final = 3.0
 """A peak beyond this many cards is no figure that helps anybody."""
 _LARGEST_CARD: Final = 192 * GIB
 """A job that needs more whatever the answer fits no card: the answer decides nothing."""
@@ -145,7 +145,7 @@ def _versions(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Q
     if job.sharding == "zero3" and "deepspeed" not in view.evidence.versions:
         question = Question("versions.deepspeed", say("question.deepspeed.why"), say("question.deepspeed.how"))
         return [(2.0 + suspects[0].probability, question)]
-    if not view.evidence.versions and suspects[0].probability >= _LEAST:
+    if not view.evidence.versions and suspects[0].probability >= _MIN_REGRESSION_PROBABILITY:
         return [(1.0 + suspects[0].probability, _ask("versions"))]
     return []
 
@@ -173,7 +173,7 @@ def _flips(view: View) -> list[tuple[float, Question]]:
         spread = peaks[high] / max(peaks[low], 1.0) - 1
         flips = capacity is not None and peaks[low] <= capacity < peaks[high]
         if flips or (capacity is None and spread > _MOVES and peaks[low] <= _LARGEST_CARD):
-            far = capacity is not None and peaks[high] > _FAR * capacity
+            far = capacity is not None and peaks[high] > _MAX_CARDS * capacity
             why = say(
                 ("question.flips-far" if far else "question.flips") if flips else "question.moves",
                 fact=fact,

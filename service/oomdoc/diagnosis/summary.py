@@ -13,7 +13,7 @@ from oomkb.units import GIB
 
 __all__ = ["summarise"]
 
-_SURE: Final = 0.55
+_MIN_PROBABILITY: Final = 0.55
 _MAX_STEPS: Final = 4
 
 
@@ -29,7 +29,9 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     title = say(f"cause.{best.cause}.title")
     sure = round(100 * best.probability)
     out = [say("summary.unclear")] if found.verdict == "unclear" else []
-    out.append(say("summary.cause" if best.probability >= _SURE else "summary.probable", title=title, percent=sure))
+    out.append(
+        say("summary.cause" if best.probability >= _MIN_PROBABILITY else "summary.probable", title=title, percent=sure)
+    )
     out += _numbers(view, best)
     out.append(_plan(found.plans) or say(action_key(best.cause, view.job.objective)))
     return tuple(out)

@@ -21,7 +21,7 @@ from oomkb.errors import InputError
 
 __all__ = ["Settings", "read_rows", "run_fleet", "write_parquet"]
 
-_AHEAD: Final = 4
+_BATCHES_AHEAD: Final = 4
 """Batches handed out per worker before its answers come back: memory stays bounded however many logs there are."""
 _MAX_PER_BATCH: Final = 8
 _SINGLE_THREADED: Final = {
@@ -78,8 +78,8 @@ def _with_processes(work: Callable[[Log], dict[str, Any]], logs: list[Log], work
         yield from map(work, logs)
         return
     with ProcessPoolExecutor(count, initializer=_single_threaded) as pool:
-        waiting = _batches(logs, count * _AHEAD)
-        running = deque(pool.submit(_call_all, work, batch) for batch in islice(waiting, count * _AHEAD))
+        waiting = _batches(logs, count * _BATCHES_AHEAD)
+        running = deque(pool.submit(_call_all, work, batch) for batch in islice(waiting, count * _BATCHES_AHEAD))
         while running:
             yield from running.popleft().result()
             running.extend(pool.submit(_call_all, work, batch) for batch in islice(waiting, 1))
@@ -100,7 +100,7 @@ def _with_ray(work: Callable[[Log], dict[str, Any]], logs: list[Log], workers: i
     environment = {"env_vars": {"PYTHONPATH": _import_path(), **_SINGLE_THREADED}}
     task = ray.remote(num_cpus=1, max_retries=3, runtime_env=environment)(_call_all)
     cores = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call,unused-ignore]
-    most = (workers or int(cores)) * _AHEAD
+    most = (workers or int(cores)) * _BATCHES_AHEAD
     waiting = _batches(logs, most)
     running = [task.remote(work, batch) for batch in islice(waiting, most)]
     while running:

@@ -22,7 +22,7 @@ _MEASURED: Final = frozenset(
 )
 _SEVERAL: Final = frozenset({"extra.eval_samples"})
 """What one run has several of: sets that it is evaluated on."""
-_SURE: Final = 0.6
+_MIN_CONFIDENCE: Final = 0.6
 """Below this a reading is a guess from context: it may fill a gap, it is no witness against another one."""
 
 _DTYPES: Final = {
@@ -39,7 +39,7 @@ _DTYPES: Final = {
 
 def conflict(kept: Fact, other: Fact) -> Conflict | None:
     """The conflict of two readings of one fact, where both are stated and cannot both be meant."""
-    unsure = kept.name in _SEVERAL or min(kept.confidence, other.confidence) < _SURE
+    unsure = kept.name in _SEVERAL or min(kept.confidence, other.confidence) < _MIN_CONFIDENCE
     if unsure or not differ(kept.name, kept.value, other.value):
         return None
     return Conflict(kept, other)

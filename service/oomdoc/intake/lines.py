@@ -15,7 +15,7 @@ from oomdoc.intake.patterns import patterns
 __all__ = ["Line", "distinct", "read_lines"]
 
 _RE: Final = patterns(__file__)
-_LONGEST: Final = 4000
+_MAX_CHARS: Final = 4000
 """Characters of a line that are looked at: longer ones are dumps (base64, token ids), not messages."""
 
 
@@ -68,7 +68,7 @@ def read_lines(source: Source) -> Iterator[Line]:
     """Lines of a source, numbered from 1; carriage returns of progress bars separate lines too."""
     for number, physical in enumerate(source.text.split("\n"), start=1):
         for piece in physical.split("\r"):
-            raw = piece[:_LONGEST]
+            raw = piece[:_MAX_CHARS]
             if "\x1b" in raw:
                 raw = _RE["ansi"].sub("", raw)
             if raw or physical == "":

@@ -16,7 +16,7 @@ from oomkb.units import GIB
 __all__ = ["is_partition"]
 
 _FP32: Final = 4
-_NEAR: Final = 0.004
+_TOLERANCE: Final = 0.004
 """Share by which a size may differ: messages have two decimals, and partitions are padded."""
 _RANKS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64)
 """Numbers of cards that are tried where none is stated: those of one machine, and whole machines of eight."""
@@ -37,7 +37,7 @@ def is_partition(facts: Mapping[str, Fact]) -> bool:
     if entry is None or not entry.params:
         return False
     counts = [ranks] if isinstance(ranks, int) and ranks > 0 else list(_RANKS)
-    return any(abs(asked * GIB * n / (_FP32 * entry.params) - 1) < _NEAR for n in counts)
+    return any(abs(asked * GIB * n / (_FP32 * entry.params) - 1) < _TOLERANCE for n in counts)
 
 
 def _stated(facts: Mapping[str, Fact], name: str) -> object:

@@ -15,7 +15,7 @@ __all__ = ["phase_of_program", "phase_of_prose"]
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
 _MAX_TEXT: Final = 10_000
-_FAR: Final = 60
+_MAX_DISTANCE_CHARS: Final = 60
 """Characters between the words of a phase and those of a failure beyond which they are not of each other."""
 
 
@@ -45,13 +45,17 @@ def _of_sentence(sentence: str) -> Iterator[tuple[float, str]]:
         for found in pattern.finditer(sentence):
             start, end = found.span()
             distance = min(max(start - stop, begin - end, 0) for begin, stop in fails)
-            if distance > 2 * _FAR or _RE["before"].search(sentence[:start]) or went_well(sentence[end : end + 16]):
+            if (
+                distance > 2 * _MAX_DISTANCE_CHARS
+                or _RE["before"].search(sentence[:start])
+                or went_well(sentence[end : end + 16])
+            ):
                 continue
             timed = (
                 _RE["at"].search(sentence[max(0, start - 40) : start]) is not None
                 or _RE["after"].match(sentence, end) is not None
             )
-            if timed or distance <= _FAR:
+            if timed or distance <= _MAX_DISTANCE_CHARS:
                 yield (2.0 if timed else 1.0) - distance / 100 - rank / 1000, phase
 
 

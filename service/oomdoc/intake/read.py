@@ -55,7 +55,7 @@ _SIZES: Final = {
 }
 _YAML: Final = (".yaml", ".yml")
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
-_LARGEST: Final = 4 << 20
+_MAX_SOURCE_CHARS: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib"})
@@ -256,7 +256,7 @@ def prepared(sources: Sequence[Source], warnings: list[Message | str] | None = N
         text = _encodable(source.text.replace("\x00", ""))
         if is_notebook(source.name, text):
             text = notebook_text(text) or text
-        if len(text) > _LARGEST or is_long(text):
+        if len(text) > _MAX_SOURCE_CHARS or is_long(text):
             text = shortened(condense(text))
             if warnings is not None:
                 warnings.append(say("intake.condensed", source=source.name))

@@ -10,7 +10,7 @@ from oomkb.errors import InputError
 
 __all__ = ["is_snapshot", "snapshot_text"]
 
-_LARGEST: Final = 512 << 20
+_MAX_BYTES: Final = 512 << 20
 
 
 def is_snapshot(head: bytes) -> bool:
@@ -23,6 +23,6 @@ def snapshot_text(file: Path, where: str) -> str:
 
     :raises InputError: when it is no memory snapshot, or needs more memory or time to read than it may have.
     """
-    if file.stat().st_size > _LARGEST:
+    if file.stat().st_size > _MAX_BYTES:
         raise InputError("the snapshot is too large", where=where, hint="record fewer entries (max_entries)")
     return str(run_isolated("oomdoc.snapshots", file, where=where)["text"])

@@ -28,8 +28,8 @@ _NAMED: Final = _RE.sieved("named")
 _ONLINE: Final = _RE.sieved("online")
 _SERVED: Final = _RE.sieved("served")
 _COLOCATED: Final = _RE.sieved("colocated")
-_SURE: Final = 0.86
-_SAID: Final = 4_000
+_CONFIDENCE: Final = 0.86
+_MAX_LINES: Final = 4_000
 """Lines in which a trainer is looked for: what a job is, is said early."""
 
 
@@ -50,7 +50,7 @@ def named_trainer(
 
     :param marked: the framework by whose keys or frames the text is known, where none is named.
     """
-    said = [line for line, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank")][:_SAID]
+    said = [line for line, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank")][:_MAX_LINES]
     online = next((hit for line in candidates(_ONLINE, said, words) if (hit := _online(line))), None)
     if online is None or any(_SERVED.search(line.raw) for line in candidates(_SERVED, said, words)):
         return None
@@ -78,9 +78,9 @@ def _online(line: Line) -> tuple[str | None, Span] | None:
 
 def of_rollout(facts: Iterable[Fact], trainer: Trainer, engine: str) -> list[Fact]:
     """The facts with what was read of the engine as the rollout's, and the objective as the trainer's."""
-    out = [Fact("rollout.engine", engine, trainer.span, "prose", _SURE)]
+    out = [Fact("rollout.engine", engine, trainer.span, "prose", _CONFIDENCE)]
     if trainer.objective is not None:
-        out.append(Fact("objective", trainer.objective, trainer.span, "prose", _SURE))
+        out.append(Fact("objective", trainer.objective, trainer.span, "prose", _CONFIDENCE))
     if trainer.colocated is not None:
         out.append(Fact("rollout.colocated", True, trainer.colocated, "prose", 0.8))
     for fact in facts:

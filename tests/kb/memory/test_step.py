@@ -30,7 +30,7 @@ def test_every_way_of_pricing_gives_the_same(document, monkeypatch):
     sizes = [(b, n) for b in (1, 2, 5) for n in (64, 700, 4096)]
     found = {}
     for few in (0, 1000):
-        monkeypatch.setattr(module, "_FEW", few)
+        monkeypatch.setattr(module, "_REDUCE_AFTER", few)
         shape = ModelShape.from_config(document["model"], name=f"{few}")
         job = Job.from_document(document)
         found[few] = [estimate(job.with_fields({"micro_batch": b, "seq_len": n}), shape).phases for b, n in sizes]

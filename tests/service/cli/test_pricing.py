@@ -25,7 +25,7 @@ def rows(count):
 def test_processes_do_not_change_the_lines(monkeypatch):
     some = rows(60)
     alone = pricing.priced_lines(some, Path("x"), "en")
-    monkeypatch.setattr(pricing, "_ALONE", 20)
+    monkeypatch.setattr(pricing, "_MIN_ROWS_FOR_PROCESSES", 20)
     monkeypatch.setattr(pricing, "_cores", lambda: 3)
     together = pricing.priced_lines(some, Path("x"), "en")
     assert together == alone
@@ -36,7 +36,7 @@ def test_processes_do_not_change_the_lines(monkeypatch):
 def test_a_process_that_dies_costs_no_line(monkeypatch):
     some = rows(20)
     alone = pricing.priced_lines(some, Path("x"), "en")
-    monkeypatch.setattr(pricing, "_ALONE", 10)
+    monkeypatch.setattr(pricing, "_MIN_ROWS_FOR_PROCESSES", 10)
     monkeypatch.setattr(pricing, "_cores", lambda: 2)
     monkeypatch.setattr(pricing, "_write", lambda *_: os._exit(9))
     assert pricing.priced_lines(some, Path("x"), "en") == alone

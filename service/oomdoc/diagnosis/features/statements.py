@@ -11,7 +11,7 @@ from oomdoc.messages import Message, say
 __all__ = ["features"]
 
 _QUOTE_CHARACTERS = 90
-_TELLING = 0.5
+_MIN_DEVIATION = 0.5
 """One standard deviation above the mean of the causes, from which the words are a reason to show."""
 _GROWTH_SIGNALS = ("growth-over-steps",)
 
@@ -27,7 +27,7 @@ def features(view: View) -> Iterator[Feature]:
         message = say(f"statement.{statement.name}", quote=quote)
         yield Feature(f"says:{statement.name}", statement.probability, message, (statement.span,))
     for cause, value in evidence.cause_words.items():
-        yield Feature(f"words:{cause}", value, say("feature.words") if value >= _TELLING else None)
+        yield Feature(f"words:{cause}", value, say("feature.words") if value >= _MIN_DEVIATION else None)
     for item in evidence.inactive:
         reason = Message(item.reason, {"setting": item.setting, "line": item.span.line, **item.values})
         message = say("feature.inactive", setting=item.setting, reason=reason)

@@ -9,7 +9,7 @@ from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_SMALLEST = 128 * 128
+_MIN_PIXELS = 128 * 128
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
@@ -17,7 +17,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if now is None or not context.has("vision"):
         return
     for step, divisor in enumerate((2, 4, 8), start=1):
-        if now // divisor >= _SMALLEST:
+        if now // divisor >= _MIN_PIXELS:
             yield Variant(fields={"max_pixels": now // divisor}, effort=0.8 * step)
 
 

@@ -14,7 +14,7 @@ from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_SHORTEST = 256
+_MIN_LENGTH = 256
 _EFFORTS = (0.5, 1.5, 4.0, 8.0)
 """What is left of a quarter or an eighth of each sample is seldom what the data are for: what is milder comes first."""
 
@@ -27,7 +27,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     note = say("fixes.seq-len.note", seq_len=length)
     three_quarters = length * 3 // 4 // 128 * 128
     for shorter, effort in zip((three_quarters, length // 2, length // 4, length // 8), _EFFORTS, strict=True):
-        if _SHORTEST <= shorter < length:
+        if _MIN_LENGTH <= shorter < length:
             yield Variant(fields={"seq_len": shorter}, effort=effort, notes=(note,))
 
 

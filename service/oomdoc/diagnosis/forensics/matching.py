@@ -26,7 +26,7 @@ from oomkb.units import GIB, MIB
 __all__ = ["rounding_of", "tensors_for", "tensors_of_family", "tensors_of_unknown_model"]
 
 _LARGE_BLOCK: Final = 2 * MIB
-_SMALLEST: Final = 20 * MIB
+_MIN_REQUEST_BYTES: Final = 20 * MIB
 """Up to here the allocator asks for standard segments: the figure says nothing of the tensor."""
 _SPREAD: Final = 6.0
 _MAX_MATCHES: Final = 3
@@ -63,7 +63,7 @@ def tensors_for(
 
     :param rounding: half of the message's last digit, in bytes (see :func:`rounding_of`).
     """
-    if requested_bytes <= _SMALLEST:
+    if requested_bytes <= _MIN_REQUEST_BYTES:
         return []
     scene = scene or Scene()
     return _priced(requested_bytes, rounding, tuple(candidates(shape, job, scene)), scene, shape.name)
@@ -73,7 +73,7 @@ def tensors_of_unknown_model(requested_bytes: int, rounding: float, job: Job) ->
     """Logits whose vocabulary is one of the catalogue's, for a model that is not known but whose tokens are stated."""
     from oomkb.catalog.models import all_models
 
-    if requested_bytes <= _SMALLEST or job.objective == "inference":
+    if requested_bytes <= _MIN_REQUEST_BYTES or job.objective == "inference":
         return []
     sizes = {entry.config.get("vocab_size") for entry in all_models()}
     tried = tuple(vocabulary_candidates(job, sorted(v for v in sizes if isinstance(v, int) and v > 0)))
@@ -82,7 +82,7 @@ def tensors_of_unknown_model(requested_bytes: int, rounding: float, job: Job) ->
 
 def tensors_of_family(requested_bytes: int, rounding: float, vocabularies: Iterable[int]) -> list[TensorMatch]:
     """Logits of a round number of tokens over one of these vocabularies, where only a model's family is known."""
-    if requested_bytes <= _SMALLEST:
+    if requested_bytes <= _MIN_REQUEST_BYTES:
         return []
     return _priced(requested_bytes, rounding, tuple(family_candidates(vocabularies)), Scene(), "")
 

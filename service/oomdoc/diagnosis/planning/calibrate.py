@@ -13,9 +13,9 @@ __all__ = ["Calibration", "calibrate"]
 
 _CONTEXT_BYTES: Final = 0.6 * (1 << 30)
 """CUDA context and libraries, where the log states PyTorch's figures alone."""
-_BARELY: Final = 1.04
+_MIN_FAILED_SHARE: Final = 1.04
 """A job that is known to have failed needs at least this share of the capacity."""
-_OTHERS: Final = 256 << 20
+_MIN_OTHER_BYTES: Final = 256 << 20
 """Less than this in other processes is a display server, already outside the capacity people state."""
 
 
@@ -57,7 +57,7 @@ def calibrate(
         return Calibration(None)
     notes: list[Message] = []
     others = failure.other_process_bytes if failure is not None else None
-    if others and others >= _OTHERS and others < 0.9 * capacity:
+    if others and others >= _MIN_OTHER_BYTES and others < 0.9 * capacity:
         capacity -= others
         notes.append(say("fixes.note.other-process", other_bytes=others))
     if failure.kind != "device" if failure is not None else not failed:
@@ -66,7 +66,7 @@ def calibrate(
     if needed is not None:
         needed = max(needed, capacity)
         if estimate.served is not None and estimate.served.cache_bytes > estimate.served.needed_bytes:
-            beside = max(_LEAST, _SPARE * (needed - capacity))
+            beside = max(_MIN_CAPTURE_BYTES, _SPARE * (needed - capacity))
             return Calibration(capacity, notes=tuple(notes), beside=beside, short=needed / estimate.process_bytes)
         relief = _relief(estimate, failure.phase, capacity / needed) if failure is not None else None
         if relief is not None:
@@ -76,8 +76,8 @@ def calibrate(
             scale = needed / estimate.process_bytes
             notes.append(say("fixes.note.calibrated", percent=round(100 * (scale - 1))))
             return Calibration(capacity, scale, tuple(notes))
-    elif needed_bytes < _BARELY * capacity and _fits(estimate, wanted):
-        scale = _BARELY * capacity / needed_bytes
+    elif needed_bytes < _MIN_FAILED_SHARE * capacity and _fits(estimate, wanted):
+        scale = _MIN_FAILED_SHARE * capacity / needed_bytes
         room_bytes = failure.signal.data.get("available_bytes") if failure is not None else None
         if room_bytes is not None:
             notes.append(say("fixes.note.engine-cache", room_bytes=float(room_bytes)))
@@ -87,7 +87,7 @@ def calibrate(
     return Calibration(capacity, notes=tuple(notes))
 
 
-_LEAST: Final = 256 << 20
+_MIN_CAPTURE_BYTES: Final = 256 << 20
 _SPARE: Final = 1.25
 """A capture asks again after the request that failed."""
 

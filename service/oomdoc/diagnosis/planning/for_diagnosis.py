@@ -51,9 +51,9 @@ _OF_MANY_PROCESSES: Final = frozenset(
     ["zero", "fsdp", "hsdp", "distributed-optimizer", "offload-param", "offload-optimizer", "context-parallel"]
 )
 """Remedies that need one process per card: none for a model whose layers one process spreads."""
-_LIKELY: Final = 0.25
+_MIN_PROBABILITY: Final = 0.25
 _MAX_SHOWN_PLANS: Final = 3
-_FAR: Final = 2.0
+_MAX_UNEXPLAINED_RATIO: Final = 2.0
 """Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
 _OF_THE_CAUSE: Final = frozenset({"entropy-chunks", "image-size", "load-sharded"})
 """Instructions that come before any smaller setting."""
@@ -94,7 +94,7 @@ def planning_for(
 
     A job that cannot be priced still gets the steps that follow from its cause.
     """
-    likely = [c.cause for c in causes if c.probability >= _LIKELY] or [c.cause for c in causes[:1]]
+    likely = [c.cause for c in causes if c.probability >= _MIN_PROBABILITY] or [c.cause for c in causes[:1]]
     context = _context(evidence, job, likely, matched)
     if (split := job.assumed.get("pp")) is not None and split.why == SPLIT:
         context = replace(context, without=context.without | _OF_MANY_PROCESSES)
@@ -119,7 +119,7 @@ def planning_for(
     stated_to_fail = evidence.root is None and first in _ARITHMETIC
     needed = None if is_serving(prices.job) or prices.capacity_bytes is None else prices.needed_bytes
     calibration = calibrate(evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail)
-    far = max(calibration.scale, calibration.short) > _FAR
+    far = max(calibration.scale, calibration.short) > _MAX_UNEXPLAINED_RATIO
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
         foremost = [a for a in advice if a[1] in _OF_THE_CAUSE]
         others = [a for a in advice if a not in foremost]

@@ -14,8 +14,8 @@ __all__ = ["largest", "largest_of", "need_with"]
 
 _MAX_SAMPLES = 512
 _GRAIN = 128
-_LONGEST = 1 << 20
-_LIKELY = 0.5
+_MAX_LENGTH = 1 << 20
+_MIN_PROBABILITY = 0.5
 
 
 def largest(prices: Prices, wanted: float) -> dict[str, int]:
@@ -26,14 +26,14 @@ def largest(prices: Prices, wanted: float) -> dict[str, int]:
         length = prices.job.get("serving.max_model_len")
         if length is None:
             return {}
-        longest = prices.shape.dims.max_positions or _LONGEST
+        longest = prices.shape.dims.max_positions or _MAX_LENGTH
         return {"serving.max_model_len": _most(prices, "serving.max_model_len", longest, wanted, 1024)}
     out = {}
     if prices.job.micro_batch is not None:
         out["micro_batch"] = _most(prices, "micro_batch", _MAX_SAMPLES, wanted, 1)
     if prices.job.seq_len is not None and not prices.job.completion_len:
         longest = max(prices.job.seq_len, prices.shape.dims.max_positions or 32768)
-        out["seq_len"] = _most(prices, "seq_len", min(longest, _LONGEST), wanted, _GRAIN)
+        out["seq_len"] = _most(prices, "seq_len", min(longest, _MAX_LENGTH), wanted, _GRAIN)
     return out
 
 
@@ -72,5 +72,5 @@ def need_with(job: Job, fields: Mapping[str, Any], *, careful: bool) -> tuple[fl
     price = Prices(job, careful=careful).of(fields)
     if price is None:
         return None, None
-    fits = price.probability >= _LIKELY and not host_is_short(price.job, price.estimate)
+    fits = price.probability >= _MIN_PROBABILITY and not host_is_short(price.job, price.estimate)
     return price.estimate.needed_bytes or price.estimate.process_bytes, fits

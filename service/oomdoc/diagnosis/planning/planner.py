@@ -33,10 +33,10 @@ __all__ = ["context_for", "plan", "plan_with", "whatif"]
 
 _MAX_PLANS: Final = 3
 _GATHERED: Final = ("zero3", "fsdp", "fsdp2")
-_MUCH: Final = 0.15
+_NOTED_WAIT_SHARE: Final = 0.15
 """Share of a step above which waiting time is mentioned."""
 _NOISE: Final = float(1 << 20)
-_LEAST: Final = 64 << 20
+_MIN_SAVING_BYTES: Final = 64 << 20
 """What saves less is no advice."""
 _ORDER: Final = (
     "keep-numerics",
@@ -48,10 +48,10 @@ _ORDER: Final = (
     "keep-speed",
     "more-hardware",
 )
-_SHORT: Final = 8192
+_SHORT_CONTEXT: Final = 8192
 """Tokens of a context below which a server refuses much of what people send."""
 _LONGER: Final = 4
-_HALF: Final = 0.5
+_MIN_SPEED: Final = 0.5
 """Of the speed: what keeps it with the same numbers and the whole context comes before other weights."""
 _ONLY_STATED: Final = ("eval_micro_batch", "packing")
 _SINGLES: Final = 5
@@ -138,7 +138,7 @@ def plan_with(
     if part is not None:
         here = [p for p in plans if p.name != "more-hardware" and p.fits_probability >= wanted]
         nothing = None
-        milder = part.relative_speed >= _HALF and not any(p.safety == "same-numbers" for p in here)
+        milder = part.relative_speed >= _MIN_SPEED and not any(p.safety == "same-numbers" for p in here)
         first = [part, *here] if milder else [*here[: _MAX_PLANS - 1], part]
         plans = [*first, *(p for p in plans if p.name == "more-hardware")]
     return Planning(
@@ -178,7 +178,7 @@ def _relieves(single: Priced, before: Price, relief: tuple[str, float] | None) -
     if relief is None:
         return True
     then, now = (p.estimate.phases.get(relief[0]) for p in (single.price, before))
-    return now is None or then is None or then.total_bytes < now.total_bytes - _LEAST
+    return now is None or then is None or then.total_bytes < now.total_bytes - _MIN_SAVING_BYTES
 
 
 def _raises_its_claim(prices: Prices, move: Move, price: Price) -> bool:
@@ -234,7 +234,7 @@ def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
         once.setdefault(repr(fix.change.instruction or (fix.change.key, fix.change.new)), fix)
     fits = [f for f in once.values() if f.fits is not False][:_SINGLES]
     short = [f for f in once.values() if f.fits is False and f.change.remedy not in hardware]
-    short = [f for f in short if f.change.saves_bytes >= _LEAST]
+    short = [f for f in short if f.change.saves_bytes >= _MIN_SAVING_BYTES]
     short.sort(key=lambda f: (-f.change.saves_bytes, f.change.remedy))
     most = _SHORT_BESIDE if fits else _SINGLES
     return (*fits, *sorted(short[:most], key=lambda f: (f.cost, f.change.remedy)))
@@ -292,7 +292,7 @@ def _far_longer(context: Found | None, numerics: Found) -> bool:
     if context is None:
         return False
     long, short = (f.price.job.get("serving.max_model_len") or 0 for f in (context, numerics))
-    return bool(0 < short < _SHORT and long >= _LONGER * short)
+    return bool(0 < short < _SHORT_CONTEXT and long >= _LONGER * short)
 
 
 def as_plan(name: str, found: Found, prices: Prices, notes: Sequence[Message] = ()) -> Plan:
@@ -343,7 +343,7 @@ def _why_slow(price: Price, prices: Prices) -> list[Message]:
     pace = throughput(price.job, prices.shape, prices.device)
     said = []
     gathers = price.job.sharding in _GATHERED and (price.job.sharding != prices.job.sharding)
-    if gathers and pace.network_s > _MUCH * pace.step_s:
+    if gathers and pace.network_s > _NOTED_WAIT_SHARE * pace.step_s:
         said.append(say("fixes.note.slow-network", network=_seconds(pace.network_s), step=_seconds(pace.step_s)))
     if price.job.get("rollout.colocated") is False and prices.job.get("rollout.colocated") is not False:
         tokens, device = price.job.completion_len or 1024, prices.device
@@ -354,7 +354,7 @@ def _why_slow(price: Price, prices: Prices) -> list[Message]:
             said.append(say("fixes.note.slow-rollout", tokens=f"{tokens:,}", seconds=_seconds(seconds)))
     more = set(price.job.offload or ()) - set(prices.job.offload or ())
     away = pace.offload_s + pace.host_s
-    if more and away > _MUCH * pace.step_s:
+    if more and away > _NOTED_WAIT_SHARE * pace.step_s:
         said.append(say("fixes.note.slow-offload", offload=_seconds(away), step=_seconds(pace.step_s)))
     return said
 

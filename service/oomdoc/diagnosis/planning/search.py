@@ -28,7 +28,7 @@ _DEPTH: Final = 5
 _NODES: Final = 2000
 _KEEP: Final = 20
 """Sets that the stand-in likes and the real model is asked about."""
-_NEAR: Final = 1.03
+_SURROGATE_MARGIN: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
 _WHOLE: Final = -1
 """Place of a set that nothing needs to join."""
@@ -150,7 +150,7 @@ class Search:
         self._wait(state, place + 1)
         needs, leasts = state.with_each()
         # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
-        if leasts[place] > state.room_bytes * _NEAR:
+        if leasts[place] > state.room_bytes * _SURROGATE_MARGIN:
             return
         enough = self._offer(chosen, needs[place], state, pain)
         if not enough and len(chosen) < _DEPTH and self._joins(chosen[-1], state.chosen):
@@ -159,7 +159,7 @@ class Search:
     def _offer(self, chosen: tuple[int, ...], bytes_: float, state: State, pain: float | None = None) -> bool:
         """Keep a set that is small enough by the stand-in, or nearly; whether it is, so that nothing more joins it."""
         need = bytes_ * self._margin
-        if need <= state.room_bytes * _NEAR and self._joins(chosen[-1], chosen[:-1]):
+        if need <= state.room_bytes * _SURROGATE_MARGIN and self._joins(chosen[-1], chosen[:-1]):
             # A set that is just short by the stand-in is asked about after those that are not.
             own = state.pain if pain is None else pain
             heapq.heappush(self._waiting, (own + (0.0 if need <= state.room_bytes else 0.25), chosen, _WHOLE, state))

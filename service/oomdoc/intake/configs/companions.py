@@ -31,7 +31,7 @@ _INCLUDED: Final = re.compile(r"!include[ \t]{1,4}[\"']?([\w./-]{1,160}\.ya?ml)"
 _VARIABLE: Final = re.compile(r"\A(?:\$\{[^{}]{0,80}\}|\$\w{1,80}|~|\$\([^()]{0,120}\))/")
 _MAX_COMPANIONS: Final = 24
 _DEPTH: Final = 3
-_LARGEST: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 """Bytes of a companion."""
 
 
@@ -99,7 +99,7 @@ def _places(written: str, folder: Path, root: Path) -> Iterator[Path]:
 
 def _content(path: Path) -> str | None:
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST:
+        if not path.is_file() or path.stat().st_size > _MAX_BYTES:
             return None
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

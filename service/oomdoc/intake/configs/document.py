@@ -19,7 +19,7 @@ __all__ = ["PROGRAM_CHARS", "Doc", "clean_key", "keys_of", "known_as"]
 
 PROGRAM_CHARS: Final = 8_000
 """Characters of what a piece runs that are looked at."""
-_TELLING: Final = 8
+_MIN_KEY_CHARS: Final = 8
 """Characters of a key that means the same in whatever section it stands."""
 
 
@@ -147,7 +147,11 @@ def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> s
     if key in names or "." not in key or owner.exact:
         return key
     last = key.rsplit(".", 1)[-1]
-    if last in names and not of_other_role(key) and (owner.suffix or ("_" in last and len(last) >= _TELLING and pair)):
+    if (
+        last in names
+        and not of_other_role(key)
+        and (owner.suffix or ("_" in last and len(last) >= _MIN_KEY_CHARS and pair))
+    ):
         return last
     return key
 

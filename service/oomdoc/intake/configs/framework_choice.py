@@ -26,18 +26,18 @@ def recognise_doc(doc: Doc, likely: str | None = None) -> None:
 JUDGED: Final = frozenset({"yaml", "json", "toml", "shell"})
 
 
-_FEW: Final = 5
+_SNIPPET_KEYS: Final = 5
 """Keys under which a piece is a snippet, not the configuration of a run."""
 
 
 _LAUNCHES: Final = frozenset({"sbatch", "srun", "torchrun"})
 """What starts any framework's programs: its own settings speak for none."""
-_UNLIKELY: Final = 0.2
+_MIN_SNIPPET_PROBABILITY: Final = 0.2
 """Below it, not even a snippet is taken for what nothing but a few common keys speaks for."""
-_SURE: Final = 0.7
+_MIN_PROBABILITY: Final = 0.7
 """Below it, another table may know the keys better."""
-_SAID: Final = 2
-"""Fields or keys that smell of memory which make a piece whose framework is unknown the configuration of a run."""
+_MIN_RUN_KEYS: Final = 2
+"""Fields or keys that concern memory, which make a piece whose framework is unknown the configuration of a run."""
 
 
 def judge(doc: Doc, given: Table | None) -> None:
@@ -53,18 +53,20 @@ def judge(doc: Doc, given: Table | None) -> None:
     doc.unknown_keys = 1.0 - sum(known) / len(known) if known else 0.0
     if doc.table is not None:
         doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
-        if doc.probability < _SURE:
+        if doc.probability < _MIN_PROBABILITY:
             _reconsider(doc, settings)
-        if doc.probability >= ENOUGH or (len(known) < _FEW and (any(doc.marks) or doc.probability > _UNLIKELY)):
+        if doc.probability >= ENOUGH or (
+            len(known) < _SNIPPET_KEYS and (any(doc.marks) or doc.probability > _MIN_SNIPPET_PROBABILITY)
+        ):
             return
     else:
         doc.probability = 0.0
     taken = len(list(guessed(settings)))
     concerning = sum(1 for e in settings if concerns_memory(e.key))
-    run = (taken > 0 and max(taken, concerning) >= _SAID) or (
-        concerning > 0 and trains((norm(e.key) for e in settings), _SAID)
+    run = (taken > 0 and max(taken, concerning) >= _MIN_RUN_KEYS) or (
+        concerning > 0 and trains((norm(e.key) for e in settings), _MIN_RUN_KEYS)
     )
-    doc.table, doc.unknown = None, len(known) >= _FEW and run
+    doc.table, doc.unknown = None, len(known) >= _SNIPPET_KEYS and run
 
 
 _PLAIN_CALLS: Final = frozenset({"dict()", "int()", "float()", "str()", "list()", "tuple()", "range()"})

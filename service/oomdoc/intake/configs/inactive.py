@@ -41,7 +41,7 @@ _LAUNCHED: Final = (
 )
 _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_enable_sleep_mode")
 """What saves memory while a rollout engine works: without an engine the trainer does not look at it."""
-_CLOSE: Final = 0.86
+_MIN_RATIO: Final = 0.86
 _MAX_FOUND: Final = 40
 _GAP: Final = 20
 """Characters between two words of one command: blanks, and the end of a continued line."""
@@ -187,9 +187,9 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
             continue
         if not likely:
             likely = sorted(n for n in known if len(n) > 5 and ":" not in n and not n.startswith("@"))
-        room = len(key) * (2 / _CLOSE - 1)
-        alike = [n for n in likely if len(n) <= room and len(key) <= len(n) * (2 / _CLOSE - 1)]
-        near = difflib.get_close_matches(key, alike, 1, _CLOSE)
+        room = len(key) * (2 / _MIN_RATIO - 1)
+        alike = [n for n in likely if len(n) <= room and len(key) <= len(n) * (2 / _MIN_RATIO - 1)]
+        near = difflib.get_close_matches(key, alike, 1, _MIN_RATIO)
         if near and near[0] not in {norm(e.key) for e in doc.entries}:
             yield entry, "unknown-key", {"nearest": near[0]}
 

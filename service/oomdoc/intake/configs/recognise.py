@@ -20,7 +20,7 @@ __all__ = ["ENOUGH", "Recognition", "candidates", "probability_of", "recognise"]
 
 _COMMAND_WEIGHT: Final = 12
 _MARK_WEIGHT: Final = 4
-_ENOUGH: Final = 2
+_MIN_SCORE: Final = 2
 _MAX_CANDIDATES: Final = 4
 ENOUGH: Final = 0.5
 """Probability below which a piece's framework is unknown."""
@@ -97,7 +97,7 @@ def candidates(
         score, own = _score(table, found, programs)
         if table.name == likely and score:
             score, own = score + 2, own + 2
-        if score >= _ENOUGH:
+        if score >= _MIN_SCORE:
             scored.append((score, own, -place, table))
     scored.sort(key=lambda entry: entry[:3], reverse=True)
     chosen = [entry[3] for entry in scored[:_MAX_CANDIDATES]]

@@ -25,11 +25,11 @@ _MAX_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
 _MAX_SAID_ROWS: Final = 4
 """Statements of one kind that are kept; of any other kind the first tells all."""
-_LONGEST: Final = 2000
+_MAX_CHARS: Final = 2000
 """Characters of a line that are looked at."""
 _NAMELIKE: Final = ("oom", "out")
 """How mentions begin that options, paths and functions may be named after."""
-_SURE: Final[Mapping[Order, float]] = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
+_CONFIDENCE: Final[Mapping[Order, float]] = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
 """How sure the name of a failure that is not memory is, by its row's order; below 0.5 it is no more than trouble."""
 
 NAMED: Final = 0.5
@@ -56,7 +56,7 @@ class _Hit:
         return _memory_named(self.text) if self.row.memory == "device" else self.row.memory
 
     def outcome(self) -> Outcome:
-        sure = _SURE[self.row.order] if self.row.kind == "other" else 0.9
+        sure = _CONFIDENCE[self.row.order] if self.row.kind == "other" else 0.9
         return Outcome(self.row.kind, self.row.id, self.line.span(self.start + 1), self.memory, sure)
 
 
@@ -117,7 +117,7 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     asked = read_asked(prose) if open_to_words else None
     if asked is None:
         return outcome
-    words = "\n".join(line.text[:_LONGEST] for line in prose[:_MAX_TRIED])
+    words = "\n".join(line.text[:_MAX_CHARS] for line in prose[:_MAX_TRIED])
     wanted = asked_in(words)
     # Why a running engine holds its share has an answer, and nothing failed.
     why_held = wanted.wanted == "reserved" and wanted.engine is not None
@@ -246,7 +246,7 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
     for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
         if kind == "blank" or index in taken:
             continue
-        low = line.low[:_LONGEST]
+        low = line.low[:_MAX_CHARS]
         found = {row.id: row for trigger, row in held if trigger in low}
         for row in found.values():
             if (
@@ -267,7 +267,7 @@ def _under_expected(lines: Sequence[Line], index: int) -> bool:
 
 
 def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) -> Iterator[_Hit]:
-    text = line.text[:_LONGEST]
+    text = line.text[:_MAX_CHARS]
     plain = kind == "prose"
     if kind in ("code", "command", "config") and row.kind != "said" and not _quotes(text):
         return
@@ -299,7 +299,7 @@ def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
         return _quotes(line.text)
     if kind not in ("prose", "command"):
         return True
-    return not _is_denied(line.text[:_LONGEST], "said-device" if failure.kind == "device" else "said-host")
+    return not _is_denied(line.text[:_MAX_CHARS], "said-device" if failure.kind == "device" else "said-host")
 
 
 def failure_of(outcome: Outcome) -> Failure | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 __all__ = ["literals_of"]
 
-_SHORTEST: Final = 2
+_MIN_CHARS: Final = 2
 """Characters that a literal of ASCII must have to be worth looking for."""
 _MAX_LITERALS: Final = 256
 """Literals of one expression: with more of them, the search for one is no cheaper than the expression."""
@@ -29,7 +29,9 @@ def literals_of(pattern: str, flags: int) -> tuple[str, ...]:
     except ImportError:
         return ()
     found = _of_sequence(parser.parse(pattern, flags))
-    searchable = bool(found) and len(found) <= _MAX_LITERALS and all(_weight(literal) >= _SHORTEST for literal in found)
+    searchable = (
+        bool(found) and len(found) <= _MAX_LITERALS and all(_weight(literal) >= _MIN_CHARS for literal in found)
+    )
     return tuple(sorted(found)) if searchable else ()
 
 
@@ -41,7 +43,7 @@ def _weight(literal: str) -> int:
 def _value(literals: frozenset[str]) -> int:
     """Telling ones are good, and so are few."""
     least = min(min(_weight(literal), 5) for literal in literals)
-    return 8 * least - len(literals) - (1000 if least < _SHORTEST else 0)
+    return 8 * least - len(literals) - (1000 if least < _MIN_CHARS else 0)
 
 
 def _fewest(literals: frozenset[str]) -> frozenset[str]:

@@ -34,7 +34,7 @@ _PATTERNS: Final = ("frames", "messages")
 _LISTS: Final = (*_PATTERNS, "signals", "phases", "lines", "not_lines", "threads")
 _ID: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _THREAD: Final = re.compile(r"[\w.-]{1,60}/[\w.-]{1,100}#\d{1,6}|https://\S{8,200}")
-_LONGEST: Final = 300
+_MAX_CHARS: Final = 300
 """Characters of one alternative."""
 
 
@@ -132,7 +132,7 @@ def problems(row: Row) -> Iterator[str]:
 
 
 def _of_pattern(pattern: str) -> Iterator[str]:
-    if len(pattern) > _LONGEST:
+    if len(pattern) > _MAX_CHARS:
         yield f"{pattern[:40]!r}... is too long"
     if pattern != pattern.lower() and not re.search(r"\\[A-Z]", pattern):
         yield f"{pattern!r} is tried on text in lower case"

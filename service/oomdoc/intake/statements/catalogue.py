@@ -20,7 +20,7 @@ __all__ = ["NEUTRAL", "Example", "examples", "examples_hash", "statements"]
 
 NEUTRAL: Final = "neutral"
 """The table of sentences that say nothing of the list."""
-_FEWEST: Final = {"en": 12, "zh": 7, "near": 3}
+_MIN_EXAMPLES: Final = {"en": 12, "zh": 7, "near": 3}
 """Examples of each kind that a statement needs."""
 
 
@@ -63,8 +63,8 @@ def examples() -> list[Example]:
             tables.add(table)
             for part, text in parts.items():
                 lines = [line.strip() for line in text.splitlines() if line.strip()]
-                if part not in _FEWEST or len(lines) < _FEWEST[part]:
-                    raise ValueError(f"{where}: {part}: at least {_FEWEST} lines are needed")
+                if part not in _MIN_EXAMPLES or len(lines) < _MIN_EXAMPLES[part]:
+                    raise ValueError(f"{where}: {part}: at least {_MIN_EXAMPLES} lines are needed")
                 out += [_example(line, table, part, where) for line in lines]
     if missing := known.keys() - tables:
         raise ValueError(f"no examples of {', '.join(sorted(missing))}")

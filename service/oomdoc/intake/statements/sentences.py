@@ -11,8 +11,8 @@ from oomdoc.intake.patterns import patterns
 __all__ = ["Sentence", "parts_of", "sentences_of"]
 
 _RE: Final = patterns(__file__)
-_SHORTEST: Final = 6
-_LONGEST: Final = 160
+_MIN_CHARS: Final = 6
+_MAX_CHARS: Final = 160
 """Characters of a part: about 25 words."""
 _READ: Final = 1200
 """Characters of a sentence that are read."""
@@ -55,7 +55,7 @@ def _split(text: str, line: Line) -> Iterator[Sentence]:
         if "](" in said or "http" in said or "<" in said:
             said = _RE["link"].sub(lambda found: found[1] or " ", said)
         said = said.strip(" *_")
-        if len(said) >= (_SHORTEST if said.isascii() else 4) and _is_said(said):
+        if len(said) >= (_MIN_CHARS if said.isascii() else 4) and _is_said(said):
             yield Sentence(said, line, max(1, line.raw.find(piece.strip()[:20]) + 1))
         start = end
 
@@ -64,21 +64,21 @@ def _is_said(text: str) -> bool:
     """Whether it holds two words of ordinary writing, or Chinese; a line of code, a path or a figure holds fewer."""
     if _RE["han"].search(text) is not None:
         return True
-    words = (word.strip(".,:;!?()\"'`*") for word in text[:_LONGEST].split())
+    words = (word.strip(".,:;!?()\"'`*") for word in text[:_MAX_CHARS].split())
     return sum(word[:1].isalpha() and _RE["joins"].sub("", word).isalnum() for word in words) >= 2
 
 
 def parts_of(sentence: str) -> list[str]:
     """The sentence, or where it is long its clauses, joined while they stay short; neighbours overlap by a clause."""
-    if _weight(sentence) <= _LONGEST:
+    if _weight(sentence) <= _MAX_CHARS:
         return [sentence]
     clauses = [clause for clause in _RE["clause"].split(sentence) if clause and clause.strip()]
     out: list[str] = []
     here: list[str] = []
     for clause in clauses:
-        if here and _weight(" ".join([*here, clause])) > _LONGEST:
+        if here and _weight(" ".join([*here, clause])) > _MAX_CHARS:
             out.append(" ".join(here))
-            here = here[-1:] if _weight(here[-1] + clause) <= _LONGEST else []
+            here = here[-1:] if _weight(here[-1] + clause) <= _MAX_CHARS else []
         here.append(clause)
     return [*out, " ".join(here)]
 

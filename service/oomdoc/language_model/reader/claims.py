@@ -14,9 +14,9 @@ from oomdoc.language_model.reader.vocabulary import causes, fact_keys, outcomes
 __all__ = ["checked"]
 
 _MAX_CLAIMS: Final = {"causes": 3, "facts": 40, "statements": 16}
-_SHORTEST: Final = 4
+_MIN_QUOTE_CHARS: Final = 4
 """Characters of a quote that a cause or a statement rests on; a Chinese one counts twice."""
-_SURE: Final = 0.85
+_CONFIDENCE: Final = 0.85
 """Confidence of a fact that a language model read and whose quote holds it."""
 _SAID: Final = 0.9
 _OUTCOMES: Final[Mapping[str, tuple[str, str, str | None]]] = {
@@ -70,7 +70,7 @@ def _outcome(reply: Mapping[str, Any], passage: Passage, withheld: list[Withheld
 
 def _supported(quote: str, passage: Passage) -> Span | None:
     wide = sum(1 for c in quote if ord(c) > 0x2E7F)
-    return passage.find(quote) if len(quote.strip()) + wide >= _SHORTEST else None
+    return passage.find(quote) if len(quote.strip()) + wide >= _MIN_QUOTE_CHARS else None
 
 
 def _causes(reply: Mapping[str, Any], passage: Passage, withheld: list[Withheld]) -> Iterator[NamedCause]:
@@ -100,7 +100,7 @@ def _facts(reply: Mapping[str, Any], passage: Passage, withheld: list[Withheld])
         quote, claimed = row.get("quote", ""), row.get("value", "")
         if key.name == "phase" and claimed == "unknown":
             seen.add(key.name)
-            yield Fact("phase", "unknown", Span("", 0), "language-model", _SURE)
+            yield Fact("phase", "unknown", Span("", 0), "language-model", _CONFIDENCE)
             continue
         span = passage.find(quote)
         if span is None:
@@ -112,7 +112,7 @@ def _facts(reply: Mapping[str, Any], passage: Passage, withheld: list[Withheld])
             withheld.append(Withheld("fact", "number" if numeric else "value"))
             continue
         seen.add(key.name)
-        yield Fact(key.name, value, span, "language-model", _SURE)
+        yield Fact(key.name, value, span, "language-model", _CONFIDENCE)
 
 
 def _statements(reply: Mapping[str, Any], passage: Passage, withheld: list[Withheld]) -> Iterator[Statement]:
