@@ -155,11 +155,12 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
     phases["save"] = _phase({**kept, "gathered weights": unit})
     if extra.engine:
         resting = {k: v for k, v in kept.items() if k != "rollout engine"}
+        split = (job.rollout.tensor_parallel if job.rollout is not None else None) or 1
         phases["rollout"] = _phase({**resting, "rollout engine": extra.engine})
         phases["weight-sync"] = _phase(
             {
                 **kept,
-                "rollout engine": max(extra.engine_in_training, shape.params * 2.0 / max(1, s.tp)),
+                "rollout engine": max(extra.engine_in_training, shape.params * 2.0 / split),
                 "gathered weights": shape.largest_params * 2.0,
             }
         )

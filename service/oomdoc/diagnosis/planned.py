@@ -14,9 +14,11 @@ from oomdoc.diagnosis.forms import first_that_fits, sharded
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
+from oomkb.catalog import gpus, models
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
+from oomkb.units import GIB
 
 __all__ = [
     "SPLIT",
@@ -240,13 +242,33 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         if asked.scratch and job.objective is None:
             job = job.assuming({"objective": Assumption("pretrain", "the question says so")})
     if job.objective in ("grpo", "ppo") and job.rollout is None and asked.engine in ("vllm", "sglang"):
-        beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": 0.4}
+        beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": _ENGINE_SHARE}
         job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
+    rollout = job.rollout
+    if rollout is not None and rollout.colocated is not False and rollout.tensor_parallel is None and not written:
+        why = "so that the engine's weights leave room for a cache"
+        job = job.assuming({"rollout.tensor_parallel": Assumption(_engine_split(job), why)})
     if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
         quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
         quant = _blocks(quant) if job.framework in _LOCAL else quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})
     return job
+
+
+def _engine_split(job: Job) -> int:
+    """Over how many cards the generation engine is spread, so that its weights leave room for a cache."""
+    entry = models.find(job.model) if isinstance(job.model, str) else None
+    device = gpus.find(job.gpu) if job.gpu else None
+    size = 2.0 * (entry.params if entry is not None and entry.params else (job.params_b or 0.0) * 1e9)
+    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else 0.0
+    whole = job.gpus or job.world or 1
+    fits = (n for n in (1, 2, 4, 8) if n >= whole or size / n <= _WEIGHTS_OF_SHARE * _ENGINE_SHARE * capacity)
+    return min(next(fits, 8), whole) if capacity else 1
+
+
+_ENGINE_SHARE: Final = 0.4
+"""Share of the card that a generation engine beside a trainer is given where nobody says."""
+_WEIGHTS_OF_SHARE: Final = 0.6
 
 
 def _of_length(job: Job, asked: Asked) -> Job:
