@@ -19,7 +19,7 @@ FIRST_CAUSE_AT_LEAST = 0.975
 IN_THREE_AT_LEAST = 0.995
 UNSEEN_IN_THREE_AT_LEAST = 0.90
 MATCHED_AT_LEAST = 0.98
-EFFECTS_AT_LEAST = 123
+EFFECTS_AT_LEAST = 126
 MEASURED_AT_LEAST = 12
 TRACED_WITHIN = 0.05
 
@@ -33,6 +33,7 @@ NOT_FIRST = {
 
 DISAGREES = {
     "activations/70b-reward-model-fsdp-sgd-before": "predicted 1 GiB below capacity; the thread never settled what was wrapped",
+    "logits/automodel-command-r-256k-words-at-8192-before": "predicted 0.3 GiB below capacity; FP8's casts are not priced",
 }
 """Outcomes that the memory model contradicts, and what is known of the reason."""
 
