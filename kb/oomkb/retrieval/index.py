@@ -19,7 +19,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -259,6 +258,8 @@ def _fill(
     head: Mapping[str, str],
     embed: Callable[[Sequence[str], Sequence[str]], np.ndarray[Any, Any]],
 ) -> None:
+    from importlib.metadata import version
+
     import numpy as np
 
     of_cases = [(text, number) for number, case in enumerate(cases) for text in documents.case_passages(case)]

@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import sys
+from copy import copy
 from typing import Annotated
 
 import typer
@@ -88,7 +89,7 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 50)  # looking for cycles while modules load would be a tenth of a command's time
     _utf8()
     try:
-        app()
+        _asked_for(sys.argv[1:2])()
     except OomdocError as error:
         _fail(str(error.message), where=error.where, hint=error.hint, status=error.exit_status)
     except KeyboardInterrupt:
@@ -106,6 +107,16 @@ def main() -> None:
             hint="please report it with the input; OOMDOC_DEBUG=1 shows the traceback",
             status=2,
         )
+
+
+def _asked_for(names: list[str]) -> typer.Typer:
+    """The app with the command of this name alone, where there is one: typer reads every parameter of all commands."""
+    alone = copy(app)
+    alone.registered_commands = [
+        c for c in app.registered_commands if [c.name or getattr(c.callback, "__name__", "")] == names
+    ]
+    alone.registered_groups = []
+    return alone if alone.registered_commands else app
 
 
 def _extra_with(module: str) -> str:

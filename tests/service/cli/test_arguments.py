@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oomdoc.checking import check_text
-from oomdoc.cli.main import _extra_with, app
+from oomdoc.cli.main import _asked_for, _extra_with, app
 from oomdoc.planner import plan_job
 from oomkb.errors import InputError
 
@@ -73,3 +73,12 @@ def test_a_word_that_is_no_choice_is_refused_with_those_that_are() -> None:
     result = CliRunner().invoke(app, ["diagnose", "does it fit?", "--format", "jsn"])
     assert result.exit_code == 2
     assert "markdown" in result.output
+
+
+def test_only_the_command_that_is_asked_for_is_made_ready() -> None:
+    alone = _asked_for(["diagnose"])
+    result = CliRunner().invoke(alone, ["diagnose", "Will Qwen3-8B QLoRA fit on one RTX 4090?", "--no-plans"])
+    assert result.exit_code == 1
+    assert len(alone.registered_commands) == 1
+    assert len(app.registered_commands) > 10
+    assert _asked_for(["case"]) is _asked_for([]) is _asked_for(["nosuch"]) is app
