@@ -310,6 +310,17 @@ KINDS: dict[str, Callable[[Maker], Made]] = {
     "authorization alone": token(lambda m: m.hex(32), "Authorization: @@"),
     "session token": token(lambda m: m.of(B64, 48) + "a1B2/x+" + m.of(B64, 80), '{"SessionToken": "@@"}'),
     "base64 in pieces": token(lambda m: "m3aZ/d2x/8NNCrafbcM/" + m.of(B64, 60), '".dockerconfigjson": "@@"'),
+    "coloured": token(lambda m: "hf_" + m.alnum(34), "\x1b[32mHF_TOKEN\x1b[0m=\x1b[1m@@\x1b[0m"),
+    "coloured, a password": token(lambda m: m.word(), "\x1b[36mpassword\x1b[0m: \x1b[1;33m@@\x1b[0m"),
+    "coloured, a form alone": token(lambda m: "glpat-" + m.alnum(20), "\x1b[1;31m@@\x1b[0m was refused"),
+    "rails": token(lambda m: m.hex(64), "secret_key_base: @@"),
+    "airtable": token(lambda m: "pat" + m.alnum(14) + "." + m.hex(64), "airtable: @@"),
+    "firebase": token(lambda m: m.alnum(11) + ":APA91b" + m.alnum(100), "registered @@"),
+    "sent once": token(lambda m: m.of(string.digits, 6), "Your verification code is @@"),
+    "sent once, chinese": token(lambda m: m.of(string.digits, 6), "验证码：@@"),
+    "mail address of another script": token(lambda m: m.of("李雷韩梅王芳", 3) + "@例子.中国", "联系 @@"),
+    "home on a share": token(lambda m: m.of(string.ascii_lowercase, 9), "/mnt/nfs/home/@@/run.sh: Killed"),
+    "german telephone": token(lambda m: "+49 228 7" + m.of(string.digits, 6), "call @@ if it hangs"),
     "drawn at random": token(lambda m: "aB3" + m.alnum(29) + "9xY7", "INFO using @@ from now on"),
 }
 AROUND = (
