@@ -346,6 +346,8 @@ def _flips(about: Plain) -> Iterator[Message]:
         together = say("answer.limit-context-together", length=f"{longest:,}", count=count)
         yield together if count > 1 else say("answer.limit-context", length=f"{longest:,}")
         yield from _room(about)
+    elif job.objective == "inference":
+        yield from _room(about)
     elif batch and length:
         here = f"{job.seq_len or 0:,}"
         now = job.micro_batch or 1

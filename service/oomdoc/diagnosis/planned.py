@@ -81,7 +81,9 @@ def describes_run(evidence: Evidence) -> bool:
 
 def asks_of_memory(evidence: Evidence) -> bool:
     """Whether a question is about memory or a run's size: a model may be named, and something else be asked of it."""
-    return bool(evidence.documents) or asked_of(evidence).of_memory or not _RUN.isdisjoint(evidence.facts)
+    asked = asked_of(evidence)
+    named = bool(evidence.documents) or not _RUN.isdisjoint(evidence.facts)
+    return named or asked.of_memory or asked.wanted != "fit" or bool(asked.alternatives)
 
 
 def put_off(evidence: Evidence) -> bool:

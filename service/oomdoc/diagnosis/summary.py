@@ -48,7 +48,10 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         others = [a for a in answer[1:] if plan is None or a.key != "answer.instead"]
         other = _plan([p for p in found.plans[1:] if p.name in _OTHERS]) if plan else None
         also = [say("summary.plan-other", changes=other.values["changes"])] if other not in (None, plan) else []
-        return (answer[0], *([plan] if plan else []), *also, *others)
+        first = answer[0]
+        if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
+            first = say("answer.spills", **first.values)
+        return (first, *([plan] if plan else []), *also, *others)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
