@@ -1,4 +1,4 @@
-"""``oomdoc plan``: before a run, does it fit, and which knob buys what."""
+"""``oomdoc plan``: before a run, does it fit, and what does each setting save."""
 
 from __future__ import annotations
 
