@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from oomdoc.diagnosis.engine import diagnose, view_of
+from oomdoc.diagnosis.engine import diagnose, retrieval_query, view_of
 from oomdoc.intake import read_text
 from oomkb.retrieval.embed import encoder
 
@@ -49,7 +49,7 @@ def main() -> None:
     other = [f"It happened on try {n}.\n{text}" for n in range(options.repeat)]
     read = [read_text(t) for t in other]
     diagnose(read_text(text))
-    head = view_of(read_text(text))[0].text[:240]
+    head = retrieval_query(read_text(text))[:240]
     print(f"{len(text):,} bytes")
     steps: dict[str, Callable[[int], Any]] = {
         "reading": lambda n: read_text(other[n]),

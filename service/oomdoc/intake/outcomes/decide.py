@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from oomdoc.evidence import Failure, Outcome, Signal, Span
@@ -255,7 +255,7 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
             ):
                 continue
             tried[row.id] = tried.get(row.id, 0) + 1
-            for hit in _on_line(row, index, line, kind, expected=_under_expected(lines, index)):
+            for hit in _on_line(row, index, line, kind, expected=partial(_under_expected, lines, index)):
                 shown[row.id] = shown.get(row.id, 0) + 1
                 yield hit
 
@@ -266,7 +266,7 @@ def _under_expected(lines: Sequence[Line], index: int) -> bool:
     return any(expects(text) for text in (lines[index].text, before))
 
 
-def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) -> Iterator[_Hit]:
+def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: Callable[[], bool]) -> Iterator[_Hit]:
     text = line.text[:_MAX_CHARS]
     plain = kind == "prose"
     if kind in ("code", "command", "config") and row.kind != "said" and not _quotes(text):
@@ -277,7 +277,7 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: bool) ->
             if text.lstrip().startswith("#") and kind != "prose":
                 return
             if (found[0].lower()[:3] in _NAMELIKE and inside_a_name(text, start, end)) or not stands(
-                text, start, end, expected=expected
+                text, start, end, expected=expected()
             ):
                 continue
         elif row.kind == "other" and plain and not stands(text, start, end):
