@@ -321,6 +321,16 @@ KINDS: dict[str, Callable[[Maker], Made]] = {
     "mail address of another script": token(lambda m: m.of("李雷韩梅王芳", 3) + "@例子.中国", "联系 @@"),
     "home on a share": token(lambda m: m.of(string.ascii_lowercase, 9), "/mnt/nfs/home/@@/run.sh: Killed"),
     "german telephone": token(lambda m: "+49 228 7" + m.of(string.digits, 6), "call @@ if it hangs"),
+    "session token, hexadecimal": token(lambda m: "7c" + m.hex(30), "sessionToken: @@"),
+    "names written together": token(lambda m: "7c" + m.hex(30), "AccessKeySecret=@@"),
+    "variable in parts": token(lambda m: "7c" + m.hex(38), "WANDB__KEY=@@"),
+    "variable in a sentence": token(lambda m: "7c" + m.hex(38), "Variable WANDB_API_KEY is @@"),
+    "wandb said": token(lambda m: m.hex(40), "wandb: (3) key @@"),
+    "ldap": token(lambda m: m.word(), "ldapsearch -D cn=train -w @@ -b dc=x"),
+    "ldap file": token(lambda m: m.word(), "bindpw @@"),
+    "powershell": token(lambda m: m.word(), '$c = ConvertTo-SecureString "@@" -AsPlainText -Force'),
+    "windows user": token(lambda m: m.word(), "net user train @@ /add"),
+    "expect": token(lambda m: m.word(), 'expect "password:"; send "@@\\r"'),
     "drawn at random": token(lambda m: "aB3" + m.alnum(29) + "9xY7", "INFO using @@ from now on"),
 }
 AROUND = (
