@@ -50,7 +50,12 @@ PARSER: Final[Parser] = rules_parser(
         rule("sglang-batch-oom", r"out of memory\. Try to lower your batch size", "device", phase="generate"),
         rule("sglang-slots", r"alloc_req_slots runs out of memory", "device", phase="generate"),
         rule("sglang-unbalanced", r"The memory capacity is unbalanced", "device", phase=_START),
-        rule("sglang-graph-capture", r"Capture cuda graph failed", "device", phase=_START),
+        rule(  # the wrapper of any error: another one named behind it is no lack of memory
+            "sglang-graph-capture",
+            r"Capture cuda graph failed(?!.{0,200}(?:timed out|during CUDA graph capture|not permitted))",
+            "device",
+            phase=_START,
+        ),
         rule(
             "sglang-prompt-too-long",
             r"Request prompt exceeds the KV memory budget: input_len=(?P<length__i>\d{1,9})",
