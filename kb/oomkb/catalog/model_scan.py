@@ -123,7 +123,7 @@ def _mention(
     elif slash < 0:
         stop = _extend(text, family, stop, table)
         chunk = text[begin:stop]
-    if interpret(chunk, table)[1] is None and (size := _SIZE_BEFORE.search(text, max(0, begin - 8), begin)):
+    if (size := _SIZE_BEFORE.search(text, max(0, begin - 8), begin)) and interpret(chunk, table)[1] is None:
         begin = size.start()
         chunk = text[begin:stop]
     entry = find(chunk)

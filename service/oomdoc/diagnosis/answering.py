@@ -21,7 +21,6 @@ from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
-from oomkb.frameworks import line as line_of
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
@@ -307,9 +306,11 @@ def _parts(about: Plain) -> Iterator[Message]:
 
 def _reference(about: Plain) -> Iterator[Message]:
     """What the reference model takes of it, and what does without one, where the question speaks of it."""
+    from oomdoc.diagnosis.fixes.reference_precompute import precompute_line
+
     held = about.estimate.phases[about.estimate.peak_phase].terms_bytes.get("reference model", 0.0)
     if about.asked.of_reference and about.job.objective in ("dpo", "kto") and not about.sides:
-        line = line_of(about.job.framework, "reference-precompute") or "precompute_ref_log_probs=True"
+        line = precompute_line(about.job.framework)
         yield say("answer.reference" if held else "answer.reference-none", held_bytes=held, line=line)
 
 

@@ -13,7 +13,12 @@ from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
-__all__ = ["REMEDY"]
+__all__ = ["REMEDY", "precompute_line"]
+
+
+def precompute_line(framework: str | None) -> str:
+    """The setting that computes the log-probabilities first, in the framework's own key (TRL's where it has none)."""
+    return line_of(framework, "reference-precompute") or "precompute_ref_log_probs=True"
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
@@ -21,12 +26,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         yield Variant(
             fields={"extra_models": without(job, "reference")},
             effort=0.8,
-            notes=(
-                say(
-                    "fixes.reference-precompute.how",
-                    line=line_of(context.framework, "reference-precompute") or "precompute_ref_log_probs=True",
-                ),
-            ),
+            notes=(say("fixes.reference-precompute.how", line=precompute_line(context.framework)),),
         )
 
 

@@ -153,11 +153,11 @@ def plan_with(
 
 def _with_share(share: Move, prices: Prices, context: Context, wanted: float) -> Planning:
     """What is planned around the job whose engine has the share with which it starts, each plan with that change."""
-    raised = Prices(prices.stated.with_fields(share.fields), prices.capacity_bytes, prices.scale, prices.careful)
     price = prices.of(share.fields)
     if price is not None and price.probability >= wanted:
         alone = as_plan("keep-numerics", Found((share,), price, 0.0, True), prices)
         return Planning(plans=(as_estimated(alone, prices),), before=prices.base.estimate)
+    raised = Prices(prices.stated.with_fields(share.fields), prices.capacity_bytes, prices.scale, prices.careful)
     found = plan_with(raised, context, wanted=wanted)
     first = changes_of(prices.job, raised.job, (share,), prices)
     plans = tuple(replace(plan, changes=(*first, *plan.changes)) for plan in found.plans)
