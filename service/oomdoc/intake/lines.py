@@ -69,8 +69,6 @@ def read_lines(source: Source) -> Iterator[Line]:
     for number, physical in enumerate(source.text.split("\n"), start=1):
         for piece in physical.split("\r"):
             raw = piece[:_MAX_CHARS]
-            if "\x1b" in raw:
-                raw = _RE["ansi"].sub("", raw)
             if raw or physical == "":
                 yield _line(source.name, number, raw)
 
@@ -89,11 +87,14 @@ def _line(source: str, number: int, raw: str) -> Line:
             inner = _RE["rank_in_worker"].search(found[0])
             rank = int(inner[1]) if inner and rank is None else rank
             text, logged = text[found.end() :], True
+        elif not logged and (found := _RE["container"].match(text)) is not None:
+            tag += found[0].strip()
+            text, logged = text[found.end() :], True
         elif first in "[drR" and (found := _RE["rank"].match(text)) is not None:
             rank, tag = int(found["rank"]), tag + found[0].strip()
             text, logged = text[found.end() :], True
         elif (
-            ((first == "[" or first.isdigit()) and (found := _RE["stamp"].match(text)) is not None)
+            ((first == "[" or first.isdigit() or not logged) and (found := _RE["stamp"].match(text)) is not None)
             or (logged and (found := _RE["level"].match(text) or _RE["place"].match(text)) is not None)
             or (number and (found := _RE["level"].match(text)) is not None and _RE["level_starts"].match(text))
         ):

@@ -21,6 +21,7 @@ from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import complaint_of, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
+from oomdoc.intake.plain_text import plain
 from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
@@ -260,6 +261,8 @@ def prepared(sources: Sequence[Source], warnings: list[Message | str] | None = N
             text = shortened(condense(text))
             if warnings is not None:
                 warnings.append(say("intake.condensed", source=source.name))
+        if not is_config_file(source):
+            text = plain(text)
         masked = mask(text, table)
         table = masked.table
         out.append(Source(source.name, masked.text))

@@ -1,0 +1,131 @@
+"""Text as programs and people wrote it, without what carried it: quoting, mark-up, log shippers, terminals.
+
+Lines keep their numbers: a line that a terminal broke is put together in the place of its last part, with empty lines
+before it; a record of a log shipper that holds several lines becomes one with carriage returns.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoc.intake.patterns import patterns
+
+__all__ = ["plain"]
+
+_RE: Final = patterns(__file__)
+_STRAIGHT: Final = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
+_BLANKS: Final = str.maketrans({"\u00a0": " ", "\u200b": None, "\ufeff": None})
+_MESSAGE: Final = ("message", "msg", "log", "@message", "text")
+"""Keys of a record under which log shippers keep the line: Docker ``log``, zap ``msg``, Logstash ``message``."""
+_MARKS: Final = ("level", "severity", "stream", "time", "ts", "timestamp", "@timestamp")
+"""Keys one of which stands beside it: without any, it is a record of somebody's data."""
+_RUN: Final = 3
+"""Lines one after the other that begin alike before that is taken for a column of its own."""
+_LEAST_WIDTH, _MOST_WIDTH = 60, 240
+"""Columns of a terminal that breaks lines."""
+_TERMINALS: Final = (80, 100, 120, 132, 160)
+"""Columns that terminals have: one line that ends there is enough, of other widths it takes more."""
+_MAIL_WIDTH: Final = 80
+_FEWEST: Final = 2
+_LONGEST: Final = 4000
+"""Characters from which a line takes in no other."""
+
+
+def plain(text: str) -> str:
+    """The text without quote marks, entities, colours, records around lines, and breaks of a terminal."""
+    text = text.translate(_BLANKS)
+    if "&" in text and _RE["entity"].search(text) is not None:
+        text = html.unescape(text)
+    if "[" in text:
+        text = _RE["ansi"].sub("", text)
+    lines = text.split("\n")
+    if any(line.startswith(("{", " {")) for line in lines):
+        lines = [_of_record(line) for line in lines]
+    if any(mark in text for mark in "“”„‘’"):
+        lines = [line if _RE["han"].search(line) else line.translate(_STRAIGHT) for line in lines]
+    for name, kept in (("quote", ""), ("task", r"[rank\g<rank>]: ")):
+        lines = _without_column(lines, name, kept)
+    indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
+    return "\n".join(_whole([line[indent:] for line in lines] if indent else lines))
+
+
+def _of_record(line: str) -> str:
+    """The line that a record of a log shipper holds."""
+    if not line.rstrip().endswith("}") or not any(f'"{key}"' in line for key in _MESSAGE):
+        return line
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    if not isinstance(record, dict) or not any(key in record for key in _MARKS):
+        return line
+    held = next((record[key] for key in _MESSAGE if isinstance(record.get(key), str)), None)
+    return line if held is None else "\r".join(f"[INFO] {part}" for part in held.rstrip("\n").split("\n"))
+
+
+def _without_column(lines: Sequence[str], name: str, kept: str) -> list[str]:
+    """The lines without what each line of a run begins with."""
+    found = [_RE[name].match(line) for line in lines]
+    out, at = list(lines), 0
+    while at < len(lines):
+        end = at
+        while end < len(lines) and found[end] is not None:
+            end += 1
+        alike = len({mark[0] for mark in found[at:end] if mark is not None}) < max(end - at, 2)
+        if alike and end - at >= min(_RUN, len(lines)):
+            for n in range(at, end):
+                if (mark := found[n]) is not None:
+                    out[n] = mark.expand(kept) + lines[n][mark.end() :]
+        at = max(end, at + 1)
+    return out
+
+
+def _whole(lines: Sequence[str]) -> list[str]:
+    """The lines that a terminal broke at its last column, or a mail program between words, in one."""
+    out = list(lines)
+    for begin, end in _paragraphs(lines):
+        width = max(map(len, lines[begin:end]))
+        if not _LEAST_WIDTH <= width <= _MOST_WIDTH:
+            continue
+        breaks = range(begin, end - 1)
+        cut = [n for n in breaks if len(lines[n]) == width and _goes_on(lines[n], lines[n + 1])]
+        if len(cut) < _FEWEST and width not in _TERMINALS:
+            cut = []
+        soft = [n for n in breaks if _is_full(lines[n], lines[n + 1], width)] if width <= _MAIL_WIDTH else []
+        joints = dict.fromkeys(soft, " ") if len(soft) >= _FEWEST else {}
+        for n, joint in sorted({**joints, **dict.fromkeys(cut, "")}.items()):
+            if len(out[n]) < _LONGEST:
+                out[n], out[n + 1] = "", out[n] + joint + out[n + 1]
+    return out
+
+
+def _paragraphs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Runs of lines that are not blank."""
+    begin = None
+    for n, line in enumerate((*lines, "")):
+        if line.strip():
+            begin = n if begin is None else begin
+        elif begin is not None:
+            yield begin, n
+            begin = None
+
+
+def _goes_on(line: str, following: str) -> bool:
+    """Whether a line of full width goes on in the next: neither is a row of a table or begins like the other."""
+    if _RE["row"].search(line) is not None or _RE["begins"].match(following) is not None:
+        return False
+    return _RE["digits"].sub("", line[:12]) != _RE["digits"].sub("", following[:12])
+
+
+def _is_full(line: str, following: str, width: int) -> bool:
+    """Whether words stop where the next one had no room, and go on in the next line."""
+    word = following.split(" ", 1)[0]
+    return (
+        len(line) + 1 + len(word) > width
+        and _RE["goes_on"].match(following) is not None
+        and _RE["wordless"].search(line) is None
+        and _goes_on(line, following)
+    )
