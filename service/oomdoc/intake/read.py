@@ -107,10 +107,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
-    strange = {d.source for reading in configs for d in reading.documents if d.framework == "unknown"}
-    strange &= {line.source for line in settings}
-    stated = text_facts([*lines, *settings], [*kinds, *kinds_of(settings)], varied, words)
-    facts += [fact for fact in stated if fact.span.source not in strange or fact.name in _HARDWARE]
+    understood = {d.source for reading in configs for d in reading.documents}
+    told = [line for line in settings if line.source not in understood]  # scattered settings of no known form
+    facts += text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)
     facts += [fact for source in own if is_config_file(source) for fact in _noted_hardware(source)]
     facts += [*run_facts(lines, words), *(fact for _, fact in compared if fact is not None)]
     method = implied_method(facts, varied, words)
@@ -154,13 +153,17 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
 
 
 def _noted_hardware(source: Source) -> Iterator[Fact]:
-    """The card that the comment at the head of a configuration names, where it names one: where somebody runs it."""
-    head = list(takewhile(lambda line: is_comment(line) or not line.text.strip(), read_lines(source)))
+    """The card that the comment at the head of a configuration names, or one of its settings: where somebody runs it."""
+    lines = list(read_lines(source))
+    head = list(takewhile(lambda line: is_comment(line) or not line.text.strip(), lines))
     found = [
         f for f in read_hardware(head, Vocabulary(line.low for line in head), anywhere=head) if f.name in _HARDWARE
     ]
     if len({fact.value for fact in found if fact.name == "gpu"}) == 1:
         yield from (replace(fact, confidence=min(fact.confidence, _NOTED)) for fact in found)
+    settings = [line for line in lines if not is_comment(line)]
+    stated = read_hardware(settings, Vocabulary(line.low for line in settings), anywhere=())
+    yield from (fact for fact in stated if fact.name == "gpu" and "#" not in fact.span.text[: fact.span.column or None])
 
 
 def _of_framework(

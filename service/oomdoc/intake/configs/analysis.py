@@ -21,7 +21,7 @@ from oomdoc.intake.configs.framework_choice import judge, recognise_doc
 from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
 from oomdoc.intake.configs.registry import all_names, table
 from oomdoc.intake.configs.segments import Segment, segments
-from oomdoc.intake.configs.table import Table
+from oomdoc.intake.configs.table import Table, norm
 from oomkb.frameworks import LAUNCHERS, PLAIN
 
 __all__ = ["MAX_CHARS", "Doc", "analyse", "known_as"]
@@ -33,6 +33,8 @@ _MAX_ENTRIES: Final = 8_000
 """Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
 _DOCSTRING: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
+_OWN_SETTINGS: Final = 3
+"""Settings with values that a script has beside those it is run with."""
 _LINK: Final = re.compile(r"\$\{([A-Za-z_][\w.]{0,120})\}\Z")
 _HOPS: Final = 4
 _BRACE: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,200}[ \t]*\{(?![{%])")
@@ -76,7 +78,8 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
     if form == "toml":
         return [Fragment(form="toml", start=start, end=end, entries=tuple(parse_toml(text, start, end)))]
     if form == "python":
-        return [parse_python(text, start, end), *_usage(text, start, end)]
+        program = parse_python(text, start, end)
+        return [program] if _sets_itself(program) else [program, *_usage(text, start, end)]
     if form == "shell":
         return _shell(text, segment)
     if form == "modelfile":
@@ -85,6 +88,12 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         variables = tuple(e for f in parse_shell(text, start, end).fragments for e in f.env)
         return [*dockerfile(text, start, end), Fragment(form="shell", start=start, end=end, entries=(), env=variables)]
     return []
+
+
+def _sets_itself(program: Fragment) -> bool:
+    """Whether a script gives its settings values of its own: how its documentation would run it counts for nothing."""
+    stated = (e for e in program.entries if e.style == "kwarg" and e.resolved and norm(e.key) in all_names())
+    return next(islice(stated, _OWN_SETTINGS, None), None) is not None
 
 
 def _usage(text: str, start: int, end: int) -> list[Fragment]:

@@ -10,13 +10,16 @@ import re
 import warnings
 from typing import Any, Final
 
-from oomdoc.intake.configs.entry import Entry, FormError, Fragment
-from oomdoc.intake.configs.scripts.program import Module
+from oomdoc.intake.configs.entry import Entry, FormError, Fragment, Style
+from oomdoc.intake.configs.scripts.program import Module, option
 
 __all__ = ["parse_python"]
 
 _MAX_NESTING: Final = 80
 _MAX_CHARS: Final = 400_000
+_MAX_STEPS: Final = 4
+"""From an expression to the default that counts for it."""
+_NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,12})?")
 
 
 def _nesting(text: str) -> int:
@@ -67,6 +70,10 @@ def _run_of(node: ast.AST) -> list[ast.AST]:
     return list(ast.iter_child_nodes(node))
 
 
+_Value = tuple[Any, tuple[int, int], str, bool, bool]
+"""Value, place, quote, resolved, shared."""
+
+
 class _Visitor:
     def __init__(self, text: str, base: int) -> None:
         self.text, self.places = text, _Places(text, base)
@@ -74,12 +81,15 @@ class _Visitor:
         self.entries: list[Entry] = []
         self.env: list[Entry] = []
         self.programs: list[str] = []
-        self.names: dict[str, tuple[Any, tuple[int, int], str, bool]] = {}
+        self.names: dict[str, _Value] = {}
+        self.options: dict[str, ast.expr | None] = {}
+        """Defaults of a parser's options (``None``: two of them differ)."""
+        self.objects: dict[str, str] = {}
+        """Variables that hold a configuration, and the call that made it."""
         self.notes: list[tuple[str, int]] = []
 
     # -- values --------------------------------------------------------------------------------------------------
-    def value(self, node: ast.expr) -> tuple[Any, tuple[int, int], str, bool, bool]:
-        """Value, place, quote, resolved, shared."""
+    def value(self, node: ast.expr, depth: int = 0) -> _Value:
         span = self.places.of(node)
         if isinstance(node, ast.Constant):
             quote = self.text[span[0] - self.base] if isinstance(node.value, str) else ""
@@ -89,12 +99,15 @@ class _Visitor:
         if isinstance(node, ast.Name):
             known = self.names.get(node.id)
             if known is not None:
-                return known[0], known[1], known[2], known[3], True
+                return *known[:4], True
             # A class is named, not computed: optim_type = AdamW.
             return node.id, span, "", node.id[:1].isupper() and not node.id.isupper(), False
         literal = _literal(node)
         if literal is not _UNKNOWN:
             return literal, span, "", True, False
+        otherwise = self.otherwise(node)
+        if otherwise is not None and depth < _MAX_STEPS:
+            return *self.value(otherwise, depth + 1)[:4], True
         if isinstance(node, ast.Attribute):
             dotted = _dotted(node)
             return dotted, span, "", dotted.startswith(("torch.", "jnp.", "tf.", "np.")), False
@@ -102,8 +115,52 @@ class _Visitor:
             return _dotted(node.func), span, "", False, False
         return self.text[span[0] - self.base : min(span[1], span[0] + 200) - self.base], span, "", False, False
 
+    def otherwise(self, node: ast.expr) -> ast.expr | None:
+        """What counts where nobody says otherwise: an option's default, ``os.environ.get("BS", 4)`` as a number."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            return self.options.get(node.attr)
+        if not isinstance(node, ast.Call) or not node.args:
+            return None
+        called = _dotted(node.func)
+        if called in ("int", "float", "str") and self.otherwise(node.args[0]) is not None:
+            return self.numeral(node.args[0])
+        return node.args[1] if called in ("os.environ.get", "os.getenv", "environ.get") and node.args[1:] else None
+
+    def numeral(self, node: ast.expr) -> ast.expr:
+        """The default of a variable, with a number that is written as text as a number."""
+        default = self.otherwise(node) or node
+        text = default.value if isinstance(default, ast.Constant) else None
+        if not isinstance(text, str) or not _NUMBER.fullmatch(text):
+            return default
+        made = ast.Constant(float(text) if "." in text else int(text))
+        ast.copy_location(made, default)
+        made.col_offset, made.end_col_offset = default.col_offset + 1, (default.end_col_offset or 1) - 1
+        return made
+
+    def emit(self, key: str, at: tuple[int, int], node: ast.expr, style: Style, scope: str, value: Any = None) -> None:
+        """A setting whose value stands at a node."""
+        read, span, quote, resolved, shared = self.value(node)
+        entry = Entry(
+            key=key,
+            value=read if value is None else value,
+            key_span=at,
+            value_span=span,
+            style=style,
+            scope=scope,
+            quote=quote,
+            resolved=resolved,
+            shared=shared,
+        )
+        (self.env if style == "env" else self.entries).append(entry)
+
+    def variable(self, name: ast.expr, at: ast.expr, node: ast.expr) -> None:
+        key = _literal(name)
+        if isinstance(key, str):
+            self.emit(key, self.places.of(at), node, "env", "", str(self.value(node)[0]))
+
     # -- statements ----------------------------------------------------------------------------------------------
     def run(self, tree: ast.AST) -> None:
+        self.defaults(tree)
         stack: list[ast.AST] = [tree]
         while stack:
             node = stack.pop()
@@ -124,6 +181,24 @@ class _Visitor:
                 continue
             stack.extend(reversed(_run_of(node)))
 
+    def defaults(self, tree: ast.AST) -> None:
+        """Options of parsers, and parameters of functions that are called without arguments."""
+        functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        called: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions.append(node)
+            elif isinstance(node, ast.Call) and (node.args or node.keywords):
+                called.add(_dotted(node.func).rpartition(".")[2])
+                found = option(node)
+                if found is not None:
+                    self.options[found[0]] = None if found[0] in self.options else found[1]
+        for function in functions:
+            if function.name not in called:
+                given = [*function.args.posonlyargs, *function.args.args][::-1]
+                for argument, default in zip(given, function.args.defaults[::-1], strict=False):
+                    self.names.setdefault(argument.arg, self.value(default))
+
     def imported(self, names: list[str], node: ast.stmt) -> None:
         for name in names:
             self.programs.append(name)
@@ -131,66 +206,32 @@ class _Visitor:
                 self.notes.append(("import:" + name.split(".")[0], self.places.of(node)[0]))
 
     def assignment(self, target: ast.expr, node: ast.expr) -> None:
-        if isinstance(target, ast.Subscript) and _dotted(target.value) in ("os.environ", "environ"):
+        place = self.places.of(target)
+        if isinstance(target, ast.Subscript):
             key = _literal(target.slice)
-            value, span, quote, resolved, shared = self.value(node)
-            if isinstance(key, str):
-                self.env.append(
-                    Entry(
-                        key=key,
-                        value=str(value),
-                        key_span=self.places.of(target),
-                        value_span=span,
-                        style="env",
-                        quote=quote,
-                        resolved=resolved,
-                        shared=shared,
-                    )
-                )
-            return
-        value, span, quote, resolved, shared = self.value(node)
-        if isinstance(target, ast.Name):
-            if not isinstance(node, ast.Call | ast.Dict):
-                self.names[target.id] = (value, span, quote, resolved)
-            style, key, scope = "assign", target.id, ""
+            if _dotted(target.value) in ("os.environ", "environ"):
+                self.variable(target.slice, target, node)
+            elif isinstance(key, str) and isinstance(target.value, ast.Name) and not isinstance(node, ast.Dict):
+                self.emit(key, place, node, "pair", "@dict")
+        elif isinstance(target, ast.Name):
+            if isinstance(node, ast.Call) and _dotted(node.func).endswith(("Config", "Arguments", "Args")):
+                self.objects[target.id] = _dotted(node.func)
+            if not isinstance(node, ast.Dict) and (not isinstance(node, ast.Call) or self.otherwise(node) is not None):
+                self.names[target.id] = self.value(node)
+            self.emit(target.id, place, node, "assign", "")
         elif isinstance(target, ast.Attribute):
-            style, key, scope = "attribute", _dotted(target), "@attribute"
-        else:
-            return
-        self.entries.append(
-            Entry(
-                key=key,
-                value=value,
-                key_span=self.places.of(target),
-                value_span=span,
-                style=style,  # type: ignore[arg-type]
-                scope=scope,
-                quote=quote,
-                resolved=resolved,
-                shared=shared,
-            )
-        )
+            made = self.objects.get(_dotted(target.value))
+            if made is None:
+                self.emit(_dotted(target), place, node, "attribute", "@attribute")
+            else:
+                self.emit(target.attr, place, node, "kwarg", made)
 
     def call(self, node: ast.Call) -> None:
         name = _dotted(node.func)
         if not name:
             return
         if name.endswith(("environ.setdefault", "os.putenv")) and len(node.args) == 2:
-            key = _literal(node.args[0])
-            value, span, quote, resolved, shared = self.value(node.args[1])
-            if isinstance(key, str):
-                self.env.append(
-                    Entry(
-                        key=key,
-                        value=str(value),
-                        key_span=self.places.of(node.args[0]),
-                        value_span=span,
-                        style="env",
-                        quote=quote,
-                        resolved=resolved,
-                        shared=shared,
-                    )
-                )
+            self.variable(node.args[0], node.args[0], node.args[1])
             return
         scope = name
         if name.rsplit(".", 1)[-1] == "dict":
@@ -205,41 +246,16 @@ class _Visitor:
             )
         )
         for index, argument in enumerate(node.args[:2]):
-            value, span, quote, resolved, shared = self.value(argument)
+            value, span, *_ = self.value(argument)
             if isinstance(value, str | int | float):
-                self.entries.append(
-                    Entry(
-                        key=f"@{index}",
-                        value=value,
-                        key_span=(span[0], span[0]),
-                        value_span=span,
-                        style="item",
-                        scope=scope,
-                        quote=quote,
-                        resolved=resolved,
-                        shared=shared,
-                    )
-                )
+                self.emit(f"@{index}", (span[0], span[0]), argument, "item", scope)
         for keyword in node.keywords:
             if keyword.arg is None:
                 continue
             if keyword.arg in _SETTINGS and isinstance(keyword.value, ast.Dict):
                 self.dictionary(keyword.value, _SETTINGS[keyword.arg])
-            value, span, quote, resolved, shared = self.value(keyword.value)
             start = self.places.at(keyword.lineno, keyword.col_offset)
-            self.entries.append(
-                Entry(
-                    key=keyword.arg,
-                    value=value,
-                    key_span=(start, start + len(keyword.arg)),
-                    value_span=span,
-                    style="kwarg",
-                    scope=scope,
-                    quote=quote,
-                    resolved=resolved,
-                    shared=shared,
-                )
-            )
+            self.emit(keyword.arg, (start, start + len(keyword.arg)), keyword.value, "kwarg", scope)
 
     def dictionary(self, node: ast.Dict, path: str, depth: int = 0) -> None:
         if depth > 20:
@@ -249,20 +265,7 @@ class _Visitor:
             if not isinstance(key, str) or key_node is None:
                 continue
             full = f"{path}.{key}" if path else key
-            value, span, quote, resolved, shared = self.value(item)
-            self.entries.append(
-                Entry(
-                    key=full,
-                    value=value,
-                    key_span=self.places.of(key_node),
-                    value_span=span,
-                    style="pair",
-                    scope="@dict",
-                    quote=quote,
-                    resolved=resolved,
-                    shared=shared,
-                )
-            )
+            self.emit(full, self.places.of(key_node), item, "pair", "@dict")
             if isinstance(item, ast.Dict):
                 self.dictionary(item, full, depth + 1)
 

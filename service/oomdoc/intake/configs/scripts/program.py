@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["UNKNOWN", "Module", "Program", "chain", "within"]
+__all__ = ["UNKNOWN", "Module", "Program", "chain", "option", "within"]
 
 UNKNOWN: Final = object()
 """The value of an expression that the text does not decide."""
@@ -44,6 +44,18 @@ def within(root: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (*_DEFINITIONS, ast.ClassDef)):
             stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def option(call: ast.Call) -> tuple[str, ast.expr | None] | None:
+    """``batch_size`` and its default, of ``parser.add_argument("--batch-size", default=4)``."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+        return None
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+    name = str(getattr(given.get("dest"), "value", "") or long.lstrip("-").replace("-", "_"))
+    switch = getattr(given.get("action"), "value", "") == "store_true"
+    return name, given.get("default") or (ast.copy_location(ast.Constant(value=False), call) if switch else None)
 
 
 class Program:
@@ -135,15 +147,9 @@ class Program:
                 self._fields[name.rpartition(".")[2]].append(value)
 
     def _option(self, call: ast.Call) -> None:
-        """``parser.add_argument("--batch-size", default=4)`` gives ``args.batch_size``."""
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
-            return
-        flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-        long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
-        name = str(getattr(self.keyword(call, "dest"), "value", "") or long.lstrip("-").replace("-", "_"))
-        default = self.keyword(call, "default")
-        off = ast.Constant(value=False) if getattr(self.keyword(call, "action"), "value", "") == "store_true" else None
-        self._options[name] = None if name in self._options else default or off
+        found = option(call)
+        if found is not None:
+            self._options[found[0]] = None if found[0] in self._options else found[1]
 
     def path(self, node: ast.AST | None) -> str:
         """The full name of what an expression names, imports resolved: ``torch.optim.AdamW``."""
