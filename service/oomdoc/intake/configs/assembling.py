@@ -27,20 +27,26 @@ def _submitted(docs: list[Doc]) -> list[Doc]:
 
 def _assembled(docs: list[Doc]) -> list[Doc]:
     """Commands with the arrays that they take in: what the shell runs is one command."""
-    arrays = {d.array: d for d in docs if d.array and d.array != _BATCH}
+    arrays: dict[str, list[Doc]] = {}
+    for doc in docs:
+        name = doc.array.lstrip("+")
+        if name and name != _BATCH:
+            arrays[name] = [*arrays.get(name, []), doc] if doc.array[0] == "+" else [doc]
     docs = _submitted(docs)
     out: list[Doc] = []
     taken: set[str] = set()
     for doc in docs:
-        used = [arrays[name] for name in sorted(doc.uses & arrays.keys() - taken)] if not doc.array else []
+        names = doc.uses & arrays.keys() - taken if not doc.array else frozenset()
+        used = [one for name in sorted(names) for one in arrays[name]]
         if used:
-            taken |= {d.array for d in used}
+            taken |= names
             whole = _joined([*used, doc])
             recognise_doc(whole)
             out.append(whole)
         else:
             out.append(doc)
-    return [d for d in out if d.array not in taken]
+    # Where commands take in what is set apart, what none takes in is not in effect.
+    return [d for d in out if not (d.array and d.array != _BATCH and taken)]
 
 
 def merge_shell(docs: list[Doc]) -> list[Doc]:

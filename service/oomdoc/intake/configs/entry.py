@@ -60,7 +60,7 @@ class Fragment:
     """Environment variables set here."""
     whole_file: bool = False
     array: str = ""
-    """Shell: the array that the words are the elements of."""
+    """Shell: the array or the variable that the words stand in; with ``+`` where they are added to it."""
     uses: frozenset[str] = frozenset()
     """Shell: the arrays and variables of words that the command takes in whole (``"${ARGS[@]}"``, ``$OPTIONS``)."""
     notes: tuple[tuple[str, int], ...] = field(default=())

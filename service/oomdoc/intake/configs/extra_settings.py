@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm
-from oomdoc.intake.configs.values import whole
+from oomdoc.intake.configs.values import flag, whole
 from oomkb.frameworks import has
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def _read(parts: list[str], entry: Entry) -> Iterator[tuple[str, Any]]:
         number = whole(entry.value)
         if number is not None and number > 0:
             yield _WHOLE[last], number
-    elif last in _FLAGS and isinstance(entry.value, bool):
-        yield _FLAGS[last], entry.value
+    elif last in _FLAGS and (on := flag(entry.value)) is not None:
+        yield _FLAGS[last], on
     elif last in _NAMES and (names := _list(entry)):
         yield _NAMES[last], names
     elif last in _ARGUMENTS and _of_trainer(entry) and entry.value not in (None, False):

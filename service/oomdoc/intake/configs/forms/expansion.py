@@ -11,8 +11,8 @@ from oomdoc.intake.configs.forms.words import Variable
 
 __all__ = ["DEFAULT", "arithmetic", "balanced", "braces", "expand"]
 
-DEFAULT: Final = re.compile(r":?-(.*)\Z", re.S)
-"""After a name in braces: the value where the variable is not set."""
+DEFAULT: Final = re.compile(r":?[-=](.*)\Z", re.S)
+"""After a name in braces: the value where the variable is not set; behind ``=`` it is set to it."""
 
 _SUM: Final = re.compile(r"[\w\s+*/()${}-]{1,200}")
 _TERM: Final = re.compile(r"\$?\{?([A-Za-z_]\w{0,80})\}?")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, Fragment
 from oomdoc.intake.configs.forms.flow import parse_flow
-from oomdoc.intake.configs.forms.scripts import batch_requests, without_labels
+from oomdoc.intake.configs.forms.scripts import batch_requests, contents, reached, without_labels
 from oomdoc.intake.configs.forms.shell import tokenise
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 from oomdoc.intake.configs.values import as_scalar
@@ -39,7 +39,7 @@ _COMMANDED: Final = words(
 _PROGRAMS: Final = _COMMANDED | words(
     "python python3 text-generation-launcher unsloth trtllm-serve llama-server llama-cli FORCE_TORCHRUN"
 )
-_SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill #")
+_SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill # :")
 _ENDED: Final = re.compile(r"\b(?:pkill|killall|pgrep)\b[^;&|]{0,200}")  # what ends programs starts none
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
 
@@ -306,8 +306,10 @@ def _commands(
                 and _has_flags(text, low, high)
             ):
                 inner = _commands(text, low, high, shell.variables)[0]
+                added = text[variable.name_span[1]] == "+"
                 for line in inner:  # in a variable a line break is a blank like any other
                     line.orphan = "" if line.orphan == "missing-continuation" else line.orphan
+                    line.array = f"+{variable.name}" if added or line is not inner[0] else variable.name
                 commands += inner
         if depth == 0 and len(command.words) > 1:
             for word in command.words[1:]:
@@ -317,7 +319,6 @@ def _commands(
     return commands, shell.heredocs
 
 
-_TAKEN_IN: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,80})(?:\[[@*]\])?")
 _DEPTH: Final = 3
 """Here-documents inside one another."""
 _INNER_FLAG: Final = re.compile(r"(?:^|\s)(?:--[A-Za-z]|\+{0,2}[a-z_]{1,60}(?:\.\w{1,60}){1,8}=)")
@@ -364,6 +365,7 @@ def parse_shell(
     if asked:
         low, high = asked[0].key_span[0], asked[-1].value_span[1]
         reading.fragments.append(Fragment(form="shell", start=low, end=high, entries=tuple(asked), array="#SBATCH"))
+    holds = contents(text, commands)
     for number, command in enumerate(commands):
         env += [_variable_entry(v, local=not command.words) for v in command.variables]
         orphan = command.orphan
@@ -384,7 +386,7 @@ def parse_shell(
                 entries=tuple(reader.entries),
                 programs=tuple(reader.programs),
                 array=command.array,
-                uses=frozenset(_TAKEN_IN.findall(text, command.start, command.end)),
+                uses=reached(text, command, holds),
             )
         )
     for body in heredocs:

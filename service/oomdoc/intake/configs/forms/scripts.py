@@ -1,14 +1,16 @@
-"""What stands in a script beside its commands: labels of ``case``, and the requests of a batch job."""
+"""What stands in a script beside its commands: labels of ``case``, requests of a batch job, what variables hold."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.forms.words import Command
 from oomdoc.intake.configs.values import as_scalar
 
-__all__ = ["batch_requests", "without_labels"]
+__all__ = ["batch_requests", "contents", "reached", "without_labels"]
 
 _BATCH: Final = re.compile(r"^#SBATCH[ \t]{1,8}--([a-z][a-z-]{1,30})(?:=|[ \t]{1,8})([^\s#]{1,80})", re.M)
 
@@ -64,3 +66,29 @@ def without_labels(text: str, start: int, end: int) -> str:
         block = _LABEL.sub(lambda m: " " * len(m[0]), out[opened.end() : closed.start()])
         out, at = out[: opened.end()] + block + out[closed.start() :], closed.end()
     return out
+
+
+_TAKEN_IN: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,80})(?:\[[@*]\])?")
+
+
+def contents(text: str, commands: list[Command]) -> dict[str, set[str]]:
+    """The arrays and variables that each array and string takes in."""
+    out: dict[str, set[str]] = {}
+    for command in commands:
+        if command.array:
+            name = command.array.lstrip("+")
+            out.setdefault(name, set()).update(_TAKEN_IN.findall(text, command.start, command.end))
+        for variable in command.variables if command.runs else ():
+            out.setdefault(variable.name, set()).update(_TAKEN_IN.findall(text, variable.word.start, variable.word.end))
+    return out
+
+
+def reached(text: str, command: Command, holds: Mapping[str, set[str]]) -> frozenset[str]:
+    """The arrays and variables that a command takes in, and what these hold, to the end."""
+    found: set[str] = set()
+    todo = set(_TAKEN_IN.findall(text, command.start, command.end))
+    while todo:
+        name = todo.pop()
+        found.add(name)
+        todo |= holds.get(name, set()) - found
+    return frozenset(found)

@@ -288,6 +288,9 @@ class _Tokeniser:
             where = self.text.find(default[1], word.start) if default[1] else -1
             if where >= 0:
                 word.value_span, word.shared = (where, where + len(default[1])), True
+                if default[0].lstrip(":").startswith("=") and "$" not in default[1] and self.branches.runs:
+                    value = Word(default[1].strip("\"'"), where, word.value_span[1], value_span=word.value_span)
+                    self.out.variables[base[0]] = Variable(base[0], value, word.value_span)
 
     def variable_end(self, at: int) -> int:
         text = self.text
@@ -349,11 +352,11 @@ class _Tokeniser:
 
     def opening(self) -> None:
         if self.word is not None and self.text[self.at - 1] == "=" and declares(self.command.words):
-            name = "".join(self.word_parts)[:-1].rstrip("+")
+            name = "".join(self.word_parts)[:-1]
             self.word, self.command.words = None, []
             self.finish_command()
             self.in_array = True
-            self.command.array = name
+            self.command.array = f"+{name[:-1]}" if name.endswith("+") else name
             self.at += 1
             return
         self.finish_command()

@@ -55,6 +55,7 @@ class Command:
     end: int = 0
     orphan: str = ""
     array: str = ""
+    """The array or the variable that the words stand in; with ``+`` where they are added to it."""
     runs: bool | None = True
     """Whether it stands in an arm that is run; ``None`` where nobody knows."""
 
