@@ -86,6 +86,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     settings = [line for source in own if is_config_file(source) for line in read_lines(source) if not is_comment(line)]
     lines = [line for source in own if not is_config_file(source) for line in read_lines(source)]
     lines = without_comments(lines, [d for reading in configs for d in reading.documents])
+    understood = {d.source for reading in configs for d in reading.documents}
+    told = [line for line in settings if line.source not in understood]  # scattered settings of no known form
     varied, words = distinct([*lines, *settings]), Vocabulary(line.low for line in (*lines, *settings))
     kinds = kinds_of(lines)
     found = list(scan(lines, words))
@@ -107,8 +109,6 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
-    understood = {d.source for reading in configs for d in reading.documents}
-    told = [line for line in settings if line.source not in understood]  # scattered settings of no known form
     facts += text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)
     facts += [fact for source in own if is_config_file(source) for fact in _noted_hardware(source)]
     facts += [*run_facts(lines, words), *(fact for _, fact in compared if fact is not None)]
@@ -153,7 +153,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
 
 
 def _noted_hardware(source: Source) -> Iterator[Fact]:
-    """The card that the comment at the head of a configuration names, or one of its settings: where somebody runs it."""
+    """The card that the comment at the head of a configuration or one of its settings names."""
     lines = list(read_lines(source))
     head = list(takewhile(lambda line: is_comment(line) or not line.text.strip(), lines))
     found = [

@@ -2,7 +2,7 @@
 
 A reader of lines rather than a YAML library: what people paste is cut off, re-indented and templated, every value's
 place must be known to the character, and aliases must not be able to multiply. Block and flow mappings, lists, quoted
-scalars, block scalars, anchors of scalars and comments are understood.
+scalars, block scalars, anchors, merged sections and comments are understood.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\n]|\'\')*\'')
 _ANCHOR: Final = re.compile(r"&([\w.-]{1,60})[ \t]*")
 _TAG: Final = re.compile(r"!{1,2}[\w./:-]{0,80}[ \t]*")
 _BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$")
+_ALIAS: Final = re.compile(r"\*([\w.-]{1,60})")
 _MAX_DEPTH: Final = 60
+_MAX_MERGED: Final = 1_000
+"""Settings that are taken over from other sections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,10 @@ class _Reader:
         self.stack: list[tuple[int, str]] = [(-1, "")]
         self.lists: dict[str, list[Entry]] = {}
         self.anchors: dict[str, Any] = {}
+        self.sections: dict[str, str] = {}
+        """Anchors of sections, and where these are."""
+        self.merges: list[tuple[str, str]] = []
+        """Sections that others take over, and which."""
         self.open_block: tuple[int, str, int, int] | None = None
 
     def run(self) -> None:
@@ -155,7 +162,14 @@ class _Reader:
         at = anchor.end() if anchor else at
         tag = _TAG.match(text, at, stop)
         at = tag.end() if tag else at
+        if (at < stop and text[at] in "*[" and key.rpartition(".")[2] == "<<") or text[at : at + 1] == "*":
+            names = [name for name in _ALIAS.findall(text, at, stop) if name in self.sections]
+            self.merges += [(self.sections[name], key.removesuffix("<<").removesuffix(".")) for name in names]
+            if names:
+                return
         if at >= stop or text[at] == "#":
+            if anchor:
+                self.sections[anchor[1]] = key
             self.stack.append((indent, key))
             self.entries.append(Entry(key=key, value=None, key_span=key_span, value_span=(at, at), style="pair"))
             return
@@ -199,4 +213,14 @@ def parse_yaml(text: str, start: int = 0, end: int | None = None) -> tuple[list[
             out.append(replace(entry, value=[i.value for i in items], value_span=span, items=tuple(items)))
         else:
             out.append(entry)
-    return out, reader.blocks
+    return _merged(out, reader.merges), reader.blocks
+
+
+def _merged(entries: list[Entry], merges: list[tuple[str, str]]) -> list[Entry]:
+    """The settings with those of sections that others take over by their anchors; own ones count before them."""
+    own, taken = {entry.key for entry in entries}, list[Entry]()
+    for section, into in merges:
+        for entry in [e for e in (*entries, *taken) if e.key.startswith(f"{section}.")][:_MAX_MERGED]:
+            name = entry.key.removeprefix(f"{section}.")
+            taken.append(replace(entry, key=f"{into}.{name}" if into else name, shared=True))
+    return [*(entry for entry in taken[:_MAX_MERGED] if entry.key not in own), *entries]
