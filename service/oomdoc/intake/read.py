@@ -60,7 +60,7 @@ _MAX_SOURCE_CHARS: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib"})
-"""What words alone say in a configuration whose framework is unknown."""
+"""What a comment at the head of a configuration says."""
 _NOTED: Final = 0.7
 """How sure a comment at the head of a configuration is, beside its settings and what is asked."""
 _GLIMPSE: Final = 4000

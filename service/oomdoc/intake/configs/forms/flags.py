@@ -187,8 +187,8 @@ class _Reader:
             self.emit(key, True, key_span, None, "bare")
             return index + 1
         follow = len(values)
-        if not self.is_list(key, values):
-            values, follow = values[:1], 1
+        if any(self.looks_program(v) or v.text.endswith(".py") for v in values[1:]):
+            values, follow = values[:1], 1  # the rest runs a program
         elif first.is_number and not all(v.is_number for v in values):
             values = values[:1]  # "--ctx-size 32768 on one RTX 4090": the sentence goes on
         if len(values) == 1:
@@ -196,10 +196,6 @@ class _Reader:
         else:
             self.emit(key, [_value(v) for v in values], key_span, first, "flag", items=_items(values))
         return index + 1 + follow
-
-    def is_list(self, key: str, values: list[Word]) -> bool:
-        """Several words after a flag are its list, unless the rest runs a program."""
-        return not any(self.looks_program(v) or v.text.endswith(".py") for v in values[1:])
 
     def looks_program(self, word: Word) -> bool:
         return _base(word.text) in _PROGRAMS or _base(word.text) in _LAUNCHERS
