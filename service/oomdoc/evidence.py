@@ -131,6 +131,8 @@ class Outcome:
     memory: Literal["device", "host", "shared-memory"] | None = None
     """Which memory ran out, for the first five kinds."""
     confidence: float = 1.0
+    printed: bool = True
+    """Whether a program wrote the line, not a person."""
 
 
 @dataclass(frozen=True, slots=True)

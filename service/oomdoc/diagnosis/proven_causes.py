@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from oomdoc.diagnosis.features.sizes import requested_tensors, size_matches
+from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Signal, Span
@@ -45,8 +45,10 @@ _TIMES: Final = 3
 _MIN_CACHED_SHARE: Final = 0.12
 """Share of the card that is much to be reserved and not in use."""
 _FAR_FROM_FULL: Final = 0.85
-_MIN_OTHERS_SHARE: Final = 0.5
-"""Share of the card from which what other processes hold is most of it."""
+_MIN_OTHERS_SHARE: Final = 0.1
+"""Share of the card from which what other processes hold is more than a desktop."""
+_LEAST_STATES: Final = 4
+"""Bytes per parameter of a weight and its gradient in 16 bits."""
 _WHOLE: Final = 1.01
 _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
@@ -76,13 +78,14 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
 
 
 def _without_pieces(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
-    """Without fragmentation where the request is larger than all free room, in however many pieces it may be."""
+    """Without fragmentation where the card has room that no piece of the cache takes, or less than is asked for."""
     wanted, free, held = (view.bytes_of(n) for n in ("requested", "free", "allocated"))
     process = view.bytes_of("process")
     cached = (
         view.cached_bytes if view.cached_bytes is not None else max(process - held, 0) if process and held else None
     )
-    if not wanted or free is None or cached is None or free + cached >= wanted:
+    too_large = wanted is not None and free is not None and cached is not None and free + cached < wanted
+    if not too_large and not refused_with_room(view):
         return tuple(causes)
     rest = sum(c.probability for c in causes if c.cause != "fragmentation")
     if not rest:
@@ -226,17 +229,34 @@ def _on_one_card(view: View) -> Iterator[_Account]:
 
 
 def _others_hold(view: View) -> Iterator[_Account]:
-    """Other processes hold much of the card, and without them the request would have found its room."""
+    """Other processes hold a good part of the card, and without them the request would have found its room."""
     failure, capacity = view.failure, view.bytes_of("capacity")
-    if failure is None or not failure.other_process_bytes or not capacity or view.job.rollout is not None:
+    if failure is None or not failure.other_process_bytes or not capacity:
+        return
+    if view.job.rollout is not None or view.objective in ("grpo", "ppo") or ranks_on_one_gpu(view.evidence):
         return
     others, own = failure.other_process_bytes, max(failure.process_bytes or 0, failure.allocated_bytes or 0)
     apart = own + others <= _WHOLE * capacity  # else the process that is named is this one, seen from outside
-    if not apart or others < _MIN_OTHERS_SHARE * capacity or ranks_on_one_gpu(view.evidence):
-        return
-    if view.serving and view.weight_bytes <= _FAR_FROM_FULL * capacity:
+    enough = others + (failure.free_bytes or 0) >= (failure.requested_bytes or 0)
+    if apart and enough and others >= _MIN_OTHERS_SHARE * capacity and view.weight_bytes <= _FAR_FROM_FULL * capacity:
         sizes = {"others_bytes": others, "own_bytes": own, "capacity_bytes": capacity}
         yield _Account("other-process", say("account.others", **sizes), failure.signal.span)
+
+
+def _states_alone(view: View) -> Iterator[_Account]:
+    """Weights and their gradients in 16 bits, all on one card, are more than the card: no other setting changes that."""
+    failure, capacity, job = view.failure, view.bytes_of("capacity"), view.job
+    if failure is None or failure.kind != "device" or not capacity or view.estimate is None or view.serving:
+        return
+    split = job.sharding not in (None, "none", "ddp") or job.offload or (job.tp or 1) * (job.pp or 1) > 1
+    named = view.is_stated("model") or view.is_stated("params_b")
+    if view.stated("method") != "full" or split or not named or view.phase in ("load", "eval", "save"):
+        return
+    least = _LEAST_STATES * view.estimate.params
+    loaded = (view.bytes_of("allocated") or capacity) >= least / 2  # else they are split, or not those of this model
+    if least > capacity and loaded:
+        why = say("account.states-alone", states_bytes=least, capacity_bytes=capacity)
+        yield _Account("model-states", why, failure.signal.span)
 
 
 def _taken_before(view: View) -> Iterator[_Account]:
@@ -312,6 +332,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _others_hold,
     _taken_before,
     _weights_alone,
+    _states_alone,
     _split_up,
     _host_short,
     _requested_tensor,

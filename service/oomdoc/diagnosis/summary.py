@@ -8,6 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Outcome
 from oomdoc.messages import Message, say
 from oomkb.units import GIB
 
@@ -22,7 +23,7 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if found.verdict == "no-failure":
         return _quiet(view, found)
     if found.other_failure is not None:
-        return (found.other_failure.why, found.other_failure.next)
+        return (found.other_failure.why, *_printed(found.evidence.outcome), found.other_failure.next)
     if not found.causes:
         return (say("summary.unclear"),)
     best = found.causes[0]
@@ -35,6 +36,12 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     out += _numbers(view, best)
     out.append(_plan(found.plans) or say(action_key(best.cause, view.job.objective)))
     return tuple(out)
+
+
+def _printed(outcome: Outcome | None) -> list[Message]:
+    """The line that shows another failure: what programs print often names the way out."""
+    quote = " ".join(outcome.span.text.split()) if outcome is not None and outcome.printed else ""
+    return [say("summary.printed", quote=quote)] if quote else []
 
 
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:

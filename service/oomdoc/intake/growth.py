@@ -11,15 +11,21 @@ from oomdoc.evidence import Signal
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates
+from oomdoc.intake.sizes import to_bytes
 
 __all__ = ["growth_signals"]
 
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
 _RE: Final = patterns(__file__)
 _SAYS: Final = _RE.sieved("says")
+_NO_DIGITS: Final = str.maketrans("", "", "0123456789")
+_MAX_LINES: Final = 20_000
+_WIDTH: Final = 200
 
 
-def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Vocabulary) -> list[Signal]:
+def growth_signals(
+    signals: Sequence[Signal], lines: Sequence[Line], prose: Sequence[Line], words: Vocabulary
+) -> list[Signal]:
     """``growth-over-steps`` where at least three figures of one writer rise, ``growth-stated`` where people say so."""
     out: list[Signal] = []
     series: dict[tuple[str, str, int | None], list[tuple[int, Signal]]] = {}
@@ -32,6 +38,8 @@ def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Voca
                     (one.data[figure], one)
                 )
                 break
+    for shape, printed in _by_shape(lines).items():
+        series[f"lines:{shape}", "allocated_bytes", printed[0][1].rank] = printed
     for (_, figure, rank), points in series.items():
         values = [value for value, _ in points]
         rises = sum(b > a for a, b in pairwise(values))
@@ -44,6 +52,46 @@ def growth_signals(signals: Sequence[Signal], prose: Sequence[Line], words: Voca
             out.append(Signal("growth-stated", line.span(found.start() + 1)))
             break
     return out
+
+
+def _by_shape(lines: Sequence[Line]) -> dict[str, list[tuple[int, Signal]]]:
+    """Figures of memory in lines that differ in digits only and tell of steps; or in rows below a head that does."""
+    rows: dict[str, list[int]] = {}
+    for index, line in enumerate(lines[:_MAX_LINES]):
+        if any(letter.isdigit() for letter in line.text[:_WIDTH]):
+            rows.setdefault(line.tag + "".join(line.text[:_WIDTH].translate(_NO_DIGITS).split()), []).append(index)
+    found: dict[str, list[tuple[int, Signal]]] = {}
+    for shape, places in rows.items():
+        first = places[0]
+        above = [at.text[:_WIDTH] for at in lines[max(0, first - 2) : first] if at.text.strip(" |-+:")]
+        head = above[-1] if above else ""
+        column = _column(head) if _RE["row"].fullmatch(shape) is not None else None
+        if len(places) < _FEWEST or (column is None and _RE["steps"].search(lines[first].text) is None):
+            continue
+        for index in places:
+            text = lines[index].text[:_WIDTH]
+            size = _RE["figure"].search(text) if column is None else None
+            cells = text.replace("|", " ").split()
+            number, unit = (size["n"], size["unit"]) if size is not None else ("", "")
+            if column is not None and column[0] < len(cells):
+                number, unit = cells[column[0]], column[1]
+            if number.replace(".", "", 1).isdigit():
+                shown = Signal("memory-usage", lines[index].span(), rank=lines[index].rank)
+                found.setdefault(shape, []).append((to_bytes(number, unit), shown))
+    return found
+
+
+def _column(head: str) -> tuple[int, str] | None:
+    """Which column of a table of steps is memory, and its unit; ``None`` where the head is of another table."""
+    if _RE["steps"].search(head) is None or (unit := _RE["unit"].search(head)) is None:
+        return None
+    cells = head.replace("|", " ").split()
+    at = next((n for n, cell in enumerate(cells) if _RE["memory"].search(cell)), None)
+    return None if at is None else (at, unit[0])
+
+
+_FEWEST: Final = 4
+"""Lines of one shape from which they are a series."""
 
 
 def _is_steady(values: Sequence[float]) -> bool:

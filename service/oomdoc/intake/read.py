@@ -101,7 +101,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     known = {id(s) for s in signals}
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"]
-    signals += growth_signals(signals, said, words)
+    signals += growth_signals(signals, lines, said, words)
     compared = list(contrasts(said, words))
     signals += [*printed_memory(lines, words), *(signal for signal, _ in compared)]
     signals += [signal for reading in configs for signal in reading.signals]

@@ -158,3 +158,46 @@ def test_what_nvidia_smi_lists_is_named() -> None:
     assert "python3 (PID 77001, 18.55 GiB)" in report
     assert "kill 77001" in report
     assert "Xorg" not in report
+
+
+_HELD = "CUDA out of memory. Tried to allocate {wanted} GiB. GPU 0 has a total capacity of 79.10 GiB of which {free} GiB is free. "
+
+
+def test_no_fragmentation_where_the_card_has_room() -> None:
+    text = _HELD.format(wanted="0.80", free="31.20") + (
+        "Of the allocated memory 30.10 GiB is allocated by PyTorch, and 9.20 GiB is reserved by PyTorch but unallocated."
+    )
+    found = diagnose(read_text(f"torch.OutOfMemoryError: {text}"), plans=False)
+    assert next(c.probability for c in found.causes if c.cause == "fragmentation") == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "kept"), [("12.41", True), ("33.00", True), ("0.60", False)], ids=["a-part", "much", "a-desktop"]
+)
+def test_another_process_that_takes_the_room_comes_first(others: str, kept: bool) -> None:
+    own = f"{79.10 - 1.18 - float(others):.2f}"
+    text = _HELD.format(wanted="1.50", free="1.18") + (
+        f"Process 41822 has {others} GiB memory in use. Including non-PyTorch memory, this process has {own} GiB memory "
+        f"in use. Of the allocated memory {float(own) - 3:.2f} GiB is allocated by PyTorch."
+    )
+    found = diagnose(read_text(f"LoRA of Llama-3.1-8B\ntorch.OutOfMemoryError: {text}"), plans=False)
+    assert any(m.key == "account.others" for m in found.causes[0].why) is kept
+
+
+@pytest.mark.parametrize(
+    ("run", "proven"),
+    [
+        ("Full fine-tuning of meta-llama/Llama-3.1-8B in bf16 on one RTX 4090, paged_adamw_8bit, batch 1.", True),
+        ("Full fine-tuning of Qwen2.5-7B on one RTX 4090 with Adafactor and batch size 1.", True),
+        ("LoRA of meta-llama/Llama-3.1-8B in bf16 on one RTX 4090, batch 1.", False),
+        ("Full fine-tuning of Qwen2.5-3B on one RTX 4090 with Adafactor and batch size 1.", False),
+    ],
+)
+def test_weights_and_gradients_that_are_more_than_the_card(run: str, proven: bool) -> None:
+    text = (
+        f"{run}\n    loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a "
+        "total capacity of 23.99 GiB of which 0 bytes is free. Of the allocated memory 22.41 GiB is allocated by PyTorch."
+    )
+    found = diagnose(read_text(text), plans=False)
+    assert any(m.key == "account.states-alone" for c in found.causes for m in c.why) is proven
+    assert not proven or found.causes[0].cause == "model-states"

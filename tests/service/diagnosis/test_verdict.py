@@ -75,6 +75,27 @@ def test_another_failure_is_named(language: str) -> None:
     assert title in Report(found, language).markdown()
 
 
+def test_the_line_that_a_program_printed_is_shown_and_a_persons_is_not() -> None:
+    line = "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Use --dtype=half."
+    shown = told(f"not enough memory?\n{line}")
+    assert shown.verdict == "not-oom"
+    assert any(m.values.get("quote") == line for m in shown.summary)
+    assert not any(m.key == "summary.printed" for m in told("Training hangs after the first step.").summary)
+
+
+@pytest.mark.parametrize(
+    ("guess", "line", "kind"),
+    [
+        ("job gets killed every night, presumably memory", "slurmstepd: error: *** JOB 8 ON n1 CANCELLED AT 2026-04-03T07:12:33 DUE TO TIME LIMIT ***", "time-limit"),
+        ("is the cluster out of memory?", "Warning: The following resource request cannot be scheduled right now: {'GPU': 1.0} * 8", "unschedulable"),
+        ("pod never starts, too little memory I think", "0/6 nodes are available: 6 Insufficient nvidia.com/gpu.", "unschedulable"),
+    ],
+)  # fmt: skip
+def test_what_is_printed_beats_what_is_guessed(guess: str, line: str, kind: str) -> None:
+    found = told(f"{guess}\n{line}")
+    assert (found.verdict, found.other_failure and found.other_failure.kind) == ("not-oom", kind)
+
+
 def test_outlook_in_every_form() -> None:
     found = told(_TOO_BIG + _FULL)
     report = Report(found)

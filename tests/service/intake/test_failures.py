@@ -43,6 +43,25 @@ def test_growth_over_steps():
     assert [s.data["points"] for s in read_text("\n".join(lines)).find("growth-over-steps")] == [5]
 
 
+@pytest.mark.parametrize(
+    ("head", "row", "grows"),
+    [
+        ("", "step {n} loss 2.01 mem {size:.2f}GiB", True),
+        ("", "iter {n} | loss: 1.90 | gpu_mem: {size:.0f}000MB | lr 1e-5", True),
+        ("", "第{n}步 显存 {size:.2f} GB", True),
+        ("", "2026-01-01 10:00:0{n},123 INFO train.py:33 step={n} vram_used={size:.1f}G", True),
+        ("epoch  step  memory(GiB)  loss", "0  {n}  {size:.1f}  2.01", True),
+        ("| step | alloc (GB) | loss |\n|---|---|---|", "| {n} | {size:.2f} | 1.2 |", True),
+        ("", "shard {n}/9 allocated {size:.2f} GiB", False),
+        ("", "step {n} loss 2.01 mem 14.20GiB", False),
+        ("name  size (GiB)", "{n}  {size:.2f}", False),
+    ],
+)
+def test_growth_in_lines_of_one_shape(head, row, grows):
+    lines = [*([head] if head else []), *(row.format(n=n, size=14 + 2.4 * n) for n in range(1, 8))]
+    assert bool(list(read_text("\n".join(lines)).find("growth-over-steps"))) is grows
+
+
 def test_no_growth_where_it_is_level():
     lines = [f"iter: {i} memory_allocated: 0.25  memory_reserved:  0.3" for i in range(5)]
     assert not list(read_text("\n".join(lines)).find("growth-over-steps"))

@@ -11,23 +11,31 @@ from oomdoc.messages import say
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 
-__all__ = ["LADDER", "REMEDY", "larger"]
+__all__ = ["REMEDY", "ladder", "larger"]
 
-LADDER: Final = ("RTX 4090", "RTX 5090", "A100-40GB", "L40S", "A100-80GB", "H100-80GB", "H200", "B200")
-"""Common cards by memory; names the GPU catalogue resolves."""
+_LADDER: Final = {
+    "nvidia": ("RTX 4090", "RTX 5090", "A100-40GB", "L40S", "A100-80GB", "H100-80GB", "H200", "B200"),
+    "amd": ("MI210", "MI300X", "MI325X"),
+    "huawei": ("Ascend 910B3 64GB",),
+}
+"""Common cards by memory, of each maker: what runs on one does not run on another's as it is."""
+
+
+def ladder(device: Device | None) -> tuple[tuple[str, Device], ...]:
+    """Common cards of the same maker, smallest first, with their catalogue entries."""
+    from oomkb.catalog import gpus
+
+    names = _LADDER.get(device.vendor if device is not None else "", _LADDER["nvidia"])
+    return tuple((name, found) for name in names if (found := gpus.find(name)) is not None)
 
 
 def larger(device: Device | None) -> Iterator[tuple[str, Device]]:
-    """Catalogue entries with more memory than ``device``, smallest first, one per size."""
-    from oomkb.catalog import gpus
-
+    """Those with more memory than ``device``, one per size."""
     least = device.capacity_bytes if device is not None else 0
     seen: list[int] = []
-    for name in LADDER:
-        found = gpus.find(name)
-        if found is None or found.capacity_bytes < 1.15 * least:
-            continue
-        if all(abs(found.capacity_bytes - size) > 0.05 * size for size in seen):
+    for name, found in ladder(device):
+        new = all(abs(found.capacity_bytes - size) > 0.05 * size for size in seen)
+        if new and found.capacity_bytes >= 1.15 * least:
             seen.append(found.capacity_bytes)
             yield name, found
 

@@ -21,7 +21,10 @@ _KUBERNETES: Final = (
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "shared-memory" not in context.causes[:2]:
         return
-    yield Variant(instruction=say("fixes.shm-size.how", line="docker run --shm-size=16g ..."), effort=0.3)
+    yield Variant(
+        instruction=say("fixes.shm-size.how", line="docker run --shm-size=16g ... / compose.yaml: shm_size: 16gb"),
+        effort=0.3,
+    )
     yield Variant(instruction=say("fixes.shm-size.kubernetes", line=_KUBERNETES), effort=0.6)
     if not context.serving:
         line = hf_line(context.framework, {"dataloader_num_workers": 0})

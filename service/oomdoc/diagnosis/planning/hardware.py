@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
-from oomdoc.diagnosis.fixes.other_gpu import LADDER
+from oomdoc.diagnosis.fixes.other_gpu import ladder
 from oomdoc.diagnosis.planning.moves import offered
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.result import Hardware
@@ -37,12 +37,9 @@ def _options(prices: Prices) -> list[tuple[float, int, str]]:
     """Bytes in all, number of cards, name: smallest first."""
     from oomkb.catalog import gpus
 
-    names = ([prices.job.gpu] if prices.job.gpu else []) + list(LADDER)
-    options: list[tuple[float, int, str]] = []
-    for name in dict.fromkeys(names):
-        device = gpus.find(name)
-        if device is not None:
-            options += [(float(count * device.capacity_bytes), count, name) for count in _COUNTS]
+    device = gpus.find(prices.job.gpu) if prices.job.gpu else None
+    cards = {**({str(prices.job.gpu): device} if device is not None else {}), **dict(ladder(device))}
+    options = [(float(n * card.capacity_bytes), n, name) for name, card in cards.items() for n in _COUNTS]
     return sorted(options)
 
 

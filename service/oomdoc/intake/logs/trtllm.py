@@ -11,7 +11,14 @@ __all__ = ["PARSER"]
 
 PARSER: Final[Parser] = rules_parser(
     "trtllm",
-    ("tensorrt", "tllm", "cudamallocasync", "free_gpu_memory_fraction", "requested amount of gpu memory"),
+    (
+        "tensorrt",
+        "tllm",
+        "cudamallocasync",
+        "free_gpu_memory_fraction",
+        "requested amount of gpu memory",
+        "executor creation failed",
+    ),
     (
         rule(
             "trtllm-oom",
@@ -27,6 +34,15 @@ PARSER: Final[Parser] = rules_parser(
             phase="engine-init",
         ),
         rule("trtllm-oom", r"\[TensorRT-LLM\]\[ERROR\].{0,200}out of memory", "device", phase="engine-init"),
+        rule(
+            "trtllm-oom",
+            r"Executor creation failed due to insufficient GPU memory.{1,200}?Total GPU memory \(GiB\): "
+            r"(?P<capacity__g>[\d.]{1,9}).{1,80}?\(GiB\): (?P<free__g>[\d.]{1,9})",
+            "device",
+            phase="engine-init",
+            lines=6,
+        ),
+        rule("trtllm-oom", r"Executor creation failed due to insufficient GPU memory", "device", phase="engine-init"),
         rule(
             "trtllm-kv-cache-too-small",
             r"(?:maxTokens|max_tokens_in_paged_kv_cache|KV cache).{0,120}(?:insufficient"

@@ -49,6 +49,8 @@ class _Hit:
     text: str
     """What matched."""
     past: bool = False
+    printed: bool = True
+    """Whether a program wrote the line."""
 
     @property
     def memory(self) -> Memory | None:
@@ -57,7 +59,7 @@ class _Hit:
 
     def outcome(self) -> Outcome:
         sure = _CONFIDENCE[self.row.order] if self.row.kind == "other" else 0.9
-        return Outcome(self.row.kind, self.row.id, self.line.span(self.start + 1), self.memory, sure)
+        return Outcome(self.row.kind, self.row.id, self.line.span(self.start + 1), self.memory, sure, self.printed)
 
 
 def outcome_of(
@@ -284,7 +286,7 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: Callable
             continue
         elif row.kind == "question" and not plain:
             return
-        yield _Hit(row, index, line, start, found[0], plain and is_past(text, start, end))
+        yield _Hit(row, index, line, start, found[0], plain and is_past(text, start, end), not plain)
         return
 
 
