@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomdoc.intake.credentials import STEMS, named_values, random_runs
 from oomdoc.intake.patterns import patterns
 
 __all__ = ["Masked", "mask", "masked_text", "masked_tree"]
@@ -64,17 +65,18 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     unique = " ".join(set(low.split()))
     held = {first for first in _FIRSTS if first in unique}
     met = {need for need, first in _NEEDS.items() if first in held}
+    names = {stem for stem in STEMS if stem in low}
     masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(met))
     for kind, name, needs in _BLOCKS:
         if any(need in low for need in needs):
             text = masker.block(kind, name, text)
     low = text.lower()
-    if candidates := _candidate_positions(text, low, met):
+    if candidates := _candidate_positions(text, low, met | names):
         parts, lows = text.split("\n"), low.split("\n")
         for at in sorted(candidates):
             parts[at] = masker.line(parts[at], lows[at])
         text = "\n".join(parts)
-    return Masked(masker.random(text), MappingProxyType(known))
+    return Masked(masker.again(masker.random(text)), MappingProxyType(known))
 
 
 def masked_text(text: str | None) -> str | None:
@@ -119,37 +121,6 @@ def _lines_with(word: str, text: str) -> Iterator[int]:
         at = text.find(word, end) if end >= 0 else -1
 
 
-def _is_random(run: str, share: float = 0.4) -> bool:
-    """Whether capitals, small letters and digits alternate as they do not in names that people give."""
-    in_words = sum(map(len, _RE["run_words"].findall(run)))
-    return len(_RE["run_letters"].findall(run)) > share * len(run) and 3 * in_words <= len(run)
-
-
-def _random_runs(text: str) -> list[tuple[int, int]]:
-    """Where letters and digits stand that were drawn at random: (start, end), in order, apart from each other.
-
-    Hexadecimal digests, names of classes and kernels, and C++ symbols are none.
-    """
-    found: list[tuple[int, int]] = []
-    last = 0
-    spans = (hit.span() for name in ("run_base64", "run") for hit in _RE[name].finditer(text))
-    for span in sorted(spans, key=lambda span: (span[0], -span[1])):
-        (start, end), run = span, text[slice(*span)]
-        if start < last or run.islower() or run.isupper() or not _is_random(run):
-            continue
-        if sum(letter.isdigit() for letter in run) < 2 or _RE["run_name"].search(run):
-            continue
-        if _RE["run_digest"].search(text, max(0, start - 400), start):
-            continue
-        while (more := _RE["run_behind"].match(text, end)) and (len(more[0]) < 3 or _is_random(more[0], 0.3)):
-            end = more.end()
-        while (less := _RE["run_before"].search(text, max(last, start - 42), start)) and _is_random(less[0], 0.3):
-            start = less.start()
-        found.append((start, end))
-        last = end
-    return found
-
-
 @dataclass(slots=True)
 class _Masker:
     """The placeholders given out so far."""
@@ -162,6 +133,7 @@ class _Masker:
 
     def line(self, text: str, low: str) -> str:
         """One line (and the same in lower case) with every rule applied that could match it."""
+        text = self._spans("secret", text, named_values(text))
         for kind, name, needs in self.rules:
             for need in needs:
                 if need in low:
@@ -189,10 +161,25 @@ class _Masker:
 
     def random(self, text: str) -> str:
         """The text without letters and digits that were drawn at random."""
+        return self._spans("secret", text, random_runs(text))
+
+    def again(self, text: str) -> str:
+        """The text without what stands there once more that was masked as a credential in another place."""
+        told = [
+            re.escape(value)
+            for placeholder, value in self.known.items()
+            if placeholder.startswith(("<secret", "<token")) and value in text and _RE["telling"].match(value)
+        ]
+        told.sort(key=len, reverse=True)
+        pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(told)})(?![A-Za-z0-9])")
+        return self._spans("secret", text, (hit.span() for hit in pattern.finditer(text))) if told else text
+
+    def _spans(self, kind: str, text: str, spans: Iterable[tuple[int, int]]) -> str:
         done, parts = 0, []
-        for start, end in _random_runs(text):
-            parts += [text[done:start], self._placeholder("secret", text[start:end])]
-            done = end
+        for start, end in spans:
+            if _RE["placeholder"].search(text, start, end) is None:
+                parts += [text[done:start], self._placeholder(kind, text[start:end])]
+                done = end
         return "".join([*parts, text[done:]])
 
     def _applied(self, kind: str, pattern: re.Pattern[str], text: str) -> str:

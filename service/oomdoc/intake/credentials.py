@@ -1,0 +1,191 @@
+"""Where in a line a credential stands: behind a name for one in any syntax, or by a form that is drawn at random.
+
+A name counts by its words (``spring.datasource.dbPassword``, ``--hub-token``, ``AccessKeySecret``, ``数据库密码``). How
+strongly they say that a secret follows decides what a value must look like to be taken for one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import cache
+from string import ascii_letters, digits
+from typing import Final
+
+from oomdoc.intake.patterns import patterns
+
+__all__ = ["STEMS", "is_random", "named_values", "random_runs"]
+
+_RE: Final = patterns(__file__)
+_OF_NAMES: Final = ascii_letters + digits + "_-"
+_SHORTEST: Final = {3: 4, 2: 6, 1: 12}
+"""By how strongly a name says that it is a credential's: the shortest value that is taken for one."""
+Span = tuple[int, int]
+
+
+class _Says(IntEnum):
+    """How strongly a name says that a credential stands behind it."""
+
+    NOTHING = 0
+    LITTLE = 1
+    KEY = 2
+    PASSWORD = 3
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_RE.rows[f"words.{name}"].pattern.split("|"))
+
+
+_ABROAD: Final = {
+    form for word in _words("abroad") for form in (word, word.encode("ascii", "backslashreplace").decode())
+}
+STEMS: Final = tuple(sorted(_words("stems") | _ABROAD))
+"""What a line must hold (in lower case) for a name of a credential to stand in it."""
+_STEM: Final = re.compile("|".join(map(re.escape, sorted(STEMS, key=len, reverse=True))), re.IGNORECASE)
+_PASSWORDS, _KEYS, _OWNERS = _words("passwords"), _words("keys"), _words("owners")
+_QUALIFIERS: Final = _OWNERS | _words("others")
+_ENDINGS, _BEHIND, _OTHERS = tuple(_words("endings")), _words("behind"), _words("others")
+
+
+@cache
+def _says(name: str) -> _Says:
+    """Of a name in ASCII, by its words."""
+    words = [word.lower() for word in _RE["word"].findall(name)]
+    while len(words) > 1 and words[-1] in _BEHIND:
+        words.pop()
+    if not words:
+        return _Says.NOTHING
+    last, before = words[-1], words[:-1]
+    if last == "pass":
+        return _Says.NOTHING if _OTHERS.intersection(before) else _Says.PASSWORD if before else _Says.KEY
+    if last in _PASSWORDS or (len(last) > 5 and last.endswith(_ENDINGS) and last not in _OTHERS):
+        return _Says.PASSWORD
+    if last not in _KEYS:
+        return _Says.KEY if last.endswith(("apikey", "authkey", "accesskey", "authtoken")) else _Says.NOTHING
+    if _OTHERS.intersection(before):
+        return _Says.NOTHING
+    if _OWNERS.intersection(before) or (last == "token" and not before):
+        return _Says.KEY
+    return _Says.LITTLE
+
+
+def is_random(run: str, share: float = 0.4) -> bool:
+    """Whether capitals, small letters and digits alternate as they do not in names that people give."""
+    in_words = sum(map(len, _RE["run_words"].findall(run)))
+    return len(_RE["run_letters"].findall(run)) > share * len(run) and 3 * in_words <= len(run)
+
+
+def _names(line: str) -> list[tuple[str, int, int, _Says]]:
+    """The names in a line that say that a credential follows, with start and end; no placeholders."""
+    names: list[tuple[str, int, int, _Says]] = []
+    at = 0
+    while (found := _STEM.search(line, at)) is not None:
+        start, at = found.span()
+        name, says = found[0], _Says.PASSWORD
+        if name.lower() not in _ABROAD:
+            before, behind = line[max(0, start - 60) : start], line[at : at + 40]
+            start -= len(before) - len(before.rstrip(_OF_NAMES))
+            at += len(behind) - len(behind.lstrip(_OF_NAMES))
+            name = line[start:at]
+            if (word := _RE["word_before"].search(line, max(0, start - 20), start)) is not None:
+                name = f"{word[1]}_{name}" if word[1].lower() in _QUALIFIERS else name
+            says = _says(name.strip("-"))
+        if says is not _Says.NOTHING and not (line[:start].endswith("<") and _RE["placeholder"].match(line, start)):
+            names.append((name, start, at, says))
+    return names
+
+
+def named_values(line: str) -> Iterator[Span]:
+    """Where values stand that a name before them makes credentials: (start, end), in order, apart from each other."""
+    names, done = _names(line), 0
+    stops = [*(start for _, start, _, _ in names[1:]), len(line)]
+    for (name, start, end, says), stop in zip(names, stops, strict=False):
+        span = None if start < done else _value(line, name, end, says) or _further_on(line, end, stop, says)
+        if span is not None:
+            yield span
+            done = span[1]
+
+
+def _value(line: str, name: str, at: int, says: _Says) -> Span | None:
+    """The value right behind a name that ends there."""
+    joint = _RE["joint"].match(line, at)
+    if joint is not None:
+        apart = False
+    else:
+        # Flags, variables of files that take them so, and names of passwords in a sentence have a space alone.
+        joint, apart = _RE["space"].match(line, at), not name.startswith("-") and not name.isupper()
+    if joint is None:
+        return None
+    quoted = _RE["quoted"].match(line, joint.end())
+    bare = None if quoted else _RE["bare"].match(line, joint.end())
+    found = quoted or bare
+    if found is None:
+        return None
+    value = found["v"]
+    if bare is not None:
+        value = _RE["next_name"].split(value, maxsplit=1)[0].rstrip(".,;:!?)]}|，。；")
+    if not _is_credential(value, says, sure=quoted is not None or name.startswith("-"), apart=apart):
+        return None
+    return found.start("v"), found.start("v") + len(value)
+
+
+def _is_credential(value: str, says: _Says, *, sure: bool, apart: bool) -> bool:
+    if len(value) < _SHORTEST[says] or _RE["harmless"].match(value):
+        return False
+    letters, numbers = any(map(str.isalpha, value)), any(map(str.isdigit, value))
+    if says is _Says.LITTLE or (apart and says is _Says.KEY):
+        return _is_drawn(value)
+    if not sure and not numbers and _RE["code"].match(value):
+        return False
+    if says is _Says.PASSWORD:
+        return (letters and numbers and len(value) > 5) if apart else not _RE["figure"].fullmatch(value)
+    return letters and (numbers or (sure and len(value) > 7))
+
+
+def _is_drawn(value: str) -> bool:
+    """Whether a value was drawn at random: hexadecimal digits, or letters and digits that alternate."""
+    return _RE["drawn"].fullmatch(value) is not None and any(
+        _RE["hexadecimal"].fullmatch(part) is not None or (len(part) > 15 and is_random(part, 0.3))
+        for part in value.split(".")
+    )
+
+
+def _further_on(line: str, at: int, stop: int, says: _Says) -> Span | None:
+    """What stands further on in a line that names a credential: behind "is" or a colon, or drawn at random."""
+    stop = min(stop, at + 120)
+    if (said := _RE["said"].match(line, at, stop)) is not None and says is _Says.PASSWORD:
+        value = said["v"].rstrip(".,;:!?)]}，。；")
+        if _is_credential(value, says, sure=False, apart=True):
+            return said.start("v"), said.start("v") + len(value)
+    for found in _RE["piece"].finditer(line, at):
+        if found.start() >= stop or _RE["digest"].search(line, at, found.start()):
+            return None
+        if _is_drawn(found[0]) and len(found[0]) > 19:
+            return found.span()
+    return None
+
+
+def random_runs(text: str) -> list[Span]:
+    """Where letters and digits stand that were drawn at random: (start, end), in order, apart from each other.
+
+    Hexadecimal digests, names of classes and kernels, and C++ symbols are none.
+    """
+    found: list[Span] = []
+    last = 0
+    spans = (hit.span() for name in ("run_base64", "run") for hit in _RE[name].finditer(text))
+    for span in sorted(spans, key=lambda span: (span[0], -span[1])):
+        (start, end), run = span, text[slice(*span)]
+        if start < last or run.islower() or run.isupper() or not is_random(run):
+            continue
+        if sum(letter.isdigit() for letter in run) < 2 or _RE["run_name"].search(run):
+            continue
+        if _RE["run_digest"].search(text, max(0, start - 400), start):
+            continue
+        while (more := _RE["run_behind"].match(text, end)) and (len(more[0]) < 3 or is_random(more[0], 0.3)):
+            end = more.end()
+        while (less := _RE["run_before"].search(text, max(last, start - 42), start)) and is_random(less[0], 0.3):
+            start = less.start()
+        found.append((start, end))
+        last = end
+    return found
