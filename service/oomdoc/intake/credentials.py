@@ -65,33 +65,32 @@ def _says(name: str) -> _Says:
         return _Says.KEY if last.endswith(("apikey", "authkey", "accesskey", "authtoken")) else _Says.NOTHING
     if _OTHERS.intersection(before):
         return _Says.NOTHING
-    if _OWNERS.intersection(before) or (last == "token" and not before):
-        return _Says.KEY
-    return _Says.LITTLE
+    sure = _OWNERS.intersection(before) or last == "token" or (name.isupper() and before)
+    return _Says.KEY if sure else _Says.LITTLE
 
 
 def is_random(run: str, share: float = 0.4) -> bool:
     """Whether capitals, small letters and digits alternate as they do not in names that people give."""
     in_words = sum(map(len, _RE["run_words"].findall(run)))
-    return len(_RE["run_letters"].findall(run)) > share * len(run) and 3 * in_words <= len(run)
+    return len(_RE["run_letters"].findall(run)) > share * len(run) and 3 * in_words < len(run)
 
 
 def _names(line: str) -> list[tuple[str, int, int, _Says]]:
     """The names in a line that say that a credential follows, with start and end; no placeholders."""
     names: list[tuple[str, int, int, _Says]] = []
     at = 0
-    while (found := _STEM.search(line, at)) is not None:
+    while (found := _STEM.search(line, last := at)) is not None:
         start, at = found.span()
         name, says = found[0], _Says.PASSWORD
         if name.lower() not in _ABROAD:
-            before, behind = line[max(0, start - 60) : start], line[at : at + 40]
+            before, behind = line[max(last, start - 60) : start], line[at : at + 40]
             start -= len(before) - len(before.rstrip(_OF_NAMES))
             at += len(behind) - len(behind.lstrip(_OF_NAMES))
             name = line[start:at]
             if (word := _RE["word_before"].search(line, max(0, start - 20), start)) is not None:
                 name = f"{word[1]}_{name}" if word[1].lower() in _QUALIFIERS else name
             says = _says(name.strip("-"))
-        if says is not _Says.NOTHING and not (line[:start].endswith("<") and _RE["placeholder"].match(line, start)):
+        if says is not _Says.NOTHING and not (line[start - 1 : start] == "<" and _RE["placeholder"].match(line, start)):
             names.append((name, start, at, says))
     return names
 
@@ -122,21 +121,24 @@ def _value(line: str, name: str, at: int, says: _Says) -> Span | None:
     found = quoted or bare
     if found is None:
         return None
-    value = found["v"]
+    value, listed = found["v"], "," in joint[0]
     if bare is not None:
         value = _RE["next_name"].split(value, maxsplit=1)[0].rstrip(".,;:!?)]}|，。；")
-    if not _is_credential(value, says, sure=quoted is not None or name.startswith("-"), apart=apart):
+    sure = (quoted is not None and not listed) or name.startswith("-")
+    if not _is_credential(value[:256], says, sure=sure, apart=apart or listed):
         return None
-    return found.start("v"), found.start("v") + len(value)
+    start, end = found.start("v"), found.start("v") + len(value)
+    rest = _RE["rest"].match(line, end) if bare is not None and end == found.end() else None
+    return start, rest.end() if rest is not None else end
 
 
 def _is_credential(value: str, says: _Says, *, sure: bool, apart: bool) -> bool:
     if len(value) < _SHORTEST[says] or _RE["harmless"].match(value):
         return False
-    letters, numbers = any(map(str.isalpha, value)), any(map(str.isdigit, value))
     if says is _Says.LITTLE or (apart and says is _Says.KEY):
         return _is_drawn(value)
-    if not sure and not numbers and _RE["code"].match(value):
+    letters, numbers = any(map(str.isalpha, value)), any(map(str.isdigit, value))
+    if not sure and _RE["code"].match(value):
         return False
     if says is _Says.PASSWORD:
         return (letters and numbers and len(value) > 5) if apart else not _RE["figure"].fullmatch(value)
@@ -145,10 +147,12 @@ def _is_credential(value: str, says: _Says, *, sure: bool, apart: bool) -> bool:
 
 def _is_drawn(value: str) -> bool:
     """Whether a value was drawn at random: hexadecimal digits, or letters and digits that alternate."""
-    return _RE["drawn"].fullmatch(value) is not None and any(
-        _RE["hexadecimal"].fullmatch(part) is not None or (len(part) > 15 and is_random(part, 0.3))
-        for part in value.split(".")
-    )
+    if _RE["drawn"].fullmatch(value) is None:
+        return False
+    if any(_RE["hexadecimal"].fullmatch(part) for part in value.split(".")):
+        return True
+    parts = _RE["segments"].findall(value)
+    return len(value) > 15 and any(is_random(p, 0.3) and _RE["hex_digits"].fullmatch(p) is None for p in parts)
 
 
 def _further_on(line: str, at: int, stop: int, says: _Says) -> Span | None:
@@ -158,10 +162,11 @@ def _further_on(line: str, at: int, stop: int, says: _Says) -> Span | None:
         value = said["v"].rstrip(".,;:!?)]}，。；")
         if _is_credential(value, says, sure=False, apart=True):
             return said.start("v"), said.start("v") + len(value)
-    for found in _RE["piece"].finditer(line, at):
-        if found.start() >= stop or _RE["digest"].search(line, at, found.start()):
+    for begun in _RE["piece"].finditer(line, at, stop + 20):
+        found = _RE["piece"].match(line, begun.start(), begun.start() + 4000)
+        if found is None or begun.start() >= stop or _RE["digest"].search(line, at, begun.start()):
             return None
-        if _is_drawn(found[0]) and len(found[0]) > 19:
+        if _is_drawn(found[0]):
             return found.span()
     return None
 

@@ -65,13 +65,13 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
     unique = " ".join(set(low.split()))
     held = {first for first in _FIRSTS if first in unique}
     met = {need for need, first in _NEEDS.items() if first in held}
-    names = {stem for stem in STEMS if stem in low}
-    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(met))
+    names = [stem for stem in STEMS if stem in low]
+    masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(met), names)
     for kind, name, needs in _BLOCKS:
         if any(need in low for need in needs):
             text = masker.block(kind, name, text)
     low = text.lower()
-    if candidates := _candidate_positions(text, low, met | names):
+    if candidates := _candidate_positions(text, low, met.union(names)):
         parts, lows = text.split("\n"), low.split("\n")
         for at in sorted(candidates):
             parts[at] = masker.line(parts[at], lows[at])
@@ -129,11 +129,13 @@ class _Masker:
     given: dict[str, str]
     used: set[str]
     rules: list[_Rule]
+    names: list[str]
     counts: dict[str, int] = field(default_factory=dict)
 
     def line(self, text: str, low: str) -> str:
         """One line (and the same in lower case) with every rule applied that could match it."""
-        text = self._spans("secret", text, named_values(text))
+        if any(name in low for name in self.names):
+            text = self._spans("secret", text, named_values(text))
         for kind, name, needs in self.rules:
             for need in needs:
                 if need in low:
