@@ -340,7 +340,7 @@ def converse(args: argparse.Namespace) -> None:
     for name, one in (("without", plain), ("with", talk)):
         print(one.line(name))
         if args.misses:
-            print("".join(f"  {line}\n" for line in one.wrong), end="")
+            print("".join(f"  {line}\n" for line in (*one.wrong, *(f"untraced {u}" for u in one.untraced))), end="")
 
 
 def tokens(args: argparse.Namespace) -> None:

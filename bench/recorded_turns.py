@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ FORM = (
     'Reply with one JSON object: {"content": "what you say, empty while you call functions", "tool_calls": '
     '[{"name": "a function", "arguments": {}}]}; without calls where you answer.'
 )
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?\s?(?:[KMGT]i?B|%|tokens?|GB|G\b)")
 _EMPTY: tuple[Any, ...] = (None, "none", "", [], {}, False)
 
 
@@ -37,6 +40,10 @@ class Recorded:
     missing: tuple[str, str] | None = None
     """Key and prompt of the first reply that is not there."""
     used: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    """All that the model was shown in this turn: instructions, what was said, answers of functions."""
+    said: list[str] = field(default_factory=list)
+    """What it said itself."""
 
     def stream(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Tool] = (), budget: Budget | None = None
@@ -47,6 +54,7 @@ class Recorded:
         """
         del budget
         key = key_of(messages)
+        self.shown = [str(message.get("content") or "") for message in messages]
         record = self.kept.get(key)
         if record is None:
             self.missing = self.missing or (key, prompt_of(messages, tools))
@@ -54,6 +62,7 @@ class Recorded:
         self.used.append(f"{record['model']} {record['date']}")
         said = record["reply"]
         text, calls = str(said.get("content") or ""), said.get("tool_calls") or []
+        self.said.append(text)
         if text:
             yield text
         asked = tuple(
@@ -94,9 +103,15 @@ class Talk:
 
     turns: int = 0
     right: int = 0
+    """The fields are as expected, and the answer mentions what it must and nothing that it must not."""
+    fields_right: int = 0
     asked: int = 0
     """Turns that a model was asked about."""
     sentences_withheld: int = 0
+    figures: int = 0
+    """Numbers with a unit that the model said and the answer kept."""
+    untraced: list[str] = field(default_factory=list)
+    """Those of them that stand nowhere in what the model was shown, rounded at most: sums and ratios, or inventions."""
     wrong: list[str] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
     """Key -> prompt of the replies that are missing."""
@@ -104,10 +119,12 @@ class Talk:
 
     def line(self, name: str) -> str:
         """One line of figures."""
-        share = self.right / max(self.turns, 1)
+        turns = max(self.turns, 1)
         return (
-            f"{name:12s} {self.turns:4d} turns  right {share:.1%}  a model asked in {self.asked}  "
-            f"sentences withheld {self.sentences_withheld}  conversations that wait for a reply {len(self.waiting)}"
+            f"{name:12s} {self.turns:4d} turns  right {self.right / turns:.1%}  "
+            f"fields right {self.fields_right / turns:.1%}  a model asked in {self.asked}  "
+            f"sentences withheld {self.sentences_withheld}  figures {self.figures}, untraced {len(self.untraced)}  "
+            f"conversations that wait for a reply {len(self.waiting)}"
         )
 
 
@@ -131,15 +148,40 @@ def run(rows: Sequence[Mapping[str, Any]], kept: Mapping[str, Mapping[str, Any]]
             talk.sentences_withheld += turned.reply.withheld
             if answers:
                 print(f"--- {row['id']} {number}: {turn['say']}\n{turned.reply.answer}")
-            if _as_expected(session.job, turned.session.job, turned.reply.changed, turn.get("expect") or {}):
+            if model is not None:
+                _trace(talk, f"{row['id']} turn {number}", turned.reply.answer, model)
+            expect = turn.get("expect") or {}
+            fields = _as_expected(session.job, turned.session.job, turned.reply.changed, expect)
+            missing = [p for p in expect.get("must_mention", ()) if not re.search(p, turned.reply.answer)]
+            forbidden = [p for p in expect.get("must_not", ()) if re.search(p, turned.reply.answer)]
+            talk.fields_right += fields
+            if fields and not missing and not forbidden:
                 talk.right += 1
             else:
                 talk.wrong.append(
-                    f"{row['id']} turn {number}: {turn['say'][:70]!r} wanted {turn['expect']} "
-                    f"changed {dict(turned.reply.changed)}"
+                    f"{row['id']} turn {number}: {turn['say'][:70]!r} wanted {expect.get('changed', expect)} "
+                    f"changed {dict(turned.reply.changed)} missing {missing} forbidden {forbidden}"
                 )
             session = turned.session
     return talk
+
+
+def _trace(talk: Talk, where: str, answer: str, model: Recorded) -> None:
+    """Count the figures of the model's own words that the answer kept, and those that nothing shown to it holds.
+
+    Simpler than what the answer was checked by (``oomdoc.chat.provenance``), so that the two do not err alike.
+    """
+    shown = [float(n.replace(",", "")) for n in _NUMBER.findall(" ".join(model.shown))]
+    kept = set(_FIGURE.findall(answer))
+    for figure in sorted({figure for text in model.said for figure in _FIGURE.findall(text)} & kept):
+        number = _NUMBER.match(figure)
+        if number is None:
+            continue
+        value, decimals = float(number[0].replace(",", "")), len(number[0].partition(".")[2])
+        talk.figures += 1
+        scales = (1.0, 100.0) if "%" in figure else (1.0,)
+        if not any(abs(value - scale * one) <= 0.5 * 10.0**-decimals + 1e-9 for one in shown for scale in scales):
+            talk.untraced.append(f"{where}: {figure}")
 
 
 def _last(parts: Iterator[str | Turned]) -> Turned:

@@ -197,7 +197,8 @@ _ORDER: Final = tuple(f.name for f in fields(Job))
 FIELD_NAMES: Final = frozenset(_ORDER) - {"extra", "assumed"}
 """What a job document may say."""
 _MAPS: Final = frozenset({"buckets", "versions", "env"})
-_DOTTED: Final = _MAPS | {"lora", "rollout", "serving", "loop"}
+_DOTTED: Final = _MAPS | {"lora", "rollout", "serving", "loop", "model"}
+"""Fields of which one part can be named; a model is one where it is described by its configuration, not named."""
 
 
 class JobDraft:

@@ -137,3 +137,15 @@ def test_a_length_that_only_the_words_state_is_the_job_s(turn: str) -> None:
     session, reply = respond(Session(), turn)
     assert session.job.seq_len == 4096
     assert "seq_len = 2048" not in reply.document()["answer"]
+
+
+def test_a_pasted_command_may_describe_the_model_by_its_shape() -> None:
+    command = (
+        "first stage runs out of memory\n\ntorchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 4 "
+        "--pipeline-model-parallel-size 2 --num-layers 40 --hidden-size 5120 --ffn-hidden-size 13824 "
+        "--num-attention-heads 40 --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 4 --bf16"
+    )
+    session, reply = respond(Session(), command)
+    assert session.job.model["num_hidden_layers"] == 40
+    assert (session.job.tp, session.job.pp, session.job.micro_batch) == (4, 2, 4)
+    assert "GiB" in reply.answer
