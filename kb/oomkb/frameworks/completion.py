@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
@@ -15,6 +16,7 @@ from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, in_range
 from oomkb.memory.job import Assumption, Job, JobDraft
 from oomkb.memory.job_reading import read_dotted
+from oomkb.memory.ranks import model_parallel, ranks_needed
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import billions_with_experts
 
@@ -36,8 +38,9 @@ def _world(job: Job) -> int:
     return (job.gpus or 1) * (job.nodes or 1)
 
 
-def _parallel(job: Job) -> int:
-    return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)
+def _needed(job: Job) -> int:
+    """The fewest ranks that the parallel sizes can be laid out on."""
+    return math.lcm(*ranks_needed(job).values())
 
 
 def _named_size(job: Job) -> float | None:
@@ -156,7 +159,7 @@ _FIRST: Final = (
         _ANY,
         when=lambda j: j.world is not None,
     ),
-    Default("gpus", _parallel, "as many GPUs as the parallel sizes need", _ANY, when=lambda j: _parallel(j) > 1),
+    Default("gpus", _needed, "as many GPUs as the parallel sizes need", _ANY, when=lambda j: _needed(j) > 1),
     Default("gpus", 1, "no number of GPUs is stated", _ANY),
     Default("nodes", 1, "no number of machines is stated", _ANY),
     Default("world", _world, "GPUs times machines", _ANY),
@@ -236,7 +239,7 @@ _LAST: Final = (
     Default("tp", 1, "not stated", _ANY),
     Default("pp", 1, "not stated", _ANY),
     Default("cp", 1, "not stated", _ANY),
-    Default("dp", lambda j: max(1, (j.world or 1) // _parallel(j)), "ranks left after the other parallel sizes", _ANY),
+    Default("dp", lambda j: max(1, (j.world or 1) // model_parallel(j)), "ranks left after the other parallel sizes", _ANY),
 )
 # What a careful person starts a run with that is only planned, before any framework's own defaults.
 _CAREFUL: Final = (

@@ -7,7 +7,27 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import note
 
-__all__ = ["chunks", "expert_split", "ranks", "stated_count"]
+__all__ = ["chunks", "expert_split", "model_parallel", "ranks", "ranks_needed", "stated_count"]
+
+
+def model_parallel(job: Job) -> int:
+    """GPUs that together hold one replica's forward pass: tensor x pipeline x context parallel."""
+    return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)
+
+
+def ranks_needed(job: Job) -> dict[str, int]:
+    """Products of parallel sizes, each of which has to divide the ranks in all.
+
+    A sequence is split over GPUs of their own (Ulysses, rings) or inside the tensor-parallel group (Megatron, of the
+    same size); experts are split over the ranks of one pipeline stage, whatever else these hold.
+    """
+    own = 1 if job.sp in (None, job.tp) else job.sp
+    out = {"tp x pp x cp": model_parallel(job)}
+    if own and own > 1:
+        out["tp x pp x cp x sp"] = model_parallel(job) * own
+    if (job.ep or 1) > 1:
+        out["pp x ep"] = (job.pp or 1) * (job.ep or 1)
+    return out
 
 
 def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, int, int]:
@@ -40,16 +60,16 @@ def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, in
             note=note("job.ep-experts", ep=ep, experts=d.experts),
         )
     gpus = (job.gpus or 0) * (job.nodes or 1)
-    model_parallel = tp * pp * cp
-    world = job.world or gpus or (job.dp or 1) * model_parallel
-    if world % model_parallel:
-        raise JobError(
-            f"tp x pp x cp = {model_parallel} does not divide {world} ranks",
-            where="world",
-            hint=f"a multiple of {model_parallel}",
-            note=note("job.world-split", split=model_parallel, world=world),
-        )
-    dp = job.dp or world // model_parallel
+    world = job.world or gpus or (job.dp or 1) * model_parallel(job)
+    for sizes, split in ranks_needed(job).items():
+        if world % split:
+            raise JobError(
+                f"{sizes} = {split} does not divide {world} ranks",
+                where="world",
+                hint=f"a multiple of {split}",
+                note=note("job.world-split", sizes=sizes.replace("x", "×"), split=split, world=world),
+            )
+    dp = job.dp or world // model_parallel(job)
     per_node = job.gpus or (min(world, 8) if not job.nodes else max(1, world // job.nodes))
     return world, dp, tp, pp, cp, sp, ep, per_node
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oomkb.frameworks import has
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import model_parallel
 
 __all__ = [
     "data_parallel",
@@ -54,11 +55,6 @@ def is_rl(job: Job) -> bool:
 def is_lora(job: Job) -> bool:
     """Whether only adapters are trained."""
     return job.method in ("lora", "qlora", "oft", "prompt") or (job.method is None and job.lora is not None)
-
-
-def model_parallel(job: Job) -> int:
-    """GPUs that together hold one replica's forward pass: tensor x pipeline x context parallel."""
-    return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)
 
 
 def world_size(job: Job) -> int:

@@ -153,6 +153,26 @@ def _rebuilt(value: Any, old: Any) -> Any:
     return f"{head}.{prefix}{plain}" if head else None
 
 
+_ATTENTION_PARTS: Final = ("q_proj", "k_proj", "v_proj", "output_proj")
+_MLP_PARTS: Final = ("gate_proj", "up_proj", "down_proj")
+
+
+def _also_on(*parts: str) -> Codec:
+    """Adapters on the listed parts of attention (torchtune's names), and on further ones that switches turn on."""
+
+    def read(value: Any) -> Any:
+        found = TARGETS.read(value)
+        names = [*found, *parts] if isinstance(found, list | tuple) else found
+        return "all-linear" if set(names or ()) == {*_ATTENTION_PARTS, *_MLP_PARTS} else names
+
+    def write(value: Any, _old: Any) -> Any:
+        names = list(_ATTENTION_PARTS) if value == "all-linear" else value
+        plain = ["output_proj" if name == "o_proj" else name for name in names if isinstance(names, list | tuple)]
+        return plain if plain and set(plain) <= set(_ATTENTION_PARTS) else None
+
+    return Codec(read, write)
+
+
 _STORED: Final = r"[-_.:](?P<kind>i?q[2-8](?:_(?!i?q[2-8])[a-z0-9]{1,2}){0,2}|f16|bf16|f32|fp16|mxfp4|gguf)"
 _GGUF: Final = re.compile(rf"(?:{_STORED.replace('?P<kind>', '?:')})+(?:\.gguf)?\Z|\.gguf\Z", re.I)
 _BLOCKS: Final = re.compile(_STORED + r"(?:\.gguf)?\Z", re.I)
@@ -199,6 +219,10 @@ CODECS: Final[Mapping[str, Codec]] = {
     "engine": Codec(_engine, lambda value, _old: value),
     "ranks": Codec(_ranks, lambda value, _old: f"list(range(0,{value}))"),
     **{f"degree_{letter}": _degree(letter) for letter in "tpdce"},
+    "attention_parts": _also_on(),
+    "and_mlp": _also_on(*_MLP_PARTS),
+    "and_output": _also_on("lm_head"),
+    "and_mlp_output": _also_on(*_MLP_PARTS, "lm_head"),
     "targets_joined": Codec(TARGETS.read, _joined),
     "attention_short": Codec(
         ATTENTION.read,

@@ -95,6 +95,8 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
     through adapters alone.
     """
     of_adapters = name.startswith("lora.") or (name == "quant" and value in _FEWER_BITS)
+    if name == "micro_batch" and "micro_tokens" in said:
+        return False  # batches are filled up to a number of tokens
     if name == "seq_len" and name not in said and "completion_len" in said:
         return False  # prompt and completion are counted apart
     of_rollout = name in ("generations", "completion_len") or name.startswith("rollout.")

@@ -55,7 +55,6 @@ class ConfigReading:
     framework: str | None = None
     """Canonical, ``unknown`` for a run's configuration of a framework that is not known, ``None`` without one."""
     recognised: Recognised | None = None
-    env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     warnings: tuple[Message | str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -254,13 +253,17 @@ def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Documen
     )
 
 
-def _env(docs: Iterable[Doc]) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for doc in docs:
-        for entry in doc.env:
-            if entry.resolved and isinstance(entry.value, str) and entry.value:
-                out[entry.key] = entry.value
-    return out
+_OF_RUNTIME: Final = re.compile(r"(?:PYTORCH|CUDA|NCCL|TORCH|NVTE|VLLM|SGLANG|XFORMERS|OLLAMA|UNSLOTH|PYTHON_?MALLOC|MALLOC)_\w")
+"""Variables by which the libraries of a run behave; what else is exported (paths, keys, names) is the person's."""
+
+
+def _variables(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
+    """Facts ``env.NAME``, the last of each name first."""
+    for doc, entry in reversed([(doc, e) for doc in docs for e in doc.env]):
+        late = entry.key.endswith("ALLOC_CONF") and any(at < entry.key_span[0] for _, at in doc.notes)
+        stated = entry.resolved and isinstance(entry.value, str) and entry.value and entry.scope != "local"
+        if stated and not late and _OF_RUNTIME.match(entry.key) and not entry.key.endswith("VISIBLE_DEVICES"):
+            yield Fact(f"env.{entry.key}", entry.value, lines.span(entry.key_span[0]), "env")
 
 
 def read_documents(source: Source, others: Sequence[Source] = (), framework: str | None = None) -> ConfigReading:
@@ -284,7 +287,6 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     for doc in servers:
         facts += _as_engine(_facts(doc, lines))
     facts = [_named(f) for f in _linked(docs, others) + facts]
-    env = _env(docs)
     kept, conflicts = _keep(facts)
     name = main.table.name if main is not None and main.table is not None else UNKNOWN if main is not None else None
     _unevaluated(docs, kept)
@@ -296,7 +298,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     if "objective" not in kept and main is not None and not main.programs.strip() and has(name, "objective.by_script"):
         kept.update((fact.name, fact) for fact in named_objective(docs, source, lines))
     signals = of_scripts([doc.module for doc in docs if doc.module is not None], lines, kept)
-    for fact in extra_facts(docs, lines):
+    for fact in (*extra_facts(docs, lines), *_variables(docs, lines)):
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
@@ -309,7 +311,6 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         inactive=tuple(find_inactive(docs, lines, others)),
         framework=name,
         recognised=recognised,
-        env=MappingProxyType(env),
         conflicts=tuple(conflicts),
         signals=signals,
         warnings=(

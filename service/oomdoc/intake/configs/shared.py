@@ -358,6 +358,43 @@ def _roles_on_gpus(_words: tuple[str, ...], _: Options) -> Group:
     return Group(("gpus", "nodes", "extra_models"), names, read, write)
 
 
+_CRITICS: Final = ("gae", "None")
+"""Estimators of an advantage that need a critic; one that is not named is the first."""
+
+
+def _models_of_roles(_words: tuple[str, ...], _: Options) -> Group:
+    """Critic, reference and reward model beside the actor, each with its own section (verl).
+
+    A reference is there where a divergence from it is computed. Where no switch for that is named at all, but the
+    reference is configured, it is a release that always has one (verl before 0.2, and what was made of it).
+    """
+    estimator, switches = "algorithm.adv_estimator", ("actor.use_kl_loss", "algorithm.use_kl_in_reward")
+
+    def on(view: View, *names: str) -> bool:
+        return any(bool(flag(view[name].value)) for name in names if name in view)
+
+    def beside(view: View, role: str) -> dict[str, Any]:
+        model = MODEL.read(view.value(f"{role}.model.path"))
+        offloads = on(view, f"{role}.fsdp_config.param_offload", f"{role}.model.fsdp_config.param_offload")
+        name = model.rsplit("/", 1)[-1] if model and model[0] in "/~." else model
+        return ({"model": name} if name else {}) | ({"offload": True} if offloads else {})
+
+    def read(view: View) -> Iterator[Reading]:
+        named = view.first(estimator, "critic.model.path")
+        if named is None:
+            return
+        kind, silent = str(view.value(estimator)), not any(name in view for name in switches)
+        reward, critic = on(view, "reward_model.enable"), kind in _CRITICS
+        reference = on(view, *switches) or (silent and critic and bool(beside(view, "ref")))
+        if silent and not critic and not reward:
+            return
+        out = [{"role": "critic", **beside(view, "critic")}] if critic else []
+        out += [{"role": "reference", "offload": True}] if reference or (silent and not critic) else []
+        yield "extra_models", out + ([{"role": "reward", **beside(view, "reward_model")}] if reward else []), view[named]
+
+    return Group(("extra_models",), (*switches, estimator, "critic.model.path"), read, lambda _view, _name, _value: None)
+
+
 SHARED: Final[Mapping[str, Callable[[tuple[str, ...], Options], Group]]] = {
     "mixed_precision": _mixed_precision,
     "bitsandbytes": _bitsandbytes,
@@ -368,4 +405,5 @@ SHARED: Final[Mapping[str, Callable[[tuple[str, ...], Options], Group]]] = {
     "graphs_off": _graphs_off,
     "offload_blocks": _offload_blocks,
     "roles_on_gpus": _roles_on_gpus,
+    "models_of_roles": _models_of_roles,
 }

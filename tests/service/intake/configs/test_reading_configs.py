@@ -173,7 +173,7 @@ def test_arguments_in_a_compose_file():
     text = 'services:\n  llm:\n    image: vllm/vllm-openai:v0.8.5\n    environment:\n      - NCCL_DEBUG=WARN\n    command:\n      - --model\n      - a/b-24b\n      - --max-model-len\n      - "32768"\n'
     reading, facts = read(text, "docker-compose.yml")
     assert (reading.framework, facts["max_model_len"], facts["objective"]) == ("vllm", 32768, "inference")
-    assert reading.env["NCCL_DEBUG"] == "WARN"
+    assert {f.name: f.value for f in reading.facts}["env.NCCL_DEBUG"] == "WARN"
 
 
 def test_megatron_sizes_become_a_model():

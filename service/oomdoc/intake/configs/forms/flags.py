@@ -136,19 +136,16 @@ class _Reader:
         return index + 1
 
     def override(self, word: Word, match: re.Match[str]) -> None:
-        at, stop = match.end(), word.value_span[1] if word.quote else word.end
+        own = word.quote if not word.shared else ""
+        at, stop = match.end(), word.value_span[1] if own else word.end
         raw = self.text[at:stop]
         inner = Word(raw, at, stop, value_span=(at, stop), resolved=word.resolved)
         if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "\"'":
             inner.text, inner.quote, inner.value_span = raw[1:-1], raw[0], (at + 1, stop - 1)
         if "$" in raw:
-            inner.text = word.text[
-                match.end() - match.start() - (1 if word.quote and self.text[word.start] in "\"'" else 0) :
-            ]
-            if word.quote:
-                inner.text = word.text.split("=", 1)[1]
+            inner.text = word.text.split("=", 1)[1]
             if word.shared:
-                inner.value_span, inner.shared = word.value_span, True
+                inner.value_span, inner.quote, inner.shared = word.value_span, word.quote, True
         name = match[1]
         style = "env" if name.isupper() and "." not in name else "override"
         if style == "env":

@@ -235,9 +235,10 @@ class _Tokeniser:
         word = self.open(at)
         word.resolved = word.resolved and resolved
         self.add(piece, at, close + 1)
-        alone = first and (self.at >= self.end or text[self.at] in " \t\r\n;|&)\\")
-        if alone:
+        ends = self.at >= self.end or text[self.at] in " \t\r\n;|&)\\"
+        if first and ends:
             word.quote, word.value_span = char, (at + 1, close)
+        if ends and (first or text[word.start : at].endswith("=")):
             self.through_variable(word, inner)
 
     def closing(self, at: int, char: str) -> int:
