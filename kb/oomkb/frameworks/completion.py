@@ -239,7 +239,9 @@ _LAST: Final = (
     Default("tp", 1, "not stated", _ANY),
     Default("pp", 1, "not stated", _ANY),
     Default("cp", 1, "not stated", _ANY),
-    Default("dp", lambda j: max(1, (j.world or 1) // model_parallel(j)), "ranks left after the other parallel sizes", _ANY),
+    Default(
+        "dp", lambda j: max(1, (j.world or 1) // model_parallel(j)), "ranks left after the other parallel sizes", _ANY
+    ),
 )
 # What a careful person starts a run with that is only planned, before any framework's own defaults.
 _CAREFUL: Final = (

@@ -44,15 +44,11 @@ def contract_facts(facts: Mapping[str, Fact], framework: str | None) -> Iterator
         if fact is not None:
             yield _as(fact, name, fact.value)
     method, quant = facts.get("method"), facts.get("quant")
-    if (
-        method is not None
-        and method.value == "lora"
-        and quant is not None
-        and quant.value in ("nf4", "nf4-double", "int8")
-    ):
+    four_bit = quant is not None and quant.value in ("nf4", "nf4-double")
+    if quant is not None and four_bit and method is not None and method.value == "lora":
         yield _as(quant, "method", "qlora")
     elif method is None and facts.get("lora.r") is not None:
-        yield _as(facts["lora.r"], "method", "qlora" if quant is not None and quant.value != "none" else "lora")
+        yield _as(facts["lora.r"], "method", "qlora" if four_bit else "lora")
     if facts.get("objective") is None and framework in ENGINES:
         first = next(iter(facts.values()), None)
         if first is not None:

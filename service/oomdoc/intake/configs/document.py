@@ -75,12 +75,12 @@ class Doc:
 
     def readings(self) -> list[Reading]:
         """(field, value, entry) of everything the table understands; a key's own row before a base's."""
-        if self.table is None:
-            return list(guessed(self.entries)) if self.unknown else []
+        if self.table is None and not self.unknown:
+            return []
         view = self.view()
-        out: list[Reading] = []
-        seen: set[str] = set()
-        for level in self.table.levels():
+        out: list[Reading] = list(guessed(self.entries)) if self.table is None else []
+        seen: set[str] = {name for name, _, _ in out}
+        for level in self.table.levels() if self.table is not None else ():
             _read_level(level, view, out, seen)
         if "model" not in seen:
             described = described_pair(self.entries, view) or described_model(view)

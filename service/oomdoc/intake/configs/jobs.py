@@ -86,7 +86,7 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
 _TO_FILL_IN: Final = re.compile(r"[<$]|\{\{|(?:\w{0,30}_)?args\.")
 """A model that documentation leaves open (``<model>``, ``$MODEL``)."""
 _ENGINE_KEY: Final = re.compile(
-    r"(?:vllm|sglang|rollout|infer(?:ence)?|generation)[\w.\-]{0,40}(?:tensor[_-](?:model[_-])?parallel|(?<![a-z])tp(?![a-z]))"
+    r"(?:vllm|sglang|(?<!actor_)rollout|infer(?:ence)?|generation)[\w.\-]{0,40}(?:tensor[_-](?:model[_-])?parallel|(?<![a-z])tp(?![a-z]))"
 )
 
 
@@ -136,7 +136,7 @@ def _meaning(job: Job) -> Job:
     if zero and job.autocast in ("bf16", "fp16"):
         # DeepSpeed's engine casts the parameters instead of the forward pass.
         job = _set(_set(job, "param_dtype", job.autocast), "autocast", "none")
-    if job.quant in ("nf4", "nf4-double", "int8") and job.method == "lora":
+    if job.quant in ("nf4", "nf4-double") and job.method == "lora":
         job = _set(job, "method", "qlora")
     if job.method in ("full", "freeze") and job.quant in ("nf4", "nf4-double", "int8"):
         job = _set(job, "quant", "none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -253,14 +253,14 @@ def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Documen
     )
 
 
-_OF_RUNTIME: Final = re.compile(r"(?:PYTORCH|CUDA|NCCL|TORCH|NVTE|VLLM|SGLANG|XFORMERS|OLLAMA|UNSLOTH|PYTHON_?MALLOC|MALLOC)_\w")
+_OF_RUNTIME: Final = re.compile(r"(?:PYTORCH|CUDA|NCCL|TORCH|NVTE|VLLM|SGLANG|XFORMERS|OLLAMA|UNSLOTH|MALLOC)_\w")
 """Variables by which the libraries of a run behave; what else is exported (paths, keys, names) is the person's."""
 
 
 def _variables(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
     """Facts ``env.NAME``, the last of each name first."""
-    for doc, entry in reversed([(doc, e) for doc in docs for e in doc.env]):
-        late = entry.key.endswith("ALLOC_CONF") and any(at < entry.key_span[0] for _, at in doc.notes)
+    for home, entry in reversed([(doc, e) for doc in docs for e in doc.env]):
+        late = entry.key.endswith("ALLOC_CONF") and any(at < entry.key_span[0] for _, at in home.notes)
         stated = entry.resolved and isinstance(entry.value, str) and entry.value and entry.scope != "local"
         if stated and not late and _OF_RUNTIME.match(entry.key) and not entry.key.endswith("VISIBLE_DEVICES"):
             yield Fact(f"env.{entry.key}", entry.value, lines.span(entry.key_span[0]), "env")

@@ -390,9 +390,11 @@ def _models_of_roles(_words: tuple[str, ...], _: Options) -> Group:
             return
         out = [{"role": "critic", **beside(view, "critic")}] if critic else []
         out += [{"role": "reference", "offload": True}] if reference or (silent and not critic) else []
-        yield "extra_models", out + ([{"role": "reward", **beside(view, "reward_model")}] if reward else []), view[named]
+        out += [{"role": "reward", **beside(view, "reward_model")}] if reward else []
+        yield "extra_models", out, view[named]
 
-    return Group(("extra_models",), (*switches, estimator, "critic.model.path"), read, lambda _view, _name, _value: None)
+    names = (*switches, estimator, "critic.model.path")
+    return Group(("extra_models",), names, read, lambda _view, _name, _value: None)
 
 
 SHARED: Final[Mapping[str, Callable[[tuple[str, ...], Options], Group]]] = {

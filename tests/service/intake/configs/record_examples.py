@@ -109,6 +109,27 @@ EXAMPLES: Final[tuple[Example, ...]] = (
         {"tp": 2},
     ),
     (
+        "gpt-neox",
+        "1-3B.yml",
+        '{\n  "pipe-parallel-size": 2,\n  "model-parallel-size": 4,\n  "num_layers": 24,\n  "hidden_size": 2048,\n  "num_attention_heads": 16,\n  "seq_length": 2048,\n  "max_position_embeddings": 2048,\n  "pos_emb": "rotary",\n  "no_weight_tying": true,\n  "gpt_j_residual": false,\n  "output_layer_parallelism": "column",\n  "zero_optimization": {\n    "stage": 1,\n    "reduce_bucket_size": 500000000,\n  },\n  "train_micro_batch_size_per_gpu": 4,\n  "data_impl": "mmap",\n  "checkpoint_activations": true,\n  "fp16": {"enabled": true},\n  "steps_per_print": 10,\n}\n',
+        {
+            "tp": 4,
+            "pp": 2,
+            "seq_len": 2048,
+            "micro_batch": 4,
+            "grad_ckpt": True,
+            "sharding": "zero1",
+            "param_dtype": "fp16",
+        },
+        {"micro_batch": 2, "seq_len": 1024, "tp": 2},
+        [
+            '  "train_micro_batch_size_per_gpu": 2,',
+            '  "seq_length": 1024,',
+            '  "model-parallel-size": 2,',
+        ],
+        {"lora.r": 8},
+    ),
+    (
         "h2o-llmstudio",
         "cfg.yaml",
         "architecture:\n    backbone_dtype: int4\n    gradient_checkpointing: true\n    intermediate_dropout: 0.0\nenvironment:\n    mixed_precision: true\n    mixed_precision_dtype: bfloat16\n    use_deepspeed: false\nllm_backbone: org/thing-7b\nproblem_type: text_causal_language_modeling\ntokenizer:\n    max_length: 1024\ntraining:\n    batch_size: 2\n    grad_accumulation: 4\n    lora: true\n    lora_r: 8\n    optimizer: AdamW\n",
