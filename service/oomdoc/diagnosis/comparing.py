@@ -56,6 +56,8 @@ def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
     fields = {**side.fields, **({"quant": None} if side.fields.get("method") in ("full", "lora") else {})}
     if fields.get("method") == "qlora" and (job.sharding or "").startswith("zero"):
         fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
+    if fields.get("tp", 0) > (job.gpus or 1):
+        fields["gpus"] = fields["tp"]
     if "sharding" in job.assumed and "sharding" not in side.fields:
         return first_that_fits(job, sharded(fields, job))[0]
     return fields

@@ -41,6 +41,7 @@ _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "
 _COUNTED: Final = "the fewest that hold it"
 SPLIT: Final = "device_map spreads the layers over the cards"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+_PER_MACHINE: Final = 8
 _GROUP: Final = 8
 """Completions of one prompt that are usual (TRL ``GRPOConfig.num_generations``)."""
 _SAYS_NO_SIZE: Final = ("phase", "objective", "framework")
@@ -232,7 +233,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
     if job.objective in ("grpo", "ppo") and asked.completion is not None and job.completion_len is None:
         job = job.with_fields({"completion_len": asked.completion})
-    job = _of_length(job, asked)
+    job = _of_length(_numbered(job, asked), asked)
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job
         if asked.engine is not None and job.framework is None:
@@ -254,6 +255,15 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
         quant = _blocks(quant) if job.framework in _LOCAL else quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})
+    return job
+
+
+def _numbered(job: Job, asked: Asked) -> Job:
+    """With the numbers that the question names and no reader of settings took; more than eight cards are machines."""
+    kinds = ("tp", "pp") if job.objective == "inference" else ("tp", "pp", "micro_batch", "generations", "lora.r")
+    job = job.with_fields({n: v for n, v in asked.numbers.items() if n in kinds and job.get(n) is None})
+    if job.nodes is None and (job.gpus or 0) > _PER_MACHINE and job.gpus % _PER_MACHINE == 0:
+        job = job.with_fields({"gpus": _PER_MACHINE, "nodes": job.gpus // _PER_MACHINE})
     return job
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import doubt, is_need_asked, negated
+from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
 from oomdoc.intake.prose.hardware import named_card
 from oomkb.catalog import gpus, models
 from oomkb.memory.device import Device
 
-__all__ = ["ROWS", "Alternative", "alternatives_in", "length_in", "number_of"]
+__all__ = ["ROWS", "Alternative", "alternatives_in", "bare_length_in", "length_in", "numbers_in", "number_of"]
 
 ROWS: Final = patterns(str(Path(__file__).with_name("asked.py")))
 """Words of questions."""
@@ -28,6 +28,11 @@ _LISTED: Final = 3
 """Machines of different kinds from which a question compares them, whatever else it names."""
 _MAX_RATIO: Final = 32
 """Between two values of one setting that a question compares."""
+_EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serving.kv_dtype"})
+"""Settings of which a run has one value."""
+_CACHED: Final = {"none": "bf16"}
+_BEFORE: Final = 40
+"""Characters before a setting in which words ask for it."""
 _SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tokens", "gpus": "{} GPUs"}
 """How the values of a numeric setting are named."""
 _ASIDE: Final = re.compile(r"[(（][^()（）]{0,80}[)）]")
@@ -40,6 +45,12 @@ def length_in(text: str, row: str = "length") -> int | None:
     found = ROWS[row].search(text)
     size = number_of(next(n for n in found.groups() if n)) if found is not None else 0
     return size if 16 <= size <= 1 << 22 else None
+
+
+def bare_length_in(text: str) -> int | None:
+    """A number that is a length by its value alone, where no length is named: ``qlora qwen3-8b, 4090, 4096``."""
+    sizes = (number_of(found[1]) for found in ROWS["bare_length"].finditer(text))
+    return next((size for size in sizes if 512 <= size <= 1 << 20 and size % 256 == 0), None)
 
 
 def number_of(written: str) -> int:
@@ -63,29 +74,38 @@ _Mention = tuple[int, int, Alternative]
 
 
 def alternatives_in(text: str) -> tuple[Alternative, ...]:
-    """What stands on both sides of an "or", "vs" or "还是": models, cards, or words for one setting.
+    """What a question sets against each other: options of a list, values of one field, or a setting on and off.
 
-    Machines and ZeRO stages that a question names exclude each other: they are compared whatever stands between them.
+    Values of a field are compared where words of choice or of change join them. Machines, and values of a setting of
+    which a run has one (how its states are shared), exclude each other whatever stands between.
     """
-    settings = list(_settings(text))
-    cards = _cards(text)
-    machines = _distinct(
-        m[2] for m in sorted(cards, key=lambda m: m[0]) if _is_asked(text, m[1]) or not doubt(text, m[0], m[1])
-    )
+    cards, values = _cards(text), {**_worded(text), **_numbered(text)}
+    machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
     if _LISTED <= len(machines) <= _MAX_SIDES:
         return machines  # a list of machines is what a question is about
     if options := _options(text):
         return options
-    if ROWS["between"].search(text) is not None or ROWS["weighs"].search(text) is not None:
-        for mentions in (_beside(text, _models(text)), *settings, cards):
-            found = _compared(text, sorted(mentions, key=lambda m: m[0]))
-            if len(found) > 1:
-                return found
-    if numbers := _numbers(text) or _with_and_without(text):
-        return numbers
-    stages = next((m for m in settings if m[0][2].fields.get("sharding", "").startswith("zero")), [])
-    named = (m[2] for m in sorted(stages, key=lambda m: m[0]) if not negated(text, m[0]))
-    return next((sides for sides in (machines, _distinct(named)) if 1 < len(sides) <= _MAX_SIDES), ())
+    for mentions in (_beside(text, _models(text)), *values.values(), cards):
+        found = _compared(text, sorted(mentions, key=_place))
+        if 1 < len(found) <= _MAX_SIDES:
+            return found
+    if found := _switched(text):
+        return found
+    sides = (_apart(text, field, sorted(mentions, key=_place)) for field, mentions in values.items())
+    return next((found for found in (*sides, machines) if 1 < len(found) <= _MAX_SIDES), ())
+
+
+def _place(mention: _Mention) -> tuple[int, int]:
+    return mention[:2]
+
+
+def _apart(text: str, field: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
+    """Values of one field that stand apart: of a setting of which a run has one, or where the later is a what-if."""
+    named = [m for m in mentions if not negated(text, m[0])]
+    further = (m for m in named if m[2].fields != named[0][2].fields)
+    if field in _EXCLUSIVE or any(ROWS["supposes"].search(text[max(0, m[0] - _BEFORE) : m[0]]) for m in further):
+        return _distinct(m[2] for m in named)
+    return ()
 
 
 def _options(text: str) -> tuple[Alternative, ...]:
@@ -96,24 +116,15 @@ def _options(text: str) -> tuple[Alternative, ...]:
         until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION
         words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
         fields: dict[str, Any] = {}
-        for found in (_models(words), *_settings(words), _cards(words)):
+        length = {"seq_len": value} if (value := length_in(words)) else {}
+        fields |= length
+        for found in (_models(words), *_worded(words).values(), *_numbered(words).values(), _cards(words)):
             fields |= found[-1][2].fields if found else {}
-        for field, pattern in ROWS.group("number").items():
-            number = pattern.search(words)
-            value = number_of(next(v for v in number.groups() if v)) if number else length_in(words)
-            if (number or field == "seq_len") and value and (field != "lora.r" or "lora" in words.lower()):
-                fields[field] = value
         if fields:
             sides.append(Alternative(re.split(r"[,;，；。]", words)[0][:_NAME], fields))
     distinct = _distinct(sides)
     alike = bool(distinct) and set.intersection(*(set(side.fields) for side in distinct))
     return distinct if alike and 1 < len(distinct) <= _MAX_SIDES else ()
-
-
-def _is_asked(text: str, end: int) -> bool:
-    """Whether the sentence that goes on there is a question."""
-    stop = ROWS["stop"].search(text, end)
-    return stop is not None and stop[0] in "?？"
 
 
 def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
@@ -125,58 +136,92 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
     return tuple(found)
 
 
-def _numbers(text: str) -> tuple[Alternative, ...]:
-    """Two or more values of one numeric setting, where words set them against each other."""
+def _numbered(text: str) -> dict[str, list[_Mention]]:
+    """By field: numbers of a setting, bare ones beside a named one too ("tp 2 or 4", "bs 1 -> 4", "4 or 8 GPUs")."""
+    by_field: dict[str, list[_Mention]] = {}
     for field, pattern in ROWS.group("number").items():
         if field == "lora.r" and "lora" not in text.lower():
             continue  # the rank of a process
-        written: list[str] = []
         for match in pattern.finditer(text):
-            first = next(n for n in match.groups() if n)
-            other = ROWS["other_number"].match(text, match.end())
-            if other is not None and _same_kind(field, first, other["n"], text[other.end() : other.end() + 10]):
-                written += [first, other["n"]]
-            elif written:
-                written.append(first)
-        sides = _distinct(Alternative(_SHOWN[field].format(n), {field: number_of(n)}) for n in written)
-        if 1 < len(sides) <= _MAX_SIDES:
-            return sides
-    return ()
+            place = next(n for n in range(1, len(match.groups()) + 1) if match[n])
+            beside = [
+                ROWS["other_number"].match(text, match.end(place)),
+                ROWS["number_before"].search(text, 0, match.start(place)),
+            ]
+            spans = [
+                match.span(place),
+                *(m.span("n") for m in beside if m and _same_kind(field, match[place], m, text)),
+            ]
+            for start, end in spans:
+                written = text[start:end]
+                shown = _SHOWN.get(field, f"{field.rpartition('.')[2]} {{}}").format(written)
+                by_field.setdefault(field, []).append((start, end, Alternative(shown, {field: number_of(written)})))
+    return by_field
 
 
-def _same_kind(field: str, first: str, second: str, behind: str) -> bool:
-    """Whether two numbers may be values of one setting, by their ratio and the unit behind the second."""
-    one, two = number_of(first), number_of(second)
+def numbers_in(text: str) -> dict[str, int]:
+    """Numbers of settings of which the text names one value: ``bs2``, ``--tensor-parallel-size 2``."""
+    found = {field: [m[2].fields[field] for m in mentions] for field, mentions in _numbered(text).items()}
+    return {field: values[0] for field, values in found.items() if len(set(values)) == 1}
+
+
+def _same_kind(field: str, first: str, other: re.Match[str], text: str) -> bool:
+    """Whether another number may be a value of the same setting, by their ratio and the unit behind it."""
+    one, two = number_of(first), number_of(other["n"])
     near = min(one, two) > 0 and max(one, two) <= _MAX_RATIO * min(one, two)
-    return near and (field == "seq_len" or ROWS["length_unit"].match(behind) is None)
+    return near and (field == "seq_len" or ROWS["length_unit"].match(text, other.end("n")) is None)
 
 
-def _with_and_without(text: str) -> tuple[Alternative, ...]:
-    """The run with a setting and without, where it is asked what that saves, or whether it is needed."""
-    saves = ROWS["saves"].search(text) is not None
+def _switched(text: str) -> tuple[Alternative, ...]:
+    """The run with a setting and without: the one that stands nearest to words that ask what it saves or changes."""
+    found: list[tuple[int, str, str]] = []
     for name, pattern in ROWS.group("setting").items():
-        field, on, off = name.split(":")
-        match = next((m for m in pattern.finditer(text) if saves or is_need_asked(text, m.start())), None)
-        if match is not None:
-            values: list[Any] = [{"true": True, "false": False}.get(v, v) for v in (on, off)]
-            marks = (f"{match[0]}: on", f"{match[0]}: off")
-            return tuple(Alternative(mark, {field: v}) for mark, v in zip(marks, values, strict=True))
-    return ()
+        for match in pattern.finditer(text):
+            if (away := _weighed(text, *match.span())) is not None:
+                found.append((away, name, match[0]))
+    if not found:
+        return ()
+    _, name, written = min(found)
+    field, *values = name.split(":")
+    marks = (f"{written}: on", f"{written}: off")
+    return tuple(Alternative(mark, {field: _typed(field, v)}) for mark, v in zip(marks, values, strict=True))
 
 
-def _settings(text: str) -> Iterator[list[_Mention]]:
+def _typed(field: str, value: str) -> Any:
+    return (
+        (value,)
+        if field == "offload" and value != "none"
+        else {"true": True, "false": False, "none": None}.get(value, value)
+    )
+
+
+def _weighed(text: str, start: int, end: int) -> int | None:
+    """How far the words stand that ask what a setting changes; ``None`` where nobody asks that of it."""
+    before = text[max(0, start - _BEFORE) : start]
+    if ROWS["or_not"].match(text, end) or ROWS["with_or_not"].search(before) or is_need_asked(text, start):
+        return 0
+    if not (asks_on(text, end) or ROWS["asks"].search(text)):
+        return None
+    ahead, behind = ROWS["turns"].search(before), ROWS["matters"].match(text, end)
+    away = [len(before) - ahead.start()] if ahead else []
+    return min([*away, behind.end() - end] if behind else away, default=None)
+
+
+def _worded(text: str) -> dict[str, list[_Mention]]:
     """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
     by_field: dict[str, list[_Mention]] = {}
     for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")
         for match in pattern.finditer(text):
-            mentions = by_field.setdefault(field, [])
-            mentions.append((*match.span(), Alternative(match[0], {field: value})))
+            of_cache = field == "quant" and ROWS["of_cache"].search(text, max(0, match.start() - 24), match.end() + 24)
+            side = {"serving.kv_dtype": _CACHED.get(value, value)} if of_cache else {field: value}
+            mentions = by_field.setdefault(next(iter(side)), [])
+            mentions.append((*match.span(), Alternative(match[0], side)))
             other = ROWS["other_stage"].match(text, match.end()) if value.startswith("zero") else None
             if other is not None:
-                side = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
-                mentions.append((*other.span("stage"), side))
-    yield from by_field.values()
+                named = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
+                mentions.append((*other.span("stage"), named))
+    return by_field
 
 
 def _models(text: str) -> list[_Mention]:

@@ -5,12 +5,21 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.alternatives import ROWS, Alternative, alternatives_in, length_in, number_of
+from oomdoc.intake.alternatives import (
+    ROWS,
+    Alternative,
+    alternatives_in,
+    bare_length_in,
+    length_in,
+    number_of,
+    numbers_in,
+)
 from oomdoc.intake.prose.numbers import to_count
 
 __all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
@@ -75,6 +84,8 @@ class Asked:
     """Requests at once."""
     length: int | None = None
     """Tokens of context or of a sample."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Job fields whose number is named once, by the names of questions."""
     target_length: int | None = None
     """The length that is asked about, whatever the described run has."""
     request_length: int | None = None
@@ -118,7 +129,8 @@ def _asked_in(text: str) -> Asked:
         infers=ROWS["infers"].search(text) is not None,
         capacity_gib=_capacity(text),
         cards=_cards_of_a_size(text),
-        length=length_in(text),
+        length=length_in(text) or bare_length_in(text),
+        numbers=numbers_in(text),
         target_length=_round(length_in(text, "target")),
         request_length=_request(text),
         completion=length_in(text, "completion"),

@@ -12,6 +12,7 @@ from typing import Final
 from oomdoc.intake.patterns import patterns
 
 __all__ = [
+    "asks_on",
     "clause",
     "denied",
     "doubt",
@@ -28,6 +29,12 @@ __all__ = [
 ]
 
 _RE: Final = patterns(__file__)
+
+
+def asks_on(text: str, at: int) -> bool:
+    """Whether the sentence that goes on at a place is a question."""
+    stop = _RE["ends"].search(text, at)
+    return stop is not None and stop[0] in "?？"
 
 
 def expects(text: str) -> bool:

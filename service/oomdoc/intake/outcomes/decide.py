@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final
 
-from oomdoc.evidence import Failure, Outcome, Signal, Span
+from oomdoc.evidence import Failure, Outcome, Signal
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phases import phase_of_frames
-from oomdoc.intake.polarity import expects, inside_a_name, is_past, stands
+from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.statements.complaints import read_asked
 from oomdoc.intake.tracebacks import Placed
@@ -124,23 +124,19 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     # Why a running engine holds its share has an answer, and nothing failed.
     why_held = wanted.wanted == "reserved" and wanted.engine is not None
     if outcome is not None and said:
-        asks = asked.question >= _ASKS or (why_held and outcome.name == "said-growth" and _is_question(outcome.span))
+        asks = asked.question >= _ASKS or (
+            why_held and outcome.name == "said-growth" and asks_on(outcome.span.text, outcome.span.column - 1)
+        )
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
     if asked.complains is None or asked.complaint < _COMPLAINS:
         return outcome
     texts = (asked.complains.text, words)
     if _RE["of_memory"].search(texts[1]) is None or _is_denied(texts[0]):
         return outcome
-    if why_held:
-        return outcome
+    if why_held or wanted.alternatives or wanted.wanted not in ("fit", "reserved"):
+        return outcome  # a size is asked for, or two ways are compared
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
     return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
-
-
-def _is_question(span: Span) -> bool:
-    """Whether the sentence that goes on at a place is a question."""
-    stop = _RE["sentence_end"].search(span.text, span.column - 1)
-    return stop is not None and stop[0] in "?？"
 
 
 def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:

@@ -33,9 +33,11 @@ _NOTEBOOK: Final = _RE.sieved("notebook")
 _UNKNOWN: Final = _RE.sieved("unknown")
 _ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
+"""How sure a count is that only an article states."""
 _MAX_PER_MACHINE: Final = 8
 """Cards of one machine in a usual server (HGX, DGX)."""
-"""How sure a count is that only an article states."""
+_LENGTHS: Final = 256
+"""A bare multiple of it before a card's name is a length in tokens: ``4096 a100 80g``."""
 
 
 def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
@@ -143,6 +145,8 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
     if (found := _RE["before"].search(before)) is not None:
         word = found["n"].lower()
         count = to_count(word) * int(found["nodes"] or 1)
+        if count >= _LENGTHS and count % _LENGTHS == 0 and not found["times"].strip():
+            return None, 0.0
         ahead = before[: found.start("n")]
         if (nodes := _RE["nodes"].search(ahead)) is not None:
             count = _in_all(count, to_count(nodes["n"]), after)
