@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
+from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB
@@ -35,6 +36,14 @@ _NAMED: Final = 5
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 """Sizes of cards as they are sold, in GB."""
 _USABLE: Final = 0.94
+_TERMS: Final = {
+    "optimizer": ("optimizer states", "fp32 masters"),
+    "logits": ("logits and loss",),
+    "activations": ("activations", "recomputed layer", "attention scores"),
+    "gradients": ("gradients",),
+    "weights": ("weights",),
+}
+"""Terms of the memory table, under the words of questions."""
 _MAX_PARTS: Final = 6
 """Terms of the peak that are named."""
 _MIN_PART: Final = 0.04
@@ -101,28 +110,56 @@ def _reserved(about: Plain) -> Iterator[Message]:
     yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
 
 
+_LEADS: Final[Mapping[str, tuple[str, ...]]] = {
+    "batch": ("answer.limit",),
+    "length": ("answer.limit",),
+    "requests": ("answer.room", "answer.compared-requests"),
+    "host": ("answer.host",),
+    "share": ("answer.share",),
+    "reserved": ("answer.parts",),
+}
+"""What stands first where it is asked for: keys by how they begin."""
+
+
 def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
     if explained := tuple(_reserved(about)):
         return explained
-    limits = list(_flips(about))
     out = list(_comparison(about)) or [*_cache_alone(about), _decisive(about)]
-    leads = ("answer.limit", "answer.limit-length", "answer.limit-context", "answer.limit-context-together")
-    if about.wanted in ("batch", "length") and limits and limits[0].key in leads:
-        out = [limits.pop(0), *out]
-    if about.wanted == "requests" and (rooms := [m for m in limits if m.key.startswith("answer.room")]):
-        limits = [m for m in limits if m not in rooms]
-        out = [*rooms, *out]
-    out += [*_parts(about), *_reference(about)]
-    short = host_is_short(about.job, about.estimate)
-    if about.job.offload and about.estimate.host_bytes >= GIB and not short:
-        have = (about.job.host_gib or 0.0) * GIB
-        key = "answer.host-of" if have else "answer.host"
-        out.append(say(key, host_bytes=about.estimate.host_bytes, have_bytes=have))
+    out += [*_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(_assumed(about.job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
-    return (*out, *limits)
+    out += _flips(about)
+    leads = _LEADS.get(about.wanted, ())
+    first = [m for m in out if leads and m.key.startswith(leads) and m.key != "answer.limit-alone"]
+    return (*first, *(m for m in out if m not in first))
+
+
+def _share(about: Plain) -> Iterator[Message]:
+    """What the term that is asked about takes, at its largest."""
+    terms = _TERMS.get(about.asked.term or "", ())
+    if not terms or about.sides:
+        return
+    sizes = [sum(phase.terms_bytes.get(t, 0.0) for t in terms) for phase in about.estimate.phases.values()]
+    needed = needed_of(about.estimate)
+    percent = round(100 * max(sizes) / needed)
+    yield say("answer.share", name=say(f"term.{terms[0]}"), size_bytes=max(sizes), percent=percent, needed_bytes=needed)
+
+
+def _host(about: Plain) -> Iterator[Message]:
+    """Host memory of one machine: of what is offloaded, and of loading where that is asked."""
+    job, estimate = about.job, about.estimate
+    have = (job.host_gib or 0.0) * GIB
+    if job.offload and estimate.host_bytes >= GIB:
+        if not host_is_short(job, estimate):
+            key = "answer.host-of" if have else "answer.host"
+            yield say(key, host_bytes=estimate.host_bytes, have_bytes=have)
+    elif about.wanted == "host":
+        phases = [phase.terms_bytes for phase in estimate.host_phases.values()]
+        mapped = max((terms.get("mapped files", 0.0) for terms in phases), default=0.0) or 2.0 * estimate.params
+        own = max((sum(terms.values()) - terms.get("mapped files", 0.0) for terms in phases), default=LIBRARIES_BYTES)
+        yield say("answer.host-load", own_bytes=own, mapped_bytes=mapped)
 
 
 def _comparison(about: Plain) -> Iterator[Message]:
@@ -179,7 +216,7 @@ def _decisive(about: Plain) -> Message:
     if counted(job):
         key = "answer.cards" if estimate.fits_probability >= FITS else "answer.cards-none"
         return say(key, **values)
-    if about.answer == "fits" and about.wanted in ("amount", "batch", "length", "requests"):
+    if about.answer == "fits" and about.wanted in ("amount", "batch", "length", "requests", "host", "share"):
         return say("answer.amount-fits", **values)
     share, served = job.get("serving.gpu_memory_utilization"), estimate.served
     if about.answer != "fits" and served is not None and share and needed_of(estimate) <= estimate.capacity_bytes:
@@ -332,29 +369,28 @@ def _flips(about: Plain) -> Iterator[Message]:
     """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
     from oomdoc.diagnosis.planning import largest_of, need_with
 
-    if about.answer != "fits":
-        yield from _room(about)
-        yield from _instead(about)
-        return
-    try:
-        sizes = largest_of(about.stated, careful=about.careful, wanted=FITS)
-    except OomdocError:
-        return
+    job, served = about.job, about.estimate.served
+    sizes: Mapping[str, int] = {}
+    if about.answer == "fits":
+        try:
+            sizes = largest_of(about.stated, careful=about.careful, wanted=FITS)
+        except OomdocError:
+            return
     batch, length, longest = (sizes.get(n) for n in ("micro_batch", "seq_len", "serving.max_model_len"))
-    job = about.job
     if longest and longest >= (job.get("serving.max_model_len") or 0):
         count = job.get("serving.concurrency") or 1
         together = say("answer.limit-context-together", length=f"{longest:,}", count=count)
         yield together if count > 1 else say("answer.limit-context", length=f"{longest:,}")
-        yield from _room(about)
-    elif job.objective == "inference":
-        yield from _room(about)
-    elif batch and length:
+    elif batch and length and served is None:
         here = f"{job.seq_len or 0:,}"
         now = job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
-    if job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":
+    if not about.sides:
+        yield from _room(about)
+    if about.answer != "fits":
+        yield from _instead(about)
+    elif job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":
         need, fits = need_with(about.stated, {"grad_ckpt": False}, careful=about.careful)
         if need and not fits:
             yield say("answer.without-checkpointing", needed_bytes=need)

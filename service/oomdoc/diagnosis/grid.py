@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import side_fields, sides_of
-from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of
+from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of, price_form
 from oomdoc.diagnosis.planned import Choice, describes_run
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.alternatives import Alternative
 from oomkb.catalog import gpus, models
-from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
-from oomkb.pricing import price
 
 __all__ = ["grid_for"]
 
@@ -94,13 +92,13 @@ def _sizes(job: Job) -> Grid | None:
 
 def _methods(job: Job) -> Grid | None:
     """Full, LoRA and QLoRA over numbers of cards, those that hold no copies sharing their states."""
-    plain = job.with_fields({"method": None, "quant": None, "gpus": None, "world": None, "dp": None})
+    plain = job.with_fields({"method": None, "quant": None, "gpus": None, "nodes": None, "world": None, "dp": None})
     sharding = job.sharding if "sharding" not in job.assumed else None
     plain = plain if sharding else plain.with_fields({"sharding": None})
     stated = [] if "method" in job.assumed or job.method is None else [job.method]
     rows: list[_Row] = [(m, {"method": m}) for m in _METHODS if m in stated or len(stated) == 0 or m != "full"]
     rows = [row for row in rows if job.objective != "pretrain" or row[0] == "full"]
-    counts = sorted({*_CARDS, job.gpus or 1})[:5]
+    counts = sorted({*_CARDS, (job.gpus or 1) * (job.nodes or 1)})[:5]
     device = gpus.find(job.gpu) if job.gpu else None
     counts = [1] if device is not None and device.unified else counts
     columns = [(f"{n} ×", {"gpus": n, **({"sharding": sharding or "zero3"} if n > 1 else {})}) for n in counts]
@@ -163,9 +161,8 @@ def _together(row: Mapping[str, Any], column: Mapping[str, Any]) -> dict[str, An
 
 
 def _cell(job: Job, fields: Mapping[str, Any]) -> tuple[float | None, bool | None]:
-    try:
-        priced = price(job.with_fields(fields), careful=True)
-    except OomdocError:
+    priced = price_form(job, dict(fields))
+    if priced is None:
         return None, None
     fits = False if host_is_short(priced.job, priced.estimate) else fits_of(priced.estimate)
     return needed_of(priced.estimate), fits

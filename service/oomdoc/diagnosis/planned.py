@@ -38,6 +38,7 @@ _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
+_TRAINED: Final = frozenset({*_TRAINED_ONLY, "lora.r", "sharding", "packing", "fused_ce", "offload", "generations"})
 _COUNTED: Final = "the fewest that hold it"
 SPLIT: Final = "device_map spreads the layers over the cards"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
@@ -233,7 +234,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
     if job.objective in ("grpo", "ppo") and asked.completion is not None and job.completion_len is None:
         job = job.with_fields({"completion_len": asked.completion})
-    job = _of_length(_numbered(job, asked), asked)
+    job = _of_length(_named(job, asked), asked)
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job
         if asked.engine is not None and job.framework is None:
@@ -258,10 +259,12 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     return job
 
 
-def _numbered(job: Job, asked: Asked) -> Job:
-    """With the numbers that the question names and no reader of settings took; more than eight cards are machines."""
-    kinds = ("tp", "pp") if job.objective == "inference" else ("tp", "pp", "micro_batch", "generations", "lora.r")
-    job = job.with_fields({n: v for n, v in asked.numbers.items() if n in kinds and job.get(n) is None})
+def _named(job: Job, asked: Asked) -> Job:
+    """With the settings that the question names and no reader took; more than eight cards are several machines."""
+    closed = {"quant", "method", "objective", "seq_len", "gpus", *(_TRAINED if job.objective == "inference" else ())}
+    for name, value in asked.settings.items():
+        if name not in closed and job.get(name) is None:
+            job = job.with_fields({name: value})
     if job.nodes is None and (job.gpus or 0) > _PER_MACHINE and job.gpus % _PER_MACHINE == 0:
         job = job.with_fields({"gpus": _PER_MACHINE, "nodes": job.gpus // _PER_MACHINE})
     return job

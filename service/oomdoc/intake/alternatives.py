@@ -17,7 +17,7 @@ from oomdoc.intake.prose.hardware import named_card
 from oomkb.catalog import gpus, models
 from oomkb.memory.device import Device
 
-__all__ = ["ROWS", "Alternative", "alternatives_in", "bare_length_in", "length_in", "numbers_in", "number_of"]
+__all__ = ["ROWS", "Alternative", "alternatives_in", "bare_length_in", "length_in", "number_of", "settings_in"]
 
 ROWS: Final = patterns(str(Path(__file__).with_name("asked.py")))
 """Words of questions."""
@@ -31,7 +31,10 @@ _MAX_RATIO: Final = 32
 _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serving.kv_dtype"})
 """Settings of which a run has one value."""
 _CACHED: Final = {"none": "bf16"}
-_BEFORE: Final = 40
+_NEAR: Final = 24
+"""Characters around a format in which the cache is named that holds it."""
+_PAUSE: Final = re.compile(r"[?？。,，;；、\n]")
+_BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
 _SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tokens", "gpus": "{} GPUs"}
 """How the values of a numeric setting are named."""
@@ -85,8 +88,13 @@ def alternatives_in(text: str) -> tuple[Alternative, ...]:
         return machines  # a list of machines is what a question is about
     if options := _options(text):
         return options
-    for mentions in (_beside(text, _models(text)), *values.values(), cards):
-        found = _compared(text, sorted(mentions, key=_place))
+    weighs = ROWS["weighs"].search(text) is not None
+    choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
+    changes = [*choice, ROWS["changes"]]
+    of_things = changes if ROWS["goes"].search(text) else choice
+    joined = ((_beside(text, _models(text)), of_things), *((m, changes) for m in values.values()), (cards, of_things))
+    for mentions, words in joined:
+        found = _compared(text, sorted(mentions, key=_place), words, listed=weighs)
         if 1 < len(found) <= _MAX_SIDES:
             return found
     if found := _switched(text):
@@ -159,10 +167,20 @@ def _numbered(text: str) -> dict[str, list[_Mention]]:
     return by_field
 
 
-def numbers_in(text: str) -> dict[str, int]:
-    """Numbers of settings of which the text names one value: ``bs2``, ``--tensor-parallel-size 2``."""
-    found = {field: [m[2].fields[field] for m in mentions] for field, mentions in _numbered(text).items()}
-    return {field: values[0] for field, values in found.items() if len(set(values)) == 1}
+def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
+    """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
+    values = {**_worded(text), **_numbered(text)}
+    for name, pattern in ROWS.group("setting").items():
+        field, on, _ = name.split(":")
+        found = [(*m.span(), Alternative(m[0], {field: _typed(field, on)})) for m in pattern.finditer(text)]
+        if found and field not in values:
+            values[field] = found
+    out = {}
+    for field, mentions in values.items():
+        said = [m[2].fields[field] for m in mentions if not negated(text, m[0]) and not is_need_asked(text, m[0])]
+        if said and len(said) == len(mentions) and said.count(said[0]) == len(said):
+            out[field] = said[0]
+    return {field: value for field, value in out.items() if not any(field in side.fields for side in sides)}
 
 
 def _same_kind(field: str, first: str, other: re.Match[str], text: str) -> bool:
@@ -213,7 +231,10 @@ def _worded(text: str) -> dict[str, list[_Mention]]:
     for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")
         for match in pattern.finditer(text):
-            of_cache = field == "quant" and ROWS["of_cache"].search(text, max(0, match.start() - 24), match.end() + 24)
+            around = (
+                f"{_PAUSE.split(text[: match.start()])[-1][-_NEAR:]} {_PAUSE.split(text[match.end() :])[0][:_NEAR]}"
+            )
+            of_cache = field == "quant" and ROWS["of_cache"].search(around) is not None
             side = {"serving.kv_dtype": _CACHED.get(value, value)} if of_cache else {field: value}
             mentions = by_field.setdefault(next(iter(side)), [])
             mentions.append((*match.span(), Alternative(match[0], side)))
@@ -293,18 +314,21 @@ def _single(device: Device, plain: Device | None, count: int) -> Device:
     return plain if device.nominal_bytes == count * plain.nominal_bytes else device
 
 
-def _compared(text: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
-    """The first run of different mentions that words of choice join; commas may part the earlier ones."""
+def _compared(
+    text: str, mentions: list[_Mention], choice: Sequence[re.Pattern[str]], *, listed: bool
+) -> tuple[Alternative, ...]:
+    """The first run of different mentions that words of choice join; commas may part the earlier ones.
+
+    :param listed: whether commas alone join them, in a question that asks for a choice.
+    """
     chain: list[Alternative] = []
     end, joined = 0, False
-    weighs = ROWS["weighs"].search(text) is not None
-    choice = [ROWS["between"], ROWS["together"]] if weighs else [ROWS["between"]]
     for start, stop, one in mentions:
         between = _ASIDE.sub("", text[end:start])
         near = bool(chain) and 0 < len(between) <= _MAX_BETWEEN and not re.search(r"[.?!。？！\n]\s", between)
-        listed = near and re.fullmatch(r"\s*[,、/]\s*", between) is not None
-        chosen = near and ((listed and weighs) or any(words.search(between) for words in choice))
-        if chosen or listed:
+        comma = near and re.fullmatch(r"\s*[,、/]\s*", between) is not None
+        chosen = near and ((comma and listed) or any(words.search(between) for words in choice))
+        if chosen or comma:
             if all(one.fields != other.fields for other in chain):
                 chain.append(one)
             joined = joined or chosen

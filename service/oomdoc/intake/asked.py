@@ -18,15 +18,15 @@ from oomdoc.intake.alternatives import (
     bare_length_in,
     length_in,
     number_of,
-    numbers_in,
+    settings_in,
 )
 from oomdoc.intake.prose.numbers import to_count
 
 __all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
 
-Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache"]
+Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share"]
 """``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
-the KV cache alone is.
+the KV cache alone is; ``host``: how much of the machine's own memory; ``share``: what one term takes.
 """
 _MAX_CHARACTERS: Final = 4000
 
@@ -84,8 +84,8 @@ class Asked:
     """Requests at once."""
     length: int | None = None
     """Tokens of context or of a sample."""
-    numbers: Mapping[str, int] = field(default_factory=dict)
-    """Job fields whose number is named once, by the names of questions."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Job fields that the words name with one value."""
     target_length: int | None = None
     """The length that is asked about, whatever the described run has."""
     request_length: int | None = None
@@ -102,6 +102,8 @@ class Asked:
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
     """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits)."""
+    term: str | None = None
+    """The term of the memory table that is asked about."""
     alternatives: tuple[Alternative, ...] = ()
     """What the question compares: two or more that differ in one setting, in the order of the words."""
 
@@ -122,6 +124,7 @@ def asked_in(prose: str) -> Asked:
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
     wanted: Wanted = _first("wanted", text) or "fit"
+    sides, request = alternatives_in(text), _request(text)
     return Asked(
         wanted=wanted,
         trains=ROWS["trains"].search(text) is not None,
@@ -129,10 +132,10 @@ def _asked_in(text: str) -> Asked:
         infers=ROWS["infers"].search(text) is not None,
         capacity_gib=_capacity(text),
         cards=_cards_of_a_size(text),
-        length=length_in(text) or bare_length_in(text),
-        numbers=numbers_in(text),
+        length=length_in(text) or (None if request else bare_length_in(text)),
+        settings=settings_in(text, sides),
         target_length=_round(length_in(text, "target")),
-        request_length=_request(text),
+        request_length=request,
         completion=length_in(text, "completion"),
         concurrency=_concurrency(text),
         full=ROWS["full"].search(text) is not None,
@@ -143,7 +146,8 @@ def _asked_in(text: str) -> Asked:
         of_memory=ROWS["of_memory"].search(text) is not None,
         pure=ROWS["pure"].search(text) is not None,
         quant=_first("format", text),
-        alternatives=alternatives_in(text),
+        term=_first("term", text) if wanted == "share" else None,
+        alternatives=sides,
     )
 
 

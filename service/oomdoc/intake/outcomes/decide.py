@@ -133,7 +133,10 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     texts = (asked.complains.text, words)
     if _RE["of_memory"].search(texts[1]) is None or _is_denied(texts[0]):
         return outcome
-    if why_held or wanted.alternatives or wanted.wanted not in ("fit", "reserved"):
+    compares = any(
+        "gpu" not in side.fields for side in wanted.alternatives
+    )  # who tells of a failure names machines too
+    if why_held or compares or wanted.wanted not in ("fit", "reserved", "share"):
         return outcome  # a size is asked for, or two ways are compared
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
     return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
