@@ -63,6 +63,8 @@ class Plain:
     asked: Asked = field(default_factory=Asked)
     sides: tuple[Side, ...] = ()
     """What the question compares."""
+    printed_tokens: float | None = None
+    """What the engine's own log says that its cache holds."""
 
     @property
     def wanted(self) -> Wanted:
@@ -96,7 +98,9 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("answer.diffusion" if found.asked is not None and found.asked.diffusion else "answer.unknown"),)
     asked = found.asked or Asked()
     sides = compared(found.job, asked) if found.careful else ()
-    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, asked, sides))
+    printed = next((s.data for s in view.evidence.find("vllm-concurrency")), {})
+    tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
+    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, asked, sides, tokens))
 
 
 def _reserved(about: Plain) -> Iterator[Message]:
@@ -111,8 +115,8 @@ def _reserved(about: Plain) -> Iterator[Message]:
 
 
 _LEADS: Final[Mapping[str, tuple[str, ...]]] = {
-    "batch": ("answer.limit",),
-    "length": ("answer.limit",),
+    "batch": ("answer.limit", "answer.compared-batch"),
+    "length": ("answer.limit", "answer.compared-length"),
     "requests": ("answer.room", "answer.compared-requests"),
     "host": ("answer.host",),
     "share": ("answer.share",),
@@ -131,7 +135,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
     out += _flips(about)
-    leads = _LEADS.get(about.wanted, ())
+    leads = _LEADS["requests" if _many(about) else about.wanted] if _many(about) or about.wanted in _LEADS else ()
     first = [m for m in out if leads and m.key.startswith(leads) and m.key != "answer.limit-alone"]
     return (*first, *(m for m in out if m not in first))
 
@@ -167,13 +171,38 @@ def _comparison(about: Plain) -> Iterator[Message]:
     if not about.sides:
         return
     yield say("answer.compared", sides=[_side(side) for side in about.sides])
-    if about.wanted == "requests" and all(side.requests is not None for side in about.sides):
+    if _many(about) and all(side.requests is not None for side in about.sides):
         yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
+    if about.wanted in ("batch", "length"):
+        yield from _largest_of_sides(about)
     job = about.job
     known = about.estimate.capacity_bytes is not None
     yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=_cards(job))
     if all(side.fits for side in about.sides) and all(side.name.lower().startswith("zero") for side in about.sides):
         yield say("answer.compared-shards")
+
+
+def _many(about: Plain) -> bool:
+    """Whether it is asked how many requests a server holds at once, or whether so many."""
+    return about.wanted == "requests" or about.asked.concurrency is not None
+
+
+def _largest_of_sides(about: Plain) -> Iterator[Message]:
+    """The largest batch or length of each alternative."""
+    from oomdoc.diagnosis.planning import largest_of
+
+    names = ("micro_batch",) if about.wanted == "batch" else ("seq_len", "serving.max_model_len")
+    found = []
+    for side in about.sides:
+        try:
+            sizes = largest_of(about.stated.with_fields(side.fields), careful=about.careful, wanted=FITS)
+        except OomdocError:
+            return
+        most = next((sizes[n] for n in names if n in sizes), None)
+        if most is not None:
+            found.append(say("answer.side-requests", name=side.name, requests=f"{most:,}"))
+    if len(found) == len(about.sides):
+        yield say(f"answer.compared-{about.wanted}", sides=found)
 
 
 def _side(side: Side) -> Message:
@@ -186,7 +215,7 @@ def _side(side: Side) -> Message:
 
 
 def _holds(side: Side) -> Message:
-    return say("answer.side-requests", name=side.name, requests=side.requests if side.fits else 0)
+    return say("answer.side-requests", name=side.name, requests=side.requests)
 
 
 def _cache_alone(about: Plain) -> Iterator[Message]:
@@ -354,15 +383,15 @@ def _reference(about: Plain) -> Iterator[Message]:
 def _room(about: Plain) -> Iterator[Message]:
     """How many requests the cache of a server holds at once."""
     served = about.estimate.served
-    if served is None or served.largest_length is None or served.requests < 1:
+    if served is None or not (about.printed_tokens or (served.largest_length is not None and served.requests >= 1)):
         return
+    tokens = about.printed_tokens or served.requests * served.length
     each = min(about.asked.request_length or served.length, served.length)
-    requests, here = int(served.requests * served.length / each), f"{each:,}"
+    requests, here = int(tokens / each), f"{each:,}"
     if (about.asked.concurrency or served.at_once) > requests:
         yield say("answer.room-short", requests=requests, here=here)
-    elif served.at_once == 1 and requests > 1:
-        tokens = int(served.requests * served.length) // 1000 * 1000
-        yield say("answer.room", requests=requests, here=here, tokens=f"{tokens:,}")
+    elif (served.at_once == 1 or about.printed_tokens) and requests > 1:
+        yield say("answer.room", requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")
 
 
 def _flips(about: Plain) -> Iterator[Message]:
@@ -386,7 +415,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         now = job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
-    if not about.sides:
+    if not (about.sides and _many(about)):
         yield from _room(about)
     if about.answer != "fits":
         yield from _instead(about)

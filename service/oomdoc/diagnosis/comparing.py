@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,6 +69,7 @@ class Side:
     """One of the compared alternatives, priced; sizes in bytes per GPU."""
 
     name: str
+    fields: Mapping[str, Any]
     needed_bytes: float
     capacity_bytes: float | None
     fits: bool | None
@@ -79,9 +81,12 @@ def compared(job: Job, asked: Asked) -> tuple[Side, ...]:
     """What each alternative needs; none where fewer than two can be priced."""
     sides = []
     for side in sides_of(job, asked):
-        priced = price_form(job, side_fields(job, side))
+        fields = side_fields(job, side)
+        priced = price_form(job, fields)
         if priced is not None:
             estimate = priced.estimate
             holds = int(estimate.served.requests) if estimate.served is not None else None
-            sides.append(Side(side.name, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate), holds))
+            sides.append(
+                Side(side.name, fields, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate), holds)
+            )
     return tuple(sides) if len(sides) > 1 else ()

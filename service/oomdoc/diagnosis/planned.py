@@ -223,7 +223,8 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         request, however many are to come.
     """
     many = asked.concurrency is not None and job.get("serving.concurrency") is None
-    many = many and not (written and job.get("serving.max_model_len") is not None)
+    slots = job.framework in _LOCAL or asked.engine in _LOCAL  # these hold a cache for each at once
+    many = many and (slots or not (written and job.get("serving.max_model_len") is not None))
     tells = (
         asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     )

@@ -60,7 +60,7 @@ def number_of(written: str) -> int:
     """``16k``, ``4,096``, ``1m``."""
     number = written.replace(",", "").replace(" ", "").lower()
     unit = {"k": 1024, "m": 1 << 20}.get(number[-1])
-    return int(number[:-1]) * unit if unit else int(number)
+    return round(float(number[:-1]) * (unit if "." not in number else 1000)) if unit else int(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _apart(text: str, field: str, mentions: list[_Mention]) -> tuple[Alternative
 def _options(text: str) -> tuple[Alternative, ...]:
     """Options of a marked list, each with the fields that its words set."""
     marks = list(ROWS["option"].finditer(text))
-    sides = []
+    sides, switched = [], list[str]()
     for n, mark in enumerate(marks):
         until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION
         words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
@@ -128,9 +128,15 @@ def _options(text: str) -> tuple[Alternative, ...]:
         fields |= length
         for found in (_models(words), *_worded(words).values(), *_numbered(words).values(), _cards(words)):
             fields |= found[-1][2].fields if found else {}
+        for name, pattern in ROWS.group("setting").items():
+            if (match := pattern.search(words)) is not None:
+                off = negated(words, match.start())
+                switched.append(name)
+                fields[name.split(":")[0]] = _value_of(name, on=not off)
         if fields:
             sides.append(Alternative(re.split(r"[,;，；。]", words)[0][:_NAME], fields))
-    distinct = _distinct(sides)
+    closed = {field: _value_of(name, on=False) for name in reversed(switched) for field in (name.split(":")[0],)}
+    distinct = _distinct(Alternative(side.name, {**closed, **side.fields}) for side in sides)
     alike = bool(distinct) and set.intersection(*(set(side.fields) for side in distinct))
     return distinct if alike and 1 < len(distinct) <= _MAX_SIDES else ()
 
@@ -171,16 +177,16 @@ def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
     values = {**_worded(text), **_numbered(text)}
     for name, pattern in ROWS.group("setting").items():
-        field, on, _ = name.split(":")
-        found = [(*m.span(), Alternative(m[0], {field: _typed(field, on)})) for m in pattern.finditer(text)]
-        if found and field not in values:
-            values[field] = found
+        side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
+        if found := [(*m.span(), side) for m in pattern.finditer(text)]:
+            values.setdefault(name.split(":")[0], found)
+    compared = {field for side in sides for field in side.fields}
     out = {}
     for field, mentions in values.items():
-        said = [m[2].fields[field] for m in mentions if not negated(text, m[0]) and not is_need_asked(text, m[0])]
-        if said and len(said) == len(mentions) and said.count(said[0]) == len(said):
+        said = [m[2].fields[field] for m in mentions if not negated(text, m[0]) and _weighed(text, m[0], m[1]) is None]
+        if field not in compared and len(said) == len(mentions) == said.count(said[0] if said else None):
             out[field] = said[0]
-    return {field: value for field, value in out.items() if not any(field in side.fields for side in sides)}
+    return out
 
 
 def _same_kind(field: str, first: str, other: re.Match[str], text: str) -> bool:
@@ -200,17 +206,19 @@ def _switched(text: str) -> tuple[Alternative, ...]:
     if not found:
         return ()
     _, name, written = min(found)
-    field, *values = name.split(":")
-    marks = (f"{written}: on", f"{written}: off")
-    return tuple(Alternative(mark, {field: _typed(field, v)}) for mark, v in zip(marks, values, strict=True))
-
-
-def _typed(field: str, value: str) -> Any:
-    return (
-        (value,)
-        if field == "offload" and value != "none"
-        else {"true": True, "false": False, "none": None}.get(value, value)
+    field = name.split(":")[0]
+    return tuple(
+        Alternative(f"{written}: {'on' if on else 'off'}", {field: _value_of(name, on=on)}) for on in (True, False)
     )
+
+
+def _value_of(name: str, *, on: bool) -> Any:
+    """What a row ``field:on:off`` sets."""
+    field, *values = name.split(":")
+    value = values[0] if on else values[1]
+    if field == "offload":
+        return (value,) if on else ()
+    return {"true": True, "false": False, "none": None}.get(value, value)
 
 
 def _weighed(text: str, start: int, end: int) -> int | None:
