@@ -36,10 +36,46 @@ from oomdoc.intake.asked import asked_in
             [{"sharding": "zero3"}, {"sharding": "zero1"}],
         ),
         ("Does Qwen3-8B with LoRA fit on a 4090 or do I need a larger card?", []),
+        ("tp 2够吗还是得tp 4？vLLM 跑 70B", [{"tp": 2}, {"tp": 4}]),
+        ("FSDP FULL_SHARD or HYBRID_SHARD on 2x8 H100?", [{"sharding": "fsdp"}, {"sharding": "hsdp"}]),
+        ("gpu_memory_utilization 0.9 or 0.8?", [{"serving.gpu_memory_utilization": n} for n in (0.9, 0.8)]),
+        ("batch 1, 2 or 4 for LoRA of a 7B?", [{"micro_batch": n} for n in (1, 2, 4)]),
+        ("bs 1 now with LoRA of a 7B. Can I go to 4?", [{"micro_batch": 1}, {"micro_batch": 4}]),
+        ("KV cache fp8 还是 fp16，Qwen3-32B", [{"serving.kv_dtype": "fp8"}, {"serving.kv_dtype": "bf16"}]),
+        ("Would offloading the optimizer help?", [{"offload": ("optimizer",)}, {"offload": ()}]),
+        ("开了 gradient checkpointing，A100 40G，会爆显存吗？", []),
+        ("全参 SFT，不 offload，开 gradient checkpointing，显存够吗？", []),
+        (
+            "A 3B. (a) ZeRO-2, no offload (b) ZeRO-2 + offload_optimizer cpu",
+            [{"sharding": "zero2", "offload": ()}, {"sharding": "zero2", "offload": ("optimizer",)}],
+        ),
     ],
 )
 def test_what_is_compared(question: str, fields: list[dict[str, str]]) -> None:
     assert [dict(side.fields) for side in asked_in(question).alternatives] == fields
+
+
+def test_settings_that_words_name_are_the_jobs() -> None:
+    job = oomdoc.diagnose("qwen2.5-7b lora bs2 8192 a100 80g 能跑吗").document()["job"]
+    assert (job["micro_batch"], job["seq_len"], job["gpu"]) == (2, 8192, "a100 80g")
+
+
+def test_what_is_asked_stands_first() -> None:
+    """ZeRO-3 of 7.6e9 parameters over 8: 12 bytes each of masters and moments are 10.6 GiB a card."""
+    run = "full fine-tune of Qwen2.5-7B with ZeRO-3 on 8x H100 80GB at 4096"
+    assert (
+        "optimizer states: about 10.6"
+        in oomdoc.diagnose(f"How much goes to the optimizer in a {run}?").document()["sentences"][0]
+    )
+    host = oomdoc.diagnose(f"How much host RAM with the optimizer offloaded, {run}?").document()["sentences"][0]
+    assert host.startswith("Host memory: about 1")
+
+
+def test_the_engines_own_log_says_how_many_requests_fit() -> None:
+    """276,480 tokens are 90 requests of 2,560 and 500."""
+    log = "INFO 09-30 kv_cache_utils.py:1091] Maximum concurrency for 40,960 tokens per request: 6.75x"
+    asked = f"Only 6 users at once? Prompts of 2.5k tokens, answers of 500. Qwen3-14B on vLLM.\n\n{log}\n"
+    assert "90 requests of 3,060 tokens" in oomdoc.diagnose(asked).document()["sentences"][0]
 
 
 def test_a_bare_size_names_the_other_model() -> None:

@@ -9,14 +9,14 @@ from typing import Any, Final
 from oomdoc.diagnosis.comparing import Side, compared
 from oomdoc.diagnosis.forms import FITS, host_is_short, needed_of
 from oomdoc.diagnosis.planned import (
-    asks_of_memory,
     asks_why_held,
     counted,
-    describes_run,
     is_planned,
     put_off,
+    wants_figure,
 )
 from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.diagnosis.run_words import assumed_of, cards_of, run_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
@@ -24,15 +24,10 @@ from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.memory.job import Job
-from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB
 
-__all__ = ["Plain", "answer_of", "answer_to", "run_of"]
+__all__ = ["Plain", "answer_of", "answer_to"]
 
-_DECIDING: Final = ("method", "sharding", "optimizer", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
-"""Assumed fields that are named, those that decide most first."""
-_SERVED: Final = ("framework", "quant", "serving.max_model_len", "tp")
-_NAMED: Final = 5
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 """Sizes of cards as they are sold, in GB."""
 _USABLE: Final = 0.94
@@ -88,12 +83,12 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("answer.put-off"),)
     if found.outlook is None and asks_why_held(view.evidence, found.job):
         return (say("answer.reserved-plain"),)
-    if is_planned(view.evidence) and not (describes_run(view.evidence) and asks_of_memory(view.evidence)):
+    if is_planned(view.evidence) and not wants_figure(view.evidence):
         return (say("answer.no-run"),)
     if found.outlook is None:
         return ()
     if view.estimate is None and found.grid is not None:
-        return (say("answer.card-alone", cards=_cards(found.job)),)
+        return (say("answer.card-alone", cards=cards_of(found.job)),)
     if view.estimate is None:
         return (say("answer.diffusion" if found.asked is not None and found.asked.diffusion else "answer.unknown"),)
     asked = found.asked or Asked()
@@ -131,11 +126,11 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
         return explained
     out = list(_comparison(about)) or [*_cache_alone(about), _decisive(about)]
     out += [*_share(about), *_parts(about), *_reference(about), *_host(about)]
-    assumed = list(_assumed(about.job))
+    assumed = list(assumed_of(about.job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
     out += _flips(about)
-    leads = _LEADS["requests" if _many(about) else about.wanted] if _many(about) or about.wanted in _LEADS else ()
+    leads = _LEADS.get(about.wanted, ())
     first = [m for m in out if leads and m.key.startswith(leads) and m.key != "answer.limit-alone"]
     return (*first, *(m for m in out if m not in first))
 
@@ -177,7 +172,7 @@ def _comparison(about: Plain) -> Iterator[Message]:
         yield from _largest_of_sides(about)
     job = about.job
     known = about.estimate.capacity_bytes is not None
-    yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=_cards(job))
+    yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=cards_of(job))
     if all(side.fits for side in about.sides) and all(side.name.lower().startswith("zero") for side in about.sides):
         yield say("answer.compared-shards")
 
@@ -199,9 +194,9 @@ def _largest_of_sides(about: Plain) -> Iterator[Message]:
         except OomdocError:
             return
         most = next((sizes[n] for n in names if n in sizes), None)
-        if most is not None:
-            found.append(say("answer.side-requests", name=side.name, requests=f"{most:,}"))
-    if len(found) == len(about.sides):
+        if most:
+            found.append(say("answer.side-most", name=side.name, most=f"{most:,}"))
+    if found:
         yield say(f"answer.compared-{about.wanted}", sides=found)
 
 
@@ -234,7 +229,7 @@ def _decisive(about: Plain) -> Message:
     if host_is_short(job, estimate):
         sizes = {"host_bytes": estimate.host_bytes, "have_bytes": (job.host_gib or 0.0) * GIB}
         return say("answer.host-short", run=run_of(job), needed_bytes=needed_of(estimate), **sizes)
-    values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": _cards(job)}
+    values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": cards_of(job)}
     if estimate.capacity_bytes is None or estimate.fits_probability is None:
         box = next((b for b in _BOXES if needed_of(estimate) <= _USABLE * b * GIB), None)
         if box is None:
@@ -258,75 +253,6 @@ def _decisive(about: Plain) -> Message:
             **values,
         )
     return say(f"answer.{about.answer}", **values)
-
-
-def run_of(job: Job) -> Message:
-    """The run in a few words: the model, how it is trained or served, its batch and length."""
-    model = job.model if isinstance(job.model, str) else None
-    name: Any = model.rpartition("/")[2] if model else _of_size(job.params_b or 0.0)
-    if job.objective == "inference":
-        length = job.get("serving.max_model_len") or job.seq_len or 0
-        served = {"model": name, "format": _format(job), "length": f"{length:,}"}
-        count = job.get("serving.concurrency") or 1
-        return say("answer.serving-together", count=count, **served) if count > 1 else say("answer.serving", **served)
-    values = {"model": name, "batch": job.micro_batch or 1, "length": f"{job.seq_len or 0:,}"}
-    return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
-
-
-def _of_size(billions: float) -> Message:
-    size = f"{billions:g}"
-    return say("answer.model-of-an" if size[0] == "8" or size in ("11", "18") else "answer.model-of", size=size)
-
-
-def _method(job: Job) -> str:
-    if job.method in ("full", "lora", "qlora"):
-        return f"{job.method}-{job.objective}" if job.objective in ("dpo", "grpo", "ppo", "pretrain") else job.method
-    return "other"
-
-
-_SHOWN_FORMATS: Final = {"awq-int4": "int4", "gptq-int4": "int4", "nf4": "4-bit (nf4)", "int4-experts": "int4"}
-
-
-def _format(job: Job) -> str:
-    quant = job.quant if job.quant not in (None, "none") else job.param_dtype or "bf16"
-    return str(quant).upper() if quant in GGUF_BYTES else _SHOWN_FORMATS.get(str(quant), str(quant))
-
-
-def _cards(job: Job) -> Message:
-    count = (job.gpus or 1) * (job.nodes or 1)
-    if not job.gpu:
-        return say("answer.card-of", count=count, size=f"{job.capacity_gib or 0:g}")
-    return say("answer.cards-named" if count > 1 else "answer.card-named", count=count, gpu=_singular(job.gpu))
-
-
-def _singular(name: str) -> str:
-    return name[:-1] if name.endswith("s") and name[-2:-1].isdigit() else name
-
-
-def _assumed(job: Job) -> Iterator[Message]:
-    """The assumptions that decide, in words."""
-    names = _SERVED if job.objective == "inference" else _DECIDING
-    shown = 0
-    for name in names:
-        value = job.get(name)
-        quiet = value in (None, "none", "ddp", "adamw") or (name in ("tp",) and value == 1)
-        if name not in job.assumed or quiet or shown >= _NAMED:
-            continue
-        if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")):
-            continue
-        shown += 1
-        yield say(f"answer.assumed-{name.rpartition('.')[2].replace('_', '-')}", value=_shown(name, job))
-
-
-def _shown(name: str, job: Job) -> Any:
-    value = job.get(name)
-    if name == "method":
-        return say(f"answer.method-{_method(job)}")
-    if name == "quant":
-        return _format(job)
-    if name == "param_dtype":
-        return job.autocast
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 _INSTEAD: Final = (("lora", {"method": "lora"}), ("qlora", {"method": "qlora"}))

@@ -19,12 +19,12 @@ from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.planned import (
     SPLIT,
-    asks_of_memory,
     careful_job,
     is_planned,
     locally_served,
     planned_run,
     split_by_layers,
+    wants_figure,
 )
 from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
@@ -117,7 +117,7 @@ def _without_failure(
         outlook=outlook_of(view),
         careful=choice is not None and choice.careful,
         asked=choice.asked if choice is not None else None,
-        grid=grid_for(choice, view) if choice is not None and asks_of_memory(view.evidence) else None,
+        grid=grid_for(choice, view) if choice is not None and wants_figure(view.evidence) else None,
         matches=look.chosen({}, _MATCHES) if look is not None else (),
         questions=questions_for(view, ()) if questions else (),
         warnings=tuple(warnings),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import side_fields, sides_of
 from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of, price_form
-from oomdoc.diagnosis.planned import Choice, describes_run
+from oomdoc.diagnosis.planned import Choice
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.alternatives import Alternative
@@ -43,7 +43,7 @@ def grid_for(choice: Choice, view: View) -> Grid | None:
     if not choice.careful or choice.asked.wanted == "reserved":
         return None
     if view.estimate is None:
-        alone = _names_a_card_alone(job) and describes_run(view.evidence) and not choice.asked.diffusion
+        alone = _names_a_card_alone(job) and not choice.asked.diffusion
         return _of_card(job) if alone else None
     sides = sides_of(job, choice.asked)
     if sides and not any(name in side.fields for side in sides for name in ("seq_len", "serving.max_model_len")):

@@ -16,9 +16,9 @@ from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
 from oomkb.errors import OomdocError
+from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
-from oomkb.units import GIB
 
 __all__ = [
     "SPLIT",
@@ -26,12 +26,12 @@ __all__ = [
     "asks_why_held",
     "careful_job",
     "counted",
-    "describes_run",
     "is_planned",
     "locally_served",
     "planned_run",
     "put_off",
     "split_by_layers",
+    "wants_figure",
 ]
 
 _SCRIPTS: Final = 4
@@ -45,7 +45,7 @@ _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 _PER_MACHINE: Final = 8
 _GROUP: Final = 8
 """Completions of one prompt that are usual (TRL ``GRPOConfig.num_generations``)."""
-_SAYS_NO_SIZE: Final = ("phase", "objective", "framework")
+_SAYS_NO_SIZE: Final = frozenset({"phase", "objective", "framework"})
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
 _LOCAL: Final = ("ollama", "llama.cpp")
@@ -70,22 +70,17 @@ def is_planned(evidence: Evidence) -> bool:
     return evidence.outcome is not None and evidence.outcome.kind == "question"
 
 
-def describes_run(evidence: Evidence) -> bool:
-    """Whether a question says anything of a run or a card, so that a figure is what it may want."""
-    asked = asked_of(evidence)
+def wants_figure(evidence: Evidence) -> bool:
+    """Whether a question says anything of a run or a card, and asks about memory or a size of it."""
+    asked, documents = asked_of(evidence), bool(evidence.documents)
     of_memory = evidence.outcome is not None and evidence.outcome.name == "memory-question"
-    asked_of_a_run = of_memory or asked.trains or asked.serves or bool(evidence.documents)
-    if not asked_of_a_run and _HARDWARE.issuperset(evidence.facts):
+    of_a_run = of_memory or asked.trains or asked.serves or documents
+    if not of_a_run and _HARDWARE.issuperset(evidence.facts):
         return False  # a card alone, and nothing asked of its memory
-    sized = any(name not in _SAYS_NO_SIZE for name in evidence.facts) or bool(evidence.documents)
-    return sized or asked.capacity_gib is not None or asked.wanted != "fit" or asked.trains
-
-
-def asks_of_memory(evidence: Evidence) -> bool:
-    """Whether a question is about memory or a run's size: a model may be named, and something else be asked of it."""
-    asked = asked_of(evidence)
-    named = bool(evidence.documents) or not _RUN.isdisjoint(evidence.facts)
-    return named or asked.of_memory or asked.wanted != "fit" or bool(asked.alternatives)
+    if asked.wanted != "fit" or documents:
+        return True
+    described = asked.capacity_gib is not None or asked.trains or not _SAYS_NO_SIZE.issuperset(evidence.facts)
+    return described and (asked.of_memory or bool(asked.alternatives) or not _RUN.isdisjoint(evidence.facts))
 
 
 def put_off(evidence: Evidence) -> bool:
@@ -266,9 +261,9 @@ def _named(job: Job, asked: Asked) -> Job:
     for name, value in asked.settings.items():
         if name not in closed and job.get(name) is None:
             job = job.with_fields({name: value})
-    if job.nodes is None and (job.gpus or 0) > _PER_MACHINE and job.gpus % _PER_MACHINE == 0:
-        job = job.with_fields({"gpus": _PER_MACHINE, "nodes": job.gpus // _PER_MACHINE})
-    return job
+    machines, rest = divmod(job.gpus or 0, _PER_MACHINE)
+    several = job.nodes is None and machines > 1 and not rest
+    return job.with_fields({"gpus": _PER_MACHINE, "nodes": machines}) if several else job
 
 
 def _engine_split(job: Job) -> int:
@@ -276,10 +271,12 @@ def _engine_split(job: Job) -> int:
     entry = models.find(job.model) if isinstance(job.model, str) else None
     device = gpus.find(job.gpu) if job.gpu else None
     size = 2.0 * (entry.params if entry is not None and entry.params else (job.params_b or 0.0) * 1e9)
-    capacity = job.capacity_gib * GIB if job.capacity_gib else float(device.capacity_bytes) if device else 0.0
+    capacity = capacity_bytes_of(job, device)
     whole = job.gpus or job.world or 1
+    if capacity is None:
+        return 1
     fits = (n for n in (1, 2, 4, 8) if n >= whole or size / n <= _WEIGHTS_OF_SHARE * _ENGINE_SHARE * capacity)
-    return min(next(fits, 8), whole) if capacity else 1
+    return min(next(fits, 8), whole)
 
 
 _ENGINE_SHARE: Final = 0.4

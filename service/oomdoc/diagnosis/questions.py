@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.inferring import IMPLIED
-from oomdoc.diagnosis.planned import asks_of_memory, describes_run, is_planned
+from oomdoc.diagnosis.planned import is_planned, wants_figure
 from oomdoc.diagnosis.result import CauseFinding, Question
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import asked_of
@@ -90,7 +90,7 @@ def _says_little(view: View) -> bool:
 
 def _for_plan(view: View) -> tuple[Question, ...]:
     """What an answer cannot do without; everything else was assumed and said."""
-    if not describes_run(view.evidence) or not asks_of_memory(view.evidence):
+    if not wants_figure(view.evidence):
         return ()
     if view.estimate is None:
         open_ = view.job.model is None and view.job.params_b is None

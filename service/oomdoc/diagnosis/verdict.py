@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis.forms import host_is_short
-from oomdoc.diagnosis.planned import asks_of_memory, asks_why_held, counted, describes_run, put_off
+from oomdoc.diagnosis.planned import asks_why_held, counted, put_off, wants_figure
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome
@@ -72,13 +72,13 @@ def outlook_of(view: View) -> Outlook | None:
     ``unknown`` without the model (or its size) and the card (or its capacity).
     """
     outcome = view.evidence.outcome
-    if outcome is None or outcome.kind != "question" or put_off(view.evidence) or not describes_run(view.evidence):
+    if outcome is None or outcome.kind != "question" or put_off(view.evidence) or not wants_figure(view.evidence):
         return None
     named = view.stated("model") is not None or view.stated("params_b") is not None
     probability = view.estimate.fits_probability if view.estimate is not None else None
     if asks_why_held(view.evidence, view.job) and (not named or probability is None):
         return None
-    if not named or probability is None or counted(view.job) or not asks_of_memory(view.evidence):
+    if not named or probability is None or counted(view.job):
         return Outlook("unknown")
     if view.estimate is not None and host_is_short(view.job, view.estimate):
         return Outlook("does-not-fit", min(probability, _FITS_NOT))

@@ -14,6 +14,7 @@ from typing import Any, Final
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
 from oomdoc.intake.prose.hardware import named_card
+from oomdoc.intake.prose.numbers import to_tokens
 from oomkb.catalog import gpus, models
 from oomkb.memory.device import Device
 
@@ -46,21 +47,19 @@ _OPTION, _NAME = 120, 48
 def length_in(text: str, row: str = "length") -> int | None:
     """The tokens that a row of lengths finds."""
     found = ROWS[row].search(text)
-    size = number_of(next(n for n in found.groups() if n)) if found is not None else 0
+    size = int(number_of(next(n for n in found.groups() if n))) if found is not None else 0
     return size if 16 <= size <= 1 << 22 else None
 
 
 def bare_length_in(text: str) -> int | None:
     """A number that is a length by its value alone, where no length is named: ``qlora qwen3-8b, 4090, 4096``."""
-    sizes = (number_of(found[1]) for found in ROWS["bare_length"].finditer(text))
+    sizes = (int(number_of(found[1])) for found in ROWS["bare_length"].finditer(text))
     return next((size for size in sizes if 512 <= size <= 1 << 20 and size % 256 == 0), None)
 
 
-def number_of(written: str) -> int:
-    """``16k``, ``4,096``, ``1m``."""
-    number = written.replace(",", "").replace(" ", "").lower()
-    unit = {"k": 1024, "m": 1 << 20}.get(number[-1])
-    return round(float(number[:-1]) * (unit if "." not in number else 1000)) if unit else int(number)
+def number_of(written: str) -> int | float:
+    """``16k``, ``4,096``, ``1m``, ``0.9``."""
+    return float(written) if written.startswith((".", "0.")) else to_tokens(written) or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +157,17 @@ def _numbered(text: str) -> dict[str, list[_Mention]]:
             continue  # the rank of a process
         for match in pattern.finditer(text):
             place = next(n for n in range(1, len(match.groups()) + 1) if match[n])
-            beside = [
-                ROWS["other_number"].match(text, match.end(place)),
-                ROWS["number_before"].search(text, 0, match.start(place)),
-            ]
-            spans = [
-                match.span(place),
-                *(m.span("n") for m in beside if m and _same_kind(field, match[place], m, text)),
-            ]
+            before = ROWS["number_before"].search(text, 0, match.start(place))
+            spans = [before.span("n")] if before and _same_kind(field, match[place], before, text) else []
+            spans.append(match.span(place))
+            while (other := ROWS["other_number"].match(text, spans[-1][1])) is not None:
+                if not _same_kind(field, match[place], other, text):
+                    break
+                spans.append(other.span("n"))
             for start, end in spans:
-                written = text[start:end]
-                shown = _SHOWN.get(field, f"{field.rpartition('.')[2]} {{}}").format(written)
-                by_field.setdefault(field, []).append((start, end, Alternative(shown, {field: number_of(written)})))
+                shown = _SHOWN.get(field, f"{field.rpartition('.')[2]} {{}}").format(text[start:end])
+                side = Alternative(shown, {field: number_of(text[start:end])})
+                by_field.setdefault(field, []).append((start, end, side))
     return by_field
 
 
