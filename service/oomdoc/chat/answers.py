@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.chat import parts, questions
 from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
+from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import Reply, difference
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced
+from oomkb.pricing import Priced, price_planned
+from oomkb.units import GIB
 
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
@@ -39,6 +41,10 @@ _NAMES: Final = {
 _DEGREE: Final = re.compile(r"(?i)\b[tpc]p\b|parallel|并行")
 _COUNT: Final = re.compile(r"(?i)gpus?\b|\bcards?\b|\bnodes?\b|[张卡台]|节点")
 _SURE: Final = 0.5
+_FIGURE: Final = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,2}(?![\d.])")
+_ROUNDED: Final = 0.006
+_ALWAYS_NAMED: Final = frozenset({"gpu", "gpus", "model", "method", "objective", "nodes"})
+"""Fields whose words stand in most questions."""
 _TOPICS: Final[tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...]] = (
     ("reference", re.compile(r"(?i)\bref(?:erence)?\b|参考"), ("reference",)),
     ("critic", re.compile(r"(?i)\bcritic\b|\bvalue\smodel\b|评论家|价值模型|critic"), ("critic",)),
@@ -178,8 +184,8 @@ def explained(priced: Priced | None, problem: str, job: Job, text: str, language
     said = []
     if questions.largest_asked(text):
         said += largest(priced, language, text)
-    topics = _topics(priced, text, language)
-    said += topics
+    said += _topics(priced, text, language) or _figures(priced, text, language)
+    said += _named(priced, text, language)
     if not said:
         said += parts.owner(estimate, language)
     said += parts.state(priced, problem, job, language)
@@ -204,6 +210,39 @@ def _topics(priced: Priced, text: str, language: str) -> list[str]:
             said.append(word(f"chat.topic-reference-{_reference(priced.job)}", language))
         if topic == "critic":
             said.append(word(f"chat.topic-critic-{'full' if priced.job.objective == 'ppo' else 'none'}", language))
+    return said
+
+
+def _figures(priced: Priced, text: str, language: str) -> list[str]:
+    """The terms of the sizes that a question quotes."""
+    quoted = [float(n) for n in _FIGURE.findall(text)]
+    terms = priced.estimate.phases[priced.estimate.peak_phase].terms_bytes
+    found = [t for t, size in terms.items() if any(abs(size / GIB - n) < _ROUNDED for n in quoted)]
+    peak_bytes = priced.estimate.process_bytes
+    return [
+        word("chat.topic-term", language, name=parts.term(t, language), size_bytes=terms[t], peak_bytes=peak_bytes)
+        for t in found
+    ]
+
+
+def _named(priced: Priced, text: str, language: str) -> list[str]:
+    """The values of the fields that a question names, and the peak with twice as much of the first."""
+    named = [n for n in fields_named(text) if n not in _ALWAYS_NAMED][:2]
+    said = []
+    for name in named:
+        value = priced.job.get(name)
+        shown = word("chat.unset", language) if value is None else parts.shown_value(value)
+        key = "chat.field-assumed" if name in priced.job.assumed else "chat.field-now"
+        said.append(word(key, language, field=name, value=shown))
+    present = priced.job.get(named[0]) if named else None
+    if named and isinstance(present, int | None) and not isinstance(present, bool):
+        try:
+            double = 2 * (present or 1)
+            other = price_planned(priced.job.with_fields({named[0]: double}))
+        except OomdocError:
+            return said
+        peak_bytes = other.estimate.process_bytes
+        said.append(word("chat.field-double", language, field=named[0], value=double, peak_bytes=peak_bytes))
     return said
 
 

@@ -55,7 +55,11 @@ class Context:
         return self._completed.get(name) if value is None else value
 
     @property
+    def has_rollout(self) -> bool:
+        """Whether an engine generates beside the training."""
+        return self.job.rollout is not None or self.job.objective in ("grpo", "ppo")
+
+    @property
     def utilization(self) -> str:
         """The field of the share that an engine takes: a rollout's or a server's."""
-        rl = self.job.rollout is not None or self.job.objective in ("grpo", "ppo")
-        return "rollout.gpu_memory_utilization" if rl else "serving.gpu_memory_utilization"
+        return "rollout.gpu_memory_utilization" if self.has_rollout else "serving.gpu_memory_utilization"

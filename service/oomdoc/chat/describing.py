@@ -9,6 +9,7 @@ from typing import Any, Final
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
+from oomdoc.chat.session import flat
 from oomdoc.evidence import Evidence, Source
 from oomkb.errors import InputError
 from oomkb.frameworks import ENGINES
@@ -93,14 +94,5 @@ def _fields(evidence: Evidence) -> dict[str, Any]:
     from oomdoc.intake.configs import to_job
 
     job = to_job(evidence.facts, evidence.framework, evidence.versions)
-    document = {k: v for k, v in job.document().items() if not k.endswith("_text")}
     known = set(Job.__dataclass_fields__) - {"extra", "assumed"}
-    flat: dict[str, Any] = {}
-    for name, value in document.items():
-        if name not in known:
-            continue
-        if name in ("lora", "rollout", "serving", "loop") and isinstance(value, Mapping):
-            flat.update({f"{name}.{k}": v for k, v in value.items()})
-        else:
-            flat[name] = value
-    return flat
+    return {n: v for n, v in flat(job).items() if n.partition(".")[0] in known and not n.endswith("_text")}

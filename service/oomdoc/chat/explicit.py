@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
+from oomdoc.chat.session import flat
 from oomdoc.evidence import Source
+from oomdoc.intake.configs.launch import ENVIRONMENT, LAUNCH_KEYS
+from oomdoc.intake.configs.table import Key, Table, norm
+from oomdoc.intake.numbers import read_number
 from oomdoc.stated import DOTTED_FIELDS, stated_fields
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
@@ -24,10 +28,10 @@ __all__ = ["SENTENCE_WORDS", "Explicit", "field_named", "only_settings", "read_e
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _SPELLED: Final = re.compile(
     r"(?<![\w./-])(?P<flag>--?)?(?P<key>[A-Za-z][\w-]{0,48}(?:\.[A-Za-z][\w-]{0,40}){0,5})"
-    r"(?:\s{0,2}(?P<equals>[=:：]|->|→)\s{0,2}|\s{0,2}(?:[改换变设调降升加提减开拉](?:成|为|到|至|回)?|[是为到取用给])\s{0,2}(?=[\d.])"
+    r"(?:\s{0,2}(?P<equals>[=:：]|->|→)\s{0,2}|\s{0,2}(?:[改换变设调降升加提减开拉](?:成|为|到|至|回)?|[是为到取用给])\s{0,2}(?=[\d.A-Za-z$+-])"
     r"|\s{1,2}(?:to\s|is\s|at\s|of\s)?)"
     r"(?P<value>[+-]?\d[\d,.]{0,12}(?:e-?\d{1,2})?\s?(?:k|K|%|GiB|GB|G)?(?![A-Za-z0-9_])"
-    r"|[A-Za-z][\w.+/-]{0,120}(?:,[A-Za-z][\w.-]{0,40}(?![\w.-]|\s?[=:：])){0,4})"
+    r"|[A-Za-z$][\w.+/${}-]{0,120}(?:,[A-Za-z][\w.-]{0,40}(?![\w.-]|\s?[=:：])){0,4})"
 )
 _BARE_FLAG: Final = re.compile(
     r"(?<![\w-])--(?P<key>[A-Za-z][\w-]{2,48})(?=[\s,;?!，。；？！)]|\.(?!\w)|$)(?!\s{1,2}[\w.+/-]*\d)"
@@ -59,8 +63,6 @@ _SPELLINGS: Final[Mapping[str, str]] = {
 }
 """Field -> short names and names that several frameworks share."""
 _ALIASES: Final = {name: field for field, names in _SPELLINGS.items() for name in names.split()}
-_IMPLIED: Final = frozenset({"framework", "objective", "params_b", "world", "method"})
-"""What a key says beside its own field; a turn about one key changes that alone."""
 _SWITCHES: Final = {"on": True, "off": False, "true": True, "false": False, "yes": True, "no": False}
 _GROUPED: Final = frozenset({"quant", "sharding", "offload", "method", "grad_ckpt", "autocast", "extra_models"})
 """Fields that keys say in words of their own (``quantization_bit: 4``)."""
@@ -69,8 +71,10 @@ _NAMED: Final = frozenset({"gpu", "model", "framework"})
 _LISTS: Final = frozenset({"offload", "lora.targets"})
 _BARE: Final = frozenset({"n", "r", "mb", "bs", "zero", "seq", "rank"})
 """Names that are words as well: understood with ``=`` or before a number."""
+_SIZE_UNIT: Final = re.compile(r"\s?(?:gib|gb|g)\Z")
+_PLAIN_NUMBER: Final = re.compile(r"[+-]?\d*\.?\d+(?:e[+-]?\d+)?")
 _SPACES: Final = re.compile(
-    r"(?i)(?<![\w-])(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?(?=\s?(?:[=:]|\d|to\b))"
+    r"(?i)(?<![\w-])(?:(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?|(zero)[ -](stage))(?=\s?(?:[=:]|\d|to\b))"
 )
 
 
@@ -126,7 +130,9 @@ def read_explicit(turn: str, context: Context) -> Explicit:
         try:
             fields = _fields(setting, context)
         except JobError as error:
-            return Explicit(found, (*spans, setting.span), error, named)
+            if not _by_tables([setting], context.job)[0]:
+                return Explicit(found, (*spans, setting.span), error, named)
+            fields = None  # what it says there is not this field's value: a rank of 0 is no LoRA
         if fields is None:
             for_tables.append(setting)
         elif fields:
@@ -146,12 +152,15 @@ def only_settings(turn: str, context: Context) -> bool:
 
 
 def _settings(text: str) -> Iterator[_Setting]:
-    start = 0
+    start, rest = 0, text
     while (match := _SPELLED.search(text, start)) is not None:
         key, value = match["key"].lower(), match["value"]
         word = not match["equals"] and not match["flag"]
         sentence = key in SENTENCE_WORDS or (
-            word and not value[0].isdigit() and value[0] not in "+-" and "_" not in key
+            word
+            and not value[0].isdigit()
+            and value[0] not in "+-"
+            and not ("_" in key or (_joined(key) and _known(key)))
         )
         # "--enforce-eager please": a flag before a word that is no value of it.
         switch = match["flag"] and not match["equals"] and value.lower() in SENTENCE_WORDS - _SWITCHES.keys()
@@ -162,7 +171,8 @@ def _settings(text: str) -> Iterator[_Setting]:
             match["key"], value.strip().rstrip("."), match.span(), match["equals"] or "", bool(match["flag"])
         )
         start = match.end()
-    for match in _BARE_FLAG.finditer(text):
+        rest = f"{rest[: match.start()]}{' ' * (start - match.start())}{rest[start:]}"
+    for match in _BARE_FLAG.finditer(rest):
         off = match["key"].startswith("no-")
         yield _Setting(match["key"].removeprefix("no-"), "false" if off else "true", match.span(), flag=True)
 
@@ -170,7 +180,10 @@ def _settings(text: str) -> Iterator[_Setting]:
 def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:
     """The job fields of one setting; none for a key that is nobody's; ``None`` where the frameworks' tables say."""
     name = setting.name
-    if name in _BARE and not setting.signed and not setting.value[0].isdigit():
+    if setting.key in ENVIRONMENT:
+        field, read = ENVIRONMENT[setting.key]
+        return stated_fields({field: read(setting.value)})
+    if name in _BARE and not setting.signed and not setting.value.lstrip("+-")[:1].isdigit():
         return {}
     if setting.own:
         return _own(setting)
@@ -181,7 +194,7 @@ def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:
         named = field_named(name.rpartition(".")[2], context.job.framework)
     if named is None or named in _GROUPED:
         return None if setting.signed or "_" in name else {}
-    if not setting.signed and not {"_", "."} & set(name) and name not in _ALIASES:
+    if not setting.signed and not _joined(setting.key) and name not in _ALIASES:
         return {}
     return _checked(setting, named, context)
 
@@ -192,12 +205,9 @@ def _own(setting: _Setting) -> dict[str, Any] | None:
     try:
         return stated_fields({setting.name: value})
     except JobError:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if _known(setting.key) and not number:
-            return None
-        if setting.equals == "=" or number:
+        if setting.equals == "=" or (isinstance(value, int | float) and not isinstance(value, bool)):
             raise
-        return {}
+        return None
 
 
 def _checked(setting: _Setting, field: str, context: Context) -> dict[str, Any] | None:
@@ -211,7 +221,7 @@ def _checked(setting: _Setting, field: str, context: Context) -> dict[str, Any] 
     try:
         fields = stated_fields({field: given})
     except JobError as error:
-        if not isinstance(given, int | float):
+        if isinstance(given, bool | str) and setting.equals != "=":
             return None
         raise JobError(error.message, where=setting.key, hint=error.hint, note=error.note) from error
     if field == "seq_len" and context.job.objective == "inference":
@@ -231,42 +241,37 @@ def _scalar(value: str, *, share: bool) -> Any:
     low = value.lower()
     if low in _SWITCHES:
         return _SWITCHES[low]
-    text = low.replace(",", "").replace(" ", "").removesuffix("gib").removesuffix("gb").removesuffix("g")
+    text = _SIZE_UNIT.sub("", low.replace(",", ""))
     try:
-        if text.endswith("%"):
-            return float(text[:-1]) / 100
-        if text.endswith("k"):
-            number = float(text[:-1])
-            return int(number * (1000 if number != int(number) or number % 5 == 0 else 1024))
-        number = float(text)
+        number = float(text) if _PLAIN_NUMBER.fullmatch(text) else read_number(text.removesuffix("%").strip())
     except ValueError:
         return value
-    if share and number == int(number) and 5 <= number <= 100:
+    if text.endswith("%") or (share and number == int(number) and 5 <= number <= 100):
         return number / 100
     return int(number) if number == int(number) and "e" not in text and "." not in text else number
 
 
 def _by_tables(settings: Sequence[_Setting], job: Job) -> tuple[dict[str, Any], list[tuple[int, int]]]:
-    """What the framework's own table makes of the lines together, and where those stand."""
-    known = [s for s in settings if _known(s.key)]
-    if not known:
-        return {}, []
-    own = {_field_of(s.name, job.framework) for s in known}  # None: one of a group of keys
+    """What the frameworks' tables make of the lines together, the job's own first, and where those stand."""
     found: dict[str, Any] = {}
-    for name, read in _read_lines([f"{_spelled(s.key)}: {s.value}" for s in known], job).items():
-        if name in _IMPLIED and name not in own and not (name == "method" and None in own):
-            continue
-        if isinstance(read, Mapping):
-            found.update({f"{name}.{n}": v for n, v in read.items()})
-        else:
-            found[name] = read
-    moved = _offload(known, job)
-    if moved is not None:
-        found["offload"] = moved
-    return found, [s.span for s in known] if found else []
+    used: list[tuple[int, int]] = []
+    for name in dict.fromkeys([job.framework, *(t.name for s in settings for t in _tables_with(s.key))]):
+        here = [
+            s
+            for s in settings
+            if _said_by(s.key, name) and (name == job.framework or not _said_by(s.key, job.framework))
+        ]
+        said = frozenset().union(*(_said_by(s.key, name) for s in here))
+        read = {n: v for n, v in _read_lines(here, name).items() if here and n.partition(".")[0] in said}
+        moved = _offload(here, job, name)
+        if moved is not None:
+            read["offload"] = moved
+        found = {**read, **found}
+        used += [s.span for s in here if read and s.span not in used]
+    return found, used
 
 
-def _offload(settings: Sequence[_Setting], job: Job) -> list[str] | None:
+def _offload(settings: Sequence[_Setting], job: Job, framework: str | None) -> list[str] | None:
     """Switches of single offloads, on top of those that the job has; ``None`` where there are none."""
     present = list(job.offload or ())
     said = False
@@ -274,17 +279,45 @@ def _offload(settings: Sequence[_Setting], job: Job) -> list[str] | None:
         switch = _SWITCHES.get(setting.value.lower())
         if switch is None:
             continue
-        parts = _read_lines([f"{_spelled(setting.key)}: true"], job).get("offload") or ()
+        parts = _read_lines([replace(setting, value="true")], framework).get("offload") or ()
         said = said or bool(parts)
         present = [p for p in present if p not in parts] + (list(parts) if switch else [])
     return sorted(present) if said else None
 
 
-def _read_lines(lines: Sequence[str], job: Job) -> dict[str, Any]:
+def _read_lines(settings: Sequence[_Setting], framework: str | None) -> dict[str, Any]:
+    """The (dotted) fields of the settings, read as a file of a framework."""
     from oomdoc.intake.configs import read_documents, to_job
 
-    reading = read_documents(Source("turn", "\n".join(lines)), framework=job.framework)
-    return to_job({f.name: f for f in reading.facts}, job.framework, job.versions).document()
+    text = "\n".join(f"{_spelled(s.key)}: {s.value}" for s in settings)
+    reading = read_documents(Source("turn.yaml", text), framework=framework)
+    return flat(to_job({f.name: f for f in reading.facts}, framework, {}))
+
+
+@cache
+def _said_by(key: str, framework: str | None) -> frozenset[str]:
+    """The fields (without their parts) that a key says in a framework's files or launchers."""
+    from oomdoc.intake.configs.registry import table
+
+    parts = key.replace("-", "_").split(".")
+    names = {".".join(parts[n:]) for n in range(len(parts))}
+    found = {"gpus", "nodes", "world"} if not names.isdisjoint(LAUNCH_KEYS) else set()
+    own = table(framework)
+    for row in [*own.all_keys(), *own.all_groups()] if own is not None else []:
+        if not names.isdisjoint(norm(n) for n in row.names):
+            found |= {row.field} if isinstance(row, Key) else set(row.fields)
+    return frozenset(f.partition(".")[0] for f in found)
+
+
+def _tables_with(key: str) -> Iterator[Table]:
+    from oomdoc.intake.configs import TABLES
+
+    return (table for table in TABLES if _said_by(key, table.name))
+
+
+def _joined(key: str) -> bool:
+    """Whether a name has several parts, as words of a sentence have not."""
+    return not {"_", ".", "-"}.isdisjoint(key)
 
 
 def _known(key: str) -> bool:

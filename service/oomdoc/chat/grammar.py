@@ -50,13 +50,16 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     # Word boundaries do not exist between Latin and Chinese characters, so a blank is put there.
     turn = _SCRIPT_SEAM.sub(" ", text.strip()[:LONGEST_TURN])
     context = context or Context(job)
-    rest = without_kept(turn)
-    if rest != turn and read_changes(rest, context).fields:
-        turn = rest
+    for less in (questions.without_courtesy, without_kept):
+        rest = less(turn)
+        if rest != turn and any(read_changes(rest, context)):
+            turn = rest
     if questions.invents(turn):
         return Turn("ask", invented=True)
     if questions.only_remarks(turn):
         return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
+    if questions.doubts(turn):
+        return Turn("ask")
     agreed = questions.says_yes(turn)
     if agreed == "plan":
         return Turn("accept-plan")

@@ -37,8 +37,9 @@ _FACTORS: Final[tuple[tuple[str, float], ...]] = (
 _FACTOR_PATTERNS: Final = tuple((re.compile(rf"(?i){p}"), f) for p, f in _FACTORS)
 _TIMES: Final = re.compile(
     r"(?i)(?:翻|乘以?|变成?|提到|加到|扩大)\s?(?P<a>[一二两三四五六七八九十]|\d{1,3})\s?倍|\b(?P<b>\d{1,3})\s?(?:times|x)\b(?=\s?(?:\Z|[,.;!?]|the\b|as\b|more|long|larg|big|seq|len|batch|context))"
-    r"|(?:\s|^)[x×*]\s?(?P<c>\d{1,3})(?=\s|$)"
+    rf"|(?:\s|^)[x×*]\s?(?P<c>\d{{1,3}})(?=\s|$)|\btimes\s(?P<d>{NUMBER})|(?<=[A-Za-z\s])[/÷]\s?(?P<by>\d{{1,2}})(?=\s*(?:\Z|[,.!?，。？]))"
 )
+_REDUCED: Final = re.compile(r"(?i)(?:reduce|cut|shrink|减|缩|降)\s?\Z")
 _PERCENT: Final = re.compile(
     rf"(?i)(?P<verb>{_LESS}|{_MORE})[^%\d]{{0,40}}?(?P<n>\d{{1,3}}(?:\.\d)?)\s?(?:%|percent\b|个百分点)"
     r"|(?P<sign>[-+−])\s?(?P<m>\d{1,3})\s?%|(?P<k>\d{1,3})\s?%\s?(?P<after>more|less|longer|shorter|smaller|larger|bigger|fewer)"
@@ -46,7 +47,8 @@ _PERCENT: Final = re.compile(
 _DIFFERENCE: Final = re.compile(
     rf"(?i)\b(?P<verb>{_LESS}|{_MORE})\b[^\d,.;]{{0,30}}?\bby\s(?P<n>{NUMBER})"
     rf"|(?<![最更差])(?P<zverb>减少?|降低?|缩短?|少|加|增加|多|提高)(?:了|上(?!\s?\d{{1,4}}\s?卡)|个)?\s?(?P<z>{NUMBER})(?!\s?(?:节点|node))"
-    rf"|\b(?P<p>{NUMBER})\s?(?P<what>more|extra|additional|fewer|less)\b|\badd\s(?P<add>{NUMBER})|\b(?P<another>another|one\smore|an?\sextra|an?\sadditional)\s(?P<q>{NUMBER})?"
+    rf"|\b(?P<sum>plus|minus)\s(?P<t>{NUMBER})"
+    rf"|\b(?P<p>{NUMBER})\s?(?:\w{{3,8}}\s)?(?P<what>more|extra|additional|fewer|less)\b|\badd\s(?P<add>{NUMBER})|\b(?P<another>another|one\smore|an?\sextra|an?\sadditional)\s(?P<q>{NUMBER})?"
     r"|(?P<plus>(?<=[\s\w])[+](?=\d))(?P<s>\d{1,7})(?![\d.%])"
 )
 _DOWN: Final = re.compile(rf"(?i)\A(?:{_LESS}|[-−])")
@@ -70,24 +72,15 @@ def _moved(by: float) -> Callable[[float], float]:
 
 
 def _factors(turn: str) -> list[Operator]:
-    found = [
-        Operator(
-            m.start(),
-            m.end(),
-            _scaled(1 / (read_number(m["a"]) if m["a"] else float(m["b"] or m["c"])))
-            if _reduced(turn, m.start())
-            else _scaled(read_number(m["a"]) if m["a"] else float(m["b"] or m["c"])),
-        )
-        for m in _TIMES.finditer(turn)
-        if (m["a"] or m["b"] or m["c"]) != "0"
-    ]
+    found = []
+    for m in _TIMES.finditer(turn):
+        times = read_number(m["a"] or m["b"] or m["c"] or m["d"] or m["by"])
+        if times > 0:
+            down = m["by"] or _REDUCED.search(turn[max(0, m.start() - 12) : m.start()])
+            found.append(Operator(m.start(), m.end(), _scaled(1 / times if down else times)))
     for pattern, factor in _FACTOR_PATTERNS:
         found += [Operator(m.start(), m.end(), _scaled(factor)) for m in pattern.finditer(turn)]
     return found
-
-
-def _reduced(turn: str, at: int) -> bool:
-    return bool(re.search(r"(?i)(?:reduce|cut|shrink|减|缩|降)\s?\Z", turn[max(0, at - 12) : at]))
 
 
 def _percents(turn: str) -> list[Operator]:
@@ -106,9 +99,9 @@ def _differences(turn: str) -> list[Operator]:
     found = []
     for m in _DIFFERENCE.finditer(turn):
         try:
-            number = read_number(m["n"] or m["z"] or m["p"] or m["add"] or m["q"] or m["s"] or "1")
+            number = read_number(m["n"] or m["z"] or m["t"] or m["p"] or m["add"] or m["q"] or m["s"] or "1")
         except ValueError:
             continue
-        down = bool(_DOWN.match(m["verb"] or m["zverb"] or m["what"] or "+"))
+        down = bool(_DOWN.match(m["verb"] or m["zverb"] or m["sum"] or m["what"] or "+"))
         found.append(Operator(m.start(), m.end(), _moved(-number if down else number)))
     return found

@@ -15,22 +15,34 @@ from oomkb.errors import RecordError
 from oomkb.memory.job import Job
 from oomkb.tables import read_table
 
-__all__ = ["FIELD_NAMES", "OFF_VALUES", "PAGED", "PHRASES", "QUANTITIES", "Phrase", "Quantity", "is_off", "is_replaced"]
+__all__ = [
+    "FIELD_NAMES",
+    "OFF_VALUES",
+    "PAGED",
+    "PHRASES",
+    "QUANTITIES",
+    "WORDS",
+    "Phrase",
+    "Quantity",
+    "fields_named",
+    "is_off",
+    "is_replaced",
+]
 
 PAGED: Final = "paged"
 """An optimizer said only by that property: the paged form of the present one."""
 _SHARE: Final = "gpu_memory_utilization"
 _NOT_SET: Final = frozenset({"host_gib"})
 """Named in questions far more often than set; read by phrases of their own."""
-_KEYS: Final = frozenset({"field", "value", "says", "also", "names", "units", "lowest", "highest"})
+_KEYS: Final = frozenset({"field", "value", "says", "also", "names", "units", "lowest", "highest", "values", "after"})
 _PERCENT_FROM: Final = 5
 """A share from which it is meant in percent; 1.3 is none that a card has."""
 _WORD_LINKS: Final = (
     r"(?:is|of|to|at|was|be|only|just|down|up|back|again|size|length|len|from|set|go|goes|should|will"
-    r"|就|只|再|先|也|都|要|给|把|我|用|开|为|是|到|从|改|换|设|调|上限|值"
-    r"|(?:调|降|减|缩|加|增|提|升|砍|变|改|换|设|回|恢复)(?:低|少|短|大|高|小|长|整|置)?(?:到|成|为|至|回))"
+    r"|over|in|as|with|by|就|只|再|先|也|都|要|给|把|我|用|开|为|是|到|从|改|换|设|调|上限|值"
+    r"|(?:量化|存|[调降减缩加增提升砍变改换设回拉压开]|恢复)(?:低|少|短|大|高|小|长|整|置)?(?:到|成|为|至|回))"
 )
-_LINK: Final = rf"[\s_=:：]{{0,3}}(?:{_WORD_LINKS}[\s=]{{0,2}}){{0,5}}"
+_LINK: Final = rf"(?:[\s_=:：]{{0,3}}|(?<=\w)-(?=\d))(?:{_WORD_LINKS}[\s=]{{0,2}}){{0,5}}"
 _FIRM_LINK: Final = rf"(?:\s?[=:：]\s?|\s?(?:{_WORD_LINKS}[\s=]{{0,2}}){{1,5}})"
 _ARROW: Final = r"\s?(?:->|→|=>|to|down\sto|up\sto|换成|换|改成|改为|改到|改|变成|变|降到|降为|减到|降|加到|升到|提高到|提到|到|成)\s?"
 _SAYS: Final = rf"(?:(?:{NUMBER}){_ARROW})?(?P<n>{NUMBER})"
@@ -73,7 +85,7 @@ def _table() -> Mapping[str, Any]:
     """:raises RecordError: for a field that no job has, or a key that no row has."""
     found = read_table(Path(__file__).with_suffix(".toml"))
     known = {*Job.__dataclass_fields__, *DOTTED_FIELDS, _SHARE}
-    for part in ("first", "sizes", "numbers", "last", "names"):
+    for part in ("choices", "first", "sizes", "numbers", "last", "names"):
         for row in found[part]:
             if row.get("field") not in known or not row.keys() <= _KEYS:
                 raise RecordError(f"not a phrase: {row}", where=f"phrases.toml: {part}")
@@ -87,6 +99,14 @@ def _words(rows: list[dict[str, Any]], parts: Mapping[str, str]) -> Iterator[Phr
             says = re.sub(r"@(\w+)@", lambda m: parts[m[1]], says)
         also = tuple((name, _plain(value)) for name, value in row.get("also", {}).items())
         yield Phrase(row["field"], re.compile(rf"(?i)(?:{says})"), value=_plain(row["value"]), also=also)
+
+
+def _choices(row: Mapping[str, Any]) -> Iterator[Phrase]:
+    """Each value beside the field's name, before it or (alone, where ``after``) behind it."""
+    for value, spelt in row["values"].items():
+        behind = rf"(?:{row['names']}){_LINK}(?:{spelt})(?![\w.])"
+        before = "" if row.get("after") else rf"|(?<![\w.])(?:{spelt})[\s_-]?(?:的\s?)?(?:{row['names']})"
+        yield Phrase(row["field"], re.compile(rf"(?i)(?:{behind}{before})"), value=value)
 
 
 def _quantity(row: Mapping[str, Any]) -> Quantity:
@@ -105,7 +125,14 @@ def _quantity(row: Mapping[str, Any]) -> Quantity:
 
 _TABLE: Final = _table()
 QUANTITIES: Final = tuple(_quantity(row) for row in _TABLE["numbers"])
+CHOICES: Final = tuple(phrase for row in _TABLE["choices"] for phrase in _choices(row))
+WORDS: Final[Mapping[str, Mapping[str, re.Pattern[str]]]] = {
+    row["field"]: {value: re.compile(rf"(?i){spelt}") for value, spelt in row["values"].items()}
+    for row in _TABLE["choices"]
+}
+"""Field -> value -> how the value is written where the field need not be named again."""
 PHRASES: Final[tuple[Phrase, ...]] = (
+    *CHOICES,
     *_words(_TABLE["first"], _TABLE["parts"]),
     *(Phrase(row["field"], re.compile(rf"(?i){row['says']}"), convert=float) for row in _TABLE["sizes"]),
     *(phrase for quantity in QUANTITIES if quantity.field not in _NOT_SET for phrase in quantity.phrases),
@@ -117,6 +144,13 @@ FIELD_NAMES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     *((row["field"], re.compile(rf"(?i){row['says']}")) for row in _TABLE["names"]),
 )
 """How a turn names a field without giving it a value: "undo the seq change"."""
+
+
+def fields_named(turn: str) -> tuple[str, ...]:
+    """The fields that a turn names."""
+    return tuple(dict.fromkeys(name for name, pattern in FIELD_NAMES if pattern.search(turn)))
+
+
 OFF_VALUES: Final[Mapping[str, Any]] = MappingProxyType({name: _plain(value) for name, value in _TABLE["off"].items()})
 """What a field becomes when it is switched off."""
 

@@ -8,6 +8,7 @@ from typing import Final
 __all__ = [
     "asks_only",
     "compares",
+    "doubts",
     "in_domain",
     "invents",
     "largest_asked",
@@ -15,16 +16,20 @@ __all__ = [
     "pleasantry",
     "says_yes",
     "topic_of",
+    "without_courtesy",
 ]
 
 _ASK: Final = re.compile(
-    r"(?i)\bwhy\b|\bjust\s(?:asking|curious|wondering)\b|\b(?:don'?t|do\snot)\s(?:change|apply|touch)\b|\bnot\syet\b"
+    r"(?i)\A\W{0,3}(?:(?:hmm+|ok(?:ay)?|so|and|but|well|wait|btw|then|or|oh|also)[,.\s]{1,3}){0,3}"
+    r"(?:(?:is|are|was|were|does|did|will|would|should|has|explain|tell\sme)\s|do\s(?:i|we|you|they|these|those|the|my)\s"
+    r"|what(?:'s|\sis|\sare|\sdoes|\sdo|\sdid)\s(?!.{0,80}\b(?:if|with|at|on)\b))"
+    r"|\bwhy\b|\bjust\s(?:asking|curious|wondering)\b|\b(?:don'?t|do\snot)\s(?:change|apply|touch)\b|\bnot\syet\b"
     r"|\bwithout\s(?:changing|applying)\b|\bhypothetical|\bin\stheory\b|\bout\sof\scuriosity\b|\bnot\sasking\sto\schange\b|\bsuppose\b|\bimagine\b"
     r"|\bwould\b.{1,60}\b(?:help|save|matter|make\sa\sdifference|be\s(?:enough|ok|okay|fine|sufficient)|suffice|handle|do\sit|work|fit|cope)\b"
     r"|\bdo(?:es)?\b.{1,60}\b(?:help|matter|take|use|cost|fit|suffice|work)\b|\bis\b.{1,40}\benough\b"
     r"|\bshould\si\b|\bwhich\b.{0,30}\b(?:better|best|prefer|pick|choose)\b|\bhow\smuch\s(?:would|does|do|will|could)\b.{1,60}\bsave\b|\bworth\sit\b|\bdo\si\s(?:even\s)?need\b|\bcompare\b"
     r"|是不是|为什么|为啥|为何|怎么不|只是问|只问|问问|问一下|好奇|[先暂]时?(?:别|不)(?:要|用|真)?(?:改|动)|不要改|别真?的?改|别动|不用改|有用吗|有没有用|有帮助吗"
-    r"|值得吗|值不值|能省多少|省多少|差多少|涨多少|多多少|占多少|占地方|会不会更|够吗|够不够|够用吗|假设一下|对比|比较一下|相比"
+    r"|值得吗|值不值|能省多少|省多少|差多少|涨多少|多多少|占多少|占地方|会不会更|够吗|够不够|够用吗|假设一下|对比|比较一下|相比|哪[个种]更|差别|区别|是什么|什么意思|会影响|哪来"
 )
 _COMPARE: Final = re.compile(
     r"(?i)\bwhich\b.{0,60}\b(?:fast|slow|quick)\w{0,3}\b|\b(?:fast|slow|quick)(?:er|est)\b|\bfewer\stokens\b|\b(?:slow|speed)\s?(?:down|up)s?\b"
@@ -94,6 +99,26 @@ _DOMAIN: Final = re.compile(
     r"|infer|serv|vllm|\bfit|gib|\bgb\b|seq|length|parallel|\bwhy\b|explain|\bplans?\b|patch|yaml|config|cheap|option|\bpeak\b|dominat|\beat(?:s|ing)\b|spend|precision|bf16|fp16|reference|critic|rollout|alpha|\bram\b"
     r"|显存|内存|显卡|卡|训练|微调|推理|模型|批|长度|量化|参数|优化器|梯度|激活|权重|并行|[装放]得?下|够|爆|为什么|方案|补丁|峰值|参考|占"
 )
+
+
+_DOUBTS: Final = re.compile(
+    r"(?i)\b(?:do|did|does)(?:n'?t|\snot)\s(?:really\s)?(?:trust|love|like)\b|\b(?:worried|afraid|nervous|skeptical|hate)\b"
+    r"|\bnot\s(?:so\s|too\s|really\s)?(?:sure|convinced|happy|keen)\b|放心|担心|怀疑|不确定|纠结|犹豫|[害恐]怕"
+)
+_COURTESY: Final = re.compile(
+    r"(?i)\A\W{0,3}(?:thanks|thank\syou|thx|great|cool|nice|perfect|awesome|谢谢|好的|不错|太好了)\s?[,，!！.。]\s?"
+    r"|[\s,，.!。！;]{0,3}(?:\b(?:thanks|thank\syou|thx|cheers)(?:\s(?:a\slot|so\smuch|again|in\sadvance))?|谢谢|多谢|感谢)(?:你|您|了|啦|大佬)?[\s.!。！~]{0,3}\Z"
+)
+
+
+def doubts(turn: str) -> bool:
+    """Whether a turn says how somebody feels about a setting, and orders nothing."""
+    return bool(_DOUBTS.search(turn) and not _ORDERS.search(turn))
+
+
+def without_courtesy(turn: str) -> str:
+    """The turn without its thanks."""
+    return turn if _PRAISE_ALONE.match(turn) else _COURTESY.sub("", turn)
 
 
 def asks_only(turn: str) -> bool:

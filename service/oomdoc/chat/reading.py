@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.ellipsis import fill, relative
 from oomdoc.chat.explicit import read_explicit
-from oomdoc.chat.phrases import FIELD_NAMES, OFF_VALUES, PHRASES, QUANTITIES, Phrase, is_off, is_replaced
+from oomdoc.chat.phrases import FIELD_NAMES, OFF_VALUES, PHRASES, QUANTITIES, Phrase, fields_named, is_off, is_replaced
 from oomdoc.chat.resolving import resolve
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomdoc.stated import stated_fields
@@ -22,6 +22,7 @@ from oomkb.memory.job import Job
 
 __all__ = ["Changes", "read_changes", "without_kept"]
 
+_MINUS: Final = re.compile(r"(?:\A|\s)[-−]\Z")
 _SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
 _SHORTEST_LISTED: Final = 256
 _ITEM: Final = re.compile(r"(?i)(?:[,，;；、]|(?<=\s)and\s)\s?(?P<item>full|\d{3,6}|\d{1,3}k)\s?(?=[,，;；、.。]|$)")
@@ -37,6 +38,7 @@ _FROM: Final = re.compile(r"(?i)(?:\bfrom|从|由)\s?\Z")
 _COUNT_BEFORE: Final = re.compile(rf"(?i)(?P<n>{NUMBER})\s?(?:x|×|\*|张|块|卡|个)?\s?\Z")
 _COUNT_AFTER: Final = re.compile(r"(?i)\A\s?(?:[x×*]\s?(?P<n>\d{1,3})(?![\w.])|\((?P<m>\d{1,3})\))")
 _PLURAL: Final = re.compile(r"(?<=\d)s\Z")
+_SIZE_FIRST: Final = re.compile(r"(?i)\A(?P<size>\d{2,3}\s?G(?:i?B)?)\s?(?:的\s?)?(?P<name>[A-Z][\w\s-]+)\Z")
 _LEADING_COUNT: Final = re.compile(r"\A\d{1,4}\s?(?:x|X|×|\*|张|块|片|卡|个)?\s?(?=[A-Za-z0-9])")
 _NOTHING: Final = re.compile(r"(?!)")
 _FRAMEWORK: Final = re.compile(
@@ -66,7 +68,7 @@ def read_changes(turn: str, context: Context) -> Changes:
         _phrases(turn, context, found, taken)
     except JobError as error:
         return Changes({}, error)
-    _hardware(turn, found)
+    _hardware(turn, job, found)
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
@@ -75,11 +77,7 @@ def read_changes(turn: str, context: Context) -> Changes:
 
 def without_kept(turn: str) -> str:
     """The turn without what it says of fields that stay: "don't touch the batch, just length 1024"."""
-    return _without(turn, [m.span() for m in _KEPT.finditer(turn) if _names_field(m[0])])
-
-
-def _names_field(clause: str) -> bool:
-    return any(pattern.search(clause) for _, pattern in FIELD_NAMES)
+    return _without(turn, [m.span() for m in _KEPT.finditer(turn) if fields_named(m[0])])
 
 
 def _listed(turn: str, found: dict[str, Any]) -> None:
@@ -103,12 +101,16 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
     """:raises JobError: for a number that the field cannot have (``3.7 gpus``)."""
     said: dict[str, list[tuple[int, int, Any, Phrase]]] = {}
     negated: dict[str, Any] = {}
+
+    def free(pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+        for match in pattern.finditer(turn):
+            if not any(start < match.end() and match.start() < end for start, end in taken):
+                yield match
+
     for phrase in PHRASES:
         if phrase.field in found:
             continue
-        for match in phrase.pattern.finditer(turn):
-            if any(start < match.end() and match.start() < end for start, end in taken):
-                continue
+        for match in free(phrase.pattern):
             value = _value(phrase, match)
             if value is None:
                 continue
@@ -129,6 +131,9 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
         found[name], phrase = _chosen(turn, values)
         found.update({n: v for n, v in phrase.also if n not in found and n not in said})
     found.update({n: v for n, v in negated.items() if n not in found and v is not None})
+    for name, pattern in FIELD_NAMES:
+        if name in OFF_VALUES and name not in found and any(is_off(turn, *m.span()) for m in free(pattern)):
+            found[name] = OFF_VALUES[name]
 
 
 def _offloads_left(said: str, phrase: Phrase, context: Context) -> tuple[str, ...]:
@@ -155,6 +160,8 @@ def _value(phrase: Phrase, match: re.Match[str]) -> Any:
         return phrase.value
     try:
         groups = match.groupdict()
+        if _MINUS.search(match.string, 0, match.start("n")):
+            stated_fields({phrase.field: -1})
         number = read_number((groups["n"] or groups.get("n2") or "").replace("%", "").strip())
     except (ValueError, OverflowError):
         return None
@@ -166,11 +173,14 @@ def _value(phrase: Phrase, match: re.Match[str]) -> Any:
     return phrase.convert(number)
 
 
-def _hardware(turn: str, found: dict[str, Any]) -> None:
+def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
     """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20"."""
     mentions = [m for m in find_all(turn) if not is_replaced(turn, m.start)]
     for mention in mentions[-1:] if _arrowed(turn, mentions) else mentions[:1]:
-        found["gpu"] = _PLURAL.sub("", (_LEADING_COUNT if mention.count else _NOTHING).sub("", mention.text.strip()))
+        name = _PLURAL.sub("", (_LEADING_COUNT if mention.count else _NOTHING).sub("", mention.text.strip()))
+        name = _SIZE_FIRST.sub(r"\g<name> \g<size>", name)
+        if not re.match(rf"(?i){re.escape(name)}[\s-]", job.gpu or ""):  # "four A100s": of the size that the job has
+            found["gpu"] = name
         before = _COUNT_BEFORE.search(turn[max(0, mention.start - 16) : mention.start])
         after = _COUNT_AFTER.match(turn[mention.start + len(mention.text) :])
         if "gpus" in found:

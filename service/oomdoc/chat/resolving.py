@@ -20,11 +20,14 @@ def resolve(found: dict[str, Any], context: Context) -> dict[str, Any]:
     utilization = found.pop("gpu_memory_utilization", None)
     if utilization is not None:
         found[context.utilization] = utilization
+    if not context.has_rollout and "rollout.tensor_parallel" in found:
+        found["tp"] = found.pop("rollout.tensor_parallel")
     serves = found.get("objective", job.objective) == "inference"
     if "seq_len" in found and serves:
         found["serving.max_model_len"] = found["seq_len"]
     if "serving.max_model_len" in found and job.seq_len is not None and serves:
         found["seq_len"] = found["serving.max_model_len"]
+    _resolve_requests(found, context)
     if found.get("optimizer") == PAGED:
         eight = str(context.present("optimizer")).endswith("8bit")
         found["optimizer"] = "paged_adamw_8bit" if eight else "paged_adamw"
@@ -35,6 +38,15 @@ def resolve(found: dict[str, Any], context: Context) -> dict[str, Any]:
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
         _resolve_gpus(found, job)
     return found
+
+
+def _resolve_requests(found: dict[str, Any], context: Context) -> None:
+    """No more requests at once than a server takes: the one follows the other."""
+    wanted, taken = found.get("serving.concurrency"), found.get("serving.max_num_seqs")
+    if wanted is not None and taken is None and wanted > (context.present("serving.max_num_seqs") or wanted):
+        found["serving.max_num_seqs"] = wanted
+    if taken is not None and wanted is None and taken < (context.job.get("serving.concurrency") or 0):
+        found["serving.concurrency"] = taken
 
 
 def _resolve_method(found: dict[str, Any], job: Job) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from oomkb.memory.job import Job
 
-__all__ = ["DERIVED", "Reply", "Session", "Step", "difference"]
+__all__ = ["DERIVED", "Reply", "Session", "Step", "difference", "flat"]
 
 # What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
 _QUIET: Final = frozenset({"versions", "env", "buckets"})
@@ -126,7 +126,7 @@ class Reply:
 
 def difference(old: Job, new: Job) -> dict[str, Any]:
     """The (dotted) job fields that a turn altered; ``None`` for one that is gone."""
-    before, after = _flat(old), _flat(new)
+    before, after = flat(old), flat(new)
     names = sorted(set(before) | set(after))
     changed = {n: after.get(n) for n in names if before.get(n) != after.get(n) and n.partition(".")[0] not in _QUIET}
     if set(changed) <= DERIVED:
@@ -134,11 +134,12 @@ def difference(old: Job, new: Job) -> dict[str, Any]:
     return {n: v for n, v in changed.items() if n != "dp"}
 
 
-def _flat(job: Job) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(job: Job) -> dict[str, Any]:
+    """The job's fields, those of its parts dotted."""
+    found: dict[str, Any] = {}
     for name, value in job.document().items():
         if name in ("lora", "rollout", "serving", "loop") and isinstance(value, Mapping):
-            flat.update({f"{name}.{k}": v for k, v in value.items()})
+            found.update({f"{name}.{k}": v for k, v in value.items()})
         else:
-            flat[name] = dict(value) if isinstance(value, Mapping) else value
-    return flat
+            found[name] = dict(value) if isinstance(value, Mapping) else value
+    return found

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from oomdoc.chat.phrases import FIELD_NAMES
+from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import DERIVED, Session
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomkb.memory.job import Job
@@ -50,8 +50,7 @@ def read_undo(turn: str, *, changes: bool) -> Undo | None:
     steps = 1
     if match:
         steps = 2 if match["both"] else int(read_number(match["n"] or match["z"]))
-    fields = tuple(dict.fromkeys(name for name, pattern in FIELD_NAMES if pattern.search(turn)))
-    return Undo(max(1, steps), bool(_ORIGINAL.search(turn)), fields)
+    return Undo(max(1, steps), bool(_ORIGINAL.search(turn)), fields_named(turn))
 
 
 def target_of(session: Session, undo: Undo) -> Job:
