@@ -12,6 +12,7 @@ from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import Reply, difference
+from oomdoc.chat.wording import patterns
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError
@@ -33,10 +34,17 @@ __all__ = [
     "would",
 ]
 
-_NAMES: Final = {
-    "micro_batch": re.compile(r"(?i)\bbatch|\bbs\b|批"),
-    "seq_len": re.compile(r"(?i)\blong|length|\bseq|context|token|长"),
-    "serving.max_model_len": re.compile(r"(?i)\blong|length|context|长"),
+_NAMES: Final = patterns("largest")
+_TOPICS: Final = patterns("parts_asked")
+_TERMS: Final = {
+    "reference": ("reference",),
+    "critic": ("critic",),
+    "optimizer": ("optimizer", "master", "moment"),
+    "logits": ("logit", "loss", "softmax"),
+    "activations": ("activation", "checkpoint", "recompute"),
+    "kv-cache": ("kv",),
+    "gradients": ("gradient",),
+    "weights": ("weight", "adapter"),
 }
 _DEGREE: Final = re.compile(r"(?i)\b[tpc]p\b|parallel|并行")
 _COUNT: Final = re.compile(r"(?i)gpus?\b|\bcards?\b|\bnodes?\b|[张卡台]|节点")
@@ -45,16 +53,6 @@ _FIGURE: Final = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,2}(?![\d.])")
 _ROUNDED: Final = 0.006
 _ALWAYS_NAMED: Final = frozenset({"gpu", "gpus", "model", "method", "objective", "nodes"})
 """Fields whose words stand in most questions."""
-_TOPICS: Final[tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...]] = (
-    ("reference", re.compile(r"(?i)\bref(?:erence)?\b|参考"), ("reference",)),
-    ("critic", re.compile(r"(?i)\bcritic\b|\bvalue\smodel\b|评论家|价值模型|critic"), ("critic",)),
-    ("optimizer", re.compile(r"(?i)optimi[sz]er|\badam|优化器"), ("optimizer", "master", "moment")),
-    ("logits", re.compile(r"(?i)logit|vocab|\bloss\b|词表|损失"), ("logit", "loss", "softmax")),
-    ("activations", re.compile(r"(?i)activation|激活"), ("activation", "checkpoint", "recompute")),
-    ("kv-cache", re.compile(r"(?i)\bkv\b|cache|缓存"), ("kv",)),
-    ("gradients", re.compile(r"(?i)gradient(?!\s?(?:accum|check))|梯度(?!累积|检查)"), ("gradient",)),
-    ("weights", re.compile(r"(?i)weight|parameter|权重|参数"), ("weight", "adapter")),
-)
 
 
 def described(
@@ -198,10 +196,8 @@ def _topics(priced: Priced, text: str, language: str) -> list[str]:
     estimate = priced.estimate
     terms = estimate.phases[estimate.peak_phase].terms_bytes
     said = []
-    for topic, pattern, names in _TOPICS:
-        if not pattern.search(text):
-            continue
-        size_bytes = sum(s for t, s in terms.items() if any(n in t for n in names))
+    for topic in (t for t, pattern in _TOPICS.items() if pattern.search(text)):
+        size_bytes = sum(s for t, s in terms.items() if any(n in t for n in _TERMS[topic]))
         name = word(f"topic.{topic}", language)
         if topic not in ("reference", "critic") or size_bytes > 0:
             key = "chat.topic-term" if size_bytes > 0 else "chat.topic-none"

@@ -8,6 +8,7 @@ from typing import Any, Final
 from oomdoc.chat.context import Context
 from oomdoc.chat.operators import Operator, find_operators
 from oomdoc.chat.phrases import OFF_VALUES, QUANTITIES, WORDS, Quantity
+from oomdoc.chat.wording import patterns, words
 from oomdoc.intake.numbers import NUMBER, read_number
 
 __all__ = ["fill", "relative"]
@@ -20,20 +21,8 @@ _ALIASES: Final = {
     "method": "lora.r",
 }
 _CLAUSE: Final = re.compile(r"(?i)[,，;；。、]|\band\b|\bthen\b")
-_FILLERS: Final = frozenset(
-    "no not nope nah i id ill im meant mean sorry actually make it its that this use just only so then ok okay please pls "
-    "lets let us go with say try maybe of them the to hmm hm well is was be at set back keep leave need want about around a "
-    "an yes yeah oh and or rather perhaps ones down up instead for take now total each still should cut reduce lower raise "
-    "increase what how if would like put again there here oops whoops typo wait mistake wrong one s d ll m".split()
-)
-_ZH_FILLERS: Final = re.compile(
-    r"太[大小多少长短]了?|[打说写搞]?错了?|手误|抱歉|不好意思|哎呀?|呀|不对|不是|不|我是说|我说的是|我的意思是|应该是|还是|换成|换|改成|改为|改回|改到|改|回到|恢复到|降到|加到|调到|调|设为|设成|设|就用|就好|就行|就够了?|只用|只要|只|一共|大概|试试|先|再|那|就|吧|呢|嗯|哦|啊|了|好|用|的|是|为|到|成|个|可以|给|保持|维持|要|来|算"
-)
-_SWITCH: Final = re.compile(
-    r"(?i)(?:(?:ok(?:ay)?|no|actually|please|now|then|and)[,\s]{1,2}){0,3}(?:(?:turn|switch|put|set)\s(?:it|that|this|them|those)\s)?"
-    r"(?:back\s)?(?P<en>on|off)(?:\s(?:again|please|then|now))?[.!\s]{0,3}"
-    r"|(?:还是|再|那就?|把它|给我|先|都|重新){0,3}(?P<zh>关|打开|开|取消|去掉)(?:了|掉|上|回来|回去)?吧?[。！\s]{0,3}"
-)
+_RE: Final = patterns("ellipsis")
+_FILLERS: Final = words("fillers")
 _OFF: Final = frozenset({"off", "关", "取消", "去掉"})
 _MAX_CHARS: Final = 48
 _SHORTEST_LENGTH: Final = 32
@@ -92,7 +81,7 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
     if len(turn) > _MAX_CHARS:
         return {}
     latest = next(iter(context.recent), None)
-    switch = _SWITCH.fullmatch(turn.strip())
+    switch = _RE["switch"].fullmatch(turn.strip())
     if latest is not None and latest.field in OFF_VALUES and switch:
         off = OFF_VALUES[latest.field]
         on = True if isinstance(off, bool) else latest.old
@@ -114,7 +103,7 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
 
 def _rest(turn: str) -> str:
     """What is left of a turn without words that say nothing."""
-    words = re.sub(r"[^\w.]|\.(?!\d)", " ", _ZH_FILLERS.sub(" ", turn.replace("'", ""))).lower().split()
+    words = re.sub(r"[^\w.]|\.(?!\d)", " ", _RE["zh_fillers"].sub(" ", turn.replace("'", ""))).lower().split()
     return " ".join(w for w in words if w not in _FILLERS)
 
 

@@ -17,7 +17,7 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.session import flat
 from oomdoc.evidence import Source
 from oomdoc.intake.configs.launch import ENVIRONMENT, LAUNCH_KEYS
-from oomdoc.intake.configs.table import Key, Table, norm
+from oomdoc.intake.configs.table import Group, Key, Table, norm
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import DOTTED_FIELDS, stated_fields
 from oomkb.errors import JobError
@@ -74,7 +74,8 @@ _BARE: Final = frozenset({"n", "r", "mb", "bs", "zero", "seq", "rank"})
 _SIZE_UNIT: Final = re.compile(r"\s?(?:gib|gb|g)\Z")
 _PLAIN_NUMBER: Final = re.compile(r"[+-]?\d*\.?\d+(?:e[+-]?\d+)?")
 _SPACES: Final = re.compile(
-    r"(?i)(?<![\w-])(?:(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?|(zero)[ -](stage))(?=\s?(?:[=:]|\d|to\b))"
+    r"(?i)(?<![\w-])(?:(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?|(zero)[ -](stage))"
+    r"(?=\s?(?:[=:]|\d|to\b))"
 )
 
 
@@ -303,7 +304,8 @@ def _said_by(key: str, framework: str | None) -> frozenset[str]:
     names = {".".join(parts[n:]) for n in range(len(parts))}
     found = {"gpus", "nodes", "world"} if not names.isdisjoint(LAUNCH_KEYS) else set()
     own = table(framework)
-    for row in [*own.all_keys(), *own.all_groups()] if own is not None else []:
+    rows: list[Key | Group] = [*own.all_keys(), *own.all_groups()] if own is not None else []
+    for row in rows:
         if not names.isdisjoint(norm(n) for n in row.names):
             found |= {row.field} if isinstance(row, Key) else set(row.fields)
     return frozenset(f.partition(".")[0] for f in found)

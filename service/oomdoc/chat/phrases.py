@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomdoc.chat.wording import filled, patterns, texts
 from oomdoc.intake.numbers import NUMBER
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.errors import RecordError
@@ -35,16 +36,12 @@ _SHARE: Final = "gpu_memory_utilization"
 _NOT_SET: Final = frozenset({"host_gib"})
 """Named in questions far more often than set; read by phrases of their own."""
 _KEYS: Final = frozenset({"field", "value", "says", "also", "names", "units", "lowest", "highest", "values", "after"})
+_RE: Final = patterns("negation")
+_LINKS, _ARROW = texts("links").values()
 _PERCENT_FROM: Final = 5
 """A share from which it is meant in percent; 1.3 is none that a card has."""
-_WORD_LINKS: Final = (
-    r"(?:is|of|to|at|was|be|only|just|down|up|back|again|size|length|len|from|set|go|goes|should|will"
-    r"|over|in|as|with|by|就|只|再|先|也|都|要|给|把|我|用|开|为|是|到|从|改|换|设|调|上限|值"
-    r"|(?:量化|存|[调降减缩加增提升砍变改换设回拉压开]|恢复)(?:低|少|短|大|高|小|长|整|置)?(?:到|成|为|至|回))"
-)
-_LINK: Final = rf"(?:[\s_=:：]{{0,3}}|(?<=\w)-(?=\d))(?:{_WORD_LINKS}[\s=]{{0,2}}){{0,5}}"
-_FIRM_LINK: Final = rf"(?:\s?[=:：]\s?|\s?(?:{_WORD_LINKS}[\s=]{{0,2}}){{1,5}})"
-_ARROW: Final = r"\s?(?:->|→|=>|to|down\sto|up\sto|换成|换|改成|改为|改到|改|变成|变|降到|降为|减到|降|加到|升到|提高到|提到|到|成)\s?"
+_LINK: Final = rf"(?:[\s_=:：]{{0,3}}|(?<=\w)-(?=\d))(?:{_LINKS}[\s=]{{0,2}}){{0,5}}"
+_FIRM_LINK: Final = rf"(?:\s?[=:：]\s?|\s?(?:{_LINKS}[\s=]{{0,2}}){{1,5}})"
 _SAYS: Final = rf"(?:(?:{NUMBER}){_ARROW})?(?P<n>{NUMBER})"
 _SHARE_SAYS: Final = rf"(?:[01]?\.\d{{1,3}}{_ARROW})?(?P<n>[01]?\.\d{{1,3}}|\d{{1,2}}\s?%|\d{{2}}(?=\s|$))"
 
@@ -94,9 +91,7 @@ def _table() -> Mapping[str, Any]:
 
 def _words(rows: list[dict[str, Any]], parts: Mapping[str, str]) -> Iterator[Phrase]:
     for row in rows:
-        says = row["says"]
-        while "@" in says:
-            says = re.sub(r"@(\w+)@", lambda m: parts[m[1]], says)
+        says = filled(row["says"], parts)
         also = tuple((name, _plain(value)) for name, value in row.get("also", {}).items())
         yield Phrase(row["field"], re.compile(rf"(?i)(?:{says})"), value=_plain(row["value"]), also=also)
 
@@ -113,13 +108,13 @@ def _quantity(row: Mapping[str, Any]) -> Quantity:
     field, names, units = row["field"], row["names"], row.get("units", "")
     convert = _fraction if field == _SHARE else float if field.endswith("_gib") else int
     says = _SHARE_SAYS if field == _SHARE else _SAYS
-    patterns = [rf"(?:{names}){_LINK}{says}"]
+    says_it = [rf"(?:{names}){_LINK}{says}"]
     if units:
         # "4 gpus 2 nodes": what stands before the unit counts, unless the name is linked to its number.
         counted = rf"(?:(?:{NUMBER}){_ARROW})?(?P<n>{NUMBER})\s?(?:{units})"
-        patterns = [rf"(?:{names}){_FIRM_LINK}{says}", counted, *patterns]
+        says_it = [rf"(?:{names}){_FIRM_LINK}{says}", counted, *says_it]
     named = re.compile(rf"(?i)(?:{names})" + (rf"|(?:{units})" if units else ""))
-    phrases = tuple(Phrase(field, re.compile(rf"(?i){p}"), convert=convert) for p in patterns)
+    phrases = tuple(Phrase(field, re.compile(rf"(?i){p}"), convert=convert) for p in says_it)
     return Quantity(field, named, row.get("lowest", 1), row.get("highest", 4096), convert, phrases)
 
 
@@ -154,27 +149,13 @@ def fields_named(turn: str) -> tuple[str, ...]:
 OFF_VALUES: Final[Mapping[str, Any]] = MappingProxyType({name: _plain(value) for name, value in _TABLE["off"].items()})
 """What a field becomes when it is switched off."""
 
-_WHY: Final = r"(?:why\s(?:is\s|are\s|do\swe\s|don'?t\swe\s|did\syou\s)?|为什么|为啥|为何|怎么|干嘛|何不|干吗)\s?"
-_OFF_BEFORE: Final = re.compile(
-    rf"(?i)(?P<why>{_WHY})?(?<![a-z])(?:no(?:\smore)?|not|without|disabl(?:e|ing)|drop(?:ping)?|remov(?:e|ing)|(?:turn|switch)(?:ing)?\soff|stop(?:ping)?|skip|kill|ditch"
-    r"|(?:don'?t|do\snot|not|stop)\s(?:use|using|enable|need|want|do|doing)|forget(?:\sabout)?|get\srid\sof|un-?|-|退出|不用|不开|不要|不做|不想用|别用|别开|别做|别|没有|没开|没|关掉|关闭|关了|关|去掉|去除|取消|停用|禁用|不"
-    r")\s?(?:the\s|any\s|that\s|再|用|使用|开)?\s?\Z"
-)
-_OFF_AFTER: Final = re.compile(
-    r"(?i)\A\s?(?:is\s|are\s|was\s|set\sto\s|back\s|[=:]\s?)?(?:off\b|disabled\b|false\b|out\b)"
-    r"|\A\s?(?:也|都|给我|再|先|还是|就|全)?\s?(?:关掉|关闭|关了|关上|关|去掉|取消|不要|不用|不开|停掉|拿掉|撤掉|去了)"
-)
-_REPLACED: Final = re.compile(
-    r"(?i)(?:\binstead\sof|\brather\sthan|\bin\splace\sof|\breplac(?:e|ing)|而不是|代替|替代|取代)\s(?:the\s|using\s)?\Z|(?:而不是|代替|替代|取代)\s?\Z"
-)
-
 
 def is_off(turn: str, start: int, end: int) -> bool:
     """Whether what stands at ``start:end`` is said to be off; "why no lora?" is about having it."""
-    before = _OFF_BEFORE.search(turn[max(0, start - 32) : start])
-    return bool(before and not before["why"]) or bool(_OFF_AFTER.match(turn[end : end + 16]))
+    before = _RE["off_before"].search(turn[max(0, start - 32) : start])
+    return bool(before and not before["why"]) or bool(_RE["off_after"].match(turn[end : end + 16]))
 
 
 def is_replaced(turn: str, start: int) -> bool:
     """Whether what begins at ``start`` is what something else takes the place of."""
-    return bool(_REPLACED.search(turn[max(0, start - 24) : start]))
+    return bool(_RE["replaced"].search(turn[max(0, start - 24) : start]))

@@ -12,6 +12,7 @@ from oomdoc.chat.ellipsis import fill, relative
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import FIELD_NAMES, OFF_VALUES, PHRASES, QUANTITIES, Phrase, fields_named, is_off, is_replaced
 from oomdoc.chat.resolving import resolve
+from oomdoc.chat.wording import patterns
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomdoc.stated import stated_fields
 from oomkb.catalog import models
@@ -22,16 +23,11 @@ from oomkb.memory.job import Job
 
 __all__ = ["Changes", "read_changes", "without_kept"]
 
+_RE: Final = patterns("reading")
 _MINUS: Final = re.compile(r"(?:\A|\s)[-−]\Z")
 _SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
 _SHORTEST_LISTED: Final = 256
 _ITEM: Final = re.compile(r"(?i)(?:[,，;；、]|(?<=\s)and\s)\s?(?P<item>full|\d{3,6}|\d{1,3}k)\s?(?=[,，;；、.。]|$)")
-_KEPT: Final = re.compile(
-    r"(?i)\b(?:don'?t|do\snot|never|without)\s(?:touch|chang|alter|modify)(?:e|ing)?\s[^,.;?!，。；？！\d]{2,40}"
-    r"|\b(?:keep|leave)\s[^,.;?!，。；？！\d]{2,40}?\s(?:as\s(?:it\sis|is|they\sare)|alone|unchanged|the\ssame)\b"
-    r"|[^,.;?!，。；？！\d]{1,16}(?:别|不要?|先别|先不)(?:再)?(?:动|改|变)(?![成为到])|保持[^,.;?!，。；？！\d]{1,16}不(?:变|动)"
-)
-"""What is to stay as it is, said beside a change."""
 _OFFLOADED: Final = re.compile(r"(?i)adam|optim|param|weight|activ|优化器|参数|权重|激活")
 _ARROW: Final = re.compile(r"(?i)\A\s?(?:->|→|=>|to|换成?|改成?|变成?|改为|换为|到|成|for)\s?\Z")
 _FROM: Final = re.compile(r"(?i)(?:\bfrom|从|由)\s?\Z")
@@ -77,7 +73,7 @@ def read_changes(turn: str, context: Context) -> Changes:
 
 def without_kept(turn: str) -> str:
     """The turn without what it says of fields that stay: "don't touch the batch, just length 1024"."""
-    return _without(turn, [m.span() for m in _KEPT.finditer(turn) if fields_named(m[0])])
+    return _without(turn, [m.span() for m in _RE["kept"].finditer(turn) if fields_named(m[0])])
 
 
 def _listed(turn: str, found: dict[str, Any]) -> None:

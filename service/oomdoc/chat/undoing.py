@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import DERIVED, Session
-from oomdoc.intake.numbers import NUMBER, read_number
+from oomdoc.chat.wording import patterns
+from oomdoc.intake.numbers import read_number
 from oomkb.memory.job import Job
 
 __all__ = ["Undo", "read_undo", "target_of"]
 
-_BACK: Final = re.compile(r"(?i)\bgo(?:ing)?\sback\b|\bback\b|\brestore\b|\breturn\sto\b|回到|改回|恢复")
-_HARD: Final = re.compile(
-    r"(?i)\bundo\b|\brevert\b|\broll\s?back\b|\breset\b|\btake\s(?:it|that|them)\sback\b|\bstart\s(?:over|again)\b|\bscratch\sthat\b"
-    r"|\bback\sto\s(?:the\s)?(?:original|start|first|initial|previous|before|beginning|what\s(?:i|we)\shad|where\swe\s(?:were|started))\b"
-    r"|撤销|撤回|撤消|撤掉|回退|还原|重置|重来|重新开始|恢复(?:到|成)?(?:原|之前|最初|刚才|一开始)|回到(?:一开始|最初|原来|开始|之前|上一|刚才|最早)"
-    r"|改回(?:去|来|原)|(?:加|调|变|退|还|换)回(?:去|来)"
-    rf"|(?:刚才|上面|前面|后面?|最后|最近|这)(?:的|这|那)?{NUMBER}(?:个|步|项|处)(?:改动)?都?(?:不要|去掉|关|取消|算了)"
-)
-_SOFT: Final = re.compile(r"(?i)\bnever\s?mind\b|\bforget\s(?:that|it|the\slast)\b|\bnah\b|算了|不要了\Z")
-_ORIGINAL: Final = re.compile(
-    r"(?i)\b(?:original|start|initial|beginning|everything|all)\b|\bfirst\b(?!\s(?:change|step|edit|one|thing))|一开始|最初|原来|最早|全部|所有|重来|重新开始|重置"
-)
-_STEPS: Final = re.compile(
-    rf"(?i)(?:last|previous|past)\s(?P<n>{NUMBER})|(?P<both>\bboth\b)|(?<!第)(?:上面|前面|最近|刚才|最后|后面?)?(?:这|那)?(?P<z>{NUMBER})\s?(?:步|次|个|处|项)"
-)
+_RE: Final = patterns("undoing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +30,13 @@ def read_undo(turn: str, *, changes: bool) -> Undo | None:
 
     :param changes: whether the turn states values: "never mind, batch 2" is a change.
     """
-    if not _HARD.search(turn) and (changes or not (_SOFT.search(turn) or _BACK.search(turn))):
+    if not _RE["hard"].search(turn) and (changes or not (_RE["soft"].search(turn) or _RE["back"].search(turn))):
         return None
-    match = _STEPS.search(turn)
+    match = _RE["steps"].search(turn)
     steps = 1
     if match:
         steps = 2 if match["both"] else int(read_number(match["n"] or match["z"]))
-    return Undo(max(1, steps), bool(_ORIGINAL.search(turn)), fields_named(turn))
+    return Undo(max(1, steps), bool(_RE["original"].search(turn)), fields_named(turn))
 
 
 def target_of(session: Session, undo: Undo) -> Job:
