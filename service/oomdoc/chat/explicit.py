@@ -7,6 +7,7 @@ have the value: nothing else in the turn may be taken for it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -14,7 +15,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
+from oomdoc.chat.phrases import ALIASES
 from oomdoc.chat.session import flat
+from oomdoc.chat.wording import patterns, words
 from oomdoc.evidence import Source
 from oomdoc.intake.configs.launch import ENVIRONMENT, LAUNCH_KEYS
 from oomdoc.intake.configs.table import Group, Key, Table, norm
@@ -36,36 +39,13 @@ _SPELLED: Final = re.compile(
 _BARE_FLAG: Final = re.compile(
     r"(?<![\w-])--(?P<key>[A-Za-z][\w-]{2,48})(?=[\s,;?!，。；？！)]|\.(?!\w)|$)(?!\s{1,2}[\w.+/-]*\d)"
 )
-SENTENCE_WORDS: Final = frozenset(
-    [
-        *("a", "an", "the", "it", "that", "this", "i", "we", "to", "is", "at", "of", "on", "off", "in", "and", "or"),
-        *("with", "what", "if", "let", "set", "make", "use", "try", "go", "put", "please", "for", "my", "me", "be"),
-        *("are", "was", "do", "does", "can", "would", "could", "how", "why", "which", "you", "but", "so", "there"),
-        *("true", "false", "yes", "no", "not", "just", "only", "same", "instead", "more", "less", "now", "then"),
-    ]
-)
+SENTENCE_WORDS: Final = words("sentence")
 """Words of a sentence that no setting is called."""
-_SPELLINGS: Final[Mapping[str, str]] = {
-    "generations": "n rollout_n",
-    "micro_batch": "bs bsz mbs mb batch_size micro_train micro_train_batch",
-    "lora.r": "r rank lora_rank lora_r",
-    "grad_accum": "ga gas",
-    "seq_len": "ctx seqlen seq max_length max_seq_length",
-    "serving.max_model_len": "num_ctx max_model_len",
-    "tp": "tp_size",
-    "pp": "pp_size",
-    "cp": "cp_size",
-    "ep": "ep_size",
-    "zero_stage": "zero zero_stage",
-    "gpu_memory_utilization": "gpu_memory_utilization gpu_mem_util mem_fraction_static vllm_gpu_memory_utilization",
-    "serving.max_num_seqs": "max_num_seqs",
-    "serving.max_num_batched_tokens": "max_num_batched_tokens",
-}
-"""Field -> short names and names that several frameworks share."""
-_ALIASES: Final = {name: field for field, names in _SPELLINGS.items() for name in names.split()}
+_RE: Final = patterns("explicit")
 _SWITCHES: Final = {"on": True, "off": False, "true": True, "false": False, "yes": True, "no": False}
 _GROUPED: Final = frozenset({"quant", "sharding", "offload", "method", "grad_ckpt", "autocast", "extra_models"})
 """Fields that keys say in words of their own (``quantization_bit: 4``)."""
+_SHORTEST_NAME: Final = 3
 _NAMED: Final = frozenset({"gpu", "model", "framework"})
 """Fields whose value is a name, also where it looks like a number (``gpu=4090``)."""
 _LISTS: Final = frozenset({"offload", "lora.targets"})
@@ -76,12 +56,6 @@ _PLAIN_NUMBER: Final = re.compile(r"[+-]?\d*\.?\d+(?:e[+-]?\d+)?")
 _SPACES: Final = re.compile(
     r"(?i)(?<![\w-])(?:(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?|(zero)[ -](stage))"
     r"(?=\s?(?:[=:]|\d|to\b))"
-)
-
-
-_SAYS_NOTHING: Final = re.compile(
-    r"(?i)\b(?:ok(?:ay)?|and|then|now|so|please|pls|thanks?|thx|let'?s|just|set|use|try|make|with|to|what|about|how|if|the|it)\b"
-    r"|[那就请把设改成为用试一下吧呢了吗好的再和]|[^\w]"
 )
 
 
@@ -149,7 +123,7 @@ def only_settings(turn: str, context: Context) -> bool:
     spans = read_explicit(turn, context).spans
     for start, end in spans:
         turn = f"{turn[:start]}{' ' * (end - start)}{turn[end:]}"
-    return bool(spans) and not _SAYS_NOTHING.sub("", turn).strip()
+    return bool(spans) and not _RE["says_nothing"].sub("", turn).strip()
 
 
 def _settings(text: str) -> Iterator[_Setting]:
@@ -195,7 +169,7 @@ def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:
         named = field_named(name.rpartition(".")[2], context.job.framework)
     if named is None or named in _GROUPED:
         return None if setting.signed or "_" in name else {}
-    if not setting.signed and not _joined(setting.key) and name not in _ALIASES:
+    if not setting.signed and not _joined(setting.key) and name not in ALIASES:
         return {}
     return _checked(setting, named, context)
 
@@ -213,7 +187,7 @@ def _own(setting: _Setting) -> dict[str, Any] | None:
 
 def _checked(setting: _Setting, field: str, context: Context) -> dict[str, Any] | None:
     """The field with its value, refused under the name that the person used."""
-    if field == "gpu_memory_utilization":
+    if field.rpartition(".")[2] == "gpu_memory_utilization":
         field = context.utilization
     given = _value(field, setting.value)
     if field == "zero_stage":
@@ -346,24 +320,26 @@ def _is_field(name: str) -> bool:
 
 @cache
 def _fields_by_key(framework: str) -> Mapping[str, str]:
-    """Last part of a key -> the one field that it says, the framework's own table first."""
+    """A key, whole and by its last part -> its field in the framework's own table, else in most tables."""
     from oomdoc.intake.configs import TABLES
 
-    found: dict[str, str] = {}
-    for table in sorted(TABLES, key=lambda t: t.name != framework):
+    votes: dict[str, Counter[str]] = {}
+    for table in TABLES:
+        own = table.name == framework
         for key in table.all_keys():
             for name in key.names:
-                plain = name.rpartition(":")[2].replace("-", "_").lower()
-                if len(plain) > 1 or table.name == framework:
-                    found.setdefault(plain, key.field)
-                    found.setdefault(plain.rpartition(".")[2], key.field) if len(plain.rpartition(".")[2]) > 3 else None
-    return found
+                plain = norm(name.rpartition(":")[2]).lower()
+                last = plain.rpartition(".")[2]
+                for spelt in {plain, last} if len(last) > _SHORTEST_NAME else {plain}:
+                    if len(spelt) > 1 or own:
+                        votes.setdefault(spelt, Counter())[key.field] += len(TABLES) if own else 1
+    return {name: fields.most_common(1)[0][0] for name, fields in votes.items()}
 
 
 def field_named(key: str, framework: str | None) -> str | None:
     """The job field that a key of any framework, a short name or the field's own name stands for."""
     name = key.replace("-", "_").lower()
-    return _ALIASES.get(name) or (name if _is_field(name) else _field_of(name, framework))
+    return ALIASES.get(name) or (name if _is_field(name) else _field_of(name, framework))
 
 
 def _field_of(name: str, framework: str | None) -> str | None:

@@ -81,7 +81,7 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
             }
         return Turn("undo", changes, undo=undo)
     topic = questions.topic_of(turn)
-    if questions.asks_only(turn):
+    if questions.asks_only(turn) and (changes or questions.in_domain(turn)):
         return Turn("ask", changes, topic)
     if changes:
         return Turn("change", changes)

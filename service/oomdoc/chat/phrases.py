@@ -17,6 +17,7 @@ from oomkb.memory.job import Job
 from oomkb.tables import read_table
 
 __all__ = [
+    "ALIASES",
     "FIELD_NAMES",
     "OFF_VALUES",
     "PAGED",
@@ -119,6 +120,7 @@ def _quantity(row: Mapping[str, Any]) -> Quantity:
 
 
 _TABLE: Final = _table()
+ALIASES: Final = {name: field for field, names in _TABLE["aliases"].items() for name in names.split()}
 QUANTITIES: Final = tuple(_quantity(row) for row in _TABLE["numbers"])
 CHOICES: Final = tuple(phrase for row in _TABLE["choices"] for phrase in _choices(row))
 WORDS: Final[Mapping[str, Mapping[str, re.Pattern[str]]]] = {

@@ -18,10 +18,9 @@ _PART: Final = re.compile(r"@(\w+)@")
 
 def filled(text: str, parts: Mapping[str, str]) -> str:
     """The expression with its parts in it, on one line."""
-    text = text.replace("\n", "")
     while _PART.search(text):
         text = _PART.sub(lambda m: f"(?:{parts[m[1]]})", text)
-    return text
+    return text.replace("\n", "")
 
 
 def texts(section: str) -> Mapping[str, str]:
