@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Sequence
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,6 +55,8 @@ def exported(files: ModelFiles) -> Path:
     """
     if files.is_exported:
         return files.folder
+    from importlib.metadata import version
+
     root = state_dir() / "models"
     name = "".join(c if c.isalnum() else "-" for c in files.name)[-60:]
     final = root / f"{name}-ort{version('onnxruntime')}"
