@@ -18,6 +18,19 @@ def test_every_shipped_case_passes_the_lint(root: Path) -> None:
     assert not problems, "\n".join(map(str, problems))
 
 
+def test_the_safety_of_a_fix_agrees_with_what_it_changes() -> None:
+    """Serving trains nothing; another attention kernel computes the same; fewer bits or another method do not."""
+    odd = [
+        f"{case.id} fixes[{n}] {fix.safety}"
+        for case in load_cases()
+        for n, fix in enumerate(case.fixes)
+        if (case.objective == "inference" and fix.safety == "changed-training")
+        or (set(fix.changes) == {"attention"} and fix.safety != "same-numbers")
+        or ({"quant", "method"} & set(fix.changes) and fix.safety == "same-numbers")
+    ]
+    assert not odd, odd
+
+
 def test_every_cause_has_at_least_five_cases() -> None:
     counts = Counter(case.cause for case in load_cases())
     few = {cause: counts[cause] for cause in CAUSES if counts[cause] < 5}
