@@ -244,7 +244,7 @@ def _others_hold(view: View) -> Iterator[_Account]:
 
 
 def _states_alone(view: View) -> Iterator[_Account]:
-    """Weights and their gradients in 16 bits, all on one card, are more than the card: no other setting changes that."""
+    """Weights and gradients in 16 bits, whole on one card, are more than the card: no other setting changes that."""
     failure, capacity, job = view.failure, view.bytes_of("capacity"), view.job
     if failure is None or failure.kind != "device" or not capacity or view.estimate is None or view.serving:
         return
