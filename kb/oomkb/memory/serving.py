@@ -162,7 +162,7 @@ def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
     """
     length = job.seq_len or min(shape.dims.max_positions or _USUAL_LENGTH, _USUAL_LENGTH)
     needed = cache_bytes(s, shape, None, length)
-    activations = step_of(s, shape).peak("forward", float(s.batch * length), 0.0)[0]
+    activations = step_of(s, shape).peak("forward", float(s.batch * length), float(s.batch * length**2))[0]
     return ServingBytes(
         weights=weight_bytes(s, shape, float(s.param_bytes)),
         activations=activations + s.batch * shape.dims.vocab / s.tp * 10,

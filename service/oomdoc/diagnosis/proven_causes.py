@@ -273,10 +273,12 @@ def _taken_before(view: View) -> Iterator[_Account]:
 def _weights_alone(view: View) -> Iterator[_Account]:
     """The weights that one card would hold are more than the card."""
     failure, capacity = view.failure, view.bytes_of("capacity")
-    starting = view.phase in ("load", "engine-init", "unknown")
+    # An engine that looks for room for its cache, or warms up, has its weights on the card.
+    starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and view.bytes_of("requested"))
     if failure is None or failure.kind != "device" or not capacity or not view.serving or not starting:
         return
-    if view.stated("model") is not None and view.weight_bytes > capacity and not view.job.offload:
+    cards = 1 if view.is_stated("tp") else 1 + failure.signal.data.get("device", 0)  # those that are seen to take part
+    if view.stated("model") is not None and view.weight_bytes > cards * capacity and not view.job.offload:
         why = say("account.weights-alone", weight_bytes=view.weight_bytes, capacity_bytes=capacity)
         yield _Account("weights-load", why, failure.signal.span)
 

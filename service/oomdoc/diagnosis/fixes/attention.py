@@ -19,9 +19,11 @@ def _half(job: Job) -> bool:
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    if not context.has("attention"):
+    if not context.has("attention") or (context.serving and not context.script):
         return
-    if job.attention == "eager":
+    # A script that fails in its scores has them, whatever is not said of them.
+    scores = context.script and job.attention is None and context.causes[:1] == ("attention-scores",)
+    if job.attention == "eager" or scores:
         yield Variant(fields={"attention": "sdpa"}, effort=0.3)
     # Only where the card is known: an old card refuses to start with it.
     if job.attention in ("eager", "sdpa") and context.device and context.can("flash2") and _half(job):
@@ -31,7 +33,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
 REMEDY = Remedy(
     name="attention",
     safety="same-numbers",
-    kinds=frozenset({"training"}),
+    kinds=frozenset({"training", "serving"}),
     variants=_variants,
     reduces=("attention", "mask", "activations", "recomputed"),
 )

@@ -18,8 +18,16 @@ __all__ = ["REMEDY"]
 
 _OF_WEIGHTS: Final = frozenset({"weights-load", "model-states", "extra-models", "hardware-limit"})
 _OF_WORK: Final = frozenset({"activations", "attention-scores", "vision-tokens", "long-sample"})
-_STEPS_OF_WEIGHTS: Final = ("pipeline-offload", "pipeline-quantize")
-_STEPS_OF_WORK: Final = ("pipeline-tiles", "pipeline-offload", "pipeline-size")
+_STEPS_OF_WEIGHTS: Final = {
+    "pipeline-offload": "fixes.diffusion-pipeline.offload",
+    "pipeline-quantize": "fixes.diffusion-pipeline.quantize",
+}
+"""Line of the library's record -> what is said of it."""
+_STEPS_OF_WORK: Final = {
+    "pipeline-tiles": "fixes.diffusion-pipeline.tiles",
+    "pipeline-offload": "fixes.diffusion-pipeline.offload",
+    "pipeline-size": "fixes.diffusion-pipeline.size",
+}
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
@@ -27,11 +35,11 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if library is None or job.objective not in (None, "inference"):
         return
     first = next(iter(context.causes), "")
-    steps = _STEPS_OF_WEIGHTS if first in _OF_WEIGHTS else _STEPS_OF_WORK if first in _OF_WORK else ()
-    for rank, step in enumerate(steps):
+    steps = _STEPS_OF_WEIGHTS if first in _OF_WEIGHTS else _STEPS_OF_WORK if first in _OF_WORK else {}
+    for rank, (step, key) in enumerate(steps.items()):
         if (line := line_of(library, step)) is not None:
             yield Variant(
-                instruction=say(f"fixes.diffusion-{step.replace('-', '.', 1)}", line=line),
+                instruction=say(key, line=line),
                 effort=0.3 + 0.2 * rank,
                 safety="changed-numerics" if step == "pipeline-quantize" else None,
             )

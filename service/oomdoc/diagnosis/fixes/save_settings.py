@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
+from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP, is_lora
 from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
@@ -22,7 +22,7 @@ _ADAPTER: Final = "model.save_pretrained('adapter')"
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "checkpoint-save" not in context.causes and context.phase != "save":
         return
-    if job.method in ("lora", "qlora"):
+    if is_lora(job):
         yield Variant(instruction=say("fixes.save-settings.adapter", line=_ADAPTER), effort=0.3)
     own = line_of(context.framework, "save-settings")
     if own is not None:
@@ -34,7 +34,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         )
     elif job.sharding in FSDP:
         yield Variant(instruction=say("fixes.save-settings.how", line=_FSDP), effort=0.4)
-    if context.has("save") and own is None and job.method not in ("lora", "qlora"):
+    if context.has("save") and own is None and not is_lora(job):
         line = hf_line(context.framework, {"save_only_model": True})
         yield Variant(instruction=say("fixes.save-settings.model-only", line=line), effort=0.4)
 

@@ -202,7 +202,7 @@ def _effect(change: Change, ineffective: Collection[str]) -> Change:
     return replace(change, instruction=say("fixes.activate-setting.effect", setting=change.key))
 
 
-_FIRST: Final = frozenset({"fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu", "fixes.attention-kernel.how"})
+_FIRST: Final = frozenset({"fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu"})
 
 
 def _instead(variant: Variant) -> bool:
