@@ -27,6 +27,7 @@ from oomkb.memory.releases import (
     transformers_of,
     upcast_adapters,
     upcast_trained,
+    version,
 )
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.trained import optimizer_of, projection_rank, state_fraction, trained_tables
@@ -101,6 +102,7 @@ class Setting:
     """What is offloaded lies on NVMe drives."""
     framework: str
     transformers: tuple[int, ...]
+    torch: tuple[int, ...]
     masked: bool
     """An attention mask is materialised (padding, or an SDPA path that cannot rely on causality)."""
     cuda: bool
@@ -266,6 +268,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         nvme=bool(job.nvme_offload),
         framework=(job.framework or "").lower(),
         transformers=transformers_of(job),
+        torch=version(job.versions.get("torch") or ""),
         masked=_masked(job, shape, attention) and objective != "inference",
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),

@@ -161,15 +161,25 @@ class ModelShape:
             rank x experts per three-dimensional parameter, twice that on gate and up together: PEFT 0.21); by default
             as current versions do it.
         """
-        form = self.expert_adapters(targets) if experts is None else experts
-        total, taken = self._expert_lora(rank, form), self.experts_take_names(form)
-        for layer in self.layers:
-            for m in layer.linears:
-                if adapted(m, targets) and not (taken and m.part in ("mlp", "shared") and m.name in taken):
-                    total += layer.count * m.count * (rank * (m.inputs + m.outputs) + (m.outputs if dora else 0))
+        each = self.layer_adapters(targets, rank, dora=dora, experts=experts)
+        total = sum(layer.count * size for layer, size in zip(self.layers, each, strict=True))
         if self.vision is not None and targets == "all-linear":
             total += self.vision.lora_params(rank)
         return total
+
+    def layer_adapters(
+        self, targets: str | tuple[str, ...], rank: int, *, dora: bool = False, experts: str | None = None
+    ) -> list[int]:
+        """The same of one layer of every kind."""
+        form = self.expert_adapters(targets) if experts is None else experts
+        taken, found = self.experts_take_names(form), []
+        for layer in self.layers:
+            total = self._expert_lora(rank, form) if layer.moe else 0
+            for m in layer.linears:
+                if adapted(m, targets) and not (taken and m.part in ("mlp", "shared") and m.name in taken):
+                    total += m.count * (rank * (m.inputs + m.outputs) + (m.outputs if dora else 0))
+            found.append(total)
+        return found
 
     def expert_adapters(self, targets: str | tuple[str, ...], *, fused: bool = True) -> str:
         """Whether LoRA on ``targets`` reaches the routed experts, and in which form."""
@@ -191,13 +201,12 @@ class ModelShape:
 
     def _expert_lora(self, rank: int, form: str) -> int:
         d = self.dims
-        layers = sum(layer.count for layer in self.layers if layer.moe)
         router = rank * (d.hidden + d.experts)
         if form == "fused":
             up = 2 * rank * d.experts * (d.hidden + 2 * d.expert_ffn)
-            return layers * (up + rank * d.experts * (d.expert_ffn + d.hidden) + router)
+            return up + rank * d.experts * (d.expert_ffn + d.hidden) + router
         if form == "modules":
-            return layers * (3 * rank * d.experts * (d.hidden + d.expert_ffn) + router)
+            return 3 * rank * d.experts * (d.hidden + d.expert_ffn) + router
         return 0
 
     def _one_norm(self) -> int:

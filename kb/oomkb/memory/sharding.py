@@ -23,7 +23,7 @@ class Units:
     """Elements per GPU (after tensor and pipeline parallelism) in the units that are gathered together."""
 
     layer: float
-    """The largest decoder layer."""
+    """The largest decoder layer, with its adapters."""
     root: float
     """Embedding, output head and last norm."""
     layers: float
@@ -35,7 +35,11 @@ class Units:
 def units_of(s: Setting, shape: ModelShape) -> Units:
     """Units of a transformer-based wrapping."""
     split, more = float(s.tp), padded(s, shape) - 1.0
-    sizes = [(layer.params + more * layer.expert_params, layer.count) for layer in shape.layers]
+    adapters = [0] * len(shape.layers)
+    if s.adapters:
+        adapters = shape.layer_adapters(s.targets, s.rank, dora=s.dora, experts=s.expert_adapters)
+    kinds = zip(shape.layers, adapters, strict=True)
+    sizes = [(layer.params + more * layer.expert_params + its, layer.count) for layer, its in kinds]
     largest = max((size for size, _ in sizes), default=0.0)
     total = sum(size * count for size, count in sizes)
     root = shape.text_params - shape.layer_params
@@ -60,23 +64,19 @@ def apart_of(s: Setting, shape: ModelShape) -> float:
     return max(0.0, u.root / (2 if twice else 1) - u.layer) * s.held_bytes
 
 
-def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
+def fsdp_extra(s: Setting, shape: ModelShape) -> Extra:
     """FSDP2 (``torch.distributed.fsdp._fully_shard``), every decoder layer and the root a unit.
 
-    Followed event by event in traces of torch 2.13: a gather writes one flat buffer, copies out of it, and the buffer
-    lives until the next unit's copies are made; backward prefetches one unit; a unit's gradients are copied into one
-    flat buffer of the reduction dtype, which lives until the next unit's is made. The root stays gathered from forward
-    to backward.
+    Followed event by event in traces of torch 2.13 and 2.15: a gather writes one flat buffer, copies out of it, and the
+    buffer lives until the next unit's copies are made; backward prefetches one unit; a unit's gradients are copied into
+    one flat fp32 buffer, which lives until the next unit's is made. The root stays gathered from forward to backward.
     """
     u = units_of(s, shape)
     c = float(s.held_bytes)
-    trained = not s.adapters
     layer, root = u.layer * c, u.root * c
     held = 0.0 if s.reshard else u.layers * c
-    reduce = u.layer * reduce_bytes if trained else 0.0
-    shards = u.layers * reduce_bytes / s.shards if trained else 0.0
-    one = min(shards, reduce / s.shards)
-    before = shards + u.root * reduce_bytes / s.shards if trained and s.gradients_stay else 0.0
+    reduce, one, shards, last = _reduced(s, u)
+    before = shards + last if s.gradients_stay else 0.0
 
     def done(size: float) -> float:
         return before or max(0.0, size)
@@ -112,15 +112,35 @@ def fsdp_extra(s: Setting, shape: ModelShape, *, reduce_bytes: float) -> Extra:
     return extra
 
 
-def fsdp_moments(s: Setting, shape: ModelShape, *, reduce_bytes: float, saved: float) -> Moments:
+_REDUCED: Final = 4.0
+"""Bytes of an element while gradients are reduced."""
+
+
+def _reduced(s: Setting, u: Units) -> tuple[float, float, float, float]:
+    """Bytes of a layer's flat gradient, then of the kept shards: of a layer, of all layers, of the root.
+
+    Those of adapters decide no peak.
+    """
+    if s.adapters:
+        return 0.0, 0.0, 0.0, 0.0
+    each = s.param_bytes / s.shards
+    return u.layer * _REDUCED, min(u.layers, u.layer) * each, u.layers * each, u.root * each
+
+
+def fsdp_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
     """FSDP2's own peaks, at which no operation of the model runs: while one unit takes another's place, and at the end.
+
+    Through torch 2.14 ``wait_for_unshard`` still names the buffer of the unit before while it copies, and
+    ``foreach_reduce`` the gradient that was copied last; both went into functions of their own in 2.15.
 
     :param saved: activations alive after forward. The events are those of :func:`fsdp_extra`.
     """
     u = units_of(s, shape)
     c, n = float(s.held_bytes), max(1.0, round(u.layers / u.layer) if u.layer else 1.0)
     layer, root = u.layer * c, u.root * c
-    fetched = layer + max(layer, layer / s.shards if s.param_bytes != c else 0.0)  # shards are cast before the gather
+    cast = layer / s.shards if s.param_bytes != c else 0.0  # shards are cast before the gather
+    named = s.torch < (2, 15)
+    fetched = layer + (max(layer, cast) if named else cast)
     passed = saved * (n - 1) / n
     entered = {"gathered weights": 2 * root + fetched, "activations": saved / n}
     between = {"gathered weights": root + layer + fetched, "activations": passed}
@@ -129,17 +149,17 @@ def fsdp_moments(s: Setting, shape: ModelShape, *, reduce_bytes: float, saved: f
     if s.adapters:
         return {"forward": [entered, between]}
     head = shape.dims.vocab * shape.dims.embed_width * c / s.tp
+    reduce, _, shards, _ = _reduced(s, u)
     top = {
         "gathered weights": root + (layer if s.reshard else (n - 1) * layer),
-        "reduction buffer": u.layer * reduce_bytes,
+        "reduction buffer": reduce,
         "gradients": layer + head,
         "activations": passed,
     }
-    shards, last = u.layers * reduce_bytes / s.shards, u.root * reduce_bytes / s.shards
-    # The head's gradient is the last one copied in: the loop that does it still names it.
+    output = u.root * _REDUCED / s.shards  # in fp32, whatever the shards are
     final = {
-        "reduction buffer": u.root * reduce_bytes,
-        "gradients": shards + max(root, last + (0.0 if shape.dims.tied else head)),
+        "reduction buffer": u.root * _REDUCED,
+        "gradients": shards + max(root, output + (head if named and not shape.dims.tied else 0.0)),
     }
     return {"forward": [entered, between], "backward": [top, final]}
 
@@ -257,7 +277,7 @@ _ENDS: Final = ("first", "embedding")
 def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
     """What holds for the job's sharding while each part of the model runs."""
     if s.sharding == "fsdp2":
-        return fsdp_extra(s, shape, reduce_bytes=4.0 if not s.adapters else 0.0)
+        return fsdp_extra(s, shape)
     if s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
         return fsdp1_extra(s, shape)
     if s.sharding == "zero3":
@@ -276,7 +296,7 @@ def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
 def moments_of(s: Setting, shape: ModelShape, saved: float) -> Moments:
     """By phase: terms at the sharding wrapper's own peaks, between the model's operations."""
     if s.sharding == "fsdp2":
-        return fsdp_moments(s, shape, reduce_bytes=4.0 if not s.adapters else 0.0, saved=saved)
+        return fsdp_moments(s, shape, saved=saved)
     if s.sharding in ("fsdp", "hsdp", "shard-grad-op") and s.quant == "none":
         return fsdp1_moments(s, shape, saved=saved)
     return {}

@@ -62,6 +62,7 @@ def shard_flat(model: Any, job: dict[str, Any]) -> Any:
 
 def _layers(model: Any) -> Any:
     """The decoder layers, whatever the family calls the list that holds them."""
+    model = model.get_base_model() if hasattr(model, "get_base_model") else model
     inner = getattr(model, model.base_model_prefix, model)
     found = [child for child in inner.children() if isinstance(child, torch.nn.ModuleList)]
     return max(found, key=len) if found else []

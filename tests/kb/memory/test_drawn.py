@@ -6,7 +6,7 @@ checkpointing, adapters, DPO, FSDP2 over 2 to 64 ranks, drawn over the catalogue
 ``layers``: drawn like these, most with a small vocabulary, so that layers show that logits hide; of every family of
 routed experts two. Rows that are further off say how far (``within``).
 ``optimizers``: a step of torch's, transformers', bitsandbytes' and other packages' optimizers.
-Versions: transformers 5.23, peft 0.21.2, torch 2.13, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3 and
+Versions: transformers 5.23, peft 0.21.2, torch 2.13 and (where FSDP2 differs) 2.15, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3 and
 lion-pytorch 0.2.5. The peak of every phase is compared, not only the step's: what another phase hides in one job decides the next one.
 """
 
