@@ -41,7 +41,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         trained=trained,
         adapters=_adapted_slots(s, shape),
         lora_dropout=bool(s.lora_dropout),
-        adapter=float(min(s.held_bytes, s.adapter_bytes) if s.sharding in ("fsdp2", "hsdp") else s.adapter_bytes),
+        adapter=_adapter_bytes(s),
         param=param,
         autocast=autocast,
         attention="eager" if s.attention == "eager" else "sdpa" if s.attention == "sdpa" else "flash",
@@ -67,6 +67,11 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         fused=s.fused,
         grads=s.grads,
     )
+
+
+def _adapter_bytes(s: Setting) -> float:
+    """Of an element as it is used: FSDP2 gathers adapters in the computation's dtype."""
+    return float(min(s.held_bytes, s.adapter_bytes) if s.sharding in ("fsdp2", "hsdp") else s.adapter_bytes)
 
 
 def _own_experts(s: Setting) -> bool:
@@ -246,7 +251,7 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.lora_dropout > 0,
         s.dora,
         s.tables,
-        s.adapter_bytes,
+        _adapter_bytes(s),
         s.expert_adapters,
         s.quant,
         s.quant_keeps,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oomkb.memory.activations import step_of
-from oomkb.memory.estimate import Phase
+from oomkb.memory.estimate import Phase, merged
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import extra_of
@@ -99,8 +99,8 @@ def with_critic(
     """
     found = {"forward": {}, "backward": {}, "optimizer-step": {}}  # type: dict[str, Mapping[str, float]]
     for name in ("forward", "backward"):
-        found[name] = _plus(kept, {_TERM: critic.passing(name, tokens, square)})
-    found["optimizer-step"] = _plus(kept, {_TERM: critic.applied})
+        found[name] = merged(kept, {_TERM: critic.passing(name, tokens, square)})
+    found["optimizer-step"] = merged(kept, {_TERM: critic.applied})
     together = joint(s)
     if together:
         size = 4 if s.autocast else s.compute_bytes
@@ -109,12 +109,12 @@ def with_critic(
         waiting = critic.kept(tokens, square)
         for name in ("forward", "loss", "backward"):
             if name in phases:
-                phases[name] = Phase(_plus(phases[name].terms_bytes, {_TERM: waiting, "activations": fresh}))
+                phases[name] = Phase(merged(phases[name].terms_bytes, {_TERM: waiting, "activations": fresh}))
         outputs = {"logits and loss": tokens * shape.dims.vocab / s.tp * size, "activations": hidden}
         del found["forward"]
-        found["backward"] = _plus(found["backward"], {**outputs, "gradients": states.gradients})
-        step = _plus(phases["optimizer-step"].terms_bytes, outputs)
-        found["optimizer-step"] = _plus(step, {_TERM: critic.applied})
+        found["backward"] = merged(found["backward"], {**outputs, "gradients": states.gradients})
+        step = merged(phases["optimizer-step"].terms_bytes, outputs)
+        found["optimizer-step"] = merged(step, {_TERM: critic.applied})
     for name, terms in found.items():
         phases[name] = max(phases[name], Phase(terms), key=lambda phase: phase.total_bytes)
     return phases
@@ -122,7 +122,3 @@ def with_critic(
 
 _TERM: Final = "critic model"
 _HALF: Final = 2
-
-
-def _plus(terms: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    return {name: terms.get(name, 0.0) + more.get(name, 0.0) for name in {**terms, **more}}

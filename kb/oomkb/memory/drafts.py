@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from oomkb.memory.cache import cache_bytes, element_bytes
+from oomkb.memory.extra_models import extra_shape
 from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
-from oomkb.units import billions_with_experts
 
 __all__ = ["Draft", "draft_bytes"]
 
@@ -57,12 +57,6 @@ def draft_bytes(
 
 def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | None:
     """The draft's own shape; ``None`` for a head on the target."""
-    if isinstance(extra.model, Mapping):
-        return ModelShape.from_config(extra.model)
-    name = extra.model or ""
-    if not name or any(word in name.lower() for word in _HEADS):
+    if isinstance(extra.model, str) and any(word in extra.model.lower() for word in _HEADS):
         return None
-    if name in shapes:
-        return shapes[name]
-    size = billions_with_experts(name)
-    return ModelShape.from_params_b(size) if size else None
+    return extra_shape(extra, shapes)

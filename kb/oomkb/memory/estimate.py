@@ -10,7 +10,7 @@ from typing import Final
 from oomkb.memory.job import Assumption
 from oomkb.notes import Note
 
-__all__ = ["METERS", "PHASES", "Estimate", "Interval", "Phase", "Served"]
+__all__ = ["METERS", "PHASES", "Estimate", "Interval", "Phase", "Served", "merged"]
 
 METERS: Final = ("allocated", "reserved", "process")
 PHASES: Final = (
@@ -47,6 +47,14 @@ class Phase:
     def total_bytes(self) -> float:
         """The terms' sum."""
         return sum(self.terms_bytes.values())
+
+
+def merged(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+    """Both phases' terms."""
+    out = dict(a)
+    for name, size in b.items():
+        out[name] = out.get(name, 0.0) + size
+    return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import FSDP, GATHERED, stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
@@ -23,9 +24,6 @@ LIBRARIES_BYTES: Final = 273.0 * MIB
 WORKER_BYTES: Final = 16.0 * MIB
 SPREAD: Final = (0.95, 1.35)
 """Where the true figure lies, as shares of these: what a CUDA context and its pinned buffers add was not measured."""
-_GATHERED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
-_FIRST_LOADS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
-"""accelerate's ``cpu_ram_efficient_loading``: rank 0 alone reads the weights."""
 _STORED: Final = 2
 """Bytes of a weight in most checkpoints."""
 _SHARD: Final = 50.0 * GIB
@@ -51,13 +49,13 @@ def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Ma
     ranks = max(1, min(s.world, s.gpus_per_node))
     libraries = {"libraries": LIBRARIES_BYTES * ranks}
     wanted, stored = float(shape.params * s.param_bytes), float(shape.params * _STORED)
-    loading = 1 if s.sharding in _FIRST_LOADS else ranks
+    loading = 1 if s.sharding in FSDP else ranks  # accelerate's ``cpu_ram_efficient_loading``: rank 0 alone reads
     cast = s.param_bytes != _STORED and s.quant == "none" and s.sharding != "zero3"
-    workers = job.extra.get("dataloader_num_workers")
-    count = workers if isinstance(workers, int) and not isinstance(workers, bool) and 0 < workers < 1 << 12 else 0
+    workers = stated_count(job, "dataloader_num_workers") or 0
+    count = workers if workers < 1 << 12 else 0
     trainable = wanted if not s.adapters else 0.0
     shard = _SHARD if not s.transformers or s.transformers >= (5,) else _SHARD_4
-    saved = trainable if s.sharding in _GATHERED else min(trainable, shard)
+    saved = trainable if s.sharding in GATHERED else min(trainable, shard)
     running = {**libraries, "offloaded states": offloaded, "workers": worker_bytes(count) * ranks}
     return {
         "load": {**libraries, **load_terms(wanted, stored=stored, cast=cast, loading=loading)},

@@ -10,15 +10,25 @@ from typing import Final
 from oomkb.memory.activations import step_of
 from oomkb.memory.critic import with_critic
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.estimate import Estimate, Interval, Phase, Served
+from oomkb.memory.estimate import Estimate, Interval, Phase, Served, merged
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.extra_models import ExtraMemory, extra_memory
 from oomkb.memory.host import host_phases
-from oomkb.memory.intervals import SCRIPT, fixed_share, group_of, interval, is_complete, is_script, width_of
+from oomkb.memory.intervals import (
+    SCRIPT,
+    fixed_share,
+    group_of,
+    interval,
+    is_complete,
+    is_script,
+    needed_sigma,
+    width_of,
+)
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
-from oomkb.memory.overhead import fits_probability, meters, needed_sigma
+from oomkb.memory.overhead import fits_probability, meters
 from oomkb.memory.pipeline import fullest, waiting_bytes
+from oomkb.memory.ranks import FSDP1, GATHERED
 from oomkb.memory.releases import quantizes_whole
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import Setting, resolve_setting
@@ -54,7 +64,6 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "CUDA graphs": "oomkb.memory.engines.graph_bytes",
     }
 )
-_GATHERED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _STEP_PHASES: Final = ("forward", "loss", "backward")
 
 
@@ -88,7 +97,6 @@ def estimate(
         base=base,
         trainable=states.trainable,
         paged=states.paged,
-        starts=not extra.engine_short,
     )
 
 
@@ -97,7 +105,7 @@ def _doubts(job: Job, s: Setting) -> list[Note]:
     found = []
     if s.dynamic:
         found.append(note("estimate.padded"))
-    if s.adapters and s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
+    if s.adapters and s.sharding in FSDP1:
         found.append(note("estimate.fsdp1-adapters"))
     if quantizes_whole(job, s.quant):
         found.append(note("estimate.quantized-on-card"))
@@ -125,19 +133,19 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
     for name in _STEP_PHASES:
         if name in step.phases:
             waiting, running = fullest(s, step, name, tokens, square, wrapped)
-            terms = _merged({**kept, "activations": waiting}, running)
+            terms = merged({**kept, "activations": waiting}, running)
             if name == "loss" and s.upcast.startswith("script"):  # the new outputs have taken the old ones' name
                 del terms["outputs of the step before"]
             if s.fused_ce and name == "loss":
                 # The fused loss runs between forward and backward, at the fullest point of the saved activations.
                 full = step.at_part("loss", "logits", "saved", tokens, square, wrapped)
-                loss = _merged({**kept, "activations": last}, full)
-                terms = _merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)})
+                loss = merged({**kept, "activations": last}, full)
+                terms = merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)})
             phases[name] = _phase(terms)
     c, t, q = step.saved
     for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():
         for moment in moments:
-            found = _phase(_merged({**kept, "activations": first}, moment))
+            found = _phase(merged({**kept, "activations": first}, moment))
             phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
     if tower.forward:
         late = {"gradients": states.gradients * (1 - shape.vision.params / shape.params if shape.vision else 1)}
@@ -149,18 +157,17 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
     if extra.critic:
         phases = with_critic(extra.critic, s, shape, phases, kept, states, tokens, square)
     if s.eval_batch:
-        phases["evaluation"] = _phase(_merged(kept, evaluation_terms(job, s, shape)))
+        phases["evaluation"] = _phase(merged(kept, evaluation_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.
-    unit = float(shape.largest_params) / s.tp * s.param_bytes if s.sharding in _GATHERED else 0.0
+    unit = float(shape.largest_params) / s.tp * s.param_bytes if s.sharding in GATHERED else 0.0
     phases["save"] = _phase({**kept, "gathered weights": unit})
     if extra.engine:
         resting = {k: v for k, v in kept.items() if k != "rollout engine"}
-        split = (job.rollout.tensor_parallel if job.rollout is not None else None) or 1
         phases["rollout"] = _phase({**resting, "rollout engine": extra.engine})
         phases["weight-sync"] = _phase(
             {
                 **kept,
-                "rollout engine": max(extra.engine_in_training, shape.params * 2.0 / split),
+                "rollout engine": max(extra.engine_in_training, extra.engine_weights),
                 "gathered weights": shape.largest_params * 2.0,
             }
         )
@@ -260,20 +267,23 @@ def _finish(
     base: float,
     trainable: int,
     paged: float,
-    starts: bool = True,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
     capacity = capacity_bytes_of(job, device)
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
     found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
-    complete = is_complete(s)
-    exact = not s.cuda and complete and shape.known
+    exact = not s.cuda and is_complete(s) and shape.known
     script = is_script(job)
     if script:
         warnings.append(SCRIPT)
     fixed = fixed_share(s, phases[peak].terms_bytes, found.needed, known=shape.known)
     width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
+    fits = None
+    if capacity is not None:
+        sigma = needed_sigma(s, known=shape.known, doubted=bool(warnings), fixed=fixed)
+        starts = all(warning.key != "estimate.rollout-short" for warning in warnings)
+        fits = fits_probability(found.needed, sigma, capacity) if starts else 0.0
     spans: dict[str, Interval] = {
         meter: interval(
             "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
@@ -302,15 +312,7 @@ def _finish(
         else {},
         capacity_bytes=capacity,
         needed_bytes=found.needed,
-        fits_probability=None
-        if capacity is None
-        else 0.0
-        if not starts
-        else fits_probability(
-            found.needed,
-            needed_sigma(complete=complete, known=shape.known, doubted=bool(warnings), fixed=fixed),
-            capacity,
-        ),
+        fits_probability=fits,
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
         sources=SOURCES,
@@ -328,10 +330,3 @@ def _phase(terms: Mapping[str, float]) -> Phase:
 
 
 _LAYER: Final = "recomputed layer"
-
-
-def _merged(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
-    out = dict(a)
-    for name, size in b.items():
-        out[name] = out.get(name, 0.0) + size
-    return out

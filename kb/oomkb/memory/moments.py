@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from oomkb.memory.optimizers import Optimizer, step_temporary_bytes
+from oomkb.memory.ranks import GATHERED
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
@@ -63,10 +64,7 @@ def _pair(s: Setting, shape: ModelShape, single: float) -> float:
         for a, b in pairwise(layer.linears):
             if not a.bias and a.module and b.module:
                 most = max(most, a.inputs * a.outputs + single * b.inputs * b.outputs)
-    return most / s.tp / (s.shards if s.sharding in _SHARDED else 1)
-
-
-_SHARDED: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
+    return most / s.tp / (s.shards if s.sharding in GATHERED or s.sharding in ("zero1", "zero2") else 1)
 
 
 def _matrices(shape: ModelShape) -> Iterator[tuple[int, int, int]]:

@@ -19,6 +19,7 @@ from typing import Final
 
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Phase
+from oomkb.memory.ranks import FSDP1
 from oomkb.memory.setting import Setting
 from oomkb.units import MIB
 
@@ -26,7 +27,7 @@ __all__ = [
     "Meters",
     "fits_probability",
     "meters",
-    "needed_sigma",
+    "normal",
     "outside_bytes",
 ]
 
@@ -55,7 +56,7 @@ EXPANDABLE: Final = 0.15
 EMPTIED: Final = 0.12
 """Share of that where the cache is given back in every step (``torch_empty_cache_steps``; PEFT's method comparison)."""
 _ACTIVATIONS: Final = frozenset({"activations", "recomputed layer", "attention scores", "vision tower"})
-_LATE: Final = frozenset({"fsdp", "hsdp", "shard-grad-op", "zero3"})
+_LATE: Final = FSDP1 | {"zero3"}
 # Batches padded to their own longest sample leave blocks that no later batch can use, the more of them the more
 # lengths lie below the limit. Reserved over allocated in ms-swift's table of lengths (docs/source_en/LLM/Benchmark.md,
 # one to 72 billion parameters, 512 to 8192 tokens): 2.8 at 1024, 2.4 at 2048, 1.7 at 4096, 1.2 at 8192.
@@ -64,10 +65,6 @@ DYNAMIC_RANGE: Final = (1.2, 2.8)
 _DEFAULT_CONTEXT_MIB: Final = 450.0
 _NCCL_MIB: Final = 420.0
 _CUBLAS_MIB: Final = 8.1
-# What decides whether a run fits is not what it caches. The spread of log(measured / estimated) of the tensors' bytes
-# over the 38 published runs that state them: 0.047 for the 13 that nothing is doubted about, 0.081 for all (computed
-# over published peaks, 2026-11). Doubts widen it below.
-NEEDED_SIGMA: Final = 0.06
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +145,13 @@ def _changing(seq: int) -> float:
     return min(high, max(low, DYNAMIC_AT_2048 * math.sqrt(2048 / seq)))
 
 
-def needed_sigma(*, complete: bool, known: bool, doubted: bool, fixed: float = 0.0) -> float:
-    """Relative uncertainty of what a process cannot do without.
-
-    :param fixed: share of it that does not depend on what was assumed: the weights.
-    """
-    open_ = (1.0 if complete else 1.6) * (1.0 if known else 1.5)
-    return NEEDED_SIGMA * (1.0 + (open_ - 1.0) * (1.0 - fixed)) * (1.5 if doubted else 1.0)
-
-
 def fits_probability(needed: float, sigma: float, capacity: float) -> float:
     """Chance that what the process needs stays within ``capacity``: log-normal around ``needed``."""
     if needed <= 0:
         return 1.0
-    z = math.log(capacity / needed) / sigma
-    return round(0.5 * (1 + math.erf(z / math.sqrt(2))), 4)
+    return round(normal(math.log(capacity / needed) / sigma), 4)
+
+
+def normal(z: float) -> float:
+    """The probability that a standard normal variable stays below ``z``."""
+    return 0.5 * (1 + math.erf(z / math.sqrt(2)))

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import note
 
-__all__ = ["chunks", "expert_split", "model_parallel", "ranks", "ranks_needed", "stated_count"]
+__all__ = [
+    "FSDP",
+    "FSDP1",
+    "GATHERED",
+    "chunks",
+    "expert_split",
+    "model_parallel",
+    "ranks",
+    "ranks_needed",
+    "stated_count",
+]
+
+FSDP1: Final = frozenset({"fsdp", "hsdp", "shard-grad-op"})
+FSDP: Final = FSDP1 | {"fsdp2"}
+GATHERED: Final = FSDP | {"zero3"}
+"""Weights are sharded, and gathered where they are used."""
 
 
 def model_parallel(job: Job) -> int:

@@ -26,6 +26,7 @@ from oomkb.memory.engines import (
     static_share,
 )
 from oomkb.memory.job import Job
+from oomkb.memory.overhead import normal
 from oomkb.memory.ranks import stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
@@ -258,10 +259,6 @@ def start_probability(found: ServingBytes, process: float, room: float) -> float
     What is uncertain is how much loading and profiling leave to the cache, not how much of the card the engine takes.
     """
     sigma = _WEIGHTS_SIGMA * found.weights + _ACTIVATIONS_SIGMA * found.activations + _OUTSIDE_SIGMA_BYTES
-    cache = _normal((found.budget - found.kv_needed) / sigma) if found.kv_pool > 0 else 0.0
-    card = _normal(math.log(room / max(process, 1.0)) / _CARD_SIGMA)
+    cache = normal((found.budget - found.kv_needed) / sigma) if found.kv_pool > 0 else 0.0
+    card = normal(math.log(room / max(process, 1.0)) / _CARD_SIGMA)
     return round(min(cache, card), 4)
-
-
-def _normal(z: float) -> float:
-    return 0.5 * (1 + math.erf(z / math.sqrt(2)))

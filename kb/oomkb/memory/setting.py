@@ -9,7 +9,7 @@ from typing import Any, Final
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
-from oomkb.memory.ranks import chunks, expert_split, ranks
+from oomkb.memory.ranks import FSDP, chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
     LOADED,
@@ -234,7 +234,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         quant=quant,
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
-        autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in _UNITS,
+        autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in FSDP,
         optimizer=optimizer_of(method, pick("optimizer", job.optimizer, "adamw"))
         if objective != "inference"
         else "none",
@@ -297,7 +297,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         notes=notes,
         buckets=job.buckets,
         grads="layer"
-        if sharding in _UNITS
+        if sharding in FSDP
         else "none"
         if sharding in ("zero2", "zero3") or gradients_stay(job) or megatron or method == "badam"
         else "all",
@@ -306,7 +306,6 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     )
 
 
-_UNITS: Final = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
 
 
@@ -369,7 +368,7 @@ def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
     """FSDP's mixed precision and DeepSpeed's engines hand the layers 16-bit weights, whatever the shards hold."""
     if (job.quant or "").startswith(("gptq", "awq")):
         return 2  # their kernels give 16 bits, whatever the adapters are held in
-    if sharding in _UNITS or sharding.startswith("zero"):
+    if sharding in FSDP or sharding.startswith("zero"):
         wanted = job.extra.get("fsdp")
         name = wanted.get("param_dtype") if isinstance(wanted, Mapping) else None
         if isinstance(name, str) and name in BYTES:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from oomkb.memory.ranks import FSDP1
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import QUANT_BYTES, States, padded
@@ -278,7 +279,7 @@ def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:
     """What holds for the job's sharding while each part of the model runs."""
     if s.sharding == "fsdp2":
         return fsdp_extra(s, shape)
-    if s.sharding in ("fsdp", "hsdp", "shard-grad-op"):
+    if s.sharding in FSDP1:
         return fsdp1_extra(s, shape)
     if s.sharding == "zero3":
         return zero_extra(s, shape)
@@ -297,6 +298,6 @@ def moments_of(s: Setting, shape: ModelShape, saved: float) -> Moments:
     """By phase: terms at the sharding wrapper's own peaks, between the model's operations."""
     if s.sharding == "fsdp2":
         return fsdp_moments(s, shape, saved=saved)
-    if s.sharding in ("fsdp", "hsdp", "shard-grad-op") and s.quant == "none":
+    if s.sharding in FSDP1 and s.quant == "none":
         return fsdp1_moments(s, shape, saved=saved)
     return {}

@@ -10,6 +10,7 @@ from typing import Final
 from oomkb.memory.families.layer_deviations import buffer_bytes
 from oomkb.memory.moments import moment_bytes, step_bytes
 from oomkb.memory.optimizers import OPTIMIZERS
+from oomkb.memory.ranks import GATHERED
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
@@ -49,9 +50,8 @@ _EXPERTS_ONLY: Final = frozenset({"mxfp4", "int4-experts"})
 """Checkpoints whose attention stays in 16 bits (openai/gpt-oss-20b ``modules_to_not_convert``)."""
 _TWO_MOMENTS: Final = 1.5
 """Bytes an element of block-wise states: one moment takes little more than one byte, two little more than two."""
-_SHARDED_WEIGHTS: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "shard-grad-op"})
-_SHARDED_GRADS: Final = frozenset({*_SHARDED_WEIGHTS, "zero2"})
-_SHARDED_STATES: Final = frozenset({*_SHARDED_GRADS, "zero1", "distributed-optimizer"})
+_SHARDED_GRADS: Final = GATHERED | {"zero2"}
+_SHARDED_STATES: Final = _SHARDED_GRADS | {"zero1", "distributed-optimizer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     each = float(s.held_bytes if engine else s.adapter_bytes if s.adapters else s.param_bytes)
     held = 4.0 if s.upcast_adapters else float(s.held_bytes if engine else s.param_bytes)
     shards, kind = _shards(s, shape, total), OPTIMIZERS[s.optimizer]
-    split_w = shards if s.sharding in _SHARDED_WEIGHTS else 1
+    split_w = shards if s.sharding in GATHERED else 1
     split_g = shards if s.sharding in _SHARDED_GRADS else 1
     split_o = shards if s.sharding in _SHARDED_STATES else 1
     weights = weight_bytes(s, shape, held) / split_w + buffer_bytes(shape.dims)

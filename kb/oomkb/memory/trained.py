@@ -6,6 +6,7 @@ from typing import Final
 
 from oomkb.memory.job import Job
 from oomkb.memory.optimizers import PROJECTED
+from oomkb.memory.ranks import stated_count
 from oomkb.memory.shape import ModelShape
 
 __all__ = ["optimizer_of", "projection_rank", "state_fraction", "trained_tables"]
@@ -21,8 +22,7 @@ def optimizer_of(method: str, name: str) -> str:
 
 def projection_rank(job: Job, method: str) -> int:
     """GaLore's or APOLLO's rank where it is stated; 0 for their default."""
-    stated = job.extra.get(f"{method}_rank") if method in ("galore", "apollo") else None
-    return stated if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0 else 0
+    return (stated_count(job, f"{method}_rank") or 0) if method in ("galore", "apollo") else 0
 
 
 def trained_tables(job: Job) -> int:

@@ -157,7 +157,7 @@ def _with_share(share: Move, prices: Prices, context: Context, wanted: float) ->
     if price is not None and price.probability >= wanted:
         alone = as_plan("keep-numerics", Found((share,), price, 0.0, True), prices)
         return Planning(plans=(as_estimated(alone, prices),), before=prices.base.estimate)
-    raised = Prices(prices.stated.with_fields(share.fields), prices.capacity_bytes, prices.scale, prices.careful)
+    raised = replace(prices, stated=prices.stated.with_fields(share.fields))
     found = plan_with(raised, context, wanted=wanted)
     first = changes_of(prices.job, raised.job, (share,), prices)
     plans = tuple(replace(plan, changes=(*first, *plan.changes)) for plan in found.plans)

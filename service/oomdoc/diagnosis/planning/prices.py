@@ -120,7 +120,7 @@ class Prices:
         """Fresh prices for the same job with another capacity and scale; these, where nothing differs."""
         if capacity_bytes == self.capacity_bytes and scale == self.scale:
             return self
-        return Prices(self.stated, capacity_bytes, scale, self.careful, self.engine)
+        return replace(self, capacity_bytes=capacity_bytes, scale=scale)
 
     @property
     def base(self) -> Price:
