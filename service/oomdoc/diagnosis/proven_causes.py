@@ -274,7 +274,9 @@ def _weights_alone(view: View) -> Iterator[_Account]:
     """The weights that one card would hold are more than the card."""
     failure, capacity = view.failure, view.bytes_of("capacity")
     # An engine that looks for room for its cache, or warms up, has its weights on the card.
-    starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and view.bytes_of("requested"))
+    outcome = view.evidence.outcome
+    refused = outcome is not None and outcome.kind == "device"
+    starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and refused)
     if failure is None or failure.kind != "device" or not capacity or not view.serving or not starting:
         return
     cards = 1 if view.is_stated("tp") else 1 + failure.signal.data.get("device", 0)  # those that are seen to take part
