@@ -31,6 +31,8 @@ def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternativ
     """Models of which each is trained over 4-bit or 16-bit weights; a format alone is none of training."""
     method = job.method if job.method in ("full", "lora") else "lora"
     methods = {"nf4": "qlora", "none": method}
+    if all("method" in side.fields for side in sides):
+        return tuple(Alternative(side.name, {n: v for n, v in side.fields.items() if n != "quant"}) for side in sides)
     if not all("model" in side.fields and side.fields["quant"] in methods for side in sides):
         return ()
     return tuple(
@@ -55,7 +57,7 @@ def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
     how the states are shared, each alternative has them as they fit it.
     """
     fields = {**side.fields, **({"quant": None} if side.fields.get("method") in ("full", "lora") else {})}
-    if fields.get("method") == "qlora" and (job.sharding or "").startswith("zero"):
+    if fields.get("method") == "qlora" and fields.get("sharding", job.sharding or "").startswith("zero"):
         fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
     if fields.get("tp", 0) > (job.gpus or 1):
         fields["gpus"] = fields["tp"]

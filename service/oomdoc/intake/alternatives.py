@@ -6,8 +6,9 @@ The rows are those of ``asked.tsv``; :mod:`oomdoc.intake.asked` reads the rest o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from oomdoc.intake.prose.hardware import named_card
 from oomdoc.intake.prose.numbers import to_tokens
 from oomkb.catalog import gpus, models
 from oomkb.memory.device import Device
+from oomkb.memory.vocabulary import VOCABULARY
 
 __all__ = ["ROWS", "Alternative", "alternatives_in", "bare_length_in", "length_in", "number_of", "settings_in"]
 
@@ -91,8 +93,8 @@ def alternatives_in(text: str) -> tuple[Alternative, ...]:
     choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
     changes = [*choice, ROWS["changes"]]
     of_things = changes if ROWS["goes"].search(text) else choice
-    joined = ((_beside(text, _models(text)), of_things), *((m, changes) for m in values.values()), (cards, of_things))
-    for mentions, words in joined:
+    things = ((_with_others(_models(text), values), of_things), (cards, of_things))
+    for mentions, words in (*things, *((_with_others(m, values), changes) for m in values.values())):
         found = _compared(text, sorted(mentions, key=_place), words, listed=weighs)
         if 1 < len(found) <= _MAX_SIDES:
             return found
@@ -104,6 +106,25 @@ def alternatives_in(text: str) -> tuple[Alternative, ...]:
 
 def _place(mention: _Mention) -> tuple[int, int]:
     return mention[:2]
+
+
+def _with_others(mentions: list[_Mention], values: Mapping[str, list[_Mention]]) -> list[_Mention]:
+    """Values of one field, each with the value of another that stands with it: "LoRA (ZeRO-3) or QLoRA (DDP)"."""
+    ordered = sorted(mentions, key=_place)
+    for others in values.values():
+        paired = sorted([*ordered, *others], key=_place) if others is not mentions else []
+        if len(paired) != 2 * len(ordered) or any(
+            (m in others) != (paired[n % 2] in others) for n, m in enumerate(paired)
+        ):
+            continue
+        ordered = [_together(one, other) for one, other in zip(paired[::2], paired[1::2], strict=True)]
+    return ordered
+
+
+def _together(one: _Mention, other: _Mention) -> _Mention:
+    first, second = one[2].name, other[2].name
+    name = first if second.lower() in first.lower() else f"{first} {second}"
+    return one[0], max(one[1], other[1]), Alternative(name, {**one[2].fields, **other[2].fields})
 
 
 def _apart(text: str, field: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
@@ -118,24 +139,24 @@ def _apart(text: str, field: str, mentions: list[_Mention]) -> tuple[Alternative
 def _options(text: str) -> tuple[Alternative, ...]:
     """Options of a marked list, each with the fields that its words set."""
     marks = list(ROWS["option"].finditer(text))
-    sides, switched = [], list[str]()
+    sides, closed = [], dict[str, Any]()
     for n, mark in enumerate(marks):
         until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION
         words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
-        fields: dict[str, Any] = {}
-        length = {"seq_len": value} if (value := length_in(words)) else {}
-        fields |= length
+        fields: dict[str, Any] = {"seq_len": value} if (value := length_in(words)) else {}
         for found in (_models(words), *_worded(words).values(), *_numbered(words).values(), _cards(words)):
             fields |= found[-1][2].fields if found else {}
         for name, pattern in ROWS.group("setting").items():
             if (match := pattern.search(words)) is not None:
-                off = negated(words, match.start())
-                switched.append(name)
-                fields[name.split(":")[0]] = _value_of(name, on=not off)
+                closed.setdefault(name.split(":")[0], _value_of(name, on=False))
+                fields[name.split(":")[0]] = _value_of(name, on=not negated(words, match.start()))
         if fields:
-            sides.append(Alternative(re.split(r"[,;，；。]", words)[0][:_NAME], fields))
-    closed = {field: _value_of(name, on=False) for name in reversed(switched) for field in (name.split(":")[0],)}
+            named = re.sub(r"(?:,| and| or|和|与)\s*\Z", "", re.split(r"[,;，；。]", words)[0][:_NAME])
+            sides.append(Alternative(named, fields))
     distinct = _distinct(Alternative(side.name, {**closed, **side.fields}) for side in sides)
+    on = [{name: value for name, value in side.fields.items() if closed.get(name, ()) != value} for side in distinct]
+    if len(on) == 2 and all(on) and closed.keys() >= on[0].keys() | on[1].keys() and on[0].keys().isdisjoint(on[1]):
+        distinct += (Alternative(" + ".join(side.name for side in distinct), {**on[0], **on[1]}),)
     alike = bool(distinct) and set.intersection(*(set(side.fields) for side in distinct))
     return distinct if alike and 1 < len(distinct) <= _MAX_SIDES else ()
 
@@ -241,14 +262,31 @@ def _worded(text: str) -> dict[str, list[_Mention]]:
                 f"{_PAUSE.split(text[: match.start()])[-1][-_NEAR:]} {_PAUSE.split(text[match.end() :])[0][:_NEAR]}"
             )
             of_cache = field == "quant" and ROWS["of_cache"].search(around) is not None
-            side = {"serving.kv_dtype": _CACHED.get(value, value)} if of_cache else {field: value}
-            mentions = by_field.setdefault(next(iter(side)), [])
-            mentions.append((*match.span(), Alternative(match[0], side)))
+            fields = {"serving.kv_dtype": _CACHED.get(value, value)} if of_cache else {field: value}
+            mentions = by_field.setdefault(next(iter(fields)), [])
+            mentions.append((*match.span(), Alternative(match[0], fields)))
             other = ROWS["other_stage"].match(text, match.end()) if value.startswith("zero") else None
             if other is not None:
                 named = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
                 mentions.append((*other.span("stage"), named))
+    taken = [m[:2] for m in by_field.get("optimizer", ())]
+    optimizers, words = _optimizers()
+    for match in optimizers.finditer(text):
+        if not any(start < match.end() and match.start() < end for start, end in taken):
+            named = Alternative(match[0], {"optimizer": words[re.sub(r"[-_ .]", "", match[0].lower())]})
+            by_field.setdefault("optimizer", []).append((*match.span(), named))
     return by_field
+
+
+@cache
+def _optimizers() -> tuple[re.Pattern[str], dict[str, str]]:
+    """Every optimizer that a job may have, as it is written, and the job's word for it."""
+    named = VOCABULARY["optimizer"].items()
+    words = {spelt: word for word, others in named for spelt in (word, *others.split()) if word != "none"}
+    longest = sorted(words, key=len, reverse=True)
+    spelt = "|".join(re.sub(r"\\?[-_.]", "[-_ .]?", re.escape(word)) for word in longest)
+    pattern = re.compile(rf"(?<![\w-])(?:{spelt})(?![\w-])", re.IGNORECASE | re.ASCII)
+    return pattern, {re.sub(r"[-_.]", "", spelt): word for spelt, word in words.items()}
 
 
 def _models(text: str) -> list[_Mention]:
@@ -265,38 +303,6 @@ def _models(text: str) -> list[_Mention]:
                 (behind.start("size"), behind.end(), Alternative(name, {"model": other.name, "params_b": None}))
             )
     return found
-
-
-def _beside(text: str, mentions: list[_Mention]) -> list[_Mention]:
-    """Models with the method or the format that the words around each give it: "4-bit of A or LoRA of B"."""
-    named: list[tuple[int, int, Alternative, dict[str, tuple[str, str]]]] = []
-    ordered = sorted(mentions, key=lambda m: m[0])
-    for n, (start, end, one) in enumerate(ordered):
-        since = max(ordered[n - 1][1] if n else 0, start - _MAX_BETWEEN)
-        until = min(ordered[n + 1][0] if n + 1 < len(ordered) else len(text), end + _MAX_BETWEEN)
-        joined = [m.end() for m in ROWS["between"].finditer(text, since, start)]
-        parted = ROWS["between"].search(text, end, until)
-        around = (text[joined[-1] if joined else since : start], text[end : parted.start() if parted else until])
-        parts = (one.name, *around)
-        named.append((start, end, one, {field: (value, word) for field, value, word in _words_of(parts)}))
-    common = set.intersection(*(set(words) for *_, words in named)) if named else set()
-    return [(start, end, _with_words(one, {n: words[n] for n in common})) for start, end, one, words in named]
-
-
-def _with_words(one: Alternative, words: Mapping[str, tuple[str, str]]) -> Alternative:
-    fields = {**one.fields, **{name: value for name, (value, _) in words.items()}}
-    further = (word for _, word in words.values() if word.lower() not in one.name.lower())
-    return Alternative(" ".join((one.name, *further)), fields)
-
-
-def _words_of(parts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """The format and the method that words name: the field, its value and the word."""
-    methods = {n.partition(":")[2]: p for n, p in ROWS.group("choice").items() if n.startswith("method:")}
-    for field, patterns_ in (("quant", ROWS.group("format")), ("method", methods)):
-        found = ((name, match) for name, p in patterns_.items() for part in parts if (match := p.search(part)))
-        name, match = next(found, (None, None))
-        if name is not None and match is not None:
-            yield field, name.partition(":")[0], match[0]
 
 
 def _cards(text: str) -> list[_Mention]:

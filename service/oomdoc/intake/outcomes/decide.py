@@ -128,16 +128,16 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
             why_held and outcome.name == "said-growth" and asks_on(outcome.span.text, outcome.span.column - 1)
         )
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
+    # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.
+    compares = any("gpu" not in side.fields for side in wanted.alternatives)
+    sized = compares or wanted.wanted not in ("fit", "reserved", "share")
     if asked.complains is None or asked.complaint < _COMPLAINS:
+        if sized and outcome is not None and outcome.kind == "other":
+            return Outcome("question", "memory-question", outcome.span, None, 0.8)
+        return outcome
+    if why_held or sized or _RE["of_memory"].search(words) is None or _is_denied(asked.complains.text):
         return outcome
     texts = (asked.complains.text, words)
-    if _RE["of_memory"].search(texts[1]) is None or _is_denied(texts[0]):
-        return outcome
-    compares = any(
-        "gpu" not in side.fields for side in wanted.alternatives
-    )  # who tells of a failure names machines too
-    if why_held or compares or wanted.wanted not in ("fit", "reserved", "share"):
-        return outcome  # a size is asked for, or two ways are compared
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
     return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
 
