@@ -72,8 +72,10 @@ def outlook_of(view: View) -> Outlook | None:
     ``unknown`` without the model (or its size) and the card (or its capacity).
     """
     outcome = view.evidence.outcome
-    if outcome is None or outcome.kind != "question" or put_off(view.evidence) or not wants_figure(view.evidence):
+    if outcome is None or outcome.kind != "question" or put_off(view.evidence):
         return None
+    if not wants_figure(view.evidence):
+        return Outlook("unknown") if view.estimate is not None else None
     named = view.stated("model") is not None or view.stated("params_b") is not None
     probability = view.estimate.fits_probability if view.estimate is not None else None
     if asks_why_held(view.evidence, view.job) and (not named or probability is None):
