@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.table import Codec, Raw
 from oomdoc.intake.configs.values import flag, number, whole
+from oomdoc.intake.configs.wordlist import meanings
 
 __all__ = [
     "ATTENTION",
@@ -98,13 +99,11 @@ NOT: Final = Codec(_negated, lambda v, old: _truth(not v, old))
 EAGER_INVERTED: Final = NOT
 
 
-def word(table: Mapping[str, str], *, canonical: Mapping[str, str] | None = None) -> Codec:
-    """Words: ``table`` from spelling (lower case) to canonical; written by ``canonical`` or the first spelling."""
+def word(table: Mapping[str, str]) -> Codec:
+    """Words: ``table`` from spelling (lower case) to canonical; written by the first spelling."""
     back: dict[str, str] = {}
     for spelling, meaning in table.items():
         back.setdefault(meaning, spelling)
-    if canonical:
-        back.update(canonical)
 
     def read(value: Any) -> str | None:
         if isinstance(value, bool) or value is None:
@@ -117,21 +116,7 @@ def word(table: Mapping[str, str], *, canonical: Mapping[str, str] | None = None
     return Codec(read, write)
 
 
-_DTYPES: Final = {
-    "float32": "fp32",
-    "fp32": "fp32",
-    "float": "fp32",
-    "32": "fp32",
-    "32-true": "fp32",
-    "bfloat16": "bf16",
-    "bf16": "bf16",
-    "bf16-true": "bf16",
-    "fp16": "fp16",
-    "float16": "fp16",
-    "half": "fp16",
-    "16": "fp16",
-    "16-true": "fp16",
-}
+_DTYPES: Final = meanings("dtype")
 _LONG: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -152,113 +137,9 @@ def _write_dtype(value: Any, old: Any) -> Any:
 
 DTYPE: Final = Codec(dtype_word, _write_dtype)
 
-_ATTENTION: Final = {
-    "eager": "eager",
-    "disabled": "eager",
-    "off": "eager",
-    "math": "eager",
-    "sdpa": "sdpa",
-    "sdp": "sdpa",
-    "sdp_attention": "sdpa",
-    "flash_attention_2": "flash2",
-    "fa2": "flash2",
-    "flash_attn": "flash2",
-    "flash_attention": "flash2",
-    "flash_attn_2": "flash2",
-    "flash2": "flash2",
-    "flash-attention-2": "flash2",
-    "flash": "flash2",
-    "flashattention2": "flash2",
-    "flash_attention_3": "flash3",
-    "fa3": "flash3",
-    "flash_attn_3": "flash3",
-    "flex_attention": "flex",
-    "flex": "flex",
-    "xformers": "xformers",
-    "kernels-community/flash-attn": "flash2",
-    "kernels-community/flash-attn2": "flash2",
-    "kernels-community/flash-attn3": "flash3",
-    "kernels-community/vllm-flash-attn3": "flash3",
-    "attentionbackend.flash": "flash2",
-    "fused": "flash2",
-}
-_HF_ATTENTION: Final = {
-    "eager": "eager",
-    "sdpa": "sdpa",
-    "flash2": "flash_attention_2",
-    "flash3": "flash_attention_3",
-    "flex": "flex_attention",
-}
-ATTENTION: Final = word(_ATTENTION, canonical=_HF_ATTENTION)
+ATTENTION: Final = word(meanings("attention"))
 
-_OPTIMIZERS: Final = {
-    "adamw_torch": "adamw",
-    "adamw_torch_fused": "adamw",
-    "adamw_hf": "adamw",
-    "adamw": "adamw",
-    "adam": "adamw",
-    "adamw_torch_xla": "adamw",
-    "adamw_apex_fused": "adamw",
-    "fusedadam": "adamw",
-    "deepspeedcpuadam": "adamw",
-    "torch.optim.adamw": "adamw",
-    "torch.optim.adam": "adamw",
-    "fused_adam": "adamw",
-    "distributed_fused_adam": "adamw",
-    "adamw_anyprecision": "adamw",
-    "torch_adam": "adamw",
-    "megatron_fused_adam": "adamw",
-    "adamw_8bit": "adamw_8bit",
-    "adamw_bnb_8bit": "adamw_8bit",
-    "adamw8bit": "adamw_8bit",
-    "bitsandbytes.optim.adamw8bit": "adamw_8bit",
-    "ao_adamw_8bit": "adamw_8bit",
-    "adamw_torch_8bit": "adamw_8bit",
-    "ademamix_8bit": "adamw_8bit",
-    "torchao.optim.adamw8bit": "adamw_8bit",
-    "adamw_torch_4bit": "adamw_4bit",
-    "ao_adamw_4bit": "adamw_4bit",
-    "paged_adamw": "paged_adamw",
-    "paged_adamw_32bit": "paged_adamw",
-    "pagedadamw32bit": "paged_adamw",
-    "pagedadamw": "paged_adamw",
-    "bitsandbytes.optim.pagedadamw": "paged_adamw",
-    "paged_adamw_8bit": "paged_adamw_8bit",
-    "pagedadamw8bit": "paged_adamw_8bit",
-    "bitsandbytes.optim.pagedadamw8bit": "paged_adamw_8bit",
-    "adafactor": "adafactor",
-    "sgd": "sgd",
-    "torch.optim.sgd": "sgd",
-    "lion_32bit": "lion",
-    "lion": "lion",
-    "paged_lion_32bit": "lion",
-    "lion_8bit": "lion_8bit",
-    "paged_lion_8bit": "paged_lion_8bit",
-    "adagrad": "adagrad",
-    "rmsprop": "rmsprop",
-    "muon": "muon",
-    "galore_adamw": "galore_adamw",
-    "galore_adamw_layerwise": "galore_adamw",
-    "galore_adamw_8bit": "galore_adamw_8bit",
-    "galore_adamw_8bit_layerwise": "galore_adamw_8bit",
-    "apollo_adamw": "apollo_adamw",
-    "apollo_adamw_layerwise": "apollo_adamw",
-    "lomo": "lomo",
-    "adalomo": "lomo",
-    "schedule_free_adamw": "adamw",
-    "optimi_adamw": "adamw",
-    "came_pytorch": "adafactor",
-    "adam_bnb_8bit": "adamw_8bit",
-    "transformers.adafactor": "adafactor",
-    "dist_muon": "muon",
-    "adamw8": "adamw_8bit",
-    "onebitadam": "adamw",
-}
-OPTIMIZER: Final = word(
-    _OPTIMIZERS,
-    canonical={"adamw": "adamw_torch", "adamw_8bit": "adamw_8bit", "adamw_4bit": "adamw_torch_4bit"}
-    | {"paged_adamw": "paged_adamw_32bit", "lion": "lion_32bit"},
-)
+OPTIMIZER: Final = word(meanings("optimizer"))
 """Written as transformers spells them (``OptimizerNames``, 4.28 to 5.23)."""
 
 

@@ -9,35 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from oomdoc.intake.configs.wordlist import meanings
+
 __all__ = ["accelerators", "instance"]
 
-_FAMILIES: Final = {
-    "p3": "V100-16GB",
-    "p3dn": "V100-32GB",
-    "p4d": "A100-40GB",
-    "p4de": "A100-80GB",
-    "p5": "H100",
-    "p5e": "H200",
-    "p5en": "H200",
-    "g4dn": "T4",
-    "g5": "A10G",
-    "g6": "L4",
-    "g6e": "L40S",
-}
-_COUNTS: Final = {
-    "p3.8xlarge": 4,
-    "p3.16xlarge": 8,
-    "p3dn.24xlarge": 8,
-    "p4d.24xlarge": 8,
-    "p4de.24xlarge": 8,
-    "p5.48xlarge": 8,
-    "p5e.48xlarge": 8,
-    "p5en.48xlarge": 8,
-    "g4dn.12xlarge": 4,
-    "g4dn.metal": 8,
-    **dict.fromkeys(("g5.12xlarge", "g6.12xlarge", "g6e.12xlarge", "g5.24xlarge", "g6.24xlarge", "g6e.24xlarge"), 4),
-    **dict.fromkeys(("g5.48xlarge", "g6.48xlarge", "g6e.48xlarge"), 8),
-}
+_FAMILIES: Final = meanings("machine")
+_COUNTS: Final = {name: int(count) for name, count in meanings("cards").items()}
 _TYPE: Final = re.compile(r"(?:ml\.)?(?P<family>[gp][0-9][a-z]{0,2})\.(?P<size>(?:[0-9]{1,2})?xlarge|metal)\Z")
 _ASKED: Final = re.compile(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::(?P<count>[0-9]{1,2}))?\Z")
 

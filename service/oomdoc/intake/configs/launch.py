@@ -10,6 +10,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.instances import accelerators, instance
 from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import number, whole
+from oomdoc.intake.configs.wordlist import meanings
 from oomkb.frameworks import LAUNCHERS
 
 __all__ = ["ENVIRONMENT", "LAUNCH_KEYS", "launch_facts", "visible_gpus"]
@@ -26,24 +27,7 @@ _INSTANCE: Final = frozenset({"instance_type", "instancetype"})
 LAUNCH_KEYS: Final = (
     _PER_NODE | _NODES | _WORLD | {"include", "gpus", "node_rank", "master_addr", "master_port", "main_process_port"}
 )
-_ENV_PER_NODE: Final = (
-    "NPROC_PER_NODE",
-    "GPUS_PER_NODE",
-    "NUM_GPUS",
-    "N_GPUS",
-    "NUM_GPUS_PER_NODE",
-    "N_GPUS_PER_NODE",
-    "NUM_DEVICES",
-    "NGPUS",
-)
-_ENV_NODES: Final = ("NNODES", "NUM_NODES")
-_VISIBLE: Final = (
-    "CUDA_VISIBLE_DEVICES",
-    "ASCEND_RT_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES",
-)
+_COUNTING: Final = meanings("environment")
 ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "MAX_PIXELS": ("max_pixels", whole),
     "MAX_TOTAL_TOKENS": ("serving.max_model_len", whole),
@@ -77,13 +61,13 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
             found.setdefault(field, (field, count, entry))
     for entry in env:
         stated = whole(entry.value)
-        name = "gpus" if entry.key in _ENV_PER_NODE else "nodes" if entry.key in _ENV_NODES else ""
-        if entry.resolved and name and stated and stated > 0:
+        name = _COUNTING.get(entry.key, "")
+        if entry.resolved and name in ("gpus", "nodes") and stated and stated > 0:
             found.setdefault(name, (name, stated, entry))
     for reading in _asked(entries):
         if reading[0] != "gpus" or "world" not in found:
             found.setdefault(reading[0], reading)
-    visible = ((visible_gpus(str(entry.value)), entry) for entry in env if entry.key in _VISIBLE)
+    visible = ((visible_gpus(str(entry.value)), entry) for entry in env if _COUNTING.get(entry.key) == "visible")
     devices = [(count, entry) for count, entry in visible if count and entry.resolved]
     if devices and "gpus" not in found and "world" not in found:
         found["gpus"] = ("gpus", *devices[0])

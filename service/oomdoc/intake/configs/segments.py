@@ -9,59 +9,15 @@ from typing import Final
 
 from oomdoc.intake.configs.registry import all_names
 from oomdoc.intake.configs.table import norm
+from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression
 
 __all__ = ["Segment", "form_of", "segments"]
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.-]{0,100}")
 _FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
-_EXTENSIONS: Final = {
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".json": "json",
-    ".jsonc": "json",
-    ".toml": "toml",
-    ".ini": "toml",
-    ".cfg": "toml",
-    ".py": "python",
-    ".sh": "shell",
-    ".bash": "shell",
-    ".zsh": "shell",
-    ".slurm": "shell",
-    ".sbatch": "shell",
-    ".env": "shell",
-    ".ps1": "shell",
-    ".conf": "shell",
-    ".service": "shell",
-    ".dockerfile": "dockerfile",
-    ".ipynb": "notebook",
-    ".cmd": "shell",
-    ".bat": "shell",
-    ".job": "shell",
-}
-_LANGUAGES: Final = {
-    "yaml": "yaml",
-    "yml": "yaml",
-    "json": "json",
-    "jsonc": "json",
-    "json5": "json",
-    "toml": "toml",
-    "ini": "toml",
-    "python": "python",
-    "py": "python",
-    "python3": "python",
-    "bash": "shell",
-    "sh": "shell",
-    "shell": "shell",
-    "zsh": "shell",
-    "console": "shell",
-    "cmd": "shell",
-    "powershell": "shell",
-    "dockerfile": "shell",
-    "docker": "shell",
-    "env": "shell",
-    "makefile": "shell",
-}
+_EXTENSIONS: Final = meanings("file")
+_LANGUAGES: Final = meanings("fence")
 _PROGRAM: Final = (
     r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl"
     r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry"

@@ -14,6 +14,7 @@ from oomdoc.intake.configs.role_groups import models_of_roles, roles_on_gpus
 from oomdoc.intake.configs.shards import name_for, stage_and_offload
 from oomdoc.intake.configs.table import DROP, Group, Raw, Reading, View, norm
 from oomdoc.intake.configs.values import flag, whole
+from oomdoc.intake.configs.wordlist import meanings
 
 __all__ = ["SHARED", "shared_group", "zero_word"]
 
@@ -206,29 +207,9 @@ def _model_argument(flags: tuple[str, ...], options: Options) -> Group:
     return Group(("model",), flags, read, write)
 
 
-_QUANT: Final = {
-    "awq": "awq-int4",
-    "awq_marlin": "awq-int4",
-    "gptq": "gptq-int4",
-    "gptq_marlin": "gptq-int4",
-    "fp8": "fp8",
-    "w8a8_fp8": "fp8",
-    "bitsandbytes": "nf4",
-    "mxfp4": "mxfp4",
-    "w4a16": "awq-int4",
-    "int8": "int8",
-    "w8a8_int8": "int8",
-    "eetq": "int8",
-    "bitsandbytes-nf4": "nf4",
-}
-_QUANT_WRITTEN: Final = {
-    "awq-int4": "awq",
-    "gptq-int4": "gptq",
-    "fp8": "fp8",
-    "nf4": "bitsandbytes",
-    "nf4-double": "bitsandbytes",
-    "mxfp4": "mxfp4",
-}
+_WRITTEN_QUANT: Final = meanings("quantization")
+_QUANT: Final = _WRITTEN_QUANT | meanings("quantization_read")
+_QUANT_WRITTEN: Final = {name: spelling for spelling, name in reversed(_WRITTEN_QUANT.items())}
 
 
 def _quantization(names: tuple[str, ...], _: Options) -> Group:
@@ -243,7 +224,9 @@ def _quantization(names: tuple[str, ...], _: Options) -> Group:
         name = view.first(*names) or names[0]
         if value == "none":
             return {name: DROP} if name in view else {}
-        return {name: _QUANT_WRITTEN[value]} if value in _QUANT_WRITTEN else None
+        return (
+            {name: _QUANT_WRITTEN[plain]} if (plain := str(value).removesuffix("-double")) in _QUANT_WRITTEN else None
+        )
 
     return Group(("quant",), names, read, write)
 

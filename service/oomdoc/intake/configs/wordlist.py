@@ -1,10 +1,30 @@
-"""Sets of names, written as text."""
+"""Words as text: sets of names, and what spellings mean (``words.toml``)."""
 
 from __future__ import annotations
 
-__all__ = ["words"]
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from oomkb.tables import read_table, spellings
+
+__all__ = ["meanings", "words"]
 
 
 def words(text: str) -> frozenset[str]:
     """The names in a text, apart by blanks."""
     return frozenset(text.split())
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    return read_table(Path(__file__).with_name("words.toml"))
+
+
+def meanings(section: str) -> dict[str, str]:
+    """What each spelling of a section means; of each meaning the spelling that is written comes first.
+
+    :raises CatalogError: for a spelling of two meanings.
+    """
+    return dict(spellings(_table()[section]))

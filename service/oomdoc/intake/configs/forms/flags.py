@@ -13,25 +13,13 @@ from oomdoc.intake.configs.forms.scripts import batch_requests, contents, reache
 from oomdoc.intake.configs.forms.shell import tokenise
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 from oomdoc.intake.configs.values import as_scalar
-from oomdoc.intake.configs.wordlist import words
+from oomdoc.intake.configs.wordlist import meanings, words
 
 __all__ = ["ShellReading", "entries_of_words", "parse_shell"]
 
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w.\-]{0,100}")
 _OVERRIDE: Final = re.compile(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
-_LAUNCHERS: Final = {
-    "torchrun": "torchrun",
-    "torch.distributed.run": "torchrun",
-    "torch.distributed.launch": "torchrun",
-    "accelerate": "accelerate",
-    "deepspeed": "deepspeed",
-    "docker": "docker",
-    "podman": "docker",
-    "srun": "srun",
-    "sbatch": "srun",
-    "ray": "ray",
-    "mpirun": "srun",
-}
+_LAUNCHERS: Final = meanings("launcher")
 _COMMANDED: Final = words(
     "swift megatron llamafactory-cli trl axolotl tune xtuner vllm sglang lmdeploy nemo litgpt ollama"
 )
