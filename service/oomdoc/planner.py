@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message
@@ -92,18 +92,22 @@ def job_of_text(text: str, filename: str, others: Sequence[Source] = ()) -> tupl
     return to_job(evidence.facts, evidence.framework, evidence.versions), evidence
 
 
+_MAX_UNKNOWN_SHARE: Final = 0.15
+"""Keys of a job document that no job has: misspelt ones, or somebody's own beside them."""
+
+
 def _job_document(text: str) -> dict[str, Any] | None:
-    """Our own form: a mapping whose keys are all fields of a job, ``model`` or ``params_b`` among them."""
+    """Our own form: a mapping of a job's fields, ``model`` or ``params_b`` among them, with few other keys."""
     try:
         document = yaml_document(text, where="text", finite=False)
     except InputError:
         return None
     if isinstance(document, dict) and isinstance(document.get("job"), dict):
         document = document["job"]
-    known = set(Job.__dataclass_fields__)
-    if isinstance(document, dict) and {"model", "params_b"} & set(document) and set(document) <= known:
-        return {str(k): v for k, v in document.items()}
-    return None
+    if not isinstance(document, dict) or not {"model", "params_b"} & set(document):
+        return None
+    unknown = set(document) - set(Job.__dataclass_fields__)
+    return {str(k): v for k, v in document.items()} if len(unknown) <= _MAX_UNKNOWN_SHARE * len(document) else None
 
 
 def plan_document(planned: Planned, language: str) -> dict[str, Any]:

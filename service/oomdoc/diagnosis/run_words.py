@@ -19,8 +19,7 @@ _NAMED: Final = 5
 
 def run_of(job: Job) -> Message:
     """The run in a few words: the model, how it is trained or served, its batch and length."""
-    model = job.model if isinstance(job.model, str) else None
-    name: Any = model.rpartition("/")[2] if model else _of_size(job.params_b or 0.0)
+    name = _model_of(job)
     if job.objective == "inference":
         length = job.get("serving.max_model_len") or job.seq_len or 0
         served = {"model": name, "format": _format(job), "length": f"{length:,}"}
@@ -28,6 +27,16 @@ def run_of(job: Job) -> Message:
         return say("answer.serving-together", count=count, **served) if count > 1 else say("answer.serving", **served)
     values = {"model": name, "batch": job.micro_batch or 1, "length": f"{job.seq_len or 0:,}"}
     return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
+
+
+def _model_of(job: Job) -> str | Message:
+    """The model by its name, its size, or the architecture that its configuration describes."""
+    if isinstance(job.model, str):
+        return job.model.rpartition("/")[2]
+    if job.params_b:
+        return _of_size(job.params_b)
+    kind = (job.model or {}).get("model_type")
+    return say("answer.model-described", kind=kind) if kind else say("answer.model-unnamed")
 
 
 def _of_size(billions: float) -> Message:

@@ -46,3 +46,18 @@ def test_adapters_beside_a_reference_model_are_planned(more: dict[str, object]) 
     }
     table = plan_job("", "", stated).table
     assert ("extra_models", []) in [(knob.key, knob.new) for knob in table.knobs]
+
+
+def test_a_peak_in_evaluation_is_lowered_there() -> None:
+    stated = {"model": "Qwen/Qwen2.5-0.5B", "framework": "transformers", "method": "lora", "grad_ckpt": True}
+    sizes = {"micro_batch": 1, "eval_micro_batch": 16, "seq_len": 2048, "gpu": "RTX 3060 12GB"}
+    table = plan_job("", "", {**stated, **sizes}).table
+    assert table.estimate.peak_phase == "evaluation"
+    assert any("eval_micro_batch" in change.fields for p in table.planning.plans for change in p.changes)
+
+
+def test_a_job_document_with_a_key_of_its_own_is_read_as_one() -> None:
+    text = '{"model": "Qwen/Qwen2.5-7B", "method": "lora", "micro_batch": 2, "seq_len": 512, "grad_ckpt": false, '
+    planned = plan_job(text + '"gpu": "A100-80GB", "run_name": "mine"}', "job.json", {})
+    assert planned.evidence is None
+    assert (planned.job.micro_batch, planned.job.grad_ckpt) == (2, False)

@@ -37,6 +37,13 @@ def test_micro_batch_takes_divisors_only() -> None:
     assert offers("micro-batch", job(micro_batch=1)) == []
 
 
+def test_the_evaluation_batch_is_halved_where_it_is_stated() -> None:
+    assert values(offers("eval-micro-batch", job(eval_micro_batch=8)), "eval_micro_batch") == [4, 2, 1]
+    assert offers("eval-micro-batch", job(eval_micro_batch=1)) == []
+    assert offers("eval-micro-batch", job()) == []
+    assert offers("eval-micro-batch", job(eval_micro_batch=8, framework="megatron")) == []
+
+
 @pytest.mark.parametrize(("card", "kernels"), [(V100, ["sdpa"]), (A100, ["sdpa", "flash2"]), (None, ["sdpa"])])
 def test_flash_attention_only_where_the_card_has_it(card: Any, kernels: list[str]) -> None:
     found = offers("attention", job(attention="eager", autocast="fp16"), device=card)
