@@ -11,14 +11,13 @@ from oomdoc.chat import parts, questions
 from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
-from oomdoc.chat.session import Reply, difference
+from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.wording import patterns
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
-from oomkb.units import GIB
 
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
@@ -30,6 +29,7 @@ __all__ = [
     "explained",
     "invented",
     "nothing_to_undo",
+    "quoted",
     "refused",
     "would",
 ]
@@ -50,7 +50,7 @@ _DEGREE: Final = re.compile(r"(?i)\b[tpc]p\b|parallel|并行")
 _COUNT: Final = re.compile(r"(?i)gpus?\b|\bcards?\b|\bnodes?\b|[张卡台]|节点")
 _SURE: Final = 0.5
 _FIGURE: Final = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,2}(?![\d.])")
-_ROUNDED: Final = 0.006
+_SENTENCE: Final = re.compile(r"\n|(?<=\.)\s|(?<=。)")
 _ALWAYS_NAMED: Final = frozenset({"gpu", "gpus", "model", "method", "objective", "nodes"})
 """Fields whose words stand in most questions."""
 
@@ -182,7 +182,8 @@ def explained(priced: Priced | None, problem: str, job: Job, text: str, language
     said = []
     if questions.largest_asked(text):
         said += largest(priced, language, text)
-    said += _topics(priced, text, language) or _figures(priced, text, language)
+    said += _phases(priced, text, language)
+    said += _topics(priced, text, language)
     said += _named(priced, text, language)
     if not said:
         said += parts.owner(estimate, language)
@@ -209,16 +210,20 @@ def _topics(priced: Priced, text: str, language: str) -> list[str]:
     return said
 
 
-def _figures(priced: Priced, text: str, language: str) -> list[str]:
-    """The terms of the sizes that a question quotes."""
-    quoted = [float(n) for n in _FIGURE.findall(text)]
-    terms = priced.estimate.phases[priced.estimate.peak_phase].terms_bytes
-    found = [t for t, size in terms.items() if any(abs(size / GIB - n) < _ROUNDED for n in quoted)]
-    peak_bytes = priced.estimate.process_bytes
+def _phases(priced: Priced, text: str, language: str) -> list[str]:
+    """The totals of the phases that a question names."""
+    names = {phase: word(f"phase.{phase}", language) for phase in priced.estimate.phases}
     return [
-        word("chat.topic-term", language, name=parts.term(t, language), size_bytes=terms[t], peak_bytes=peak_bytes)
-        for t in found
+        word("chat.phase-total", language, phase=name, size_bytes=priced.estimate.phases[phase].total_bytes)
+        for phase, name in names.items()
+        if name in text.lower()
     ]
+
+
+def quoted(session: Session, text: str) -> str:
+    """The sentences of the answer to what was pasted that hold a figure which the question quotes."""
+    figures = _FIGURE.findall(text)
+    return joined(line for line in _SENTENCE.split(session.described) if any(figure in line for figure in figures))
 
 
 def _named(priced: Priced, text: str, language: str) -> list[str]:

@@ -14,9 +14,11 @@ from oomdoc.chat.describing import is_pasted, read_description
 from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
+from oomdoc.chat.parts import joined
 from oomdoc.chat.questions import largest_asked
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import target_of
+from oomdoc.chat.wording import patterns
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError, OomdocError
@@ -26,9 +28,7 @@ from oomkb.pricing import Priced, price_planned
 __all__ = ["language_of", "price_of", "respond"]
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
-_TO_CHANGE: Final = re.compile(
-    r"(?i)\b(?:switch|change|set|use|make|try|raise|increase|reduce|lower|batch|model|gpu)\b|[换改设用调加减降]|微批|批大小|模型|显卡"
-)
+_TO_CHANGE: Final = patterns("conversation")["to_change"]
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -95,7 +95,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     changed = difference(session.job, job)
     priced, problem = price_of(job, session.language)
     reply = answers.described(report, priced, problem, job, changed, session.language)
-    return session.then(job, changed), reply
+    return replace(session.then(job, changed), described=reply.answer), reply
 
 
 _ASKED_FOR: Final = ("seq_len", "serving.max_model_len", "serving.concurrency", "completion_len", "capacity_gib")
@@ -158,6 +158,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if turn.topic in talk.TOPICS and not (turn.topic == "fits" and largest_asked(text)):
         return session, talk.TOPICS[turn.topic](session, before, problem, text)
     reply = answers.explained(before, problem, session.job, text, session.language)
+    reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
     lost = _not_understood(turn, text) and _TO_CHANGE.search(text)
     return session, answers.not_understood(reply, session.language) if lost else reply
 

@@ -109,6 +109,8 @@ def _rest(turn: str) -> str:
 
 def _meant(number: float, context: Context, *, thousands: bool) -> Quantity | None:
     """The field that a bare number is for; one written as "4k" is a length of some kind."""
+    if 0 < number < 1:
+        return _BY_FIELD["gpu_memory_utilization"]
     answers = [_BY_FIELD[name] for name in context.wanted if name in _BY_FIELD]
     for quantity in (*answers, *_recent(context)):
         if thousands and quantity.lowest < _SHORTEST_LENGTH:

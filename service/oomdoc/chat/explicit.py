@@ -20,6 +20,7 @@ from oomdoc.chat.session import flat
 from oomdoc.chat.wording import patterns, words
 from oomdoc.evidence import Source
 from oomdoc.intake.configs.launch import ENVIRONMENT, LAUNCH_KEYS
+from oomdoc.intake.configs.registry import TABLES, all_names, table
 from oomdoc.intake.configs.table import Group, Key, Table, norm
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import DOTTED_FIELDS, stated_fields
@@ -162,6 +163,9 @@ def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:
         return {}
     if setting.own:
         return _own(setting)
+    own = table(context.job.framework)
+    if own and setting.flag and own.knows(name) and not _said_by(setting.key, own.name) and name not in ALIASES:
+        return {}  # the framework has it, and it says nothing of memory
     named = field_named(name, context.job.framework)
     if named is None and "." in name and _known(setting.key):
         return None
@@ -272,8 +276,6 @@ def _read_lines(settings: Sequence[_Setting], framework: str | None) -> dict[str
 @cache
 def _said_by(key: str, framework: str | None) -> frozenset[str]:
     """The fields (without their parts) that a key says in a framework's files or launchers."""
-    from oomdoc.intake.configs.registry import table
-
     parts = key.replace("-", "_").split(".")
     names = {".".join(parts[n:]) for n in range(len(parts))}
     found = {"gpus", "nodes", "world"} if not names.isdisjoint(LAUNCH_KEYS) else set()
@@ -286,8 +288,6 @@ def _said_by(key: str, framework: str | None) -> frozenset[str]:
 
 
 def _tables_with(key: str) -> Iterator[Table]:
-    from oomdoc.intake.configs import TABLES
-
     return (table for table in TABLES if _said_by(key, table.name))
 
 
@@ -297,15 +297,11 @@ def _joined(key: str) -> bool:
 
 
 def _known(key: str) -> bool:
-    from oomdoc.intake.configs.registry import all_names
-
     last = key.rpartition(".")[2]
     return any(k in all_names() for k in (key, key.replace("-", "_"), last, last.replace("-", "_")))
 
 
 def _spelled(key: str) -> str:
-    from oomdoc.intake.configs.registry import all_names
-
     return key if key in all_names() else key.replace("-", "_")
 
 
@@ -321,12 +317,10 @@ def _is_field(name: str) -> bool:
 @cache
 def _fields_by_key(framework: str) -> Mapping[str, str]:
     """A key, whole and by its last part -> its field in the framework's own table, else in most tables."""
-    from oomdoc.intake.configs import TABLES
-
     votes: dict[str, Counter[str]] = {}
-    for table in TABLES:
-        own = table.name == framework
-        for key in table.all_keys():
+    for each in TABLES:
+        own = each.name == framework
+        for key in each.all_keys():
             for name in key.names:
                 plain = norm(name.rpartition(":")[2]).lower()
                 last = plain.rpartition(".")[2]

@@ -36,7 +36,9 @@ PAGED: Final = "paged"
 _SHARE: Final = "gpu_memory_utilization"
 _NOT_SET: Final = frozenset({"host_gib"})
 """Named in questions far more often than set; read by phrases of their own."""
-_KEYS: Final = frozenset({"field", "value", "says", "also", "names", "units", "lowest", "highest", "values", "after"})
+_KEYS: Final = frozenset(
+    {"field", "value", "says", "also", "names", "units", "lowest", "highest", "values", "after", "serving"}
+)
 _RE: Final = patterns("negation")
 _LINKS, _ARROW = texts("links").values()
 _PERCENT_FROM: Final = 5
@@ -60,6 +62,8 @@ class Phrase:
     value: Any = None
     convert: Callable[[float], Any] = int
     also: tuple[tuple[str, Any], ...] = ()
+    serving: bool = False
+    """Whether it is said of servers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,13 @@ def _words(rows: list[dict[str, Any]], parts: Mapping[str, str]) -> Iterator[Phr
     for row in rows:
         says = filled(row["says"], parts)
         also = tuple((name, _plain(value)) for name, value in row.get("also", {}).items())
-        yield Phrase(row["field"], re.compile(rf"(?i)(?:{says})"), value=_plain(row["value"]), also=also)
+        yield Phrase(
+            row["field"],
+            re.compile(rf"(?i)(?:{says})"),
+            value=_plain(row["value"]),
+            also=also,
+            serving=row.get("serving", False),
+        )
 
 
 def _choices(row: Mapping[str, Any]) -> Iterator[Phrase]:
@@ -155,7 +165,13 @@ OFF_VALUES: Final[Mapping[str, Any]] = MappingProxyType({name: _plain(value) for
 def is_off(turn: str, start: int, end: int) -> bool:
     """Whether what stands at ``start:end`` is said to be off; "why no lora?" is about having it."""
     before = _RE["off_before"].search(turn[max(0, start - 32) : start])
-    return bool(before and not before["why"]) or bool(_RE["off_after"].match(turn[end : end + 16]))
+    within = _RE["off_within"].search(turn[start:end])
+    taken_out = _RE["out_before"].search(turn[max(0, start - 16) : start]) and _RE["out_after"].match(
+        turn[end : end + 16]
+    )
+    return bool((before and not before["why"]) or within or taken_out) or bool(
+        _RE["off_after"].match(turn[end : end + 16])
+    )
 
 
 def is_replaced(turn: str, start: int) -> bool:

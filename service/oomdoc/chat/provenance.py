@@ -18,7 +18,11 @@ from functools import cache
 from itertools import permutations
 from typing import Any, Final
 
+from oomdoc.chat.wording import patterns
+
 __all__ = ["Sources", "sentences"]
+
+_RE: Final = patterns("provenance")
 
 _NUMBER: Final = re.compile(
     r"(?<![A-Za-z_\d.])(?P<n>(?:\d{1,3}(?:,\d{3}){1,8}(?!\d)|\d{1,30})(?:\.\d{1,30})?)(?:e[+-]?\d{1,3})?"
@@ -26,33 +30,12 @@ _NUMBER: Final = re.compile(
     r"|[GMkK](?![A-Za-z])))?",
     re.I,
 )
-_SPELLED_NUMBER: Final = re.compile(
-    r"(?i)\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen"
-    r"|one|two|three|four|five|six|seven|eight|nine|half|dozens?|a\sfew|several)[\s-](?:\w{1,12}[\s-]){0,2}(?:[KMGT]i?B\b|giga|gibi|mega|mebi|tera|bytes?\b|per\s?cent|%)"
-    r"|[〇零一二三四五六七八九十百千万两半]{1,12}\s?(?:[KMGT]i?B|G\b|字节|%|个?百分点)|百分之[〇零一二三四五六七八九十百两半]{1,8}"
-)
 _ACTS: Final = re.compile(
     r"https?://[!-(*-=?-\\^-~]{1,500}|www\.[!-(*-=?-\\^-~]{1,300}|(?<![\w-])--?[A-Za-z][\w-]{1,60}|`[^`\n]{1,300}`|[\w-]{1,60}@[\w.-]{2,60}\.\w{2,10}"
     r"|\b[A-Za-z]\w{0,60}(?:[_./=\\][\w-]{1,60}){1,12}",
     re.ASCII,  # Chinese is written without spaces: its characters end a key
 )
-_COMMANDS: Final = re.compile(
-    r"(?i)(?<!\w)(?:sudo|curl|wget|bash|sh|chmod|chown|rm|kill(?:all)?|eval|exec|nc|ssh|scp|dd|mkfs|python3?)\s[-./$~\w][^\s,;]{0,80}"
-    r"|\b(?:pip3?|conda|npm|apt(?:-get)?|brew|git|docker)\s(?:install|clone|run|pull|add)\s[^\s,;]{1,80}"
-    r"|\b(?:pass(?:word|phrase)|api[\s_-]?key|credentials?|secrets?)\b|密码|口令|密钥"
-)
-"""What is never part of an answer about memory unless a function or the person said just that."""
 _PLAIN_PAIR: Final = re.compile(r"[a-z]{2,14}/[a-z]{2,14}")
-_FIT_NOT: Final = re.compile(
-    r"(?i)\b(?:not|n['’]t|never|cannot|hardly|barely|fails?\sto)\b[^.;。]{0,24}\bfit\b|\bwon['’]t\sfit|\bdoes\snot\sfit|too\s(?:big|large)\sfor|exceeds?\sthe\s(?:card|gpu|memory|capacity)"
-    r"|放不下|装不下|不够|超出|跑不(?:了|起来)|会(?:爆|oom)"
-)
-_FITS: Final = re.compile(r"(?i)\bfits?\b|\bwill\s(?:run|work)\b|放得下|装得下|跑得(?:了|起来|动)|够用")
-_NO_CLAIM: Final = re.compile(
-    r"(?i)\b(?:chance|probability|likel\w{1,6}|odds)\b[^.;。]{0,40}?\bfits?(?:ting)?\b|\b(?:whether|if|unless|until|to\s(?:make|get|have))\b[^.;,。]{0,24}?\bfits?\b"
-    r"|\b(?:largest|longest|biggest|highest|most|smallest)\b[^.;,。]{0,30}?\bfits?\b|[放装]得下的|(?:概率|可能性?|机会|是否|能否|能不能)[^。；,]{0,10}?[放装]得下"
-)
-"""A word about fitting that says of nothing that it fits."""
 _WIDE: Final = re.compile(r"[，；：！？、（）]")
 _SMALL: Final = 10
 _LIKELY: Final = 0.5
@@ -182,20 +165,20 @@ class Sources:
         plain = _normal(sentence)
         if _hides(sentence) or _hides(plain):
             return "characters that could hide something"
-        if _SPELLED_NUMBER.search(plain):
+        if _RE["spelled_number"].search(plain):
             return "a quantity in words"
         if not self._all_figures_known(plain, _normal(before)):
             return "a figure that nothing gave"
-        if any(not self._in_texts(match[0]) for match in _COMMANDS.finditer(plain)):
+        if any(not self._in_texts(match[0]) for match in _RE["commands"].finditer(plain)):
             return "a command that nothing gave"
         if any(not self._said(match[0]) for match in _ACTS.finditer(plain)):
             return "a link, command or setting that nothing gave"
         return "a verdict that nothing gave" if self._misjudges(plain) else ""
 
     def _misjudges(self, plain: str) -> bool:
-        plain = _NO_CLAIM.sub(" ", plain)
-        refuses = bool(_FIT_NOT.search(plain))
-        claims = bool(_FITS.search(_FIT_NOT.sub(" ", plain)))
+        plain = _RE["no_claim"].sub(" ", plain)
+        refuses = bool(_RE["fit_not"].search(plain))
+        claims = bool(_RE["fits"].search(_RE["fit_not"].sub(" ", plain)))
         return bool(self.verdicts) and (
             (refuses and False not in self.verdicts) or (claims and True not in self.verdicts)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.wording import patterns
 
 __all__ = [
@@ -83,4 +84,4 @@ def largest_asked(turn: str) -> bool:
 
 def in_domain(turn: str) -> bool:
     """Whether a turn without any known question is oomdoc's business at all."""
-    return bool(_RE["domain"].search(turn) or topic_of(turn) or largest_asked(turn))
+    return bool(_RE["domain"].search(turn) or topic_of(turn) or largest_asked(turn) or fields_named(turn))

@@ -27,7 +27,6 @@ _RE: Final = patterns("reading")
 _MINUS: Final = re.compile(r"(?:\A|\s)[-−]\Z")
 _SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
 _SHORTEST_LISTED: Final = 256
-_ITEM: Final = re.compile(r"(?i)(?:[,，;；、]|(?<=\s)and\s)\s?(?P<item>full|\d{3,6}|\d{1,3}k)\s?(?=[,，;；、.。]|$)")
 _OFFLOADED: Final = re.compile(r"(?i)adam|optim|param|weight|activ|优化器|参数|权重|激活")
 _ARROW: Final = re.compile(r"(?i)\A\s?(?:->|→|=>|to|换成?|改成?|变成?|改为|换为|到|成|for)\s?\Z")
 _FROM: Final = re.compile(r"(?i)(?:\bfrom|从|由)\s?\Z")
@@ -35,12 +34,7 @@ _COUNT_BEFORE: Final = re.compile(rf"(?i)(?P<n>{NUMBER})\s?(?:x|×|\*|张|块|�
 _COUNT_AFTER: Final = re.compile(r"(?i)\A\s?(?:[x×*]\s?(?P<n>\d{1,3})(?![\w.])|\((?P<m>\d{1,3})\))")
 _PLURAL: Final = re.compile(r"(?<=\d)s\Z")
 _SIZE_FIRST: Final = re.compile(r"(?i)\A(?P<size>\d{2,3}\s?G(?:i?B)?)\s?(?:的\s?)?(?P<name>[A-Z][\w\s-]+)\Z")
-_LEADING_COUNT: Final = re.compile(r"\A\d{1,4}\s?(?:x|X|×|\*|张|块|片|卡|个)?\s?(?=[A-Za-z0-9])")
-_NOTHING: Final = re.compile(r"(?!)")
-_FRAMEWORK: Final = re.compile(
-    r"(?i)(?<![\w/.-])(?:ms-swift|swift|llama-?factory|openrlhf|verl|trl|axolotl|torchtune|torchtitan|megatron(?:-lm)?|nemo|unsloth|xtuner|"
-    r"vllm|sglang|lmdeploy|deepspeed|accelerate|mindspeed(?:-llm)?)(?![\w/.-])"
-)
+_LEADING_COUNT: Final = re.compile(r"\A(?:\d{1,4}|[一二两三四五六七八九十]{1,3})\s?[xX×*张块片卡个]?\s?(?=[A-Za-z0-9])")
 _BUILT_ON: Final = {"mindspeed": "megatron", "mindspeed-llm": "megatron"}
 
 
@@ -78,7 +72,7 @@ def without_kept(turn: str) -> str:
 
 def _listed(turn: str, found: dict[str, Any]) -> None:
     """Items of a list that stand alone: "7B, full, A100, 4096, batch 2" is about a length of 4,096."""
-    for match in _ITEM.finditer(turn):
+    for match in _RE["item"].finditer(turn):
         item = match["item"].strip().lower()
         if item == "full":
             found.setdefault("method", "full")
@@ -104,7 +98,7 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
                 yield match
 
     for phrase in PHRASES:
-        if phrase.field in found:
+        if phrase.field in found or (phrase.serving and context.job.objective != "inference"):
             continue
         for match in free(phrase.pattern):
             value = _value(phrase, match)
@@ -162,6 +156,8 @@ def _value(phrase: Phrase, match: re.Match[str]) -> Any:
     except (ValueError, OverflowError):
         return None
     limits = next((q for q in QUANTITIES if q.field == phrase.field), None)
+    if number == 0 and phrase.field == "gpu_memory_utilization":
+        stated_fields({phrase.field: number})
     if number <= 0 or (limits and not limits.lowest / 8 <= number <= limits.highest * 8):
         return None
     if phrase.convert is int and number != int(number):
@@ -173,7 +169,7 @@ def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
     """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20"."""
     mentions = [m for m in find_all(turn) if not is_replaced(turn, m.start)]
     for mention in mentions[-1:] if _arrowed(turn, mentions) else mentions[:1]:
-        name = _PLURAL.sub("", (_LEADING_COUNT if mention.count else _NOTHING).sub("", mention.text.strip()))
+        name = _PLURAL.sub("", _LEADING_COUNT.sub("", mention.text.strip()) if mention.count else mention.text.strip())
         name = _SIZE_FIRST.sub(r"\g<name> \g<size>", name)
         if not re.match(rf"(?i){re.escape(name)}[\s-]", job.gpu or ""):  # "four A100s": of the size that the job has
             found["gpu"] = name
@@ -198,7 +194,7 @@ def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
     """The framework by name, as long as none is known: "用 swift 训", "with axolotl"."""
     if job.framework is not None:
         return
-    for match in _FRAMEWORK.finditer(turn):
+    for match in _RE["framework"].finditer(turn):
         name = _BUILT_ON.get(match[0].lower()) or canonical(match[0])
         if name is not None and not is_off(turn, *match.span()):
             found["framework"] = name

@@ -40,6 +40,8 @@ class Session:
     """Changes that were asked about and not made: "ok, do it" makes them."""
     refused: tuple[str, ...] = ()
     """Fields whose value in the last turn was impossible: a bare number after it is for them."""
+    described: str = ""
+    """The answer to what was pasted last: a figure in it may be asked about."""
     dialogue: tuple[tuple[str, str], ...] = ()
     """The latest turns with a language model: what was said, and the answer."""
 
@@ -71,6 +73,7 @@ class Session:
             "language": self.language,
             "asked": list(self.asked),
             "refused": list(self.refused),
+            "described": self.described,
             "dialogue": [list(pair) for pair in self.dialogue],
             "proposed": dict(self.proposed),
             "steps": [{"job": step.job.document(), "changed": dict(step.changed)} for step in self.steps],
@@ -92,6 +95,7 @@ class Session:
             tuple(document.get("asked") or ()),
             MappingProxyType(dict(document.get("proposed") or {})),
             tuple(document.get("refused") or ()),
+            str(document.get("described") or ""),
             tuple((str(said), str(answer)) for said, answer in document.get("dialogue") or ()),
         )
 

@@ -37,7 +37,7 @@ NUMBER: Final = (
 )
 """A pattern that :func:`read_number` understands; bounded, without groups."""
 
-_PLAIN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s?([kK万]?)\Z")
+_PLAIN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?|\.\d{1,3})\s?([kK万]?)\Z")
 
 
 def read_number(text: str) -> float:
