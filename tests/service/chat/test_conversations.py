@@ -118,6 +118,39 @@ def test_questions_beside_the_memory_have_answers(turn: str, word: str) -> None:
     assert reply.changed == {}
 
 
+@pytest.mark.parametrize(
+    ("turns", "field", "value"),
+    [
+        (["turn on liger", "switch it off"], "fused_ce", False),
+        (["gradient checkpointing off", "selective instead"], "grad_ckpt", "selective"),
+        (["rank=-8", "oops, 16"], "lora.r", 16),
+        (["梯度检查点关掉", "不行，还是打开"], "grad_ckpt", True),
+    ],
+)
+def test_what_was_changed_last_need_not_be_named(turns: list[str], field: str, value: Any) -> None:
+    session, _ = talk(ONE, *turns)
+    assert session.job.get(field) == value
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("what is my batch size?", "micro_batch is 2"),
+        ("how much is it in the backward pass?", "In backward: "),
+        ("优化器占多少", "优化器"),
+    ],
+)
+def test_a_question_is_answered_with_what_it_names(question: str, said: str) -> None:
+    _, answers = talk(ONE, question)
+    assert said in answers[1]
+
+
+def test_a_figure_of_the_diagnosis_is_explained_by_its_sentence() -> None:
+    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 79.11 GiB"
+    _, answers = talk(f"{ONE}\n{log}", "where do the 4.64 come from?")
+    assert answers[1].count("4.64") >= answers[0].count("4.64") > 0
+
+
 def test_a_proposal_survives_the_store() -> None:
     session, _ = talk(ONE, "would rank 128 fit?")
     again = Session.from_document(json.loads(json.dumps(session.document())))

@@ -101,6 +101,9 @@ def test_a_later_turn(start: str, turn: str, expected: dict[str, Any]) -> None:
         ("optimizer=adamz", "optimizer"),
         ("gpus=0", "gpus"),
         ("--per_device_train_batch_size -1", "per_device_train_batch_size"),
+        ("-1 gpus", "gpus"),
+        ("rank 改成 -8", "rank"),
+        ("zero stage 5", "zero_stage"),
     ],
 )
 def test_what_no_run_can_have_is_refused(turn: str, where: str) -> None:
@@ -164,6 +167,9 @@ VALUES = {
     "serving.gpu_memory_utilization": 0.77,
     "serving.max_model_len": 6144,
     "serving.max_num_seqs": 48,
+    "grad_ckpt": False,
+    "packing": True,
+    "attention": "sdpa",
 }
 SENTENCES = ("{k}={v}", "ok, try {k}={v} please", "what about --{k} {v}?", "{k} {v} 行不行", "那把 {k} 改成 {v} 呢")
 
