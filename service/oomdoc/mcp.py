@@ -19,6 +19,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from mcp.types import Tool as Described
 
 from oomdoc import __version__
+from oomdoc.intake.redact import mask
 from oomdoc.job_schema import job_schema
 from oomdoc.tools import TOOLS, Tool, tool_named
 from oomkb.errors import OomdocError
@@ -81,9 +82,9 @@ class _Server(MCPServer[Any]):
         try:
             found = await self._call(tool_named(name), arguments, report)
         except OomdocError as error:
-            raise ToolError(str(error)) from error
+            raise ToolError(mask(str(error)).text) from error
         except Exception as error:  # its text may hold what was pasted
-            raise ToolError(f"{name[:80]} failed: {type(error).__name__}") from None
+            raise ToolError(f"{mask(name[:80]).text} failed: {type(error).__name__}") from None
         await report(1.0, "done")
         text = TextContent(type="text", text=json.dumps(found, ensure_ascii=False))
         return CallToolResult(content=[text], structured_content=found)

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from oomdoc.api.pool import Overloaded
+from oomdoc.intake.redact import masked_text
 from oomdoc.store.store import Conflict, StoreDown
 from oomkb.errors import CatalogError, InputError, JobError, OomdocError, RecordError
 
@@ -32,17 +33,10 @@ _STATUS: Final[tuple[tuple[type[OomdocError], int], ...]] = (
 def problem(
     status: int, detail: str, *, where: str = "", hint: str = "", headers: dict[str, str] | None = None
 ) -> JSONResponse:
-    """One problem document; ``where`` and ``hint`` are extension members."""
-    body: dict[str, Any] = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-    }
-    if where:
-        body["where"] = where
-    if hint:
-        body["hint"] = hint
+    """One problem document; ``where`` and ``hint`` are extension members. What it quotes was sent: it is masked."""
+    said = {"detail": detail, "where": where, "hint": hint}
+    body: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
+    body |= {name: masked_text(text) for name, text in said.items() if text or name == "detail"}
     return JSONResponse(body, status_code=status, media_type=CONTENT_TYPE, headers=headers)
 
 

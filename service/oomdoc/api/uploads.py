@@ -31,8 +31,8 @@ async def received(request: Request, folder: Path) -> tuple[list[tuple[str, str]
     if not boundary:
         raise HTTPException(400, "the form has no boundary")
     form = _Form(folder)
-    parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]
     try:
+        parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]
         async for chunk in request.stream():
             parser.write(chunk)
         parser.finalize()

@@ -315,6 +315,7 @@ def test_an_upload_needs_its_size_once(tmp_path: Path, monkeypatch: pytest.Monke
         (b"--x\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\nabc", "multipart/form-data; boundary=x"),
         (b"nonsense", "multipart/form-data; boundary=x"),
         (b"x", "multipart/form-data"),
+        (b"x", "multipart/form-data; boundary=" + "b" * 5_000),
         (b"--x\r\n" + b"A: b\r\n" * 20_000, "multipart/form-data; boundary=x"),
     ],
 )

@@ -122,3 +122,11 @@ def test_a_notebooks_text_is_masked_though_it_is_json(api: TestClient) -> None:
     assert answer.status_code == 200, answer.text
     assert "c0rrect-h0rse" not in answer.text
     assert "c0rrect-h0rse" not in stored(api)
+
+
+def test_a_refusal_does_not_quote_an_address_or_the_name_of_a_function(api: TestClient) -> None:
+    assert HF not in api.get(f"/v1/cases/leak/{HF}").text
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": HF, "arguments": {}}}
+    answer = api.post("/mcp", json=call, headers={"accept": "application/json, text/event-stream"})
+    assert "no such tool" in answer.text
+    assert HF not in answer.text
