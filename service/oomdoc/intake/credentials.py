@@ -15,7 +15,7 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["STEMS", "is_random", "named_values", "random_runs"]
+__all__ = ["STEMS", "named_values", "random_runs"]
 
 _RE: Final = patterns(__file__)
 _OF_NAMES: Final = ascii_letters + digits + "_-"
@@ -69,9 +69,9 @@ def _says(name: str) -> _Says:
     return _Says.KEY if sure else _Says.LITTLE
 
 
-def is_random(run: str, share: float = 0.4) -> bool:
+def _is_random(run: str, share: float, words: str = "run_words") -> bool:
     """Whether capitals, small letters and digits alternate as they do not in names that people give."""
-    in_words = sum(map(len, _RE["run_words"].findall(run)))
+    in_words = sum(map(len, _RE[words].findall(run)))
     return len(_RE["run_letters"].findall(run)) > share * len(run) and 3 * in_words < len(run)
 
 
@@ -84,11 +84,13 @@ def _names(line: str) -> list[tuple[str, int, int, _Says]]:
         name, says = found[0], _Says.PASSWORD
         if name.lower() not in _ABROAD:
             before, behind = line[max(last, start - 60) : start], line[at : at + 40]
+            before = _RE["colour"].split(before)[-1]
             start -= len(before) - len(before.rstrip(_OF_NAMES))
             at += len(behind) - len(behind.lstrip(_OF_NAMES))
             name = line[start:at]
-            if (word := _RE["word_before"].search(line, max(0, start - 20), start)) is not None:
-                name = f"{word[1]}_{name}" if word[1].lower() in _QUALIFIERS else name
+            word = None if name[0] == "-" else _RE["word_before"].search(line, max(0, start - 20), start)
+            if word is not None and word[1].lower() in _QUALIFIERS:
+                name = f"{word[1]}_{name}"
             says = _says(name.strip("-"))
         if says is not _Says.NOTHING and not (line[start - 1 : start] == "<" and _RE["placeholder"].match(line, start)):
             names.append((name, start, at, says))
@@ -125,7 +127,7 @@ def _value(line: str, name: str, at: int, says: _Says) -> Span | None:
     if bare is not None:
         value = _RE["next_name"].split(value, maxsplit=1)[0].rstrip(".,;:!?)]}|，。；")
     sure = (quoted is not None and not listed) or name.startswith("-")
-    if not _is_credential(value[:256], says, sure=sure, apart=apart or listed):
+    if not _is_credential(value[:256], says, sure=sure, apart=apart or (listed and "_" not in name)):
         return None
     start, end = found.start("v"), found.start("v") + len(value)
     rest = _RE["rest"].match(line, end) if bare is not None and end == found.end() else None
@@ -151,8 +153,10 @@ def _is_drawn(value: str) -> bool:
         return False
     if any(_RE["hexadecimal"].fullmatch(part) for part in value.split(".")):
         return True
-    parts = _RE["segments"].findall(value)
-    return len(value) > 15 and any(is_random(p, 0.3) and _RE["hex_digits"].fullmatch(p) is None for p in parts)
+    parts = _RE["segments"].findall(value) if len(_RE["digit"].findall(value)) > 1 else ()
+    return len(value) > 15 and any(
+        _is_random(p, 0.3, "long_words") and _RE["hex_digits"].fullmatch(p) is None for p in parts
+    )
 
 
 def _further_on(line: str, at: int, stop: int, says: _Says) -> Span | None:
@@ -181,15 +185,15 @@ def random_runs(text: str) -> list[Span]:
     spans = (hit.span() for name in ("run_base64", "run") for hit in _RE[name].finditer(text))
     for span in sorted(spans, key=lambda span: (span[0], -span[1])):
         (start, end), run = span, text[slice(*span)]
-        if start < last or run.islower() or run.isupper() or not is_random(run):
+        if start < last or run.islower() or run.isupper() or not _is_random(run, 0.4):
             continue
         if sum(letter.isdigit() for letter in run) < 2 or _RE["run_name"].search(run):
             continue
         if _RE["run_digest"].search(text, max(0, start - 400), start):
             continue
-        while (more := _RE["run_behind"].match(text, end)) and (len(more[0]) < 3 or is_random(more[0], 0.3)):
+        while (more := _RE["run_behind"].match(text, end)) and (len(more[0]) < 3 or _is_random(more[0], 0.3)):
             end = more.end()
-        while (less := _RE["run_before"].search(text, max(last, start - 42), start)) and is_random(less[0], 0.3):
+        while (less := _RE["run_before"].search(text, max(last, start - 42), start)) and _is_random(less[0], 0.3):
             start = less.start()
         found.append((start, end))
         last = end

@@ -124,12 +124,6 @@ class Store:
             row = connection.execute(_WHOLE.where(schema.diagnoses.c.id == identifier)).one_or_none()
         return None if row is None else _stored(row)
 
-    def recent_diagnoses(self, limit: int = 50) -> list[StoredDiagnosis]:
-        """The newest first."""
-        with self._transaction() as connection:
-            rows = connection.execute(_WHOLE.order_by(schema.diagnoses.c.created_at.desc()).limit(limit)).all()
-        return [_stored(row) for row in rows]
-
     # Chats
 
     def chat(self, identifier: str) -> tuple[dict[str, Any], int] | None:
