@@ -220,11 +220,12 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     many = asked.concurrency is not None and job.get("serving.concurrency") is None
     slots = job.framework in _LOCAL or asked.engine in _LOCAL  # these hold a cache for each at once
     many = many and (slots or not (written and job.get("serving.max_model_len") is not None))
-    tells = (
-        asked.scratch or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
-    )
+    told = any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
+    tells = told or asked.scratch or (job.sharding or asked.settings.get("sharding")) is not None
     if job.objective is None and not asked.trains and (asked.infers or not tells):
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
+    if asked.card is not None and job.gpu is None and job.capacity_gib is None:
+        job = job.with_fields({"gpu": asked.card})
     if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
         counted = {"gpus": asked.cards} if asked.cards and job.gpus is None and job.world is None else {}
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})

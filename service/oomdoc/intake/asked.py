@@ -76,6 +76,8 @@ class Asked:
     scratch: bool = False
     engine: str | None = None
     """The engine that is named."""
+    card: str | None = None
+    """A card by its bare number."""
     capacity_gib: float | None = None
     """What one card holds, where only that is said."""
     cards: int | None = None
@@ -130,6 +132,7 @@ def _asked_in(text: str) -> Asked:
         trains=ROWS["trains"].search(text) is not None,
         serves=ROWS["serves"].search(text) is not None,
         infers=ROWS["infers"].search(text) is not None,
+        card=found[1] if (found := ROWS["bare_card"].search(text)) is not None else None,
         capacity_gib=_capacity(text),
         cards=_cards_of_a_size(text),
         length=length_in(text) or (None if request else bare_length_in(text)),
