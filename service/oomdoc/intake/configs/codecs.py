@@ -14,7 +14,6 @@ __all__ = [
     "ATTENTION",
     "COUNT",
     "DTYPE",
-    "EAGER_INVERTED",
     "FLAG",
     "FRACTION",
     "GRAD_CKPT",
@@ -96,7 +95,6 @@ TEXT: Final = Codec(_text, _keep)
 MODEL: Final = Codec(_model, _keep)
 FLAG: Final = Codec(flag, _truth)
 NOT: Final = Codec(_negated, lambda v, old: _truth(not v, old))
-EAGER_INVERTED: Final = NOT
 
 
 def word(table: Mapping[str, str]) -> Codec:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from oomdoc.intake.configs.scripts.program import Module
 
-__all__ = ["Entry", "FormError", "Fragment", "Style", "TextEdit"]
+__all__ = ["Entry", "FormError", "Fragment", "Style"]
 
 Style = Literal["pair", "flag", "flag=", "bare", "override", "kwarg", "assign", "attribute", "env", "item", "call"]
 Form = Literal["yaml", "json", "toml", "shell", "python", "env", "ini"]
@@ -67,12 +67,3 @@ class Fragment:
     """Things noticed while parsing: (name, offset)."""
     module: Module | None = None
     """Python: the program itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextEdit:
-    """Replace ``text[start:end]`` by ``new``."""
-
-    start: int
-    end: int
-    new: str

@@ -19,6 +19,7 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag, whole
+from oomdoc.intake.configs.wordlist import words
 from oomkb.frameworks import has
 
 if TYPE_CHECKING:
@@ -28,15 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["PREFIX", "extra_facts"]
 
 PREFIX: Final = "extra."
-_WHOLE: Final = {
-    "virtual_pipeline_model_parallel_size": "virtual_pipeline_model_parallel_size",
-    "num_layers_per_virtual_pipeline_stage": "num_layers_per_virtual_pipeline_stage",
-    "expert_tensor_parallel_size": "expert_tensor_parallel_size",
-    "freeze_trainable_layers": "freeze_trainable_layers",
-    "torch_empty_cache_steps": "torch_empty_cache_steps",
-    "eval_accumulation_steps": "eval_accumulation_steps",
-    "num_speculative_tokens": "num_speculative_tokens",
-}
+_WHOLE: Final = words(
+    """
+    virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage expert_tensor_parallel_size
+    freeze_trainable_layers torch_empty_cache_steps eval_accumulation_steps num_speculative_tokens
+    """
+)
 _NAMES: Final = {
     "modules_to_save": "modules_to_save",
     "lora_modules_to_save": "modules_to_save",
@@ -46,12 +44,7 @@ _NEW_TOKENS: Final = frozenset({"resize_vocab", "new_special_tokens", "add_speci
 _RESIZED: Final = ("embed_tokens", "lm_head")
 """LLaMA-Factory trains both tables beside the adapters where it resized them for new tokens and nothing else was named
 (0.9.1, ``model/adapter.py``, ``_setup_lora_tuning``; ``model/loader.py`` sets ``resize_vocab``)."""
-_FLAGS: Final = {
-    "lora_mlp_kernel": "lora_mlp_kernel",
-    "freeze_vision_tower": "freeze_vision_tower",
-    "freeze_vit": "freeze_vit",
-    "use_liger_kernel": "use_liger_kernel",
-}
+_FLAGS: Final = words("lora_mlp_kernel freeze_vision_tower freeze_vit use_liger_kernel")
 _METRICS: Final = "compute_metrics"
 _ARGMAX: Final = "preprocess_logits_for_metrics"
 _ARGUMENTS: Final = frozenset({_METRICS, _ARGMAX})
@@ -109,9 +102,9 @@ def _read(parts: list[str], entry: Entry) -> Iterator[tuple[str, Any]]:
     if last in _WHOLE:
         number = whole(entry.value)
         if number is not None and number > 0:
-            yield _WHOLE[last], number
+            yield last, number
     elif last in _FLAGS and (on := flag(entry.value)) is not None:
-        yield _FLAGS[last], on
+        yield last, on
     elif last in _NAMES and (names := _list(entry)):
         yield _NAMES[last], names
     elif last in _ARGUMENTS and _of_trainer(entry) and entry.value not in (None, False):

@@ -21,6 +21,7 @@ from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, unified
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomdoc.intake.configs.values import number
+from oomdoc.intake.configs.wordlist import words
 from oomkb.errors import JobError
 from oomkb.frameworks import LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise
@@ -291,20 +292,11 @@ def _why_not(docs: Sequence[Doc]) -> str:
 
 _LENGTHS: Final = frozenset(("seq_len", "prompt_len", "completion_len"))
 """Fields that one variable may state together; who changes it changes them all."""
-_UNRELATED: Final = (
-    *sorted(_LENGTHS),
-    "model",
-    "micro_batch",
-    "tp",
-    "pp",
-    "cp",
-    "ep",
-    "generations",
-    "max_pixels",
-    "rollout.tensor_parallel",
-    "rollout.gpu_memory_utilization",
-    "serving.max_model_len",
-    "serving.gpu_memory_utilization",
+_UNRELATED: Final = _LENGTHS | words(
+    """
+    model micro_batch tp pp cp ep generations max_pixels rollout.tensor_parallel rollout.gpu_memory_utilization
+    serving.max_model_len serving.gpu_memory_utilization
+    """
 )
 """Fields that no change of another one may alter."""
 

@@ -14,29 +14,20 @@ from oomkb.frameworks import LAUNCHERS, has
 
 __all__ = ["apply_write"]
 
-_NEAR: Final[tuple[tuple[str, ...], ...]] = (
-    ("micro_batch", "grad_accum", "eval_micro_batch", "seq_len", "packing"),
-    ("grad_ckpt", "autocast", "param_dtype", "fused_ce", "attention", "compile", "micro_batch"),
-    ("method", "lora.r", "lora.targets", "lora.alpha", "lora.dropout", "quant", "model"),
-    ("sharding", "offload", "grad_ckpt", "autocast"),
-    ("optimizer", "optimizer_impl", "grad_accum"),
-    (
-        "rollout.gpu_memory_utilization",
-        "rollout.tensor_parallel",
-        "rollout.sleep",
-        "rollout.engine",
-        "generations",
-        "rollout.colocated",
-    ),
-    (
-        "serving.gpu_memory_utilization",
-        "serving.max_model_len",
-        "serving.max_num_seqs",
-        "serving.max_num_batched_tokens",
-        "tp",
-    ),
-    ("tp", "pp", "cp", "ep", "sp"),
+_NEAR: Final = tuple(
+    tuple(line.split())
+    for line in """
+        micro_batch grad_accum eval_micro_batch seq_len packing
+        grad_ckpt autocast param_dtype fused_ce attention compile micro_batch
+        method lora.r lora.targets lora.alpha lora.dropout quant model
+        sharding offload grad_ckpt autocast
+        optimizer optimizer_impl grad_accum
+        rollout.gpu_memory_utilization rollout.tensor_parallel rollout.sleep rollout.engine generations
+        serving.gpu_memory_utilization serving.max_model_len serving.max_num_seqs serving.max_num_batched_tokens tp
+        tp pp cp ep sp
+    """.strip().splitlines()
 )
+"""Fields that stand together: beside those of its line, a new one is written."""
 _CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     (
         re.compile(r"attn_impl|dtype|quantization_config|load_in_|device_map"),
@@ -51,16 +42,8 @@ _CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     ),
 )
 _DEFAULT_CALLS: Final = (
-    "SFTConfig",
-    "DPOConfig",
-    "GRPOConfig",
-    "KTOConfig",
-    "ORPOConfig",
-    "CPOConfig",
-    "RewardConfig",
-    "PPOConfig",
-    "TrainingArguments",
-    "Seq2SeqTrainingArguments",
+    *"SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig CPOConfig RewardConfig PPOConfig".split(),  # noqa: SIM905
+    *("TrainingArguments", "Seq2SeqTrainingArguments"),
 )
 """Calls that take a trainer's arguments; what loads a model, or serves it, takes none of them."""
 
