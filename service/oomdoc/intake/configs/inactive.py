@@ -27,9 +27,10 @@ _ALLOCATOR: Final = words(
 _PASSED: Final = _ALLOCATOR | words(
     "NPROC_PER_NODE FORCE_TORCHRUN MAX_PIXELS VLLM_USE_V1 UNSLOTH_VLLM_STANDBY TORCH_NCCL_AVOID_RECORD_STREAMS"
 )
-_LAUNCHED: Final = words(
-    "torchrun accelerate deepspeed torch.distributed mpirun srun swift megatron llamafactory-cli"
-) | {"ray "}
+_LAUNCHED: Final = (
+    *("torchrun", "accelerate", "deepspeed", "torch.distributed", "mpirun", "srun", "swift", "megatron"),
+    *("llamafactory-cli", "ray "),
+)
 _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_enable_sleep_mode")
 """What saves memory while a rollout engine works: without an engine the trainer does not look at it."""
 _MIN_RATIO: Final = 0.86

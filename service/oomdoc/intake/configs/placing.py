@@ -22,7 +22,7 @@ _NEAR: Final = tuple(
         method lora.r lora.targets lora.alpha lora.dropout quant model
         sharding offload grad_ckpt autocast
         optimizer optimizer_impl grad_accum
-        rollout.gpu_memory_utilization rollout.tensor_parallel rollout.sleep rollout.engine generations
+    rollout.gpu_memory_utilization rollout.tensor_parallel rollout.sleep rollout.engine generations rollout.colocated
         serving.gpu_memory_utilization serving.max_model_len serving.max_num_seqs serving.max_num_batched_tokens tp
         tp pp cp ep sp
     """.strip().splitlines()
