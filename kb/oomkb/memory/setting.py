@@ -346,8 +346,8 @@ def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
 
 
 def _logits_share(job: Job, objective: str, seq: int) -> float:
-    if objective not in ONLINE or not job.completion_len:
-        return 1.0
+    if objective not in ONLINE or not job.completion_len or "verl" in (job.framework or "").lower():
+        return 1.0  # verl scores whole packed sequences
     return min(1.0, job.completion_len / seq)
 
 

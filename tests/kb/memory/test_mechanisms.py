@@ -18,6 +18,7 @@ model were trained, which is more than they hold.
 the tape does not: 4 %.
 ``ppo``: policy and critic, trained together as TRL 1.10's PPO trainer does and one after the other as verl does
 (``bench/trace_ppo.py``).
+``verl``: log-probabilities and entropy of verl's actor (``bench/trace_verl.py``, verl 0.9.1).
 ``replicated``: DDP with its buckets, FSDP1's hybrid (``bench/trace_replicated.py``), FSDP1 without resharding
 (``SHARD_GRAD_OP``) and FSDP2 without (``bench/trace.py``).
 ``selective``: checkpointing by operation with torchtitan 0.3's policy (``bench/trace_selective.py``).
@@ -45,6 +46,7 @@ FILES = (
     "loops",
     "offloaded",
     "packed",
+    "verl",
     "ppo",
     "replicated",
     "selective",

@@ -33,6 +33,7 @@ _WHOLE: Final = words(
     """
     virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage expert_tensor_parallel_size
     freeze_trainable_layers torch_empty_cache_steps eval_accumulation_steps num_speculative_tokens
+    entropy_from_logits_chunk_size
     """
 )
 _NAMES: Final = {
@@ -44,7 +45,12 @@ _NEW_TOKENS: Final = frozenset({"resize_vocab", "new_special_tokens", "add_speci
 _RESIZED: Final = ("embed_tokens", "lm_head")
 """LLaMA-Factory trains both tables beside the adapters where it resized them for new tokens and nothing else was named
 (0.9.1, ``model/adapter.py``, ``_setup_lora_tuning``; ``model/loader.py`` sets ``resize_vocab``)."""
-_FLAGS: Final = words("lora_mlp_kernel freeze_vision_tower freeze_vit use_liger_kernel")
+_FLAGS: Final = words(
+    """
+    lora_mlp_kernel freeze_vision_tower freeze_vit use_liger_kernel calculate_entropy entropy_checkpointing
+    entropy_from_logits_with_chunking
+    """
+)
 _METRICS: Final = "compute_metrics"
 _ARGMAX: Final = "preprocess_logits_for_metrics"
 _ARGUMENTS: Final = frozenset({_METRICS, _ARGMAX})
@@ -109,6 +115,8 @@ def _read(parts: list[str], entry: Entry) -> Iterator[tuple[str, Any]]:
         yield _NAMES[last], names
     elif last in _ARGUMENTS and _of_trainer(entry) and entry.value not in (None, False):
         yield last, True
+    elif last == "entropy_coeff" and isinstance(entry.value, int | float) and entry.value:
+        yield "calculate_entropy", True
     elif last == _ACCURACY and entry.value is True:
         yield from ((_METRICS, True), (_ARGMAX, True))
 
