@@ -16,9 +16,9 @@ from oomkb.memory.forms import Form, Segment, minus, plus, segment
 from oomkb.memory.layer_simulation import simulated
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops
+from oomkb.memory.packed_loss import packed_log_probs
 from oomkb.memory.preference_losses import log_softmax_backward, preference
 from oomkb.memory.tape import Leaf, Tape, Tensor
-from oomkb.memory.verl_loss import verl_log_probs
 
 __all__ = ["Program", "program"]
 
@@ -327,8 +327,8 @@ class Training(_Step):
         entropy goes in chunks of rows; the passes without gradients (old, reference) hold less than this one.
         """
         logits = given.pop()
-        if self.head.divides.startswith("verl"):
-            return verl_log_probs(self, logits)
+        if self.head.divides.startswith("packed"):
+            return packed_log_probs(self, logits)
         if self.head.divides in ("copy", "kernel"):  # accelerate's autocast is the model's alone
             self.tape.casts.clear()
         if self.mode.autocast:

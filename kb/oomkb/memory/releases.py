@@ -8,7 +8,7 @@ from typing import Final
 
 from oomkb.memory.job import Job
 from oomkb.memory.loops import script_loss
-from oomkb.memory.verl_loss import verl_style
+from oomkb.memory.packed_loss import packed_style
 from oomkb.notes import note
 
 __all__ = [
@@ -138,7 +138,7 @@ def divides(job: Job) -> str:
     framework = (job.framework or "").lower()
     known = version(job.versions.get("trl", "")) if "trl" in framework else ()
     if "verl" in framework and job.packing and (job.attention or "").startswith("flash"):
-        return verl_style(job)
+        return packed_style(job)
     if "trl" not in framework:
         return "in-place" if "swift" in framework else ""
     if job.objective != "grpo" or not known or (1,) <= known < (1, 10):

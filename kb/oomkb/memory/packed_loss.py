@@ -16,17 +16,17 @@ from oomkb.memory.tape import Tape, Tensor
 if TYPE_CHECKING:
     from oomkb.memory.program import Training
 
-__all__ = ["verl_log_probs", "verl_style"]
+__all__ = ["packed_log_probs", "packed_style"]
 
 _ALL: Final = "T*V"
 _CHUNK: Final = 2048
 _WIDE: Final = 4.0
 
 
-def verl_style(job: Job) -> str:
-    """``verl``, then how entropy is computed, and whether logits are divided by a temperature."""
+def packed_style(job: Job) -> str:
+    """``packed``, then how entropy is computed, and whether logits are divided by a temperature."""
     stated = job.extra
-    words = ["verl"]
+    words = ["packed"]
     if stated.get("temperature", 1) not in (1, 1.0):
         words.append("scaled")
     if stated.get("calculate_entropy") or stated.get("entropy_coeff"):
@@ -45,13 +45,13 @@ def verl_style(job: Job) -> str:
     return " ".join(words)
 
 
-def verl_log_probs(step: Training, logits: Tensor) -> Tensor:
+def packed_log_probs(step: Training, logits: Tensor) -> Tensor:
     """The loss's node, and what forward holds on the way."""
     tape, size, words = step.tape, logits.size, step.head.divides.split()
     kept = logits.detached()  # the output keeps its name until the loss is there
     if "scaled" in words:
         logits = tape.new(_ALL, size, tape.record((logits,), (), lambda t, g, s, n: (t.new(_ALL, size),)))
-    how = words[-1] if words[-1] not in ("verl", "scaled") else ""
+    how = words[-1] if words[-1] not in ("packed", "scaled") else ""
     unit = f"{how[5:]}*V" if how.startswith("rows=") else _ALL
     wide = _WIDE if unit != _ALL or how == "rows=T" else size
     saved: list[Any] = [logits.detached()]
