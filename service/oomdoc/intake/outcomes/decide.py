@@ -105,6 +105,8 @@ def outcome_of(
 
 _COMPLAINS: Final = 0.6
 """Probability of a complaint from which one counts where nothing failed by name."""
+_COMPLAINS_PLAINLY: Final = 0.7
+"""Probability of a complaint from which one counts even where the size of something is asked for."""
 _ASKS: Final = 0.9
 """Probability of a question from which words for a lack of memory speak of no failure."""
 
@@ -135,7 +137,13 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
         if sized and outcome is not None and outcome.kind == "other":
             return Outcome("question", "memory-question", outcome.span, None, 0.8)
         return outcome
-    if why_held or sized or _RE["of_memory"].search(words) is None or _is_denied(asked.complains.text):
+    plainly = asked.complaint >= _COMPLAINS_PLAINLY and not compares
+    if (
+        why_held
+        or (sized and not plainly)
+        or _RE["of_memory"].search(words) is None
+        or _is_denied(asked.complains.text)
+    ):
         return outcome
     texts = (asked.complains.text, words)
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
