@@ -58,5 +58,7 @@ def test_refusals(copy: Path, tmp_path: Path) -> None:
         scaffold("parser", "abc", tmp_path)
     with pytest.raises(InputError, match="no fit name"):
         scaffold("parser", "../abc", copy)
-    with pytest.raises(InputError, match="already listed"):
+    with pytest.raises(InputError, match="this file exists"):
         scaffold("parser", "slurm", copy)
+    with pytest.raises(InputError, match="already listed"):
+        scaffold("fix", "zero", copy)

@@ -30,11 +30,11 @@ class _Kind:
 
 _CODE: Final[dict[str, _Kind]] = {
     "parser": _Kind(
-        "service/oomdoc/intake/logs/{module}.py",
+        "service/oomdoc/intake/logs/{module}.toml",
         templates.PARSER,
         "tests/service/intake/logs/test_{module}.py",
         templates.PARSER_TEST,
-        ("service/oomdoc/intake/logs/__init__.py", "oomdoc.intake.logs", "PARSERS", ".PARSER"),
+        None,
     ),
     "reader": _Kind(
         "kb/oomkb/frameworks/records/{name}.toml",

@@ -6,23 +6,14 @@ from typing import Final
 
 __all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST"]
 
-PARSER: Final = '''"""{title}: say here which program prints these lines, and since which version."""
+PARSER: Final = """# {title}: say here which program prints these lines, and since which version.
+triggers = ['{name} ran out of memory']
 
-from __future__ import annotations
-
-from typing import Final
-
-from oomdoc.intake.logs.base import Parser
-from oomdoc.intake.logs.rules import rule, rules_parser
-
-__all__ = ["PARSER"]
-
-PARSER: Final[Parser] = rules_parser(
-    "{name}",
-    ("{name} ran out of memory",),
-    (rule("{name}-oom", r"{name} ran out of memory", "device"),),
-)
-'''
+[[rules]]
+signal = '{name}-oom'
+pattern = '{name} ran out of memory'
+kind = "device"
+"""
 
 PARSER_TEST: Final = '''"""Lines that {name} must and must not read."""
 

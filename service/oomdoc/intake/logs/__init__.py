@@ -1,68 +1,23 @@
-"""One file per error family; :data:`PARSERS` is the list of them, in the order of their names."""
+"""One file per error family: a table of rules (``<family>.toml``), or a module where rules are not enough."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from oomdoc.intake.logs import (
-    accelerate,
-    accelerators,
-    bitsandbytes,
-    cpu_allocator,
-    cuda_driver,
-    deepspeed,
-    evaluation,
     exit_codes,
-    jax_xla,
-    kernel_oom,
-    kubernetes,
-    llama_cpp,
-    lmdeploy,
     memory_summary,
-    memory_usage,
-    mps,
     nvidia_smi,
-    progress,
-    ray,
-    sglang,
-    shm,
-    slurm,
     tensorflow,
-    tgi,
     torch_cuda,
-    trtllm,
-    vllm,
 )
 from oomdoc.intake.logs.base import Parser, Reading, Window
+from oomdoc.intake.logs.rules import parser_of
 
 __all__ = ["PARSERS", "Parser", "Reading", "Window"]
 
-PARSERS: Final[tuple[Parser, ...]] = (
-    accelerate.PARSER,
-    accelerators.PARSER,
-    bitsandbytes.PARSER,
-    cpu_allocator.PARSER,
-    cuda_driver.PARSER,
-    deepspeed.PARSER,
-    evaluation.PARSER,
-    exit_codes.PARSER,
-    jax_xla.PARSER,
-    kernel_oom.PARSER,
-    kubernetes.PARSER,
-    llama_cpp.PARSER,
-    lmdeploy.PARSER,
-    memory_summary.PARSER,
-    memory_usage.PARSER,
-    mps.PARSER,
-    nvidia_smi.PARSER,
-    progress.PARSER,
-    ray.PARSER,
-    sglang.PARSER,
-    shm.PARSER,
-    slurm.PARSER,
-    tensorflow.PARSER,
-    tgi.PARSER,
-    torch_cuda.PARSER,
-    trtllm.PARSER,
-    vllm.PARSER,
-)
+_CODED: Final = (exit_codes.PARSER, memory_summary.PARSER, nvidia_smi.PARSER, tensorflow.PARSER, torch_cuda.PARSER)
+_TABLES: Final = Path(__file__).parent.glob("*.toml")
+PARSERS: Final[tuple[Parser, ...]] = tuple(sorted((*_CODED, *map(parser_of, _TABLES)), key=lambda one: one.name))
+"""In the order of their names."""

@@ -3,6 +3,9 @@
 Named groups end in what they hold: ``free__n`` with ``free__u`` is a size (number and unit; bytes without a unit
 group) and becomes ``free_bytes``; ``peak__g`` is GiB without a unit; ``slots__i`` is a whole number, ``share__f`` a
 fraction, any other a word.
+
+A table (``<family>.toml``) holds ``triggers``, where it is not 50 ``priority``, where its lines repeat ``repeats``, and
+``rules``: each the fields of :class:`Rule`, in whose ``pattern`` ``<<free>>`` stands for the size ``free``.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -18,11 +22,13 @@ from oomdoc.evidence import Failure
 from oomdoc.intake.logs.base import Parser, Reading, Window, fact, failure, only, signal
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.sizes import to_bytes
+from oomkb.toml_files import read_toml
 from oomkb.units import GIB
 
-__all__ = ["Rule", "rule", "rules_parser", "size"]
+__all__ = ["Rule", "parser_of", "rule", "rules_parser", "size"]
 
 _FIELDS: Final = frozenset(f.name for f in fields(Failure)) - {"kind", "signal", "cascade"}
+_SIZE: Final = re.compile(r"<<(\w{1,40})>>")
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 Kind = Literal["device", "host", "shared-memory", "other"]
 
@@ -80,6 +86,14 @@ def rules_parser(
         return None
 
     return Parser(name, tuple(triggers), parse, priority, repeats)
+
+
+def parser_of(path: Path) -> Parser:
+    """The parser of a table."""
+    table = read_toml(path)
+    rules = [Rule(**{**row, "pattern": _SIZE.sub(lambda at: size(at[1]), row["pattern"])}) for row in table["rules"]]
+    more = {name: table[name] for name in ("priority", "repeats") if name in table}
+    return rules_parser(path.stem, table["triggers"], rules, **more)
 
 
 def _reading(one: Rule, found: re.Match[str], window: Window) -> Reading:

@@ -132,7 +132,7 @@ def test_every_family_has_examples_of_both_kinds():
 
 def test_registry_matches_the_folder():
     folder = Path(oomdoc.intake.logs.__file__).parent
-    files = {p.stem for p in folder.glob("*.py")} - {"__init__", "base", "rules"}
+    files = {p.stem for p in (*folder.glob("*.py"), *folder.glob("*.toml"))} - {"__init__", "base", "rules"}
     assert [p.name for p in PARSERS] == sorted(files)
 
 
