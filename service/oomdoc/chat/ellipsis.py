@@ -10,6 +10,7 @@ from oomdoc.chat.operators import Operator, find_operators
 from oomdoc.chat.phrases import OFF_VALUES, QUANTITIES, WORDS, Quantity
 from oomdoc.chat.wording import patterns, words
 from oomdoc.intake.numbers import NUMBER, read_number
+from oomkb.catalog import gpus
 
 __all__ = ["fill", "relative"]
 
@@ -97,6 +98,8 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
         number = read_number(matches[-1]["n"].replace("%", "").strip())
     except ValueError:
         return {}
+    if gpus.variants(matches[-1]["n"].strip()):
+        return {"gpu": matches[-1]["n"].strip()}
     quantity = _meant(number, context, thousands=matches[-1]["n"].strip().lower().endswith("k"))
     return {quantity.field: quantity.convert(number)} if quantity else {}
 

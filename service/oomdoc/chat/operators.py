@@ -42,7 +42,8 @@ def find_operators(turn: str) -> list[Operator]:
     """All in a turn, in order of reading; of overlapping ones the first kind found."""
     found: list[Operator] = []
     for operator in (*_factors(turn), *_percents(turn), *_differences(turn)):
-        if not any(o.start < operator.end and operator.start < o.end for o in found):
+        dismissed = _RE["dismissed"].match(turn, operator.end)
+        if not dismissed and not any(o.start < operator.end and operator.start < o.end for o in found):
             found.append(operator)
     return sorted(found, key=lambda o: o.start)
 

@@ -13,7 +13,7 @@ from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import FIELD_NAMES, OFF_VALUES, PHRASES, QUANTITIES, Phrase, fields_named, is_off, is_replaced
 from oomdoc.chat.resolving import resolve
 from oomdoc.chat.wording import patterns
-from oomdoc.intake.numbers import NUMBER, read_number
+from oomdoc.intake.numbers import read_number
 from oomdoc.stated import stated_fields
 from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all
@@ -25,15 +25,10 @@ __all__ = ["Changes", "read_changes", "without_kept"]
 
 _RE: Final = patterns("reading")
 _MINUS: Final = re.compile(r"(?:\A|\s)[-−]\Z")
-_SIZE_IN_NAME: Final = re.compile(r"(?i)(?<![\d.])\d{1,4}(?:\.\d{1,2})?b(?![a-z])")
+_NEVER_ZERO: Final = frozenset({"micro_batch", "seq_len", "grad_accum", "generations", "gpu_memory_utilization"})
+"""Fields that are named with a zero only by a slip; ranks, nodes and cards are counted from zero."""
 _SHORTEST_LISTED: Final = 256
-_OFFLOADED: Final = re.compile(r"(?i)adam|optim|param|weight|activ|优化器|参数|权重|激活")
-_ARROW: Final = re.compile(r"(?i)\A\s?(?:->|→|=>|to|换成?|改成?|变成?|改为|换为|到|成|for)\s?\Z")
-_FROM: Final = re.compile(r"(?i)(?:\bfrom|从|由)\s?\Z")
-_COUNT_BEFORE: Final = re.compile(rf"(?i)(?P<n>{NUMBER})\s?(?:x|×|\*|张|块|卡|个)?\s?\Z")
-_COUNT_AFTER: Final = re.compile(r"(?i)\A\s?(?:[x×*]\s?(?P<n>\d{1,3})(?![\w.])|\((?P<m>\d{1,3})\))")
 _PLURAL: Final = re.compile(r"(?<=\d)s\Z")
-_SIZE_FIRST: Final = re.compile(r"(?i)\A(?P<size>\d{2,3}\s?G(?:i?B)?)\s?(?:的\s?)?(?P<name>[A-Z][\w\s-]+)\Z")
 _LEADING_COUNT: Final = re.compile(r"\A(?:\d{1,4}|[一二两三四五六七八九十]{1,3})\s?[xX×*张块片卡个]?\s?(?=[A-Za-z0-9])")
 _BUILT_ON: Final = {"mindspeed": "megatron", "mindspeed-llm": "megatron"}
 
@@ -101,7 +96,7 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
         if phrase.field in found or (phrase.serving and context.job.objective != "inference"):
             continue
         for match in free(phrase.pattern):
-            value = _value(phrase, match)
+            value = _value(phrase, match, context.job)
             if value is None:
                 continue
             taken.append(match.span())
@@ -128,7 +123,7 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
 
 def _offloads_left(said: str, phrase: Phrase, context: Context) -> tuple[str, ...]:
     """The offloads that stay where one is taken away by name; all go where none is named."""
-    if not _OFFLOADED.search(said):
+    if not _RE["offloaded"].search(said):
         return ()
     return tuple(part for part in context.job.offload or () if part not in phrase.value)
 
@@ -138,14 +133,14 @@ def _chosen(turn: str, values: list[tuple[int, int, Any, Phrase]]) -> tuple[Any,
     if len(values) > 1:
         ordered = sorted(values, key=lambda v: v[0])
         for left, right in itertools.pairwise(ordered):
-            if _ARROW.match(turn[left[1] : right[0]]):
+            if _RE["arrow"].match(turn[left[1] : right[0]]):
                 return right[2], right[3]
-        kept = [v for v in values if not _FROM.search(turn[max(0, v[0] - 6) : v[0]])]
+        kept = [v for v in values if not _RE["from"].search(turn[max(0, v[0] - 6) : v[0]])]
         values = kept or values
     return values[0][2], values[0][3]
 
 
-def _value(phrase: Phrase, match: re.Match[str]) -> Any:
+def _value(phrase: Phrase, match: re.Match[str], job: Job) -> Any:
     if phrase.value is not None:
         return phrase.value
     try:
@@ -156,8 +151,8 @@ def _value(phrase: Phrase, match: re.Match[str]) -> Any:
     except (ValueError, OverflowError):
         return None
     limits = next((q for q in QUANTITIES if q.field == phrase.field), None)
-    if number == 0 and phrase.field == "gpu_memory_utilization":
-        stated_fields({phrase.field: number})
+    if number == 0 and phrase.field in _NEVER_ZERO and job.model is not None:
+        stated_fields({phrase.field: 0})
     if number <= 0 or (limits and not limits.lowest / 8 <= number <= limits.highest * 8):
         return None
     if phrase.convert is int and number != int(number):
@@ -170,11 +165,11 @@ def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
     mentions = [m for m in find_all(turn) if not is_replaced(turn, m.start)]
     for mention in mentions[-1:] if _arrowed(turn, mentions) else mentions[:1]:
         name = _PLURAL.sub("", _LEADING_COUNT.sub("", mention.text.strip()) if mention.count else mention.text.strip())
-        name = _SIZE_FIRST.sub(r"\g<name> \g<size>", name)
+        name = _RE["size_first"].sub(r"\g<name> \g<size>", name)
         if not re.match(rf"(?i){re.escape(name)}[\s-]", job.gpu or ""):  # "four A100s": of the size that the job has
             found["gpu"] = name
-        before = _COUNT_BEFORE.search(turn[max(0, mention.start - 16) : mention.start])
-        after = _COUNT_AFTER.match(turn[mention.start + len(mention.text) :])
+        before = _RE["count_before"].search(turn[max(0, mention.start - 16) : mention.start])
+        after = _RE["count_after"].match(turn[mention.start + len(mention.text) :])
         if "gpus" in found:
             continue
         if mention.count:
@@ -187,7 +182,7 @@ def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
 
 def _arrowed(turn: str, mentions: list[Any]) -> bool:
     pairs = itertools.pairwise(mentions)
-    return any(_ARROW.match(turn[a.start + len(a.text) : b.start]) for a, b in pairs)
+    return any(_RE["arrow"].match(turn[a.start + len(a.text) : b.start]) for a, b in pairs)
 
 
 def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
@@ -216,7 +211,7 @@ def _model(turn: str, job: Job, found: dict[str, Any]) -> None:
 def _resized(job: Job, params_b: float) -> dict[str, Any]:
     """The same family at another size, where the catalogue has it; else the size alone."""
     if isinstance(job.model, str):
-        name = _SIZE_IN_NAME.sub(f"{params_b:g}B", job.model, count=1)
+        name = _RE["size_in_name"].sub(f"{params_b:g}B", job.model, count=1)
         if name != job.model and models.find(name) is not None:
             return {"model": name, "params_b": None}
     return {"model": None, "params_b": params_b}
