@@ -61,6 +61,9 @@ def merge_shell(docs: list[Doc]) -> list[Doc]:
         return [joined]
     orphans = [d for d in docs if d.table is None]
     # Several runs of one framework in a file (a sweep): the first is the one the rest is attached to.
+    if any(e.key == "@0" for e in mains[0].entries):  # ``... | tee log.txt`` has words of its own
+        for doc in orphans:
+            doc.entries = [e for e in doc.entries if e.key[:1] != "@"]
     first = _joined([*orphans, mains[0]])
     first.table, first.marks = mains[0].table, mains[0].marks
     return [first, *mains[1:]]
