@@ -48,6 +48,9 @@ _QUALIFIERS: Final = _OWNERS | _words("others")
 _ENDINGS, _BEHIND, _OTHERS = tuple(_words("endings")), _words("behind"), _words("others")
 
 
+_RUN_TOGETHER: Final = ("apikey", "authkey", "accesskey", "authtoken", "csrftoken", "sessionid", "sessid")
+
+
 @cache
 def _says(name: str) -> _Says:
     """Of a name in ASCII, by its words."""
@@ -62,7 +65,7 @@ def _says(name: str) -> _Says:
     if last in _PASSWORDS or (len(last) > 5 and last.endswith(_ENDINGS) and last not in _OTHERS):
         return _Says.PASSWORD
     if last not in _KEYS:
-        return _Says.KEY if last.endswith(("apikey", "authkey", "accesskey", "authtoken")) else _Says.NOTHING
+        return _Says.KEY if last.endswith(_RUN_TOGETHER) else _Says.NOTHING
     if _OTHERS.intersection(before):
         return _Says.NOTHING
     sure = _OWNERS.intersection(before) or last == "token" or (name.isupper() and before)
@@ -126,6 +129,8 @@ def _value(line: str, name: str, at: int, says: _Says) -> Span | None:
     value, listed = found["v"], "," in joint[0]
     if bare is not None:
         value = _RE["next_name"].split(value, maxsplit=1)[0].rstrip(".,;:!?)]}|，。；")
+        if says is _Says.PASSWORD and (remark := _RE["remark"].match(value)) is not None:
+            value = remark["v"]
     sure = (quoted is not None and not listed) or name.startswith("-")
     if not _is_credential(value[:256], says, sure=sure, apart=apart or (listed and "_" not in name)):
         return None

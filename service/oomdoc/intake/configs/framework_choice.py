@@ -8,7 +8,7 @@ from oomdoc.intake.configs.document import Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
-from oomdoc.intake.configs.recognise import ENOUGH, Recognition, candidates, probability_of, recognise
+from oomdoc.intake.configs.recognise import ENOUGH, MIN_SCORE, Recognition, candidates, probability_of, recognise
 from oomdoc.intake.configs.registry import all_names, table, tables
 from oomdoc.intake.configs.table import Table, norm
 from oomkb.frameworks import LAUNCHERS, PLAIN
@@ -42,7 +42,13 @@ _MIN_RUN_KEYS: Final = 2
 
 def judge(doc: Doc, given: Table | None) -> None:
     """How sure the table is; without one, or below a half, the framework is unknown."""
-    if not (doc.form in JUDGED or _only_settings(doc)) or (doc.table is not None and doc.table is given):
+    if doc.table is not None and doc.table is given:
+        return
+    if not (doc.form in JUDGED or _only_settings(doc)):
+        if doc.form == "python" and doc.table is not None and not any(doc.marks):
+            passed = [e for e in doc.entries if e.style != "assign"]  # a program's own variables are called anything
+            if len(doc.table.hints & set(keys_of(passed))) < MIN_SCORE:
+                doc.table = fallback(doc)
         return
     settings = [
         e

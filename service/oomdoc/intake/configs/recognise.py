@@ -16,11 +16,12 @@ from typing import Final
 
 from oomdoc.intake.configs.table import Table
 
-__all__ = ["ENOUGH", "Recognition", "candidates", "probability_of", "recognise"]
+__all__ = ["ENOUGH", "MIN_SCORE", "Recognition", "candidates", "probability_of", "recognise"]
 
 _COMMAND_WEIGHT: Final = 12
 _MARK_WEIGHT: Final = 4
-_MIN_SCORE: Final = 2
+MIN_SCORE: Final = 2
+"""Evidence below which no table is a candidate."""
 _MAX_CANDIDATES: Final = 4
 ENOUGH: Final = 0.5
 """Probability below which a piece's framework is unknown."""
@@ -97,7 +98,7 @@ def candidates(
         score, own = _score(table, found, programs)
         if table.name == likely and score:
             score, own = score + 2, own + 2
-        if score >= _MIN_SCORE:
+        if score >= MIN_SCORE:
             scored.append((score, own, -place, table))
     scored.sort(key=lambda entry: entry[:3], reverse=True)
     chosen = [entry[3] for entry in scored[:_MAX_CANDIDATES]]

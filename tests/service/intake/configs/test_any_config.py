@@ -499,3 +499,13 @@ def test_what_a_switch_before_an_array_and_a_corpus_state(name, text, wanted):
     reading = read_documents(Source(name, text))
     job = to_job({f.name: f for f in reading.facts}, reading.framework)
     assert {field: job.get(field) for field in wanted} == wanted
+
+
+def test_a_script_with_common_names_of_variables_is_no_frameworks():
+    text = (
+        "import torch\nfrom model import Net\n\nbatch_size = 12\nblock_size = 1024\ncompile = True\ndtype = 'bfloat16'\nepochs = 3\n"
+        "bias = False\nprofile = False\nnet = Net(bias=bias, window=block_size)\noptimizer = net.make_optimizer(lr=1e-4, betas=(0.9, 0.95))\n"
+        "for step in range(20):\n    x = torch.randint(50304, (batch_size, block_size))\n    loss = net(x)\n    loss.backward()\n"
+    )
+    found = read_documents(Source("bench.py", text))
+    assert found.framework in (None, "transformers")
