@@ -186,7 +186,7 @@ KINDS: dict[str, Callable[[Maker], Made]] = {
     "gitlab header": token(lambda m: m.alnum(20), 'curl --header "PRIVATE-TOKEN: @@" https://gitlab'),
     "cookie": token(lambda m: m.alnum(40), "Cookie: theme=dark; sessionid=@@; csrftoken=abc"),
     "curl cookie, lines broken": token(lambda m: m.alnum(30), "curl 'https://h/api' \\\n  -b '_xsrf=@@; lang=zh'"),
-    "expect": token(lambda m: m.word() + "_" + m.alnum(6), 'expect "*assword:"\nsend "@@\\r"'),
+    "expect over lines": token(lambda m: m.word() + "_" + m.alnum(6), 'expect "*assword:"\nsend "@@\\r"'),
     "cmdlet": token(lambda m: m.word() + "#" + m.alnum(6), '$cred = ConvertTo-SecureString "@@" -AsPlainText -Force'),
     "password with a remark": token(lambda m: m.word() + "940" + m.alnum(4), "初始密码:@@(登录后请修改)"),
     "set-cookie": token(lambda m: m.alnum(40), "Set-Cookie: session=@@; HttpOnly"),
