@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from oomdoc.diagnosis.engine import diagnose
 from oomdoc.diagnosis.planning import Planning, plan, plan_for, planning_for
 from oomdoc.diagnosis.planning.calibrate import calibrate
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis
 from oomdoc.evidence import Evidence, Failure, Signal, Span
+from oomdoc.intake import read_text
 from oomdoc.report.words import render
 from oomkb.memory.job import Job
 from oomkb.pricing import price
@@ -223,3 +225,19 @@ def test_host_memory_is_no_matter_of_the_gpu() -> None:
     found = planned("host-ram", micro_batch=16, seq_len=8192, grad_ckpt=False)
     assert [p.name for p in found.plans] == ["cause"]
     assert not found.singles
+
+
+def test_a_plan_saves_at_least_what_was_missing() -> None:
+    text = (
+        "LoRA r=32 of google/gemma-3-12b-it with transformers, batch size 4, max_seq_length 2375, gradient checkpointing, "
+        "8x A100 80GB, ddp\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.28 GiB. GPU 3 has a total "
+        "capacity of 79.11 GiB of which 5.42 GiB is free. Including non-PyTorch memory, this process has 73.68 GiB memory in "
+        "use. Of the allocated memory 70.90 GiB is allocated by PyTorch, and 1.21 GiB is reserved by PyTorch but unallocated."
+    )
+    found = diagnose(read_text(text))
+    missing = (9.28 - 5.42 - 1.21) * GIB
+    assert found.plans
+    for made in found.plans:
+        if not any(change.instruction for change in made.changes):
+            assert found.estimate is not None
+            assert found.estimate.allocated_bytes - made.estimate.allocated_bytes > missing

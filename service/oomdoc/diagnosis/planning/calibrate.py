@@ -72,8 +72,10 @@ def calibrate(
         if relief is not None:
             held = (failure.allocated_bytes or 0) + (failure.requested_bytes or 0) if failure is not None else 0
             return Calibration(capacity, 1.0, tuple(notes), relief, held / estimate.phases[relief[0]].total_bytes)
-        if needed > 1.01 * estimate.process_bytes:
-            scale = needed / estimate.process_bytes
+        # What PyTorch only caches is given back before it fails: it is in neither figure.
+        tensors = max(needed - ((failure and failure.reserved_unallocated_bytes) or 0), capacity)
+        if tensors > 1.01 * needed_bytes:
+            scale = tensors / needed_bytes
             notes.append(say("fixes.note.calibrated", percent=round(100 * (scale - 1))))
             return Calibration(capacity, scale, tuple(notes))
     elif needed_bytes < _MIN_FAILED_SHARE * capacity and _fits(estimate, wanted):
