@@ -212,14 +212,29 @@ def witnesses(case: Case) -> Iterator[Finding]:
 
 
 def trials(case: Case) -> Iterator[Finding]:
-    """A fix that somebody tried changes what they tried: each number it sets stands in its text."""
+    """A fix changes what its witnesses tried or said: each number it sets stands in its text."""
     for i, fix in enumerate(case.fixes):
-        if any(w.result == "worked" for w in fix.witness):
-            said = _numbers_of(fix.text["en"])
-            for name, value in _leaves(fix.changes):
-                if not isinstance(value, bool) and isinstance(value, int | float) and float(value) not in said:
-                    hint = "say what was tried, or make it a fix of its own (inference)"
-                    yield f"fixes[{i}].changes.{name}", f"{value:g} was tried by nobody", hint
+        said = _numbers_of(fix.text["en"])
+        for name, value in _leaves(fix.changes):
+            if not isinstance(value, bool) and isinstance(value, int | float) and float(value) not in said:
+                hint = "say the number that was tried or named, or leave the field out"
+                yield f"fixes[{i}].changes.{name}", f"{value:g} is not in the fix's text", hint
+
+
+def elsewhere(case: Case) -> Iterator[Finding]:
+    """What is known from the page of another failure only is our inference for this one, and says so."""
+    reports = {reference.url for reference in case.references if reference.role == "report"}
+    homes = {_repository(url) for url in reports}
+    fixes = {r.url for r in case.references if r.role == "fix" and _repository(r.url) in homes}
+    for field, claim in (("cause", case.cause_witness), ("why", case.why_witness)):
+        ours = any(w.by in ("inference", "arithmetic", "reproduced") for w in claim)
+        if reports and claim and not ours and not any(w.ref in reports | fixes for w in claim):
+            yield f"{field}.witness", "is another failure's page only", "add {by: inference}, or link the fix as `fix`"
+
+
+def _repository(url: str) -> str:
+    """Host, owner and name of a page of a repository."""
+    return "/".join(url.split("/")[2:5]).lower()
 
 
 def _leaves(changes: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
@@ -298,6 +313,7 @@ def events(document: Mapping[str, Any]) -> Iterator[Finding]:
 
 RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
     dates,
+    elsewhere,
     finished,
     jobs,
     languages,

@@ -226,6 +226,7 @@ def test_duplicates_are_found_across_files(tmp_path: Path) -> None:
     assert ["same page" in p.message for p in lint([tmp_path])] == [True]
     other["references"] = [{**other["references"][0], "role": "discussion"}]
     other["references"].append({"role": "report", "url": "https://github.com/a/b/issues/13"})
+    other["cause"]["witness"].append({"by": "inference"})
     written(tmp_path, other, slug="same-thread")
     assert lint([tmp_path]) == []
     other["symptoms"] = [GOOD["symptoms"][0] + " !"]
@@ -260,10 +261,30 @@ def test_literal_error_lines_may_be_shared_with_an_explanation(tmp_path: Path) -
         ("gradient checkpointing", {"grad_ckpt": True}, True),
     ],
 )
-def test_a_fix_that_was_tried_sets_only_what_its_text_names(text: str, changes: dict[str, Any], tried: bool) -> None:
+@pytest.mark.parametrize("by", ["reporter-tried", "inference"])
+def test_a_fix_sets_only_what_its_text_names(text: str, changes: dict[str, Any], tried: bool, by: str) -> None:
     record = copy.deepcopy(GOOD)
     record["fixes"][0] |= {"text": {"en": text, "zh": "某"}, "changes": changes}
-    found = [p for p in lint_text(yaml.safe_dump(record), case_id="activations/x") if "tried by nobody" in p.message]
+    if by == "inference":
+        record["fixes"][0]["witness"] = [{"by": by}]
+    found = [p for p in lint_text(yaml.safe_dump(record), case_id="activations/x") if "not in the fix's" in p.message]
     assert bool(found) is not tried
-    record["fixes"][0]["witness"] = [{"by": "inference"}]
-    assert not [p for p in lint_text(yaml.safe_dump(record), case_id="activations/x") if "tried by nobody" in p.message]
+
+
+@pytest.mark.parametrize(
+    ("witness", "role", "known"),
+    [
+        ({"by": "maintainer-said", "ref": "https://github.com/a/b/issues/12"}, "evidence", True),
+        ({"by": "maintainer-said", "ref": "https://github.com/c/d/issues/7"}, "evidence", False),
+        ({"by": "maintainer-said", "ref": "https://github.com/c/d/issues/7"}, "fix", False),
+        ({"by": "maintainer-said", "ref": "https://github.com/a/b/pull/13"}, "fix", True),
+        ({"by": "inference"}, "evidence", True),
+    ],
+)
+def test_another_failure_does_not_witness_the_cause(witness: dict[str, str], role: str, known: bool) -> None:
+    record = copy.deepcopy(GOOD)
+    record["references"].append({"role": role, "url": witness.get("ref", "https://github.com/c/d/issues/7")})
+    record["references"] = list({r["url"]: r for r in reversed(record["references"])}.values())
+    record["cause"] = {"witness": [witness]}
+    found = [p for p in lint_text(yaml.safe_dump(record), case_id="activations/x") if "another failure" in p.message]
+    assert bool(found) is not known
