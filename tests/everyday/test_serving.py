@@ -371,3 +371,15 @@ def test_an_engine_beside_another_is_given_what_is_free() -> None:
 def test_how_many_requests_is_answered_first(text: str) -> None:
     first = oomdoc.diagnose(text).text().splitlines()[0]
     assert re.search(r"requests of 4,096|8,192 token 的请求同时可放", first)
+
+
+def test_a_context_that_nobody_stated_is_the_models_own_and_can_be_lowered() -> None:
+    # Qwen2.5-72B: 80 layers x 2 x 8 heads x 128 x 2 bytes = 0.3125 MiB a token, half of it on each of two cards: 5 GiB
+    # at 32,768 tokens beside 19.3 GiB of weights.
+    text = (
+        "vllm serve Qwen/Qwen2.5-72B-Instruct-AWQ --tensor-parallel-size 2\n2 x RTX 3090\n"
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"
+    )
+    document = diagnosed(text)
+    assert document["estimate"]["serving"]["kv_needed_gib"] == pytest.approx(5.0, rel=0.01)
+    assert document["plans"][0]["changes"][0]["key"] == "--max-model-len"

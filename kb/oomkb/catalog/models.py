@@ -18,8 +18,9 @@ from oomkb.catalog import model_data, model_scan, model_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_scan import ModelMention
 from oomkb.errors import CatalogError
+from oomkb.memory.names import text_config
 
-__all__ = ["ModelEntry", "ModelMention", "add_model", "all_models", "find", "find_all", "reload", "stored_quant"]
+__all__ = ["ModelEntry", "ModelMention", "add_model", "all_models", "context_length", "find", "find_all", "reload", "stored_quant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,29 @@ def find(name: str) -> ModelEntry | None:
 
 
 _STORED: Final = {"fp8": "fp8", "awq": "awq-int4", "gptq": "gptq-int4", "mxfp4": "mxfp4", "fbgemm_fp8": "fp8"}
+
+
+_LENGTHS: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions")
+_SCALED_INSIDE: Final = frozenset({"llama3", "longrope", "su", "mrope", "default"})
+"""Rotary scalings whose longer context ``max_position_embeddings`` counts already."""
+
+
+def context_length(config: Mapping[str, Any]) -> int | None:
+    """Tokens of the model's own context, by its ``config.json``: what an engine takes where nobody states a length.
+
+    As vLLM derives it (0.11 ``config/model.py``, ``_get_and_verify_max_len``): rotary scaling multiplies the length,
+    where it is not counted in it.
+    """
+    text = text_config(config)
+    length = next((n for key in _LENGTHS if isinstance(n := text.get(key), int) and n > 0), None)
+    scaling = text.get("rope_scaling")
+    if length is None or not isinstance(scaling, Mapping):
+        return length
+    kind, factor = scaling.get("rope_type") or scaling.get("type"), scaling.get("factor")
+    if kind in _SCALED_INSIDE or not isinstance(factor, int | float) or factor < 1:
+        return length
+    original = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
+    return int((original if isinstance(original, int) else length) * factor)
 
 
 def stored_quant(config: Mapping[str, Any]) -> str | None:

@@ -181,6 +181,15 @@ def static_share_of_card(job: Job) -> float:
     return static_share((_card_gib(job) or 80) * GIB, chunk, tp=job.tp or 1, pp=job.pp or 1)
 
 
+def own_context(job: Job) -> int | None:
+    """The model's own context, which vLLM holds a cache for unless a length is stated."""
+    from oomkb.catalog import models
+
+    entry = models.find(job.model) if isinstance(job.model, str) else None
+    config = job.model if isinstance(job.model, Mapping) else entry.config if entry is not None else None
+    return models.context_length(config) if config else None
+
+
 VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
     {
         made.__name__: made
@@ -193,6 +202,7 @@ VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
             adapters_by_storage,
             whole_prompt,
             longest_prompt,
+            own_context,
             chunk_by_card,
             static_share_of_card,
         )

@@ -301,3 +301,24 @@ def test_a_fine_tunes_name_resolves_by_its_parts(name, kind, billions):
 def test_a_fine_tune_is_never_taken_for_another_family(name):
     found = models.find(name)
     assert found is None or found.config["model_type"] != "mistral"
+
+
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"max_position_embeddings": 32768}, 32768),
+        ({"text_config": {"max_position_embeddings": 8192}}, 8192),
+        ({"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 131072),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"type": "linear", "factor": 4.0}}, 16384),
+        (
+            {
+                "max_position_embeddings": 163840,
+                "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
+            },
+            163840,
+        ),
+        ({"hidden_size": 4096}, None),
+    ],
+)
+def test_context_length_is_the_one_an_engine_derives(config: dict[str, object], length: int | None) -> None:
+    assert models.context_length(config) == length
