@@ -20,7 +20,17 @@ from oomkb.catalog.model_scan import ModelMention
 from oomkb.errors import CatalogError
 from oomkb.memory.names import text_config
 
-__all__ = ["ModelEntry", "ModelMention", "add_model", "all_models", "context_length", "find", "find_all", "reload", "stored_quant"]
+__all__ = [
+    "ModelEntry",
+    "ModelMention",
+    "add_model",
+    "all_models",
+    "context_length",
+    "find",
+    "find_all",
+    "reload",
+    "stored_quant",
+]
 
 
 @dataclass(frozen=True, slots=True)
