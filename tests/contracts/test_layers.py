@@ -26,6 +26,7 @@ ORDER = [
     ("oomkb.frameworks",),
     ("oomkb.pricing",),
     ("oomkb.records",),
+    ("oomkb.topics",),
     ("oomkb.retrieval",),
     ("oomdoc.messages", "oomdoc.evidence", "oomdoc.isolation", "oomdoc.settings", "oomdoc.snapshots", "oomdoc.stated"),
     ("oomdoc.job_schema", "oomdoc.hook_report"),

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.cases import Look, look_at
+from oomdoc.diagnosis.explaining import asks_concept, found_topics
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
@@ -87,6 +88,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),
         questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
+        topics=found_topics(evidence, stated),
     )
     if plans:
         diagnosis = _planned(diagnosis)
@@ -108,19 +110,24 @@ def _without_failure(
     """The answer to a question, a plan or a log of work that went on: no causes; what would fit where it does not."""
     planned = is_planned(view.evidence)
     choice = planned_run(view.evidence, stated) if planned else None
+    outlook = outlook_of(view)
+    topics = found_topics(view.evidence, stated) if planned else ()
+    explained = asks_concept(view, topics, outlook)
     diagnosis = Diagnosis(
         verdict="no-failure",
         summary=(),
         evidence=view.evidence,
         job=stated,
         estimate=view.estimate,
-        outlook=outlook_of(view),
+        outlook=outlook,
         careful=choice is not None and choice.careful,
         asked=choice.asked if choice is not None else None,
-        grid=grid_for(choice, view) if choice is not None and wants_figure(view.evidence) else None,
+        grid=grid_for(choice, view) if choice is not None and wants_figure(view.evidence) and not explained else None,
         matches=look.chosen({}, _MATCHES) if look is not None else (),
-        questions=questions_for(view, ()) if questions else (),
+        questions=questions_for(view, ()) if questions and not explained else (),
         warnings=tuple(warnings),
+        topics=topics if explained else topics[:1],
+        explained=explained,
     )
     if plans and diagnosis.outlook is not None and diagnosis.outlook.answer in ("tight", "does-not-fit"):
         diagnosis = _planned(diagnosis)

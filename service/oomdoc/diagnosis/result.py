@@ -15,6 +15,7 @@ from oomkb.memory.job import Job
 from oomkb.records.case import Fix
 from oomkb.records.witness import Standing
 from oomkb.retrieval.threads import KnownThread
+from oomkb.topics import Topic
 
 __all__ = [
     "CauseFinding",
@@ -23,6 +24,7 @@ __all__ = [
     "Contribution",
     "Diagnosis",
     "Feature",
+    "FoundTopic",
     "Grid",
     "Inferred",
     "MatchedCase",
@@ -216,6 +218,16 @@ class OtherFailure:
     next: Message
 
 
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic of the knowledge base that the person's words ask about."""
+
+    topic: Topic
+    probability: float
+    figure: Message | None = None
+    """What the memory model computes for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The whole answer."""
@@ -243,6 +255,9 @@ class Diagnosis:
     singles: tuple[SingleFix, ...] = ()
     questions: tuple[Question, ...] = ()
     warnings: tuple[Message, ...] = ()
+    topics: tuple[FoundTopic, ...] = ()
+    explained: bool = False
+    """Whether the topics are the answer: a concept is asked about, not a run."""
 
 
 def action_key(cause: str, objective: str | None) -> str:

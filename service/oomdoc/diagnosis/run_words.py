@@ -9,7 +9,7 @@ from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 
-__all__ = ["assumed_of", "cards_of", "run_of"]
+__all__ = ["assumed_of", "cards_of", "model_of", "run_of"]
 
 _DECIDING: Final = ("method", "sharding", "optimizer", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
 """Assumed fields that are named, those that decide most first."""
@@ -19,7 +19,7 @@ _NAMED: Final = 5
 
 def run_of(job: Job) -> Message:
     """The run in a few words: the model, how it is trained or served, its batch and length."""
-    name = _model_of(job)
+    name = model_of(job)
     if job.objective == "inference":
         length = job.get("serving.max_model_len") or job.seq_len or 0
         served = {"model": name, "format": _format(job), "length": f"{length:,}"}
@@ -29,7 +29,7 @@ def run_of(job: Job) -> Message:
     return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
 
 
-def _model_of(job: Job) -> str | Message:
+def model_of(job: Job) -> str | Message:
     """The model by its name, its size, or the architecture that its configuration describes."""
     if isinstance(job.model, str):
         return job.model.rpartition("/")[2]

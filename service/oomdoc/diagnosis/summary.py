@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
+from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
@@ -49,7 +50,12 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     outcome = view.evidence.outcome
     if outcome is not None and outcome.name == "solved":
         return (say("summary.solved"),)
+    if found.explained:
+        return tuple(sentences_of(found.topics))
     answer = answer_to(view, found)
+    if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
+        listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]
+        return (say("topic.none-sure", topics=listed), *answer)
     if answer:
         plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
         others = [a for a in answer[1:] if plan is None or a.key != "answer.instead"]

@@ -6,7 +6,17 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any, Final
 
-from oomdoc.diagnosis.result import Change, Contribution, Diagnosis, MatchedCase, Plan, Safety, SingleFix, TensorMatch
+from oomdoc.diagnosis.result import (
+    Change,
+    Contribution,
+    Diagnosis,
+    FoundTopic,
+    MatchedCase,
+    Plan,
+    Safety,
+    SingleFix,
+    TensorMatch,
+)
 from oomdoc.evidence import Evidence, Fact, Failure, Span
 from oomdoc.messages import say
 from oomdoc.report.case_page import standing_words
@@ -78,6 +88,8 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
             {"fact": q.fact, "why": render(q.why, language), "how": render(q.how, language) if q.how else None}
             for q in found.questions
         ],
+        "topics": [_topic(one, language) for one in found.topics],
+        "explained": found.explained,
         "conflicts": [
             *(
                 {
@@ -125,6 +137,17 @@ def _language_model(evidence: Evidence) -> dict[str, Any]:
         "trouble": reading.trouble or None,
     }
     return {"language_model": said}
+
+
+def _topic(one: FoundTopic, language: str) -> dict[str, Any]:
+    return {
+        "id": one.topic.id,
+        "title": one.topic.title[language],
+        "answer": one.topic.answer[language],
+        "figure": render(one.figure, language) if one.figure is not None else None,
+        "probability": round(one.probability, 4),
+        "sources": list(one.topic.sources),
+    }
 
 
 def _joined(sentences: list[str], language: str) -> str:

@@ -41,12 +41,19 @@ class Screen:
     sure: str = ""
     grid: tuple[str, ...] = ()
     ask: str = ""
+    read: tuple[str, ...] = ()
+    """A topic that a question about a run touches as well."""
+    more: str = ""
+    """Where to read on, in place of ``--full``."""
 
 
 def first_screen(document: dict[str, Any], language: str) -> Screen:
     """The screen of a diagnosis' document."""
     verdict = document["verdict"]
     answered = verdict == "no-failure" and bool(document.get("outlook")) and bool(document.get("estimate"))
+    if document.get("explained"):
+        topic = document["topics"][0]
+        return Screen(topic["title"], tuple(document["sentences"]), more=word("topic.more", language, id=topic["id"]))
     headline = "" if answered else _sentence(_headline(document, language))
     ask = _ask(document, language)
     if verdict in ("no-failure", "not-oom") or not document["causes"]:
@@ -55,6 +62,7 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
             answer=tuple(document.get("sentences") or [document["summary"]]),
             grid=tuple(grid_lines(document.get("grid"), language)),
             ask=ask,
+            read=tuple(word("topic.titled", language, title=t["title"], text=t["answer"]) for t in _beside(document)),
         )
     first = document["causes"][0]
     if first["probability"] < _UNSURE:
@@ -69,6 +77,10 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
         sure=_sure(document, language),
         ask=ask,
     )
+
+
+def _beside(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return document.get("topics", []) if document["verdict"] == "no-failure" else []
 
 
 def cause_title(cause: str, language: str) -> str:

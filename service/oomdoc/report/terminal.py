@@ -51,7 +51,9 @@ def diagnosis_text(
     screen = first_screen(document, language)
     if not full:
         # What stands in the full text as well goes first where the lines are too many.
-        shorter = (screen, replace(screen, quotes=()), replace(screen, quotes=(), why=screen.why[:2]))
+        named = tuple(word("topic.named", language, **topic) for topic in document.get("topics", []) if screen.read)
+        short = replace(screen, quotes=(), read=named)
+        shorter = (screen, short, replace(short, why=screen.why[:2]))
         texts = (_first_text(one, language, width, colour) for one in (*shorter, replace(shorter[-1], ask="")))
         text = ""
         for text in texts:
@@ -71,6 +73,7 @@ def diagnosis_text(
     print_plans(console, document, language)
     _matches(console, document, language)
     _threads(console, document, language)
+    _read_more(console, document, language)
     _questions(console, document, language)
     _conflicts(console, document, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
@@ -81,7 +84,7 @@ def _first_text(screen: Screen, language: str, width: int, colour: bool) -> str:
     console = new_console(width, colour)
     _screen(console, screen, language)
     console.print()
-    console.print(Text(word("screen.more", language), style="dim"))
+    console.print(Text(screen.more or word("screen.more", language), style="dim"))
     return text_of(console)
 
 
@@ -108,6 +111,9 @@ def _screen(console: Console, screen: Screen, language: str) -> None:
     if screen.sure:
         console.print()
         console.print(_labelled(word("screen.how-sure", language), screen.sure))
+    for line in screen.read:
+        console.print()
+        console.print(Text(line))
     if screen.ask:
         console.print()
         console.print(Text(screen.ask))
@@ -129,6 +135,13 @@ def _labelled(head: str, line: str, *, bold: bool = False) -> Table:
 
 def _cut(line: str) -> str:
     return line if cell_len(line) <= _MAX_CELLS else line[: _MAX_CELLS // (2 if line[:1] > "\u2e80" else 1)] + "…"
+
+
+def _read_more(console: Console, document: dict[str, Any], language: str) -> None:
+    """Topics that a failure's words touch; those of a question are its answer."""
+    failed = document["verdict"] != "no-failure"
+    items = [word("topic.named", language, **topic) for topic in document.get("topics", []) if failed]
+    _list(console, "report.topics", items, language)
 
 
 def _inferred(console: Console, document: dict[str, Any], language: str) -> None:

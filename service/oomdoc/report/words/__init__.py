@@ -69,6 +69,8 @@ def render(message: Message | str, language: str) -> str:
 def _show(name: str, value: Any, language: str) -> Any:
     if isinstance(value, Message):
         return render(value, language)
+    if isinstance(value, Mapping):  # a text by language
+        return value.get(language) or value.get("en", "")
     if isinstance(value, list | tuple | set | frozenset):
         # A sentence inside a list ends where the list goes on.
         return _LIST_COMMA[language].join(
