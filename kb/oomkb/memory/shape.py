@@ -74,22 +74,25 @@ class ModelShape:
         target = params_b * 1e9
         layers = next((n for limit, n in _DEPTHS if params_b <= limit), 126)
         tied = params_b < 4
-        config: dict[str, Any] = {}
+        width = 64 if params_b < 1.5 else 128
+        hidden = ffn = heads = kv_heads = 0
         for hidden in range(256, 32_768, 64):
-            heads = max(1, hidden // (64 if params_b < 1.5 else 128))
-            config = {
-                "model_type": "llama",
-                "vocab_size": vocab_size,
-                "hidden_size": hidden,
-                "intermediate_size": 256 * math.ceil(3.5 * hidden / 256),
-                "num_hidden_layers": layers,
-                "num_attention_heads": heads,
-                "num_key_value_heads": next(k for k in (8, 4, 2, 1) if heads % k == 0),
-                "head_dim": 64 if params_b < 1.5 else 128,
-                "tie_word_embeddings": tied,
-            }
-            if cls.from_config(config).params >= target:
+            heads = max(1, hidden // width)
+            ffn, kv_heads = 256 * math.ceil(3.5 * hidden / 256), next(k for k in (8, 4, 2, 1) if heads % k == 0)
+            layer = 2 * hidden * width * (heads + kv_heads) + 3 * hidden * ffn + 2 * hidden
+            if vocab_size * hidden * (1 if tied else 2) + layers * layer + hidden >= target:
                 break
+        config = {
+            "model_type": "llama",
+            "vocab_size": vocab_size,
+            "hidden_size": hidden,
+            "intermediate_size": ffn,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
+            "head_dim": width,
+            "tie_word_embeddings": tied,
+        }
         shape = cls.from_config(config, name=f"about {params_b:g}B parameters")
         warning = note("estimate.only-size-known", billions=f"{params_b:g}")
         return replace(shape, warnings=(warning,), known=False)
