@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomkb.lazy import compiled
+
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -28,7 +30,7 @@ _UNITS: Final[dict[str, int]] = {
     "gib": GIB,
     "tib": TIB,
 }
-_SIZE: Final = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,12})?)\s*([A-Za-z]{0,5})\s*\Z")
+_SIZE: Final = compiled(r"\s*([0-9]{1,20}(?:\.[0-9]{1,12})?)\s*([A-Za-z]{0,5})\s*\Z")
 
 
 def parse_size_bytes(text: str, *, decimal: bool = True) -> int:
@@ -59,7 +61,7 @@ def format_gib(size_bytes: float) -> str:
 
 
 _NAMED_SIZES: Final = tuple(
-    re.compile(pattern, re.ASCII)
+    compiled(pattern, re.ASCII)
     for pattern in (
         r"(?<![\d.])(?<![-_./ ][aA])(?:(?<=[-/ ])(?P<split>\d_\d)(?=[bB](?![A-Za-z0-9]))"
         r"|(?<=[a-z]\d_\d_)(?P<behind>\d(?:_\d)?)(?=[bB](?![A-Za-z0-9]))"
@@ -69,7 +71,7 @@ _NAMED_SIZES: Final = tuple(
         r"(?<![\d.])(?P<millions>\d{2,4})[mM](?![A-Za-z0-9])",
     )
 )
-_EXPERTS: Final = re.compile(r"(\d{1,3})[xX](\d{1,4}(?:\.\d)?)[bB]", re.ASCII)
+_EXPERTS: Final = compiled(r"(\d{1,3})[xX](\d{1,4}(?:\.\d)?)[bB]", re.ASCII)
 _SHARED_BY_EXPERTS: Final = 0.83
 """What is left of the product in ``8x7B``: experts share all but the feed-forward layers (Mixtral: 46.7 of 56)."""
 

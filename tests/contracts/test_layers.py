@@ -15,6 +15,7 @@ ORDER = [
         "oomkb.errors",
         "oomkb.notes",
         "oomkb.state",
+        "oomkb.kept",
         "oomkb.lazy",
         "oomkb.toml_files",
         "oomkb.limits",

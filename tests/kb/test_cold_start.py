@@ -1,4 +1,4 @@
-"""What keeps a cold start short: expressions that wait for their first search, TOML that is parsed once."""
+"""What keeps a cold start short: expressions that wait for their first search, and what is worked out once."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from oomkb import toml_files
-from oomkb.lazy import lazy
+from oomkb import lazy, toml_files
+from oomkb.kept import Kept
 
 
 def test_a_lazy_expression_is_the_expression() -> None:
-    pattern = lazy(r"(\d{1,3}) gpus?", re.I)
+    pattern = lazy.lazy(r"(\d{1,3}) gpus?", re.I)
     assert "_given" in vars(pattern)
     assert "search" not in vars(pattern)
     found = pattern.search("8 GPUs")
@@ -24,19 +24,40 @@ def test_a_lazy_expression_is_the_expression() -> None:
     assert pattern.fullmatch("2 cpu") is None
 
 
+def test_an_expression_is_the_same_from_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OOMDOC_STATE", str(tmp_path))
+    text, flags = r"(?P<size>\d{1,3})\s(?:(gib)|内存)(?=[,;]|\Z)", re.IGNORECASE
+    plain = re.compile(text, flags)
+    for _ in ("made", "kept"):
+        kept = Kept("expressions.json", "1", 9)
+        monkeypatch.setattr(lazy, "_KEPT", kept)
+        found = lazy.compiled(text, flags)
+        assert (found.pattern, found.flags, found.groupindex) == (plain.pattern, plain.flags, plain.groupindex)
+        match = found.search("80 GiB, 24 内存")
+        assert match is not None
+        assert match.groupdict() == {"size": "80"}
+        kept.write()
+    # What is damaged is compiled anew.
+    entry = json.loads((tmp_path / "expressions.json").read_text("utf-8"))["files"][f"{int(flags)}:{text}"]
+    entry[1] = "00000000" + entry[1][16:]
+    kept.put(f"{int(flags)}:{text}", entry)
+    assert lazy.compiled(text, flags).fullmatch("80 gib") is not None
+    with pytest.raises(re.error):
+        lazy.compiled("(", 0)
+
+
 def test_a_table_is_read_from_what_was_kept_until_its_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(toml_files, "_asked", {})
-    toml_files._kept.cache_clear()
+    before = Kept("tables.json", "2", 9)
+    monkeypatch.setattr(toml_files, "_KEPT", before)
     file = tmp_path / "a.toml"
     file.write_text('a = 1\n[b]\nc = ["x", 2.5]\n', "utf-8")
     first = toml_files.read_toml(file)
     assert first == {"a": 1, "b": {"c": ["x", 2.5]}}
-    toml_files._keep()
-    toml_files._kept.cache_clear()
-    monkeypatch.setattr(toml_files, "_asked", {})
+    before.write()
+    monkeypatch.setattr(toml_files, "_KEPT", Kept("tables.json", "2", 9))
     kept = json.loads((tmp_path / "state/tables.json").read_text("utf-8"))
     assert list(kept["files"]) == [str(file.resolve())]
     second = toml_files.read_toml(file)
@@ -44,4 +65,3 @@ def test_a_table_is_read_from_what_was_kept_until_its_file_changes(
     assert toml_files.read_toml(file) == first
     file.write_text("a = 22222\n", "utf-8")
     assert toml_files.read_toml(file) == {"a": 22222}
-    toml_files._kept.cache_clear()

@@ -17,6 +17,7 @@ from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
 from oomdoc.intake.prose.hardware import named_card
 from oomdoc.intake.prose.numbers import to_tokens
 from oomkb.catalog import gpus, models
+from oomkb.lazy import compiled
 from oomkb.memory.device import Device
 from oomkb.memory.vocabulary import VOCABULARY
 
@@ -36,12 +37,12 @@ _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serv
 _CACHED: Final = {"none": "bf16"}
 _NEAR: Final = 24
 """Characters around a format in which the cache is named that holds it."""
-_PAUSE: Final = re.compile(r"[?？。,，;；、\n]")
+_PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
 _SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tokens", "gpus": "{} GPUs"}
 """How the values of a numeric setting are named."""
-_ASIDE: Final = re.compile(r"[(（][^()（）]{0,80}[)）]")
+_ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _OPTION, _NAME = 120, 48
 """Characters of the last option of a list, and of an option that name it."""
 
@@ -285,7 +286,7 @@ def _optimizers() -> tuple[re.Pattern[str], dict[str, str]]:
     words = {spelt: word for word, others in named for spelt in (word, *others.split()) if word != "none"}
     longest = sorted(words, key=len, reverse=True)
     spelt = "|".join(re.sub(r"\\?[-_.]", "[-_ .]?", re.escape(word)) for word in longest)
-    pattern = re.compile(rf"(?<![\w-])(?:{spelt})(?![\w-])", re.IGNORECASE | re.ASCII)
+    pattern = compiled(rf"(?<![\w-])(?:{spelt})(?![\w-])", re.IGNORECASE | re.ASCII)
     return pattern, {re.sub(r"[-_.]", "", spelt): word for spelt, word in words.items()}
 
 

@@ -14,6 +14,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from oomdoc.intake.patterns import patterns
+from oomkb.lazy import compiled
 
 __all__ = ["STEMS", "named_values", "random_runs"]
 
@@ -42,7 +43,7 @@ _ABROAD: Final = {
 }
 STEMS: Final = tuple(sorted(_words("stems") | _ABROAD))
 """What a line must hold (in lower case) for a name of a credential to stand in it."""
-_STEM: Final = re.compile("|".join(map(re.escape, sorted(STEMS, key=len, reverse=True))), re.IGNORECASE)
+_STEM: Final = compiled("|".join(map(re.escape, sorted(STEMS, key=len, reverse=True))), re.IGNORECASE)
 _PASSWORDS, _KEYS, _OWNERS = _words("passwords"), _words("keys"), _words("owners")
 _QUALIFIERS: Final = _OWNERS | _words("others")
 _ENDINGS, _BEHIND, _OTHERS = tuple(_words("endings")), _words("behind"), _words("others")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from oomdoc.intake.sieve import Expression
+from oomkb.lazy import compiled
 
 __all__ = ["Patterns", "Row", "patterns"]
 
@@ -78,7 +79,7 @@ class Patterns(dict[str, "re.Pattern[str]"]):
 
     def __missing__(self, name: str) -> re.Pattern[str]:
         row = self.rows[name]
-        found = self[name] = re.compile(row.pattern, row.flags)
+        found = self[name] = compiled(row.pattern, row.flags)
         return found
 
     def sieved(self, name: str) -> Expression:

@@ -15,6 +15,7 @@ from oomdoc.intake.configs.analysis import Doc, analyse
 from oomdoc.intake.configs.hydra import files_named
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm, words
+from oomkb.lazy import compiled
 
 __all__ = ["LINKS", "companion_files", "named_files", "of_name", "sourced"]
 
@@ -23,12 +24,12 @@ LINKS: Final = words(
 )
 """Keys whose value may be the path of a launcher's or an engine's file."""
 _CONFIGS: Final = LINKS | words("config config_path yaml_file")
-_FILE: Final = re.compile(r"[\w./${}@~+ -]{1,200}\.(?:ya?ml|json|toml)\Z")
-_SOURCED: Final = re.compile(
+_FILE: Final = compiled(r"[\w./${}@~+ -]{1,200}\.(?:ya?ml|json|toml)\Z")
+_SOURCED: Final = compiled(
     r"^[ \t]{0,20}(?:source|\.)[ \t]{1,8}[\"']?([^\s\"';&|]{1,200}\.(?:sh|env|bash))[\"']?", re.M
 )
-_INCLUDED: Final = re.compile(r"!include[ \t]{1,4}[\"']?([\w./-]{1,160}\.ya?ml)")
-_VARIABLE: Final = re.compile(r"\A(?:\$\{[^{}]{0,80}\}|\$\w{1,80}|~|\$\([^()]{0,120}\))/")
+_INCLUDED: Final = compiled(r"!include[ \t]{1,4}[\"']?([\w./-]{1,160}\.ya?ml)")
+_VARIABLE: Final = compiled(r"\A(?:\$\{[^{}]{0,80}\}|\$\w{1,80}|~|\$\([^()]{0,120}\))/")
 _MAX_COMPANIONS: Final = 24
 _DEPTH: Final = 3
 _MAX_BYTES: Final = 1 << 20

@@ -22,6 +22,7 @@ from oomdoc.intake.prose.model_names import looks_like_model
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.errors import CatalogError
 from oomkb.frameworks import ENGINES
+from oomkb.lazy import compiled
 from oomkb.memory.job import Job
 from oomkb.tables import read_table
 from oomkb.units import billions
@@ -42,12 +43,12 @@ _OTHER_ROLES: Final = _ENGINES | words(
     logger logging wandb env envs environment env_vars encoder decoder vae text_encoder vision_tower
     """
 )
-_SEPARATE: Final = re.compile(r"[.\[\]]+")
-_MEMORY_WORDS: Final = re.compile(
+_SEPARATE: Final = compiled(r"[.\[\]]+")
+_MEMORY_WORDS: Final = compiled(
     r"lora|quant|(?<![a-z])(?:n|num_)?bits?(?![a-z])|freeze|offload|shard|parallel|batch|(?:max|seq|context|cutoff)\w{0,12}_?len"
     r"|recompute|grad(?:ient)?_?(?:ckpt|checkpoint)|activation_?checkpoint|(?:load|use)_in_\d"
 )
-_QUIET: Final = re.compile(
+_QUIET: Final = compiled(
     r"(?:val|test|eval)\w{0,12}batch|dataset|sampler|shuffle|dataloader|num_batches|batch_?norm|drop_last|(?:save|load|resume|output)_?\w{0,20}(?:shard|ckpt|checkpoint)"
 )
 _TRAINS: Final = words(
@@ -57,7 +58,7 @@ _TRAINS: Final = words(
     """
 )
 """Keys of a run that trains."""
-_GENERATES: Final = re.compile("|".join(["rollout", "generat", "infer", *map(re.escape, sorted(ENGINES))]))
+_GENERATES: Final = compiled("|".join(["rollout", "generat", "infer", *map(re.escape, sorted(ENGINES))]))
 """In a run that trains: its engine's settings may stand beside its own."""
 _STATES: Final = frozenset({"pair", "flag", "flag=", "bare", "override", "assign", "kwarg"})
 _OF_ENGINE: Final = frozenset({"tensor_parallel_size", "tp_size"})
@@ -66,7 +67,7 @@ _BATCH: Final = words("batch_size")
 _MODEL_KEYS: Final = words("model model_name model_path model_id name_or_path name path pretrained target_model_path")
 _CERTAIN: Final = words("model model_path model_id model_name target_model_path")
 """Of these, the keys whose value may be a name without its owner."""
-_FAMILY: Final = re.compile(r"[A-Za-z]{2}")
+_FAMILY: Final = compiled(r"[A-Za-z]{2}")
 
 
 def _codec(spelt: str, where: str) -> Codec:
@@ -107,8 +108,8 @@ def of_other_role(key: str, allowed: frozenset[str] = frozenset()) -> bool:
     return not (_OTHER_ROLES - allowed).isdisjoint(_SEPARATE.split(key)[:-1])
 
 
-_ANOTHER: Final = re.compile(r"reward|critic|judge|teacher|eval|valid|token(?:izer|ization)|dataset")
-_ENGINE_PART: Final = re.compile(f"{_GENERATES.pattern}|engine|serv")
+_ANOTHER: Final = compiled(r"reward|critic|judge|teacher|eval|valid|token(?:izer|ization)|dataset")
+_ENGINE_PART: Final = compiled(f"{_GENERATES.pattern}|engine|serv")
 
 
 def _of_another(key: str, *, trains: bool) -> bool:
@@ -153,8 +154,8 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
             yield readings[0]
 
 
-_ADAPTERS: Final = re.compile(r"(?:\A|\.)(?:use_lora|lora_enable|enable_lora)\Z")
-_SWITCH: Final = re.compile(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
+_ADAPTERS: Final = compiled(r"(?:\A|\.)(?:use_lora|lora_enable|enable_lora)\Z")
+_SWITCH: Final = compiled(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
 
 
 def _switched_off(entries: Sequence[tuple[str, Entry]]) -> tuple[str, ...]:

@@ -15,16 +15,17 @@ from typing import Any, Final
 from oomdoc.evidence import Source
 from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.forms.yaml import parse_yaml
+from oomkb.lazy import compiled
 
 __all__ = ["Included", "entries_of", "files_named", "included"]
 
-_ITEM: Final = re.compile(
+_ITEM: Final = compiled(
     r"[ \t]{0,20}-[ \t]{1,8}(?:(?:optional|override)[ \t]{1,4}){0,2}[\"']?"
     r"(?P<name>[\w./\-]{1,120})?(?:@(?P<package>[\w.:\-]{0,120}))?[\"']?"
     r"(?:[ \t]{0,4}:[ \t]{1,8}[\"']?(?P<option>[\w./\-]{1,120})[\"']?)?[ \t]{0,8}(?:#.{0,400})?$"
 )
-_LIST: Final = re.compile(r"^defaults:[ \t]{0,8}(?:#[^\n]{0,400})?\r?$", re.M)
-_PACKAGE: Final = re.compile(r"^#[ \t]{0,4}@package[ \t]{1,4}([\w.]{1,120})", re.M)
+_LIST: Final = compiled(r"^defaults:[ \t]{0,8}(?:#[^\n]{0,400})?\r?$", re.M)
+_PACKAGE: Final = compiled(r"^#[ \t]{0,4}@package[ \t]{1,4}([\w.]{1,120})", re.M)
 _DEPTH: Final = 5
 _MAX_FILES: Final = 40
 _SUFFIXES: Final = ("", ".yaml", ".yml")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact, Source, Span
 from oomdoc.intake.prose.model_names import MODEL_NAME, looks_like_model, tidy_model
+from oomkb.lazy import compiled
 from oomkb.units import billions
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["HINT", "hinted_model", "named_objective"]
 
 HINT: Final = 0.42
-_KEY: Final = re.compile(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I)
-_OTHER_ROLE: Final = re.compile(
+_KEY: Final = compiled(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I)
+_OTHER_ROLE: Final = compiled(
     r"hub|data|reward|critic|teacher|draft|embed|token|save|output|log|class|type|kwargs", re.I
 )
-_DEFAULT: Final = re.compile(
+_DEFAULT: Final = compiled(
     r"add_argument\(\s{0,40}[\"']-{0,2}(?P<name>[\w\-]{0,40}model[\w\-]{0,40})[\"'][^)]{0,300}?"
     r"default\s{0,4}=\s{0,4}[\"'](?P<value>[^\"'\n]{3,120})[\"']"
 )
@@ -48,11 +49,11 @@ def hinted_model(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[
 
 
 _SIZE: Final = r"(?P<size>\d{1,4}(?:[xX_pP]\d{1,4}){0,1}[bBmM](?:_[aA]\d{1,3}[bB])?)"
-_CLASS: Final = re.compile(
+_CLASS: Final = compiled(
     rf"\b(?P<family>[A-Z][A-Za-z]{{1,20}}?)(?P<version>\d{{0,2}})(?P<kind>VL)?Config{_SIZE}(?![A-Za-z0-9])"
 )
 """NeMo's configurations of models: ``Llama3Config8B``, ``Qwen3Config30B_A3B``, ``MixtralConfig8x7B``."""
-_RECIPE: Final = re.compile(
+_RECIPE: Final = compiled(
     rf"\b(?:llm|vlm|recipes)\.(?P<family>[a-z]{{2,20}}?)(?P<version>\d{{0,2}})(?P<kind>vl)?_{_SIZE}(?![A-Za-z0-9])"
 )
 """NeMo's recipes: ``llm.llama31_70b.pretrain_recipe``, ``recipes.qwen3_30b_a3b``, ``llm.mixtral_8x7b_16k``."""

@@ -14,12 +14,13 @@ from oomdoc.intake.configs.table import Codec, Raw
 from oomdoc.intake.configs.values import flag, number, whole
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, LAUNCHERS, canonical
+from oomkb.lazy import compiled
 from oomkb.memory.vocabulary import normalise
 
 __all__ = ["CODECS"]
 
-_DEGREE: Final = re.compile(r"([a-z])([0-9]{1,5})")
-_RANGE: Final = re.compile(r"list\(range\(([0-9]{1,6}),\s?([0-9]{1,6})\)\)\Z")
+_DEGREE: Final = compiled(r"([a-z])([0-9]{1,5})")
+_RANGE: Final = compiled(r"list\(range\(([0-9]{1,6}),\s?([0-9]{1,6})\)\)\Z")
 
 
 def _never(_value: Any, _old: Any) -> Any:
@@ -123,9 +124,9 @@ def _write_class(value: Any, old: Any) -> Any:
     return Raw(name, f"from {home} import {name}")
 
 
-_BUILDER: Final = re.compile(r"torchtune\.models\.\w{1,40}\.(\w{1,80})")
-_SIZE: Final = re.compile(r"_?([0-9]{1,3}(?:_[0-9])?b)\b")
-_ADAPTED: Final = re.compile(r"^(?:qlora|lora|dora)_")
+_BUILDER: Final = compiled(r"torchtune\.models\.\w{1,40}\.(\w{1,80})")
+_SIZE: Final = compiled(r"_?([0-9]{1,3}(?:_[0-9])?b)\b")
+_ADAPTED: Final = compiled(r"^(?:qlora|lora|dora)_")
 
 
 def _builder_model(value: Any) -> str | None:
@@ -174,9 +175,9 @@ def _also_on(*parts: str) -> Codec:
 
 
 _STORED: Final = r"[-_.:](?P<kind>i?q[2-8](?:_(?!i?q[2-8])[a-z0-9]{1,2}){0,2}|f16|bf16|f32|fp16|mxfp4|gguf)"
-_GGUF: Final = re.compile(rf"(?:{_STORED.replace('?P<kind>', '?:')})+(?:\.gguf)?\Z|\.gguf\Z", re.I)
-_BLOCKS: Final = re.compile(_STORED + r"(?:\.gguf)?\Z", re.I)
-_RECIPE: Final = re.compile(r"_(?:pretrain|sft|peft|finetune)(?:_\w{0,60})?\Z")
+_GGUF: Final = compiled(rf"(?:{_STORED.replace('?P<kind>', '?:')})+(?:\.gguf)?\Z|\.gguf\Z", re.I)
+_BLOCKS: Final = compiled(_STORED + r"(?:\.gguf)?\Z", re.I)
+_RECIPE: Final = compiled(r"_(?:pretrain|sft|peft|finetune)(?:_\w{0,60})?\Z")
 
 
 def _plain_model(value: Any) -> str | None:

@@ -12,22 +12,23 @@ from oomdoc.intake.configs.forms.flags import entries_of_words, parse_shell
 from oomdoc.intake.configs.forms.words import Variable, Word
 from oomdoc.intake.configs.forms.yaml import Block
 from oomdoc.intake.configs.values import as_scalar
+from oomkb.lazy import compiled
 
 __all__ = ["dockerfile", "embedded", "modelfile"]
 
 _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup", "extraArgs"})
 _IMAGES: Final = ("image", "repository")
-_ENV_PATH: Final = re.compile(r"\.(?:environment|envs?)\.")
-_FROM: Final = re.compile(r"^[ \t]*FROM[ \t]+(\S{1,200})", re.M | re.I)
-_EXEC: Final = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])", re.M | re.I)
+_ENV_PATH: Final = compiled(r"\.(?:environment|envs?)\.")
+_FROM: Final = compiled(r"^[ \t]*FROM[ \t]+(\S{1,200})", re.M | re.I)
+_EXEC: Final = compiled(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])", re.M | re.I)
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "ash", "dash"})
-_WHOLE_COMMAND: Final = re.compile(r"\S\s{1,200}--[A-Za-z]")
+_WHOLE_COMMAND: Final = compiled(r"\S\s{1,200}--[A-Za-z]")
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
-_ARGUMENTS: Final = re.compile(r"[A-Z]+_ADDITIONAL_ARGS\Z")
+_ARGUMENTS: Final = compiled(r"[A-Z]+_ADDITIONAL_ARGS\Z")
 """A variable whose text is added to an engine's command (KServe's ``VLLM_ADDITIONAL_ARGS``)."""
 _SERVED: Final = "spec.model.name"
 """KServe's ``LLMInferenceService``: the model that its engine serves."""
-_PARAMETER: Final = re.compile(
+_PARAMETER: Final = compiled(
     r"^[ \t]*(?:PARAMETER[ \t]+(?P<key>\w{1,40})|(?P<from>FROM))[ \t]+(?P<value>\S{1,200})", re.M | re.I
 )
 

@@ -11,11 +11,12 @@ from oomdoc.intake.configs.registry import all_names
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression
+from oomkb.lazy import compiled
 
 __all__ = ["Segment", "form_of", "segments"]
 
-_NAME: Final = re.compile(r"[A-Za-z_][\w.-]{0,100}")
-_FENCE: Final = re.compile(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
+_NAME: Final = compiled(r"[A-Za-z_][\w.-]{0,100}")
+_FENCE: Final = compiled(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
 _EXTENSIONS: Final = meanings("file")
 _LANGUAGES: Final = meanings("fence")
 _PROGRAM: Final = (
@@ -25,7 +26,7 @@ _PROGRAM: Final = (
 )
 _WORDS_OF_COMMAND: Final = 5
 """Words without any option, value, path or file that a command has at most."""
-_ARGUMENT: Final = re.compile(r"\s-|=|/|\\\s*$|\.(?:py|ya?ml|json|sh|toml|gguf|bin)\b")
+_ARGUMENT: Final = compiled(r"\s-|=|/|\\\s*$|\.(?:py|ya?ml|json|sh|toml|gguf|bin)\b")
 _COMMAND: Final = Expression(
     r"[ \t]{0,20}(?:[$!%>#][ \t]{0,3})?(?:export[ \t]+)?(?:[A-Za-z_]\w{0,60}=[^\s;]{0,300}[ \t\\]+){0,20}"
     r"(?:nohup[ \t]+|sudo[ \t]+|exec[ \t]+|time[ \t]+|uv run[ \t]+)?" + _PROGRAM + r"[ \t]+\S"
@@ -37,20 +38,20 @@ _INLINE: Final = Expression(
     r"text-generation-launcher|sglang serve|trtllm-serve|llama-server|"
     r"python[0-9.]{0,5} (?:-m |-u )?[\w./-]{1,100})(?=[ \t])"
 )
-_ENV: Final = re.compile(r"[ \t]{0,20}(?:export[ \t]+)?[A-Z][A-Z0-9_]{2,60}=[^\s=]")
-_FLAGS: Final = re.compile(r"[ \t]{0,20}--?[A-Za-z][\w.-]{1,80}(?:[ =\t]|\\?$)")
-_OVERRIDE: Final = re.compile(r"[ \t]{0,20}\+{0,2}[A-Za-z_]\w{0,60}(?:\.[\w/@-]{1,60}){1,8}=")
-_PAIR: Final = re.compile(
+_ENV: Final = compiled(r"[ \t]{0,20}(?:export[ \t]+)?[A-Z][A-Z0-9_]{2,60}=[^\s=]")
+_FLAGS: Final = compiled(r"[ \t]{0,20}--?[A-Za-z][\w.-]{1,80}(?:[ =\t]|\\?$)")
+_OVERRIDE: Final = compiled(r"[ \t]{0,20}\+{0,2}[A-Za-z_]\w{0,60}(?:\.[\w/@-]{1,60}){1,8}=")
+_PAIR: Final = compiled(
     r"[ \t]{0,40}(?:-[ \t]{1,4})?[A-Za-z_\"'][\w.\-\"']{0,80}[ \t]{0,6}:(?:[ \t]{1,20}\S|[ \t]{0,20}$)"
 )
-_LIST: Final = re.compile(r"[ \t]{0,40}-[ \t]{1,4}[\w\"'./-]")
+_LIST: Final = compiled(r"[ \t]{0,40}-[ \t]{1,4}[\w\"'./-]")
 _CALL: Final = Expression(
     r"[ \t]{0,40}(?:[\w.\[\]\"', ]{1,80}=[ \t]{0,4})?[\w.]{0,80}"
     r"(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|"
     r"Trainer|dict|Accelerator|Plugin|pipeline|recipe)\((?!\))"
 )
-_IMPORT: Final = re.compile(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
-_SECTION: Final = re.compile(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
+_IMPORT: Final = compiled(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
+_SECTION: Final = compiled(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
 _ANY_DIGIT: Final = bytes.maketrans(b"123456789", b"000000000")
 _MAX_RUN: Final = 3000
 _MAX_LINES: Final = 30_000

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
+
+from oomkb.lazy import compiled
 
 __all__ = ["as_scalar", "flag", "number", "spell", "unquote", "whole"]
 
-_INT: Final = re.compile(r"[+-]?[0-9](?:_?[0-9]){0,24}\Z")
-_FLOAT: Final = re.compile(
+_INT: Final = compiled(r"[+-]?[0-9](?:_?[0-9]){0,24}\Z")
+_FLOAT: Final = compiled(
     r"[+-]?(?:[0-9]{1,24}\.[0-9]{0,24}|\.[0-9]{1,24}|[0-9]{1,24}(?=[eE]))(?:[eE][+-]?[0-9]{1,3})?\Z"
 )
 _TRUE: Final = frozenset({"true", "yes", "on"})
@@ -56,8 +57,8 @@ def whole(value: Any) -> int | None:
     return None
 
 
-_POWER: Final = re.compile(r"([0-9]{1,6})\s?(\*\*|\*)\s?([0-9]{1,6})\Z")
-_THOUSANDS: Final = re.compile(r"([0-9]{1,4})[kK]\Z")
+_POWER: Final = compiled(r"([0-9]{1,6})\s?(\*\*|\*)\s?([0-9]{1,6})\Z")
+_THOUSANDS: Final = compiled(r"([0-9]{1,4})[kK]\Z")
 
 
 def _from_text(text: str) -> Any:

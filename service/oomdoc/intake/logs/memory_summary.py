@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from oomdoc.intake.logs.base import Parser, Reading, Window, only, signal
 from oomdoc.intake.sizes import to_bytes
+from oomkb.lazy import compiled
 
 __all__ = ["PARSER"]
 
-_ROW: Final = re.compile(
+_ROW: Final = compiled(
     r"\|\s{0,4}(?P<what>Allocated memory|Active memory|Requested memory"
     r"|GPU reserved memory|Non-releasable memory)\s{0,8}\|\s{0,12}(?P<now>\d{1,12}) ?(?P<nu>"
     r"[KMGT]?i?B)\s{0,4}\|\s{0,12}(?P<peak>\d{1,12}) ?(?P<pu>[KMGT]?i?B)"
 )
-_HOLDER: Final = re.compile(r"Memory snapshot: (?P<held>\d{1,6}\.\d{1,3}) GiB held by (?P<owner>.{1,300})")
-_OOMS: Final = re.compile(r"CUDA OOMs: (?P<ooms>\d{1,9})\s{0,8}\|\s{0,8}cudaMalloc retries: (?P<retries>\d{1,9})")
+_HOLDER: Final = compiled(r"Memory snapshot: (?P<held>\d{1,6}\.\d{1,3}) GiB held by (?P<owner>.{1,300})")
+_OOMS: Final = compiled(r"CUDA OOMs: (?P<ooms>\d{1,9})\s{0,8}\|\s{0,8}cudaMalloc retries: (?P<retries>\d{1,9})")
 _NAMES: Final = {
     "Allocated memory": "allocated",
     "Active memory": "active",

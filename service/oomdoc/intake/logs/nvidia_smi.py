@@ -7,21 +7,22 @@ from typing import Final
 
 from oomdoc.intake.logs.base import Parser, Reading, Window, fact, only, signal
 from oomdoc.intake.sizes import to_bytes
+from oomkb.lazy import compiled
 from oomkb.units import to_gib
 
 __all__ = ["PARSER"]
 
-_USED: Final = re.compile(r"(?P<used>\d{1,7}) ?MiB {0,3}/ {0,3}(?P<total>\d{3,7}) ?MiB", re.IGNORECASE)
-_NAME: Final = re.compile(
+_USED: Final = compiled(r"(?P<used>\d{1,7}) ?MiB {0,3}/ {0,3}(?P<total>\d{3,7}) ?MiB", re.IGNORECASE)
+_NAME: Final = compiled(
     r"\|\s{1,4}(?P<index>\d{1,3})\s{1,4}(?P<name>(?:NVIDIA|Tesla|GeForce"
     r"|Quadro|A100|H100|RTX|Graphics)[\w .\-]{2,40}?)\s{1,20}(?:On"
     r"|Off|Persistence|\.{3})"
 )
-_PROCESS: Final = re.compile(
+_PROCESS: Final = compiled(
     r"\|\s{1,6}(?P<gpu>\d{1,3})\s{1,8}(?:N/A\s{1,6}N/A\s{1,16})?(?P<pid>\d{1,9})\s{1,6}[CG+M]"
     r"{1,3}\s{1,8}(?P<command>\S{0,60}.{0,60}?)\s{1,12}(?P<used>\d{1,7}) ?MiB\s{0,4}\|"
 )
-_LISTED: Final = re.compile(r"GPU (?P<index>\d{1,3}): (?P<name>[\w .\-]{3,60}) \(UUID")
+_LISTED: Final = compiled(r"GPU (?P<index>\d{1,3}): (?P<name>[\w .\-]{3,60}) \(UUID")
 
 
 def _parse(window: Window) -> Reading | None:

@@ -15,21 +15,20 @@ from typing import Any, Final
 
 from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
 from oomdoc.intake.sizes import SQUEEZED_SIZE, to_bytes
+from oomkb.lazy import compiled
 
 __all__ = ["PARSER", "clauses"]
 
 _S: Final = SQUEEZED_SIZE
-_HEAD: Final = re.compile(
+_HEAD: Final = compiled(
     r"(?P<backend>CUDA|HIP|NPU|XPU|MUSA|MLU|SDAA|PPU) ?(?:out of memory|内存不足|显存不足)"
     r"|Tried to allocate [0-9]|尝试分配 ?[0-9]",
     re.IGNORECASE,
 )
-_NEXT: Final = re.compile(
-    r"(?:OutOfMemoryError|outofmemory[.:]|Traceback\(mostrecent|Exceptioninthread)", re.IGNORECASE
-)
-_COMPLETE: Final = re.compile(r"unallocated|reserved in total|intotalbyPyTorch", re.IGNORECASE)
+_NEXT: Final = compiled(r"(?:OutOfMemoryError|outofmemory[.:]|Traceback\(mostrecent|Exceptioninthread)", re.IGNORECASE)
+_COMPLETE: Final = compiled(r"unallocated|reserved in total|intotalbyPyTorch", re.IGNORECASE)
 _CLAUSES: Final[dict[str, re.Pattern[str]]] = {
-    name: re.compile(text, re.IGNORECASE)
+    name: compiled(text, re.IGNORECASE)
     for name, text in {
         "requested_bytes": rf"(?:Tr(?:ied|ying)toallocate|尝试分配|Requestedsize:?){_S}",
         "capacity_bytes": rf"(?:totalcapaci?tyof|总(?:内存|显存)?容量为?){_S}|{_S}totalcapacity|hasatotalof{_S}"
@@ -45,12 +44,12 @@ _CLAUSES: Final[dict[str, re.Pattern[str]]] = {
         "cached_bytes": rf"[;,]{_S}cached",
     }.items()
 }
-_OTHERS: Final = re.compile(rf"(?:Process(\d{{1,10}})has|进程(\d{{1,10}})(?:正在)?使用了?){_S}", re.IGNORECASE)
-_OWN: Final = re.compile(r"\(\w{1,60} pid=(\d{1,10})")
+_OTHERS: Final = compiled(rf"(?:Process(\d{{1,10}})has|进程(\d{{1,10}})(?:正在)?使用了?){_S}", re.IGNORECASE)
+_OWN: Final = compiled(r"\(\w{1,60} pid=(\d{1,10})")
 """Who prints, in the lines that Ray passes on: ``(WorkerDict pid=40123)``."""
-_DEVICE: Final = re.compile(r"(?:GPU|NPU|XPU|HIP|MUSA)(\d{1,4})(?:;|has|had|的|total)", re.IGNORECASE)
-_TOTAL_OF: Final = re.compile(rf"freeof({_S}|([0-9]{{1,4}}\.[0-9]{{1,3}}))", re.IGNORECASE)
-_EB: Final = re.compile(r"more\s{0,2}than\s{0,2}1\s{0,2}EB", re.IGNORECASE)
+_DEVICE: Final = compiled(r"(?:GPU|NPU|XPU|HIP|MUSA)(\d{1,4})(?:;|has|had|的|total)", re.IGNORECASE)
+_TOTAL_OF: Final = compiled(rf"freeof({_S}|([0-9]{{1,4}}\.[0-9]{{1,3}}))", re.IGNORECASE)
+_EB: Final = compiled(r"more\s{0,2}than\s{0,2}1\s{0,2}EB", re.IGNORECASE)
 _ABSURD: Final = 1 << 44
 """16 TiB: what a counter that wrapped below zero prints (WSL, memory limits); not a size."""
 

@@ -17,6 +17,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 
 __all__ = ["Kind", "Memory", "Order", "Row", "row_from", "row_of", "rows"]
@@ -50,11 +51,11 @@ class Row:
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
-        return re.compile("|".join(self.patterns), re.IGNORECASE | re.ASCII)
+        return compiled("|".join(self.patterns), re.IGNORECASE | re.ASCII)
 
     @cached_property
     def _excluded(self) -> re.Pattern[str] | None:
-        return re.compile("|".join(self.unless), re.IGNORECASE) if self.unless else None
+        return compiled("|".join(self.unless), re.IGNORECASE) if self.unless else None
 
     def matches(self, text: str) -> Iterator[re.Match[str]]:
         """Every place of a line that shows it."""

@@ -8,13 +8,14 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Expression
+from oomkb.lazy import compiled
 
 __all__ = ["MODEL_NAME", "PLAIN_NAME", "looks_like_model", "tidy_model"]
 
 MODEL_NAME: Final = Expression(r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_.\-]{2,120})", re.ASCII)
 """What could be a model's name; :func:`looks_like_model` tells whether it is."""
 _RE: Final = patterns(__file__)
-PLAIN_NAME: Final = re.compile(
+PLAIN_NAME: Final = compiled(
     r"(?:base_?|my_?|final_?|merged_?|me[rg]{2}ed-)?(?:model|models|ckpt|checkpoints?|weights|output|llm|best|last"
     r"|model[-_](?:path|name)|path)|initiali[sz]ing|loading|config|python3?|zero[-_]?offload|<.{0,60}>|\$.{0,60}|nvfp4|fp8|auto|hf|huggingface|local-[\w-]{1,24}|lora_?model"
     r"|(?:reward|actor|critic|ref|sft|rm)_?model",

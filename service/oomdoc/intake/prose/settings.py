@@ -20,6 +20,7 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
 from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens, typed
+from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 from oomkb.units import billions
 
@@ -99,7 +100,7 @@ def _table() -> _Table:
         for kind, rows in data["values"].items()
     }
     values["rank"] = {str(rank): "lora" for rank in range(1, 2049)}
-    return _Table(names, frozenset(heads), re.compile(pattern, re.IGNORECASE), values)
+    return _Table(names, frozenset(heads), compiled(pattern, re.IGNORECASE), values)
 
 
 def read_settings(lines: Sequence[Line], *, sure: float, prose: bool = False) -> Iterator[Fact]:
@@ -182,7 +183,7 @@ def _valued(
     mark = _RE["mark"].match(text, end)
     if mark is not None:
         at, weight = mark.end(), 0.0
-    elif flag and (gap := re.compile(r"\s{0,12}").match(text, end)) is not None:
+    elif flag and (gap := compiled(r"\s{0,12}").match(text, end)) is not None:
         at, weight = gap.end(), 0.0
     elif (link := _RE["link"].match(text, end)) is not None and (several or setting.spoken or "_" in name):
         at, weight = link.end(), 0.0 if "_" in name else 0.05
@@ -233,7 +234,7 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
         share = _RE["share"].match(text, at)
         return (float(share[1]), share.end()) if share is not None else (None, at)
     if kind == "stage":
-        stage = _RE["stage"].search(text, at, at + 80) or re.compile(r"[\"']?([0-3])(?![\d.])").match(text, at)
+        stage = _RE["stage"].search(text, at, at + 80) or compiled(r"[\"']?([0-3])(?![\d.])").match(text, at)
         return (int(stage[1]), stage.end()) if stage is not None and "\n" not in stage[0] else (None, at)
     found = _RE["value"].match(text, at)
     raw = found["value"].strip("\\*").rstrip(",.") if found is not None else ""
@@ -246,7 +247,7 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
 def _word_value(kind: str, raw: str, behind: str, flag: bool, text: str, at: int) -> Any:
     low = raw.lower().removeprefix("torch.")
     if kind == "devices":
-        listed = re.compile(r"[\"']?(\d{1,3}(?:,\d{1,3}){0,63})").match(text, at)
+        listed = compiled(r"[\"']?(\d{1,3}(?:,\d{1,3}){0,63})").match(text, at)
         return len(listed[1].split(",")) if listed is not None else None
     if behind == "(" or "(" in raw:
         return None

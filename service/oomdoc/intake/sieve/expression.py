@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from oomdoc.intake.sieve.derive import literals_of
+from oomkb.lazy import compiled
 
 __all__ = ["TABLE", "Expression", "key_of"]
 
@@ -49,7 +50,7 @@ class Expression:
     def compiled(self) -> re.Pattern[str]:
         """The compiled expression."""
         if self._compiled is None:
-            self._compiled = re.compile(self.pattern, self.flags)
+            self._compiled = compiled(self.pattern, self.flags)
         return self._compiled
 
     def may_match(self, lowered: str) -> bool:

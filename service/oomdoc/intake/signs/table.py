@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.lazy import compiled
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -44,7 +46,7 @@ class Matcher:
     def search(self, lowered: str) -> re.Match[str] | None:
         """The first match in a text in lower case."""
         if self._compiled is None:
-            self._compiled = re.compile(self._pattern)
+            self._compiled = compiled(self._pattern)
         return self._compiled.search(lowered)
 
 

@@ -7,23 +7,23 @@ of parameters, ``#ver`` a release. Identifiers are split: ``per_device_train_bat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 
 __all__ = ["Item", "Lexicon", "items_of", "lexicon"]
 
-_TOKEN: Final = re.compile(
+_TOKEN: Final = compiled(
     r"910b\d?|v\d{1,3}(?:\.\d{1,4}){1,3}|[a-z]{1,40}(?:'[a-z]{1,3})?\d{0,4}[a-z]{0,3}"
     r"|\d{1,12}(?:[.,]\d{1,9}){0,3} ?(?:[gmk]i?b?\b|gigs\b|%|bit\b|b\b|x\b|th\b|nd\b|st\b)?"
     r"|#[a-z0-9%]{0,4}|[一-鿿]{1,400}|[?？]"
 )
-_CARD: Final = re.compile(r"(?:10|20|30|40|50)[5-9]0\Z")
+_CARD: Final = compiled(r"(?:10|20|30|40|50)[5-9]0\Z")
 _HIGH_SHARE: Final = 0.88
 """Shares of a card from here on are high ones for an engine, whose default is 0.9."""
 _SIZES: Final = ("g", "gb", "gib", "gigs", "m", "mb", "mib")

@@ -6,13 +6,13 @@ Tables nest into dotted keys: ``[cause.logits] title = "..."`` is ``cause.logits
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.messages import Message
+from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 from oomkb.units import format_gib
 
@@ -21,7 +21,7 @@ __all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
 LANGUAGES: Final = ("en", "zh")
 _NAMED: Final = {"phase": "phase", "owner": "term"}
 """Placeholders whose value is itself a name with words."""
-_BLANK_BESIDE_MARK: Final = re.compile(r" +(?=[：，。、；）])|(?<=[：，。、；（]) +|(?<=[一-鿿]) +(?=[一-鿿])")
+_BLANK_BESIDE_MARK: Final = compiled(r" +(?=[：，。、；）])|(?<=[：，。、；（]) +|(?<=[一-鿿]) +(?=[一-鿿])")
 _LIST_COMMA: Final = {"en": ", ", "zh": "、"}
 
 

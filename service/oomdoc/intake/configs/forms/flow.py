@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.values import as_scalar
+from oomkb.lazy import compiled
 
 __all__ = ["parse_flow"]
 
 _DEPTH: Final = 60
-_BLANK: Final = re.compile(r"[\s,]+")
-_BARE: Final = re.compile(r"[^\s,:{}\[\]\"'#][^,{}\[\]\n#]*")
-_BAREKEY: Final = re.compile(r"[^\s,:{}\[\]\"'#][^,:{}\[\]\n#]*")
-_STRING: Final = {'"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.S), "'": re.compile(r"'((?:[^'\\]|\\.|'')*)'", re.S)}
-_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
+_BLANK: Final = compiled(r"[\s,]+")
+_BARE: Final = compiled(r"[^\s,:{}\[\]\"'#][^,{}\[\]\n#]*")
+_BAREKEY: Final = compiled(r"[^\s,:{}\[\]\"'#][^,:{}\[\]\n#]*")
+_STRING: Final = {'"': compiled(r'"((?:[^"\\]|\\.)*)"', re.S), "'": compiled(r"'((?:[^'\\]|\\.|'')*)'", re.S)}
+_ESCAPE: Final = compiled(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
 _PLAIN: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm, words
 from oomdoc.intake.configs.values import as_scalar
+from oomkb.lazy import compiled
 
 __all__ = ["parse_loose"]
 
-_PAIR: Final = re.compile(
+_PAIR: Final = compiled(
     r"(?<![\w.\-/\\])(-{0,2})([A-Za-z_][\w\-]{1,60}(?:\.[\w\-]{1,60}){0,5})"
     r"(?:[\"'`]?[ \t]{0,3}(?:[=:：]|设为|设成|设置为|改为|改成|调到|调成|降到|是|为|等于)[ \t]{0,3}"
     r"|[ ]\.{3,80}[ ]|[ ](?=[0-9]|true|True|false|False|[\"'`])|(?<=\w)(?=\s|$))"
@@ -29,7 +29,7 @@ _COMMON: Final = words(
 
 _MAX_VALUES: Final = 2_000
 """Settings of one text: nobody scatters more."""
-_WORD: Final = re.compile(r"(?<![A-Za-z0-9_\-])-{0,2}[A-Za-z_][A-Za-z0-9_\-]*|\.[A-Za-z_][A-Za-z0-9_\-]*")
+_WORD: Final = compiled(r"(?<![A-Za-z0-9_\-])-{0,2}[A-Za-z_][A-Za-z0-9_\-]*|\.[A-Za-z_][A-Za-z0-9_\-]*")
 """Last parts of keys, with the dot before them."""
 
 

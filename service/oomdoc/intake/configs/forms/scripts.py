@@ -9,13 +9,14 @@ from typing import Final
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.forms.words import Command
 from oomdoc.intake.configs.values import as_scalar
+from oomkb.lazy import compiled
 
 __all__ = ["batch_requests", "contents", "reached", "without_labels"]
 
-_BATCH: Final = re.compile(r"^#SBATCH[ \t]{1,8}--([a-z][a-z-]{1,30})(?:=|[ \t]{1,8})([^\s#]{1,80})", re.M)
+_BATCH: Final = compiled(r"^#SBATCH[ \t]{1,8}--([a-z][a-z-]{1,30})(?:=|[ \t]{1,8})([^\s#]{1,80})", re.M)
 
 
-_GPUS: Final = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z")
+_GPUS: Final = compiled(r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z")
 
 
 def batch_requests(text: str, start: int, end: int) -> list[Entry]:
@@ -39,13 +40,13 @@ def batch_requests(text: str, start: int, end: int) -> list[Entry]:
     return out
 
 
-_CASE: Final = re.compile(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
+_CASE: Final = compiled(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
 
 
-_ESAC: Final = re.compile(r"^[ \t]{0,40}esac\b", re.M)
+_ESAC: Final = compiled(r"^[ \t]{0,40}esac\b", re.M)
 
 
-_LABEL: Final = re.compile(
+_LABEL: Final = compiled(
     r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M
 )
 
@@ -68,7 +69,7 @@ def without_labels(text: str, start: int, end: int) -> str:
     return out
 
 
-_TAKEN_IN: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,80})(?:\[[@*]\])?")
+_TAKEN_IN: Final = compiled(r"\$\{?([A-Za-z_]\w{0,80})(?:\[[@*]\])?")
 
 
 def contents(text: str, commands: list[Command]) -> dict[str, set[str]]:

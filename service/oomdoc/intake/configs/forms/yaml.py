@@ -7,26 +7,26 @@ scalars, block scalars, anchors, merged sections and comments are understood.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.values import as_scalar, unquote
+from oomkb.lazy import compiled
 
 __all__ = ["Block", "parse_yaml"]
 
-_KEY: Final = re.compile(
+_KEY: Final = compiled(
     r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s#:,\[\]{}\"'&*!|>%@`][^:#\n\"'{}\[\]]{0,120}?))"
     r"[ \t]{0,20}:(?=[ \t]|$)"
 )
-_COMMENT: Final = re.compile(r"[ \t]#")
-_QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\n]|\'\')*\'')
-_ANCHOR: Final = re.compile(r"&([\w.-]{1,60})[ \t]*")
-_TAG: Final = re.compile(r"!{1,2}[\w./:-]{0,80}[ \t]*")
-_BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$")
-_ALIAS: Final = re.compile(r"\*([\w.-]{1,60})")
+_COMMENT: Final = compiled(r"[ \t]#")
+_QUOTED: Final = compiled(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\n]|\'\')*\'')
+_ANCHOR: Final = compiled(r"&([\w.-]{1,60})[ \t]*")
+_TAG: Final = compiled(r"!{1,2}[\w./:-]{0,80}[ \t]*")
+_BLOCK: Final = compiled(r"[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$")
+_ALIAS: Final = compiled(r"\*([\w.-]{1,60})")
 _MAX_DEPTH: Final = 60
 _MAX_MERGED: Final = 1_000
 """Settings that are taken over from other sections."""
