@@ -54,6 +54,7 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
         "id": identifier,
         "verdict": found.verdict,
         "outlook": _outlook(found),
+        "reported": _reported(found.evidence),
         "other_failure": _other_failure(found, language),
         "framework": framework_document(found.evidence),
         "summary": _joined([render(m, language) for m in found.summary], language),
@@ -294,6 +295,21 @@ def _refused_cache(failure: Failure) -> dict[str, Any] | None:
     if not isinstance(needed, int | float) or not isinstance(available, int | float) or not length:
         return None
     return {"needed_gib": round(needed / GIB, 4), "available_gib": round(available / GIB, 4), "length": length}
+
+
+_DESCRIBES_USE: Final = frozenset({"said-growth", "complaint"})
+"""Outcomes of people who tell of more memory in use than they expect, in whose words nothing has run out."""
+
+
+def _reported(evidence: Evidence) -> str | None:
+    """How a shortage is known: ``printed`` by a program, ``said`` by a person, or only high use ``described``."""
+    outcome = evidence.outcome
+    if outcome is None or outcome.kind in ("question", "healthy", "other"):
+        return None
+    if outcome.kind != "said":
+        return "printed"
+    names = {o.name for o in (outcome, *evidence.other_outcomes) if o.kind == "said"}
+    return "described" if names <= _DESCRIBES_USE else "said"
 
 
 def _failure(failure: Failure | None, tensors: tuple[TensorMatch, ...]) -> dict[str, Any] | None:

@@ -93,6 +93,8 @@ def _headline(document: dict[str, Any], language: str) -> str:
     verdict, outlook = document["verdict"], document.get("outlook")
     if verdict == "no-failure" and outlook:
         return word(f"outlook.{outlook['answer']}", language, probability=likely(outlook["probability"]))
+    if document["reported"] == "described" and verdict in ("device-oom", "host-oom"):
+        return word(f"screen.described-{verdict}", language)
     text = word(f"verdict.{verdict}", language) + other_sentence(document, language)
     failure = document.get("failure") or {}
     if verdict not in ("device-oom", "host-oom") or not failure:
