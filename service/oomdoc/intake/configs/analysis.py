@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -15,12 +16,13 @@ from oomdoc.intake.configs.forms.flags import parse_shell
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.forms.loose import parse_loose
 from oomdoc.intake.configs.forms.python import parse_python
+from oomdoc.intake.configs.forms.python_commands import argument_lists, texts
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
 from oomdoc.intake.configs.framework_choice import judge, recognise_doc
-from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
+from oomdoc.intake.configs.nesting import arguments, dockerfile, embedded, modelfile
 from oomdoc.intake.configs.registry import all_names, table
-from oomdoc.intake.configs.segments import Segment, segments
+from oomdoc.intake.configs.segments import Segment, classify, segments
 from oomdoc.intake.configs.table import Table, norm
 from oomkb.frameworks import LAUNCHERS, PLAIN
 
@@ -32,6 +34,8 @@ _BUDGET: Final = 150_000
 _MAX_ENTRIES: Final = 8_000
 """Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
+_WRITTEN: Final = frozenset({"shell", "yaml", "toml"})
+"""Forms of what stands in a string of Python."""
 _DOCSTRING: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
 _OWN_SETTINGS: Final = 3
 """Settings with values that a script has beside those it is run with."""
@@ -79,7 +83,8 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         return [Fragment(form="toml", start=start, end=end, entries=tuple(parse_toml(text, start, end)))]
     if form == "python":
         program = parse_python(text, start, end)
-        return [program] if _sets_itself(program) else [program, *_usage(text, start, end)]
+        started = _started(text, program)
+        return [program, *started] if started or _sets_itself(program) else [program, *_usage(text, start, end)]
     if form == "shell":
         return _shell(text, segment)
     if form == "modelfile":
@@ -88,6 +93,19 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         variables = tuple(e for f in parse_shell(text, start, end).fragments for e in f.env)
         return [*dockerfile(text, start, end), Fragment(form="shell", start=start, end=end, entries=(), env=variables)]
     return []
+
+
+def _started(text: str, program: Fragment) -> list[Fragment]:
+    """The commands that a script starts, and the configurations that it writes."""
+    if program.module is None or text.find("--", program.start, program.end) < 0 and '"""' not in text:
+        return []
+    out = [arguments(text, words, "") for words in argument_lists(text, program.module)]
+    for low, high in texts(text, program.module):
+        form = classify(text, low, high)
+        if form in _WRITTEN:
+            with suppress(FormError):
+                out += _parse(text, Segment(form, low, high))
+    return [fragment for fragment in out if fragment.entries]
 
 
 def _sets_itself(program: Fragment) -> bool:

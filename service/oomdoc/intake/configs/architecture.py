@@ -14,8 +14,8 @@ __all__ = ["described_model", "described_pair"]
 
 _SIZES: Final[Mapping[str, tuple[str, ...]]] = {
     "num_hidden_layers": ("num_layers", "num_hidden_layers", "n_layers", "n_layer"),
-    "hidden_size": ("hidden_size", "d_model", "n_embd"),
-    "num_attention_heads": ("num_attention_heads", "n_heads", "n_head"),
+    "hidden_size": ("hidden_size", "d_model", "n_embd", "hidden_width"),
+    "num_attention_heads": ("num_attention_heads", "n_heads", "n_head", "num_heads"),
     "intermediate_size": ("ffn_hidden_size", "intermediate_size", "mlp_hidden_size"),
     "num_key_value_heads": ("num_query_groups", "num_key_value_heads", "n_kv_heads"),
     "head_dim": ("kv_channels",),

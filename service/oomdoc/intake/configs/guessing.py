@@ -62,6 +62,8 @@ _GENERATES: Final = compiled("|".join(["rollout", "generat", "infer", *map(re.es
 """In a run that trains: its engine's settings may stand beside its own."""
 _STATES: Final = frozenset({"pair", "flag", "flag=", "bare", "override", "assign", "kwarg"})
 _OF_ENGINE: Final = frozenset({"tensor_parallel_size", "tp_size"})
+_OF_COMPLETIONS: Final = frozenset({"completion_len", "generations"})
+"""Fields that the section of what generates may state as well."""
 _BATCH: Final = words("batch_size")
 """What one step takes, where the steps that are accumulated are counted beside it."""
 _MODEL_KEYS: Final = words("model model_name model_path model_id name_or_path name path pretrained target_model_path")
@@ -88,7 +90,7 @@ def _table() -> Mapping[str, Mapping[str, tuple[str, Codec]]]:
 
     :raises CatalogError: for a field that no job has, an unknown codec, or a name that stands there twice.
     """
-    sections = ("always", "training", "serving", "otherwise")
+    sections = ("always", "training", "engine", "serving", "otherwise")
     fields = {*Job.__dataclass_fields__, *DOTTED_FIELDS}
     out: dict[str, dict[str, tuple[str, Codec]]] = {section: {} for section in sections}
     for section, rows in read_table(Path(__file__).with_name("guesses.toml"), *sections).items():
@@ -97,7 +99,7 @@ def _table() -> Mapping[str, Mapping[str, tuple[str, Codec]]]:
             if field not in fields:
                 raise CatalogError(f"no job has a field {field}", where=f"guesses.toml: {section}")
             for name in names.split():
-                if name in out[section] or (section != "always" and name in out["always"]):
+                if name in out[section] or (section not in ("always", "engine") and name in out["always"]):
                     raise CatalogError(f"{name} stands there twice", where=f"guesses.toml: {section}")
                 out[section][name] = field, _codec(spelt, f"guesses.toml: {names}")
     return out
@@ -117,6 +119,12 @@ def _of_another(key: str, *, trains: bool) -> bool:
     sections = ".".join(_SEPARATE.split(key)[:-1])
     named = _ANOTHER.search(sections) or (trains and _ENGINE_PART.search(sections))
     return bool(named) or of_other_role(key, frozenset() if trains else _ENGINES)
+
+
+def _of_engine(key: str) -> bool:
+    """Whether a key stands in the section of the engine that generates, and of nothing else."""
+    sections = ".".join(_SEPARATE.split(key)[:-1])
+    return _ENGINE_PART.search(sections) is not None and _ANOTHER.search(sections) is None
 
 
 def concerns_memory(key: str) -> bool:
@@ -144,7 +152,10 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
         rows = {name: row for name, row in rows.items() if name not in _OF_ENGINE}
     said = _said(own, rows)
     if training:
-        for field, readings in (*_said(own, table["otherwise"]).items(), ("micro_batch", list(_accumulated(own)))):
+        engine = [(key, e) for key, e in stated if _of_engine(key)]
+        generates = {name: row for name, row in table["always"].items() if row[0] in _OF_COMPLETIONS}
+        further = (*_said(engine, generates | table["engine"]).items(), *_said(own, table["otherwise"]).items())
+        for field, readings in (*further, ("micro_batch", list(_accumulated(own)))):
             said.setdefault(field, readings)
     said.setdefault("model", list(_models(own)))
     if any(_ADAPTERS.search(key) and flag(e.value) is False for key, e in stated):

@@ -22,6 +22,8 @@ _SLURM: Final[Mapping[str, str]] = {"gpus_per_node": "gpus", "gres": "gpus", "no
 """Of ``#SBATCH`` and ``srun``."""
 _KUBERNETES: Final = "resources.limits.nvidia.com/gpu"
 _COMPOSE: Final = "reservations.devices[].count"
+_GROUP: Final = ("leaderWorkerTemplate.size", "trainer.numNodes")
+"""Machines of one run: a LeaderWorkerSet's, a Kubeflow TrainJob's."""
 _ACCELERATORS: Final = "resources.accelerators"
 _INSTANCE: Final = frozenset({"instance_type", "instancetype"})
 LAUNCH_KEYS: Final = (
@@ -90,10 +92,14 @@ def _machines(entry: Entry) -> Iterator[Reading]:
     key = entry.key
     if entry.style == "pair" and key.endswith((_KUBERNETES, _COMPOSE)) and (count := whole(entry.value)):
         yield "gpus", count, entry
+    if entry.style == "pair" and key.endswith(_GROUP) and (count := whole(entry.value)):
+        yield "nodes", count, entry
     if entry.scope in ("sbatch", "srun") and not entry.off and norm(key) in _SLURM and (count := whole(entry.value)):
         yield _SLURM[norm(key)], count, entry
     machine = None
     if entry.style == "pair" and key.endswith(_ACCELERATORS):
+        machine = accelerators(entry.value)
+    elif entry.style == "kwarg" and key == "gpu":  # of a function that Modal runs
         machine = accelerators(entry.value)
     elif entry.style in ("pair", "kwarg", "assign") and norm(key).rsplit(".", 1)[-1] in _INSTANCE:
         machine = instance(entry.value)

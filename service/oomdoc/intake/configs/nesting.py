@@ -14,7 +14,7 @@ from oomdoc.intake.configs.forms.yaml import Block
 from oomdoc.intake.configs.values import as_scalar
 from oomkb.lazy import compiled
 
-__all__ = ["dockerfile", "embedded", "modelfile"]
+__all__ = ["arguments", "dockerfile", "embedded", "modelfile"]
 
 _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup", "extraArgs"})
 _IMAGES: Final = ("image", "repository")
@@ -66,17 +66,7 @@ def dockerfile(text: str, start: int, end: int) -> list[Fragment]:
     image = _FROM.search(text, start, end)
     out: list[Fragment] = []
     for match in _EXEC.finditer(text, start, end):
-        found, env, programs = entries_of_words(text, _flow_words(text, match.start(1), match.end(1)))
-        out.append(
-            Fragment(
-                form="yaml",
-                start=match.start(),
-                end=match.end(),
-                entries=tuple(found),
-                programs=(image[1] if image else "", *programs),
-                env=tuple(env),
-            )
-        )
+        out.append(arguments(text, _flow_words(text, match.start(1), match.end(1)), image[1] if image else ""))
     return [f for f in out if f.entries]
 
 
@@ -94,16 +84,16 @@ def _argument_list(text: str, entry: Entry, image: str) -> list[Fragment]:
         return [f for w in lines for f in _command_text(text, *w.value_span, image)]
     if words and words[0].text.rsplit("/", 1)[-1] in _SHELLS:
         return []  # the line it runs stands elsewhere
+    return [arguments(text, words, image)]
+
+
+def arguments(text: str, words: list[Word], image: str) -> Fragment:
+    """A command that is a list of words."""
     found, env, programs = entries_of_words(text, words)
-    whole = Fragment(
-        form="yaml",
-        start=entry.key_span[0],
-        end=entry.value_span[1],
-        entries=tuple(found),
-        programs=(image, *programs),
-        env=tuple(env),
+    low, high = (words[0].start, words[-1].end) if words else (0, 0)
+    return Fragment(
+        form="yaml", start=low, end=high, entries=tuple(found), programs=(image, *programs), env=tuple(env)
     )
-    return [whole]
 
 
 def _flow_words(text: str, low: int, high: int) -> list[Word]:

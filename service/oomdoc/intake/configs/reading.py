@@ -190,26 +190,24 @@ _OF_ENGINE: Final = {
 }
 
 
-def _of_server(docs: Sequence[Doc], doc: Doc) -> bool:
-    """Whether a command starts the server that a training run beside it generates with."""
-    own = doc.table is not None and (doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS))
-    return (
-        doc.form == "shell"
-        and own
-        and any(
-            d is not doc
-            and d.form == "shell"
-            and d.table is not None
-            and d.table.name not in ENGINES
-            and len(d.readings()) > 1
-            for d in docs
-        )
+def _of_server(docs: Sequence[Doc], doc: Doc, *, notebook: bool) -> bool:
+    """Whether a command starts a server that a training run beside it generates with, or was given its data by."""
+    if doc.form != "shell" or doc.table is None:
+        return False
+    forms = ("shell", "python") if notebook else ("shell",)
+    runs = (d for d in docs if d is not doc and d.form in forms and d.table is not None)
+    return (doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS)) and any(
+        d.table is not None and d.table.name not in ENGINES and len(d.readings()) > 1 for d in runs
     )
 
 
 def _as_engine(facts: Iterable[Fact]) -> list[Fact]:
     """A server's settings as those of the rollout."""
     return [replace(f, name=_OF_ENGINE[f.name]) for f in facts if f.name in _OF_ENGINE]
+
+
+_SUPERVISED: Final = frozenset({"sft", "pretrain", "dpo", "orpo", "simpo", "kto", "rm"})
+"""Objectives of a run that generates nothing itself."""
 
 
 def _whole_sequence(kept: dict[str, Fact]) -> None:
@@ -279,13 +277,13 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     _take_in(docs, source, others, lines)
     facts: list[Fact] = []
     main = main_document(docs)
-    servers = [doc for doc in docs if _of_server(docs, doc)]
+    servers = [doc for doc in docs if _of_server(docs, doc, notebook=read_as == "notebook")]
     main = main_document([doc for doc in docs if doc not in servers]) if servers else main
     doubtful = _doubtful(docs)
     for doc in sorted((d for d in docs if d not in servers), key=_rank):
         facts += [f for f in _facts(doc, lines) if not (doc.unknown and f.name in doubtful)]
-    for doc in servers:
-        facts += _as_engine(_facts(doc, lines))
+    if not any(fact.name == "objective" and fact.value in _SUPERVISED for fact in facts):
+        facts += [fact for doc in servers for fact in _as_engine(_facts(doc, lines))]
     facts = [_named(f) for f in _linked(docs, others) + facts]
     kept, conflicts = _keep(facts)
     name = main.table.name if main is not None and main.table is not None else UNKNOWN if main is not None else None

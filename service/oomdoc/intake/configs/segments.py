@@ -13,7 +13,7 @@ from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression
 from oomkb.lazy import compiled
 
-__all__ = ["Segment", "form_of", "segments"]
+__all__ = ["Segment", "classify", "form_of", "segments"]
 
 _NAME: Final = compiled(r"[A-Za-z_][\w.-]{0,100}")
 _FENCE: Final = compiled(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
@@ -90,7 +90,7 @@ def segments(name: str, text: str) -> Iterator[Segment]:
     at = 0
     for start, end, language in _fences(text):
         yield from _runs(text, at, start)
-        inner = _LANGUAGES.get(language.lower()) or _classify(text, start, end)
+        inner = _LANGUAGES.get(language.lower()) or classify(text, start, end)
         if inner is None:
             yield from _runs(text, start, end)
         else:
@@ -112,8 +112,8 @@ def _fences(text: str) -> Iterator[tuple[int, int, str]]:
         yield opened.end(), tail if tail > 0 else len(text), opened[2]
 
 
-def _classify(text: str, start: int, end: int) -> str | None:
-    """The form of a whole fence, where all of it has one."""
+def classify(text: str, start: int, end: int) -> str | None:
+    """The form of a whole fence or string, where all of it has one."""
     lines = [line for line in text[start:end].splitlines()[:400] if line.strip()]
     body = [line for line in lines if not line.lstrip().startswith("#")]
     if not body:
