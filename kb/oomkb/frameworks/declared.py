@@ -12,6 +12,7 @@ leaves no trace.
 - ``marks``, ``hints``: keys that only this framework has; keys that it has among others.
 - ``own_prefixes``: leading parts of a path that only this framework's keys have: each such key counts for it.
 - ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands; ``*``: all.
+- ``rivals``: sections of which a run uses one: where a key of one stands, none of another is added.
 - ``closed``: keys of another form of its files, in which settings are only changed where they stand.
 - ``prefixes``: leading parts of a path that may be left out, the longest first.
 - ``by_last_part``: whether a nested key counts by its last part alone; ``whole_paths``: whether it never does (so it is
@@ -125,6 +126,7 @@ class Record:
     known: frozenset[str] = frozenset()
     ignores: frozenset[str] = frozenset()
     closed: frozenset[str] = frozenset()
+    rivals: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
     dashes: bool = False
     bare_flags: bool = False
@@ -145,7 +147,7 @@ class Record:
 
 _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
 _LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
-_WORDS: Final = ("marks", "hints", "known", "ignores", "closed", "deepspeed_offloading")
+_WORDS: Final = ("marks", "hints", "known", "ignores", "closed", "rivals", "deepspeed_offloading")
 _TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
 _PLAIN: Final = (*_TEXTS, "dashes", "bare_flags", "by_last_part", "whole_paths", "roles", "lines")
 

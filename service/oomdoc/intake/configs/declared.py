@@ -52,6 +52,7 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         own_prefixes=record.own_prefixes,
         ignores=record.ignores,
         closed=record.closed,
+        rivals=record.rivals,
         suffix=record.by_last_part,
         exact=not bases if record.whole_paths is None else record.whole_paths,
         adds=None if "*" in record.adds else record.adds.union(*(base.adds or frozenset() for base in bases)),

@@ -145,13 +145,11 @@ def _model_folder(value: Any) -> str | None:
 
 
 def _rebuilt(value: Any, old: Any) -> Any:
-    """The builder of a model with adapters, or with a base in four bits."""
+    """The builder of a model with adapters on a base in 16 or four bits; one without is another recipe's."""
     head, _, builder = str(old or "").rpartition(".")
     plain = _ADAPTED.sub("", builder)
-    prefix = {"full": "", "lora": "lora_", "qlora": "qlora_", "nf4": "qlora_", "nf4-double": "qlora_"}.get(value)
-    if prefix is None:
-        prefix = "lora_" if builder != plain else ""
-    return f"{head}.{prefix}{plain}" if head else None
+    prefix = {"lora": "lora_", "qlora": "qlora_", "nf4": "qlora_", "nf4-double": "qlora_", "none": "lora_"}.get(value)
+    return f"{head}.{prefix}{plain}" if head and prefix and builder != plain else None
 
 
 _ATTENTION_PARTS: Final = ("q_proj", "k_proj", "v_proj", "output_proj")

@@ -120,10 +120,17 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
         return doc.table is not None
     if doc.table.adds is not None and doc.table.names().isdisjoint(view):
         return False  # none of its settings is said here: they come from elsewhere
-    open_ = doc.table.closed.isdisjoint(view)
-    return all(
-        norm(key) in view or value is DROP or (open_ and doc.table.may_add(key)) for key, value in wanted.items()
-    )
+    # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
+    open_ = doc.table.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
+    added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
+    return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))
+
+
+def _rivalled(owner: Table, view: View, added: Sequence[str]) -> bool:
+    """Whether new keys stand in a section whose rival the file uses instead."""
+    used = owner.rivals.intersection(part for key in view for part in key.split("."))
+    wanted = owner.rivals.intersection(part for key in added for part in key.split("."))
+    return bool(used) and not wanted <= used
 
 
 def _own_first(owner: Table, keys: list[Key], groups: list[Group]) -> list[Key | Group]:
@@ -230,6 +237,7 @@ def _values(text: str, filename: str, framework: str | None) -> Mapping[str, Any
 
 _ARGUMENT: Final = re.compile(r"[\"']?\$(?:[0-9]|\{[0-9]{1,2}\})")
 """A value that the script is given when it is run: to write one in its place would take the argument away."""
+_NOTHING: Final = "none of the changes can be written into this file"
 _ORDER: Final = ("framework", "method", "quant", "objective")
 
 
@@ -266,9 +274,13 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
     bad = _misread(original, text, filename, framework, wanted) if wanted else {}
     if bad:
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
-        again = patch(original, filename=filename, framework=framework, changes=kept) if kept else Patched(original)
+        again = (
+            patch(original, filename=filename, framework=framework, changes=kept)
+            if kept
+            else Patched(original, error=_NOTHING)
+        )
         return replace(again, unplaced=MappingProxyType({**unplaced, **bad, **again.unplaced}))
-    error = None if wanted or not changes else "none of the changes can be written into this file"
+    error = None if wanted or not changes else _NOTHING
     return Patched(
         text,
         unified(original, text, filename),

@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oomdoc.intake.configs.wordlist import words
 from oomkb.errors import JobError
 from oomkb.frameworks import complete, has
 from oomkb.frameworks.circumstances import NAMED
@@ -88,27 +89,34 @@ _TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum"
 """Fields whose being stated says that something is trained."""
 
 
+_OF_TRAINING: Final = words("micro_batch eval_micro_batch grad_accum grad_ckpt optimizer packing fused_ce method")
+"""Fields that nothing but training makes use of."""
+
+
 def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
     """Whether the run that a file describes makes use of a field that it does not state.
 
-    Only a run with adapters has a rank, only one that generates has completions, and a base in fewer bits is trained
-    through adapters alone.
+    Only a run with adapters has a rank, only one that generates has completions, only one that trains a batch of its
+    own, and a base in fewer bits is trained through adapters alone.
     """
     of_adapters = name.startswith("lora.") or (name == "quant" and value in _FEWER_BITS)
     if name == "micro_batch" and "micro_tokens" in said:
         return False  # batches are filled up to a number of tokens
     if name == "seq_len" and name not in said and "completion_len" in said:
         return False  # prompt and completion are counted apart
-    of_rollout = name in ("generations", "completion_len") or name.startswith("rollout.")
-    if not of_adapters and (name in said or not of_rollout):
+    if name in said and not of_adapters:
         return True
     job = _completed(said)
-    if of_rollout:
+    if name in ("generations", "completion_len") or name.startswith("rollout."):
         return job.objective is None or NAMED["rl"](job)
+    if job.objective == "inference" and (name in _OF_TRAINING or of_adapters):
+        return name == "quant" or name in said
+    if name == "prompt_len":
+        return job.objective not in ("sft", "pretrain")
     if name == "quant":
         trained = not _TRAINING.isdisjoint(said) and job.objective != "inference"
         return not (trained and job.method in ("full", "freeze")) or job.quant in _FEWER_BITS
-    return name in said or job.method is None or "lora" in job.method
+    return not of_adapters or name in said or job.method is None or "lora" in job.method
 
 
 def _by_default(said: Mapping[str, Any], name: str) -> Any:

@@ -186,6 +186,8 @@ class Table:
     is known to take these."""
     closed: frozenset[str] = frozenset()
     """Keys of a form of its files in which settings are only changed where they stand."""
+    rivals: frozenset[str] = frozenset()
+    """Sections of which a run uses one."""
     suffix: bool = False
     """Whether nested keys count by their last part."""
     exact: bool = False
