@@ -97,7 +97,7 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
 
 def _started(text: str, program: Fragment) -> list[Fragment]:
     """The commands that a script starts, and the configurations that it writes."""
-    if program.module is None or text.find("--", program.start, program.end) < 0 and '"""' not in text:
+    if program.module is None or (text.find("--", program.start, program.end) < 0 and '"""' not in text):
         return []
     out = [arguments(text, words, "") for words in argument_lists(text, program.module)]
     for low, high in texts(text, program.module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.intake.configs.document import Doc, keys_of, known_as
@@ -18,12 +19,17 @@ __all__ = ["JUDGED", "judge", "known_keys", "recognise_doc"]
 
 def recognise_doc(doc: Doc, likely: str | None = None) -> None:
     """Give a piece the table that fits best, where one does."""
-    found = recognise(keys_of(doc.entries), doc.programs, tables(), likely)
+    found = recognise(_speaking(doc), doc.programs, tables(), likely)
     doc.table = found.table if found is not None else fallback(doc)
     doc.marks = (found.command, found.marks) if found is not None else (False, 0)
 
 
 JUDGED: Final = frozenset({"yaml", "json", "toml", "shell"})
+
+
+def _speaking(doc: Doc) -> Iterator[str]:
+    """The keys that may speak for a framework."""
+    return keys_of(entry for entry in doc.entries if entry.scope not in _LAUNCHES)
 
 
 _SNIPPET_KEYS: Final = 5
@@ -86,7 +92,7 @@ def _only_settings(doc: Doc) -> bool:
 
 def _reconsider(doc: Doc, settings: list[Entry]) -> None:
     """Another table for which less speaks at first sight, but which knows the keys."""
-    for other in candidates(keys_of(doc.entries), doc.programs, tables())[1:]:
+    for other in candidates(_speaking(doc), doc.programs, tables())[1:]:
         known = known_keys(settings, other.table)
         probability = probability_of(other, known)
         if (other.marks or other.command) and probability >= max(ENOUGH, doc.probability):

@@ -97,9 +97,7 @@ def _machines(entry: Entry) -> Iterator[Reading]:
     if entry.scope in ("sbatch", "srun") and not entry.off and norm(key) in _SLURM and (count := whole(entry.value)):
         yield _SLURM[norm(key)], count, entry
     machine = None
-    if entry.style == "pair" and key.endswith(_ACCELERATORS):
-        machine = accelerators(entry.value)
-    elif entry.style == "kwarg" and key == "gpu":  # of a function that Modal runs
+    if (entry.style == "pair" and key.endswith(_ACCELERATORS)) or (entry.style == "kwarg" and key == "gpu"):
         machine = accelerators(entry.value)
     elif entry.style in ("pair", "kwarg", "assign") and norm(key).rsplit(".", 1)[-1] in _INSTANCE:
         machine = instance(entry.value)

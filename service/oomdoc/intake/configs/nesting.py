@@ -91,9 +91,7 @@ def arguments(text: str, words: list[Word], image: str) -> Fragment:
     """A command that is a list of words."""
     found, env, programs = entries_of_words(text, words)
     low, high = (words[0].start, words[-1].end) if words else (0, 0)
-    return Fragment(
-        form="yaml", start=low, end=high, entries=tuple(found), programs=(image, *programs), env=tuple(env)
-    )
+    return Fragment(form="yaml", start=low, end=high, entries=tuple(found), programs=(image, *programs), env=tuple(env))
 
 
 def _flow_words(text: str, low: int, high: int) -> list[Word]:

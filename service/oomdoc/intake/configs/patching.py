@@ -338,7 +338,8 @@ def _change(text: str, filename: str, framework: str | None, name: str, value: A
     if value is not None and (name in said or unset) and says(said, name, value):
         return text
     name, value = as_counted(said, name, value)
-    if any(found == name and entry.style == "env" for found, entry in _stated_outside(text, filename, framework)):
+    outside = [entry for found, entry in _stated_outside(text, filename, framework) if found == name]
+    if any(entry.style == "env" for entry in outside) or (outside and not _has_key(text, filename, framework, name)):
         return _launch(text, filename, framework, name, value)
     done = _one(text, filename, framework, name, value)
     if done is None and name in ("gpus", "nodes", "world"):
@@ -360,6 +361,11 @@ def _left_open(text: str, filename: str, framework: str | None, name: str) -> li
         names = {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
         found += [view[n] for n in names if n in view and not view[n].resolved]
     return found
+
+
+def _has_key(text: str, filename: str, framework: str | None, name: str) -> bool:
+    """Whether a document says a field by a key of its table."""
+    return any(found == name for doc in _analysed(filename, text, framework) for found, _, _ in doc.readings())
 
 
 def _stated_outside(text: str, filename: str, framework: str | None) -> list[tuple[str, Entry]]:

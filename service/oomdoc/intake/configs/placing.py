@@ -116,6 +116,8 @@ def _form_of(text: str, doc: Doc, entry: Entry) -> str:
 def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     form = _form_of(text, doc, entry)
     written = _as_written(doc, entry) or entry
+    if doc.form == "python" and not entry.resolved:
+        return None  # what the program hands in there is its own
     if form == "shell" and entry.style == "bare" and value is False and doc.table is not None and doc.table.bare_flags:
         return _remove(text, doc, entry)
     if form == "shell" or (entry.key.startswith("@") and doc.form == "shell"):

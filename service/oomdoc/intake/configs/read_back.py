@@ -89,7 +89,9 @@ _TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum"
 """Fields whose being stated says that something is trained."""
 
 
-_OF_TRAINING: Final = words("micro_batch eval_micro_batch grad_accum grad_ckpt optimizer packing fused_ce method")
+_OF_TRAINING: Final = words(
+    "micro_batch eval_micro_batch grad_accum grad_ckpt optimizer packing fused_ce method sharding"
+)
 """Fields that nothing but training makes use of."""
 
 
@@ -111,8 +113,8 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
         return job.objective is None or NAMED["rl"](job)
     if job.objective == "inference" and (name in _OF_TRAINING or of_adapters):
         return name == "quant" or name in said
-    if name == "prompt_len":
-        return job.objective not in ("sft", "pretrain")
+    if name in ("prompt_len", "packing"):
+        return job.objective is None or (job.objective in ("sft", "pretrain")) is (name == "packing")
     if name == "quant":
         trained = not _TRAINING.isdisjoint(said) and job.objective != "inference"
         return not (trained and job.method in ("full", "freeze")) or job.quant in _FEWER_BITS

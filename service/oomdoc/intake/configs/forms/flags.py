@@ -27,7 +27,9 @@ _COMMANDED: Final = words(
 _PROGRAMS: Final = _COMMANDED | words(
     "python python3 text-generation-launcher unsloth trtllm-serve llama-server llama-cli FORCE_TORCHRUN"
 )
-_SAYS_NOTHING: Final = words("export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill # : if elif while test [ [[")
+_SAYS_NOTHING: Final = words(
+    "export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill # : if elif while test [ [["
+)
 _ENDED: Final = re.compile(r"\b(?:pkill|killall|pgrep)\b[^;&|]{0,200}")  # what ends programs starts none
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
 
