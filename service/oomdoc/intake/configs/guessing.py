@@ -154,7 +154,7 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
     if training:
         engine = [(key, e) for key, e in stated if _of_engine(key)]
         generates = {name: row for name, row in table["always"].items() if row[0] in _OF_COMPLETIONS}
-        further = (*_said(engine, generates | table["engine"]).items(), *_said(own, table["otherwise"]).items())
+        further = (*_said(engine, {**generates, **table["engine"]}).items(), *_said(own, table["otherwise"]).items())
         for field, readings in (*further, ("micro_batch", list(_accumulated(own)))):
             said.setdefault(field, readings)
     said.setdefault("model", list(_models(own)))

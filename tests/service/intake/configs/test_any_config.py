@@ -509,3 +509,57 @@ def test_a_script_with_common_names_of_variables_is_no_frameworks():
     )
     found = read_documents(Source("bench.py", text))
     assert found.framework in (None, "transformers")
+
+
+STARTED = """\
+import subprocess
+
+MODEL, CARDS = "Qwen/Qwen2.5-7B", 8
+LENGTH = 4096
+command = ["torchrun", "--nproc_per_node", str(8), "train.py", "--model_name_or_path", "Qwen/Qwen2.5-7B"]
+command += ["--per_device_train_batch_size", "2", "--max_length", str(LENGTH), "--bf16"]
+subprocess.run(command + ["--gradient_checkpointing", "True"], check=True)
+"""
+
+
+def test_a_list_that_python_starts_is_a_command():
+    job = job_of(STARTED, "launch.py")
+    assert (job.model, job.micro_batch, job.seq_len, job.gpus) == ("Qwen/Qwen2.5-7B", 2, 4096, 8)
+    done = patch(STARTED, filename="launch.py", changes={"seq_len": 2048, "micro_batch": 1})
+    assert done.text == STARTED.replace("4096", "2048").replace('"2", "--max', '"1", "--max')
+
+
+def test_a_string_of_python_is_a_command_or_a_configuration():
+    command = 'import os\nos.system("vllm serve org/m-8b --max-model-len 4096 --tensor-parallel-size 2")\n'
+    assert job_of(command, "serve.py").get("serving.max_model_len") == 4096
+    config = 'text = """\nbase_model: org/m-7b\nadapter: qlora\nsequence_len: 2048\nlora_r: 8\n"""\nopen("a", "w").write(text)\n'
+    assert job_of(config, "make.py").seq_len == 2048
+
+
+def test_an_engine_beside_a_run_of_an_unknown_framework_is_the_rollouts():
+    job = job_of(
+        "mine.algorithm.advantage_estimator=grpo \\\n  ".join(["python -m mine.train \\\n  ", ""])
+        + "mine.generator.engine.backend=vllm \\\n  mine.generator.engine.tensor_parallel_size=4 \\\n"
+        "  mine.generator.engine.gpu_memory_utilization=0.7 \\\n  mine.generator.n_samples_per_prompt=5 \\\n"
+        "  mine.policy.lr=1e-6 mine.policy.micro_train_batch_size_per_gpu=1 mine.epochs=2 mine.color=red\n"
+    )
+    assert (job.framework, job.objective, job.micro_batch, job.tp, job.generations) == ("unknown", "grpo", 1, None, 5)
+    assert (job.rollout.engine, job.rollout.tensor_parallel, job.rollout.gpu_memory_utilization) == ("vllm", 4, 0.7)
+
+
+def test_machines_of_one_run_on_a_cluster():
+    text = "kind: LeaderWorkerSet\nspec:\n  replicas: 3\n  leaderWorkerTemplate:\n    size: 2\n    leaderTemplate:\n      spec:\n        containers:\n          - image: vllm/vllm-openai\n            args: [--model, org/m-405b, --tensor-parallel-size, '8']\n            resources:\n              limits:\n                nvidia.com/gpu: '8'\n"
+    job = job_of(text, "lws.yaml")
+    assert (job.nodes, job.gpus, job.tp) == (2, 8, 8)
+
+
+def notebook(*cells):
+    made = [{"cell_type": "code", "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
+    return json.dumps({"cells": made, "nbformat": 4, "metadata": {}})
+
+
+def test_a_server_of_data_in_a_notebook_is_not_what_it_trains():
+    serve = "!vllm serve org/teacher-70b --max-model-len 8192 --tensor-parallel-size 8"
+    train = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(per_device_train_batch_size=2, max_length=1024)\nSFTTrainer(model='org/student-3b', args=args)"
+    job = job_of(notebook(serve, train), "n.ipynb")
+    assert (job.model, job.seq_len, job.tp, job.rollout) == ("org/student-3b", 1024, None, None)

@@ -372,3 +372,20 @@ def test_a_whole_length_is_not_added_where_prompt_and_completion_are_counted_apa
 def test_a_module_of_settings_gets_no_name_that_none_of_its_calls_takes():
     done = patch(XTUNER, filename="x.py", changes={"fused_ce": True})
     assert (done.text, set(done.unplaced)) == (XTUNER, {"fused_ce"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "changes"),
+    [
+        ("infer.yaml", "model:\n  model_name: a/b-7b\n  model_max_length: 2048\ngeneration:\n  max_new_tokens: 9\nengine: VLLM\n", {"grad_ckpt": True}),
+        ("run.sh", VERL.replace("adv_estimator=grpo", "adv_estimator=grpo actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2"), {"param_dtype": "bf16"}),
+        ("model.sh", 'MODEL_ARGS=" \\\n    --micro-batch-size 1 \\\n    --num-layers 32 \\\n    --seq-length 4096 \\\n    --use-mcore-models \\\n"\n', {"tp": 2}),
+        ("tune.yaml", TUNE.replace("lora_llama3", "llama3").replace("  lora_rank: 8\n", ""), {"method": "lora"}),
+        ("train.py", "from trl import DPOConfig\nfrom transformers import AutoModelForCausalLM\ndef f(args):\n    c = DPOConfig(max_length=9)\n    return AutoModelForCausalLM.from_pretrained(args.path)\n", {"model": "a/c-7b"}),
+    ],
+)  # fmt: skip
+def test_what_would_reach_nothing_is_not_written(name, text, changes):
+    done = patch(text, filename=name, changes=changes)
+    assert (done.text, done.diff) == (text, "")
+    assert done.error
+    assert set(done.unplaced) == set(changes)
