@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from oomdoc.diagnosis.forms import needed_of
+from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message, problem_of, say
 from oomdoc.planner import planned_job
@@ -114,10 +116,11 @@ def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[F
     except JobError as error:
         return None, [Finding("impossible", "error", say("check.impossible", problem=problem_of(error)))]
     if estimate.capacity_bytes is None:
-        return None, [Finding("not-priced", "note", say("check.no-gpu", peak_bytes=estimate.process_bytes))]
+        return None, [Finding("not-priced", "note", say("check.no-gpu", peak_bytes=needed_of(estimate)))]
     probability = estimate.fits_probability or 0.0
     values = {
-        "peak_bytes": estimate.process_bytes,
+        "cards": cards_of(job),
+        "peak_bytes": needed_of(estimate),
         "capacity_bytes": estimate.capacity_bytes,
         "probability": f"{probability:.0%}",
         "phase": estimate.peak_phase,
@@ -127,4 +130,28 @@ def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[F
         return True, [Finding("fits", "note", say("check.fits", **values))]
     if estimate.fits:
         return False, [Finding("tight", "warning", say("check.tight", **values))]
+    if _is_uncounted(job):
+        return None, [Finding("gpus-unknown", "warning", _fewest(job, wanted, careful=careful))]
     return False, [Finding("does-not-fit", "error", say("check.does-not-fit", **values))]
+
+
+_COUNTS: Final = (2, 4, 8, 16, 32, 64)
+_PER_MACHINE: Final = 8
+
+
+def _is_uncounted(job: Job) -> bool:
+    """Whether the job is to be spread over ranks, and nothing says over how many."""
+    spread = job.sharding not in (None, "none", "ddp", "device-map")
+    return spread and all(job.get(name) is None for name in ("world", "gpus", "nodes", "dp", "tp", "pp"))
+
+
+def _fewest(job: Job, wanted: float, *, careful: bool) -> Message:
+    """The fewest GPUs that hold it, where their number is not stated."""
+    from oomkb.pricing import price
+
+    for count in _COUNTS:
+        spread = job.with_fields({"gpus": min(count, _PER_MACHINE), "nodes": max(1, count // _PER_MACHINE)})
+        estimate = price(spread, careful=careful).estimate
+        if (estimate.fits_probability or 0.0) >= wanted:
+            return say("check.gpus-unknown", cards=cards_of(spread), peak_bytes=needed_of(estimate))
+    return say("check.gpus-unknown-none", count=_COUNTS[-1])
