@@ -152,7 +152,7 @@ def _expert_bytes(s: Setting, shape: ModelShape, tokens: float, each: float) -> 
     split = s.tp if s.ep == 1 else 1
     up, down = 2 * d.expert_ffn / split, d.expert_ffn / split
     routed = min(tokens, 32768.0) * d.top_k / (1 if s.ep == 1 else s.ep / s.tp if s.ep > s.tp else 1)
-    return routed * each * (max(up, d.hidden) + max(down, d.hidden))
+    return routed * each * (max(up, d.expert_io) + max(down, d.expert_io))
 
 
 def outside_bytes(engine: Engine, s: Setting, device: Device | None) -> tuple[float, float]:

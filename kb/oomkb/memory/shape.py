@@ -206,10 +206,10 @@ class ModelShape:
         d = self.dims
         router = rank * (d.hidden + d.experts)
         if form == "fused":
-            up = 2 * rank * d.experts * (d.hidden + 2 * d.expert_ffn)
-            return up + rank * d.experts * (d.expert_ffn + d.hidden) + router
+            up = 2 * rank * d.experts * (d.expert_io + 2 * d.expert_ffn)
+            return up + rank * d.experts * (d.expert_ffn + d.expert_io) + router
         if form == "modules":
-            return 3 * rank * d.experts * (d.hidden + d.expert_ffn) + router
+            return 3 * rank * d.experts * (d.expert_io + d.expert_ffn) + router
         return 0
 
     def _one_norm(self) -> int:

@@ -57,6 +57,8 @@ class Dims:
     experts: int = 0
     top_k: int = 0
     expert_ffn: int = 0
+    expert_latent: int = 0
+    """What the routed experts read and write, where that is no hidden state (Nemotron 3 Super)."""
     shared_ffn: int = 0
     sparse: tuple[bool, ...] = ()
     """Which layers route to experts."""
@@ -115,6 +117,11 @@ class Dims:
     def o_width(self) -> int:
         """Width of what attention hands to its output projection."""
         return self.heads * (self.v_head_dim or self.head_dim)
+
+    @property
+    def expert_io(self) -> int:
+        """Width of what a routed expert reads and writes."""
+        return self.expert_latent or self.hidden
 
     @property
     def qk_head_dim(self) -> int:

@@ -117,8 +117,8 @@ def _experts(d: Dims, family: Family) -> tuple[Linear, ...]:
     fused = family.experts == "fused"
     wide = d.expert_ffn if not family.gated or d.plain_mlp else 2 * d.expert_ffn
     expert: tuple[Linear, ...] = (
-        Linear("gate_up_proj", d.hidden, wide, family.expert_bias, d.experts, not fused, "expert"),
-        Linear("down_proj", d.expert_ffn, d.hidden, family.expert_bias, d.experts, not fused, "expert"),
+        Linear("gate_up_proj", d.expert_io, wide, family.expert_bias, d.experts, not fused, "expert"),
+        Linear("down_proj", d.expert_ffn, d.expert_io, family.expert_bias, d.experts, not fused, "expert"),
     )
     bias = family.router_bias and family.expert_bias
     router = Linear("gate", d.hidden, d.experts + d.idle_experts, bias, module=False, part="router")
@@ -127,6 +127,9 @@ def _experts(d: Dims, family: Family) -> tuple[Linear, ...]:
         shared = _mlp(d, family, d.shared_ffn, part="shared")
         if family.shared_gate:
             shared = (*shared, Linear("shared_expert_gate", d.hidden, 1, part="shared"))
+    if d.expert_latent:
+        down, up = Linear("fc1_latent_proj", d.hidden, d.expert_io), Linear("fc2_latent_proj", d.expert_io, d.hidden)
+        shared = (down, up, *shared)
     return (router, *expert, *shared)
 
 
