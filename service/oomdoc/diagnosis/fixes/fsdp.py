@@ -34,5 +34,5 @@ REMEDY = Remedy(
     safety="same-numbers",
     kinds=frozenset({"training"}),
     variants=_variants,
-    reduces=("optimizer states", "gradients", "master", "weights"),
+    reduces=("optimizer states", "gradients", "master", "weights", "gathered weights"),
 )
