@@ -330,10 +330,10 @@ def fit(args: argparse.Namespace) -> None:
 
 def converse(args: argparse.Namespace) -> None:
     """Hold the conversations with the kept replies; write the prompts of those that are missing."""
-    from recorded_turns import run, write_prompts
+    from recorded_turns import Recorded, run, write_prompts
 
-    rows = list(rows_of(args.files))
-    plain, talk = run(rows, None), run(rows, load_replies(), answers=args.answers)
+    rows, kept = list(rows_of(args.files)), load_replies()
+    plain, talk = run(rows), run(rows, lambda: Recorded(kept), answers=args.answers)
     if args.out:
         write_prompts(talk, args.out)
     print(f"replies: {sorted(talk.models)}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,9 @@ class Recorded:
         :raises Unavailable: where there is none; :attr:`missing` says which.
         """
         del budget
-        key = key_of(messages)
         self.shown = [str(message.get("content") or "") for message in messages]
-        record = self.kept.get(key)
+        record = self.record_of(key_of(messages), messages, tools)
         if record is None:
-            self.missing = self.missing or (key, prompt_of(messages, tools))
             raise Unavailable("unreachable")
         self.used.append(f"{record['model']} {record['date']}")
         said = record["reply"]
@@ -71,6 +69,15 @@ class Recorded:
             if isinstance(call, Mapping)
         )
         yield Reply(text, asked)
+
+    def record_of(
+        self, key: str, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]
+    ) -> Mapping[str, Any] | None:
+        """The kept reply to what was asked, or ``None``; :attr:`missing` then says what."""
+        found = self.kept.get(key)
+        if found is None:
+            self.missing = self.missing or (key, prompt_of(messages, tools))
+        return found
 
 
 def key_of(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -128,16 +135,21 @@ class Talk:
         )
 
 
-def run(rows: Sequence[Mapping[str, Any]], kept: Mapping[str, Mapping[str, Any]] | None, answers: bool = False) -> Talk:
-    """Hold every conversation, with the kept replies or (``None``) without a model.
+def run(
+    rows: Sequence[Mapping[str, Any]], model_of: Callable[[], Recorded | None] = lambda: None, answers: bool = False
+) -> Talk:
+    """Hold every conversation.
 
     A conversation whose reply is missing counts up to that turn.
+
+    :param model_of: what answers a turn: kept replies; by default no model.
+    :param answers: whether to print what is said.
     """
     talk = Talk()
     for row in rows:
         session = Session().then(Job.from_document(row["job"]), {}) if row.get("job") else Session()
         for number, turn in enumerate(row["turns"], 1):
-            model = Recorded(kept) if kept is not None else None
+            model = model_of()
             turned = _last(converse(session, turn["say"], model))  # type: ignore[arg-type]
             if model is not None and model.missing is not None:
                 talk.waiting[model.missing[0]] = model.missing[1]
@@ -145,9 +157,10 @@ def run(rows: Sequence[Mapping[str, Any]], kept: Mapping[str, Mapping[str, Any]]
             talk.turns += 1
             talk.asked += bool(model is not None and model.used)
             talk.models |= set(model.used if model is not None else ())
-            talk.sentences_withheld += turned.reply.withheld
+            talk.sentences_withheld += len(turned.reply.withheld)
             if answers:
-                print(f"--- {row['id']} {number}: {turn['say']}\n{turned.reply.answer}")
+                lost = "".join(f"\n[withheld, {why}: {sentence.strip()}]" for sentence, why in turned.reply.withheld)
+                print(f"--- {row['id']} {number}: {turn['say']}\n{turned.reply.answer}{lost}", flush=True)
             if model is not None:
                 _trace(talk, f"{row['id']} turn {number}", turned.reply.answer, model)
             expect = turn.get("expect") or {}

@@ -95,7 +95,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     changed = difference(session.job, job)
     priced, problem = price_of(job, session.language)
     reply = answers.described(report, priced, problem, job, changed, session.language)
-    return replace(session.then(job, changed), described=reply.answer), reply
+    return session.then(job, changed).describing(text, reply.answer), reply
 
 
 _ASKED_FOR: Final = ("seq_len", "serving.max_model_len", "serving.concurrency", "completion_len", "capacity_gib")

@@ -3,9 +3,10 @@ nowhere. A sentence with something from nowhere is withheld.
 
 A number with a unit, and any other number of two digits or more, must stand in a function's answer or in the person's
 words, rounded or converted at most; or it is the sum, difference, product, ratio or percentage of such numbers that
-stand in the same sentence or the one before it, where whoever reads can follow. Links, commands, flags and keys must
-stand there too, or be keys that a framework has. Numbers are looked for after Unicode normalisation, in digits and in
-words; what could hide something counts against a sentence.
+stand in the same sentence or the one before it, where whoever reads can follow. What a card is sold as (24 GB) goes
+with what it holds; widths of dtypes and bytes that a parameter takes are common knowledge. Links, commands, flags and
+keys must stand there too, or be keys that a framework has. Numbers are looked for after Unicode normalisation, in
+digits and in words; what could hide something counts against a sentence.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.resources import files
 from itertools import permutations
 from typing import Any, Final
 
 from oomdoc.chat.wording import patterns
+from oomkb.catalog.gpus import find, find_all
 
 __all__ = ["Sources", "sentences"]
 
@@ -26,7 +29,7 @@ _RE: Final = patterns("provenance")
 
 _NUMBER: Final = re.compile(
     r"(?<![A-Za-z_\d.])(?P<n>(?:\d{1,3}(?:,\d{3}){1,8}(?!\d)|\d{1,30})(?:\.\d{1,30})?)(?:e[+-]?\d{1,3})?"
-    r"(?:\s?(?P<unit>[KMGTP]i?B(?:ytes?)?|[KMGTP]i?b(?:it|ytes?)?|gi(?:ga|bi)bytes?|me(?:ga|bi)bytes?|bytes?|%|per\s?cent|字节|百分点"
+    r"(?:[\s-]?(?P<unit>bits?(?![A-Za-z])|[KMGTP]i?B(?:ytes?)?|[KMGTP]i?b(?:it|ytes?)?|gi(?:ga|bi)bytes?|me(?:ga|bi)bytes?|bytes?|%|per\s?cent|字节|百分点"
     r"|[GMkK](?![A-Za-z])))?",
     re.I,
 )
@@ -35,17 +38,27 @@ _ACTS: Final = re.compile(
     r"|\b[A-Za-z]\w{0,60}(?:[_./=\\][\w-]{1,60}){1,12}",
     re.ASCII,  # Chinese is written without spaces: its characters end a key
 )
-_PLAIN_PAIR: Final = re.compile(r"[a-z]{2,14}/[a-z]{2,14}")
+_PLAIN_PAIR: Final = re.compile(r"[A-Za-z][A-Za-z\d-]{1,14}(?:/[A-Za-z][A-Za-z\d-]{1,14}){1,3}")
 _WIDE: Final = re.compile(r"[，；：！？、（）]")
 _SMALL: Final = 10
 _LIKELY: Final = 0.5
 _SHARES: Final = frozenset({"level"})
 """Keys beside sizes that hold no size."""
+_WIDTHS: Final = frozenset({1, 2, 3, 4, 5, 6, 8, 16, 32, 64})
+"""Bits of dtypes and quantized weights."""
+_PER_PARAMETER: Final = frozenset({0.5, 1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20})
+"""Bytes that weights, gradients and optimizer states take for each parameter, alone and together."""
+_SOLD_AS: Final = (
+    *(4, 6, 8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 46, 48, 64, 72, 80, 94, 96, 128, 141, 144, 180, 192, 256, 288),
+)
+"""GB that cards are sold with; what they hold is up to a tenth less."""
 _MAX_OPERANDS: Final = 12
 _SENTENCE: Final = re.compile(r".*?(?:[.!?](?=\s)|[。！？；]|\n|\Z)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][\w.-]{0,80}")
 _NAME: Final = re.compile(r"[\w.+-]{1,60}(?:[/ ][\w.+-]{1,60}){0,2}")
 _UNIT_BYTES: Final = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40, "p": 2.0**50}
+_BYTES: Final = ("bytes", "byte", "字节")
+_CODE: Final = re.compile(r"\b[A-Za-z]\w{0,40}(?:[._]\w{1,40}){1,5}", re.ASCII)
 _MAX_DEPTH: Final = 12
 
 
@@ -71,8 +84,15 @@ class _Figure:
             o.kind == "percent" and self.is_near(100 - o.value, o.step) for o in operands
         ):
             return True
-        pairs = [(a, b) for a, b in permutations(operands, 2) if a.kind == b.kind and a.value > 0 and b.value > 0]
-        return any(self._follows(a, b) for a, b in pairs)
+        pairs = [(a, b) for a, b in permutations(operands, 2) if a.value > 0 and b.value > 0]
+        return any(self._scales(a, b) if a.kind != b.kind else self._follows(a, b) for a, b in pairs)
+
+    def _scales(self, size: _Figure, count: _Figure) -> bool:
+        """Whether it is a size so many times, or a part of it."""
+        if (self.kind, size.kind, count.kind) != ("size", "size", "number"):
+            return False
+        more, less = size.value * count.value, size.value / count.value
+        return self.is_near(more, size.step * count.value) or self.is_near(less, size.step / count.value)
 
     def _follows(self, a: _Figure, b: _Figure) -> bool:
         ratio = a.value / b.value
@@ -128,6 +148,8 @@ class Sources:
             self._add_number(float(value), name)
         elif isinstance(value, str):
             self.add_text(value)
+            if name == "gpu":
+                self._add_card(value)
 
     def add_job(self, fields: Any) -> None:
         """What a function was asked about: numbers without units, and names; never sizes."""
@@ -135,6 +157,8 @@ class Sources:
             for key, one in fields.items():
                 if not str(key).endswith("_gib"):
                     self.add_job(one)
+                if key == "gpu":
+                    self._add_card(str(one))
         elif isinstance(fields, list | tuple):
             for one in fields:
                 self.add_job(one)
@@ -145,15 +169,28 @@ class Sources:
 
     def _add_number(self, value: float, name: str) -> None:
         if name.endswith("_gib"):
-            self.sizes.add(value)
+            self.sizes.add(abs(value))  # what is missing is said without its sign
+            if name == "capacity_gib":
+                self._add_capacity(value)
         else:
             self.numbers.add(value)
             if value != int(value) or "probability" in name or name.endswith("utilization"):
-                self.percents.add(100 * value)
+                self.percents |= {100 * value, 100 * (1 - value)} if 0 < value < 1 else {100 * value}
+            if name == "relative_speed" and value > 0:
+                self.numbers.add(1 / value)
+                self.percents.add(100 * abs(1 - value))
+
+    def _add_card(self, name: str) -> None:
+        if (device := find(name)) is not None:
+            self._add_capacity(device.capacity_bytes / 2.0**30)
+
+    def _add_capacity(self, gib: float) -> None:
+        self.sizes |= {gib, *(float(size) for size in _SOLD_AS if gib <= size <= 1.1 * gib)}
 
     def _add(self, value: float, unit: str) -> None:
         kind, scaled = _kind(value, unit)
-        {"size": self.sizes, "percent": self.percents, "number": self.numbers}[kind].add(scaled)
+        held = {"size": self.sizes, "percent": self.percents}.get(kind, self.numbers)
+        held.add(scaled)
         if unit in ("g", "k", "m"):
             self.numbers.add(value)
 
@@ -163,6 +200,8 @@ class Sources:
         :param before: the sentence before it, where that was given.
         """
         plain = _normal(sentence)
+        for card in find_all(plain):
+            self._add_card(card.text)
         if _hides(sentence) or _hides(plain):
             return "characters that could hide something"
         if _RE["spelled_number"].search(plain):
@@ -194,6 +233,10 @@ class Sources:
 
     def _known(self, value: float, unit: str, decimals: int) -> bool:
         figure = _Figure.of(value, unit, decimals)
+        if figure.kind == "bits":
+            return value in _WIDTHS
+        if unit in _BYTES and value in _PER_PARAMETER:
+            return True
         if figure.kind == "number":
             if unit == "k":
                 return any(abs(v - n) < 0.5 for v in (1000 * value, 1024 * value) for n in self.numbers)
@@ -250,12 +293,14 @@ def _numbers(text: str) -> Iterator[tuple[float, str, int]]:
 
 
 def _kind(value: float, unit: str) -> tuple[str, float]:
-    """``size`` in GiB, ``percent`` or ``number``."""
+    """``size`` in GiB, ``percent``, ``bits`` or ``number``."""
+    if unit in ("bit", "bits"):
+        return "bits", value
     if not unit or unit == "k":
         return "number", value
     if unit in ("%", "percent", "百分点"):
         return "percent", value
-    scale = _UNIT_BYTES.get(unit[0], 1.0) if unit not in ("bytes", "byte", "字节") else 1.0
+    scale = _UNIT_BYTES.get(unit[0], 1.0) if unit not in _BYTES else 1.0
     if unit.endswith("bit"):
         scale /= 8
     return "size", value * scale / 2.0**30
@@ -274,12 +319,15 @@ def _hides(text: str) -> bool:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Keys of frameworks, fields and words of a job."""
+    """Keys of frameworks, fields and words of a job, and names that oomdoc's own pages use."""
     from oomdoc.intake.configs.registry import all_names
     from oomdoc.stated import DOTTED_FIELDS
     from oomkb.memory.job import Job
     from oomkb.memory.vocabulary import VOCABULARY
 
+    pages = files("oomdoc.diagnosis.pages")
+    written = "\n".join(pages.joinpath(f"{language}.toml").read_text(encoding="utf-8") for language in ("en", "zh"))
     words = {w for table in VOCABULARY.values() for name, more in table.items() for w in (name, *more.split())}
-    names = {n.replace("-", "_") for n in (*all_names(), *Job.__dataclass_fields__, *DOTTED_FIELDS, *words)}
+    names = {*all_names(), *Job.__dataclass_fields__, *DOTTED_FIELDS, *words, *_CODE.findall(written)}
+    names = {n.replace("-", "_") for n in names}
     return frozenset(names | {n.lower() for n in names})

@@ -13,6 +13,7 @@ __all__ = [
     "doubts",
     "in_domain",
     "invents",
+    "keeps_everything",
     "largest_asked",
     "only_remarks",
     "pleasantry",
@@ -39,6 +40,11 @@ def without_courtesy(turn: str) -> str:
 def asks_only(turn: str) -> bool:
     """Whether nothing is to change, whatever values are named."""
     return bool(_RE["ask"].search(turn))
+
+
+def keeps_everything(turn: str) -> bool:
+    """Whether a turn says that nothing is to be changed."""
+    return bool(_RE["keeps"].search(turn))
 
 
 def compares(turn: str) -> bool:

@@ -13,9 +13,11 @@ __all__ = ["DERIVED", "Reply", "Session", "Step", "difference", "flat"]
 
 # What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
 _QUIET: Final = frozenset({"versions", "env", "buckets"})
-_REMEMBERED: Final = 3
-_MAX_CHARS: Final = 400
-"""Characters kept of what was said, and of an answer."""
+_REMEMBERED: Final = 6
+_SAID_CHARS: Final = 400
+_ANSWER_CHARS: Final = 800
+_MATERIAL_CHARS: Final = 20_000
+"""Characters kept of what was said, of an answer, and of what was pasted."""
 DERIVED: Final = frozenset({"world", "dp"})
 """Degrees that follow from the number of GPUs."""
 
@@ -42,6 +44,8 @@ class Session:
     """Fields whose value in the last turn was impossible: a bare number after it is for them."""
     described: str = ""
     """The answer to what was pasted last: a figure in it may be asked about."""
+    material: str = ""
+    """What was pasted last, for those functions that read it."""
     dialogue: tuple[tuple[str, str], ...] = ()
     """The latest turns with a language model: what was said, and the answer."""
 
@@ -61,7 +65,13 @@ class Session:
 
     def remembering(self, said: str, answer: str) -> Session:
         """The session with a turn that a language model answered, for its next one."""
-        return replace(self, dialogue=(*self.dialogue, (said[:_MAX_CHARS], answer[:_MAX_CHARS]))[-_REMEMBERED:])
+        return replace(self, dialogue=(*self.dialogue, (said[:_SAID_CHARS], answer[:_ANSWER_CHARS]))[-_REMEMBERED:])
+
+    def describing(self, text: str, answer: str) -> Session:
+        """The session after a description or a log; of a long one both ends are kept."""
+        half = _MATERIAL_CHARS // 2
+        kept = text if len(text) <= _MATERIAL_CHARS else f"{text[:half]}\n[...]\n{text[-half:]}"
+        return replace(self, described=answer, material=kept)
 
     def refusing(self, *names: str) -> Session:
         """The session after an impossible value."""
@@ -74,6 +84,7 @@ class Session:
             "asked": list(self.asked),
             "refused": list(self.refused),
             "described": self.described,
+            "material": self.material,
             "dialogue": [list(pair) for pair in self.dialogue],
             "proposed": dict(self.proposed),
             "steps": [{"job": step.job.document(), "changed": dict(step.changed)} for step in self.steps],
@@ -96,6 +107,7 @@ class Session:
             MappingProxyType(dict(document.get("proposed") or {})),
             tuple(document.get("refused") or ()),
             str(document.get("described") or ""),
+            str(document.get("material") or ""),
             tuple((str(said), str(answer)) for said, answer in document.get("dialogue") or ()),
         )
 
@@ -112,8 +124,8 @@ class Reply:
     diagnosis: Mapping[str, Any] | None = None
     tools: tuple[str, ...] = ()
     """The functions that a language model called."""
-    withheld: int = 0
-    """Its sentences that were not given, as something in them came from nowhere."""
+    withheld: tuple[tuple[str, str], ...] = ()
+    """Its sentences that were not given, as something in them came from nowhere, and what."""
 
     def document(self) -> dict[str, Any]:
         """The contract's reply."""
@@ -124,8 +136,15 @@ class Reply:
             "peak_gib": None if self.peak_bytes is None else round(self.peak_bytes / 2**30, 4),
             "questions": [dict(q) for q in self.questions],
             "diagnosis": dict(self.diagnosis) if self.diagnosis is not None else None,
-            **({"tools": list(self.tools), "withheld": self.withheld} if self.tools or self.withheld else {}),
+            **self._model_document(),
         }
+
+    def _model_document(self) -> dict[str, Any]:
+        """What a language model did; the sentences that were withheld stay unsaid here, too."""
+        if not self.tools and not self.withheld:
+            return {}
+        why = list(dict.fromkeys(reason for _, reason in self.withheld))
+        return {"tools": list(self.tools), "withheld": len(self.withheld), **({"withheld_why": why} if why else {})}
 
 
 def difference(old: Job, new: Job) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from oomkb.memory.estimate import METERS, Estimate, Served
 from oomkb.memory.job import Assumption
 from oomkb.units import GIB
 
-__all__ = ["SCHEMA", "estimate_document", "estimate_line", "refused_document"]
+__all__ = ["SCHEMA", "estimate_document", "estimate_line", "refused_document", "served_document"]
 
 SCHEMA: Final = "oomdoc.estimate/1"
 
@@ -62,7 +62,7 @@ def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
 
 def _further(estimate: Estimate, language: str) -> dict[str, Any]:
     """What stands after ``assumed``."""
-    return {"serving": _served(estimate.served), "warnings": _warnings(estimate, language), "error": None}
+    return {"serving": served_document(estimate.served), "warnings": _warnings(estimate, language), "error": None}
 
 
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
@@ -91,7 +91,7 @@ def _assumed_plain(name: str, _: str, value: object, why: str) -> str:
     return f"{_ENCODE(name)}: {_ENCODE({'value': value, 'why': why})}"
 
 
-def _served(found: Served | None) -> dict[str, Any] | None:
+def served_document(found: Served | None) -> dict[str, Any] | None:
     """What an engine makes of its share of the card; ``None`` for anything else."""
     if found is None:
         return None

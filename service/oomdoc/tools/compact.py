@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.comparison import Compared
+from oomdoc.report.estimates import served_document
 from oomkb.units import GIB
 
 __all__ = ["diagnosis", "estimate", "named", "planned", "row"]
@@ -47,9 +48,11 @@ def estimate(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
     interval = document["interval_gib"]
     return {
         **{k: document[k] for k in ("peak_gib", "peak_phase", "host_gib", "capacity_gib", "needed_gib", "fits")},
+        "spare_gib": _spare(document["capacity_gib"], document["peak_gib"]["process"]),
         "fits_probability": document["fits_probability"],
         "interval_gib": {k: interval[k] for k in ("process", "level") if k in interval},
         "terms_gib": largest,
+        "phases_gib": {name: round(one["total_gib"], 2) for name, one in document["phases"].items()},
         "assumed": {name: one for name, one in document["assumed"].items() if name in _DECIDING},
         "serving": document.get("serving"),
         "warnings": document.get("warnings") or [],
@@ -100,16 +103,19 @@ def diagnosis(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
     }
 
 
-def row(compared: Compared) -> dict[str, Any]:
-    """The figures of one job of a comparison."""
+def row(compared: Compared, first: Compared) -> dict[str, Any]:
+    """The figures of one job of a comparison, beside the first."""
     if compared.priced is None:
         return {}
     found = compared.priced.estimate
+    before = first.priced.estimate.process_bytes if first.priced else None
     gib = {
         "peak_gib": found.process_bytes,
         "needed_gib": found.needed_bytes,
         "capacity_gib": found.capacity_bytes,
         "host_gib": found.host_bytes,
+        "spare_gib": _spare(found.capacity_bytes, found.process_bytes),
+        "change_gib": None if before is None else found.process_bytes - before,
     }
     return {
         **{name: None if size is None else round(size / GIB, 2) for name, size in gib.items()},
@@ -117,7 +123,13 @@ def row(compared: Compared) -> dict[str, Any]:
         "fits_probability": None if found.fits_probability is None else round(found.fits_probability, 3),
         "peak_phase": found.peak_phase,
         "relative_speed": None if compared.relative_speed is None else round(compared.relative_speed, 2),
+        **({"serving": served_document(found.served)} if found.served else {}),
     }
+
+
+def _spare(capacity: float | None, peak: float) -> float | None:
+    """What is left of the card at the peak; negative where it is too small."""
+    return None if capacity is None else round(capacity - peak, 4)
 
 
 def named(fields: Mapping[str, Any], index: int) -> str:

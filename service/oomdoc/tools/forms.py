@@ -54,8 +54,10 @@ class Estimated(_Form):
     interval_gib: dict[str, Any] = Field(default={}, description="[low, high] of the process's peak, and its level")
     peak_phase: str = Field(description="load, forward, loss, backward, optimizer-step, rollout, serving ...")
     terms_gib: dict[str, float] = Field(default={}, description="the largest terms of the peak phase, in GiB")
+    phases_gib: dict[str, float] = Field(default={}, description="each phase at its fullest, in GiB of tensors")
     host_gib: float = Field(default=0.0, description="GiB of host memory per machine that offloading takes")
     capacity_gib: float | None = Field(default=None, description="GiB of one GPU")
+    spare_gib: float | None = Field(default=None, description="capacity_gib less peak_gib.process; negative: too much")
     needed_gib: float | None = Field(
         default=None,
         description="GiB it cannot run without: peak_gib.process without cached blocks and cache beyond one request",
@@ -141,7 +143,10 @@ class Row(_Form):
     fits: bool | None = None
     fits_probability: float | None = None
     host_gib: float | None = None
+    spare_gib: float | None = Field(default=None, description="capacity_gib less peak_gib; negative: too much")
+    change_gib: float | None = Field(default=None, description="peak_gib less that of the first job")
     peak_phase: str | None = None
+    serving: dict[str, Any] | None = Field(default=None, description="what an engine's cache holds")
     relative_speed: float | None = Field(default=None, description="beside the first job")
     problem: str | None = Field(default=None, description="why the job has no price")
 

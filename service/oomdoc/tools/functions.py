@@ -104,10 +104,11 @@ def compare(
             raise JobError(error.message, where=f"jobs[{index}].{error.where}", hint=error.hint) from error
     progress(0.1, f"pricing {len(found)} jobs")
     rows = []
-    for index, compared in enumerate(run(found)):
+    priced = run(found)
+    for index, compared in enumerate(priced):
         name = names[index] if names and index < len(names) else compact.named(jobs[index], index)
         problem = render(compared.problem, lang) if compared.problem is not None else None
-        rows.append(forms.Row(name=name, problem=problem, **compact.row(compared)))
+        rows.append(forms.Row(name=name, problem=problem, **compact.row(compared, priced[0])))
     fitting = [r for r in rows if r.fits is not False and r.relative_speed is not None]
     best = max(fitting, key=lambda r: r.relative_speed or 0.0, default=None)
     return forms.Comparison(rows=rows, best=best.name if best else None)

@@ -79,7 +79,7 @@ def test_not_knowing_is_an_answer_and_is_counted(bench: Any) -> None:
 
 
 def test_a_conversation_goes_on_in_rounds(bench: Any) -> None:
-    from recorded_turns import run
+    from recorded_turns import Recorded, run
 
     row = {
         "id": "c",
@@ -92,14 +92,15 @@ def test_a_conversation_goes_on_in_rounds(bench: Any) -> None:
     replies = [
         {"content": "", "tool_calls": [{"name": "change_job", "arguments": {"fields": {"micro_batch": 2}}}]},
         {"content": "That takes 77.77 GiB. Two at a time it is.", "tool_calls": []},
+        {"content": "OK", "tool_calls": []},
     ]
     for reply in replies:
-        talk = run([row], kept)
+        talk = run([row], lambda: Recorded(kept))
         assert talk.turns == 0
         [(key, prompt)] = talk.waiting.items()
         assert "half as many" in prompt
         kept[key] = {"model": "somebody", "date": "2026-11-22", "reply": reply}
-    talk = run([row], kept)
+    talk = run([row], lambda: Recorded(kept))
     assert not talk.waiting
     assert talk.turns == 1
     assert talk.sentences_withheld == 1  # a figure out of nowhere

@@ -1,0 +1,79 @@
+"""What a language model is told before it converses, and the functions that it may call, as it sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from oomdoc.job_schema import job_schema
+from oomdoc.language_model import Tool
+from oomdoc.tools import tool_named
+
+__all__ = ["AGAIN", "CHANGE", "functions", "instructions"]
+
+CHANGE: Final = "change_job"
+_WHOLE: Final = ("diagnose", "estimate", "compare", "plan", "fix", "search", "explain", "scan")
+_SMALL: Final = ("estimate", "compare", "plan", "explain")
+_BOUND: Final = ("lang", "detail", "text", "filename", "configs")
+"""Arguments that the conversation gives: its language, and what was pasted in it."""
+_WITH_TEXT: Final = ("search",)
+_SELDOM: Final = frozenset(
+    {
+        *("loop", "extra_models", "buckets", "versions", "env", "nvme_offload", "video_frames", "host_gib"),
+        *("optimizer_impl", "compile", "micro_tokens", "eval_micro_batch", "reshard_after_forward"),
+        *("world", "dp", "capacity_gib"),
+    }
+)
+"""Fields of a job that a small model is not shown."""
+_LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
+_SYSTEM: Final = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
+AGAIN: Final = (
+    "(oomdoc) These sentences of yours were withheld, the others were given:\n{withheld}\nSay what is missing once "
+    "more in one or two sentences, with figures that stand above or that a function gives; or reply only OK."
+)
+
+
+def instructions(language: str) -> str:
+    """The system message."""
+    return _SYSTEM.format(language=_LANGUAGES[language])
+
+
+@cache
+def functions(style: str, *, changes: bool) -> tuple[Tool, ...]:
+    """The functions: one carries the schema of a job, the others refer to it.
+
+    :param changes: whether the job may be changed.
+    """
+    found = []
+    for name in _SMALL if style == "small" else _WHOLE:
+        tool = tool_named(name)
+        schema = tool.input_schema
+        hidden = [n for n in _BOUND if not (n == "text" and name in _WITH_TEXT)]
+        shown = {n: p for n, p in schema["properties"].items() if n not in hidden}
+        properties = {n: _slim(n, p, style, whole=name == "estimate") for n, p in shown.items()}
+        required = [n for n in schema.get("required", ()) if n in properties and n != "job"]
+        slim = {"type": "object", "properties": properties, "required": required}
+        found.append(Tool(name, tool.description.partition("\n")[0], slim))
+    if changes:
+        properties = {
+            "fields": {"type": "object", "description": "job fields, as in estimate; null clears one"},
+            "undo": {"type": "integer", "description": "take back that many of the latest changes first"},
+        }
+        what = "Change the conversation's job, because the person wants that."
+        found.append(Tool(CHANGE, what, {"type": "object", "properties": properties}))
+    return tuple(found)
+
+
+def _slim(name: str, schema: Mapping[str, Any], style: str, *, whole: bool) -> dict[str, Any]:
+    if name in ("job", "base", "fields"):
+        if not whole:
+            return {"type": "object", "description": "job fields, as in estimate"}
+        left_out = _SELDOM if style == "small" else frozenset()
+        fields = {n: f for n, f in job_schema(short=True)["properties"].items() if n not in left_out}
+        return {"type": "object", "properties": fields}
+    if name == "jobs":
+        return {"type": "array", "items": {"type": "object"}, "description": "job fields of each, as in estimate"}
+    kept = {k: v for k, v in schema.items() if k in ("type", "description", "items", "enum", "anyOf")}
+    return kept or {"type": "string"}
