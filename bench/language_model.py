@@ -347,6 +347,8 @@ def tokens(args: argparse.Namespace) -> None:
     """Print the length of the instructions and, of reports, of whole prompts, as the shipped tokenizer counts."""
     from tokenizers import Tokenizer
 
+    from oomdoc.chat.briefing import functions
+    from oomdoc.chat.briefing import instructions as instructions_to_converse
     from oomdoc.language_model.reader.asking import PARTS, REPLY_TOKENS, instructions
     from oomkb.retrieval.model_files import find_model
 
@@ -354,6 +356,8 @@ def tokens(args: argparse.Namespace) -> None:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     for style, parts in PARTS.items():
+        told = instructions_to_converse("en") + json.dumps([f.document() for f in functions(style, changes=True)])
+        print(f"{style:6s} conversation instructions and functions {len(tokenizer.encode(told).ids)} tokens")
         for part in parts:
             print(f"{style:6s} {part:11s} instructions {len(tokenizer.encode(instructions(part, '0' * 8)).ids)} tokens")
         sizes = sorted(

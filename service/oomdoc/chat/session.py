@@ -14,7 +14,7 @@ __all__ = ["DERIVED", "Reply", "Session", "Step", "difference", "flat"]
 # What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
 _QUIET: Final = frozenset({"versions", "env", "buckets"})
 _REMEMBERED: Final = 6
-_SAID_CHARS: Final = 400
+_SAID_CHARS: Final = 1_200
 _ANSWER_CHARS: Final = 800
 _MATERIAL_CHARS: Final = 20_000
 """Characters kept of what was said, of an answer, and of what was pasted."""

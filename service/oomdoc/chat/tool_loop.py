@@ -269,6 +269,7 @@ class _Turn:
         if self.read[1].diagnosis is None:
             return found
         short = compact.diagnosis(self.read[1].diagnosis, "short")
+        short["causes"] = [{n: v for n, v in cause.items() if n != "evidence"} for cause in short["causes"]]
         return found | {n: short[n] for n in _FOUND if short.get(n)}
 
     @cached_property
