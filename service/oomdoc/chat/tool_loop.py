@@ -222,7 +222,7 @@ class _Turn:
         for line in (computed := self._computed("en")):
             self.sources.add_text(line)
         self.sources.add_text(self.text)
-        state = {"job": self.session.job.document(), "computed": computed, "estimate": self._estimate()}
+        state: dict[str, Any] = {"job": self.session.job.document(), "computed": computed, "estimate": self._estimate()}
         state |= {"changes": self._changes(), "asks": parts.asks(self.session.job, "en"), "reading": self._reading()}
         self.sources.add_document(state)
         messages: list[dict[str, Any]] = [{"role": "system", "content": instructions(self.session.language)}]
@@ -374,7 +374,8 @@ class _Turn:
 def _standing(job: Job, language: str) -> list[str]:
     """How the job stands, computed."""
     priced, problem = price_of(job, language)
-    return parts.state(priced, problem, job, language)
+    short = priced is not None and priced.estimate.fits is False
+    return parts.state(priced, problem, job, language) + (parts.planned(priced, language) if priced and short else [])
 
 
 def _change_lines(before: Job, after: Job, language: str) -> list[str]:
