@@ -46,7 +46,7 @@ MAX_CALLS: Final = 6
 _MAX_ROUNDS: Final = 6
 _TOKENS: Final = 120_000
 """Of the prompts and replies of one turn together."""
-_RESULT_CHARS: Final = {"full": 6_000, "small": 2_400}
+_RESULT_CHARS: Final = {"full": 6_000, "small": 2_200}
 _TEXT_TOKENS: Final = {"full": 3_000, "small": 1_200}
 """Of what was pasted, as the model sees it."""
 _UNTOUCHED: Final = frozenset({"undo", "accept-plan", "talk"})
