@@ -56,10 +56,10 @@ def _grouped(layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
     """Grouped products over tokens sorted by expert."""
     ops, size = layer.ops, x.size
     picked = ops.gather(x, "K*h")
-    both = ops.linear(picked, layer.expert("experts.gate_up", "h", "2*fe", "2*"), "2*K*fe")
+    both = _product_by_expert(layer, picked, layer.expert("experts.gate_up", "h", "2*fe", "2*"), "2*K*fe")
     product = _clipped(layer, both) if layer.mode.router == "clipped" else _product(layer, both)
     del both
-    out = ops.linear(product, layer.expert("experts.down", "fe", "h", ""), "K*h")
+    out = _product_by_expert(layer, product, layer.expert("experts.down", "fe", "h", ""), "K*h")
     if layer.mode.router == "titan":
         out = ops.cast(out, 4.0)
         del product
@@ -68,6 +68,12 @@ def _grouped(layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
     del out, product
     weighted = ops.gather(weighted, "K*h")
     return ops.cast(ops.total(weighted, "T*h"), size)
+
+
+def _product_by_expert(layer: Layer, x: Tensor, weight: Tensor, out: str) -> Tensor:
+    """``_grouped_linear``: autocast knows no grouped products, so that the input takes the weights' dtype."""
+    plain = Ops(layer.tape, cuda=layer.mode.cuda)
+    return plain.linear(plain.cast(x, weight.size), weight, out)
 
 
 def _product(layer: Layer, both: Tensor) -> Tensor:

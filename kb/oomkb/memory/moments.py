@@ -9,7 +9,7 @@ from typing import Final
 from oomkb.memory.optimizers import Optimizer, step_temporary_bytes
 from oomkb.memory.ranks import GATHERED
 from oomkb.memory.setting import Setting
-from oomkb.memory.shape import ModelShape
+from oomkb.memory.shape import Linear, ModelShape
 
 __all__ = ["moment_bytes", "step_bytes"]
 
@@ -62,21 +62,28 @@ def _pair(s: Setting, shape: ModelShape, single: float) -> float:
     most = 0.0
     for layer in shape.layers:
         for a, b in pairwise(layer.linears):
-            if not a.bias and a.module and b.module:
-                most = max(most, a.inputs * a.outputs + single * b.inputs * b.outputs)
+            if not a.bias and "router" not in (a.part, b.part):
+                most = max(most, _of_one(a) + single * _of_one(b))
     return most / s.tp / (s.shards if s.sharding in GATHERED or s.sharding in ("zero1", "zero2") else 1)
 
 
-def _matrices(shape: ModelShape) -> Iterator[tuple[int, int, int]]:
+def _of_one(m: Linear) -> int:
+    """Elements of one parameter: all experts' are one."""
+    return m.inputs * m.outputs * (1 if m.module else m.count)
+
+
+def _matrices(shape: ModelShape, *, stacked: bool = False) -> Iterator[tuple[int, int, int]]:
+    """Inputs, outputs and number of the layers' matrices; ``stacked``: those that lie in one parameter, too."""
     for layer in shape.layers:
         for m in layer.linears:
-            yield m.inputs, m.outputs, m.count * layer.count
+            if stacked or m.part != "expert":
+                yield m.inputs, m.outputs, m.count * layer.count
 
 
 def _sides(shape: ModelShape) -> int:
     """Rows and columns of all matrices, tables included, and all elements of vectors."""
     d, sides, inside = shape.dims, 0, 0
-    for m, n, count in _matrices(shape):
+    for m, n, count in _matrices(shape, stacked=True):
         sides += (m + n) * count
         inside += m * n * count
     tables = 1 if d.tied else 2

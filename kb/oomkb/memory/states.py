@@ -98,7 +98,7 @@ def padded(s: Setting, shape: ModelShape) -> float:
     64 ranks hold one of 60 experts each, or none: the fullest one holds 64/60 of its share, of 8 experts eight times.
     """
     experts = shape.dims.experts / s.ep
-    if s.sharding != "fsdp2" or experts < 2 or shape.family.experts != "fused":
+    if s.sharding != "fsdp2" or experts < 2:
         return 1.0
     return math.ceil(experts / s.shards) * s.shards / experts
 

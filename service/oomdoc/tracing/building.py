@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -23,6 +24,7 @@ def build_model(job: dict[str, Any]) -> Any:
     """The model on the meta device, in the dtype that its parameters are held in."""
     from transformers import AutoModelForCausalLM
 
+    _grouped_products_of_any_dtype()
     config = build_config(job["model"])
     attention = {"eager": "eager", "sdpa": "sdpa"}.get(job.get("attention") or "sdpa", "sdpa")
     # Weights are made in the wanted dtype directly, as from_pretrained leaves them.
@@ -31,6 +33,25 @@ def build_model(job: dict[str, Any]) -> Any:
         model = make(config, attn_implementation=attention, dtype=DTYPES[job.get("param_dtype")])
     model.config.use_cache = False
     return model
+
+
+@cache
+def _grouped_products_of_any_dtype() -> None:
+    """Products of experts in fp32: CUDA has them, torch's sizes without values are given for bf16 alone."""
+    import torch._meta_registrations as sizes
+
+    plain: Any = sizes._meta_grouped_mm_common
+
+    def any_dtype(a: Any, b: Any, **rest: Any) -> Any:
+        like = [torch.empty_strided(t.shape, t.stride(), dtype=torch.bfloat16, device="meta") for t in (a, b)]
+        out = plain(*like, **rest)
+        return torch.empty_strided(out.shape, out.stride(), dtype=a.dtype, device="meta")
+
+    def grouped(a: Any, b: Any, **rest: Any) -> Any:
+        wide = rest.get("scale_a") is None and a.dtype != torch.bfloat16
+        return (any_dtype if wide else plain)(a, b, **rest)
+
+    sizes._meta_grouped_mm_common = grouped
 
 
 def adapt(model: Any, job: dict[str, Any]) -> Any:

@@ -61,8 +61,6 @@ class Family:
     ``scores`` (queries and keys in fp32 before)."""
     lean_mask: bool = False
     """Its SDPA path relies on causality alone, so that no mask is made for an unpadded batch."""
-    experts: str = "none"
-    """``none``, ``fused`` (one three-dimensional parameter per projection), ``linear`` (a module each)."""
     shared_gate: bool = False
     """A sigmoid gate of width one on the shared expert."""
     no_k_bias: bool = False
@@ -83,7 +81,6 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
     "post_norms": frozenset({"none", "sandwich", "only"}),
     "positions": frozenset({"rope", "learned", "alibi", "none"}),
     "softmax": frozenset({"fp32", "input", "sinks", "scores"}),
-    "experts": frozenset({"none", "fused", "linear"}),
     "gate": frozenset({"", "query", "full", "head"}),
 }
 """The words that a field takes, where any other is a slip."""

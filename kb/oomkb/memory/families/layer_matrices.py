@@ -114,11 +114,10 @@ def _mlp(d: Dims, family: Family, width: int, *, part: str = "mlp", prefix: str 
 def _experts(d: Dims, family: Family) -> tuple[Linear, ...]:
     # transformers 5 keeps all experts of a layer in one parameter per projection, so LoRA on linear modules skips
     # them; earlier versions had a module each (config.json does not tell; the job's framework version does).
-    fused = family.experts == "fused"
     wide = d.expert_ffn if not family.gated or d.plain_mlp else 2 * d.expert_ffn
     expert: tuple[Linear, ...] = (
-        Linear("gate_up_proj", d.expert_io, wide, family.expert_bias, d.experts, not fused, "expert"),
-        Linear("down_proj", d.expert_ffn, d.expert_io, family.expert_bias, d.experts, not fused, "expert"),
+        Linear("gate_up_proj", d.expert_io, wide, family.expert_bias, d.experts, False, "expert"),
+        Linear("down_proj", d.expert_ffn, d.expert_io, family.expert_bias, d.experts, False, "expert"),
     )
     bias = family.router_bias and family.expert_bias
     router = Linear("gate", d.hidden, d.experts + d.idle_experts, bias, module=False, part="router")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from oomkb.memory.families.matrix import Linear
 
-__all__ = ["CACHING", "MIXERS", "linear_kind"]
+__all__ = ["CACHING", "MIXERS", "SIZES", "linear_kind"]
 
 Config = Mapping[str, Any]
 Mixed = tuple[tuple[Linear, ...], int]
@@ -240,3 +240,60 @@ MIXERS: Final[Mapping[str, Callable[[Config, int], Mixed]]] = {
 """By kind of mixer: its matrices and its other parameters, for a configuration and a hidden size."""
 CACHING: Final = frozenset({"csa", "hca", "moa", "sca"})
 """Mixers that are attention all the same, and keep something of every token."""
+
+
+Sizes = Mapping[str, float]
+
+
+def _delta_sizes(c: Config) -> Sizes:
+    key_heads = _int(c, "linear_num_key_heads") or _int(c, "linear_num_value_heads")
+    heads, key = _int(c, "linear_num_value_heads"), _int(c, "linear_key_head_dim", default=128)
+    value, chunk = _int(c, "linear_value_head_dim", default=128), 64
+    return {
+        "keys": key_heads * key,
+        "values": heads * value,
+        "repeated": heads * key,
+        "chunk": heads * chunk,
+        "state": heads * key * value / chunk,
+    }
+
+
+def _mamba2_sizes(c: Config) -> Sizes:
+    heads = _mamba_heads(c)
+    groups = _int(c, "mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
+    state = _int(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
+    chunk = _int(c, "mamba_chunk_size", "chunk_size", default=256)
+    linears, _ = _mamba2(c, _int(c, "hidden_size"))
+    inner = linears[1].inputs
+    return {
+        "inner": inner,
+        "grouped": groups * state,
+        "repeated": heads * state,
+        "chunk": heads * chunk,
+        "state": inner * state / chunk,
+    }
+
+
+def _mamba_sizes(c: Config) -> Sizes:
+    h = _int(c, "hidden_size")
+    inner = _int(c, "mamba_expand", "expand", default=2) * h
+    state = _int(c, "mamba_d_state", "state_size", default=16)
+    return {"inner": inner, "states": inner * state}
+
+
+def _conv_sizes(c: Config) -> Sizes:
+    return {"hidden": _int(c, "hidden_size")}
+
+
+def _rglru_sizes(c: Config) -> Sizes:
+    return {"wide": _int(c, "lru_width", default=_int(c, "hidden_size"))}
+
+
+SIZES: Final[Mapping[str, Callable[[Config], Sizes]]] = {
+    **dict.fromkeys(("qwen3_5_text", "qwen3_next", "olmo_hybrid"), _delta_sizes),
+    **dict.fromkeys(("granitemoehybrid", "bamba", "falcon_h1", "nemotron_h", "mamba2", "zamba2"), _mamba2_sizes),
+    **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), _mamba_sizes),
+    "lfm2": _conv_sizes,
+    "recurrent_gemma": _rglru_sizes,
+}
+"""By family whose mixer was traced: elements per token of what it holds between its projections."""
