@@ -1,14 +1,14 @@
 """Unseen truth for the memory model: jobs drawn at random, traced with real framework code, and priced.
 
-usage: python bench/trace_draws.py ROWS.jsonl --seed N --count K    draws, traces and appends what ROWS lacks, then prices all
+usage: python bench/trace_draws.py ROWS.jsonl --seed N --count K    draws, traces, appends what ROWS lacks, prices all
        python bench/trace_draws.py ROWS.jsonl                       prices what is there
 
-Each job is a family that both transformers and ``families.toml`` know, as a configuration of the catalogue or the class's
-own default, with few layers of real width. It is traced by the tracer of its kind (``trace.py``, ``trace_kbit.py``,
-``trace_preference.py``) in a process of its own with a limit on time and memory. Rows go to ROWS as they are traced;
-a job that cannot be traced stays there with its ``error``. Printed are the rows with their errors by phase, worst
-first, one JSON document a line, and a summary on standard error. Needs the extra ``trace``; TRL and bitsandbytes for
-the jobs that use them.
+Each job is a family that both transformers and ``families.toml`` know, as a configuration of the catalogue or the
+class's own default, with few layers of real width. Its kind's tracer (``trace.py``, ``trace_kbit.py``,
+``trace_preference.py``) plays it in a process of its own with a limit on time and memory. Rows go to ROWS as they are
+traced; a job that cannot be traced stays there with its ``error``. Printed are the rows with their errors by phase,
+worst first, one JSON document a line, and a summary on standard error. Needs the extra ``trace``; TRL and bitsandbytes
+for the jobs that use them.
 """
 
 from __future__ import annotations

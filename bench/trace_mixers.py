@@ -5,7 +5,7 @@ usage: python bench/trace_mixers.py > kb/oomkb/memory/families/mixer_forms.toml 
 State spaces, gated delta rules and short convolutions run in transformers' own PyTorch functions where their kernels'
 packages are not installed. Each family's module is run under fake tensors for several sizes, its projections replaced
 by what they make, and the bytes that the rest needs are fitted: while it runs without and with a graph, what the graph
-keeps, and what backward holds beside that. A form that does not meet every size within 1 % is reported on standard error.
+keeps, and what backward holds at most. A form that does not meet every size within 1 % is reported on standard error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import torch
@@ -23,10 +25,10 @@ from oomdoc.tracing.building import build_config, materialise
 from oomdoc.tracing.meter import Meter, scalars
 from oomkb.memory.families.mixers import SIZES
 
-PRECISIONS = {"fp32": (torch.float32, None), "16": (torch.bfloat16, None), "mixed": (torch.float32, torch.bfloat16),
-              "mixed16": (torch.bfloat16, torch.bfloat16)}  # fmt: skip
+PRECISIONS = {"fp32": (torch.float32, None), "16": (torch.bfloat16, None), "mixed": (torch.float32, torch.bfloat16)}
 FORMS = ("passing", "forward", "kept", "backward")
-OUTPUTS = ("out_proj", "o_proj", "linear_out")
+OUTPUTS = ("out_proj", "o_proj")
+_TOLERANCE = 0.01
 
 
 class _Made(torch.autograd.Function):
@@ -73,8 +75,8 @@ def _stub(module: Any, hidden: int, dtype: Any, link: Any) -> None:
         child.bias = None
 
 
-def measured(make: Callable[[], Any], hidden: int, precision: str, rows: tuple[int, int], trained: bool) -> list[int]:
-    """Bytes of the four forms for one module and batch."""
+def measured(make: Callable[[], Any], hidden: int, precision: str, length: int, trained: bool) -> list[int]:
+    """Bytes of the four forms for one module and one sequence."""
     held, autocast = PRECISIONS[precision]
     with torch.device("meta"):
         module = make().to(held).train().requires_grad_(trained)
@@ -83,7 +85,7 @@ def measured(make: Callable[[], Any], hidden: int, precision: str, rows: tuple[i
         materialise(module, "cpu")
         link = torch.empty(1, requires_grad=True)
         _stub(module, hidden, autocast or held, link)
-        x = torch.empty((*rows, hidden), dtype=held)
+        x = torch.empty((1, length, hidden), dtype=held)
         out = []
         with Meter() as meter, torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
             for tensor in (x, link, *module.parameters()):
@@ -96,17 +98,18 @@ def measured(make: Callable[[], Any], hidden: int, precision: str, rows: tuple[i
             found = module(x)
             found = found[0] if isinstance(found, tuple) else found
             out += [meter.peak - base, meter.live - base]
-            kept = meter.live
             meter.reset()
             found.sum().backward()
-            out.append(meter.peak - kept)
+            out.append(meter.peak - base)
     return out
 
 
-def fitted(samples: list[tuple[dict[str, float], list[int]]], names: list[str]) -> tuple[list[dict[str, float]], float]:
+def fitted(samples: list[tuple[dict[str, float], list[int]]]) -> tuple[list[dict[str, float]], float]:
     """Bytes per token by size, for each form, and how far the worst sample is off."""
     import numpy as np
 
+    names = sorted({name for sizes, _ in samples for name in sizes})
+    samples = [({name: sizes.get(name, 0.0) for name in names}, found) for sizes, found in samples]
     matrix = np.array([[sizes[name] for name in names] for sizes, _ in samples])
     forms, worst = [], 0.0
     for place in range(len(FORMS)):
@@ -125,61 +128,95 @@ def fitted(samples: list[tuple[dict[str, float], list[int]]], names: list[str]) 
     return forms, worst
 
 
-def families() -> dict[str, tuple[str, str, list[dict[str, Any]]]]:
-    """By name: module and class of transformers, and configurations that differ in every size."""
-    delta = [
-        {"linear_num_key_heads": k, "linear_num_value_heads": v, "linear_key_head_dim": a, "linear_value_head_dim": b}
-        for k, v, a, b in ((4, 8, 128, 128), (8, 8, 96, 192), (4, 16, 64, 128), (8, 16, 128, 64), (2, 8, 256, 128), (6, 6, 128, 96))
-    ]  # fmt: skip
-    heads = ((16, 64, 1, 128), (32, 64, 2, 64), (24, 32, 4, 128), (16, 128, 8, 32), (8, 64, 8, 256), (48, 32, 1, 16))
+Configs = list[dict[str, Any]]
+_DELTA = (  # key heads, value heads, their widths
+    (4, 8, 128, 128), (4, 16, 64, 128), (8, 16, 128, 64), (2, 8, 256, 128), (6, 12, 96, 192),
+    (8, 8, 96, 192), (6, 6, 128, 96), (16, 16, 64, 128), (4, 4, 256, 64),
+)  # fmt: skip
+_SPACES = ((16, 64, 1, 128), (32, 64, 2, 64), (24, 32, 4, 128), (16, 128, 8, 32), (8, 64, 8, 256), (48, 32, 1, 16))
+"""Heads, their width, groups, state."""
+_SELECTIVE = ((512, 16, 2), (768, 8, 2), (256, 32, 2), (512, 16, 4))
+"""Hidden size, state, expansion."""
+_CHUNK = 64
+
+
+def _deltas(*, grouped: bool = True) -> Configs:
+    names = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
+    return [dict(zip(names, sizes, strict=True)) for sizes in _DELTA if grouped or sizes[0] == sizes[1]]
+
+
+def _spaces(heads: str, width: str, groups: str, state: str, expand: str = "", **more: Any) -> Configs:
+    names = (heads, width, groups, state)
+    return [
+        {
+            **dict(zip(names, sizes, strict=True)),
+            "hidden_size": sizes[0] * sizes[1] // 2,
+            **({expand: 2} if expand else {}),
+        }
+        | {"mamba_chunk_size": _CHUNK, "chunk_size": _CHUNK, **dict.fromkeys(more, sizes[0] * sizes[1])}
+        for sizes in _SPACES
+    ]
+
+
+def _selective(state: str, expand: str) -> Configs:
+    return [{"hidden_size": h, state: s, expand: e} for h, s, e in _SELECTIVE]
+
+
+def families() -> dict[str, tuple[str, Configs]]:
+    """By name: the class of transformers, and configurations that differ in every size."""
+    mamba = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state")
     return {
-        "qwen3_5_text": ("qwen3_5", "Qwen3_5GatedDeltaNet", delta),
-        "qwen3_next": ("qwen3_next", "Qwen3NextGatedDeltaNet", delta),
-        "olmo_hybrid": ("olmo_hybrid", "OlmoHybridGatedDeltaNet", [d for d in delta if d["linear_num_key_heads"] == d["linear_num_value_heads"]] + [
-            {"linear_num_key_heads": k, "linear_num_value_heads": k, "linear_key_head_dim": a, "linear_value_head_dim": b}
-            for k, a, b in ((4, 64, 256), (16, 128, 64), (12, 256, 128), (5, 96, 32))]),
-        "granitemoehybrid": ("granitemoehybrid", "GraniteMoeHybridMambaLayer", [
-            {"hidden_size": n * p // 2, "mamba_expand": 2, "mamba_n_heads": n, "mamba_d_head": p, "mamba_n_groups": g, "mamba_d_state": s} for n, p, g, s in heads]),
-        "bamba": ("bamba", "BambaMixer", [
-            {"hidden_size": n * p // 2, "mamba_expand": 2, "mamba_n_heads": n, "mamba_d_head": p, "mamba_n_groups": g, "mamba_d_state": s} for n, p, g, s in heads]),
-        "falcon_h1": ("falcon_h1", "FalconH1Mixer", [
-            {"hidden_size": n * p // 2, "mamba_d_ssm": n * p, "mamba_n_heads": n, "mamba_d_head": p, "mamba_n_groups": g, "mamba_d_state": s} for n, p, g, s in heads]),
-        "nemotron_h": ("nemotron_h", "NemotronHMamba2Mixer", [
-            {"hidden_size": n * p // 2, "mamba_num_heads": n, "mamba_head_dim": p, "n_groups": g, "ssm_state_size": s} for n, p, g, s in heads]),
-        "mamba2": ("mamba2", "Mamba2Mixer", [
-            {"hidden_size": n * p // 2, "expand": 2, "num_heads": n, "head_dim": p, "n_groups": g, "state_size": s} for n, p, g, s in heads]),
-        "zamba2": ("zamba2", "Zamba2MambaMixer", [
-            {"hidden_size": n * p // 2, "mamba_expand": 2, "n_mamba_heads": n, "mamba_headdim": p, "mamba_ngroups": g, "mamba_d_state": s} for n, p, g, s in heads]),
-        "mamba": ("mamba", "MambaMixer", [{"hidden_size": h, "state_size": s, "expand": e} for h, s, e in ((512, 16, 2), (768, 8, 2), (256, 32, 2), (512, 16, 4))]),
-        "falcon_mamba": ("falcon_mamba", "FalconMambaMixer", [{"hidden_size": h, "state_size": s, "expand": e} for h, s, e in ((512, 16, 2), (768, 8, 2), (256, 32, 2), (512, 16, 4))]),
-        "jamba": ("jamba", "JambaMambaMixer", [{"hidden_size": h, "mamba_d_state": s, "mamba_expand": e} for h, s, e in ((512, 16, 2), (768, 8, 2), (256, 32, 2), (512, 16, 4))]),
-        "lfm2": ("lfm2", "Lfm2ShortConv", [{"hidden_size": h, "layer_types": ["conv"] * 4, "num_hidden_layers": 4} for h in (256, 512, 1024)]),
-        "recurrent_gemma": ("recurrent_gemma", "RecurrentGemmaRecurrentBlock", [{"hidden_size": h, "lru_width": w, "num_attention_heads": n} for h, w, n in ((512, 512, 4), (256, 512, 8), (512, 768, 4))]),
-    }  # fmt: skip
+        "lfm2": ("Lfm2ShortConv", [{"hidden_size": h, "layer_types": ["conv"] * 4} for h in (256, 512, 1024)]),
+        "granitemoehybrid": ("GraniteMoeHybridMambaLayer", _spaces(*mamba, "mamba_expand")),
+        "qwen3_5_text": ("Qwen3_5GatedDeltaNet", _deltas()),
+        "falcon_h1": ("FalconH1Mixer", _spaces(*mamba, mamba_d_ssm=True)),
+        "nemotron_h": (
+            "NemotronHMamba2Mixer",
+            _spaces("mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size"),
+        ),
+        "qwen3_next": ("Qwen3NextGatedDeltaNet", _deltas()),
+        "olmo_hybrid": ("OlmoHybridGatedDeltaNet", _deltas(grouped=False)),
+        "falcon_mamba": ("FalconMambaMixer", _selective("state_size", "expand")),
+        "mamba2": ("Mamba2Mixer", _spaces("num_heads", "head_dim", "n_groups", "state_size", "expand")),
+        "jamba": ("JambaMambaMixer", _selective("mamba_d_state", "mamba_expand")),
+        "mamba": ("MambaMixer", _selective("state_size", "expand")),
+        "zamba2": (
+            "Zamba2MambaMixer",
+            _spaces("n_mamba_heads", "mamba_headdim", "mamba_ngroups", "mamba_d_state", "mamba_expand"),
+        ),
+    }
+
+
+def _module(name: str) -> Any:
+    folder = name.removesuffix("_text")
+    return getattr(import_module(f"transformers.models.{folder}.modeling_{folder}"), families()[name][0])
+
+
+def _built(make: Any, config: Any) -> Any:
+    module = make(config, layer_idx=0)
+    if config.model_type == "falcon_h1":  # which its layer gives it
+        module.mup_vector = torch.ones(1, 1, module.in_proj.out_features)
+    return module
 
 
 def forms_of(name: str) -> dict[str, dict[str, str]]:
     """The forms of one family's mixer by precision, trained or frozen."""
-    folder, kind, configs = families()[name]
-    make: Any = getattr(import_module(f"transformers.models.{folder}.modeling_{folder}"), kind)
+    make, sizes_of = _module(name), SIZES[name]
+    lengths = (48,) if "states" in sizes_of({}, 1) else (256, 160)  # of the former every token is a step of a loop
+    configs = [build_config({"model_type": name, **given}) for given in families()[name][1]]
     of: dict[str, dict[str, str]] = {}
-    short = "states" in SIZES[name]({}) or "wide" in SIZES[name]({})  # a loop over tokens
-    lengths = ((1, 48), (2, 64)) if short else ((1, 512), (2, 256))
-    for precision in PRECISIONS:
-        for trained in (True, False):
-            samples, sizes_of = [], SIZES[name]
-            for rows in lengths:
-                for given in configs:
-                    config = build_config({"model_type": name, **given})
-                    sizes = {k: v * rows[0] * rows[1] for k, v in sizes_of({**config.to_dict(), "model_type": name}).items()}
-                    hidden = config.hidden_size
-                    found = measured(lambda c=config: make(c, layer_idx=0) if "layer_idx" in make.__init__.__code__.co_varnames else make(c), hidden, precision, rows, trained)
-                    samples.append((sizes, found))
-            forms, worst = fitted(samples, list(sizes_of({**config.to_dict(), "model_type": name})))
-            label = precision if trained else precision + " frozen"
-            if worst > 0.01:
-                print(f"{name} {label}: worst {worst:.1%}", file=sys.stderr)
-            of[label] = {form: " ".join(f"{k}:{v:g}" for k, v in its.items()) for form, its in zip(FORMS, forms, strict=True)}
+    for precision, trained in product(PRECISIONS, (True, False)):
+        samples = []
+        for length, config in product(lengths, configs):
+            sizes = sizes_of({**config.to_dict(), "model_type": name}, length)
+            found = measured(partial(_built, make, config), config.hidden_size, precision, length, trained)
+            samples.append(({size: value * length for size, value in sizes.items()}, found))
+        forms, worst = fitted(samples)
+        label = precision if trained else precision + " frozen"
+        if worst > _TOLERANCE:
+            print(f"{name} {label}: worst {worst:.1%}", file=sys.stderr)
+        texts = (" ".join(f"{size}:{value:g}" for size, value in form.items()) for form in forms)
+        of[label] = dict(zip(FORMS, texts, strict=True))
     return of
 
 

@@ -12,6 +12,7 @@ from oomkb.memory.quantized import saves_weights
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.step import Step
+from oomkb.memory.token_mixers import mixer_of, mixer_sizes
 
 __all__ = ["step_of"]
 
@@ -52,7 +53,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         softmax=family.softmax,
         softcap=d.attention_softcap,
         multiplier=d.model_type.startswith("granite"),
-        moe="fused" if d.experts else "",
+        mixer=mixer_of(s, shape),
         shared=("gated" if family.shared_gate else "plain") if d.shared_ffn else "",
         cuda=s.cuda,
         router="titan" if _own_experts(s) else ROUTERS.get(d.model_type, ""),
@@ -170,6 +171,9 @@ def _adapted_slots(s: Setting, shape: ModelShape) -> frozenset[str]:
             slots |= {slot, "shared." + slot}
     if by_name.get("shared_expert_gate"):
         slots.add("shared_expert_gate")
+    slots |= {
+        "mixer." + m.name for layer in shape.layers for m in layer.linears if m.part == "mixer" and by_name[m.name]
+    }
     return frozenset(slots)
 
 
@@ -179,10 +183,10 @@ def _active(s: Setting, shape: ModelShape) -> int:
     return s.trained_layers if few else 0
 
 
-def _positions(kinds: tuple[bool, ...], active: int = 0) -> tuple[bool, ...]:
+def _positions(kinds: tuple[str, ...], active: int = 0) -> tuple[str, ...]:
     """The kinds that decide the program: first, those in between, last (or as many as are trained)."""
     top = len(kinds) - (active or 1)
-    middle = tuple(k for k in (False, True) if k in kinds[1:top]) or (kinds[0],)
+    middle = tuple(sorted(set(kinds[1:top]))) or (kinds[0],)
     return (kinds[0], *middle, *kinds[top:])
 
 
@@ -225,6 +229,7 @@ def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
             "kvb": d.heads * (d.qk_nope_dim + d.v_head_dim) / tp,
             "vh": d.heads * d.v_head_dim / tp,
             "in": 0.0,
+            **mixer_sizes(s, shape),
         }.items()
     )
 
@@ -276,6 +281,8 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
         s.logits_share,
         s.sequence_parallel,
         s.training,
+        s.mixer_kernels,
+        tuple(mixer_sizes(s, shape).values()),
     )
     kept: dict[tuple[object, ...], Step] = shape.steps
     found = kept.get(key)
@@ -290,7 +297,7 @@ _KEPT: Final = 512
 
 
 def _built(s: Setting, shape: ModelShape) -> Step:
-    kinds = tuple(shape.dims.is_moe(i) for i in range(shape.dims.layers))
+    kinds = shape.kinds
     stage = max(1, round(len(kinds) / s.pp))
     played = kinds[:stage] if s.pp > 1 else kinds
     head = head_of(s, shape)

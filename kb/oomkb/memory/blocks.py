@@ -17,6 +17,7 @@ from oomkb.memory.moe import routed_experts
 from oomkb.memory.ops import Ops
 from oomkb.memory.quantized import quantized
 from oomkb.memory.tape import Leaf, Tape, Tensor
+from oomkb.memory.token_mixers import mix
 
 __all__ = ["Layer"]
 
@@ -26,8 +27,11 @@ _STAT: Final = "T"
 class Layer:
     """Plays one decoder layer."""
 
-    def __init__(self, tape: Tape, mode: Mode, *, moe: bool) -> None:
-        self.tape, self.mode, self.moe = tape, mode, moe
+    def __init__(self, tape: Tape, mode: Mode, kind: str = "dense") -> None:
+        """A layer of one of the kinds of :attr:`oomkb.memory.shape.ModelShape.kinds`."""
+        self.tape, self.mode = tape, mode
+        *mixer, self.feeds = kind.split()
+        self.mixes = mixer[0] if mixer else "attention"
         self.ops = Ops(tape, autocast=mode.autocast, cuda=mode.cuda, caching=not mode.turned)
         self.weights: dict[str, Tensor] = {}
 
@@ -172,7 +176,7 @@ class Layer:
 
     def feed(self, x: Tensor) -> Tensor:
         """Whatever follows attention."""
-        return routed_experts(self, x) if self.moe else self.mlp(x)
+        return routed_experts(self, x) if self.feeds == "moe" else self.mlp(x)
 
     # -- attention -----------------------------------------------------------------------------------------------
 
@@ -245,7 +249,14 @@ class Layer:
         return ops.copy(out)
 
     def attention(self, x: Tensor) -> Tensor:
-        """Self-attention with its projections."""
+        """What mixes tokens, with its projections."""
+        if self.mixes != "attention" and self.mode.mixer is not None:
+            mixed = mix(self, x, self.mode.mixer)
+            return mixed if self.mixes == "mixer" else self.ops.add(mixed, self.self_attention(x))
+        return self.self_attention(x)
+
+    def self_attention(self, x: Tensor) -> Tensor:
+        """Attention with its projections."""
         if self.mode.latent:
             return self.latent_attention(x)
         ops, m = self.ops, self.mode
@@ -305,7 +316,8 @@ class Layer:
     def __call__(self, x: Tensor) -> Tensor:
         """One layer from hidden states to hidden states."""
         self.table = 4.0 if self.mode.wide_rotary else x.size
-        play: Callable[[Tensor], Tensor] = getattr(self, "_" + self.mode.order)
+        order = self.mode.order if self.mixes == "attention" else "pre"
+        play: Callable[[Tensor], Tensor] = getattr(self, "_" + order)
         return play(x)
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -314,16 +326,19 @@ class Layer:
 
     def _pre(self, x: Tensor) -> Tensor:
         ops = self.ops
-        residual = x
-        x = self.norm(x, "norm1")
-        x = self.attention(x)
-        x = self._drop(x)
-        x = ops.add(residual, x)
-        residual = x
-        x = self.norm(x, "norm2")
-        x = self.feed(x)
-        x = self._drop(x)
-        return ops.add(residual, x)
+        if self.mixes != "none":
+            residual = x
+            x = self.norm(x, "norm1")
+            x = self.attention(x)
+            x = self._drop(x)
+            x = ops.add(residual, x)
+        if self.feeds != "none":
+            residual = x
+            x = self.norm(x, "norm2")
+            x = self.feed(x)
+            x = self._drop(x)
+            x = ops.add(residual, x)
+        return x
 
     def _sandwich(self, x: Tensor) -> Tensor:
         ops = self.ops

@@ -69,21 +69,21 @@ class _Scratch(Tape):
 
 
 @lru_cache(maxsize=8192)
-def simulated(mode: Mode, moe: bool, ckpt: str, size: float, linked: bool, grad: float = 0.0) -> LayerSimulation:
+def simulated(mode: Mode, kind: str, ckpt: str, size: float, linked: bool, grad: float = 0.0) -> LayerSimulation:
     """Play a layer.
 
     :param size: bytes an element of its input.
     :param linked: whether its input needs a gradient.
     :param grad: bytes an element of its output's gradient; the output's own where 0.
     """
-    return _Simulated(mode, moe, ckpt, size, linked).play(grad)
+    return _Simulated(mode, kind, ckpt, size, linked).play(grad)
 
 
 class _Simulated:
     """The layer with its tape, being played."""
 
-    def __init__(self, mode: Mode, moe: bool, ckpt: str, size: float, linked: bool) -> None:
-        self.mode, self.moe, self.size, self.linked = mode, moe, size, linked
+    def __init__(self, mode: Mode, kind: str, ckpt: str, size: float, linked: bool) -> None:
+        self.mode, self.kind, self.size, self.linked = mode, kind, size, linked
         self.tape = _Scratch(keep_grads=mode.grads != "none")
         self.ckpt = ckpt_of(mode, ckpt, linked=linked)
         self.crossed: tuple[Segment, Form, float] | None = None
@@ -122,7 +122,7 @@ class _Simulated:
 
     def run(self, x: Tensor) -> Tensor:
         """The layer, checkpointed or not."""
-        return run_layer(self.tape, self.mode, Layer(self.tape, self.mode, moe=self.moe), x, self.ckpt)
+        return run_layer(self.tape, self.mode, Layer(self.tape, self.mode, self.kind), x, self.ckpt)
 
     # -- backward ------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,21 @@ from dataclasses import dataclass
 __all__ = ["Head", "Mode"]
 
 
+@dataclass(frozen=True, slots=True)
+class Mixer:
+    """What a layer's token mixer holds between its projections, where it is not attention: bytes by unit."""
+
+    inputs: tuple[tuple[str, str], ...]
+    """Projections of the hidden states: name and unit of the width."""
+    output: tuple[str, str]
+    passing: tuple[tuple[str, float], ...]
+    """At most while it runs and nothing is kept."""
+    forward: tuple[tuple[str, float], ...]
+    kept: tuple[tuple[str, float], ...]
+    backward: tuple[tuple[str, float], ...]
+    """At most in backward, what is kept and all gradients among it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
     """Everything about a run that changes which operations happen, and no size."""
@@ -45,7 +60,7 @@ class Mode:
     softmax: str
     softcap: bool
     multiplier: bool
-    moe: str
+    mixer: Mixer | None
     shared: str
     cuda: bool
     router: str = ""

@@ -81,7 +81,7 @@ def _with_unrelated(step: Training, wide: Tensor) -> Tensor:
     """KTO's unrelated completions, scored without gradients; then the logits are copied by their labels."""
     _reference(step, trained=True)
     copied = step.tape.new(_LOGITS, wide.size)
-    step.note("loss", "saved", "logits")
+    step.note("loss", "kept", "logits")
     return copied
 
 
@@ -118,7 +118,7 @@ def _averaged(step: Training, logits: Tensor | None) -> None:
     """The mean of the chosen logits: those that the mask leaves, copied."""
     if logits is not None:
         copied = step.tape.new(_HALF, logits.size)
-        step.note("loss", "saved", "logits")
+        step.note("loss", "kept", "logits")
         del copied
 
 
@@ -128,11 +128,11 @@ def _compared(step: Training, logits: Tensor) -> None:
     theirs = _reference(step, rows=True)
     copied = tape.new(_LOGITS, size)  # entropy_from_logits flattens the shifted logits
     chunk = tape.new(_ENTROPY, size)
-    step.note("loss", "saved", "logits")
+    step.note("loss", "kept", "logits")
     del chunk
     if step.head.objective == "kto":  # chosen and rejected rows, and what the mask leaves of one of them
         more = tape.new(_HALF, size)
-        step.note("loss", "saved", "logits")
+        step.note("loss", "kept", "logits")
         del more
     del copied, theirs
 
@@ -218,18 +218,18 @@ def _reference(step: Training, *, trained: bool = False, rows: bool = False) -> 
     frozen = replace(mode, trained=False, adapters=frozenset(), merged_experts=False)
     x = tape.new("T*h", mode.param)
     mask = tape.new("B*S*S", 1.0) if mode.mask and mode.attention == "sdpa" else None
-    x = Layer(tape, frozen, moe=step.positions[-1])(x)
-    x = Layer(tape, frozen, moe=False).norm(x, "final")
+    x = Layer(tape, frozen, step.positions[-1])(x)
+    x = Layer(tape, frozen).norm(x, "final")
     del mask
-    step.note("loss", "saved", "layer")
+    step.note("loss", "kept", "layer")
     ops = Ops(tape, autocast=frozen.autocast)
-    logits = ops.linear(x, Tensor(None, "g:V*e", frozen.param), _LOGITS)
+    logits = step.scaled(ops, ops.linear(x, Tensor(None, "g:V*e", frozen.param), _LOGITS))
     if head.style == "factory-labels":
         _own_loss(step, logits)
     del x
     wide = _upcast(step, logits, Ops(tape))
     del logits
-    step.note("loss", "saved", "logits")
+    step.note("loss", "kept", "logits")
     if rows:
         return wide
     kept = tape.new(_LOGITS, wide.size)
@@ -241,5 +241,5 @@ def _reference(step: Training, *, trained: bool = False, rows: bool = False) -> 
         last = tape.new(_LOGITS, second.size)
         del second, last
     del wide
-    step.note("loss", "saved", "logits")
+    step.note("loss", "kept", "logits")
     return None

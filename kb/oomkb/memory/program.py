@@ -43,7 +43,7 @@ class Program:
 class _Step:
     """One step of a small model: the plan of positions, played."""
 
-    def __init__(self, mode: Mode, head: Head, kinds: tuple[bool, ...]) -> None:
+    def __init__(self, mode: Mode, head: Head, kinds: tuple[str, ...]) -> None:
         self.mode, self.head = mode, head
         self.tape = Tape(keep_grads=mode.grads != "none")
         self.ops = Ops(self.tape, autocast=mode.autocast, cuda=mode.cuda)
@@ -99,11 +99,11 @@ class _Step:
             x = ops.layer_norm(x, Tensor(None, "g:h", mode.param), "T")
         return ops.dropout(x, head.embed_dropout)
 
-    def run_layer(self, x: Tensor, moe: bool, share: str) -> Tensor:
+    def run_layer(self, x: Tensor, kind: str, share: str) -> Tensor:
         """One layer, played elsewhere: its instants upon what is alive here, and what it keeps."""
         tape, linked = self.tape, x.node is not None
         mode = self.below if share == "none" else self.mode
-        play = simulated(mode, moe, self.head.ckpt, x.size, linked)
+        play = simulated(mode, kind, self.head.ckpt, x.size, linked)
         base = tape.less({"T*h": x.size})
         held, cast = tape.hold(play.held), tape.hold(play.casts)
         if cast is not None:
@@ -115,7 +115,7 @@ class _Step:
 
             def backward(tape: Tape, grad: Tensor, saved: Any, needs: object) -> tuple[Tensor | None]:
                 found = play.backward if grad.size == play.size else None
-                found = found or simulated(mode, moe, self.head.ckpt, x_size, linked, grad.size).backward
+                found = found or simulated(mode, kind, self.head.ckpt, x_size, linked, grad.size).backward
                 assert found is not None
                 self.passed = (tape.less(found.start), found.instants)
                 left = tape.hold(found.left)
@@ -127,7 +127,7 @@ class _Step:
             node = tape.record((trigger,), (held, kept), backward)
             if self.head.outlived:
                 old = {unit: size for unit, size in play.backward.left.items() if unit.startswith("T*")}
-                self.outlived[_kind(moe)] = old
+                self.outlived[kind] = old
                 self.before.append(tape.hold(old))
         out = tape.new("T*h", play.size, node)
         del x, held
@@ -140,14 +140,14 @@ class _Step:
         self.outer: list[object] = []
         mask = self.mask()
         self.note("forward", "none", "embedding")
-        for i, moe in enumerate(self.positions):
+        for i, kind in enumerate(self.positions):
             before = self.tape.mark()
-            x = self.run_layer(self.boundary(x, i - 1), moe, "saved" if i >= self.top else "none")
+            x = self.run_layer(self.boundary(x, i - 1), kind, "saved" if i >= self.top else "none")
             self.tape.drop_instants()
             if 0 < i < self.top:
-                self.saved[_kind(moe)] = minus(self.tape.mark(), before)
+                self.saved[kind] = minus(self.tape.mark(), before)
         x = self.boundary(x, len(self.positions) - 1)
-        x = Layer(self.tape, self.mode, moe=False).norm(x, "final") if self.head.final_norm else x
+        x = Layer(self.tape, self.mode).norm(x, "final") if self.head.final_norm else x
         if self.head.ckpt != "none":
             self.outer.append(mask)  # a checkpoint keeps every argument of the layer
         del mask
@@ -192,7 +192,7 @@ class _Step:
             self.release_layer_grads()
             self.tape.drop_instants()
         elif above > 0:
-            kind, found = _kind(self.positions[above]), self.passed
+            kind, found = self.positions[above], self.passed
             self.note("backward", "kept", "layer")
             if found is not None:
                 self.instants.append(("backward", *found, "grads", "layer"))
@@ -208,10 +208,6 @@ class _Step:
         return (grad.view(),)
 
 
-def _kind(moe: bool) -> str:
-    return "moe" if moe else "dense"
-
-
 class Training(_Step):
     """Forward, loss and backward."""
 
@@ -223,11 +219,13 @@ class Training(_Step):
             if head.tied
             else Tensor(None, "g:V*e", self.mode.param, Leaf("g:V*e", self.mode.param) if head.trained else None)
         )
-        logits = ops.linear(x, weight, "T*V")
-        del weight
-        if head.scaled_logits:
+        return self.scaled(ops, ops.linear(x, weight, "T*V"))
+
+    def scaled(self, ops: Ops, logits: Tensor) -> Tensor:
+        """The logits as the family hands them out: divided, or capped softly."""
+        if self.head.scaled_logits:
             logits = ops.scale(logits)
-        if head.softcap:
+        if self.head.softcap:
             logits = ops.scale(logits)
             logits = ops.unary(logits, keeps="output")
             logits = ops.scale(logits)
@@ -300,9 +298,7 @@ class Training(_Step):
         self.tape.drop_instants()
         self.backward(root, grad)
         kept = {kind: self.kept(kind) for kind in self.saved}
-        return Program(
-            tuple(self.instants), self.saved, self.grads, kept, after, tuple(_kind(m) for m in self.positions)
-        )
+        return Program(tuple(self.instants), self.saved, self.grads, kept, after, tuple(self.positions))
 
     def kept_without_casts(self) -> Form:
         """What is alive once the loss is there: autocast's cache is emptied, the last micro-batch's loss let go."""
@@ -393,6 +389,6 @@ def _rows_backward(tape: Tape, size: float, *, alone: bool) -> tuple[Tensor]:
 
 
 @lru_cache(maxsize=4096)
-def program(mode: Mode, head: Head, kinds: tuple[bool, ...]) -> Program:
+def program(mode: Mode, head: Head, kinds: tuple[str, ...]) -> Program:
     """The compiled step."""
     return Training(mode, head, kinds).play()

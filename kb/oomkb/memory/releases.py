@@ -129,6 +129,15 @@ def preference_style(job: Job) -> str:
     return "factory" if version(job.versions.get("llamafactory", "")) >= (0, 9, 4) else "factory-labels"
 
 
+def has_mixer_kernels(job: Job) -> bool:
+    """Whether mixers that are not attention run in kernels: in programs of their own, or with their packages."""
+    own = any(word in (job.framework or "").lower() for word in OWN_MODELS)
+    return own or any(name.replace("_", "-").lower() in _MIXER_PACKAGES for name in job.versions)
+
+
+_MIXER_PACKAGES: Final = frozenset({"mamba-ssm", "flash-linear-attention", "fla", "kernels"})
+
+
 def divides(job: Job) -> str:
     """How TRL divides the logits by the temperature (``trainer/grpo_trainer.py``, ``rloo_trainer.py``).
 

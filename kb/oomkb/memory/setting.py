@@ -18,6 +18,7 @@ from oomkb.memory.releases import (
     divides,
     fast_loss,
     fused_kernels,
+    has_mixer_kernels,
     is_litgpt,
     loads_in_16_bits,
     loss_copies,
@@ -132,6 +133,8 @@ class Setting:
     """The allocator's cache is given back in every step (``torch_empty_cache_steps: 1``)."""
     reference: bool
     """A reference model is asked in every step: not where its log-probabilities were computed beforehand."""
+    mixer_kernels: bool
+    """State spaces and the like have kernels of their own, where transformers would run them in PyTorch."""
     logits_share: float
     divides: str
     """Online RL: how the trainer divides the logits by the temperature."""
@@ -230,6 +233,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
         expert_adapters=_expert_adapters(job, shape, adapters),
+        mixer_kernels=has_mixer_kernels(job),
         adapter_bytes=_adapter_bytes(job, param, autocast, sharding),
         quant=quant,
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),

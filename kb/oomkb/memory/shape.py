@@ -20,8 +20,10 @@ from oomkb.limits import check_tree
 from oomkb.memory.families.audio_towers import audio_known
 from oomkb.memory.families.dimensions import Dims, read_dims
 from oomkb.memory.families.family import Family
+from oomkb.memory.families.layer_kinds import plan
 from oomkb.memory.families.layer_matrices import build_layers
 from oomkb.memory.families.matrix import LayerShape, Linear
+from oomkb.memory.families.mixers import SIZES
 from oomkb.memory.families.outside_layers import extra_params
 from oomkb.memory.names import unread_parts
 from oomkb.memory.vision import VisionShape
@@ -98,6 +100,17 @@ class ModelShape:
         return replace(shape, warnings=(warning,), known=False)
 
     # -- counts ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """What each layer is made of: ``dense`` or ``moe`` behind attention, else the mixer's part in front of it.
+
+        ``mixer dense``, ``both dense`` (attention and a mixer side by side), ``mixer none``, ``none moe`` ...
+        """
+        d = self.dims
+        if not d.mixers or d.model_type not in SIZES:
+            return tuple("moe" if d.is_moe(i) else "dense" for i in range(d.layers))
+        return tuple(slot.kind for slot in plan(d, d.fields))
 
     @cached_property
     def layer_count(self) -> int:

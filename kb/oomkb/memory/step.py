@@ -7,6 +7,7 @@ and again has its instants reduced to those that can be the fullest, so that eac
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -69,11 +70,11 @@ def _planned(played: Program) -> _Plan:
 class Step:
     """All instants of one step for one shape and mode."""
 
-    def __init__(self, played: Program, kinds: tuple[bool, ...], values: Mapping[str, float], *, ckpt: bool) -> None:
+    def __init__(self, played: Program, kinds: tuple[str, ...], values: Mapping[str, float], *, ckpt: bool) -> None:
         self._played, self._plan = played, _planned(played)
         self._own = Units(values, "recomputed layer" if ckpt else "activations")
         self._others = Units(values, "activations")
-        self._counts = {"dense": kinds.count(False), "moe": kinds.count(True)}
+        self._counts = Counter(kinds)
         for kind in played.kinds:
             self._counts[kind] -= 1
         self._prices = 0

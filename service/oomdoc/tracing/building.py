@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 import torch
@@ -38,8 +39,7 @@ def build_model(job: dict[str, Any]) -> Any:
 @cache
 def _grouped_products_of_any_dtype() -> None:
     """Products of experts in fp32: CUDA has them, torch's sizes without values are given for bf16 alone."""
-    import torch._meta_registrations as sizes
-
+    sizes: Any = import_module("torch._meta_registrations")
     plain: Any = sizes._meta_grouped_mm_common
 
     def any_dtype(a: Any, b: Any, **rest: Any) -> Any:

@@ -3,8 +3,10 @@
 ``adapters``: DoRA with and without dropout, embedding and head trained beside adapters, evaluation between steps.
 ``drawn``: family, precision, optimizer's implementation, attention, batch, length (not only powers of two),
 checkpointing, adapters, DPO, FSDP2 over 2 to 64 ranks, drawn over the catalogue's models.
+``draws``: what ``bench/trace_draws.py`` drew and the model was mended by: token mixers that are not attention, experts
+in fp32 under autocast and under optimizers, full DPO under autocast. Rows that are further off say how far (``within``).
 ``layers``: drawn like these, most with a small vocabulary, so that layers show that logits hide; of every family of
-routed experts two. Rows that are further off say how far (``within``).
+routed experts two.
 ``optimizers``: a step of torch's, transformers', bitsandbytes' and other packages' optimizers.
 Versions: transformers 5.23, peft 0.21.2, torch 2.13 and (where FSDP2 differs) 2.15, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3 and
 lion-pytorch 0.2.5. The peak of every phase is compared, not only the step's: what another phase hides in one job decides the next one.
@@ -22,7 +24,7 @@ from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
 DATA = Path(__file__).parent / "data"
-FILES = ("adapters", "drawn", "layers", "optimizers")
+FILES = ("adapters", "drawn", "draws", "layers", "optimizers")
 ROWS = [
     {**json.loads(line), "file": name} for name in FILES for line in (DATA / f"{name}.jsonl").read_text().splitlines()
 ]

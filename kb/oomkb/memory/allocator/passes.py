@@ -128,7 +128,7 @@ class Pass(Training):
         self,
         mode: Mode,
         head: Head,
-        kinds: Sequence[bool],
+        kinds: Sequence[str],
         tape: RecordingTape,
         *,
         hooks: Hooks | None = None,
@@ -176,11 +176,11 @@ class Pass(Training):
         self.hooks.before(-1)
         return super().forward()
 
-    def run_layer(self, x: Tensor, moe: bool, share: str) -> Tensor:
+    def run_layer(self, x: Tensor, kind: str, share: str) -> Tensor:
         """One layer where it stands."""
         mode = self.below if share == "none" else self.mode
         ckpt = ckpt_of(mode, self.head.ckpt, linked=x.node is not None)
-        return run_layer(self.tape, mode, Layer(self.tape, mode, moe=moe), x, ckpt)
+        return run_layer(self.tape, mode, Layer(self.tape, mode, kind), x, ckpt)
 
     def head_grads(self) -> None:
         """Where a wrapper shards the head by itself, its gradient goes with it."""

@@ -115,7 +115,7 @@ class _Run:
         self.job, self.s, self.shape, self.states = job, s, shape, states
         self.recorder = Recorder()
         self.sizes = _sizes(s, shape, states)
-        self.kinds = tuple(shape.dims.is_moe(i) for i in range(shape.dims.layers))[: _stage(s, shape)]
+        self.kinds = shape.kinds[: _stage(s, shape)]
         self.mode, self.head = mode_of(s, shape), head_of(s, shape)
         self.values = dict(env_of(s, shape))
         self.grads: list[Tensor] = []

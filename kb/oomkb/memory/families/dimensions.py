@@ -336,7 +336,6 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
         raise JobError("a width below zero", where="model.head_dim" if head_dim < 1 else "model.intermediate_size")
     act = str(of(c, "act", "")).lower()
     experts = expert_fields(kind, c, ffn, layers)
-    softcap = c.get("attn_logit_softcapping")
     return Dims(
         model_type=kind,
         vocab=_size(c, "vocab", 32_000),
@@ -358,7 +357,7 @@ def _dims(kind: str, family: Family, c: Mapping[str, Any]) -> Dims:
         position_rows=_positions(family, c),
         final_norm=family.final_norm and not (kind == "opt" and c.get("do_layer_norm_before") is False),
         windows=_windows(kind, c, layers),
-        attention_softcap=bool(softcap) and kind == "gemma2",
+        attention_softcap=bool(c.get("attn_logit_softcapping")),
         logit_softcap=bool(c.get("final_logit_softcapping")),
         logit_scale=bool(c.get("logit_scale") or c.get("logits_scaling")),
         rotary_dim=_rotary(family, c, head_dim),

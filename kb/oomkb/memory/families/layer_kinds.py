@@ -30,6 +30,15 @@ class Slot:
     change: tuple[tuple[str, Any], ...] = ()
     """Fields of :class:`~oomkb.memory.families.dimensions.Dims` that differ in this layer."""
 
+    @property
+    def kind(self) -> str:
+        """As :attr:`oomkb.memory.shape.ModelShape.kinds` calls it."""
+        feed = "moe" if self.feed == "both" else self.feed
+        if self.mixer == "attention":
+            return feed if feed != "none" else "attention none"
+        part = "both" if "+" in self.mixer else "none" if self.mixer == "none" else "mixer"
+        return f"{part} {feed}"
+
 
 _ATTENTION: Final = ("attention", "full", "sliding", "chunked", "*", "global", "local")
 _PATTERN: Final[Mapping[str, str]] = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}

@@ -97,11 +97,15 @@ def _delta(c: Config, h: int) -> Mixed:
     width = _int(c, "linear_value_head_dim", default=128)
     value_dim = value_heads * width
     mixed = 2 * key_dim + value_dim
-    linears = (
-        _matrix("in_proj_qkvz", h, mixed + value_dim),
-        _matrix("in_proj_ba", h, 2 * value_heads),
-        _matrix("out_proj", value_dim, h),
-    )
+    kind = str(c.get("model_type", ""))
+    widths = {"in_proj_qkvz": mixed + value_dim, "in_proj_ba": 2 * value_heads}
+    if kind.startswith("qwen3_5"):
+        widths = {"in_proj_qkv": mixed, "in_proj_z": value_dim, "in_proj_b": value_heads, "in_proj_a": value_heads}
+    if kind == "olmo_hybrid":
+        widths = {"q_proj": key_dim, "k_proj": key_dim, "v_proj": value_dim, "a_proj": value_heads}
+        widths |= {"b_proj": value_heads, "g_proj": value_dim}
+    out = _matrix("o_proj" if kind == "olmo_hybrid" else "out_proj", value_dim, h)
+    linears = (*(_matrix(name, h, width) for name, width in widths.items()), out)
     return linears, mixed * _int(c, "linear_conv_kernel_dim", default=4) + 2 * value_heads + width
 
 
@@ -245,55 +249,65 @@ CACHING: Final = frozenset({"csa", "hca", "moa", "sca"})
 Sizes = Mapping[str, float]
 
 
-def _delta_sizes(c: Config) -> Sizes:
+def _delta_sizes(c: Config, length: int) -> Sizes:
     key_heads = _int(c, "linear_num_key_heads") or _int(c, "linear_num_value_heads")
     heads, key = _int(c, "linear_num_value_heads"), _int(c, "linear_key_head_dim", default=128)
-    value, chunk = _int(c, "linear_value_head_dim", default=128), 64
+    value, padded = _int(c, "linear_value_head_dim", default=128), _padded(length, _DELTA_CHUNK)
+    wide = heads * key
     return {
         "keys": key_heads * key,
         "values": heads * value,
-        "repeated": heads * key,
-        "chunk": heads * chunk,
-        "state": heads * key * value / chunk,
+        "valuesp": heads * value * padded,
+        "plain": 0 if heads > key_heads else wide,
+        "plainp": 0 if heads > key_heads else wide * padded,
+        "repeated": wide if heads > key_heads else 0,
+        "repeatedp": wide * padded if heads > key_heads else 0,
+        "chunk": heads * _DELTA_CHUNK * padded,
+        "state": wide * value / _DELTA_CHUNK * padded,
     }
 
 
-def _mamba2_sizes(c: Config) -> Sizes:
+def _mamba2_sizes(c: Config, length: int) -> Sizes:
     heads = _mamba_heads(c)
     groups = _int(c, "mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
     state = _int(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
     chunk = _int(c, "mamba_chunk_size", "chunk_size", default=256)
-    linears, _ = _mamba2(c, _int(c, "hidden_size"))
-    inner = linears[1].inputs
+    inner, padded = _mamba2(c, _int(c, "hidden_size"))[0][1].inputs, _padded(length, chunk)
     return {
         "inner": inner,
+        "innerp": inner * padded,
         "grouped": groups * state,
         "repeated": heads * state,
-        "chunk": heads * chunk,
-        "state": inner * state / chunk,
+        "repeatedp": heads * state * padded,
+        "chunk": heads * chunk * padded,
+        "state": inner * state / chunk * padded,
     }
 
 
-def _mamba_sizes(c: Config) -> Sizes:
-    h = _int(c, "hidden_size")
-    inner = _int(c, "mamba_expand", "expand", default=2) * h
-    state = _int(c, "mamba_d_state", "state_size", default=16)
-    return {"inner": inner, "states": inner * state}
+def _padded(length: int, chunk: int) -> float:
+    """How much longer a sequence is once it is cut into chunks."""
+    return -(-length // chunk) * chunk / length
 
 
-def _conv_sizes(c: Config) -> Sizes:
+_DELTA_CHUNK: Final = 64
+
+
+def _mamba_sizes(c: Config, length: int) -> Sizes:
+    inner = _int(c, "mamba_expand", "expand", default=2) * _int(c, "hidden_size")
+    return {"inner": inner, "states": inner * _int(c, "mamba_d_state", "state_size", default=16)}
+
+
+def _conv_sizes(c: Config, length: int) -> Sizes:
     return {"hidden": _int(c, "hidden_size")}
 
 
-def _rglru_sizes(c: Config) -> Sizes:
-    return {"wide": _int(c, "lru_width", default=_int(c, "hidden_size"))}
-
-
-SIZES: Final[Mapping[str, Callable[[Config], Sizes]]] = {
-    **dict.fromkeys(("qwen3_5_text", "qwen3_next", "olmo_hybrid"), _delta_sizes),
+SIZES: Final[Mapping[str, Callable[[Config, int], Sizes]]] = {
+    **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "olmo_hybrid"), _delta_sizes),
     **dict.fromkeys(("granitemoehybrid", "bamba", "falcon_h1", "nemotron_h", "mamba2", "zamba2"), _mamba2_sizes),
     **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), _mamba_sizes),
-    "lfm2": _conv_sizes,
-    "recurrent_gemma": _rglru_sizes,
+    **dict.fromkeys(("lfm2", "lfm2_moe"), _conv_sizes),
 }
-"""By family whose mixer was traced: elements per token of what it holds between its projections."""
+"""By family whose mixer was traced: elements per token of what it holds between its projections, for a length.
+
+Sizes that end in ``p`` are those of sequences padded to whole chunks.
+"""
