@@ -195,7 +195,7 @@ def _module(name: str) -> Any:
 def _built(make: Any, config: Any) -> Any:
     module = make(config, layer_idx=0)
     if config.model_type == "falcon_h1":  # which its layer gives it
-        module.mup_vector = torch.ones(1, 1, module.in_proj.out_features)
+        module.register_buffer("mup_vector", torch.ones(1, 1, module.in_proj.out_features))
     return module
 
 

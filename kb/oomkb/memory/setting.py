@@ -134,11 +134,11 @@ class Setting:
     reference: bool
     """A reference model is asked in every step: not where its log-probabilities were computed beforehand."""
     mixer_kernels: bool
-    """State spaces and the like have kernels of their own, where transformers would run them in PyTorch."""
+    """State spaces and the like run in kernels (:func:`oomkb.memory.releases.has_mixer_kernels`)."""
     logits_share: float
+    """Share of the positions for which logits are made."""
     divides: str
     """Online RL: how the trainer divides the logits by the temperature."""
-    """Share of the positions for which logits are made."""
     sequence_parallel: bool
     quant_keeps: bool
     """Inputs of quantized products stay to the step's end (bitsandbytes before 0.43.2)."""
@@ -189,6 +189,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         return default
 
     objective = pick("objective", job.objective, "inference" if job.serving else "sft")
+    trains = objective != "inference"
     lora = job.lora
     method = pick("method", job.method, "lora" if lora is not None else "full")
     # Virtual tokens (prompt and prefix tuning) are as few as an adapter's matrices, over a base that is as frozen.
@@ -208,7 +209,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     if param in ("bf16", "fp16") and upcast_trained(job, adapters, sharding, autocast):
         param, notes = "fp32", (*notes, SHARDS_WIDE)
     samples = pick("micro_batch", job.micro_batch, 1)
-    images = images_of(job, shape) if objective != "inference" else NO_IMAGES
+    images = images_of(job, shape) if trains else NO_IMAGES
     seq = pick("seq_len", job.seq_len, _length(job))
     if images.tokens:
         if not job.max_pixels and images.patches:
@@ -224,6 +225,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
     if megatron and job.grad_ckpt == "selective" and attention == "eager":
         attention = "flash2"  # scores are computed again, so that none is kept (arXiv 2205.05198, section 5)
+    joined = sharding in ("zero2", "zero3") or gradients_stay(job) or megatron or method == "badam"
     return Setting(
         objective=objective,
         adapters=adapters,
@@ -239,16 +241,14 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
         autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in FSDP,
-        optimizer=optimizer_of(method, pick("optimizer", job.optimizer, "adamw"))
-        if objective != "inference"
-        else "none",
-        optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if objective != "inference" else "foreach",
+        optimizer=optimizer_of(method, pick("optimizer", job.optimizer, "adamw")) if trains else "none",
+        optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if trains else "foreach",
         batch=batch,
         samples=samples,
         seq=seq,
         images=images,
         packed=packed,
-        ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if objective != "inference" else False, job),
+        ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if trains else False, job),
         attention=attention,
         fused_ce=bool(job.fused_ce) or style == "chunked",
         style=style,
@@ -300,11 +300,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,
         buckets=job.buckets,
-        grads="layer"
-        if sharding in FSDP
-        else "none"
-        if sharding in ("zero2", "zero3") or gradients_stay(job) or megatron or method == "badam"
-        else "all",
+        grads="layer" if sharding in FSDP else "none" if joined else "all",
         upcast="vocab-parallel" if megatron else loss_copies(job, round(batch), shape.dims.model_type),
         assumed=filled,
     )
