@@ -77,9 +77,10 @@ def cut(config: dict[str, Any], layers: int) -> dict[str, Any]:
     name = next((k for k in ("num_hidden_layers", "n_layer", "n_layers", "num_layers") if k in config), "")
     if not name or config[name] <= layers or "attention_types" in config:
         return config
-    kinds = config.get("layer_types") or config.get("layers_block_type") or ()
+    kinds = config.get("layer_types") or config.get("layers_block_type") or config.get("hybrid_override_pattern") or ()
     layers = max((layers, *(kinds.index(kind) + 1 for kind in kinds)))
-    lists = {k: v[:layers] for k, v in config.items() if isinstance(v, list) and len(v) == config[name]}
+    patterns = (k for k, v in config.items() if isinstance(v, list) or k == "hybrid_override_pattern")
+    lists = {k: config[k][:layers] for k in patterns if len(config[k]) == config[name]}
     own = config.get("per_layer_config")
     if isinstance(own, dict):
         lists["per_layer_config"] = {k: v for k, v in own.items() if int(k) < layers}

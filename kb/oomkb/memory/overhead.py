@@ -63,6 +63,9 @@ _LATE: Final = FSDP1 | {"zero3"}
 DYNAMIC_AT_2048: Final = 2.4
 DYNAMIC_RANGE: Final = (1.2, 2.8)
 _DEFAULT_CONTEXT_MIB: Final = 450.0
+_EAGER_CONTEXT_MIB: Final = 1343.0
+"""With every kernel loaded at once, as before torch 1.13 (``torch/cuda/__init__.py`` asks for lazy loading since): of a
+V100 (transformers' ``model_memory_anatomy.md``)."""
 _NCCL_MIB: Final = 420.0
 _CUBLAS_MIB: Final = 8.1
 
@@ -113,6 +116,8 @@ def meters(
 def outside_bytes(s: Setting, device: Device | None) -> float:
     """What a process holds outside the caching allocator: CUDA context and NCCL's buffers."""
     context = CONTEXT_MIB.get(device.generation, _DEFAULT_CONTEXT_MIB) if device else _DEFAULT_CONTEXT_MIB
+    if s.torch and s.torch < (1, 13):
+        context = _EAGER_CONTEXT_MIB
     communication = _NCCL_MIB if s.world > 1 and s.sharding != "none" else 0.0
     return (context + communication) * MIB
 

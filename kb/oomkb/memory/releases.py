@@ -110,14 +110,14 @@ def preference_style(job: Job) -> str:
     """Whose trainer computes a preference loss: :mod:`oomkb.memory.preference_losses` says what each of them does.
 
     LLaMA-Factory handed the labels on to the model up to 0.9.3; TRL picks row by row since 0.12 (``PR 2153``) and
-    projects in tiles since 1.15 (``chunked``).
+    projects in tiles since 1.15 (``chunked``), but for ORPO and CPO, whose trainers are experimental.
     """
     framework = (job.framework or "").lower()
     if job.objective == "distill":
         return _divergence(job, framework)
     if any(word in framework for word in _TRL_FRAMEWORKS):
         known = version(job.versions.get("trl", ""))
-        if known >= (1, 15):
+        if known >= (1, 15) and job.objective not in ("orpo", "simpo"):
             return "chunked"
         if job.objective == "grpo":
             return ""
