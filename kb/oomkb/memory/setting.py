@@ -31,6 +31,7 @@ from oomkb.memory.releases import (
     version,
 )
 from oomkb.memory.shape import ModelShape
+from oomkb.memory.token_mixers import notes_of
 from oomkb.memory.trained import optimizer_of, projection_rank, state_fraction, trained_tables
 from oomkb.notes import Note
 
@@ -198,7 +199,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     if quant == "nf4" and "torchtune" in (job.framework or "").lower():
         quant = "nf4-double"  # torchao quantizes the scales as well
     param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
-    notes: tuple[Note, ...] = (FUSED,) if fast_loss(job) and not job.fused_ce else ()
+    notes: tuple[Note, ...] = (*(FUSED,) * (fast_loss(job) and not job.fused_ce), *notes_of(job, shape))
     autocast = job.autocast if job.autocast is not None else "none"
     if upcasts_frozen(job, quant):
         param = "fp32"

@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 from oomkb.memory.families.mixers import MIXERS, SIZES
 from oomkb.memory.forms import minus
 from oomkb.memory.mode import Mixer
+from oomkb.memory.releases import has_mixer_kernels
 from oomkb.memory.tape import Tape, Tensor
+from oomkb.notes import Note, note
 from oomkb.tables import read_table
 
 if TYPE_CHECKING:
     from oomkb.memory.blocks import Layer
+    from oomkb.memory.job import Job
     from oomkb.memory.setting import Setting
     from oomkb.memory.shape import ModelShape
 
-__all__ = ["mix", "mixer_of", "mixer_sizes"]
+__all__ = ["mix", "mixer_of", "mixer_sizes", "notes_of"]
 
 FILE: Final = Path(__file__).parent / "families" / "mixer_forms.toml"
 _OUTPUTS: Final = ("inner", "values", "hidden")
@@ -38,13 +41,11 @@ def _table() -> Mapping[str, Any]:
 
 def mixer_of(s: Setting, shape: ModelShape) -> Mixer | None:
     """The model's mixer as this run computes it; ``None`` where it is all attention, or a kernel's."""
-    d = shape.dims
-    kind = next((m.removeprefix("attention+") for m in d.mixers if m.removeprefix("attention+") in MIXERS), "")
-    name = _table()["same"].get(d.model_type, d.model_type)
-    if not kind or s.mixer_kernels or d.model_type not in SIZES or name not in _table():
+    d, kind = shape.dims, _kind(shape)
+    if not kind or s.mixer_kernels:
         return None
     precision = "mixed" if s.autocast else "fp32" if s.held_bytes == 4 else "16"
-    forms = _table()[name][precision + (" frozen" if s.adapters else "")]
+    forms = _table()[_table()["same"].get(d.model_type, d.model_type)][precision + (" frozen" if s.adapters else "")]
     linears = MIXERS[kind](d.fields, d.hidden)[0]
     inner = next(name for name in _OUTPUTS if name in SIZES[d.model_type](d.fields, s.seq))
     inputs = tuple((m.name, f"x{i}") for i, m in enumerate(linears[:-1]) if m.inputs == d.hidden)
@@ -57,13 +58,30 @@ def _form(text: str) -> tuple[tuple[str, float], ...]:
     return tuple((f"T*x{name}", float(size)) for name, size in pairs)
 
 
+def notes_of(job: Job, shape: ModelShape) -> tuple[Note, ...]:
+    """That the model's mixers are counted without kernels, where they are."""
+    kind = _kind(shape)
+    if not kind or has_mixer_kernels(job):
+        return ()
+    return (note("estimate.mixers-in-torch", packages=_PACKAGES.get(kind, "mamba-ssm, causal-conv1d")),)
+
+
+_PACKAGES: Final = {"delta": "flash-linear-attention, causal-conv1d", "conv": "causal-conv1d"}
+
+
+def _kind(shape: ModelShape) -> str:
+    """Which mixer the model's layers have beside or instead of attention; empty where it was not traced."""
+    if not shape.dims.mixers or shape.dims.model_type not in SIZES:
+        return ""
+    return next((kind for m in shape.dims.mixers if (kind := m.removeprefix("attention+")) in MIXERS), "")
+
+
 def mixer_sizes(s: Setting, shape: ModelShape) -> dict[str, float]:
     """The numbers behind a mixer's units."""
-    d = shape.dims
-    if not d.mixers or d.model_type not in SIZES:
+    d, kind = shape.dims, _kind(shape)
+    if not kind:
         return {}
-    kind = next((m.removeprefix("attention+") for m in d.mixers if m.removeprefix("attention+") in MIXERS), "")
-    linears = MIXERS[kind](d.fields, d.hidden)[0] if kind else ()
+    linears = MIXERS[kind](d.fields, d.hidden)[0]
     sizes = {f"x{name}": float(value) for name, value in SIZES[d.model_type](d.fields, s.seq).items()}
     return sizes | {f"x{i}": float(m.outputs) for i, m in enumerate(linears)}
 
