@@ -54,9 +54,19 @@ class Doc:
 
     module: Module | None = None
     """Of Python: the program itself."""
+    _viewed: tuple[Table | None, list[Entry], View] | None = None
+    """The last view, and what it was made of."""
+    _understood: tuple[View, list[Reading]] | None = None
+    """Its readings."""
 
     def view(self) -> View:
         """The settings by key, under the names the table may know them by."""
+        last = self._viewed
+        if last is None or last[0] is not self.table or last[1] is not self.entries:
+            last = self._viewed = self.table, self.entries, self._view()
+        return last[2]
+
+    def _view(self) -> View:
         shown = list(known_as(self.entries, self.table))
         # A key that counts by its last part yields to one that stands there whole.
         short = ["." in e.key and "." not in s.key for e, s in zip(self.entries, shown, strict=True)]
@@ -78,6 +88,11 @@ class Doc:
         if self.table is None and not self.unknown:
             return []
         view = self.view()
+        if self._understood is None or self._understood[0] is not view:
+            self._understood = view, self._readings(view)
+        return self._understood[1]
+
+    def _readings(self, view: View) -> list[Reading]:
         out: list[Reading] = list(guessed(self.entries)) if self.table is None else []
         seen: set[str] = {name for name, _, _ in out}
         for level in self.table.levels() if self.table is not None else ():
