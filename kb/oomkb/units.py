@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from oomkb.lazy import compiled
@@ -81,9 +82,14 @@ def billions(name: str) -> float | None:
 
     ``None`` for one without a size, and for experts (``8x7B``), of which neither number is the model's.
     """
+    return _billions(name[:300])
+
+
+@lru_cache(maxsize=1024)
+def _billions(name: str) -> float | None:
     if of_experts(name):
         return None
-    found = next((f for pattern in _NAMED_SIZES if (f := pattern.search(name[:300])) is not None), None)
+    found = next((f for pattern in _NAMED_SIZES if (f := pattern.search(name)) is not None), None)
     if found is None or found.lastgroup is None:
         return None
     value = float(re.sub("[_pbB]", ".", found[found.lastgroup]))

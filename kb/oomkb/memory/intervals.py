@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from oomkb.memory.estimate import Interval
@@ -84,9 +85,13 @@ over the 38 published runs that state them: 0.047 for the 13 that nothing is dou
 over published peaks, 2026-11)."""
 
 
-def is_met(framework: str, words: Sequence[str] = MET) -> bool:
+def is_met(framework: str, words: tuple[str, ...] = MET) -> bool:
     """Whether figures of a framework have been met."""
-    name = framework.lower()
+    return _named_in(framework.lower(), words)
+
+
+@lru_cache(maxsize=64)
+def _named_in(name: str, words: tuple[str, ...]) -> bool:
     return any(word in name for word in words)
 
 

@@ -322,7 +322,7 @@ def _finish(
 def _phase(terms: Mapping[str, float]) -> Phase:
     """What is less than nothing (a model has fewer layers than were played) comes off the term that it belongs to."""
     held = {name: size for name, size in terms.items() if size >= 1.0}
-    missing = sum(size for size in terms.values() if size <= -1.0)
+    missing = sum([size for size in terms.values() if size <= -1.0])
     if missing and held:
         within = _LAYER if held.get(_LAYER, 0.0) > -missing else max(held, key=held.__getitem__)
         held[within] += missing

@@ -36,11 +36,6 @@ class Instant:
     base: Form
     form: Form
 
-    def at(self, tokens: float, square: float) -> float:
-        """Bytes for so many tokens and so large a sum of squared lengths."""
-        c, t, q = self.total
-        return c + t * tokens + q * square
-
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
@@ -198,28 +193,28 @@ class Step:
         return out
 
     @cached_property
-    def _fronts(self) -> dict[tuple[str, Key], tuple[Instant, ...]]:
+    def _fronts(self) -> dict[tuple[str, Key], tuple[tuple[Triple, Instant], ...]]:
         return {}
 
     def _kept(self, phase: str, key: Key, tokens: float, square: float) -> tuple[float, Instant]:
         found = self._fronts.get((phase, key))
         if found is None:
             found = self._fronts[phase, key] = self._front(phase, key)
-        if len(found) == 1:
-            return found[0].at(tokens, square), found[0]
-        sizes = [instant.at(tokens, square) for instant in found]
+        sizes = [c + t * tokens + q * square for (c, t, q), _ in found]
         size = max(sizes)
-        alike = (instant for instant, its in zip(found, sizes, strict=True) if its > size - _ALIKE_BYTES)
-        return size, max(alike, key=lambda instant: instant.total[1:])
+        if len(found) == 1:
+            return size, found[0][1]
+        alike = [instant for (_, instant), its in zip(found, sizes, strict=True) if its > size - _ALIKE_BYTES]
+        return size, alike[0] if len(alike) == 1 else max(alike, key=lambda instant: instant.total[1:])
 
-    def _front(self, phase: str, key: Key) -> tuple[Instant, ...]:
+    def _front(self, phase: str, key: Key) -> tuple[tuple[Triple, Instant], ...]:
         """Those instants that no other one exceeds in all three numbers."""
         whole, total = _sum(self._further[key[1]]), self._own.total
         found = []
         for base, segment in self._plan.groups[phase][key]:
             below = add(total(base), whole)
             found += [Instant(add(below, triple), base, form) for triple, form in self._front_of(segment)]
-        return tuple(_highest(found, _total_of))
+        return tuple((instant.total, instant) for instant in _highest(found, _total_of))
 
     def _front_of(self, segment: Segment) -> Sequence[tuple[Triple, Form]]:
         """The same of one segment by itself."""
