@@ -5,8 +5,9 @@ The words themselves are the service's (``oomdoc.report.words``); nothing here s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Note", "note"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
 from oomkb.catalog import gpus, models
+from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, CatalogError, JobError
 from oomkb.frameworks import complete
 from oomkb.memory import model as memory

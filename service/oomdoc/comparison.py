@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from oomdoc.messages import Message, problem_of
+from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned

@@ -7,11 +7,12 @@ cannot invent input.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from oomdoc.messages import Message
+from oomkb.dataclass import dataclass
 
 __all__ = [
     "Conflict",

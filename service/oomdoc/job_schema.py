@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.stated import DOTTED_FIELDS
+from oomkb.dataclass import dataclass
 from oomkb.errors import RecordError
 from oomkb.memory.job import Job
 from oomkb.memory.job_reading import value_schema

@@ -7,10 +7,11 @@ never holds a sentence of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 
 __all__ = ["Message", "problem_of", "say"]

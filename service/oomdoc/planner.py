@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job

@@ -20,12 +20,12 @@ import termios
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from oomdoc.evidence import Source
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
 __all__ = ["Finished", "Tail", "oom_kills", "run_command", "sources_of"]

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.lazy import lazy
 from oomkb.memory.device import Device
 from oomkb.units import GIB

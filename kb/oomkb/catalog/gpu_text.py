@@ -6,13 +6,13 @@ a window of fixed size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
 
 from oomkb.catalog import gpu_data
 from oomkb.catalog import gpu_words as w
 from oomkb.catalog.tokens import lowered, occurrences
+from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 from oomkb.units import GIB
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from oomkb.catalog import gpu_data, gpus, model_data, models
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_text import size_in_billions
+from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 
 __all__ = ["Problem", "Unverified", "lint_catalog", "lint_devices", "lint_models", "unverified"]

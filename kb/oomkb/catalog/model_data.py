@@ -14,11 +14,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 
 __all__ = ["DATA", "Family", "ModelEntry", "families", "home", "user_models"]

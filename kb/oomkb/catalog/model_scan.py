@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from oomkb.catalog import gpu_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_text import Table, interpret, size_in_billions
 from oomkb.catalog.tokens import lowered, occurrences, words
+from oomkb.dataclass import dataclass
 from oomkb.lazy import lazy
 
 __all__ = ["ModelMention", "scan"]

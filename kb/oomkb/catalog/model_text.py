@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Final
 
 from oomkb.catalog.model_data import Family, ModelEntry
+from oomkb.dataclass import dataclass
 from oomkb.lazy import lazy
 
 __all__ = ["Name", "Pattern", "Table", "build_table", "interpret", "quant_hint", "select", "size_in_billions"]

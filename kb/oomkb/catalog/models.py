@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 from oomkb.catalog import model_data, model_scan, model_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_scan import ModelMention
+from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 from oomkb.memory.names import text_config
 

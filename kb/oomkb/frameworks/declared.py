@@ -45,12 +45,12 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 from oomkb.frameworks.circumstances import VALUES, circumstance
 from oomkb.frameworks.model import Default, Framework, Setting

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, Literal
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
 __all__ = ["ENGINE", "PLAIN", "Default", "Framework", "Setting", "in_range"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.setting import BYTES, Setting
 from oomkb.memory.shape import ModelShape
 

@@ -10,9 +10,10 @@ step is over. Followed in ``bench/trace_ppo.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.activations import step_of
 from oomkb.memory.estimate import Phase, merged
 from oomkb.memory.setting import Setting

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 

@@ -8,9 +8,9 @@ embedding and output head are the target's own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.cache import cache_bytes, element_bytes
 from oomkb.memory.extra_models import extra_shape
 from oomkb.memory.job import ExtraModel, Job

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.overhead import CONTEXT_MIB

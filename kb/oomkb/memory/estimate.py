@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Assumption
 from oomkb.notes import Note
 

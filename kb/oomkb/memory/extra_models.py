@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.cache import cache_bytes
 from oomkb.memory.critic import Critic, critic_of
 from oomkb.memory.device import Device, capacity_bytes_of

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from operator import itemgetter
 from typing import Any, Final
+
+from oomkb.dataclass import dataclass
 
 __all__ = [
     "Form",

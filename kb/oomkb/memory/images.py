@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 

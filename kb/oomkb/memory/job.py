@@ -9,10 +9,11 @@ what-if in a chat and the planner's search are all that one call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError
 from oomkb.limits import check_tree, shown
 from oomkb.memory.job_parts import Assumption, ExtraModel, Loop, Lora, Rollout, Serving

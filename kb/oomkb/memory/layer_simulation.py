@@ -7,10 +7,10 @@ and backward, and a step of many layers lays the same instants upon what is aliv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.blocks import Layer
 from oomkb.memory.forms import Form, Segment, minus, segment
 from oomkb.memory.mode import Mode

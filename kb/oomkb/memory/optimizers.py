@@ -8,8 +8,9 @@ lion-pytorch 0.2.5, and traces of their steps (``bench/trace.py``; ``tests/kb/me
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["OPTIMIZERS", "PROJECTED", "Optimizer", "step_temporary_bytes"]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Phase
 from oomkb.memory.ranks import FSDP1

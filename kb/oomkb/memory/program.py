@@ -7,10 +7,11 @@ add is the difference that one middle layer makes: its saved tensors before its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.blocks import Layer
 from oomkb.memory.forms import Form, Segment, minus, plus, segment
 from oomkb.memory.layer_simulation import simulated

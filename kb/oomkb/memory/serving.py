@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.activations import step_of
 from oomkb.memory.cache import Pages, cache_bytes, cache_of
 from oomkb.memory.device import Device, capacity_bytes_of

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, InputError, JobError
 from oomkb.limits import check_tree
 from oomkb.memory.families.audio_towers import audio_known

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.ranks import FSDP1
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape

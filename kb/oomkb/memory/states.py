@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.families.layer_deviations import buffer_bytes
 from oomkb.memory.moments import moment_bytes, step_bytes
 from oomkb.memory.optimizers import OPTIMIZERS

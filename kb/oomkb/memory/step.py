@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter, itemgetter, mul
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.forms import Form, Segment, Triple, Units, add, plus
 from oomkb.memory.program import Program
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.activations import step_of
 from oomkb.memory.families.family import TOWERS
 from oomkb.memory.setting import Setting

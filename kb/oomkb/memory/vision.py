@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.families.vision_towers import (
     GLM_TOWERS,
     first_of,

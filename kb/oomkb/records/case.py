@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.records.witness import Standing, Witness, standing_of, status_of
 

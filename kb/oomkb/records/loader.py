@@ -6,11 +6,11 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import RecordError
 from oomkb.records import compiled
 from oomkb.records.case import Case

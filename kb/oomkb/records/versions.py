@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.records.case import Affected, Case, Range
 
 if TYPE_CHECKING:

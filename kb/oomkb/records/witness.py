@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Standing", "Witness", "standing_of", "status_of"]
 

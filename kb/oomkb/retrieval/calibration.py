@@ -10,11 +10,11 @@ are near a case of vLLM. It was fitted for one encoder; with another the other t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from oomkb.dataclass import dataclass
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.shipped import arrays_of

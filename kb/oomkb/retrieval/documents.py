@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import CAUSES
 from oomkb.retrieval.boilerplate import telling

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.lazy import lazy
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import FRAMEWORKS

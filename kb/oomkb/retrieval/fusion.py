@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.records.case import Case
 from oomkb.retrieval.views import Views, standardised
 

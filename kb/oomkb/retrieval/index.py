@@ -17,11 +17,11 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import IndexDamaged
 from oomkb.records.case import Case
 from oomkb.retrieval import dense, documents

@@ -10,9 +10,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

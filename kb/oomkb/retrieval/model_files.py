@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, OomdocError
 from oomkb.state import baked_dir
 

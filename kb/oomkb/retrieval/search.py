@@ -13,10 +13,11 @@ exact signatures, which win.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.records.case import Case
 from oomkb.retrieval.calibration import calibration, relatedness
 from oomkb.retrieval.facets import agreements

@@ -8,10 +8,11 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Answer", "Answers", "digest"]
 

@@ -6,11 +6,12 @@ import asyncio
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Bounds", "Budget", "bounded"]
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.evidence import Source
+from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, InputError, JobError, OomdocError, RecordError
 
 __all__ = ["TASKS", "TaskFailed", "reported", "run_task"]

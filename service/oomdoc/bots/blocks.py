@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Block", "Dialect", "Span", "blocks", "escaped", "pieces"]
 

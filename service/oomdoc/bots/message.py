@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 
 __all__ = ["NOTHING", "Call", "File", "Message", "Platform", "Received", "Refused", "parsed", "spoken"]

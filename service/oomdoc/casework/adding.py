@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from pathlib import Path
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import RecordError
 from oomkb.records.files import case_id, read_text
 from oomkb.records.lint import Problem, lint_text

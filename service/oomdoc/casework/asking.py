@@ -6,10 +6,10 @@ import datetime
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.casework.starting import _SLUG, OURS, record_text
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError, RecordError
 from oomkb.frameworks import PLAIN
 from oomkb.memory.job import Job

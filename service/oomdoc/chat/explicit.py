@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,6 +24,7 @@ from oomdoc.intake.configs.registry import TABLES, all_names, table
 from oomdoc.intake.configs.table import Group, Key, Table, norm
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import DOTTED_FIELDS, stated_fields
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 

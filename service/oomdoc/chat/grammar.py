@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -16,6 +16,7 @@ from oomdoc.chat import questions
 from oomdoc.chat.context import Context
 from oomdoc.chat.reading import read_changes, without_kept
 from oomdoc.chat.undoing import Undo, read_undo
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.numbers import read_number
+from oomkb.dataclass import dataclass
 
 __all__ = ["Operator", "find_operators"]
 

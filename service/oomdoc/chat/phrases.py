@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from oomdoc.chat.wording import filled, patterns, texts
 from oomdoc.intake.numbers import NUMBER
 from oomdoc.stated import DOTTED_FIELDS
+from oomkb.dataclass import dataclass
 from oomkb.errors import RecordError
 from oomkb.memory.job import Job
 from oomkb.tables import read_table

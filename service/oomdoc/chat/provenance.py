@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from importlib.resources import files
 from itertools import permutations
@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from oomdoc.chat.wording import patterns
 from oomkb.catalog.gpus import find, find_all
+from oomkb.dataclass import dataclass
 
 __all__ = ["Sources", "sentences"]
 

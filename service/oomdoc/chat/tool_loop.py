@@ -12,7 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
@@ -34,6 +34,7 @@ from oomdoc.language_model.reader.passage import estimated_tokens, passage_of
 from oomdoc.language_model.replies import Reply as Said
 from oomdoc.tools import compact, tool_named
 from oomdoc.tools.functions import job_of
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.units import GIB

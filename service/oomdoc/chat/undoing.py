@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import DERIVED, Session
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.numbers import read_number
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
 __all__ = ["Undo", "read_undo", "target_of"]

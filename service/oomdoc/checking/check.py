@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from oomdoc.diagnosis.forms import needed_of
@@ -12,6 +11,7 @@ from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message, problem_of, say
 from oomdoc.planner import planned_job
 from oomdoc.report.document import framework_document
+from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import Side, compared
@@ -20,6 +20,7 @@ from oomdoc.diagnosis.run_words import assumed_of, cards_of, run_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
+from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.host import LIBRARIES_BYTES

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.result import MatchedCase
 from oomdoc.messages import say
+from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
     from oomkb.records.case import Case

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import first_that_fits, fits_of, needed_of, price_form, sharded
 from oomdoc.intake.alternatives import Alternative
 from oomdoc.intake.asked import Asked
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
 __all__ = ["Side", "compared", "side_fields", "sides_of"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
@@ -27,6 +27,7 @@ from oomdoc.diagnosis.planning.subsets import cheapest_sets
 from oomdoc.diagnosis.result import Conflict, Inferred
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
+from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job

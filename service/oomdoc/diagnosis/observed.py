@@ -8,10 +8,10 @@ at the logits has the size of the logits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.evidence import Evidence, Failure
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import PHASES, Estimate
 from oomkb.memory.job import Job
 from oomkb.units import GIB

@@ -6,7 +6,6 @@ the best answer is about the mildest usual form of it that fits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import side_fields, sides_of
@@ -15,6 +14,7 @@ from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
+from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job

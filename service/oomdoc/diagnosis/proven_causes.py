@@ -7,7 +7,7 @@ one holds, its cause comes first, before what the ranker learned from other repo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
@@ -15,6 +15,7 @@ from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Signal, Span
 from oomdoc.messages import Message, say
+from oomkb.dataclass import dataclass
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
 

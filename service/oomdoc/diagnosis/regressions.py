@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.messages import Message, say
 from oomdoc.report.words import render
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.records.case import Case, Range
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal
 
 from oomdoc.evidence import Evidence, Span
 from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.records.case import Fix

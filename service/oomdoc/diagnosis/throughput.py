@@ -14,7 +14,6 @@ without a fused loss) the ratio of two settings of one model is off by 4 % in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.diagnosis.fixes._job import (
@@ -26,6 +25,7 @@ from oomdoc.diagnosis.fixes._job import (
     sequence_groups,
     world_size,
 )
+from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape

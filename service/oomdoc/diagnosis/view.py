@@ -7,7 +7,7 @@ stages never disagree about what the failure stated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from oomdoc.diagnosis.cases import Vote
 from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import Evidence, Failure
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape

@@ -6,10 +6,10 @@ import glob
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
 __all__ = ["Log", "find_logs", "local_copy"]

@@ -7,7 +7,6 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ import oomdoc
 import oomkb
 from oomdoc.fleet.diagnosing import FIELDS, diagnose_log
 from oomdoc.fleet.finding import Log, find_logs
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
 __all__ = ["Settings", "read_rows", "run_fleet", "write_parquet"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Group", "Summary", "summarise"]
 

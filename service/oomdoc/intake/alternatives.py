@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
 from oomdoc.intake.prose.hardware import named_card
 from oomdoc.intake.prose.numbers import to_tokens
 from oomkb.catalog import gpus, models
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 from oomkb.memory.device import Device
 from oomkb.memory.vocabulary import VOCABULARY

@@ -6,7 +6,7 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -21,6 +21,7 @@ from oomdoc.intake.alternatives import (
     settings_in,
 )
 from oomdoc.intake.prose.numbers import to_count
+from oomkb.dataclass import dataclass
 
 __all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
 

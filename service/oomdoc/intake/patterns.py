@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from oomdoc.intake.sieve import Expression
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
 __all__ = ["Patterns", "Row", "patterns"]

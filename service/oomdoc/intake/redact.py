@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.intake.credentials import STEMS, named_values, random_runs
 from oomdoc.intake.patterns import patterns
+from oomkb.dataclass import dataclass
 
 __all__ = ["Masked", "mask", "masked_text", "masked_tree"]
 

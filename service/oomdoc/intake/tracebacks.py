@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from oomdoc.evidence import Frame
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
+from oomkb.dataclass import dataclass
 
 __all__ = ["Placed", "read_frames"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from oomdoc.evidence import Fact, Span
@@ -18,6 +18,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import negated
 from oomdoc.intake.sieve import Vocabulary, candidates
+from oomkb.dataclass import dataclass
 from oomkb.frameworks import canonical
 
 __all__ = ["Trainer", "named_trainer", "of_rollout"]

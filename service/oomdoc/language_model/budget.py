@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from oomdoc.language_model.failing import Unavailable
+from oomkb.dataclass import dataclass
 
 __all__ = ["Budget"]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from oomdoc.intake.redact import mask
 from oomdoc.language_model.budget import Budget
 from oomdoc.language_model.failing import Unavailable, breaker_of
 from oomdoc.language_model.replies import Reply, Tool, json_object, reply_of, streamed
+from oomkb.dataclass import dataclass
 
 __all__ = ["LanguageModel", "Style"]
 

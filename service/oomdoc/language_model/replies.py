@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.language_model.failing import Unavailable
+from oomkb.dataclass import dataclass
 
 __all__ = ["Reply", "Tool", "ToolCall", "json_object", "reply_of", "streamed"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oomdoc.report.estimates import estimate_document
+from oomkb.dataclass import dataclass
 from oomkb.units import GIB
 
 if TYPE_CHECKING:

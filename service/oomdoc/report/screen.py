@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import action_key
 from oomdoc.report.sentences import change_sentence, likely, other_sentence, plan_sentence
 from oomdoc.report.words import has, word
+from oomkb.dataclass import dataclass
 
 __all__ = ["Screen", "cause_title", "first_screen", "grid_lines"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from oomdoc.scaffold import templates
 from oomdoc.scaffold.registry import register
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
 __all__ = ["scaffold"]

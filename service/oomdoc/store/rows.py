@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 
 __all__ = ["Conflict", "DiagnosisRow", "StoreDown", "StoredCase", "StoredDiagnosis", "StoredResponse"]

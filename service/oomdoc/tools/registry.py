@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Final, get_type_hints
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from oomdoc.job_schema import job_fields
 from oomdoc.tools.functions import ALL, Progress
+from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
 __all__ = ["TOOLS", "Tool", "tool_named"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.messages import Message
 from oomdoc.tracing.traceable import Traceable, traceable
+from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, InputError, OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.messages import Message, say
 from oomkb.catalog import models
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job

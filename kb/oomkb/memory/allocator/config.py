@@ -6,9 +6,10 @@ Sources: ``c10/core/AllocatorConfig.h`` and ``.cpp``, ``c10/cuda/CUDAAllocatorCo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.units import MIB
 

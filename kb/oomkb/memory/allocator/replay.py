@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.allocator.blocks import Block
 from oomkb.memory.allocator.caching import CachingAllocator
 from oomkb.memory.allocator.config import AllocatorConfig

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.allocator.config import AllocatorConfig, parse
 from oomkb.memory.allocator.replay import Replayed, replay
 from oomkb.memory.allocator.training import STEPS, training_events

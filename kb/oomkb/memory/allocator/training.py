@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.activations import env_of, head_of, mode_of
 from oomkb.memory.allocator.events import Recorder

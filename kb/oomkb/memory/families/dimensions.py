@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.families.encoder_decoder import is_pair, pair_config
 from oomkb.memory.families.experts import expert_fields

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 from oomkb.tables import read_table, spellings
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.families.mixers import linear_kind
 
 if TYPE_CHECKING:

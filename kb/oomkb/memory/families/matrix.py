@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from oomkb.dataclass import dataclass
 
 __all__ = ["LayerShape", "Linear"]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from oomdoc.messages import Message
+from oomkb.dataclass import dataclass
 from oomkb.frameworks import has
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job

@@ -8,9 +8,9 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 

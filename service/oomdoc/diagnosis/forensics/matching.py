@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.diagnosis.forensics.candidates import Candidate, Scene, candidates, family_candidates, vocabulary_candidates
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.messages import say
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB

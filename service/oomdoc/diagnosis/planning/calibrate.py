@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.evidence import Evidence, Failure
 from oomdoc.messages import Message, say
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
 __all__ = ["Calibration", "calibrate"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
 from oomdoc.diagnosis.fixes._remedy import Safety
 from oomdoc.diagnosis.planning.moves import LAYOUT, Move
+from oomkb.dataclass import dataclass
 
 __all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of"]
 

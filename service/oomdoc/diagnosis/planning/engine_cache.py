@@ -6,10 +6,10 @@ it finds as much more or less; a shorter request, or keys and values of another 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.evidence import Evidence
+from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
 __all__ = ["ComputeBuffer", "EngineCache", "compute_buffer", "engine_cache"]

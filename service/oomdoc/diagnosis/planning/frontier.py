@@ -6,12 +6,13 @@ The same arithmetic as :class:`~oomdoc.diagnosis.planning.surrogate.Surrogate`, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from oomdoc.diagnosis.planning.surrogate import Effect, Surrogate
+from oomkb.dataclass import dataclass
 
 __all__ = ["Order", "State"]
 

@@ -7,7 +7,6 @@ keeps the global batch, whichever remedies it combines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from oomdoc.diagnosis.fixes._job import (
     model_parallel,
     world_size,
 )
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache
 from oomdoc.diagnosis.planning.moves import derive
 from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
+from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate

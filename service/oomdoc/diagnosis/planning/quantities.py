@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis.fixes import Context, Variant
@@ -17,6 +17,7 @@ from oomdoc.diagnosis.planning.changes import worded
 from oomdoc.diagnosis.planning.largest import largest
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.messages import Message, say
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
 __all__ = ["Quantity", "lowest_share", "quantity"]

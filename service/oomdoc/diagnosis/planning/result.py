@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.messages import Message
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
 __all__ = ["Hardware", "Knob", "Planning", "Table"]

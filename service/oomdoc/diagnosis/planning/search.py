@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from oomdoc.diagnosis.planning.moves import Move, combined
 from oomdoc.diagnosis.planning.prices import Price
 from oomdoc.diagnosis.planning.space import Priced, Space
 from oomdoc.diagnosis.planning.subsets import cheapest_sets
+from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
     from oomdoc.diagnosis.planning.frontier import State

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from oomdoc.diagnosis.fixes import Context, Remedy, Variant
 from oomdoc.diagnosis.planning.moves import Move, derive, merge, variants_on
 from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.surrogate import Effect, Surrogate
+from oomkb.dataclass import dataclass
 
 __all__ = ["Priced", "Space"]
 

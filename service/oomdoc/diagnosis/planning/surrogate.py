@@ -7,10 +7,10 @@ search picks is priced by the real model before it is believed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from operator import add, mul
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
 __all__ = ["Effect", "Surrogate"]

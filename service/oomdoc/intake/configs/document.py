@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 from oomdoc.intake.configs.architecture import described_model, described_pair
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed, of_other_role
 from oomdoc.intake.configs.table import Reading, Table, View, norm
+from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.scripts.program import Module

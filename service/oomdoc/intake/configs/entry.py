@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
+
+from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.scripts.program import Module

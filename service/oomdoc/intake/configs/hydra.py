@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from oomdoc.evidence import Source
 from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.forms.yaml import parse_yaml
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
 __all__ = ["Included", "entries_of", "files_named", "included"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,6 +22,7 @@ from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, s
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import words
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.frameworks import LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise

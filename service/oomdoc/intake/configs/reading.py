@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from oomdoc.intake.configs.values import flag
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.prose.model_names import tidy_model
 from oomdoc.messages import Message, say
+from oomkb.dataclass import dataclass
 from oomkb.frameworks import ENGINES, LAUNCHERS, has
 
 __all__ = ["ConfigReading", "read_documents"]

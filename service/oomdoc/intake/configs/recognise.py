@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
 from oomdoc.intake.configs.table import Table
+from oomkb.dataclass import dataclass
 
 __all__ = ["ENOUGH", "MIN_SCORE", "Recognition", "candidates", "probability_of", "recognise"]
 

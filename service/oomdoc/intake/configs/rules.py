@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import MODEL
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Codec, Group, Reading, View, norm
 from oomdoc.intake.configs.values import as_scalar, flag, number
+from oomkb.dataclass import dataclass
 from oomkb.frameworks.declared import RuleRow
 
 __all__ = ["present", "rule_group"]

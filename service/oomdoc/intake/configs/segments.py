@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.intake.configs.registry import all_names
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
 __all__ = ["Segment", "classify", "form_of", "segments"]

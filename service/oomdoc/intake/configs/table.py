@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.wordlist import words
+from oomkb.dataclass import dataclass
 
 __all__ = ["DROP", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm", "words"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Fact, Failure, Signal
 from oomdoc.intake.lines import Line
+from oomkb.dataclass import dataclass
 
 __all__ = ["Parser", "Reading", "Window", "fact", "failure", "only", "signal"]
 

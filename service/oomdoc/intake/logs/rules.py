@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from oomdoc.evidence import Failure
 from oomdoc.intake.logs.base import Parser, Reading, Window, fact, failure, only, signal
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.sizes import to_bytes
+from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 from oomkb.units import GIB
 

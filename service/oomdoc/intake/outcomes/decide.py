@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final
 
@@ -18,6 +17,7 @@ from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, sta
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.statements.complaints import read_asked
 from oomdoc.intake.tracebacks import Placed
+from oomkb.dataclass import dataclass
 
 __all__ = ["NAMED", "complaint_of", "failure_of", "is_asserted", "outcome_of"]
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 

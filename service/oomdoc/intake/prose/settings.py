@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +19,7 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
 from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
 from oomdoc.intake.prose.numbers import to_tokens, typed
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 from oomkb.units import billions

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import denied, doubt, is_conditional, is_need_asked, negated
 from oomdoc.intake.prose.numbers import typed
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
+from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 
 __all__ = ["implied_method", "read_objective", "read_traces", "read_words"]

@@ -22,9 +22,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["WITNESSES", "Row", "RowError", "parse_rows", "problems", "read_rows"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ sentences that say it, and near misses that do not. A line may end in ``@id``: i
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 
 __all__ = ["NEUTRAL", "Example", "examples", "examples_hash", "statements"]

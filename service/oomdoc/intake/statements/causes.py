@@ -8,13 +8,13 @@ is scored is what a search is made by: the person's words, then the failing line
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.intake.statements.concepts import items_of
 from oomdoc.intake.statements.features import features_of_items
+from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,10 +6,11 @@ One linear score per statement, then one calibration (a constant and a factor of
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
+
+from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -13,6 +13,7 @@ from oomdoc.intake.statements.catalogue import statements
 from oomdoc.language_model.client import Style
 from oomdoc.language_model.reader.passage import Passage, passage_of
 from oomdoc.language_model.reader.vocabulary import FactKey, causes, fact_keys, outcomes
+from oomkb.dataclass import dataclass
 
 __all__ = ["INSTRUCTION_TOKENS", "REPLY_TOKENS", "VERSION", "Question", "instructions", "questions_of"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from oomdoc.evidence import Evidence, Source, Span
+from oomkb.dataclass import dataclass
 
 __all__ = ["Passage", "estimated_tokens", "passage_of"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Final, Literal, get_args
 
 from oomdoc.intake.outcomes.rows import rows
 from oomdoc.intake.statements.catalogue import statements
+from oomkb.dataclass import dataclass
 from oomkb.records.taxonomy import CAUSES
 
 __all__ = ["MEMORY", "NOTHING", "Causes", "FactKey", "causes", "fact_keys", "outcomes", "statements"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, Fragment
@@ -14,6 +14,7 @@ from oomdoc.intake.configs.forms.shell import tokenise
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 from oomdoc.intake.configs.values import as_scalar
 from oomdoc.intake.configs.wordlist import meanings, words
+from oomkb.dataclass import dataclass
 
 __all__ = ["ShellReading", "entries_of_words", "parse_shell"]
 

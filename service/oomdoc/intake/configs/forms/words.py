@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Command", "Heredoc", "Shell", "Variable", "Word", "declares"]
 

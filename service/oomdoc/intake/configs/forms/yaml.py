@@ -7,12 +7,13 @@ scalars, block scalars, anchors, merged sections and comments are understood.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.values import as_scalar, unquote
+from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
 __all__ = ["Block", "parse_yaml"]

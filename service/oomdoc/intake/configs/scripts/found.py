@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["Found", "agreed"]
 

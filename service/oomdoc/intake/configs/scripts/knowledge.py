@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from oomkb.dataclass import dataclass
 from oomkb.memory.vocabulary import normalise
 from oomkb.tables import read_table
 

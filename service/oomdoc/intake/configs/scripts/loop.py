@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final
 
 from oomdoc.intake.configs.scripts.found import Found, agreed
 from oomdoc.intake.configs.scripts.program import Program, chain, within
 from oomdoc.intake.configs.scripts.roles import Roles
+from oomkb.dataclass import dataclass
 
 __all__ = ["loop_facts"]
 

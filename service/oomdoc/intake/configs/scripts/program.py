@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from oomkb.dataclass import dataclass
 
 __all__ = ["UNKNOWN", "Module", "Program", "chain", "option", "within"]
 

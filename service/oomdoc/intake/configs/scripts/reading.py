@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from oomdoc.intake.configs.scripts.found import Found
 from oomdoc.intake.configs.scripts.graphs import graph_findings
@@ -11,6 +10,7 @@ from oomdoc.intake.configs.scripts.loop import loop_facts
 from oomdoc.intake.configs.scripts.program import Module, Program
 from oomdoc.intake.configs.scripts.roles import Roles
 from oomdoc.intake.configs.scripts.setup import loads_in_default_dtype, setup_facts
+from oomkb.dataclass import dataclass
 
 __all__ = ["ScriptReading", "read_scripts"]
 
