@@ -36,10 +36,8 @@ else:
 
 
 def _equal(self: Any, other: object) -> bool:
-    if other.__class__ is not self.__class__:
-        return NotImplemented
     get = self.__compared__
-    return bool(get(self) == get(other))
+    return bool(get(self) == get(other)) if other.__class__ is self.__class__ else NotImplemented
 
 
 def _hash(self: Any) -> int:

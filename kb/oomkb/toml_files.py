@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +28,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     name, mark = str(path.resolve()), [found.st_size, found.st_mtime_ns]
     entry = _KEPT.get(name)
     if entry is None or entry[0] != mark:
+        import tomllib
+
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         # Dates and numbers beyond JSON are read anew each time: no table of ours has them.
         with contextlib.suppress(TypeError, ValueError):

@@ -15,6 +15,7 @@ ORDER = [
         "oomkb.errors",
         "oomkb.notes",
         "oomkb.state",
+        "oomkb.dataclass",
         "oomkb.kept",
         "oomkb.lazy",
         "oomkb.toml_files",
@@ -123,7 +124,7 @@ def test_the_memory_model_is_standard_library_only(root: Path) -> None:
             if (
                 top not in sys.stdlib_module_names
                 and not target.startswith(
-                    ("oomkb.memory", "oomkb.units", "oomkb.errors", "oomkb.limits", "oomkb.notes", "oomkb.tables")
+                    tuple(f"oomkb.{n}" for n in ("memory", "units", "errors", "limits", "notes", "tables", "dataclass"))
                 )
                 and target != "oomkb"
             ):

@@ -55,11 +55,11 @@ def exported(files: ModelFiles) -> Path:
     """
     if files.is_exported:
         return files.folder
-    from importlib.metadata import version
+    import onnxruntime
 
     root = state_dir() / "models"
     name = "".join(c if c.isalnum() else "-" for c in files.name)[-60:]
-    final = root / f"{name}-ort{version('onnxruntime')}"
+    final = root / f"{name}-ort{onnxruntime.__version__}"
     if _current(final, files):
         return final
     with writers_lock(root):
