@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
+from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Signal, Span
@@ -34,6 +35,8 @@ _EQUAL: Final = 0.01
 _WEIGHT_BYTES: Final = 2
 _CONTEXT_BYTES: Final = 3 * GIB
 """What an engine holds beside its share: contexts and communication buffers of its processes."""
+_MUCH_BYTES: Final = 8 * GIB
+"""Host memory from which loading alone may be too much for a machine of unknown size."""
 _MIN_RANKS: Final = 2
 """Other processes on a card from which they are taken for ranks of the same run."""
 _CACHE_MAKERS: Final = ("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers")
@@ -304,14 +307,20 @@ def _split_up(view: View) -> Iterator[_Account]:
 
 
 def _host_short(view: View) -> Iterator[_Account]:
-    """What is offloaded needs more host memory than the machine, or the job's limit, gives."""
-    failure, estimate = view.failure, view.estimate
-    if failure is None or failure.kind != "host" or estimate is None or not view.job.offload:
+    """What is loaded, offloaded or merged needs more host memory than the machine, or the job's limit, gives."""
+    outcome, estimate = view.evidence.outcome, view.estimate
+    if outcome is None or outcome.memory != "host" or estimate is None:
         return
     given = (view.job.host_gib or 0.0) * GIB
-    if estimate.host_bytes > given > 0:
-        why = say("account.host-short", needed_bytes=estimate.host_bytes, given_bytes=given)
-        yield _Account("host-ram", why, failure.signal.span)
+    need = host_need(view.evidence, view.job, estimate, view.shape, view.phase)
+    sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "dtype": need.dtype} if need is not None else {}
+    if need is not None and need.total_bytes > given > 0:
+        kind = "load-one" if need.kind == "load" and need.count == 1 else need.kind
+        why = say(f"account.host-{kind}", needed_bytes=need.total_bytes, given_bytes=given, **sizes)
+        yield _Account("host-ram", why, outcome.span)
+    elif need is not None and need.kind == "load" and not given and need.total_bytes >= _MUCH_BYTES:
+        why = say("account.host-load-alone", needed_bytes=need.total_bytes, **sizes)
+        yield _Account("host-ram", why, outcome.span)
 
 
 def _requested_tensor(view: View) -> Iterator[_Account]:

@@ -7,6 +7,7 @@ prefix, ms-swift's and torchtitan's step lines, Slurm's ``--mem``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -15,8 +16,9 @@ from oomdoc.evidence import Fact, Signal
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates
+from oomdoc.intake.sizes import to_bytes
 
-__all__ = ["contrasts", "printed_memory", "run_facts"]
+__all__ = ["contrasts", "managers", "printed_memory", "run_facts"]
 
 _RE: Final = patterns(__file__)
 _BANNER: Final = _RE.sieved("banner")
@@ -25,6 +27,7 @@ _RANK: Final = _RE.sieved("rank")
 _ZERO: Final = _RE.sieved("zero")
 _STEP: Final = _RE.sieved("step")
 _HOST: Final = _RE.sieved("host")
+_MANAGER: Final = _RE.sieved("manager")
 _PRINTED: Final = _RE.sieved("printed")
 _SIZED: Final = _RE.sieved("sized")
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
@@ -32,6 +35,8 @@ _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""
 _GIB: Final = 1 << 30
 _MAX_POINTS: Final = 64
+_MIB_FROM, _KIB_FROM = 4e3, 4e6
+"""What ``free`` prints from these on are MiB (``-m``) and KiB, not GiB: no machine has so many of the larger unit."""
 _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
 
 
@@ -51,9 +56,17 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             break
     for line in candidates(_HOST, lines, words):
         if (found := _HOST.search(line.raw)) is not None:
-            size = next(v for v in found.groupdict().values() if v)
-            yield Fact("host_gib", float(size), line.span(found.start() + 1), "prose", _LIKELY)
+            yield Fact("host_gib", _host_gib(found), line.span(found.start() + 1), "prose", _LIKELY)
             break
+
+
+def _host_gib(found: re.Match[str]) -> float:
+    """GiB of a stated size; ``free`` prints a bare number in the unit that it was asked for."""
+    text = next(v for v in found.groupdict().values() if v)
+    number, unit = text.rstrip("TtGgMmIiBb "), text.lstrip("0123456789. ")
+    bare = float(number) >= _MIB_FROM
+    kib = float(number) >= _KIB_FROM
+    return to_bytes(number, unit or ("K" if kib else "M" if bare else "G")) / _GIB
 
 
 def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -118,6 +131,21 @@ def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
             data = MappingProxyType({figure: size, "peak": peak})
             largest[figure] = Signal("memory-printed", line.span(found.start() + 1), data)
     return list(largest.values())
+
+
+def managers(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
+    """``<name>-named``: who gives the job its host memory, Slurm, Kubernetes or a container, where it is in sight."""
+    named: set[str] = set()
+    for line in candidates(_MANAGER, lines, words):
+        for found in _MANAGER.finditer(line.raw[:_LONG]):
+            name = str(found.lastgroup)
+            if name not in named:
+                named.add(name)
+                yield Signal(f"{name}-named", line.span(found.start() + 1))
+
+
+_LONG: Final = 2_000
+"""Characters of a line that are looked at."""
 
 
 def contrasts(lines: Sequence[Line], words: Vocabulary) -> Iterator[tuple[Signal, Fact | None]]:

@@ -6,16 +6,20 @@ that copy the data set, checkpoints gathered for saving.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
-from oomdoc.diagnosis.fixes._lines import hf_line
+from oomdoc.diagnosis.fixes._lines import dtype_key, hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
-from oomdoc.messages import Message, say
+from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.units import GIB
+
+if TYPE_CHECKING:
+    from oomdoc.diagnosis.host import HostNeed
 
 __all__ = ["REMEDY"]
 
@@ -23,79 +27,125 @@ __all__ = ["REMEDY"]
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "host-ram" not in context.causes[:2]:
         return
-    offload = job.offload or ()
-    kept = "param" if "param" in offload else "optimizer" if "optimizer" in offload else None
-    own = line_of(context.framework, {"param": "keep-param", "optimizer": "keep-optimizer"}.get(kept or "", ""))
-    if kept and context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
-        key = f"fixes.host-memory.{kept}"
-        said = say(f"{key}-set", line=own) if own is not None else say(key, line=f'"offload_{kept}"')
-        yield Variant(instruction=said, effort=0.4)
-    if offload and job.sharding in DEEPSPEED and own is None:
-        yield Variant(instruction=say("fixes.host-memory.pinned", line='"pin_memory": false'), effort=0.3)
-    needed, known = context.facts.get("host_needed_bytes") or 0.0, context.host_bytes
-    short = bool(offload and known and needed > _USABLE * known)
-    if short:
-        if job.sharding == "zero3":
-            yield Variant(instruction=say("fixes.host-memory.nvme", line=_NVME), effort=0.6)
-        sizes = {"needed_bytes": needed, "limit_bytes": known}
-        yield Variant(
-            instruction=say("fixes.host-memory.limit-need", line=_limit(context, needed), **sizes), effort=0.6
-        )
-        return
-    if context.facts.get("engine_sees_no_gpu"):
-        yield Variant(instruction=say("fixes.host-memory.no-gpu", line=_GPUS), effort=0.2)
-    if context.phase == "save" and job.sharding not in (*DEEPSPEED, *FSDP):
-        yield Variant(instruction=say("fixes.host-memory.merge", line=_MERGE), effort=0.6)
-    if context.phase in ("load", "unknown") and not context.serving:
-        yield Variant(instruction=_one_copy(job, context), effort=0.6)
-    if context.phase not in ("load", "save") and not context.serving:
-        line = hf_line(context.framework, {"dataloader_num_workers": 0, "dataloader_pin_memory": False})
-        yield Variant(instruction=say("fixes.host-memory.workers", line=line), effort=0.4)
-    smaller = line_of(context.framework, "smaller-file")
-    if smaller is not None:
-        yield Variant(instruction=say("fixes.host-memory.smaller-file", line=smaller), effort=0.4)
-    limit = {"line": _limit(context, needed if context.serving else 0.0)}
-    raised = say("fixes.host-memory.limit-of", limit_bytes=known, **limit) if known else None
-    yield Variant(instruction=raised or say("fixes.host-memory.limit", **limit), effort=0.6)
+    need = context.facts.get("host_need")
+    if need is not None and need.kind == "offload":
+        yield from _offloaded(job, context, need)
+    elif context.facts.get("preprocessing"):
+        line = hf_line(context.framework, {"preprocessing_num_workers": 1})
+        yield _step("preprocessing", 0.4, line=line if line_of(context.framework, "arguments") else _MAP)
+    elif need is not None and need.kind == "engine":
+        if context.facts.get("engine_sees_no_gpu"):
+            yield _step("no-gpu", 0.2, line=_GPUS)
+    elif context.phase == "save" or (need is not None and need.kind == "merge"):
+        if need is not None and need.kind == "merge" and job.sharding in DEEPSPEED:
+            yield _step("merge-parts", 0.4, line=_PARTS)
+        elif job.sharding not in (*DEEPSPEED, *FSDP):
+            yield _step("merge", 0.6, line=_MERGE)
+    elif need is not None and need.kind == "load":
+        yield from _loaded(job, context, need)
+    if context.facts.get("preprocessing"):
+        pass
+    elif context.facts.get("object_workers"):
+        yield _step("objects", 0.6, line=_ARROW)
+    if context.facts.get("object_workers") or (need is None and context.phase == "unknown" and not context.serving):
+        line = hf_line(context.framework, {"dataloader_num_workers": 2, "dataloader_pin_memory": False})
+        yield _step("workers", 0.4, line=line)
+    if line_of(context.framework, "smaller-file") is not None:
+        yield from _smaller_file(context)
+    yield from _more(context, need)
+
+
+def _step(name: str, effort: float, **values: object) -> Variant:
+    return Variant(instruction=say(f"fixes.host-memory.{name}", **values), effort=effort)
 
 
 _GPUS: Final = "docker run --gpus=all ...  # with the NVIDIA container toolkit"
 _NVME: Final = '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
 """DeepSpeed's ZeRO-Infinity, which shards parameters: ``runtime/zero/offload_config.py``."""
-_MERGE: Final = "AutoModelForCausalLM.from_pretrained(..., dtype='bfloat16', low_cpu_mem_usage=True, device_map='auto')"
+_MERGE: Final = (
+    "AutoModelForCausalLM.from_pretrained(..., torch_dtype='bfloat16', low_cpu_mem_usage=True, device_map='auto')"
+)
+_PARTS: Final = "python zero_to_fp32.py . out/ --max_shard_size 5GB"
+"""From DeepSpeed 0.16 each part is put together when it is written: ``utils/zero_to_fp32.py``, ``lazy_mode``."""
+_MAP: Final = "dataset.map(..., num_proc=4, writer_batch_size=100, keep_in_memory=False)"
+_ARROW: Final = "datasets.load_dataset('json', data_files=...)"
+_QUANTIZED: Final = "from_pretrained(..., device_map='auto', quantization_config=BitsAndBytesConfig(load_in_4bit=True))"
 _USABLE: Final = 0.9
 """Share of a machine's memory that one job can use."""
 _STEP_GIB: Final = 16
+_Q4_BYTES: Final = 0.61
+"""Bytes per parameter of a Q4_K_M file (llama.cpp ``tools/quantize/README.md``: 4.89 bits)."""
+_BESIDE_BYTES: Final = 2.0 * GIB
+"""What Ollama asks for beside the file: a cache of 4,096 tokens, compute buffers, its projector."""
 
 
-def _limit(context: Context, needed_bytes: float) -> str:
-    """How the detected scheduler is asked for more; with a size where one is known to be enough."""
-    gib = -(-round(needed_bytes / _USABLE / GIB) // _STEP_GIB) * _STEP_GIB
+def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
+    """Less of it on the host, where the card has the room; to disk, where nothing else has."""
+    offload = job.offload or ()
+    kept = "param" if "param" in offload else "optimizer"
+    own = line_of(context.framework, f"keep-{kept}")
+    if context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
+        name, line = (f"{kept}-set", own) if own is not None else (kept, f'"offload_{kept}"')
+        yield _step(name, 0.4, line=line)
+    if context.host_bytes and need.total_bytes > _USABLE * context.host_bytes and job.sharding == "zero3":
+        yield _step("nvme", 0.6, line=_NVME)
+    elif own is None and job.sharding in DEEPSPEED:
+        yield _step("pinned", 0.3, line='"pin_memory": false')
+
+
+def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
+    """One copy instead of one per process, in 16 bits instead of 32, or straight onto the cards in four."""
+    half = "bfloat16" if context.device is None or context.can("bf16") else "float16"
+    dtype = f"{dtype_key(context.versions)}=torch.{half}"
+    sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "all_bytes": need.total_bytes}
+    if need.dtype == "fp32" and job.sharding in (None, "none", "ddp"):
+        yield _step("half", 0.3, half_bytes=need.total_bytes / 2, line=f"from_pretrained(..., {dtype})", **sizes)
+    if need.count > 1:
+        yield _step("load-copies", 0.6, line=_load_line(job, context, dtype), **sizes)
+    elif need.count == 1 and context.script:
+        yield _step(
+            "quantized",
+            0.5,
+            quarter_bytes=_Q4_BYTES / 2 * need.total_bytes / (2 if need.dtype == "fp32" else 1),
+            line=_QUANTIZED,
+        )
+
+
+def _smaller_file(context: Context) -> Iterator[Variant]:
+    """The largest model in four bits for which there is room, where the engine says how much that is."""
+    free = context.facts.get("host_free_bytes")
+    if free and free > 2 * _BESIDE_BYTES:
+        billions = math.floor((free - _BESIDE_BYTES) / _Q4_BYTES / 1e9)
+        yield _step("smaller-model", 0.4, free_bytes=free, billions=billions)
+
+
+def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
+    """A higher limit from whoever sets one; of a machine of its own, memory or swap."""
+    known, scheduler = context.host_bytes, context.facts.get("scheduler")
+    needed = need.total_bytes if need is not None else context.requested_bytes or 0.0
+    gib = -(-round(needed / _USABLE / GIB) // _STEP_GIB) * _STEP_GIB
+    if known and gib <= known / GIB:
+        gib = 0
     lines = {
         "slurm": f"#SBATCH --mem={f'{gib}G' if gib else 0}",
         "kubernetes": f"resources.limits.memory: {f'{gib}Gi' if gib else '...'}",
+        "docker": f"docker run --memory={f'{gib}g' if gib else '...'}",
     }
-    docker = f"docker run --memory={f'{gib}g' if gib else '...'}"
-    return lines.get(str(context.facts.get("scheduler")), docker if gib else f"{docker} / #SBATCH --mem=0")
+    if scheduler in lines:
+        form = "limit-need" if known and gib else "limit-of" if known else "limit"
+        yield _step(form, 0.6, line=lines[scheduler], needed_bytes=needed, limit_bytes=known or 0)
+    elif gib:
+        yield _step("more", 0.8, needed_bytes=needed)
 
 
-def _one_copy(job: Job, context: Context) -> Message:
-    """Loading on one process; with what the copies of all of them take, where that is known to be too much."""
-    line, shape, limit = _load_line(job, context), context.shape, context.host_bytes
-    count = job.gpus or job.world or 1
-    copy = 2 * shape.params if shape is not None else 0
-    if limit and copy and count > 1 and count * copy > limit:
-        sizes = {"count": count, "copy_bytes": copy, "all_bytes": count * copy, "limit_bytes": limit}
-        return say("fixes.host-memory.load-copies", line=line, **sizes)
-    return say("fixes.host-memory.load", line=line)
-
-
-def _load_line(job: Job, context: Context) -> str:
+def _load_line(job: Job, context: Context, dtype: str) -> str:
+    """What loads one copy per machine, in the words of what the person uses."""
+    own = line_of(context.framework, "load-once")
     if job.sharding in ("fsdp", "fsdp2", "hsdp"):
-        return "fsdp_cpu_ram_efficient_loading: true"
+        return own or "fsdp_cpu_ram_efficient_loading: true"
     if job.sharding == "zero3":
         return "TrainingArguments(deepspeed=...)  # from_pretrained(...) after it"
-    return "from_pretrained(..., low_cpu_mem_usage=True, dtype='bfloat16')"
+    return f"from_pretrained(..., {dtype}, device_map={{'': int(os.environ['LOCAL_RANK'])}})"
 
 
 REMEDY = Remedy(

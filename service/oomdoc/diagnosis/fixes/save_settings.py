@@ -24,6 +24,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     if is_lora(job):
         yield Variant(instruction=say("fixes.save-settings.adapter", line=_ADAPTER), effort=0.3)
+    need = context.facts.get("host_need")
+    if need is not None and need.kind == "merge":
+        return
     own = line_of(context.framework, "save-settings")
     if own is not None:
         yield Variant(instruction=say("fixes.save-settings.how", line=own), effort=0.4)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Variant
+from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
 from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache, compute_buffer, engine_cache
@@ -106,7 +107,7 @@ def planning_for(
     if prices is not None:
         prices.engine = _measured(evidence, prices)
         context = context_for(prices, context)
-        context = replace(context, facts={**context.facts, **_of_host(prices)})
+        context = replace(context, facts={**context.facts, **_of_host(evidence, prices, context.phase)})
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
@@ -149,22 +150,9 @@ def planning_for(
     return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MAX_SHOWN_PLANS]))
 
 
-_PROCESS_BYTES: Final = 6 << 30
-"""Host memory of one rank of an engine beside what it reads: libraries, the context, pinned buffers (4 GiB of swap
-space in vLLM's first engine)."""
-
-
-def _host_needed(prices: Prices) -> float:
-    """Host memory of one machine: what is offloaded; of an engine its files, each read once, and its processes."""
-    estimate, job = prices.base.estimate, prices.job
-    loaded = estimate.phases.get("load")
-    if estimate.host_bytes or not is_serving(job) or loaded is None:
-        return estimate.host_bytes
-    return max(1, job.gpus or 1) * (loaded.total_bytes + _PROCESS_BYTES)
-
-
-def _of_host(prices: Prices) -> dict[str, Any]:
-    return {"host_needed_bytes": _host_needed(prices), "fits_on_gpu": _fits_on_gpu(prices)}
+def _of_host(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:
+    need = host_need(evidence, prices.job, prices.base.estimate, prices.shape, phase)
+    return {"host_need": need, "fits_on_gpu": _fits_on_gpu(prices)}
 
 
 def _fits_on_gpu(prices: Prices) -> bool:
@@ -297,12 +285,17 @@ def _fuller(evidence: Evidence) -> bool:
 
 
 _KEPT: Final = ("eval/collected", "eval/keeps-predictions")
-_SCHEDULERS: Final = ("slurm", "kubernetes")
+_PREPARES: Final = frozenset({"fails-while-preprocessing", "host-ram/dataset"})
+_WORKERS: Final = frozenset({"grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"})
+"""What shows that the workers of a data loader copy the objects that they touch."""
+_SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
 
 
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
+    said = {s.name for s in (*evidence.statements, *evidence.signs)}
+    failure = evidence.root
     return {
         "pids": tuple(dict.fromkeys(pids)),
         "holders": holders(evidence),
@@ -318,6 +311,9 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
         ),
+        "preprocessing": not _PREPARES.isdisjoint(said),
+        "object_workers": not _WORKERS.isdisjoint(said),
+        "host_free_bytes": failure.free_bytes if failure is not None and failure.kind == "host" else None,
         "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
     }
 
@@ -330,7 +326,7 @@ def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
             if not remedy.advice or cause not in remedy.causes or remedy.name == "freeze":
                 continue
             out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
-    return out
+    return sorted(out, key=lambda step: (context.causes.index(step[0]), step[2].effort))
 
 
 def _cause_plans(

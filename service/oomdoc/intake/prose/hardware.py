@@ -54,7 +54,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
 
     for line in candidates(_LAUNCHED, anywhere, words):
         for found in _LAUNCHED.finditer(line.text):
-            yield Fact("gpu_count", int(found["tasks"] or found["ranks"]), line.span(), "log", 0.72)
+            yield Fact("gpu_count", int(found["tasks"] or found["ranks"] or found["slots"]), line.span(), "log", 0.72)
     several = shows_several(anywhere, words)
     lone = not several and any(_NOTEBOOK.search(line.raw) for line in candidates(_NOTEBOOK, anywhere, words))
     counted = {id(line) for line in candidates(_CARDS, lines, words)}

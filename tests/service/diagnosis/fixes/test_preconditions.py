@@ -136,7 +136,7 @@ def test_fp8_cache_only_where_the_card_multiplies_it() -> None:
         ("evaluation", "eval", "eval_accumulation_steps"),
         ("find-leak", "leak", "item()"),
         ("worst-batch-first", "long-sample", "length"),
-        ("host-memory", "host-ram", "low_cpu_mem_usage"),
+        ("host-memory", "host-ram", "dataloader_num_workers"),
     ],
 )
 def test_instructions_come_with_the_line_to_type(name: str, cause: str, line: str) -> None:

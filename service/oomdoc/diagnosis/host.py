@@ -1,0 +1,86 @@
+"""What fills a machine's memory, as far as arithmetic can say: copies of the weights, offloaded states, a merge.
+
+transformers ``modeling_utils.py``: before version 5 weights are read in fp32 where no dtype is named; every process
+that calls ``from_pretrained`` builds its own copy, unless ZeRO-3's configuration or FSDP's efficient loading stands
+before it. DeepSpeed 0.10-0.17 ``utils/zero_to_fp32.py`` holds the partitions and the model put together, both in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP, is_script, is_serving
+from oomdoc.evidence import Evidence
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
+from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
+
+__all__ = ["HostNeed", "host_need"]
+
+_BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
+_USABLE: Final = 0.9
+"""Share of a machine's memory that one job can use."""
+_PROCESS_BYTES: Final = 6 * GIB
+"""Host memory of one rank of an engine beside what it reads: libraries, the context, pinned buffers (4 GiB of swap
+space in vLLM's first engine)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostNeed:
+    """Host memory of one machine, in bytes: ``count`` copies of one size, or what is offloaded."""
+
+    kind: str
+    """``load``, ``merge``, ``offload``, ``save`` or ``engine``."""
+    count: int
+    copy_bytes: float
+    dtype: str = ""
+
+    @property
+    def total_bytes(self) -> float:
+        """All copies."""
+        return self.count * self.copy_bytes
+
+
+def host_need(
+    evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape | None, phase: str
+) -> HostNeed | None:
+    """What the failing phase takes; where the machine's memory is known, the first that is more than it, if any is.
+
+    ``None`` where nothing is known that fills it.
+    """
+    named = job.model is not None or job.params_b is not None
+    if shape is None or not named:
+        return None
+    given = (job.host_gib or 0.0) * GIB
+    found = list(_needs(evidence, job, estimate, shape, phase))
+    beyond = (need for need in found if need.total_bytes > _USABLE * given)
+    return next(beyond if given else iter(found), found[0] if found else None)
+
+
+def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, phase: str) -> Iterator[HostNeed]:
+    """What is possible, the most usual first."""
+    if is_serving(job) and not is_script(job):
+        if (loaded := estimate.phases.get("load")) is not None:
+            yield HostNeed("engine", max(1, job.gpus or 1), loaded.total_bytes + _PROCESS_BYTES)
+        return
+    parts = next(evidence.find("zero-to-fp32"), None)
+    if parts is not None or any(s.name == "fails-while-merging" for s in evidence.statements):
+        whole = parts is not None or job.sharding in DEEPSPEED
+        yield HostNeed("merge", 2 if whole else 1, shape.params * (4.0 if whole else 2.0), "fp32" if whole else "bf16")
+        return
+    if job.offload and estimate.host_bytes and phase not in ("load", "save"):
+        yield HostNeed("offload", 1, estimate.host_bytes)
+    if phase == "save" and (saved := estimate.host_phases.get("save")) is not None:
+        yield HostNeed("save", 1, saved.total_bytes)
+    if phase not in ("load", "unknown"):
+        return
+    if job.quant not in (None, "none"):
+        return
+    dtype = None if "param_dtype" in job.assumed else job.param_dtype
+    ranks = 1 if job.objective == "inference" else max(1, job.gpus or job.world or 1)
+    for name in (dtype,) if dtype in _BYTES else ("bf16", "fp32") if job.sharding in DEEPSPEED else ("fp32", "bf16"):
+        for count in dict.fromkeys((1, ranks) if job.sharding in FSDP else (ranks,)):
+            yield HostNeed("load", count, float(shape.params * _BYTES[name]), name)
