@@ -44,7 +44,9 @@ def change_sentence(change: dict[str, Any], language: str) -> str:
     if change["instruction"]:
         return str(change["instruction"])
     old, new = change["from"], show_value(change["to"])
-    text = f"{change['key']}: {new}" if old is None else f"{change['key']}: {show_value(old)} → {new}"
+    text = f"{change['key']}: {show_value(old)} → {new}" if old is not None else f"{change['key']}: {new}"
+    if old is None and change["key"].startswith("--"):
+        text = change["key"] if change["to"] is True else f"{change['key']} {new}"
     named = change.get("file") not in (None, *_PASTED)
     return text + (f"  [{change['file']}]" if named else "")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
-from oomdoc.diagnosis.fixes._lines import dtype_key, hf_line
+from oomdoc.diagnosis.fixes._lines import hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
@@ -96,7 +96,7 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
 def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     """One copy instead of one per process, in 16 bits instead of 32, or straight onto the cards in four."""
     half = "bfloat16" if context.device is None or context.can("bf16") else "float16"
-    dtype = f"{dtype_key(context.versions)}=torch.{half}"
+    dtype = f"torch_dtype=torch.{half}"
     sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "all_bytes": need.total_bytes}
     if need.dtype == "fp32" and job.sharding in (None, "none", "ddp"):
         yield _step("half", 0.3, half_bytes=need.total_bytes / 2, line=f"from_pretrained(..., {dtype})", **sizes)
@@ -140,9 +140,9 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
 
 def _load_line(job: Job, context: Context, dtype: str) -> str:
     """What loads one copy per machine, in the words of what the person uses."""
-    own = line_of(context.framework, "load-once")
-    if job.sharding in ("fsdp", "fsdp2", "hsdp"):
-        return own or "fsdp_cpu_ram_efficient_loading: true"
+    if job.sharding in FSDP:
+        flags = context.facts.get("fsdp_flags")
+        return "--fsdp_cpu_ram_efficient_loading true" if flags else "fsdp_cpu_ram_efficient_loading: true"
     if job.sharding == "zero3":
         return "TrainingArguments(deepspeed=...)  # from_pretrained(...) after it"
     return f"from_pretrained(..., {dtype}, device_map={{'': int(os.environ['LOCAL_RANK'])}})"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.fixes._job import world_size
-from oomdoc.diagnosis.fixes._lines import dtype_key
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
@@ -39,7 +38,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     dtype = "bfloat16" if context.device is None or context.can("bf16") else "float16"
     if not four_bit:
-        line = f"from_pretrained(..., {dtype_key(context.versions)}=torch.{dtype})"
+        line = f"from_pretrained(..., torch_dtype=torch.{dtype})"
         yield Variant(instruction=say("fixes.load-sharded.dtype", line=line), effort=0.4)
     if job.sharding == "zero3":
         line = "training_args = TrainingArguments(..., deepspeed='ds_z3.json')  # before from_pretrained(...)"

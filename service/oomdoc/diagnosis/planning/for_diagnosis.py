@@ -313,6 +313,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         ),
         "preprocessing": not _PREPARES.isdisjoint(said),
         "object_workers": not _WORKERS.isdisjoint(said),
+        "fsdp_flags": any("fsdp_" in s.key for d in evidence.documents if d.form == "shell" for s in d.settings),
         "host_free_bytes": failure.free_bytes if failure is not None and failure.kind == "host" else None,
         "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
     }

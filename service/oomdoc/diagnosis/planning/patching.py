@@ -79,12 +79,30 @@ def _as_written(change: Change, placed: Mapping[str, Document], patch: _Patches)
         return change
     diff = patch.diff(document, {n: v for n, v in _dotted(change.fields) if placed.get(n) is document})
     lines = [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("---", "+++")]
+    if (typed := _option(change, lines)) is not None:
+        return typed
     if len(lines) != 2 or lines[0][0] != "-" or change.key.rpartition(".")[2] in lines[1]:
         return change
     (old_key, colon, old), (key, _, new) = (line[1:].strip().partition(":") for line in lines)
     if not colon or key != old_key or any(mark in key for mark in "'\" "):
         return change
     return replace(change, key=key, old=old.strip(), new=new.strip())
+
+
+def _option(change: Change, lines: Sequence[str]) -> Change | None:
+    """The change as the command that is patched has it: the option with its dashes, the value as it is typed."""
+    had, has = (" ".join(line[1:].rstrip(" \\") for line in lines if line[0] == sign).split(" --") for sign in "-+")
+    for piece in (piece for piece in has[1:] if piece not in had[1:]):
+        option, _, value = piece.strip().replace("=", " ", 1).partition(" ")
+        if _plain(option) == _plain(change.key):
+            said = value.strip()
+            new = said if isinstance(change.new, str) and said else change.new
+            return replace(change, key=f"--{option}", old=None if change.old is False else change.old, new=new)
+    return None
+
+
+def _plain(key: str) -> str:
+    return key.lstrip("-").rpartition(".")[2].replace("_", "-").lower()
 
 
 _SENTENCE: Final = 2
