@@ -294,7 +294,7 @@ _SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
-    said = {s.name for s in (*evidence.statements, *evidence.signs)}
+    said = {s.name for s in evidence.statements} | {s.name for s in evidence.signs}
     failure = evidence.root
     return {
         "pids": tuple(dict.fromkeys(pids)),
