@@ -345,12 +345,12 @@ class Layer:
         residual = x
         x = self.norm(x, "norm1")
         x = self.attention(x)
-        x = self.norm(x, "norm2")
+        x = self._drop(self.norm(x, "norm2"))
         x = ops.add(residual, x)
         residual = x
         x = self.norm(x, "norm3")
         x = self.feed(x)
-        x = self.norm(x, "norm4")
+        x = self._drop(self.norm(x, "norm4"))
         return ops.add(residual, x)
 
     def _post(self, x: Tensor) -> Tensor:

@@ -216,6 +216,8 @@ def _reference(step: Training, *, trained: bool = False, rows: bool = False) -> 
     """
     tape, mode, head = step.tape, step.mode, step.head
     frozen = replace(mode, trained=False, adapters=frozenset(), merged_experts=False)
+    if not mode.adapters and not trained:  # a model of its own is in evaluation mode
+        frozen = replace(frozen, dropout=False, attention_dropout=False, math=mode.math and not mode.attention_dropout)
     x = tape.new("T*h", mode.param)
     mask = tape.new("B*S*S", 1.0) if mode.mask and mode.attention == "sdpa" else None
     x = Layer(tape, frozen, step.positions[-1])(x)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -112,6 +113,14 @@ class ModelShape:
         if not d.mixers or d.model_type not in SIZES:
             return tuple("moe" if d.is_moe(i) else "dense" for i in range(d.layers))
         return tuple(slot.kind for slot in plan(d, d.fields))
+
+    @cached_property
+    def neighbours(self) -> float:
+        """Parameters of the two layers next to each other that have most, in layers of the largest kind."""
+        slots = plan(self.dims, self.dims.fields)
+        kinds = {slot: layer.params for slot, layer in zip(sorted(set(slots), key=str), self.layers, strict=True)}
+        pairs = (kinds[a] + kinds[b] for a, b in pairwise(slots))
+        return max(pairs, default=0) / max(kinds.values())
 
     @cached_property
     def layer_count(self) -> int:

@@ -27,6 +27,8 @@ class Units:
     """The largest decoder layer, with its adapters."""
     root: float
     """Embedding, output head and last norm."""
+    pair: float
+    """The two neighbouring layers that have most: one is gathered while the other is there."""
     layers: float
     """All decoder layers of this stage."""
     largest: float
@@ -48,6 +50,7 @@ def units_of(s: Setting, shape: ModelShape) -> Units:
     return Units(
         largest / split,
         root / split,
+        shape.neighbours * largest / split,
         total / split / s.pp,
         max(matrix, shape.dims.vocab * shape.dims.embed_width) / split,
     )
@@ -74,7 +77,7 @@ def fsdp_extra(s: Setting, shape: ModelShape) -> Extra:
     """
     u = units_of(s, shape)
     c = float(s.held_bytes)
-    layer, root = u.layer * c, u.root * c
+    layer, pair, root = u.layer * c, u.pair * c, u.root * c
     held = 0.0 if s.reshard else u.layers * c
     reduce, one, shards, last = _reduced(s, u)
     before = shards + last if s.gradients_stay else 0.0
@@ -94,12 +97,12 @@ def fsdp_extra(s: Setting, shape: ModelShape) -> Extra:
         if part == "logits":
             return {"gathered weights": root + (layer if s.reshard else held), "gradients": done(0.0)}
         if part == "top":
-            return {"gathered weights": root + (2 * layer if s.reshard else held), "gradients": done(0.0)}
+            return {"gathered weights": root + (pair if s.reshard else held), "gradients": done(0.0)}
         if part == "embedding":
             return {"gathered weights": root, "reduction buffer": reduce, "gradients": done(shards)}
         if part == "first":
             return {"gathered weights": root + layer, "reduction buffer": reduce, "gradients": done(shards - one)}
-        gathered = 2 * layer if s.reshard or share == "grads" else held - layer
+        gathered = pair if s.reshard or share == "grads" else held - layer
         finished = shards - 2 * one if share == "grads" else one
         return {"gathered weights": root + gathered, "reduction buffer": reduce, "gradients": done(finished)}
 
@@ -138,13 +141,13 @@ def fsdp_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
     """
     u = units_of(s, shape)
     c, n = float(s.held_bytes), max(1.0, round(u.layers / u.layer) if u.layer else 1.0)
-    layer, root = u.layer * c, u.root * c
+    layer, pair, root = u.layer * c, u.pair * c, u.root * c
     cast = layer / s.shards if s.param_bytes != c else 0.0  # shards are cast before the gather
     named = s.torch < (2, 15)
     fetched = layer + (max(layer, cast) if named else cast)
     passed = saved * (n - 1) / n
     entered = {"gathered weights": 2 * root + fetched, "activations": saved / n}
-    between = {"gathered weights": root + layer + fetched, "activations": passed}
+    between = {"gathered weights": root + pair - layer + fetched, "activations": passed}
     if not s.reshard:
         between["gathered weights"] += (n - 1) * layer
     if s.adapters:
@@ -174,7 +177,7 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
     """
     u = units_of(s, shape)
     c = QUANT_BYTES.get(s.quant, float(s.held_bytes))
-    layer, root = u.layer * c, u.root * float(s.held_bytes)
+    layer, pair, root = u.layer * c, u.pair * c, u.root * float(s.held_bytes)
     trained = not s.adapters
     shards = u.layers * s.param_bytes / s.shards if trained else 0.0
     one = min(shards, u.layer * s.param_bytes / s.shards)
@@ -185,11 +188,11 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
     def backward(part: str, share: str) -> Mapping[str, float]:
         finished = {"first": shards - one, "embedding": shards, "layer": shards - 2 * one if share == "grads" else one}
         done = shards if s.gradients_stay else max(0.0, finished.get(part, 0.0))
-        gathered = 0.0 if part in ("logits", "embedding") else layer if part == "first" else 2 * layer
+        gathered = 0.0 if part in ("logits", "embedding") else layer if part == "first" else pair
         if part == "logits" and s.reshard:
             gathered = layer
         if not s.reshard and part in ("logits", "top", "layer"):
-            gathered = held if part != "layer" else held - layer if share == "kept" else 2 * layer
+            gathered = held if part != "layer" else held - layer if share == "kept" else pair
         reduce = 0.0 if part in ("logits", "top") else reducing
         return {"gathered weights": root + gathered, "reduction buffer": reduce, "gradients": done}
 
@@ -212,14 +215,14 @@ def fsdp1_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
         return {}
     u = units_of(s, shape)
     c, n = float(s.held_bytes), max(1.0, round(u.layers / u.layer) if u.layer else 1.0)
-    layer, root = u.layer * c, u.root * c
+    layer, pair, root = u.layer * c, u.pair * c, u.root * c
     shards = u.layers * s.param_bytes / s.shards
     head = shape.dims.vocab * shape.dims.embed_width * c / s.tp
-    held = 2 * layer if s.reshard else n * layer
+    held = pair if s.reshard else n * layer
     top = {"gathered weights": root + held, "gradients": 2 * layer + head, "activations": saved * (n - 1) / n}
     one = u.layer * s.param_bytes / s.shards
     late = {
-        "gathered weights": root + 2 * layer,
+        "gathered weights": root + pair,
         "gradients": 2 * layer + head + max(0.0, shards - 2 * one),
         "activations": saved / n,
     }

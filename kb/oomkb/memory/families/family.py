@@ -56,6 +56,8 @@ class Family:
     eager: bool = False
     """transformers refuses SDPA for it (soft-capped scores, attention sinks)."""
     scaled_embed: bool = False
+    scaled_residual: bool = False
+    """What a block adds to the residual is multiplied first."""
     embed_norm: bool = False
     softmax: str = "fp32"
     """How eager attention takes its softmax: ``fp32``, ``input`` (the scores' dtype), ``sinks`` (a column more),
