@@ -138,7 +138,7 @@ def _cases() -> str:
     """The known cases: id, title, cause, public thread."""
     from oomkb.records.loader import load_cases
 
-    return _written([{"id": c.id, "title": c.titles.get("en"), "cause": c.cause, "url": c.url} for c in load_cases()])
+    return _written([{"id": c.id, "title": c.title.get("en"), "cause": c.cause, "url": c.url} for c in load_cases()])
 
 
 def _gpus() -> str:

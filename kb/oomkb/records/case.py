@@ -17,7 +17,7 @@ from oomkb.records.witness import Standing, Witness, standing_of, status_of
 __all__ = ["SCHEMA", "Affected", "Case", "Fix", "Hardware", "Outcome", "Range", "Reference", "Signature"]
 
 SCHEMA: Final = 2
-"""The version of the record format that this program writes; older ones are read through ``upgrades``."""
+"""The version of the record format: no file of another is left."""
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 Words: TypeAlias = Mapping[str, str]
@@ -30,10 +30,9 @@ Gib = Annotated[float, ("gt", 0)]
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Text that gives the case away: a literal ``text``, or a bounded regular expression ``regex``."""
+    """A literal text that gives the case away."""
 
-    text: Line = ""
-    regex: Line = ""
+    text: Line
     means: Words = field(default_factory=lambda: _EMPTY)
     """What it means when it is there; a file has to say it."""
     source: str = ""
@@ -155,11 +154,6 @@ class Case:
     def slug(self) -> str:
         """The file's name without its ending."""
         return self.id.partition("/")[2]
-
-    @property
-    def titles(self) -> Mapping[str, str]:
-        """The same as ``title``."""
-        return self.title
 
     @property
     def url(self) -> str:

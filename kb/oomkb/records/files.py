@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomkb.errors import InputError, RecordError
+from oomkb.records.case import SCHEMA
 from oomkb.untrusted import yaml_document
 
 __all__ = ["MAX_BYTES", "Listed", "case_files", "case_id", "listed", "parse", "read_text"]
@@ -70,7 +71,7 @@ def read_text(path: Path) -> str:
 def parse(text: str, *, where: str = "") -> dict[str, Any]:
     """The document in ``text``.
 
-    :raises RecordError: for broken YAML, a repeated key, an alias, or anything but a mapping.
+    :raises RecordError: for broken YAML, a repeated key, an alias, anything but a mapping, or another schema.
     """
     try:
         # An alias may stand for exponentially many values; a case needs none.
@@ -80,6 +81,10 @@ def parse(text: str, *, where: str = "") -> dict[str, Any]:
         raise RecordError(error.message, where=f"{where}{':'.join(place)}", hint=error.hint) from error
     if not isinstance(found, dict):
         raise RecordError("a case is a mapping of fields", where=where, hint="see the template in cases/README.md")
+    version = found.get("schema")
+    if isinstance(version, bool) or version != SCHEMA:
+        said = f"schema {version!r}; this program reads {SCHEMA}"
+        raise RecordError(said, where=f"{where}: schema", hint="update oomdoc, or write the case anew: oomdoc case new")
     return {str(k): v for k, v in found.items()}
 
 

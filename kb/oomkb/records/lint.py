@@ -93,13 +93,10 @@ def _one(path: Path, problems: list[Problem]) -> Case | None:
 
 
 def _check(text: str, identifier: str, file: str, problems: list[Problem]) -> Case | None:
-    from oomkb.records.upgrades import upgraded
-
     try:
-        document = upgraded(parse(text, where=file))
+        document = parse(text, where=file)
     except RecordError as error:
-        field = error.where if error.where == "schema" else ""
-        place = error.where if error.where.startswith(file) else file
+        place, _, field = error.where.partition(": ")
         problems.append(Problem(place, field, error.message, error.hint))
         return None
     if len(text.splitlines()) > MAX_LINES:

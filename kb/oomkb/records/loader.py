@@ -79,11 +79,10 @@ def parse_case(text: str, *, case_id: str, path: str = "", private: bool = False
     from pydantic import ValidationError
 
     from oomkb.records.schema import Record, to_case
-    from oomkb.records.upgrades import upgraded
 
     where = path or case_id
     try:
-        record = Record.model_validate(upgraded(parse(text, where=where)))
+        record = Record.model_validate(parse(text, where=where))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])

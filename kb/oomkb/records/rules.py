@@ -28,7 +28,6 @@ _FORGE: Final = re.compile(
     r"https://(?:github\.com|gitee\.com)/[\w.-]{1,60}/[\w.-]{1,100}/(issues|pull|pulls|discussions)(/.{0,200})?"
 )
 _URL: Final = re.compile(r"https://[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}(?:/[^\s<>\"]{0,500})?")
-_UNBOUNDED: Final = re.compile(r"(?<!\\)(?:[*+]|\{\d{1,6},\})")
 
 
 def place(case: Case) -> Iterator[Finding]:
@@ -132,39 +131,17 @@ def leaks(case: Case) -> Iterator[Finding]:
 
 
 def signatures(case: Case) -> Iterator[Finding]:
-    """A signature is one literal or one bounded expression, and occurs in a symptom."""
-    everything = "\n".join(case.symptoms)
+    """A signature says what prints it, and occurs in a symptom."""
+    everything = _squeezed("\n".join(case.symptoms))
     for i, signature in enumerate(case.signatures):
-        field = f"signatures[{i}]"
         if not re.search(r"\S, \S.{0,60}\d", signature.source):
-            yield f"{field}.source", "does not say what prints the line", "file, program and version"
-        if bool(signature.text) == bool(signature.regex):
-            yield field, "has to have either text or regex", "give one"
-        elif signature.text:
-            if _squeezed(signature.text) not in _squeezed(everything):
-                yield f"{field}.text", "is in none of the symptoms", "add the symptom that shows it"
-        else:
-            yield from _expression(f"{field}.regex", signature.regex, everything)
+            yield f"signatures[{i}].source", "does not say what prints the line", "file, program and version"
+        if _squeezed(signature.text) not in everything:
+            yield f"signatures[{i}].text", "is in none of the symptoms", "add the symptom that shows it"
 
 
 def _squeezed(text: str) -> str:
     return " ".join(text.split()).lower()
-
-
-def _expression(field: str, regex: str, everything: str) -> Iterator[Finding]:
-    try:
-        compiled = re.compile(regex, re.IGNORECASE)
-    except re.error as error:
-        yield field, f"is no regular expression: {error}", "escape what is literal"
-        return
-    if _UNBOUNDED.search(re.sub(r"\[[^\]]{0,80}\]", "x", regex)):
-        yield field, "repeats without a bound", "write {0,80} for * and {1,80} for +"
-    elif re.search(r"\}[^()|]{0,40}\)\s?[{?]", regex):
-        yield field, "repeats a repetition", "flatten it"
-    elif compiled.search(""):
-        yield field, "matches nothing at all", "name a literal part"
-    elif not compiled.search(everything):
-        yield field, "matches none of the symptoms", "add the symptom that shows it"
 
 
 def jobs(case: Case) -> Iterator[Finding]:

@@ -21,14 +21,12 @@ def matched(text: str, cases: Sequence[Case]) -> dict[int, tuple[float, str]]:
 
     1 for a signature of one case alone, falling with the logarithm of how many cases have it.
     """
-    raw = text[:MAX_CHARS]
-    plain = _plain(raw)
+    plain = _plain(text[:MAX_CHARS])
     holders: dict[str, list[int]] = {}
     for number, case in enumerate(cases):
         for signature in case.signatures:
-            held = _plain(signature.text) in plain if signature.text else _compiled(signature.regex).search(raw)
-            if held:
-                holders.setdefault(signature.text or signature.regex, []).append(number)
+            if _plain(signature.text) in plain:
+                holders.setdefault(signature.text, []).append(number)
     found: dict[int, tuple[float, str]] = {}
     for words, numbers in sorted(holders.items()):
         decides = 1 - math.log(len(set(numbers))) / math.log(max(2, len(cases)))
@@ -40,8 +38,3 @@ def matched(text: str, cases: Sequence[Case]) -> dict[int, tuple[float, str]]:
 @lru_cache(maxsize=65_536)
 def _plain(text: str) -> str:
     return _BLANKS.sub(" ", text.lower()).strip()
-
-
-@lru_cache(maxsize=65_536)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)

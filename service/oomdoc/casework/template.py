@@ -28,8 +28,6 @@ signatures: []
 #  - text: a literal piece of a line that only this failure prints
 #    source: file.py, program 1.2
 #    means: {en: what it says, zh: 含义}
-#  - regex: 'bounded{1,3} expression'
-#    means: {en: what it says, zh: 含义}
 before: {model: Qwen/Qwen2.5-7B, method: lora, micro_batch: 8, seq_len: 2048, grad_ckpt: true, gpu: RTX 4090}
 after: {model: Qwen/Qwen2.5-7B, method: lora, micro_batch: 1, seq_len: 2048, grad_ckpt: true, gpu: RTX 4090}
 outcome:

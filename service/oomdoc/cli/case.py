@@ -63,7 +63,7 @@ def list_(
 
     language = "en" if lang is Language.auto else lang.value
     for case in listed(cause=cause, framework=framework):
-        show(f"{case.id:<60} {case.titles.get(language) or case.titles.get('en', '')}")
+        show(f"{case.id:<60} {case.title.get(language) or case.title.get('en', '')}")
 
 
 @app.command("show")

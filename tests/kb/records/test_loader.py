@@ -50,7 +50,7 @@ def test_private_cases_join_and_win(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_broken_file_is_left_out_and_told(folder: Path) -> None:
     (folder / "logits").mkdir(exist_ok=True)
-    (folder / "logits" / "broken.yaml").write_text("schema: 1\ntitle: 3\n")
+    (folder / "logits" / "broken.yaml").write_text("schema: 2\ntitle: 3\n")
     loaded = load([folder])
     assert len(loaded.cases) == 3
     assert "broken.yaml" in loaded.problems[0].where
@@ -106,4 +106,4 @@ def test_one_case_by_path_and_by_text(folder: Path) -> None:
     assert case.private
     assert parse_case(path.read_text(), case_id=case.id).symptoms == case.symptoms
     with pytest.raises(RecordError, match=r"x/y: title"):
-        parse_case("schema: 1\ntitle: 3\n", case_id="x/y")
+        parse_case("schema: 2\ntitle: 3\n", case_id="x/y")
