@@ -11,7 +11,8 @@ leaves no trace.
 - ``programs``: regular expressions over what is run or imported.
 - ``marks``, ``hints``: keys that only this framework has; keys that it has among others.
 - ``own_prefixes``: leading parts of a path that only this framework's keys have: each such key counts for it.
-- ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands; ``*``: all.
+- ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands; ``*``: all
+  that the record itself has, and those of its base.
 - ``rivals``: sections of which a run uses one: where a key of one stands, none of another is added.
 - ``closed``: keys of another form of its files, in which settings are only changed where they stand.
 - ``prefixes``: leading parts of a path that may be left out, the longest first.

@@ -34,10 +34,12 @@ def declared_tables() -> tuple[Table, ...]:
 def _table(record: Record, bases: tuple[Table, ...]) -> Table:
     sections = (n for n in record.known if n.endswith(".*"))
     known = {norm(n).removesuffix(".*") for n in record.known}
+    keys, groups = tuple(_key(row) for row in record.keys if not row.beside), tuple(_groups(record))
+    own = {norm(name) for row in (*keys, *groups) for name in row.names} if "*" in record.adds else set[str]()
     return Table(
         name=record.name,
-        keys=tuple(_key(row) for row in record.keys if not row.beside),
-        groups=tuple(_groups(record)),
+        keys=keys,
+        groups=groups,
         bases=bases,
         neutral=frozenset(known | set(_of_roles(record))),
         sections=tuple(norm(n)[:-1] for n in sections),
@@ -55,7 +57,7 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         rivals=record.rivals,
         suffix=record.by_last_part,
         exact=not bases if record.whole_paths is None else record.whole_paths,
-        adds=None if "*" in record.adds else record.adds.union(*(base.adds or frozenset() for base in bases)),
+        adds=record.adds.union(own, *(base.adds for base in bases)),
     )
 
 

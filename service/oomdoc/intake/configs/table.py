@@ -181,9 +181,8 @@ class Table:
     """Leading path parts all of whose keys are known (``optimizer.``)."""
     ignores: frozenset[str] = frozenset()
     """Keys of a base that this framework reads nothing from."""
-    adds: frozenset[str] | None = None
-    """Keys that may be written where they do not stand yet (``None``: all that the table reads): what runs the file
-    is known to take these."""
+    adds: frozenset[str] = frozenset()
+    """Keys that may be written where they do not stand yet: what runs the file is known to take these."""
     closed: frozenset[str] = frozenset()
     """Keys of a form of its files in which settings are only changed where they stand."""
     rivals: frozenset[str] = frozenset()
@@ -273,7 +272,7 @@ class Table:
 
     def may_add(self, key: str) -> bool:
         """Whether a key that is not in the file yet may be written into it."""
-        return self.adds is None or norm(key) in self.adds
+        return norm(key) in self.adds
 
     @cached_property
     def _known(self) -> frozenset[str]:
