@@ -9,6 +9,7 @@ leaves no trace.
 - ``base``: the framework whose keys and defaults it has too; ``reads``: those whose keys it has, where they are others
   than the base; ``ignores``: keys of them that mean something else here.
 - ``programs``: regular expressions over what is run or imported.
+- ``starts``: what is typed to start it; before an option, such a word may be a value all the same (``--backend vllm``).
 - ``marks``, ``hints``: keys that only this framework has; keys that it has among others.
 - ``own_prefixes``: leading parts of a path that only this framework's keys have: each such key counts for it.
 - ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands; ``*``: all
@@ -120,6 +121,7 @@ class Record:
     reads: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    starts: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
     hints: frozenset[str] = frozenset()
     own_prefixes: tuple[str, ...] = ()
@@ -148,7 +150,7 @@ class Record:
 
 _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
 _LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
-_WORDS: Final = ("marks", "hints", "known", "ignores", "closed", "rivals", "deepspeed_offloading")
+_WORDS: Final = ("starts", "marks", "hints", "known", "ignores", "closed", "rivals", "deepspeed_offloading")
 _TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
 _PLAIN: Final = (*_TEXTS, "dashes", "bare_flags", "by_last_part", "whole_paths", "roles", "lines")
 

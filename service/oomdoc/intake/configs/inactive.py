@@ -8,10 +8,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Inactive, Source
+from oomdoc.intake.configs.companions import LINKS
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts, visible_gpus
 from oomdoc.intake.configs.table import Reading, norm, words
 from oomdoc.intake.configs.values import flag, whole
+from oomkb.frameworks import LAUNCHERS, PLAIN, has
+from oomkb.frameworks.declared import records
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
@@ -19,20 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["find_inactive"]
 
-_HF: Final = words("transformers trl llama-factory ms-swift axolotl unsloth xtuner")
-_STRICT: Final = words("llama-factory axolotl openrlhf torchtune vllm sglang ms-swift")
+_STARTS: Final = frozenset[str]().union(*(record.starts for record in records()))
 _ALLOCATOR: Final = words(
     "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF PYTORCH_HIP_ALLOC_CONF PYTORCH_NPU_ALLOC_CONF CUDA_VISIBLE_DEVICES"
 )
 _PASSED: Final = _ALLOCATOR | words(
     "NPROC_PER_NODE FORCE_TORCHRUN MAX_PIXELS VLLM_USE_V1 UNSLOTH_VLLM_STANDBY TORCH_NCCL_AVOID_RECORD_STREAMS"
 )
-_LAUNCHED: Final = (
-    *("torchrun", "accelerate", "deepspeed", "torch.distributed", "mpirun", "srun", "swift", "megatron"),
-    *("llamafactory-cli", "ray "),
-)
+_LAUNCHED: Final = (*LAUNCHERS, "torchrun", "torch.distributed", "mpirun", "srun", "ray ")
 _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_enable_sleep_mode")
 """What saves memory while a rollout engine works: without an engine the trainer does not look at it."""
+_ADAPTERS: Final = ("lora_rank", "lora_r", "lora_target", "lora_target_modules", "lora_target_linear")
+_OWN_SWITCH: Final = "disable_gradient_checkpointing"
 _MIN_RATIO: Final = 0.86
 _MAX_FOUND: Final = 40
 _GAP: Final = 20
@@ -88,28 +89,18 @@ def _contradicted(doc: Doc) -> Iterator[_Found]:
     """Adapters and quantisation beside full-parameter training; a flag the framework does not look at."""
     if doc.table is None or doc.form == "ini":
         return
-    view, said = doc.view(), _said(doc)
-    name = doc.table.name
-    if said.get("method") == "full" and name in _HF:
-        for key in ("quantization_bit", "quant_bits"):
-            if key in view and (whole(view[key].value) or 16) < 16:
-                yield view[key], "quantised-in-full", {}
-        for key in ("lora_rank", "lora_r", "lora_target", "lora_target_modules"):
-            if key in view and name in ("llama-factory", "ms-swift"):
-                yield view[key], "adapters-in-full", {}
-    if name == "axolotl" and "adapter" not in view:
-        yield from (
-            (view[k], "adapters-in-full", {})
-            for k in ("lora_r", "lora_target_modules", "lora_target_linear")
-            if k in view
-        )
-    engine = view.get("use_vllm") if name in ("trl", "ms-swift") else None
-    if engine is not None and flag(engine.value) is False:
+    view, said, names = doc.view(), _said(doc), doc.table.names()
+    full = said.get("method") == "full"
+    for key in ("quantization_bit", "quant_bits") if full else ():
+        if key in view and (whole(view[key].value) or 16) < 16:
+            yield view[key], "quantised-in-full", {}
+    if has(doc.table.name, "adapters.by_switch") and (full or ("adapter" in names and "adapter" not in view)):
+        yield from ((view[key], "adapters-in-full", {}) for key in _ADAPTERS if key in view)
+    if "use_vllm" in view and flag(view["use_vllm"].value) is False:
         yield from [(view[k], "engine-off", {}) for k in _ENGINE if k in view][:1]
-    if name == "llama-factory":
-        for entry in doc.entries:
-            if norm(entry.key) == "gradient_checkpointing" and flag(entry.value) is False and not entry.off:
-                yield entry, "checkpointing-flag-ignored", {"use": "disable_gradient_checkpointing"}
+    for entry in doc.entries if _OWN_SWITCH in names else ():
+        if norm(entry.key) == "gradient_checkpointing" and flag(entry.value) is False and not entry.off:
+            yield entry, "checkpointing-flag-ignored", {"use": _OWN_SWITCH}
 
 
 def _late(doc: Doc) -> Iterator[_Found]:
@@ -141,16 +132,22 @@ def _processes(doc: Doc) -> Iterator[_Found]:
     nodes = found.get("nodes")
     if sharding is not None and sharded and count is not None and count[0] == 1 and (nodes is None or nodes[0] == 1):
         yield sharding[2], "one-process", {"setting": _as_written(sharding), "launch": count[1].key}
-    plain = "python" in doc.programs and not any(p in doc.programs for p in _LAUNCHED)
-    if not plain or doc.table.name not in _HF:
+    started = any(p in doc.programs for p in _LAUNCHED) or not _STARTS.isdisjoint(doc.programs.split())
+    plain = "python" in doc.programs and not started
+    if not plain or not _of_trainer(doc):
         return
     visible = next(
         (e for e in doc.env if e.key == "CUDA_VISIBLE_DEVICES" and (visible_gpus(str(e.value)) or 0) > 1), None
     )
-    if sharding is not None and sharded and doc.table.name == "llama-factory":
+    if sharding is not None and sharded and has(doc.table.name, "launcher.needed"):
         yield sharding[2], "no-launcher", {}
     elif visible is not None and not sharded:
         yield visible, "data-parallel", {"count": visible_gpus(str(visible.value)) or 0}
+
+
+def _of_trainer(doc: Doc) -> bool:
+    """Whether the run has the arguments of a Trainer."""
+    return doc.table is not None and any(level.name == PLAIN for level in doc.table.levels())
 
 
 def _as_written(reading: Reading) -> str:
@@ -161,7 +158,7 @@ def _as_written(reading: Reading) -> str:
 
 def _unknown(doc: Doc) -> Iterator[_Found]:
     """Keys the framework does not know that are nearly one it does."""
-    if doc.table is None or doc.table.name not in _STRICT or doc.form not in ("yaml", "shell"):
+    if doc.table is None or not has(doc.table.name, "keys.checked") or doc.form not in ("yaml", "shell"):
         return
     known = doc.table.known() | doc.table.marks | doc.table.hints | LAUNCH_KEYS
     likely: list[str] = []
@@ -188,20 +185,13 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
 
 def _not_passed(docs: Sequence[Doc], others: Sequence[Source]) -> Iterator[_Found]:
     """A DeepSpeed configuration that nothing names."""
-    files = [d for d in docs if d.table is not None and d.table.name == "deepspeed" and d.form == "json"]
-    runs = [
-        d
-        for d in docs
-        if d.table is not None and d.table.name in _HF and d.form in ("shell", "yaml") and len(d.entries) > 3
-    ]
+    files = [d for d in docs if d.table is not None and d.table.name in LAUNCHERS and d.form == "json"]
+    runs = [d for d in docs if _of_trainer(d) and d.form in ("shell", "yaml") and len(d.entries) > 3]
     if not files or not runs:
         return
     for run in runs:
-        named = any(
-            "deepspeed" in norm(e.key).lower() or "zero_stage" in norm(e.key) or norm(e.key) == "config_file"
-            for e in run.entries
-        )
-        if named or "deepspeed" in run.programs or "accelerate" in run.programs or _said(run).get("sharding"):
+        named = any(norm(e.key) in LINKS or "zero_stage" in norm(e.key) for e in run.entries)
+        if named or any(name in run.programs for name in LAUNCHERS) or _said(run).get("sharding"):
             return
     first = next(
         (e for e in files[0].entries if e.key == "zero_optimization.stage"),

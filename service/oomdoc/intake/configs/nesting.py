@@ -174,7 +174,7 @@ def modelfile(text: str, start: int, end: int) -> Fragment:
         )
         for match in _PARAMETER.finditer(text, start, end)
     )
-    return Fragment(form="yaml", start=start, end=end, entries=entries, programs=("ollama",))
+    return Fragment(form="yaml", start=start, end=end, entries=entries, programs=("modelfile",))
 
 
 def _env_item(item: Entry) -> Entry | None:

@@ -13,13 +13,13 @@ from oomdoc.intake.configs.values import flag, whole
 __all__ = ["models_of_roles", "roles_on_gpus"]
 
 Options = Mapping[str, tuple[str, ...]]
-_SECTIONS: Final = frozenset(["actor", "data", "ds", "model", "rollout", "train", "vllm"])
+_SECTIONS: Final = frozenset(["actor", "data", "ds", "model", "rollout", "train"])
 
 
-def roles_on_gpus(_words: tuple[str, ...], _: Options) -> Group:
+def roles_on_gpus(engines: tuple[str, ...], _: Options) -> Group:
     """Actor, critic, reference and reward on GPUs of their own, as ``--actor_num_gpus_per_node`` places them.
 
-    Those that are not placed together add up (``colocate_actor_ref``, ``colocate_all_models``).
+    Those that are not placed together add up (``colocate_actor_ref``, ``colocate_all_models``), engines among them.
     """
 
     def of(view: View, role: str, name: str) -> int:
@@ -41,7 +41,11 @@ def roles_on_gpus(_words: tuple[str, ...], _: Options) -> Group:
             if on(view, "colocate_critic_reward", "train.colocate_critic_reward")
             else critic + reward
         )
-        return first + second + of(view, "vllm", "num_engines") * (of(view, "vllm", "tensor_parallel_size") or 1)
+        return (
+            first
+            + second
+            + sum(of(view, e, "num_engines") * (of(view, e, "tensor_parallel_size") or 1) for e in engines)
+        )
 
     together, beside = ("colocate_all_models", "train.colocate_all"), ("colocate_actor_ref", "train.colocate_actor_ref")
 

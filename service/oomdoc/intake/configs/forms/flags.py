@@ -15,19 +15,18 @@ from oomdoc.intake.configs.forms.words import Command, Heredoc, Variable, Word
 from oomdoc.intake.configs.values import as_scalar
 from oomdoc.intake.configs.wordlist import meanings, words
 from oomkb.dataclass import dataclass
+from oomkb.frameworks.declared import records
 
 __all__ = ["ShellReading", "entries_of_words", "parse_shell"]
 
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w.\-]{0,100}")
 _OVERRIDE: Final = re.compile(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
 _LAUNCHERS: Final = meanings("launcher")
-_COMMANDED: Final = words(
-    "swift megatron llamafactory-cli trl axolotl tune xtuner vllm sglang lmdeploy nemo litgpt ollama"
-)
-"""Programs that are run with a command of theirs (``vllm serve``): before a flag, such a word is a value."""
-_PROGRAMS: Final = _COMMANDED | words(
-    "python python3 text-generation-launcher unsloth trtllm-serve llama-server llama-cli FORCE_TORCHRUN"
-)
+_STARTS: Final = frozenset[str]().union(*(record.starts for record in records()))
+"""What frameworks are started by: before a flag, such a word is a value."""
+_SCRIPTS: Final = frozenset({"torchrun", *(record.name for record in records() if record.kind == "launcher")})
+"""Launchers that run a script."""
+_PROGRAMS: Final = _STARTS | words("python python3 FORCE_TORCHRUN")
 _SAYS_NOTHING: Final = words(
     "export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill # : if elif while test [ [["
 )
@@ -168,10 +167,8 @@ class _Reader:
             self.emit(key, True, key_span, None, "bare")
             return index + 1
         first = values[0]
-        commanded = len(values) > 1 or _base(first.text) not in _COMMANDED
-        if (self.looks_program(first) and commanded) or (
-            self.scope in ("torchrun", "accelerate", "deepspeed") and first.text.endswith(".py")
-        ):
+        commanded = len(values) > 1 or _base(first.text) not in _STARTS
+        if (self.looks_program(first) and commanded) or (self.scope in _SCRIPTS and first.text.endswith(".py")):
             self.emit(key, True, key_span, None, "bare")
             return index + 1
         follow = len(values)

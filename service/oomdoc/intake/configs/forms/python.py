@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment, Style
 from oomdoc.intake.configs.scripts.program import Module, option
+from oomkb.frameworks.declared import records
 
 __all__ = ["parse_python"]
 
+_LOADS_TORCH: Final = frozenset({"torch", "peft", *(record.package for record in records())})
 _MAX_NESTING: Final = 80
 _MAX_CHARS: Final = 400_000
 _MAX_STEPS: Final = 4
@@ -202,7 +204,7 @@ class _Visitor:
     def imported(self, names: list[str], node: ast.stmt) -> None:
         for name in names:
             self.programs.append(name)
-            if name.split(".")[0] in ("torch", "transformers", "unsloth", "trl", "vllm", "peft"):
+            if name.split(".")[0] in _LOADS_TORCH:
                 self.notes.append(("import:" + name.split(".")[0], self.places.of(node)[0]))
 
     def assignment(self, target: ast.expr, node: ast.expr) -> None:
