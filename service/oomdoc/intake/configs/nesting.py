@@ -26,8 +26,13 @@ _WHOLE_COMMAND: Final = compiled(r"\S\s{1,200}--[A-Za-z]")
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
 _ARGUMENTS: Final = compiled(r"[A-Z]+_ADDITIONAL_ARGS\Z")
 """A variable whose text is added to an engine's command (KServe's ``VLLM_ADDITIONAL_ARGS``)."""
-_SERVED: Final = "spec.model.name"
-"""KServe's ``LLMInferenceService``: the model that its engine serves."""
+_SERVED: Final = {
+    "spec.model.name": "model",
+    "spec.parallelism.tensor": "tensor_parallel_size",
+    "spec.parallelism.pipeline": "pipeline_parallel_size",
+    "spec.parallelism.data": "data_parallel_size",
+}
+"""Of KServe's ``LLMInferenceService``: what its engine serves, and over how many cards."""
 _PARAMETER: Final = compiled(
     r"^[ \t]*(?:PARAMETER[ \t]+(?P<key>\w{1,40})|(?P<from>FROM))[ \t]+(?P<value>\S{1,200})", re.M | re.I
 )
@@ -147,7 +152,7 @@ def _variables(entries: Iterable[Entry]) -> dict[str, Variable]:
 def _additional(text: str, entries: list[Entry], blocks: list[Block], image: str) -> list[Fragment]:
     """Arguments that a variable adds to an engine's command."""
     names = [e for e in entries if e.key.endswith("env[].name") and _ARGUMENTS.match(str(e.value))]
-    model = next((e for e in entries if e.key == _SERVED and isinstance(e.value, str)), None)
+    served = [replace(e, key=_SERVED[e.key], style="flag") for e in entries if e.key in _SERVED and e.value is not None]
     spans = [e.value_span for e in entries if e.value is not None and e.key.endswith("env[].value")]
     spans += [(block.start, block.end) for block in blocks if block.key.endswith("env[].value")]
     out: list[Fragment] = []
@@ -155,9 +160,8 @@ def _additional(text: str, entries: list[Entry], blocks: list[Block], image: str
         low, high = min((span for span in spans if span[0] > name.value_span[1]), default=(0, 0))
         engine = str(name.value).partition("_")[0].lower()
         made = _command_text(text, low, high, f"{image} {engine}")
-        if made and model is not None:
-            served = replace(model, key="model", style="flag")
-            made[0] = replace(made[0], entries=(served, *made[0].entries))
+        if made:
+            made[0] = replace(made[0], entries=(*served, *made[0].entries))
         out += made
     return out
 

@@ -195,11 +195,10 @@ def _of_server(docs: Sequence[Doc], doc: Doc, *, notebook: bool) -> bool:
     """Whether a command starts a server that a training run beside it generates with, or was given its data by."""
     if doc.form != "shell" or doc.table is None:
         return False
-    forms = ("shell", "python") if notebook else ("shell",)
-    runs = (d for d in docs if d is not doc and d.form in forms and d.table is not None)
-    return (doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS)) and any(
-        d.table is not None and d.table.name not in ENGINES and len(d.readings()) > 1 for d in runs
-    )
+    forms = _ORIGINS if notebook else ("shell",)
+    own = doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS)
+    runs = (d for d in docs if d is not doc and d.form in forms and d.table is not None and d.table.name not in ENGINES)
+    return own and any(len(d.readings()) > 1 for d in runs)
 
 
 def _as_engine(facts: Iterable[Fact]) -> list[Fact]:
@@ -283,7 +282,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     doubtful = _doubtful(docs)
     for doc in sorted((d for d in docs if d not in servers), key=_rank):
         facts += [f for f in _facts(doc, lines) if not (doc.unknown and f.name in doubtful)]
-    if not any(fact.name == "objective" and fact.value in _SUPERVISED for fact in facts):
+    objectives = {fact.value for fact in facts if fact.name == "objective"}
+    if objectives.isdisjoint(_SUPERVISED) and (objectives or read_as != "notebook"):
         facts += [fact for doc in servers for fact in _as_engine(_facts(doc, lines))]
     facts = [_named(f) for f in _linked(docs, others) + facts]
     kept, conflicts = _keep(facts)
