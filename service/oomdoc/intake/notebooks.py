@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["is_notebook", "notebook_text"]
+__all__ = ["is_notebook", "notebook_text", "written_back"]
 
 _SHELL_MAGIC: Final = ("%%bash", "%%sh", "%%shell", "%%writefile")
 _MAX_CELLS: Final = 2000
@@ -89,3 +91,33 @@ def _printed(output: dict[str, Any]) -> str:
     text = _joined(output.get("text")) or _joined(data.get("text/plain") if isinstance(data, dict) else None)
     half = _MAX_OUTPUT // 2
     return text if len(text) <= _MAX_OUTPUT else f"{text[:half]}\n{text[-half:]}"
+
+
+def written_back(raw: str, text: str, changed: str) -> str | None:
+    """The notebook whose plain text is ``changed`` where it was ``text``; ``None`` where a line cannot be told apart.
+
+    Only the strings of the lines in question differ.
+    """
+    before, after = text.split("\n"), changed.split("\n")
+    out = raw
+    for kind, old, high, new, stop in reversed(difflib.SequenceMatcher(None, before, after, False).get_opcodes()):
+        if kind == "equal":
+            continue
+        beside = kind == "insert"  # a new line goes with the one before it
+        low, start = old - beside, new - beside
+        first, last = (_string_of(raw, before, index) for index in (low, high - 1))
+        if low < 0 or first is None or last is None:
+            return None
+        gap = raw[raw.rfind("\n", 0, first[0]) : first[0]]
+        end = "\n" if raw[: last[1]].endswith('\\n"') else ""
+        lines = [json.dumps(line + "\n", ensure_ascii=False) for line in after[start : stop - 1]]
+        lines += [json.dumps(line + end, ensure_ascii=False) for line in after[start:stop][-1:]]
+        out = out[: first[0]] + f",{gap}".join(lines) + out[last[1] :]
+    return out if notebook_text(out) == changed else None
+
+
+def _string_of(raw: str, lines: list[str], index: int) -> tuple[int, int] | None:
+    """Where a line of the plain text stands among the strings of a notebook; ``None`` where others read the same."""
+    spelt = {json.dumps(lines[index] + end, ensure_ascii=how) for end in ("\n", "") for how in (False, True)}
+    found = sorted(match.span() for string in spelt for match in re.finditer(re.escape(string), raw))
+    return found[lines[:index].count(lines[index])] if len(found) == lines.count(lines[index]) else None

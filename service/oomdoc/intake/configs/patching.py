@@ -23,6 +23,7 @@ from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import words
 from oomkb.dataclass import dataclass
+from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.errors import JobError
 from oomkb.frameworks import LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise
@@ -251,6 +252,8 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
     """
     if len(text) > MAX_CHARS:
         return Patched(text, error="the file is too large to be patched")
+    if is_notebook(filename, text):
+        return _in_notebook(text, filename, framework, changes)
     original = text
     unplaced: dict[str, str] = {}
     wanted: dict[str, Any] = {}
@@ -289,6 +292,17 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         error,
         _named(_analysed(filename, original, framework)),
     )
+
+
+def _in_notebook(text: str, filename: str, framework: str | None, changes: Mapping[str, Any]) -> Patched:
+    """As :func:`patch`, in the strings of a notebook's cells."""
+    plain = notebook_text(text)
+    done = patch(plain or "", filename="notebook", framework=framework, changes=changes)
+    raw = written_back(text, plain, done.text) if plain is not None and done.error is None else None
+    if raw is None:
+        unplaced = done.unplaced if done.error else dict.fromkeys(changes, "no-key")
+        return replace(done, text=text, diff="", unplaced=unplaced, error=done.error or _NOTHING)
+    return replace(done, text=raw, diff=unified(text, raw, filename))
 
 
 def _named(docs: Sequence[Doc]) -> str:

@@ -389,3 +389,28 @@ def test_what_would_reach_nothing_is_not_written(name, text, changes):
     assert (done.text, done.diff) == (text, "")
     assert done.error
     assert set(done.unplaced) == set(changes)
+
+
+def test_a_notebook_is_changed_in_the_strings_of_its_lines():
+    cells = ["# as short as it gets\n", UNSLOTH + "x = '数据'\n"]
+    source = [
+        {"cell_type": "code", "source": c.splitlines(keepends=True), "outputs": [], "metadata": {}} for c in cells
+    ]
+    text = json.dumps({"cells": source, "nbformat": 4}, indent=1, ensure_ascii=False)
+    done = patch(text, filename="train.ipynb", changes={"seq_len": 1024, "quant": "nf4"})
+    assert done.error is None
+    assert json.loads(done.text)["cells"][0] == source[0]
+    changed = "".join(json.loads(done.text)["cells"][1]["source"])
+    assert changed == cells[1].replace("4096", "1024").replace("load_in_4bit = False", "load_in_4bit = True")
+    assert lines_lost(text, done.text) == 2
+
+
+def test_a_line_of_a_notebook_that_was_printed_too_is_left_alone():
+    line = "max_seq_length = 4096\n"
+    cell = {
+        "cell_type": "code",
+        "source": [*UNSLOTH.splitlines(keepends=True)[:1], line, *UNSLOTH.splitlines(keepends=True)[2:]],
+    }
+    text = json.dumps({"cells": [cell | {"outputs": [{"text": ["4096\n", line]}]}], "nbformat": 4}, indent=1)
+    done = patch(text, filename="train.ipynb", changes={"seq_len": 1024})
+    assert (done.text, bool(done.error)) == (text, True)
