@@ -10,8 +10,9 @@ from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.codecs import ATTENTION, FLAG, GRAD_CKPT, MODEL, OPTIMIZER, TARGETS, dtype_word
 from oomdoc.intake.configs.shards import stage_and_offload
 from oomdoc.intake.configs.shared import zero_word
-from oomdoc.intake.configs.table import Codec, Raw
+from oomdoc.intake.configs.table import DROP, Codec, Raw
 from oomdoc.intake.configs.values import flag, number, whole
+from oomdoc.intake.configs.wordlist import meanings
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, LAUNCHERS, canonical
 from oomkb.lazy import compiled
@@ -172,6 +173,15 @@ def _also_on(*parts: str) -> Codec:
     return Codec(read, write)
 
 
+_WRITTEN_QUANT: Final = meanings("quantization")
+_QUANT: Final = _WRITTEN_QUANT | meanings("quantization_read")
+_QUANT_WRITTEN: Final = {name: spelling for spelling, name in reversed(_WRITTEN_QUANT.items())}
+
+
+def _write_quantization(value: Any, _old: Any) -> Any:
+    return DROP if value == "none" else _QUANT_WRITTEN.get(str(value).removesuffix("-double"))
+
+
 _STORED: Final = r"[-_.:](?P<kind>i?q[2-8](?:_(?!i?q[2-8])[a-z0-9]{1,2}){0,2}|f16|bf16|f32|fp16|mxfp4|gguf)"
 _GGUF: Final = compiled(rf"(?:{_STORED.replace('?P<kind>', '?:')})+(?:\.gguf)?\Z|\.gguf\Z", re.I)
 _BLOCKS: Final = compiled(_STORED + r"(?:\.gguf)?\Z", re.I)
@@ -240,8 +250,8 @@ CODECS: Final[Mapping[str, Codec]] = {
     "optimizer_class": Codec(_optimizer_class, _write_class),
     "builder_model": Codec(_builder_model, _never),
     "model_folder": Codec(_model_folder, _never),
-    "builder_method": Codec(MODEL.read, _rebuilt),
-    "builder_quant": Codec(MODEL.read, _rebuilt),
+    "builder": Codec(MODEL.read, _rebuilt),
+    "quantization": Codec(lambda value: _QUANT.get(str(value).lower()), _write_quantization),
     "plain_model": Codec(_plain_model, _never),
     "recipe_model": Codec(_recipe_model, _never),
     "gguf_quant": Codec(_gguf_quant, _never),

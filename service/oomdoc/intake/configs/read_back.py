@@ -53,7 +53,8 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if value is None:
         return found is None
     if found is None:
-        return name == "model" or (is_off(value) and same(_by_default(said, name), value))
+        by_absence = is_off(value) or name == "serving.cuda_graphs"
+        return name == "model" or (by_absence and same(_by_default(said, name), value))
     if name == "quant" and (value, found) == ("nf4", "nf4-double"):
         return True  # its scales are quantized as well
     if name == "quant" and has(str(said.get("framework")), "nf4.one_kind") and {found, value} <= {"nf4", "nf4-double"}:

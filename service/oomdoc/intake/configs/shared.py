@@ -14,7 +14,6 @@ from oomdoc.intake.configs.role_groups import models_of_roles, roles_on_gpus
 from oomdoc.intake.configs.shards import name_for, stage_and_offload
 from oomdoc.intake.configs.table import DROP, Group, Raw, Reading, View, norm
 from oomdoc.intake.configs.values import flag, whole
-from oomdoc.intake.configs.wordlist import meanings
 
 __all__ = ["SHARED", "shared_group", "zero_word"]
 
@@ -207,47 +206,6 @@ def _model_argument(flags: tuple[str, ...], options: Options) -> Group:
     return Group(("model",), flags, read, write)
 
 
-_WRITTEN_QUANT: Final = meanings("quantization")
-_QUANT: Final = _WRITTEN_QUANT | meanings("quantization_read")
-_QUANT_WRITTEN: Final = {name: spelling for spelling, name in reversed(_WRITTEN_QUANT.items())}
-
-
-def _quantization(names: tuple[str, ...], _: Options) -> Group:
-    """``--quantization awq``."""
-
-    def read(view: View) -> Iterator[Reading]:
-        name = view.first(*names)
-        if name is not None:
-            yield "quant", _QUANT.get(str(view[name].value).lower()), view[name]
-
-    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
-        name = view.first(*names) or names[0]
-        if value == "none":
-            return {name: DROP} if name in view else {}
-        return (
-            {name: _QUANT_WRITTEN[plain]} if (plain := str(value).removesuffix("-double")) in _QUANT_WRITTEN else None
-        )
-
-    return Group(("quant",), names, read, write)
-
-
-def _graphs_off(off: tuple[str, ...], _: Options) -> Group:
-    """CUDA graphs, which a flag turns off."""
-
-    def read(view: View) -> Iterator[Reading]:
-        name = view.first(*map(norm, off))
-        if name is not None and flag(view[name].value) is not None:
-            yield "serving.cuda_graphs", not flag(view[name].value), view[name]
-
-    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
-        name = view.first(*map(norm, off))
-        if value:
-            return {name: False if view.form == "python" else DROP} if name else {}
-        return {name or off[0]: True}
-
-    return Group(("serving.cuda_graphs",), off, read, write)
-
-
 _BLOCK: Final = "zero_optimization."
 _OLD: Final = {"optimizer": _BLOCK + "cpu_offload", "param": _BLOCK + "cpu_offload_params"}
 
@@ -293,8 +251,6 @@ SHARED: Final[Mapping[str, Callable[[tuple[str, ...], Options], Group]]] = {
     "deepspeed_file": _deepspeed_file,
     "model_of_call": _model_of_call,
     "model_argument": _model_argument,
-    "quantization": _quantization,
-    "graphs_off": _graphs_off,
     "offload_blocks": _offload_blocks,
     "roles_on_gpus": roles_on_gpus,
     "models_of_roles": models_of_roles,
