@@ -35,7 +35,10 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
     sections = (n for n in record.known if n.endswith(".*"))
     known = {norm(n).removesuffix(".*") for n in record.known}
     keys, groups = tuple(_key(row) for row in record.keys if not row.beside), tuple(_groups(record))
-    own = {norm(name) for row in (*keys, *groups) for name in row.names} if "*" in record.adds else set[str]()
+    whole = "*" in record.adds
+    adds = record.adds.union(*(base.adds for base in bases if whole or not base.adds_all))
+    if whole:
+        adds |= {norm(name) for row in (*keys, *groups) for name in row.names} | set(_written(record))
     return Table(
         name=record.name,
         keys=keys,
@@ -57,8 +60,17 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         rivals=record.rivals,
         suffix=record.by_last_part,
         exact=not bases if record.whole_paths is None else record.whole_paths,
-        adds=record.adds.union(own, *(base.adds for base in bases)),
+        adds=adds,
+        adds_all=whole,
     )
+
+
+def _written(record: Record) -> Iterator[str]:
+    """The keys that a record's rules write."""
+    for rule in record.rules:
+        for _, changes, *_ in rule.write:
+            for word in changes.split() if isinstance(changes, str) else changes:
+                yield from map(norm, word.lstrip("?+-").partition("=")[0].split(","))
 
 
 def _of_roles(record: Record) -> Iterator[str]:

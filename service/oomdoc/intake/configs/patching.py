@@ -120,7 +120,7 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
     """Whether every key stands there already or is one that what runs the file is known to take."""
     if doc.table is None or doc.form == "python":
         return doc.table is not None
-    if doc.table.names().isdisjoint(view):
+    if not doc.table.adds_all and doc.table.names().isdisjoint(view):
         return False  # none of its settings is said here: they come from elsewhere
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
     open_ = doc.table.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
