@@ -124,7 +124,7 @@ def _usage(text: str, start: int, end: int) -> list[Fragment]:
     out: list[Fragment] = []
     for run in islice(runs, 8):
         shifted = Segment("shell", run.start + match.end(), run.end + match.end())
-        out += [f for f in _shell(text, shifted) if len(f.entries) > 2]
+        out += [replace(f, usage=True) for f in _shell(text, shifted) if len(f.entries) > 2]
         if out:
             break
     return out
@@ -173,6 +173,7 @@ def _doc(fragment: Fragment, segment: Segment) -> Doc:
         fenced=segment.fenced,
         array=fragment.array,
         uses=fragment.uses,
+        usage=fragment.usage,
         module=fragment.module,
     )
 

@@ -36,7 +36,9 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
     known = {norm(n).removesuffix(".*") for n in record.known}
     keys, groups = tuple(_key(row) for row in record.keys if not row.beside), tuple(_groups(record))
     whole = "*" in record.adds
-    adds = record.adds.union(*(base.adds for base in bases if whole or not base.adds_all))
+    adds = record.adds.union(
+        *(base.adds for base in bases if whole or (base.name == record.base and not base.adds_all))
+    )
     if whole:
         adds |= {norm(name) for row in (*keys, *groups) for name in row.names} | set(_written(record))
     return Table(

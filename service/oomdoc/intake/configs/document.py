@@ -44,6 +44,7 @@ class Doc:
     array: str = ""
     uses: frozenset[str] = frozenset()
     """Of a shell command: see :class:`~oomdoc.intake.configs.entry.Fragment`."""
+    usage: bool = False
     marks: tuple[bool, int] = (False, 0)
     """Whether a program, and how many keys, spoke for the table's framework alone."""
     probability: float = 1.0

@@ -65,6 +65,8 @@ class Fragment:
     """Shell: the array or the variable that the words stand in; with ``+`` where they are added to it."""
     uses: frozenset[str] = frozenset()
     """Shell: the arrays and variables of words that the command takes in whole (``"${ARGS[@]}"``, ``$OPTIONS``)."""
+    usage: bool = False
+    """Whether it stands in a script's documentation: how the script is meant to be run."""
     notes: tuple[tuple[str, int], ...] = field(default=())
     """Things noticed while parsing: (name, offset)."""
     module: Module | None = None

@@ -181,7 +181,7 @@ def _one(text: str, filename: str, framework: str | None, name: str, value: Any)
     docs = _analysed(filename, text, framework)
     options = []
     for index, doc in _candidates(docs):
-        found = _writes(doc, doc.view(), name, value)
+        found = None if doc.usage else _writes(doc, doc.view(), name, value)
         if found is not None:
             options.append((found[0], index, found[1]))
     for fits in (0, 1):

@@ -114,11 +114,13 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
         return job.objective is None or NAMED["rl"](job)
     if job.objective == "inference" and (name in _OF_TRAINING or of_adapters):
         return name == "quant" or name in said
+    if name == "fused_ce" and job.objective == "rm":
+        return False  # its head gives a number
     if name in ("prompt_len", "packing"):
         return job.objective is None or (job.objective in ("sft", "pretrain")) is (name == "packing")
     if name == "quant":
         trained = not _TRAINING.isdisjoint(said) and job.objective != "inference"
-        return not (trained and job.method in ("full", "freeze")) or job.quant in _FEWER_BITS
+        return not trained or job.method is None or "lora" in job.method or job.quant in _FEWER_BITS
     return not of_adapters or name in said or job.method is None or "lora" in job.method
 
 

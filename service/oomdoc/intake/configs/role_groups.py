@@ -63,10 +63,11 @@ def roles_on_gpus(engines: tuple[str, ...], _: Options) -> Group:
 
     def write(view: View, field: str, value: Any) -> dict[str, Any] | None:
         name = {"gpus": "num_gpus_per_node", "nodes": "num_nodes"}.get(field)
-        if name is None:
+        if name is None or not (view.has_any(placed) or "ppo" in view.programs):
             return None
         return {present(view, (f"actor_{name}", f"actor.{name}"), _SECTIONS): value}
 
+    placed = frozenset(f"{role}{mark}num_gpus_per_node" for role in ("actor", "critic", "ref") for mark in "_.")
     names = tuple(f"actor{mark}{name}" for mark in "_." for name in ("num_gpus_per_node", "num_nodes"))
     return Group(("gpus", "nodes", "extra_models"), names, read, write)
 
