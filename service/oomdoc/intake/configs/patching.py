@@ -16,10 +16,11 @@ from typing import Any, Final
 from oomdoc.intake.configs.analysis import MAX_CHARS, Doc, analyse
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.environment import set_variable
+from oomdoc.intake.configs.key_choice import writes_for
 from oomdoc.intake.configs.launch import launch_facts
 from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, unified
-from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
+from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import words
 from oomkb.dataclass import dataclass
@@ -64,105 +65,10 @@ def _canonical(name: str, value: Any) -> Any:
     return normalise(name, value) if name in VOCABULARY else value
 
 
-def _present(view: View, names: tuple[str, ...]) -> str | None:
-    return view.first(*(norm(n) for n in names))
-
-
-def _writes(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
-    """What to write for a change, and how well it fits: 0 a key of its own stands there, 1 a new key."""
-    if doc.table is None:
-        return None
-    keys, groups = doc.table.rows(name)
-    for level in doc.table.levels():
-        for key in (k for k in keys if k in level.keys):
-            found = _present(view, key.names)
-            if found is not None:
-                return 0, {found: DROP if value is None else key.codec.write(value, view[found].value)}
-        for group in (g for g in groups if g in level.groups and value is not None):
-            if _present(view, group.names) is not None:
-                wanted = group.write(view, name, value)
-                if wanted is not None and _may_stand(doc, view, wanted):
-                    return 0, dict(wanted)
-    if value is not None:
-        for group in groups:
-            if _present(view, group.names) is not None:
-                wanted = group.write(view, name, value)
-                if wanted is not None and _may_stand(doc, view, wanted):
-                    return 0, dict(wanted)
-        wanted = _new(doc, view, keys, groups, name, value)
-        return (1, wanted) if wanted is not None else None
-    for group in groups:
-        found = _present(view, group.names)
-        if found is not None:
-            return 0, {found: DROP}
-    return 1, {}
-
-
-def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, value: Any) -> dict[str, Any] | None:
-    owner = doc.table
-    if owner is None:
-        return None
-    second = [base for base in owner.bases[1:] if base.name in doc.programs or len(base.marks & view.keys()) > 1]
-    elsewhere = [base for base in owner.bases if base not in (second or owner.bases[:1])]
-    for row in _own_first(owner, keys, groups):
-        if any(row in (*base.keys, *base.groups) for base in elsewhere):
-            continue  # of a second trainer, which this file does not start
-        if isinstance(row, Key):
-            wanted: Mapping[str, Any] | None = {_spelled(doc, view, row): row.codec.write(value, None)}
-        else:
-            wanted = row.write(view, name, value)
-        if wanted is not None and _may_stand(doc, view, wanted):
-            return dict(wanted)
-    return None
-
-
-def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
-    """Whether every key stands there already or is one that what runs the file is known to take."""
-    if doc.table is None or doc.form == "python":
-        return doc.table is not None
-    if not doc.table.adds_all and doc.table.names().isdisjoint(view):
-        return False  # none of its settings is said here: they come from elsewhere
-    # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
-    open_ = doc.table.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
-    added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
-    return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))
-
-
-def _rivalled(owner: Table, view: View, added: Sequence[str]) -> bool:
-    """Whether new keys stand in a section whose rival the file uses instead."""
-    used = owner.rivals.intersection(part for key in view for part in key.split("."))
-    wanted = owner.rivals.intersection(part for key in added for part in key.split("."))
-    return bool(used) and not wanted <= used
-
-
-def _own_first(owner: Table, keys: list[Key], groups: list[Group]) -> list[Key | Group]:
-    own: list[Key | Group] = [g for g in groups if g in owner.groups] + [k for k in keys if k in owner.keys]
-    return own + [k for k in keys if k not in owner.keys] + [g for g in groups if g not in owner.groups]
-
-
-def _spelled(doc: Doc, view: View, key: Key) -> str:
-    """The name under which a new key is written: in a script, that of the call which takes it."""
-    if doc.form == "python":
-        scoped = [n for n in key.names if ":" in n and f"{n.split(':')[0]}()" in {_call(e) for e in view.values()}]
-        if scoped:
-            return scoped[0]
-    plain = [n for n in key.names if ":" not in n]
-    if any("." in n for n in plain) and sum("." in norm(k) for k in view) > len(view) // 2 and doc.form == "shell":
-        dotted = [n for n in plain if "." in n]
-        heads = {k.split(".")[0] for k in view if "." in k}
-        fitting = [n for n in dotted if n.split(".")[0] in heads]
-        plain = fitting or dotted
-    return plain[0] if plain else key.names[0]
-
-
 @lru_cache(maxsize=64)
 def _analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...]:
     """As :func:`analyse`: the fields of a plan, and the plans of a diagnosis, go into the same few texts."""
     return tuple(analyse(filename, text, framework))
-
-
-def _call(entry: Entry) -> str:
-    return entry.key.rsplit(".", 1)[-1] if entry.style == "call" else ""
 
 
 def _candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
@@ -181,7 +87,7 @@ def _one(text: str, filename: str, framework: str | None, name: str, value: Any)
     docs = _analysed(filename, text, framework)
     options = []
     for index, doc in _candidates(docs):
-        found = None if doc.usage else _writes(doc, doc.view(), name, value)
+        found = None if doc.usage else writes_for(doc, doc.view(), name, value)
         if found is not None:
             options.append((found[0], index, found[1]))
     for fits in (0, 1):
