@@ -40,7 +40,8 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         *(base.adds for base in bases if whole or (base.name == record.base and not base.adds_all))
     )
     if whole:
-        adds |= {norm(name) for row in (*keys, *groups) for name in row.names} | set(_written(record))
+        named = (*(row.names for row in keys), *(row.names for row in groups))
+        adds |= {norm(name) for names in named for name in names} | set(_written(record))
     return Table(
         name=record.name,
         keys=keys,

@@ -85,10 +85,12 @@ def _candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
 def _one(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
     """The text with one change made, or ``None`` where no key says it."""
     docs = _analysed(filename, text, framework)
+    main = next((index for index, doc in _candidates(docs) if doc.form == "shell"), None)
     options = []
     for index, doc in _candidates(docs):
         found = None if doc.usage else writes_for(doc, doc.view(), name, value)
-        if found is not None:
+        elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
+        if found is not None and not (found[0] and elsewhere):  # a smaller command beside the run is none of its own
             options.append((found[0], index, found[1]))
     for fits in (0, 1):
         for level, index, writes in options:

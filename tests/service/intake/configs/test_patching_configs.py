@@ -382,6 +382,10 @@ def test_a_module_of_settings_gets_no_name_that_none_of_its_calls_takes():
         ("model.sh", 'MODEL_ARGS=" \\\n    --micro-batch-size 1 \\\n    --num-layers 32 \\\n    --seq-length 4096 \\\n    --use-mcore-models \\\n"\n', {"tp": 2}),
         ("tune.yaml", TUNE.replace("lora_llama3", "llama3").replace("  lora_rank: 8\n", ""), {"method": "lora"}),
         ("train.py", "from trl import DPOConfig\nfrom transformers import AutoModelForCausalLM\ndef f(args):\n    c = DPOConfig(max_length=9)\n    return AutoModelForCausalLM.from_pretrained(args.path)\n", {"model": "a/c-7b"}),
+        ("eval.yaml", "model:\n  model_name: a/b-7b\n  torch_dtype_str: bfloat16\ntasks:\n  - evaluation_backend: lm_harness\n    task_name: x\n", {"micro_batch": 1}),
+        ("rm.sh", "deepspeed --module openrlhf.cli.train_rm \\\n  --model.model_name_or_path a/b-7b \\\n  --data.max_len 512 \\\n  --train.micro_batch_size 2\n", {"nodes": 2}),
+        ("two.sh", "swift rollout \\\n  --model a/b-7b\n\nmegatron rlhf \\\n  --rlhf_type grpo \\\n  --model a/b-7b \\\n  --micro_batch_size 8 \\\n  --num_generations 8 \\\n  --bf16 true\n", {"grad_accum": 4}),
+        ("used.py", '"""\naccelerate launch cpo.py \\\n    --model_name_or_path a/b-7b \\\n    --per_device_train_batch_size 4 \\\n    --max_steps 9\n"""\nfrom trl import CPOTrainer\n', {"eval_micro_batch": 1}),
     ],
 )  # fmt: skip
 def test_what_would_reach_nothing_is_not_written(name, text, changes):
