@@ -23,8 +23,8 @@ from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, s
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import words
-from oomkb.dataclass import dataclass
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
+from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.frameworks import LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise
