@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -124,6 +125,9 @@ def lint_models(families: tuple[model_data.Family, ...]) -> list[Problem]:
 def _model_faults(entry: ModelEntry) -> Iterator[str]:
     if not entry.source or not _address(entry.source):
         yield "no source"
+    page = re.match(r"https://huggingface\.co/([^/; ]+)", entry.source)
+    if page and page[1].lower() not in ("docs", entry.name.partition("/")[0].lower()):
+        yield f"its source is the page of {page[1]}"
     if not entry.config.get("model_type"):
         yield "no model_type"
     if not entry.params or entry.params <= 0:

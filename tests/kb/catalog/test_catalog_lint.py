@@ -49,6 +49,7 @@ def test_a_name_twice():
     ("changes", "said"),
     [
         ({"source": "somewhere"}, "no source"),
+        ({"source": "https://huggingface.co/somebody"}, "the page of somebody"),
         ({"params": None}, "no parameter count"),
         ({"params": 70_000_000_000}, "but called 7b"),
         ({"config": {"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 5}}, "cannot share"),
