@@ -101,7 +101,7 @@ def draw(seed: int, number: int, known: dict[str, list[dict[str, Any]]]) -> dict
     """The ``number``-th job of a seed, as a row without its trace."""
     rng = random.Random(f"{seed}-{number}")
     kind = rng.choice(sorted(known))
-    config = cut(rng.choice(known[kind]), rng.choice((2, 3, 4, 6)))
+    config = cut(rng.choice(known[kind]), rng.choice((3, 4, 6)))
     what = rng.choice(_KINDS)
     held, autocast = rng.choice(_PRECISIONS)
     positions = int(config.get("max_position_embeddings") or config.get("n_positions") or 4096)

@@ -160,7 +160,9 @@ def fsdp_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
         "gradients": layer + head,
         "activations": passed,
     }
-    output = u.root * _REDUCED / s.shards  # in fp32, whatever the shards are
+    output = u.root * _REDUCED / s.shards  # in fp32, and cast where the shards are of another dtype
+    if s.param_bytes != _REDUCED:
+        output += u.root * s.param_bytes / s.shards
     final = {
         "reduction buffer": u.root * _REDUCED,
         "gradients": shards + max(root, output + (head if named and not shape.dims.tied else 0.0)),
