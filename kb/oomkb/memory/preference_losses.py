@@ -66,7 +66,8 @@ def _whole(step: Training, given: list[Tensor]) -> tuple[Any, Form]:
         node.saved[0] = out.detached()
     del out
     step.note("loss", "saved", "logits")
-    tape.casts.clear()
+    if _passed(step) == "kept":
+        tape.casts.clear()
     if head.objective == "kto":
         wide = _with_unrelated(step, wide)
     if head.reference:
@@ -81,7 +82,7 @@ def _with_unrelated(step: Training, wide: Tensor) -> Tensor:
     """KTO's unrelated completions, scored without gradients; then the logits are copied by their labels."""
     _reference(step, trained=True)
     copied = step.tape.new(_LOGITS, wide.size)
-    step.note("loss", "kept", "logits")
+    step.note("loss", _passed(step), "logits")
     return copied
 
 
@@ -118,7 +119,7 @@ def _averaged(step: Training, logits: Tensor | None) -> None:
     """The mean of the chosen logits: those that the mask leaves, copied."""
     if logits is not None:
         copied = step.tape.new(_HALF, logits.size)
-        step.note("loss", "kept", "logits")
+        step.note("loss", _passed(step), "logits")
         del copied
 
 
@@ -128,11 +129,11 @@ def _compared(step: Training, logits: Tensor) -> None:
     theirs = _reference(step, rows=True)
     copied = tape.new(_LOGITS, size)  # entropy_from_logits flattens the shifted logits
     chunk = tape.new(_ENTROPY, size)
-    step.note("loss", "kept", "logits")
+    step.note("loss", _passed(step), "logits")
     del chunk
     if step.head.objective == "kto":  # chosen and rejected rows, and what the mask leaves of one of them
         more = tape.new(_HALF, size)
-        step.note("loss", "kept", "logits")
+        step.note("loss", _passed(step), "logits")
         del more
     del copied, theirs
 
@@ -202,6 +203,14 @@ def _upcast(step: Training, logits: Tensor, ops: Ops) -> Tensor:
     return logits
 
 
+def _passed(step: Training) -> str:
+    """The share of other layers once the policy's pass is over: its casts go with its autocast.
+
+    Where labels are handed on, one autocast spans both passes, as in the traces that this style was read off.
+    """
+    return "saved" if step.head.style == "factory-labels" else "kept"
+
+
 def _own_loss(step: Training, logits: Tensor) -> None:
     """The model's own loss, computed because labels were passed, and thrown away."""
     wide = step.ops.cast(logits, 4.0)
@@ -223,7 +232,7 @@ def _reference(step: Training, *, trained: bool = False, rows: bool = False) -> 
     x = Layer(tape, frozen, step.positions[-1])(x)
     x = Layer(tape, frozen).norm(x, "final")
     del mask
-    step.note("loss", "kept", "layer")
+    step.note("loss", _passed(step), "layer")
     ops = Ops(tape, autocast=frozen.autocast)
     logits = step.scaled(ops, ops.linear(x, Tensor(None, "g:V*e", frozen.param), _LOGITS))
     if head.style == "factory-labels":
@@ -231,7 +240,7 @@ def _reference(step: Training, *, trained: bool = False, rows: bool = False) -> 
     del x
     wide = _upcast(step, logits, Ops(tape))
     del logits
-    step.note("loss", "kept", "logits")
+    step.note("loss", _passed(step), "logits")
     if rows:
         return wide
     kept = tape.new(_LOGITS, wide.size)
@@ -243,5 +252,5 @@ def _reference(step: Training, *, trained: bool = False, rows: bool = False) -> 
         last = tape.new(_LOGITS, second.size)
         del second, last
     del wide
-    step.note("loss", "kept", "logits")
+    step.note("loss", _passed(step), "logits")
     return None

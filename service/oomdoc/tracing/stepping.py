@@ -47,12 +47,8 @@ def dpo_loss(model: Any, job: Any, device: Any, reference: Any = None) -> Any:
 
     with autocast(job):
         policy, policy_logits = logps(model)
-    with torch.no_grad(), autocast(job):
-        if reference is not None:
-            ref, _ = logps(reference)
-        else:
-            with model.disable_adapter():
-                ref, _ = logps(model)
+        with torch.no_grad(), nullcontext() if reference is not None else model.disable_adapter():
+            ref, _ = logps(model if reference is None else reference)
     del policy_logits
     half = job["micro_batch"]
     margin = (policy[:half] - policy[half:]) - (ref[:half] - ref[half:])
