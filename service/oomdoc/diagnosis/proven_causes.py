@@ -325,8 +325,8 @@ def _host_short(view: View) -> Iterator[_Account]:
 
 def _requested_tensor(view: View) -> Iterator[_Account]:
     """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
-    if view.failure is None or view.phase == "eval":
-        return
+    if view.failure is None or view.phase == "eval" or view.shape is None:
+        return  # of a model that nobody names a size is a hint: some vocabulary times some batch fits most of them
     for cause, (probability, tensor) in requested_tensors(view).items():
         if cause in CAUSES and cause not in _MARGINAL and probability >= _SAME_TENSOR:
             yield _Account(cause, size_matches(tensor), view.failure.signal.span)

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 from oomkb.frameworks import line
 
-__all__ = ["hf_line"]
+__all__ = ["ZERO_FIRST", "hf_line"]
+
+ZERO_FIRST = "training_args = TrainingArguments(..., deepspeed='ds_z3.json'); model = AutoModel.from_pretrained(...)"
+"""ZeRO-3's configuration has to exist before the weights are read: ``is_deepspeed_zero3_enabled``."""
 
 
 def hf_line(framework: str | None, settings: Mapping[str, object]) -> str:

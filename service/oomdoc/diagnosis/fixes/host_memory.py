@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
-from oomdoc.diagnosis.fixes._lines import hf_line
+from oomdoc.diagnosis.fixes._lines import ZERO_FIRST, hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
@@ -59,7 +59,7 @@ def _step(name: str, effort: float, **values: object) -> Variant:
     return Variant(instruction=say(f"fixes.host-memory.{name}", **values), effort=effort)
 
 
-_GPUS: Final = "docker run --gpus=all ...  # with the NVIDIA container toolkit"
+_GPUS: Final = "docker run --gpus=all ..."
 _NVME: Final = '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
 """DeepSpeed's ZeRO-Infinity, which shards parameters: ``runtime/zero/offload_config.py``."""
 _MERGE: Final = (
@@ -144,7 +144,7 @@ def _load_line(job: Job, context: Context, dtype: str) -> str:
         flags = context.facts.get("fsdp_flags")
         return "--fsdp_cpu_ram_efficient_loading true" if flags else "fsdp_cpu_ram_efficient_loading: true"
     if job.sharding == "zero3":
-        return "TrainingArguments(deepspeed=...)  # from_pretrained(...) after it"
+        return ZERO_FIRST
     return f"from_pretrained(..., {dtype}, device_map={{'': int(os.environ['LOCAL_RANK'])}})"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.fixes._job import world_size
+from oomdoc.diagnosis.fixes._lines import ZERO_FIRST
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
@@ -14,8 +15,8 @@ from oomkb.memory.job import Job
 __all__ = ["REMEDY"]
 
 
-_SET_DEVICE: Final = "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))  # before anything is put on a GPU"
-_STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)  # with FSDP"
+_SET_DEVICE: Final = "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"
+_STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)"
 """FSDP shards packed 4-bit weights since bitsandbytes 0.43; DeepSpeed's engine leaves them whole on every GPU."""
 
 
@@ -41,8 +42,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         line = f"from_pretrained(..., torch_dtype=torch.{dtype})"
         yield Variant(instruction=say("fixes.load-sharded.dtype", line=line), effort=0.4)
     if job.sharding == "zero3":
-        line = "training_args = TrainingArguments(..., deepspeed='ds_z3.json')  # before from_pretrained(...)"
-        yield Variant(instruction=say("fixes.load-sharded.zero3", line=line), effort=0.6)
+        yield Variant(instruction=say("fixes.load-sharded.zero3", line=ZERO_FIRST), effort=0.6)
     elif world_size(job) > 1 and job.sharding in (None, "none", "ddp"):
         line = "from_pretrained(..., device_map={'': int(os.environ['LOCAL_RANK'])})"
         yield Variant(instruction=say("fixes.load-sharded.own-gpu", line=line), effort=0.5)

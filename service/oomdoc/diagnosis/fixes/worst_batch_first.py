@@ -15,14 +15,16 @@ from oomkb.memory.job import Job
 
 __all__ = ["REMEDY"]
 
-_SORT: Final = "dataset = dataset.sort('length', reverse=True)  # one dry run of a few steps, unshuffled"
+_SORT: Final = "dataset = dataset.sort('length', reverse=True)"
 
 
 def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if "long-sample" not in context.causes[:2]:
         return
-    cut = line_of(context.framework, "cut") or ("dataset = dataset.filter(lambda row: row['length'] <= 2048)")
-    yield Variant(instruction=say("fixes.worst-batch-first.cut", line=cut), effort=0.6)
+    cut = line_of(context.framework, "cut") or ("dataset = dataset.filter(lambda row: row['length'] <= {length})")
+    stated = job.seq_len if "seq_len" not in job.assumed else None
+    line = cut.replace("{length}", str(stated // 2) if stated else "N")
+    yield Variant(instruction=say("fixes.worst-batch-first.cut", line=line, form=cut), effort=0.6)
     yield Variant(instruction=say("fixes.worst-batch-first.how", line=_SORT), effort=0.8)
 
 

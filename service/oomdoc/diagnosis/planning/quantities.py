@@ -27,8 +27,6 @@ _EVAL_BATCH: Final = 8
 _FP32: Final = 4
 _LOSS_BYTES: Final = 10
 """Bytes per word and token while a batch's loss is computed: 16-bit logits, an fp32 copy, its log-softmax."""
-_WRITTEN: Final = "2048"
-"""The length that lines to type carry where nothing better is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +81,12 @@ def _worst_batch(variant: Variant, prices: Prices, context: Context, wanted: flo
     if short is None:
         return Quantity()
     values = variant.instruction.values
-    line = str(values.get("line", "")).replace(_WRITTEN, str(longest))
+    form = str(values.get("form", ""))
+    line = form.replace("{length}", str(longest)) or values.get("line", "")
     need = prices.base.estimate.process_bytes
     return Quantity(
         note=say("fixes.figure.longest", longest=f"{longest:,}", length=f"{length:,}", now_bytes=need),
-        saves_bytes=round(need - short.estimate.process_bytes) if _WRITTEN in str(values.get("line", "")) else 0,
+        saves_bytes=round(need - short.estimate.process_bytes) if form else 0,
         instruction=replace(variant.instruction, values={**values, "line": line}),
     )
 
