@@ -27,6 +27,8 @@ _MAX_SAID_ROWS: Final = 4
 """Statements of one kind that are kept; of any other kind the first tells all."""
 _MAX_CHARS: Final = 2000
 """Characters of a line that are looked at."""
+_IGNORED: Final = "exception ignored in"
+"""What Python prints before an error in a finaliser: that of an object which another error left half made."""
 _NAMELIKE: Final = ("oom", "out")
 """How mentions begin that options, paths and functions may be named after."""
 _CONFIDENCE: Final[Mapping[Order, float]] = {"root": 0.95, "follows": 0.75, "generic": 0.7, "unnamed": 0.3}
@@ -79,7 +81,7 @@ def outcome_of(
     """
     seen = [(i, f) for i, f in failures if not f.cascade and f.kind != "other"]
     hits = list(_hits(lines, kinds, words, frozenset(i for i, f in seen if _row_of(f).order == "root")))
-    others = sorted((h for h in hits if h.row.kind == "other"), key=lambda h: (_RANK[h.row.order], h.index))
+    others = sorted((h for h in hits if h.row.kind == "other"), key=_earlier)
     named = [h for h in others if h.row.order == "root"]
     strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
     weak = [_of_failure(f) for _, f in seen if _row_of(f).order != "root"]
@@ -148,6 +150,11 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     texts = (asked.complains.text, words)
     named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
     return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
+
+
+def _earlier(hit: _Hit) -> tuple[int, int, bool, int]:
+    """The surer name first, then the earlier line; on one line what names more than that a program failed."""
+    return _RANK[hit.row.order], hit.index, hit.row.id == "program-error", hit.start
 
 
 def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
@@ -253,7 +260,7 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
     tried: dict[str, int] = {}
     shown: dict[str, int] = {}
     for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
-        if kind == "blank" or index in taken:
+        if kind == "blank" or index in taken or (index and _IGNORED in lines[index - 1].low):
             continue
         low = line.low[:_MAX_CHARS]
         found = {row.id: row for trigger, row in held if trigger in low}
