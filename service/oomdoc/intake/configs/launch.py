@@ -22,6 +22,8 @@ _SLURM: Final[Mapping[str, str]] = {"gpus_per_node": "gpus", "gres": "gpus", "no
 """Of ``#SBATCH`` and ``srun``."""
 _KUBERNETES: Final = "resources.limits.nvidia.com/gpu"
 _COMPOSE: Final = "reservations.devices[].count"
+_CARD: Final = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product")
+"""Labels of a node: GKE's, and those of NVIDIA's feature discovery."""
 _GROUP: Final = ("leaderWorkerTemplate.size", "trainer.numNodes")
 """Machines of one run: a LeaderWorkerSet's, a Kubeflow TrainJob's."""
 _ACCELERATORS: Final = "resources.accelerators"
@@ -101,6 +103,8 @@ def _machines(entry: Entry) -> Iterator[Reading]:
         machine = accelerators(entry.value)
     elif entry.style in ("pair", "kwarg", "assign") and norm(key).rsplit(".", 1)[-1] in _INSTANCE:
         machine = instance(entry.value)
+    if entry.style == "pair" and key.endswith(_CARD) and isinstance(entry.value, str):
+        yield "gpu", entry.value, entry
     if machine is not None:
         yield "gpu", machine[0], entry
         yield "gpus", machine[1], entry

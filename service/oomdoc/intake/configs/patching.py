@@ -26,7 +26,7 @@ from oomdoc.intake.configs.wordlist import words
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
-from oomkb.frameworks import LAUNCHERS
+from oomkb.frameworks import ENGINES, LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 
 __all__ = ["Patched", "patch", "patch_batch_row"]
@@ -74,12 +74,18 @@ def _analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...
 def _candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
     """The documents a change may go into, the run itself before launchers' files and scattered keys."""
 
-    def rank(item: tuple[int, Doc]) -> tuple[int, int]:
+    def rank(item: tuple[int, Doc]) -> tuple[int, int, int]:
         _, doc = item
         launcher = doc.table is not None and doc.table.name in LAUNCHERS
-        return (2 if doc.form == "ini" else 1 if launcher else 0, -len(doc.entries))
+        return (2 if doc.form == "ini" else 1 if launcher else 0, -len(doc.readings()), -len(doc.entries))
 
     return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None), key=rank)
+
+
+def _serves(doc: Doc) -> bool:
+    """Whether a command starts a server of a model that it names."""
+    engine = doc.form == "shell" and doc.table is not None and doc.table.name in ENGINES
+    return engine and "bench" not in doc.programs and any(name == "model" for name, _, _ in doc.readings())
 
 
 def _one(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
@@ -92,6 +98,8 @@ def _one(text: str, filename: str, framework: str | None, name: str, value: Any)
         elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
         if found is not None and not (found[0] and elsewhere):  # a smaller command beside the run is none of its own
             options.append((found[0], index, found[1]))
+    if len(list(filter(_serves, docs))) > 1:
+        return None  # of several servers nobody says which is meant
     for fits in (0, 1):
         for level, index, writes in options:
             if level == fits:

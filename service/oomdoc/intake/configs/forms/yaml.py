@@ -137,6 +137,9 @@ class _Reader:
         path = self.stack[-1][1]
         if not path.endswith("[]"):
             return
+        if _BLOCK.match(self.text, at, stop):
+            self.open_block = (self.stack[-1][0], path, self.next, self.next)
+            return
         value, span, quote = self.scalar(at, stop)
         if value is None and span[0] == span[1]:
             return
