@@ -19,7 +19,8 @@ from oomdoc.intake.configs.environment import set_variable
 from oomdoc.intake.configs.key_choice import writes_for
 from oomdoc.intake.configs.launch import launch_facts
 from oomdoc.intake.configs.placing import apply_write
-from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, unified
+from oomdoc.intake.configs.read_back import as_counted, breaks, has_use, is_off, same, says, unified
+from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import words
@@ -192,6 +193,8 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
             continue
         text, wanted[name] = done, value
     bad = _misread(original, text, filename, framework, wanted) if wanted else {}
+    if not bad and breaks(original, text, form_of(filename)):
+        bad = dict.fromkeys(wanted, "not-read-back")
     if bad:
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
         again = (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import difflib
-from collections.abc import Mapping
+import json
+import tomllib
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oomdoc.intake.configs.wordlist import words
@@ -13,7 +16,7 @@ from oomkb.frameworks import complete, has
 from oomkb.frameworks.circumstances import NAMED
 from oomkb.memory.job import Job
 
-__all__ = ["as_counted", "has_use", "is_off", "same", "says", "unified"]
+__all__ = ["as_counted", "breaks", "has_use", "is_off", "same", "says", "unified"]
 
 _ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
 
@@ -130,6 +133,36 @@ def _by_default(said: Mapping[str, Any], name: str) -> Any:
     if value is None and name.startswith(("serving.", "rollout.")):
         return True if name == "serving.cuda_graphs" else None
     return list(value) if isinstance(value, tuple) else value if value is not None else False
+
+
+def breaks(before: str, after: str, form: str | None) -> bool:
+    """Whether a text that its form's own parser took is one no longer."""
+    return form in _PARSERS and _parses(before, form) and not _parses(after, form)
+
+
+def _parses(text: str, form: str) -> bool:
+    try:
+        _PARSERS[form](text)
+    except (ValueError, SyntaxError, RecursionError):
+        return False
+    return True
+
+
+def _compose(text: str) -> None:
+    import yaml
+
+    try:
+        list(yaml.compose_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except yaml.YAMLError as error:
+        raise ValueError("not YAML") from error
+
+
+_PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "yaml": _compose,
+    "json": json.loads,
+    "toml": tomllib.loads,
+    "python": ast.parse,
+}
 
 
 def unified(before: str, after: str, filename: str) -> str:

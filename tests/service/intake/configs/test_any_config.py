@@ -563,3 +563,40 @@ def test_a_server_of_data_in_a_notebook_is_not_what_it_trains():
     train = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(per_device_train_batch_size=2, max_length=1024)\nSFTTrainer(model='org/student-3b', args=args)"
     job = job_of(notebook(serve, train), "n.ipynb")
     assert (job.model, job.seq_len, job.tp, job.rollout) == ("org/student-3b", 1024, None, None)
+
+
+FOLDED = """\
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+    - image: vllm/vllm-openai:v0.9
+      command:
+        - sh
+        - -c
+        - "bash start.sh leader --ray_cluster_size=2;
+          python3 -m vllm.entrypoints.openai.api_server --model org/m-70b --tensor-parallel-size 8"
+"""
+BLOCKS = """\
+roles:
+  - name: prefill
+    command: ["sh", "-c"]
+    args:
+      - |
+        vllm serve org/m-8b \\
+          --max-model-len 4096 \\
+          --tensor-parallel-size 1
+"""
+
+
+def test_a_command_in_a_quoted_value_of_several_lines_is_changed_within_its_quotes():
+    assert job_of(FOLDED, "pod.yaml").tp == 8
+    done = patch(FOLDED, filename="pod.yaml", changes={"serving.max_model_len": 2048})
+    assert done.text == FOLDED.replace("--tensor-parallel-size 8", "--tensor-parallel-size 8 --max-model-len 2048")
+
+
+def test_a_block_in_a_list_of_arguments_is_a_command():
+    text = "spec:\n  image: vllm/vllm-openai\n" + BLOCKS
+    assert job_of(text, "d.yaml").get("serving.max_model_len") == 4096
+    twice = text + BLOCKS.replace("roles:\n", "").replace("prefill", "decode")
+    assert patch(twice, filename="d.yaml", changes={"tp": 2}).text == twice

@@ -7,6 +7,7 @@ scalars, block scalars, anchors, merged sections and comments are understood.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,6 +25,12 @@ _KEY: Final = compiled(
 )
 _COMMENT: Final = compiled(r"[ \t]#")
 _QUOTED: Final = compiled(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\n]|\'\')*\'')
+_FOLDED: Final = compiled(
+    r'(?:"(?:[^"\\\n]|\\.|\n[ \t])*"|\'(?:[^\'\n]|\'\'|\n[ \t])*\')(?=[ \t]*(?:#[^\n]*)?\r?$)', re.M | re.S
+)
+"""A quoted value that goes on in further lines."""
+_MAX_FOLDED: Final = 20_000
+_LINE_BREAK: Final = compiled(r"\s*\n\s*")
 _ANCHOR: Final = compiled(r"&([\w.-]{1,60})[ \t]*")
 _TAG: Final = compiled(r"!{1,2}[\w./:-]{0,80}[ \t]*")
 _BLOCK: Final = compiled(r"[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$")
@@ -150,8 +157,12 @@ class _Reader:
         """A scalar without its comment: value, place, quote."""
         text = self.text
         match = _QUOTED.match(text, at, stop)
+        if match is None and text[at : at + 1] in ("'", '"'):
+            match = _FOLDED.match(text, at, min(self.end, at + _MAX_FOLDED))
+            line = text.find("\n", match.end(), self.end) if match else stop
+            self.next = max(self.next, line + 1 if line >= 0 else self.end)
         if match:
-            inner, quote = unquote(match[0])
+            inner, quote = unquote(_LINE_BREAK.sub(" ", match[0]))
             return inner, match.span(), quote
         comment = _COMMENT.search(text, at - 1 if at else 0, stop)
         last = comment.start() if comment else stop
