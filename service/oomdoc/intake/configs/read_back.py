@@ -137,7 +137,7 @@ def _by_default(said: Mapping[str, Any], name: str) -> Any:
 
 def breaks(before: str, after: str, form: str | None) -> bool:
     """Whether a text that its form's own parser took is one no longer."""
-    return form in _PARSERS and _parses(before, form) and not _parses(after, form)
+    return form is not None and form in _PARSERS and _parses(before, form) and not _parses(after, form)
 
 
 def _parses(text: str, form: str) -> bool:
