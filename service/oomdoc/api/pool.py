@@ -3,8 +3,9 @@
 As many workers as processors take tasks in turn. Who takes more than half a second of a processor goes on beside them
 (after one at a lower priority), and its place is given to a fresh one; where too many do, the one that has for longest
 is ended, and so is whoever passes the deadline or its memory. A free worker goes to the line that has the fewest, a
-line being a caller's requests of one kind; of a line that waits for long the newest goes first, and where too many wait
-the oldest of the longest line is given up: who sends many at once waits for them, and hardly anybody else does.
+line being a caller's requests of one kind; of a line that waits for long the newest and the oldest go in turn, and
+where too many wait the oldest of the longest line is given up: who sends many at once waits for them, and hardly
+anybody else does.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _LOW_S: Final = 1.0
 _IDLE_SHARE: Final = 0.1
 """What a second of waiting for anything else counts."""
 _WAITED_S: Final = 2.0
-"""After so long a wait of the first, the last is next."""
+"""After so long a wait of the first, the last is next, and then the first: with the last alone, eight clients that ask
+again and again would keep the first waiting until it gives up."""
 _TASKS_EACH: Final = 2_000
 """After so many tasks a worker is replaced: what leaked goes with it."""
 _ASIDE: Final = 3
@@ -106,6 +108,8 @@ class Pool:
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
         self._starting = 0
+        self._newest = False
+        """Whether the newest of a line went last time."""
         self._lines: dict[str, deque[tuple[float, asyncio.Future[_Worker | None]]]] = {}
         self._warm: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -345,6 +349,7 @@ class Pool:
         running = Counter(busy.line for busy in self._busy)
         places = min(self._lines.items(), key=lambda item: (running[item[0]], item[1][0][0]))[1]
         late = time.monotonic() - places[0][0] > _WAITED_S
-        _, place = places.pop() if late else places.popleft()
+        self._newest = late and not self._newest
+        _, place = places.pop() if self._newest else places.popleft()
         place.set_result(worker)
         return True

@@ -67,9 +67,10 @@ class Recogniser:
         number = {name: n for n, name in enumerate(self.ids)}
         self._owners = np.array([number[name] for name, _ in examples])
         about: dict[str, set[int]] = defaultdict(set)
-        for name, text in (*examples, *texts):
-            about[name] |= words_of(text)
-        self._examples = _Words([words_of(text) for _, text in examples])
+        words = [words_of(text) for _, text in (*examples, *texts)]
+        for (name, _), held in zip((*examples, *texts), words, strict=True):
+            about[name] |= held
+        self._examples = _Words(words[: len(examples)])
         self._about = _Words([about[name] for name in self.ids])
         self._vectors = _vectors_of([text for _, text in examples])
 

@@ -106,8 +106,8 @@ def test_who_waits_too_long_is_told_and_takes_no_worker_away() -> None:
     pooled(1, 0.2, use)
 
 
-def test_where_tasks_wait_for_long_the_newest_is_next() -> None:
-    """Who sent many at once waits for them; who asks once does not."""
+def test_where_tasks_wait_for_long_the_newest_and_the_oldest_go_in_turn() -> None:
+    """Who sent many at once waits for them; who asks once does not, and nobody waits until it gives up."""
 
     async def use(pool: Pool) -> None:
         taken = await pool._acquired()
@@ -126,7 +126,7 @@ def test_where_tasks_wait_for_long_the_newest_is_next() -> None:
         age(pool)
         pool._release(taken, spent=False)
         await asyncio.gather(*tasks)
-        assert order == [3, 2, 1, 0]
+        assert order == [3, 0, 2, 1]
 
     pooled(1, HANG_S, use)
 
