@@ -23,7 +23,7 @@ from oomkb.retrieval.translation import gloss
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CauseVotes", "Views", "best_mean", "diagnosed_of", "look", "plain_words", "standardised"]
+__all__ = ["CauseVotes", "Views", "best_mean", "diagnosed_of", "embedded", "look", "plain_words", "standardised"]
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _CHUNK_CHARS: Final = 500
@@ -85,10 +85,9 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
     import numpy as np
 
     words = query_words(text)
-    key = encoder().key
     english = plain_words(text) if beginning else ""
     chunks = [english[:_BEGINNING_CHARS]] if beginning else _chunks(text)
-    vectors = np.stack([_vector(key, chunk) for chunk in chunks])
+    vectors = np.stack([embedded(chunk) for chunk in chunks])
     asked = query_facets(text, context)
     bm25 = index.case_words.scores(words)
     owners = index.case_causes
@@ -162,6 +161,11 @@ def plain_words(text: str) -> str:
     """A report in English words: each line once, without figures and what every report says."""
     lines = "\n".join(dict.fromkeys(gloss(telling(text)).split("\n")))
     return re.sub(r"[ \t]+", " ", _FIGURES.sub(" ", lines)).strip()
+
+
+def embedded(chunk: str) -> np.ndarray[Any, Any]:
+    """The vector of a text, which is not to be changed; texts that were met are not embedded again."""
+    return _vector(encoder().key, chunk)
 
 
 @lru_cache(maxsize=2048)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Evidence
 from oomdoc.intake.statements.causes import words_of
 from oomkb.errors import OomdocError
-from oomkb.retrieval.views import plain_words
+from oomkb.retrieval.views import embedded, plain_words
 from oomkb.toml_files import read_toml
 from oomkb.topics import Topic, topics
 
@@ -65,7 +65,13 @@ class Recogniser:
 
         self.ids = tuple(dict.fromkeys(name for name, _ in examples))
         number = {name: n for n, name in enumerate(self.ids)}
-        self._owners = np.array([number[name] for name, _ in examples])
+        places: list[list[int]] = [[] for _ in self.ids]
+        for at, (name, _) in enumerate(examples):
+            places[number[name]].append(at)
+        most = max((len(own) for own in places), default=0)
+        # (topics, places of their examples); behind the last one of a topic stands the place after all of them.
+        rows = [own + [len(examples)] * (most + 3 - len(own)) for own in places]
+        self._places = np.array(rows, dtype=np.intp).reshape(len(rows), most + 3)
         about: dict[str, set[int]] = defaultdict(set)
         words = [words_of(text) for _, text in (*examples, *texts)]
         for (name, _), held in zip((*examples, *texts), words, strict=True):
@@ -83,14 +89,12 @@ class Recogniser:
 
         words = words_of(question)
         by_words = self._examples.cosines(words)
-        by_vector = self._vectors @ _encoded([question])[0]
+        by_vector = self._vectors @ embedded(plain_words(question)[:_CHARS])
         columns = []
         for values in (by_words, by_vector):
-            best = np.zeros((len(self.ids), 3), dtype=np.float32)
-            order = np.argsort(values)
-            for owner, value in zip(self._owners[order], values[order], strict=True):
-                best[owner, 1:] = best[owner, :-1]
-                best[owner, 0] = value
+            of_topics = np.append(values, np.float32(-np.inf))[self._places]
+            best = np.ascontiguousarray(np.sort(of_topics, axis=1)[:, :-4:-1])
+            best[np.isneginf(best)] = 0.0
             columns.append((best[:, 0], best.mean(axis=1)))
         return np.stack([*columns[0], self._about.cosines(words), *columns[1]], axis=1)
 
