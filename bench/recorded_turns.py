@@ -212,8 +212,8 @@ def _as_expected(before: Job, after: Job, changed: Mapping[str, Any], expect: Ma
     moved = {name for name in changed if name not in DERIVED}
     if not wanted:
         return not moved or before == after
-    fields = _flat(wanted)
-    return all(_same(name, after.get(name), value) for name, value in fields.items())
+    fields, stated = _flat(wanted), _flat(after.document())
+    return all(_same(name, stated.get(name), value) for name, value in fields.items())
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -227,7 +227,9 @@ def _same(name: str, a: Any, b: Any) -> bool:
     if a in _EMPTY and b in _EMPTY:
         return True
     if isinstance(a, list | tuple) or isinstance(b, list | tuple):
-        return set(a or ()) == set(b or ())
+        return {json.dumps(one, sort_keys=True) for one in a or ()} == {
+            json.dumps(one, sort_keys=True) for one in b or ()
+        }
     if isinstance(a, bool) or isinstance(b, bool):
         return bool(a) == bool(b)
     try:

@@ -43,6 +43,9 @@ _PLAIN_PAIR: Final = re.compile(r"[A-Za-z][A-Za-z\d-]{1,14}(?:/[A-Za-z][A-Za-z\d
 _WIDE: Final = re.compile(r"[，；：！？、（）]")
 _SMALL: Final = 10
 _LIKELY: Final = 0.5
+_SAYS: Final = frozenset({"computed", "sentences", "nothing_fits", "notes", "warnings", "summary"})
+"""Keys of a function's answer whose words are oomdoc's: what they say of fitting holds."""
+_RAN_OUT: Final = frozenset({"device-oom", "host-oom"})
 _SHARES: Final = frozenset({"level"})
 """Keys beside sizes that hold no size."""
 _WIDTHS: Final = frozenset({1, 2, 3, 4, 5, 6, 8, 16, 32, 64})
@@ -60,6 +63,8 @@ _NAME: Final = re.compile(r"[\w.+-]{1,60}(?:[/ ][\w.+-]{1,60}){0,2}")
 _UNIT_BYTES: Final = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40, "p": 2.0**50}
 _BYTES: Final = ("bytes", "byte", "字节")
 _CODE: Final = re.compile(r"\b[A-Za-z]\w{0,40}(?:[._]\w{1,40}){1,5}", re.ASCII)
+_CALL: Final = re.compile(r"[A-Za-z]\w{0,40}(?:\.\w{1,60}){1,5}(?:\(\))?", re.ASCII)
+_CALL_PARTS: Final = re.compile(r"\w{1,60}", re.ASCII)
 _MAX_DEPTH: Final = 12
 
 
@@ -116,15 +121,24 @@ class Sources:
     """GiB."""
     percents: set[float] = field(default_factory=set)
     numbers: set[float] = field(default_factory=set)
+    capacities: set[float] = field(default_factory=set)
+    """GiB; those among the sizes that a card has."""
+    peaks: set[float] = field(default_factory=set)
+    """GiB; those that a run takes, or that the person names."""
     verdicts: set[bool] = field(default_factory=set)
     texts: list[str] = field(default_factory=list)
 
     def add_text(self, text: str) -> None:
-        """Words of the person, or of a function's answer."""
+        """Words of a function's answer, or of the conversation."""
         text = _normal(text)
         self.texts.append(text.lower())
         for value, unit, _ in _numbers(text):
             self._add(value, unit)
+
+    def add_said(self, text: str) -> None:
+        """Words of the person."""
+        self.add_text(text)
+        self._add_peaks(_normal(text))
 
     def add_document(self, value: Any, name: str = "", depth: int = 0) -> None:
         """A function's answer; a number's unit is its key's."""
@@ -134,6 +148,8 @@ class Sources:
             chance = value.get("fits_probability")
             if "fits" not in value and isinstance(chance, int | float):
                 self.verdicts.add(chance >= _LIKELY)
+            if value.get("largest"):
+                self.verdicts |= {True, False}  # it fits up to there and no further
             for key, one in value.items():
                 self.texts.append(str(key).lower())
                 own = str(key)
@@ -151,6 +167,10 @@ class Sources:
             self.add_text(value)
             if name == "gpu":
                 self._add_card(value)
+            elif name in _SAYS:
+                self._add_verdict(value)
+            if name == "nothing_fits" or (name == "verdict" and value in _RAN_OUT):
+                self.verdicts.add(False)
 
     def add_job(self, fields: Any) -> None:
         """What a function was asked about: numbers without units, and names; never sizes."""
@@ -168,9 +188,22 @@ class Sources:
         elif isinstance(fields, str) and _NAME.fullmatch(fields):
             self.texts.append(fields.lower())
 
+    def _add_verdict(self, text: str) -> None:
+        text = _normal(text)
+        refuses, claims = _judges(_RE["would_fit"].sub(" ", text))
+        self.verdicts |= ({False} if refuses else set()) | ({True} if claims else set())
+        for after in _RE["moved_to"].findall(text):
+            self._add_peaks(after)
+
+    def _add_peaks(self, text: str) -> None:
+        kinds = (_kind(value, unit) for value, unit, _ in _numbers(text))
+        self.peaks |= {value for kind, value in kinds if kind == "size"}
+
     def _add_number(self, value: float, name: str) -> None:
         if name.endswith("_gib"):
             self.sizes.add(abs(value))  # what is missing is said without its sign
+            if name in ("peak_gib", "needed_gib"):
+                self.peaks.add(value)
             if name == "capacity_gib":
                 self._add_capacity(value)
         else:
@@ -186,7 +219,9 @@ class Sources:
             self._add_capacity(device.capacity_bytes / 2.0**30)
 
     def _add_capacity(self, gib: float) -> None:
-        self.sizes |= {gib, *(float(size) for size in _SOLD_AS if gib <= size <= 1.1 * gib)}
+        own = {gib, *(float(size) for size in _SOLD_AS if gib <= size <= 1.1 * gib)}
+        self.sizes |= own
+        self.capacities |= own
 
     def _add(self, value: float, unit: str) -> None:
         kind, scaled = _kind(value, unit)
@@ -194,6 +229,8 @@ class Sources:
         held.add(scaled)
         if unit in ("g", "k", "m"):
             self.numbers.add(value)
+        if unit == "k":
+            self.numbers |= {1000 * value, 1024 * value}
 
     def problem(self, sentence: str, before: str = "") -> str:
         """Empty where everything in a sentence comes from somewhere, else what does not.
@@ -205,7 +242,7 @@ class Sources:
             self._add_card(card.text)
         if _hides(sentence) or _hides(plain):
             return "characters that could hide something"
-        if _RE["spelled_number"].search(plain):
+        if any(not self._in_texts(match[0]) for match in _RE["spelled_number"].finditer(plain)):
             return "a quantity in words"
         if not self._all_figures_known(plain, _normal(before)):
             return "a figure that nothing gave"
@@ -216,12 +253,21 @@ class Sources:
         return "a verdict that nothing gave" if self._misjudges(plain) else ""
 
     def _misjudges(self, plain: str) -> bool:
-        plain = _RE["no_claim"].sub(" ", plain)
-        refuses = bool(_RE["fit_not"].search(plain))
-        claims = bool(_RE["fits"].search(_RE["fit_not"].sub(" ", plain)))
-        return bool(self.verdicts) and (
-            (refuses and False not in self.verdicts) or (claims and True not in self.verdicts)
-        )
+        refuses, claims = _judges(plain)
+        if not self.verdicts or not (refuses or claims):
+            return False
+        known = self.verdicts | self._compared(plain)
+        return (refuses and False not in known) or (claims and True not in known)
+
+    def _compared(self, plain: str) -> set[bool]:
+        """What the peaks in a sentence, beside the card named in it or those of the job, say of fitting."""
+        figures = [_Figure.of(*figure) for figure in _numbers(self._without_names(plain))]
+        sizes = [figure for figure in figures if figure.kind == "size"]
+        cards = [size.value for size in sizes if any(map(size.is_near, self.capacities))] or list(self.capacities)
+        needs = [size.value for size in sizes if size.value not in cards and any(map(size.is_near, self.peaks))]
+        if not cards or not needs:
+            return set()
+        return ({True} if max(needs) <= min(cards) else set()) | ({False} if max(needs) > max(cards) else set())
 
     def _all_figures_known(self, plain: str, before: str) -> bool:
         figures = list(_numbers(self._without_names(plain)))
@@ -247,7 +293,8 @@ class Sources:
         return any(figure.is_near(n) for n in held)
 
     def _without_names(self, text: str) -> str:
-        """The text without names with digits in them that a source has: Qwen2.5-7B, A100-80GB."""
+        """The text without names with digits in them that a source has (Qwen2.5-7B, A100-80GB), or of resolutions."""
+        text = _RE["resolution"].sub(" ", text)
         return _WORD.sub(lambda m: " " if any(c.isdigit() for c in m[0]) and self._in_texts(m[0]) else m[0], text)
 
     def _said(self, token: str) -> bool:
@@ -255,6 +302,9 @@ class Sources:
         return (
             self._in_texts(token)
             or bool(_PLAIN_PAIR.fullmatch(token))
+            or (
+                "_" in token and bool(_CALL.fullmatch(token)) and all(map(self._known_word, _CALL_PARTS.findall(token)))
+            )
             or all(self._known_word(part) for part in re.split(r"[\s=:,]{1,4}", token) if part)
         )
 
@@ -310,6 +360,12 @@ def _kind(value: float, unit: str) -> tuple[str, float]:
 def _normal(text: str) -> str:
     """In NFKC; a wide comma parts numbers, it is none of a number's."""
     return unicodedata.normalize("NFKC", _WIDE.sub(lambda m: f"{m[0]} ", text))
+
+
+def _judges(plain: str) -> tuple[bool, bool]:
+    """Whether a text says that something does not fit, and whether that something does."""
+    plain = _RE["no_claim"].sub(" ", plain)
+    return bool(_RE["fit_not"].search(plain)), bool(_RE["fits"].search(_RE["fit_not"].sub(" ", plain)))
 
 
 def _hides(text: str) -> bool:

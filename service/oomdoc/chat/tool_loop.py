@@ -24,11 +24,11 @@ from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
 from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
-from oomdoc.chat.operators import find_operators
+from oomdoc.chat.naming import check_named
 from oomdoc.chat.provenance import Sources, sentences
-from oomdoc.chat.session import Reply, Session, difference
+from oomdoc.chat.session import Reply, Session, difference, flat
+from oomdoc.chat.standing import change_lines, standing
 from oomdoc.evidence import Source
-from oomdoc.intake.numbers import NUMBER, read_number
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable
 from oomdoc.language_model.reader.passage import estimated_tokens, passage_of
 from oomdoc.language_model.replies import Reply as Said
@@ -54,9 +54,6 @@ _UNTOUCHED: Final = frozenset({"undo", "accept-plan", "talk"})
 _SHORT_TURN: Final = 12
 _CHANGES_SHOWN: Final = 8
 _FOUND: Final = ("verdict", "causes", "failure", "other_failure", "plans", "matches", "conflicts", "inferred")
-_NUMBER: Final = re.compile(f"(?i){NUMBER}")
-_DERIVED: Final = ("world", "dp", "params_b", "nodes")
-"""Fields that follow from others: their numbers need not be said."""
 _NOTHING_MISSING: Final = re.compile(r"(?i)\W*ok(?:ay)?\W*")
 
 
@@ -118,6 +115,8 @@ class _Turn:
     """Its sentences that were not given, and why."""
     open: list[tuple[str, str]] = field(default_factory=list)
     """Those of them that it has not worded anew."""
+    held: list[str] = field(default_factory=list)
+    """What it said after the first of them: given once that was worded anew, in its place."""
 
     def __post_init__(self) -> None:
         describes = not self.before.steps or is_pasted(self.text)
@@ -132,6 +131,7 @@ class _Turn:
             yield from self._rounds()
         except Unavailable as error:
             _log("stopped", error.reason)
+        yield from self._released()
         moved = self.session.job != self.start
         if not self.spoken and not moved:
             turned = Turned(*(self.read or respond(self.before, self.text)))
@@ -162,12 +162,25 @@ class _Turn:
         """How the job stands, computed; of what was read this turn, the whole answer."""
         if self.read and self.session.job == self.start:
             return self.read[1].answer.split("\n")
-        return _standing(self.session.job, language)
+        return standing(self.session.job, language)
 
     def _give(self, piece: str) -> Iterator[str]:
         if piece.strip():
             self.said.append(piece)
             yield piece
+
+    def _say(self, sentence: str) -> Iterator[str]:
+        """A sentence of the model's that passed."""
+        joint = " " if self.said and not self.said[-1][-1:].isspace() and sentence[:1].isalnum() else ""
+        yield from self._give(joint + sentence)
+
+    def _released(self) -> Iterator[str]:
+        """What was held back."""
+        held, self.held = self.held, []
+        if held and self.said and self.withheld[0][0].endswith("\n") and not self.said[-1].endswith("\n"):
+            held[0] = f"\n{held[0]}"
+        for sentence in held:
+            yield from self._say(sentence)
 
     def _rounds(self) -> Iterator[str]:
         messages = self._messages()
@@ -182,10 +195,11 @@ class _Turn:
                     said = part
                     continue
                 whole, pending = sentences(pending + part, whole=False)
-                yield from self._checked(whole)
-            yield from self._checked(sentences(pending, whole=True)[0])
+                yield from self._checked(whole, mended)
+            yield from self._checked(sentences(pending, whole=True)[0], mended)
             messages.append(said.message())
             if said.calls and not last:
+                yield from self._released()
                 for call in said.calls:
                     result = self._called(call)
                     yield from self._changed_line(call)
@@ -200,13 +214,20 @@ class _Turn:
             shown = "\n".join(f"- {sentence.strip()[:300]} ({why})" for sentence, why in new)
             messages.append({"role": "user", "content": AGAIN.format(withheld=shown)})
 
-    def _checked(self, found: list[str]) -> Iterator[str]:
+    def _checked(self, found: list[str], mended: bool) -> Iterator[str]:
+        """Those sentences that pass; after one that does not they wait.
+
+        :param mended: whether these stand for what was withheld.
+        """
         for sentence in found:
+            waits = bool(self.open) and not mended
             if not sentence.strip():
-                if self.said:
+                if waits:
+                    self.held.append(sentence)
+                elif self.said:
                     yield from ([sentence] if sentence else [])
                 continue
-            if self.withheld and (sentence in self.said or _NOTHING_MISSING.fullmatch(sentence)):
+            if self.withheld and (sentence in self.said + self.held or _NOTHING_MISSING.fullmatch(sentence)):
                 continue
             problem = self.sources.problem(sentence, self.last)
             if problem:
@@ -216,19 +237,20 @@ class _Turn:
                 continue
             self.spoken += 1
             self.last = sentence
-            joint = " " if self.said and not self.said[-1][-1:].isspace() and sentence[:1].isalnum() else ""
-            yield from self._give(joint + sentence)
+            if waits:
+                self.held.append(sentence)
+            else:
+                yield from self._say(sentence)
 
     def _messages(self) -> list[dict[str, Any]]:
-        for line in (computed := self._computed("en")):
-            self.sources.add_text(line)
-        self.sources.add_text(self.text)
+        computed = self._computed("en")
+        self.sources.add_said(self.text)
         state: dict[str, Any] = {"job": self.session.job.document(), "computed": computed, "estimate": self._estimate()}
         state |= {"changes": self._changes(), "asks": parts.asks(self.session.job, "en"), "reading": self._reading()}
         self.sources.add_document(state)
         messages: list[dict[str, Any]] = [{"role": "system", "content": instructions(self.session.language)}]
         for earlier, answer in self.session.dialogue:
-            self.sources.add_text(earlier)
+            self.sources.add_said(earlier)
             self.sources.add_text(answer)
             messages += [{"role": "user", "content": earlier}, {"role": "assistant", "content": answer}]
         shown = json.dumps({n: v for n, v in state.items() if v}, ensure_ascii=False)
@@ -258,7 +280,7 @@ class _Turn:
     def _changes(self) -> list[dict[str, list[Any]]]:
         """What was changed so far, the latest last."""
         pairs = list(pairwise(self.session.steps))[-_CHANGES_SHOWN:]
-        return [{n: [old.job.get(n), new.job.get(n)] for n in new.changed} for old, new in pairs]
+        return [{n: [flat(old.job).get(n), flat(new.job).get(n)] for n in new.changed} for old, new in pairs]
 
     def _reading(self) -> dict[str, Any]:
         """What oomdoc makes of the turn without the model."""
@@ -334,7 +356,7 @@ class _Turn:
         job = job_of({n: v for n, v in fields.items() if v is not None}, base.with_fields(cleared))
         for name, value in difference(base, job).items():
             if isinstance(value, int | float) and not isinstance(value, bool):
-                self._stated(name, float(value))
+                check_named(name, float(value), self.text, self.before, self.sources)
         changed = difference(present, job)
         priced, problem = price_of(job, "en", strict=True)
         if priced is None and "model" in changed:
@@ -348,45 +370,15 @@ class _Turn:
             found["before"] = {"peak_gib": peak_gib, "fits": before.estimate.fits}
         return found | (tool_named("estimate").call({"job": _document(job)}) if priced else {}), dict(fields)
 
-    def _stated(self, name: str, value: float) -> None:
-        """:raises JobError: where nobody has named the number, in digits, in words or as a part of the present one."""
-        own = understand(self.text, self.session.job, context_of(self.before)).changes
-        if name in _DERIVED or own.get(name) == value or value in self.sources.numbers | self.sources.sizes:
-            return
-        present = context_of(self.before).present(name)
-        named = {read_number(match[0]) for match in _NUMBER.finditer(self.text)}
-        if isinstance(present, int | float):
-            named |= {round(operator.apply(float(present)), 3) for operator in find_operators(self.text)}
-        if not any(abs(value - one) < 1e-6 or abs(value - one / 100) < 1e-6 for one in named):
-            hint = "ask the person, or take one that a result proposes"
-            raise JobError("nobody named this value", where=name, hint=hint)
-
     def _changed_line(self, call: ToolCall) -> Iterator[str]:
         """What a change of the job did, in computed words, before anything the model says of it."""
         if call.name != CHANGE or self.session.job == self.start or self.read:
             return
-        lines = _change_lines(self.before.job, self.session.job, self.session.language)
+        lines = change_lines(self.before.job, self.session.job, self.session.language)
         piece = "\n".join(lines) + "\n"
         if piece in self.said:
             return
         yield from self._give(piece if not self.said else f"\n{piece}")
-
-
-def _standing(job: Job, language: str) -> list[str]:
-    """How the job stands, computed."""
-    priced, problem = price_of(job, language)
-    short = priced is not None and priced.estimate.fits is False
-    return parts.state(priced, problem, job, language) + (parts.planned(priced, language) if priced and short else [])
-
-
-def _change_lines(before: Job, after: Job, language: str) -> list[str]:
-    """What a change of the job did, computed."""
-    old, _ = price_of(before, language)
-    new, problem = price_of(after, language)
-    said = [parts.changed_line(difference(before, after), language)]
-    if old and new:
-        said.append(parts.versus(old.estimate, new.estimate, language))
-    return said + parts.state(new, problem, after, language, peak_said=bool(old and new))[:2]
 
 
 def _document(job: Job) -> dict[str, Any]:

@@ -332,6 +332,24 @@ def test_what_was_withheld_may_be_worded_once_more(endpoint: StandIn) -> None:
     assert "12.34" not in json.dumps(done.reply.document())
 
 
+def test_what_was_worded_once_more_stands_in_its_place(endpoint: StandIn) -> None:
+    first = words("Too much. It needs 12.34 GiB. Start with the batch.")
+    done, pieces = turn(endpoint, scripted(first, words("It needs 47.7 GiB.")))
+    assert done.reply.answer == "Too much. It needs 47.7 GiB. Start with the batch."
+    assert "".join(pieces).strip() == done.reply.answer
+
+
+def test_other_models_beside_the_trained_one_are_sent_as_plain_values(endpoint: StandIn) -> None:
+    session = started()
+    job = session.job.with_fields(
+        {"objective": "dpo", "extra_models": [{"role": "reference", "model": "Qwen/Qwen3-8B"}]}
+    )
+    session = session.then(job, {"objective": "dpo", "extra_models": [{"role": "reference"}]})
+    done, _ = turn(endpoint, scripted(words("I would start with the batch.")), ASKED, session)
+    assert done.reply.answer == "I would start with the batch."
+    assert '"role": "reference"' in endpoint.requests[0]["messages"][-1]["content"]
+
+
 def test_a_small_model_gets_few_functions_and_short_results(endpoint: StandIn) -> None:
     endpoint.say = scripted(call("plan"), words("See above."))
     model = LanguageModel(endpoint.url, "", "m", timeout_s=5.0, style="small")
@@ -504,3 +522,60 @@ def test_a_plan_that_fits_may_be_said_to_fit() -> None:
     sources.add_document({"fits": False, "plans": [{"fits_probability": 0.99, "peak_gib": 20.0}]})
     assert not sources.problem("That plan fits.")
     assert not sources.problem("As it stands it does not fit.")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "problem"),
+    [
+        ("It does not fit.", ""),
+        ("It fits.", "verdict"),
+        ("With batch 2 it needs 20.33 GiB of the 23.65 GiB and fits.", ""),
+        ("With batch 2 it needs 20.33 GiB and fits.", ""),
+        ("The batch saves 16.29 GiB, so it fits.", "verdict"),
+        ("It takes 47.69 GiB and fits.", "verdict"),
+        ("峰值 20.33 GiB，放得下。", ""),
+        ("峰值 47.69 GiB，放得下。", "verdict"),
+        ("Nothing fits.", ""),
+    ],
+)
+def test_a_verdict_may_be_that_of_the_figures_in_its_sentence(sentence: str, problem: str) -> None:
+    sources = Sources()
+    lines = ["It does not fit in 23.65 GiB.", "What would fit: batch: 4 → 2 → 20.33 GiB (speed ×0.93)."]
+    sources.add_document({"computed": lines, "capacity_gib": 23.65, "needed_gib": 47.69, "saves_gib": 16.29})
+    found = sources.problem(sentence)
+    assert (problem in found) if problem else not found
+
+
+def test_what_a_plan_says_of_fitting_may_be_said() -> None:
+    sources = Sources()
+    sources.add_document({"fits": True})
+    assert sources.problem("放不下。")
+    sources.add_document({"nothing_fits": "No change that keeps the model fits."})
+    assert not sources.problem("放不下。")
+    sources = Sources()
+    sources.add_document({"fits": False, "largest": {"micro_batch": 2}})
+    assert not sources.problem("Two samples fit.")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "problem"),
+    [
+        ("The eval batch and the Python process count too.", ""),
+        ("Kill the old process, or exec runs out again.", ""),
+        ("Run python train.py once more.", "command"),
+        ("Then bash -c exit.", "command"),
+        ("Now kill 4242.", "figure"),
+        ("eval $(evil)", "command"),
+        ("A 4K image has more patches.", ""),
+        ("Train on 4K tokens.", "figure"),
+        ("It costs none to a few per cent.", ""),
+        ("It costs several per cent more.", "words"),
+        ("Call `model.gradient_checkpointing_enable()` first.", ""),
+        ("Call `model.evil_enable()` first.", "setting"),
+    ],
+)
+def test_plain_words_and_names_that_were_given_are_no_command(sentence: str, problem: str) -> None:
+    sources = Sources()
+    sources.add_document({"notes": ["gradient_checkpointing_enable of the model costs none to a few per cent"]})
+    found = sources.problem(sentence)
+    assert (problem in found) if problem else not found

@@ -117,3 +117,11 @@ def test_the_fit_follows_the_labels(bench: Any) -> None:
     trusted, doubted = Fit([right] * 40, offset), Fit([wrong] * 40, offset)
     assert trusted.shared[0] > 3.0 > doubted.shared[0]
     assert doubted.own[list(CAUSES).index("leak")] < 0
+
+
+def test_lists_of_mappings_are_compared(bench: Any) -> None:
+    import recorded_turns
+
+    one, other = [{"role": "reference", "offload": True}], [{"offload": True, "role": "reference"}]
+    assert recorded_turns._same("extra_models", one, other)
+    assert not recorded_turns._same("extra_models", one, [{"role": "critic"}])
