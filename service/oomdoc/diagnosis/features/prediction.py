@@ -94,7 +94,7 @@ def _shares(view: View) -> Iterator[Feature]:
 def _engine_share(view: View, capacity: int) -> Iterator[Feature]:
     """A colocated engine whose share of the card leaves less than the trainer's own weights."""
     rollout = None if "rollout" in view.job.assumed else view.job.rollout
-    share = rollout.gpu_memory_utilization if rollout is not None else None
+    share = view.stated("rollout.gpu_memory_utilization")
     if rollout is None or share is None or rollout.colocated is False or view.serving:
         return
     left = (1 - share) * capacity
