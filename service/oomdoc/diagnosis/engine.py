@@ -51,6 +51,8 @@ _NEIGHBOURS: Final = 8
 """Known cases whose causes are compared."""
 _READS_ALIKE: Final = 0.45
 """Likeness from which a thread is shown: at 0.4 to 0.5 three in five are of the same cause, above four in five."""
+_OF_NO_SETTING: Final = frozenset({"leak", "fragmentation", "other-process", "host-ram", "shared-memory"})
+"""Causes under which what filled the card tells nothing of the settings."""
 _QUERY_LIMIT: Final = 6_000
 _LINES: Final = 200
 
@@ -73,6 +75,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
     verdict, evidence, causes = agreed(evidence, proven_causes(view, rank(features_of(view))))
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
+    sized = not causes or causes[0].cause not in _OF_NO_SETTING
     diagnosis = Diagnosis(
         verdict=verdict,
         summary=(),
@@ -81,8 +84,8 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         causes=causes,
         tensors=view.tensors,
         estimate=view.estimate,
-        inferred=(*_split(stated), *(inference.inferred if inference is not None else ())),
-        conflicts=(*unsupported(view), *(inference.conflicts if inference is not None else ())),
+        inferred=(*_split(stated), *(inference.inferred if inference is not None and sized else ())),
+        conflicts=(*unsupported(view), *(inference.conflicts if inference is not None and sized else ())),
         other_failure=other_failure_of(evidence.outcome),
         matches=matches,
         threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),

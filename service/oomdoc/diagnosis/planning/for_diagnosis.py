@@ -327,7 +327,10 @@ def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
             if not remedy.advice or cause not in remedy.causes or remedy.name == "freeze":
                 continue
             out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
-    return sorted(out, key=lambda step: (context.causes.index(step[0]), step[2].effort))
+    least: dict[tuple[str, str], float] = {}
+    for cause, name, variant in out:
+        least[cause, name] = min(variant.effort, least.get((cause, name), variant.effort))
+    return sorted(out, key=lambda step: (context.causes.index(step[0]), least[step[0], step[1]]))
 
 
 def _cause_plans(
