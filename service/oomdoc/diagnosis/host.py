@@ -51,8 +51,9 @@ def host_need(
 
     ``None`` where nothing is known that fills it.
     """
-    named = job.model is not None or job.params_b is not None
-    if shape is None or not named:
+    named, failure = job.model is not None or job.params_b is not None, evidence.root
+    counted = failure is not None and failure.kind == "host" and failure.requested_bytes and failure.free_bytes
+    if shape is None or not named or counted:  # what an engine prints of its own need rules over what is computed
         return None
     given = (job.host_gib or 0.0) * GIB
     found = list(_needs(evidence, job, estimate, shape, phase))
