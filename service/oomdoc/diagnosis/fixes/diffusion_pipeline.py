@@ -36,8 +36,9 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     first = next(iter(context.causes), "")
     steps = _STEPS_OF_WEIGHTS if first in _OF_WEIGHTS else _STEPS_OF_WORK if first in _OF_WORK else {}
+    shared = context.device is not None and context.device.unified  # the host's memory is the GPU's
     for rank, (step, key) in enumerate(steps.items()):
-        if (line := line_of(library, step)) is not None:
+        if (line := line_of(library, step)) is not None and not (shared and step == "pipeline-offload"):
             yield Variant(
                 instruction=say(key, line=line),
                 effort=0.3 + 0.2 * rank,
