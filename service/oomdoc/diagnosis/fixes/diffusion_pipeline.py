@@ -11,6 +11,7 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 from oomdoc.messages import say
+from oomkb.catalog import gpus
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 
@@ -36,7 +37,8 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
         return
     first = next(iter(context.causes), "")
     steps = _STEPS_OF_WEIGHTS if first in _OF_WEIGHTS else _STEPS_OF_WORK if first in _OF_WORK else {}
-    shared = context.device is not None and context.device.unified  # the host's memory is the GPU's
+    device = context.device or (gpus.find(job.gpu) if job.gpu else None)
+    shared = device is not None and device.unified  # the host's memory is the GPU's
     for rank, (step, key) in enumerate(steps.items()):
         if (line := line_of(library, step)) is not None and not (shared and step == "pipeline-offload"):
             yield Variant(
