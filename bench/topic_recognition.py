@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from oomdoc.intake import topics as reading
-from oomdoc.intake.topics import LIKENESSES, SHOWN, SHOWN_TOO, Recogniser
+from oomdoc.intake.topics import LIKENESSES, SHOWN, Recogniser
 from oomkb.retrieval.embed import encoder
 from oomkb.topics import topics
 
@@ -47,7 +47,7 @@ def left_out() -> tuple[list[Row], tuple[str, ...]]:
         assert one.ids == ids
         rows += [(text, one.likenesses(text), ids.index(name)) for name, text in held]
     whole = Recogniser(examples, texts)
-    rows += [(text, whole.likenesses(reading.question_in(text)), -1) for text in about_nothing()]
+    rows += [(text, whole.likenesses(text), -1) for line in about_nothing() for text in reading.parts_in(line)[:2]]
     return rows, ids
 
 
@@ -82,15 +82,9 @@ def fit(rows: list[Row]) -> np.ndarray:
     return minimize(loss, np.ones(len(LIKENESSES) + 1), jac=True, bounds=bounds).x
 
 
-def chinese(text: str) -> bool:
-    """Whether it holds Chinese."""
-    return any("一" <= c <= "鿿" for c in text)
-
-
 def shown(p: dict[str, float]) -> list[str]:
     """The topics that an answer shows."""
-    first = [name for name, share in list(p.items())[:1] if share >= SHOWN]
-    return first + [name for name, share in list(p.items())[1:2] if first and share >= SHOWN_TOO]
+    return [name for name, share in list(p.items())[:2] if share >= SHOWN]
 
 
 def report(name: str, found: list[tuple[dict[str, float], list[str]]]) -> None:
@@ -120,7 +114,7 @@ def main() -> None:
     rows, ids = left_out()
     table = []
     for language, own in (("en", False), ("zh", True)):
-        mine = [row for row in rows if chinese(row[0]) is own]
+        mine = [row for row in rows if reading.is_chinese(row[0]) is own]
         w = fit(mine)
         table.append(
             f"[{language}]\n" + "\n".join(f"{n} = {v:.4g}" for n, v in zip((*LIKENESSES, "none"), w, strict=True))
@@ -157,7 +151,9 @@ def judge(path: Path, *, misses: bool) -> None:
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         found = dict(reading.topics_in(row["question"]))
-        group = f"{row.get('kind', 'all')}, {row.get('lang') or ('zh' if chinese(row['question']) else 'en')}"
+        group = (
+            f"{row.get('kind', 'all')}, {row.get('lang') or ('zh' if reading.is_chinese(row['question']) else 'en')}"
+        )
         groups.setdefault(group, []).append((found, row.get("topics", [])))
         if misses and set(shown(found)) != set(row.get("topics", [])):
             print(

@@ -4,6 +4,7 @@ usage: python bench/train_complaints.py [--write] [--test TEXTS.jsonl]
 
 Trained on ``bench/data/asks.jsonl`` (texts written for this project: ``text``, ``class``) and on the kept words of the
 labelled reports in which no program printed its failure (``fit_ranker.py --collect``), each of which is a complaint.
+The topics' example questions (``kb/oomkb/topics``) are questions.
 Without options: cross-validation, of the reports by repository. ``--test``: figures on labelled texts of one's own.
 """
 
@@ -21,12 +22,19 @@ import cause_words
 import fit_ranker
 from oomdoc.intake.statements.causes import words_of
 from oomdoc.intake.statements.complaints import CLASSES, WEIGHTS
+from oomkb.topics import topics
 
 ASKS = Path(__file__).parent / "data" / "asks.jsonl"
 FOLDS = 8
 PENALTY = 0.05
 REPORT_WEIGHT = {"cases": 0.1, "short_texts": 0.2}
 """What a case's symptom or a short text counts beside a text of ``asks.jsonl``; other reports count 0.25."""
+TOPIC_WEIGHT = 0.3
+"""What an example question of a topic counts beside a text of ``asks.jsonl``."""
+
+
+def _topics() -> list[set[int]]:
+    return [words_of(text) for topic in topics().values() for texts in topic.questions.values() for text in texts]
 
 
 def _asks(path: Path) -> tuple[list[set[int]], np.ndarray[Any, Any]]:
@@ -45,13 +53,21 @@ def _reports() -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any], np.nda
     return [np.asarray(row.words) for row in rows], weight, np.array([row.fold for row in rows])
 
 
-def _fit(asks: Sequence[Any], label: np.ndarray[Any, Any], reports: Sequence[Any], weight: np.ndarray[Any, Any]) -> Any:
-    """Every class counts alike."""
-    classes = np.concatenate([label, np.full(len(reports), CLASSES.index("complaint"))])
-    w = np.concatenate([np.ones(len(asks)), weight])
+def _fit(
+    asks: Sequence[Any], label: np.ndarray[Any, Any], reports: Sequence[Any], weight: np.ndarray[Any, Any], known: Any
+) -> Any:
+    """Every class counts alike.
+
+    :param known: questions of topics.
+    """
+    parts = [label, np.full(len(reports), CLASSES.index("complaint")), np.full(len(known), CLASSES.index("question"))]
+    classes = np.concatenate(parts)
+    w = np.concatenate([np.ones(len(asks)), weight, np.full(len(known), TOPIC_WEIGHT)])
     for k in range(len(CLASSES)):
         w[classes == k] *= len(asks) / len(CLASSES) / w[classes == k].sum()
-    return cause_words.fit([*asks, *reports], np.eye(len(CLASSES))[classes], w, classes=CLASSES, penalty=PENALTY)
+    return cause_words.fit(
+        [*asks, *reports, *known], np.eye(len(CLASSES))[classes], w, classes=CLASSES, penalty=PENALTY
+    )
 
 
 def _probable(fitted: Any, texts: Sequence[Any]) -> np.ndarray[Any, Any]:
@@ -84,16 +100,21 @@ def main() -> None:
     args = parser.parse_args()
     asks, label = _asks(ASKS)
     reports, weight, report_fold = _reports()
-    fold = np.arange(len(asks)) % FOLDS
+    known = _topics()
+    fold, known_fold = np.arange(len(asks)) % FOLDS, np.arange(len(known)) % FOLDS
     mine, theirs = np.zeros((len(asks), len(CLASSES))), np.zeros((len(reports), len(CLASSES)))
+    of_topics = np.zeros((len(known), len(CLASSES)))
     for k in range(FOLDS):
         inside, kept = np.flatnonzero(fold != k), np.flatnonzero(report_fold != k)
-        fitted = _fit([asks[i] for i in inside], label[inside], [reports[i] for i in kept], weight[kept])
+        others = [known[i] for i in np.flatnonzero(known_fold != k)]
+        fitted = _fit([asks[i] for i in inside], label[inside], [reports[i] for i in kept], weight[kept], others)
+        of_topics[known_fold == k] = _probable(fitted, [known[i] for i in np.flatnonzero(known_fold == k)])
         mine[fold == k] = _probable(fitted, [asks[i] for i in np.flatnonzero(fold == k)])
         theirs[report_fold == k] = _probable(fitted, [reports[i] for i in np.flatnonzero(report_fold == k)])
     _show("left-out texts", mine, label)
     _show("reports of left-out repositories", theirs, np.full(len(reports), CLASSES.index("complaint")))
-    fitted = _fit(asks, label, reports, weight)
+    _show("left-out questions of topics", of_topics, np.full(len(known), CLASSES.index("question")))
+    fitted = _fit(asks, label, reports, weight, known)
     if args.test:
         texts, labels = _asks(args.test)
         _show(args.test.name, _probable(fitted, texts), labels)

@@ -41,6 +41,8 @@ def generated() -> Iterator[tuple[str, str]]:
     yield "measured.md", measured()
     yield "zh/causes.md", causes_overview("zh")
     yield "causes/index.md", causes_overview("en")
+    yield "topics.md", topics_page("en")
+    yield "zh/topics.md", topics_page("zh")
     yield from cause_pages()
     yield from case_pages()
 
@@ -243,6 +245,26 @@ def _as_markdown(text: str) -> list[str]:
         is_heading = bool(line) and not line.startswith(" ") and len(line) < 20
         out.extend(["", f"**{line}**", ""] if is_heading else [line.strip().replace("<", "&lt;")])
     return out
+
+
+def topics_page(language: str) -> str:
+    """Every topic with its answer, what the memory model computes for it, and its sources."""
+    from oomdoc.diagnosis.explaining import figure_of
+    from oomdoc.report.words import render
+    from oomkb.memory.job import Job
+    from oomkb.topics import topics
+
+    head = {
+        "en": ("# Topics", "What there is to know about one concept of memory."),
+        "zh": ("# 主题", "关于显存与内存的各个概念。"),
+    }
+    out = [*head[language]]
+    for topic in topics().values():
+        figure = figure_of(topic, Job())
+        out += ["", f"## {topic.title[language]} {{#{topic.id}}}", "", _cell(topic.answer[language]), ""]
+        out += [render(figure, language), ""] if figure is not None else []
+        out += [f"- {f'<{source}>' if source.startswith('https') else source}" for source in topic.sources]
+    return "\n".join(out)
 
 
 def case_pages() -> Iterator[tuple[str, str]]:

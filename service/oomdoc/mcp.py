@@ -134,6 +134,13 @@ def _taxonomy() -> str:
     return _written({name: {"en": en, "zh": zh} for name, (en, zh) in sorted(CAUSES.items())})
 
 
+def _topics() -> str:
+    """The concepts that there is an answer about, with their titles; `explain` gives the answer."""
+    from oomkb.topics import topics
+
+    return _written({topic.id: dict(topic.title) for topic in topics().values()})
+
+
 def _cases() -> str:
     """The known cases: id, title, cause, public thread."""
     from oomkb.records.loader import load_cases
@@ -214,6 +221,7 @@ def _framework(name: str) -> str:
 _RESOURCES: Final[dict[str, Callable[[], str]]] = {
     "oomdoc://job-schema": _schema,
     "oomdoc://taxonomy": _taxonomy,
+    "oomdoc://topics": _topics,
     "oomdoc://cases": _cases,
     "oomdoc://gpus": _gpus,
     "oomdoc://models": _models,

@@ -12,6 +12,7 @@ import pytest
 
 from oomdoc.scaffold import scaffold
 from oomkb.errors import InputError
+from oomkb.topics import load_topics
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,11 @@ def test_a_new_gpu_and_model_are_found(copy: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy / "kb"), str(copy / "service")])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "QX 9900 lab/Quux-7B", done.stderr[-2000:]
+
+
+def test_a_new_topic_keeps_the_schema(copy: Path) -> None:
+    (path,) = scaffold("topic", "Sequence packing", copy)
+    assert "sequence-packing" in {topic.id for topic in load_topics(path.parent)}
 
 
 def test_a_new_case_is_written_where_it_belongs(copy: Path) -> None:

@@ -16,7 +16,7 @@ __all__ = ["problems"]
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _SENTENCES: Final = {"en": re.compile(r"[.!?](?=\s|$)"), "zh": re.compile(r"[。！？]")}
-_MOST: Final = 8
+_MOST: Final = 6
 """Sentences of an answer."""
 _LONGEST: Final = {"en": 1000, "zh": 460}
 """Characters of an answer: what one screen shows."""

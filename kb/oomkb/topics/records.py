@@ -39,6 +39,8 @@ _LEAST_QUESTIONS: Final = 4
 _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
 _SOURCE: Final = re.compile(r"https://\S+\Z|\S.* @ \S+\Z")
 """A page, or a file of a release: ``transformers trainer.py @ 4.57.0``."""
+_WRAPPED: Final = re.compile(r"(?<=[一-鿿，。；：、）”]) (?=[一-鿿（“])|(?<=[，。；：、）”]) ")
+"""A blank that stands for the end of a line within Chinese."""
 _FIELDS: Final = frozenset({"title", "questions", "answer", "sources", "causes", "settings", "cases", "shown"})
 
 
@@ -94,7 +96,7 @@ def load_topics(folder: Path) -> Iterator[Topic]:
             yield _topic(name, table, where)
 
 
-def _topic(name: str, table: Mapping[str, Any], where: str) -> Topic:
+def _topic(name: str, table: Any, where: str) -> Topic:
     unknown = set(table) - _FIELDS if isinstance(table, Mapping) else {"(not a table)"}
     if unknown:
         raise RecordError(f"unknown {', '.join(sorted(unknown))}", where=where, hint=f"one of {sorted(_FIELDS)}")
@@ -125,8 +127,8 @@ def _both(table: Mapping[str, Any], name: str, where: str) -> Mapping[str, str]:
     texts = given if isinstance(given, Mapping) else {}
     if sorted(texts) != sorted(LANGUAGES) or not all(isinstance(t, str) and t.strip() for t in texts.values()):
         raise RecordError("is not text in both languages", where=f"{where}.{name}", hint=f"{name}.en and {name}.zh")
-    english, chinese = " ".join(texts["en"].split()), re.sub(r"\s*\n\s*", "", texts["zh"].strip())
-    return MappingProxyType({"en": english, "zh": chinese})
+    english, chinese = (" ".join(texts[language].split()) for language in LANGUAGES)
+    return MappingProxyType({"en": english, "zh": _WRAPPED.sub("", chinese)})
 
 
 def _texts(table: Mapping[str, Any], name: str, where: str, language: str = "") -> tuple[str, ...]:

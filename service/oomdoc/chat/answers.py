@@ -13,6 +13,8 @@ from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.wording import patterns
+from oomdoc.diagnosis.explaining import sentences_of
+from oomdoc.diagnosis.result import FoundTopic
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError
@@ -29,6 +31,7 @@ __all__ = [
     "explained",
     "invented",
     "nothing_to_undo",
+    "of_topics",
     "quoted",
     "refused",
     "would",
@@ -287,6 +290,11 @@ def invented(priced: Priced | None, job: Job, language: str) -> Reply:
     )
     verdict = parts.state(priced, "", job, language)[1:2] if priced.estimate.capacity_bytes is not None else []
     return Reply(joined([answer, *verdict]), {}, job, priced.estimate.process_bytes)
+
+
+def of_topics(found: Sequence[FoundTopic], language: str) -> list[str]:
+    """What is known of the concepts that a turn asks about."""
+    return [render(message, language) for message in sentences_of(found, titled=True)]
 
 
 def refused(error: JobError, language: str) -> str:

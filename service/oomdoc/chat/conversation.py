@@ -19,6 +19,7 @@ from oomdoc.chat.questions import largest_asked
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import target_of
 from oomdoc.chat.wording import patterns
+from oomdoc.diagnosis.explaining import asked_topics, beside, found_topics
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError, OomdocError
@@ -51,7 +52,12 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     turn = understand(text, session.job, context)
     if turn.refused is not None:
         raise turn.refused
-    return _HANDLERS[turn.kind](session, turn, text)
+    session, reply = _HANDLERS[turn.kind](session, turn, text)
+    if turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic:
+        found = beside(asked_topics(text, session.job))
+        own = "" if turn.kind == "off-topic" and found else reply.answer
+        reply = replace(reply, answer=joined([own, *answers.of_topics(found, session.language)]))
+    return session, reply
 
 
 def _not_understood(turn: Turn, text: str) -> bool:
@@ -82,7 +88,10 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
 
     turn = understand(text, session.job) if len(text) <= LONGEST_TURN else None
     evidence, fields = read_description(text, turn, first=not session.steps)
+    asks = evidence.outcome is not None and evidence.outcome.kind == "question"
     if turn is not None and not fields and not evidence.failures:
+        if asks and (found := found_topics(evidence, session.job)):
+            return session, Reply(joined(answers.of_topics(found, session.language)), {}, session.job)
         if turn.kind in ("off-topic", "talk"):
             return _talk(session, turn, text)
         if session.steps and not turn.changes:

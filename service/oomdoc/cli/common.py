@@ -148,10 +148,11 @@ def _objects(lines: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def causes_beginning(incomplete: str) -> list[str]:
-    """The causes that complete what stands in a shell."""
+    """The causes and topics that complete what stands in a shell."""
     from oomkb.records.taxonomy import CAUSES
+    from oomkb.topics import topics
 
-    return [name for name in CAUSES if name.startswith(incomplete)]
+    return [name for name in (*CAUSES, *topics()) if name.startswith(incomplete)]
 
 
 def print_json(document: Mapping[str, Any], *, line: bool = False) -> None:

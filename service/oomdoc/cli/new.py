@@ -1,4 +1,4 @@
-"""``oomdoc new``: start a case, parser, reader, fix, GPU or model in a checkout."""
+"""``oomdoc new``: start a case, parser, reader, fix, GPU, model or topic in a checkout."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _NEXT: Final = {
     "reader": "Next: give keys, marks, defaults and source (kb/oomkb/frameworks/declared.py), then run the test",
     "fix": "Next: write the change and its words (service/oomdoc/report/words), then run the test",
     "gpu": "Next: give each value with the page it comes from, then oomdoc estimate --set gpu=...",
+    "topic": "Next: fill it in, then python -m oomkb.topics.lint and python bench/topic_recognition.py --write",
     "model": "Next: give each value with the page it comes from, then oomdoc model show",
 }
 _Root = Annotated[Path, typer.Option(help="The checkout.")]
@@ -66,3 +67,9 @@ def gpu(name: str, root: _Root = Path()) -> None:
 def model(name: str, root: _Root = Path()) -> None:
     """A model: `oomdoc new model lab/name-7b`."""
     _scaffold("model", name, root)
+
+
+@app.command()
+def topic(name: str, root: _Root = Path()) -> None:
+    """A topic: `oomdoc new topic sequence-packing`."""
+    _scaffold("topic", name, root)

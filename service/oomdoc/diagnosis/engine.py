@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.cases import Look, look_at
-from oomdoc.diagnosis.explaining import asks_concept, found_topics
+from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
@@ -129,7 +129,7 @@ def _without_failure(
         matches=look.chosen({}, _MATCHES) if look is not None else (),
         questions=questions_for(view, ()) if questions and not explained else (),
         warnings=tuple(warnings),
-        topics=topics if explained else topics[:1],
+        topics=topics if explained else beside(topics),
         explained=explained,
     )
     if plans and diagnosis.outlook is not None and diagnosis.outlook.answer in ("tight", "does-not-fit"):

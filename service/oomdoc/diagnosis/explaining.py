@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.planned import is_planned
 from oomdoc.diagnosis.result import FoundTopic, Outlook
 from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import asked_of
-from oomdoc.intake.topics import SHOWN, SHOWN_TOO, topics_of
+from oomdoc.intake.topics import SHOWN, topics_in, topics_of
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -19,22 +18,25 @@ from oomkb.memory.job import Job
 from oomkb.pricing import price_planned
 from oomkb.topics import Shown, Topic, topics
 
-__all__ = ["asks_concept", "figure_of", "found_topics", "near_topics", "sentences_of"]
+__all__ = ["asked_topics", "asks_concept", "beside", "figure_of", "found_topics", "near_topics", "sentences_of"]
 
-_SAME: Final = 0.005
-"""Relative difference up to which two figures are the same."""
+_SURE: Final = 0.8
+"""Probability from which a topic answers words for a size, and stands beside the figures of a run."""
 
 
 def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a person's words ask about: none, one or two."""
-    likely = list(topics_of(evidence).items())[:2]
-    if not likely or likely[0][1] < SHOWN:
-        return ()
-    return tuple(
-        FoundTopic(topics()[name], share, figure_of(topics()[name], job))
-        for name, share in likely
-        if share >= SHOWN or (share >= SHOWN_TOO and is_planned(evidence))
-    )
+    return _found(topics_of(evidence), job)
+
+
+def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
+    """The topics that a turn of a conversation asks about."""
+    return _found(topics_in(text), job)
+
+
+def _found(likely: Mapping[str, float], job: Job) -> tuple[FoundTopic, ...]:
+    shown = [(topics()[name], share) for name, share in list(likely.items())[:2] if share >= SHOWN]
+    return tuple(FoundTopic(topic, share, figure_of(topic, job)) for topic, share in shown)
 
 
 def near_topics(evidence: Evidence) -> tuple[Topic, ...]:
@@ -44,17 +46,28 @@ def near_topics(evidence: Evidence) -> tuple[Topic, ...]:
 
 def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | None) -> bool:
     """Whether a topic is the answer, and not a figure for the run that the question describes."""
-    if not found or view.evidence.documents or (outlook is not None and outlook.answer != "unknown"):
+    if not found or view.evidence.documents:
         return False
     asked = asked_of(view.evidence)
+    if asked.why and asked.wanted in ("fit", "reserved") and found[0].probability >= _SURE:
+        return True
+    if outlook is not None and outlook.answer != "unknown":
+        return False
+    if asked.wanted == "amount" and outlook is not None and found[0].probability < _SURE:
+        return False  # how much of a run that is not known
     named = view.stated("model") is not None or view.stated("params_b") is not None
     return not (named and (asked.wanted not in ("fit", "reserved") or asked.alternatives))
 
 
-def sentences_of(found: Sequence[FoundTopic]) -> Iterator[Message]:
-    """What an answer says of the topics, the first of them under its title already."""
+def beside(found: Sequence[FoundTopic]) -> tuple[FoundTopic, ...]:
+    """The topic that stands beside the figures of a run."""
+    return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
+
+
+def sentences_of(found: Sequence[FoundTopic], *, titled: bool = False) -> Iterator[Message]:
+    """What an answer says of the topics; ``titled``: the first one under its title too, which a screen has above it."""
     for number, one in enumerate(found):
-        yield say("topic.titled" if number else "topic.said", title=one.topic.title, text=one.topic.answer)
+        yield say("topic.titled" if number or titled else "topic.said", title=one.topic.title, text=one.topic.answer)
         if one.figure is not None:
             yield one.figure
         yield say("topic.sources", sources="; ".join(one.topic.sources))
@@ -65,16 +78,27 @@ def figure_of(topic: Topic, job: Job) -> Message | None:
     shown = topic.shown
     if shown is None:
         return None
-    own = {n: job.get(n) for n in ("model", "params_b") if job.get(n) is not None and n not in job.assumed}
-    for model in (own, {}):
-        run = {**{n: v for n, v in shown.job.items() if not model or n not in ("model", "params_b")}, **model}
-        sizes = _sizes(shown, run)
+    own = {n: job.get(n) for n in _MODEL if job.get(n) is not None and n not in job.assumed}
+    example = {n: v for n, v in shown.job.items() if n in _MODEL}
+    common = {n: v for n, v in shown.job.items() if n not in _MODEL}
+    # Where models stand side by side, none takes their place.
+    for model in (example,) if "model" in shown.sides[0] else (own, example):
+        sizes = _sizes(shown, {**common, **model}) if model or not example else None
         if sizes is not None:
-            named = Job.from_document(run)
-            common = _fields({n: v for n, v in run.items() if n not in ("model", "params_b")})
-            run_ = say("topic.run", model=model_of(named), fields=common) if common else model_of(named)
-            return say(f"topic.figure{'' if model else '-example'}", run=run_, sides=sizes, what=_what(shown))
+            key = "topic.figure" if own and model is own else "topic.figure-example"
+            return say(key, run=_run(model, common), sides=sizes, what=_what(shown))
     return None
+
+
+_MODEL: Final = ("model", "params_b")
+
+
+def _run(model: Mapping[str, Any], common: Mapping[str, Any]) -> Message | str:
+    """The model and the fields that all sides share."""
+    if not model:
+        return _fields(common)
+    name = model_of(Job.from_document(model))
+    return say("topic.run", model=name, fields=_fields(common)) if common else name
 
 
 def _fields(fields: Mapping[str, Any]) -> str:

@@ -101,6 +101,8 @@ class Asked:
     """Whether it asks about the reference model of a preference run."""
     of_memory: bool = True
     """Whether its words are about memory, sizes or whether something can be run."""
+    why: bool = False
+    """Whether it asks for a reason or for what something is."""
     pure: bool = False
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
@@ -148,6 +150,7 @@ def _asked_in(text: str) -> Asked:
         diffusion=ROWS["diffusion"].search(text) is not None,
         of_reference=ROWS["of_reference"].search(text) is not None,
         of_memory=ROWS["of_memory"].search(text) is not None,
+        why=ROWS["why"].search(text) is not None,
         pure=ROWS["pure"].search(text) is not None,
         quant=_first("format", text),
         term=_first("term", text) if wanted == "share" else None,

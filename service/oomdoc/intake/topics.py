@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Evidence
 from oomdoc.intake.statements.causes import words_of
 from oomkb.errors import OomdocError
-from oomkb.retrieval.views import embedded, plain_words
 from oomkb.toml_files import read_toml
 from oomkb.topics import Topic, topics
 
@@ -30,26 +29,42 @@ __all__ = [
     "LIKENESSES",
     "NEAR",
     "SHOWN",
-    "SHOWN_TOO",
     "Recogniser",
+    "parts_in",
     "parts_of",
-    "question_in",
     "topics_in",
     "topics_of",
 ]
 
-SHOWN: Final = 0.5
+SHOWN: Final = 0.4
 """Probability from which a topic is shown."""
-SHOWN_TOO: Final = 0.25
-"""Probability from which a second one is shown beside it."""
-NEAR: Final = 0.12
+NEAR: Final = 0.06
 """Probability from which a topic that is not shown is named as near."""
-LIKENESSES: Final = ("best-words", "three-words", "text-words", "best-vector", "three-vectors")
+LIKENESSES: Final = (
+    "three-words",
+    "text-words",
+    "held",
+    "held-rare",
+    "held-asked",
+    "best-vector",
+    "three-vectors",
+    "mean-vector",
+)
+"""Of a topic's examples to the question: the mean of the three nearest by words; the topic's whole text by words; the
+share of the question's words (twice: more by the rare ones; by those of the examples alone) that the topic holds; and
+by sentence vectors the nearest example, the three nearest, their mean.
+"""
 _WEIGHTS: Final = Path(__file__).with_name("topics.toml")
 _VECTORS: Final = Path(__file__).with_name("topics.npz")
 _CHARS: Final = 240
 """Characters that the model reads of a question."""
-_ASKS: Final = ("?", "？")
+_READ: Final = 1500
+"""Characters of a text that are read."""
+_WHOLE: Final = 400
+_SHORT: Final = 8
+"""Characters of the shortest clause that may ask something; of an English sentence three times as many."""
+_MAX_PARTS: Final = 12
+_PAUSES: Final = str.maketrans(dict.fromkeys("，；：（）,;", "\n"))
 _ENDS: Final = str.maketrans({"?": "?\n", "？": "？\n", "。": "。\n", "!": "!\n", "！": "！\n"})
 
 
@@ -65,20 +80,27 @@ class Recogniser:
 
         self.ids = tuple(dict.fromkeys(name for name, _ in examples))
         number = {name: n for n, name in enumerate(self.ids)}
+        self._owners = np.array([number[name] for name, _ in examples])
         places: list[list[int]] = [[] for _ in self.ids]
-        for at, (name, _) in enumerate(examples):
-            places[number[name]].append(at)
+        for at, owner in enumerate(self._owners.tolist()):
+            places[owner].append(at)
         most = max((len(own) for own in places), default=0)
         # (topics, places of their examples); behind the last one of a topic stands the place after all of them.
         rows = [own + [len(examples)] * (most + 3 - len(own)) for own in places]
         self._places = np.array(rows, dtype=np.intp).reshape(len(rows), most + 3)
-        about: dict[str, set[int]] = defaultdict(set)
-        words = [words_of(text) for _, text in (*examples, *texts)]
-        for (name, _), held in zip((*examples, *texts), words, strict=True):
-            about[name] |= held
-        self._examples = _Words(words[: len(examples)])
-        self._about = _Words([about[name] for name in self.ids])
+        asked = [_words_of(text) for _, text in examples]
+        self._examples = _Words(asked)
+        counts: list[Counter[int]] = [Counter() for _ in self.ids]
+        further: list[set[int]] = [set() for _ in self.ids]
+        for owner, words in zip(self._owners.tolist(), asked, strict=True):
+            counts[owner].update(words)
+        for name, text in texts:
+            further[number[name]] |= _words_of(text)
+        self._texts = _Words([set(held) | more for held, more in zip(counts, further, strict=True)])
+        self._held = _Held(counts, further)
         self._vectors = _vectors_of([text for _, text in examples])
+        means = np.stack([self._vectors[self._owners == n].mean(axis=0) for n in range(len(self.ids))])
+        self._means = means / np.linalg.norm(means, axis=1, keepdims=True)
 
     def likenesses(self, question: str) -> np.ndarray[Any, Any]:
         """float32 (topics, likenesses), in the order of :data:`LIKENESSES`.
@@ -87,22 +109,28 @@ class Recogniser:
         """
         import numpy as np
 
-        words = words_of(question)
-        by_words = self._examples.cosines(words)
-        by_vector = self._vectors @ embedded(plain_words(question)[:_CHARS])
-        columns = []
-        for values in (by_words, by_vector):
-            of_topics = np.append(values, np.float32(-np.inf))[self._places]
-            best = np.ascontiguousarray(np.sort(of_topics, axis=1)[:, :-4:-1])
-            best[np.isneginf(best)] = 0.0
-            columns.append((best[:, 0], best.mean(axis=1)))
-        return np.stack([*columns[0], self._about.cosines(words), *columns[1]], axis=1)
+        from oomkb.retrieval.views import embedded, plain_words
+
+        words, vector = words_of(question), embedded(plain_words(question)[:_CHARS])
+        _, three_words = self._best(self._examples.cosines(words))
+        best, three = self._best(self._vectors @ vector)
+        held = self._held.shares(words)
+        return np.stack([three_words, self._texts.cosines(words), *held, best, three, self._means @ vector], axis=1)
+
+    def _best(self, values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Per topic the highest value of its examples, and the mean of the three highest."""
+        import numpy as np
+
+        of_topics = np.append(values, np.float32(-np.inf))[self._places]
+        best = np.ascontiguousarray(np.sort(of_topics, axis=1)[:, :-4:-1])
+        best[np.isneginf(best)] = 0.0
+        return best[:, 0], best.mean(axis=1)
 
     def probabilities(self, question: str) -> dict[str, float]:
         """Topic -> probability that it is what the question is about, highest first; the rest is that of none."""
         import numpy as np
 
-        weights, none = _weights()["zh" if _is_chinese(question) else "en"]
+        weights, none = _weights()["zh" if is_chinese(question) else "en"]
         scores = self.likenesses(question) @ weights - none
         odds = np.exp(np.minimum(scores, 50.0))
         shares = odds / (1.0 + odds.sum())
@@ -113,13 +141,12 @@ class _Words:
     """Sets of features, each weighed by how rare it is among them."""
 
     def __init__(self, texts: Sequence[set[int]]) -> None:
-        counts = Counter(feature for text in texts for feature in text)
-        self._rarity = {feature: math.log(1 + len(texts) / n) for feature, n in counts.items()}
-        self._new = math.log(1 + len(texts))
         self._held: dict[int, list[int]] = defaultdict(list)
         for n, text in enumerate(texts):
             for feature in text:
                 self._held[feature].append(n)
+        self._rarity = {feature: math.log(1 + len(texts) / len(held)) for feature, held in self._held.items()}
+        self._new = math.log(1 + len(texts))
         self._lengths = [self._length(text) for text in texts]
 
     def _length(self, text: Iterable[int]) -> float:
@@ -136,8 +163,43 @@ class _Words:
         return np.asarray(out / np.array(self._lengths, dtype=np.float32) / self._length(question))
 
 
+class _Held:
+    """How firmly each topic holds a feature, 0..1: by how many of its examples have it, and whether its text has it."""
+
+    def __init__(self, counts: Sequence[Mapping[int, int]], further: Sequence[set[int]]) -> None:
+        self._size = len(counts)
+        self._held: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
+        for n, (asked, text) in enumerate(zip(counts, further, strict=True)):
+            for feature in asked.keys() | text:
+                count = asked.get(feature, 0)
+                weight = count + (0.5 if feature in text else 0.0)
+                self._held[feature].append((n, weight / (weight + 1), count / (count + 1)))
+
+    def shares(self, question: set[int]) -> np.ndarray[Any, Any]:
+        """float32 (3, topics): of the question's features weighed by rarity, by its square, of examples alone."""
+        import numpy as np
+
+        out = np.zeros((3, self._size), dtype=np.float32)
+        whole = np.full(3, 1e-6)
+        for feature in question:
+            held = self._held.get(feature, ())
+            rarity = math.log(1 + self._size / max(len(held), 1))
+            whole += (rarity, rarity**2, rarity)
+            for n, share, asked in held:
+                out[:, n] += (rarity * share, rarity**2 * share, rarity * asked)
+        return np.asarray(out / whole[:, None])
+
+
+def _words_of(text: str) -> set[int]:
+    """The features of a text of a topic; of a Chinese one those of its English gloss as well."""
+    from oomkb.retrieval.views import plain_words
+
+    return words_of(text) | (words_of(plain_words(text)) if is_chinese(text) else set())
+
+
 def _encoded(texts: Sequence[str]) -> np.ndarray[Any, Any]:
     from oomkb.retrieval.embed import encoder
+    from oomkb.retrieval.views import plain_words
 
     return encoder().encode_quickly([plain_words(text)[:_CHARS] for text in texts])
 
@@ -199,31 +261,40 @@ def _shipped() -> Recogniser:
     return Recogniser([e for examples, _ in parts for e in examples], [t for _, texts in parts for t in texts])
 
 
-def _is_chinese(text: str) -> bool:
+def is_chinese(text: str) -> bool:
+    """Whether it holds Chinese."""
     return any("一" <= character <= "鿿" for character in text)
 
 
-def question_in(prose: str) -> str:
-    """What a text asks: a short one as it is, of a longer one its sentences that end in a question mark."""
-    plain = " ".join(prose.split())
-    if len(plain) <= _CHARS:
-        return plain
-    lines = prose[:4000].replace(". ", ".\n").translate(_ENDS).splitlines()
-    asked = [line.strip() for line in lines if line.strip().endswith(_ASKS)]
-    return " ".join(asked)[-_CHARS:] or plain[:_CHARS]
+def parts_in(prose: str) -> list[str]:
+    """What of a text may be a question about a concept: all of it where it is short, its sentences, Chinese clauses."""
+    plain = " ".join(prose[:_READ].split())
+    sentences = [line.strip() for line in plain.replace(". ", ".\n").translate(_ENDS).splitlines()]
+    clauses = [
+        clause.strip() for line in sentences if is_chinese(line) for clause in line.translate(_PAUSES).split("\n")
+    ]
+    parts = [plain] if len(plain) <= _WHOLE else []
+    parts += [line for line in sentences if len(line) >= (_SHORT if is_chinese(line) else 3 * _SHORT)]
+    parts += [clause for clause in clauses if len(clause) >= _SHORT]
+    return list(dict.fromkeys(parts))[-_MAX_PARTS:] or [plain] * bool(plain)
 
 
 @lru_cache(maxsize=64)
 def topics_in(prose: str) -> Mapping[str, float]:
-    """The topics of a text that are not ruled out, most probable first; none where there is no embedding model."""
-    question = question_in(prose)
-    if not question:
-        return {}
+    """The topics of a text that are not ruled out, most probable first, each by the part of the text that asks it best.
+
+    None where there is no embedding model.
+    """
+    best: dict[str, float] = {}
     try:
-        found = _shipped().probabilities(question)
+        for part in parts_in(prose):
+            for name, share in _shipped().probabilities(part).items():
+                if share < NEAR:
+                    break
+                best[name] = max(share, best.get(name, 0.0))
     except OomdocError:
         return {}
-    return {name: share for name, share in found.items() if share >= NEAR}
+    return dict(sorted(best.items(), key=lambda pair: -pair[1]))
 
 
 def topics_of(evidence: Evidence) -> Mapping[str, float]:

@@ -54,13 +54,14 @@ _CODE: Final[dict[str, _Kind]] = {
 _DATA: Final = {
     "gpu": ("kb/oomkb/catalog/data/gpus/90_{module}.json", templates.GPU),
     "model": ("kb/oomkb/catalog/data/models/{module}.json", templates.MODEL),
+    "topic": ("kb/oomkb/topics/data/{module}.toml", templates.TOPIC),
 }
 
 
 def scaffold(kind: str, name: str, root: Path, cause: str = "") -> list[Path]:
     """Write the files of a new piece; which ones were written or changed.
 
-    :param kind: ``case parser reader fix gpu model``.
+    :param kind: ``case parser reader fix gpu model topic``.
     :param root: the checkout.
     :param cause: for a case, the cause it is filed under.
     :raises InputError: outside a checkout, for an unfit name, or where a file exists.
@@ -105,7 +106,7 @@ def _data(kind: str, name: str, root: Path) -> Path:
     place, template = _DATA[kind]
     slug: Callable[[str], str] = lambda separator: re.sub(r"[^a-z0-9]+", separator, name.lower()).strip(separator)  # noqa: E731
     path = root / place.format(module=slug("_"))
-    _write(path, template.format(title=name, words=slug(" ")))
+    _write(path, template.format(title=name, words=slug(" "), id=slug("-")))
     return path
 
 

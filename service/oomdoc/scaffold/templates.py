@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST"]
+__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST", "TOPIC"]
 
 PARSER: Final = """# {title}: say here which program prints these lines, and since which version.
 triggers = ['{name} ran out of memory']
@@ -139,4 +139,15 @@ MODEL: Final = """{{
   {{"name": "{title}", "match": ["{words}"], "config": {{"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "tie_word_embeddings": false, "max_position_embeddings": 4096}}}}
  ]
 }}
+"""
+
+TOPIC: Final = """# The fields are described in oomkb/topics/records.py.
+[{id}]
+title.en = "{title}"
+title.zh = "{title}"
+questions.en = ["what is {words}?", "does {words} save memory?", "how much memory does {words} take?", "why {words}?"]
+questions.zh = ["{words} 是什么？", "{words} 能省显存吗？", "{words} 占多少显存？", "为什么要用 {words}？"]
+answer.en = "What it is. What to do, and when it does not help."
+answer.zh = "它是什么。该怎么做，什么时候没有作用。"
+sources = ["https://example.org/the-page-that-says-so"]
 """

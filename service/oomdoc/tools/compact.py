@@ -96,6 +96,7 @@ def diagnosis(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
         "plans": whole["plans"][:_PLANS],
         "questions": document["questions"][:_CAUSES],
         "matches": [{k: m[k] for k in ("case", "title", "url")} for m in document["matches"][:_CAUSES]],
+        "topics": [{k: t[k] for k in ("id", "title", "answer", "figure", "sources")} for t in document["topics"]],
         "conflicts": [
             {k: v for k, v in c.items() if k in ("fact", "stated", "likely", "why")} for c in document["conflicts"]
         ],

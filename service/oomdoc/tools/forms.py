@@ -128,6 +128,7 @@ class Diagnosed(_Form):
     plans: list[Plan] = []
     questions: list[dict[str, Any]] = Field(default=[], description="facts whose value would change the answer")
     matches: list[dict[str, Any]] = []
+    topics: list[dict[str, Any]] = Field(default=[], description="what is known of a concept that is asked about")
     conflicts: list[dict[str, Any]] = []
     inferred: dict[str, Any] = {}
     warnings: list[str] = []
@@ -174,7 +175,7 @@ class Found(_Form):
 
 
 class Explained(_Form):
-    """The page of a cause."""
+    """The page of a cause or topic."""
 
     cause: str
     page: str

@@ -174,16 +174,18 @@ def search(
 
 
 def explain(
-    cause: Annotated[str, Field(description="A cause's name, as in a diagnosis; empty: the list.")] = "",
+    cause: Annotated[str, Field(description="A cause's or topic's id; empty: the list of both.")] = "",
     lang: Language = "en",
     progress: Progress = _silent,
 ) -> forms.Explained:
-    """Say what a cause is: its sign, its mechanism, how to confirm it, how to fix it and what that costs."""
+    """Say what a cause is (sign, mechanism, how to confirm and fix it, cost), or what is known of a concept."""
     from oomdoc.diagnosis.pages import page
     from oomkb.records.taxonomy import CAUSES
+    from oomkb.topics import topics
 
     if not cause.strip():
         lines = [f"{name}: {texts[lang == 'zh']}" for name, texts in sorted(CAUSES.items())]
+        lines += [f"{topic.id}: {topic.title[lang]}" for topic in topics().values()]
         return forms.Explained(cause="", page="\n".join(lines))
     return forms.Explained(cause=cause.strip(), page=page(cause.strip(), lang))
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from oomdoc.intake.topics import SHOWN, Recogniser, parts_of, question_in, topics_in
+from oomdoc.intake.topics import SHOWN, Recogniser, parts_in, parts_of, topics_in
 from oomkb.topics import topics
 
 
@@ -29,7 +29,7 @@ def test_what_is_about_no_topic(text: str) -> None:
     assert not [name for name, share in topics_in(text).items() if share >= SHOWN]
 
 
-def test_of_a_long_text_the_questions_are_read() -> None:
+def test_of_a_long_text_the_sentences_are_read() -> None:
     text = "I train a model on eight cards and all is well so far. " * 10 + "Does gradient accumulation reduce memory?"
-    assert question_in(text) == "Does gradient accumulation reduce memory?"
+    assert "Does gradient accumulation reduce memory?" in parts_in(text)
     assert next(iter(topics_in(text))) == "gradient-accumulation"

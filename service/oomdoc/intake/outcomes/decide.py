@@ -16,6 +16,7 @@ from oomdoc.intake.phases import phase_of_frames
 from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.statements.complaints import read_asked
+from oomdoc.intake.topics import SHOWN, topics_in
 from oomdoc.intake.tracebacks import Placed
 from oomkb.dataclass import dataclass
 
@@ -111,6 +112,8 @@ _COMPLAINS_PLAINLY: Final = 0.7
 """Probability of a complaint from which one counts even where the size of something is asked for."""
 _ASKS: Final = 0.9
 """Probability of a question from which words for a lack of memory speak of no failure."""
+_ASKS_OF_TOPIC: Final = 0.7
+"""The same where the words ask about a topic that is known."""
 
 
 def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | None:
@@ -128,8 +131,11 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     # Why a running engine holds its share has an answer, and nothing failed.
     why_held = wanted.wanted == "reserved" and wanted.engine is not None
     if outcome is not None and said:
-        asks = asked.question >= _ASKS or (
-            why_held and outcome.name == "said-growth" and asks_on(outcome.span.text, outcome.span.column - 1)
+        known = asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN
+        asks = (
+            asked.question >= _ASKS
+            or known
+            or (why_held and outcome.name == "said-growth" and asks_on(outcome.span.text, outcome.span.column - 1))
         )
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
     # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.
