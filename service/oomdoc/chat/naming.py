@@ -1,9 +1,10 @@
-"""Whether a number that a language model sets was named: by the person, or by a result that it was shown."""
+"""The job fields that a language model gives: whether a number was named, and which values a run can have."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from oomdoc.chat.grammar import understand
 from oomdoc.chat.history import context_of
@@ -11,9 +12,11 @@ from oomdoc.chat.operators import find_operators
 from oomdoc.chat.provenance import Sources
 from oomdoc.chat.session import Session
 from oomdoc.intake.numbers import NUMBER, read_number
+from oomdoc.tools.functions import job_of
 from oomkb.errors import JobError
+from oomkb.memory.job import Job
 
-__all__ = ["check_named"]
+__all__ = ["check_named", "plain_document", "with_valid"]
 
 _NUMBER: Final = re.compile(f"(?i){NUMBER}")
 _DERIVED: Final = ("world", "dp", "params_b", "nodes")
@@ -37,3 +40,28 @@ def check_named(name: str, value: float, text: str, before: Session, sources: So
         named |= {round(operator.apply(float(present)), 3) for operator in find_operators(text)}
     if not any(abs(value - one) < 1e-6 or abs(value - one / 100) < 1e-6 for one in named):
         raise JobError("nobody named this value", where=name, hint="ask the person, or take one that a result proposes")
+
+
+def with_valid(fields: Mapping[str, Any], base: Job) -> tuple[Job, dict[str, str]]:
+    """The job with those fields that a run can have, and why the others are refused.
+
+    :raises JobError: where none is left.
+    """
+    try:
+        return job_of(fields, base), {}
+    except JobError:
+        refused: dict[str, str] = {}
+        for name, value in fields.items():
+            try:
+                job_of({name: value}, base)
+            except JobError as error:
+                refused[name] = str(error)
+        left = {name: value for name, value in fields.items() if name not in refused}
+        if not left or not refused:
+            raise
+        return job_of(left, base), refused
+
+
+def plain_document(job: Job) -> dict[str, Any]:
+    """The fields that oomdoc knows, as plain values."""
+    return {k: v for k, v in job.document().items() if k in Job.__dataclass_fields__}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.chat.history import wanted
+from oomdoc.diagnosis.forms import host_is_short
 from oomdoc.report.words import has, word
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -69,7 +70,10 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_
             owner_bytes=estimate.phases[estimate.peak_phase].terms_bytes[largest],
         )
     ]
-    if estimate.capacity_bytes is not None:
+    have_bytes = (job.host_gib or 0.0) * GIB
+    if host_is_short(job, estimate):
+        said.append(word("chat.host-short", language, host_bytes=estimate.host_bytes, have_bytes=have_bytes))
+    elif estimate.capacity_bytes is not None:
         said.append(_verdict(estimate, estimate.capacity_bytes, language))
     said += served(estimate, language)
     if priced.job.offload and estimate.host_bytes > 0:

@@ -24,7 +24,7 @@ from oomdoc.chat.wording import patterns
 from oomkb.catalog.gpus import find, find_all
 from oomkb.dataclass import dataclass
 
-__all__ = ["Sources", "sentences"]
+__all__ = ["Sources", "says_size", "says_verdict", "sentences"]
 
 _RE: Final = patterns("provenance")
 
@@ -261,8 +261,7 @@ class Sources:
 
     def _compared(self, plain: str) -> set[bool]:
         """What the peaks in a sentence, beside the card named in it or those of the job, say of fitting."""
-        figures = [_Figure.of(*figure) for figure in _numbers(self._without_names(plain))]
-        sizes = [figure for figure in figures if figure.kind == "size"]
+        sizes = [f for n in _numbers(self._without_names(plain)) if (f := _Figure.of(*n)).kind == "size"]
         cards = [size.value for size in sizes if any(map(size.is_near, self.capacities))] or list(self.capacities)
         needs = [size.value for size in sizes if size.value not in cards and any(map(size.is_near, self.peaks))]
         if not cards or not needs:
@@ -366,6 +365,17 @@ def _judges(plain: str) -> tuple[bool, bool]:
     """Whether a text says that something does not fit, and whether that something does."""
     plain = _RE["no_claim"].sub(" ", plain)
     return bool(_RE["fit_not"].search(plain)), bool(_RE["fits"].search(_RE["fit_not"].sub(" ", plain)))
+
+
+def says_size(text: str, gib: float) -> bool:
+    """Whether a text holds a size, rounded at most."""
+    figures = (_Figure.of(*figure) for figure in _numbers(_normal(text)))
+    return any(figure.kind == "size" and figure.is_near(gib) for figure in figures)
+
+
+def says_verdict(text: str) -> bool:
+    """Whether a text says that something fits or does not."""
+    return any(_judges(_normal(text)))
 
 
 def _hides(text: str) -> bool:

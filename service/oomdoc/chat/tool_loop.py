@@ -24,19 +24,21 @@ from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
 from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
-from oomdoc.chat.naming import check_named
-from oomdoc.chat.provenance import Sources, sentences
+from oomdoc.chat.naming import check_named, plain_document, with_valid
+from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
 from oomdoc.chat.session import Reply, Session, difference, flat
 from oomdoc.chat.standing import change_lines, standing
+from oomdoc.diagnosis.forms import job_fits
 from oomdoc.evidence import Source
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable
 from oomdoc.language_model.reader.passage import estimated_tokens, passage_of
 from oomdoc.language_model.replies import Reply as Said
+from oomdoc.messages import problem_of
+from oomdoc.report.words import render
 from oomdoc.tools import compact, tool_named
 from oomdoc.tools.functions import job_of
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, OomdocError
-from oomkb.memory.job import Job
 from oomkb.units import GIB
 
 __all__ = ["MAX_CALLS", "Turned", "converse"]
@@ -142,6 +144,8 @@ class _Turn:
             return
         if self.open or not self.spoken:
             yield from self._give("\n".join(("", *self._computed(self.session.language))))
+        elif moved and not self.read:
+            yield from self._figures_left()
         answer = "".join(self.said).strip()
         session = self.session.remembering(self.text, answer)
         priced, _ = price_of(session.job, session.language)
@@ -243,12 +247,16 @@ class _Turn:
                 yield from self._say(sentence)
 
     def _messages(self) -> list[dict[str, Any]]:
-        computed = self._computed("en")
+        computed = self._computed(language := self.session.language)
         self.sources.add_said(self.text)
         state: dict[str, Any] = {"job": self.session.job.document(), "computed": computed, "estimate": self._estimate()}
-        state |= {"changes": self._changes(), "asks": parts.asks(self.session.job, "en"), "reading": self._reading()}
+        state |= {
+            "changes": self._changes(),
+            "asks": parts.asks(self.session.job, language),
+            "reading": self._reading(),
+        }
         self.sources.add_document(state)
-        messages: list[dict[str, Any]] = [{"role": "system", "content": instructions(self.session.language)}]
+        messages: list[dict[str, Any]] = [{"role": "system", "content": instructions(language)}]
         for earlier, answer in self.session.dialogue:
             self.sources.add_said(earlier)
             self.sources.add_text(answer)
@@ -259,9 +267,9 @@ class _Turn:
 
     def _estimate(self) -> dict[str, Any]:
         """The figures of the job as it stands; for a small model the verdict alone."""
-        if price_of(self.session.job, "en")[0] is None:
+        if price_of(self.session.job, self.session.language)[0] is None:
             return {}
-        found = tool_named("estimate").call({"job": _document(self.session.job)})
+        found = tool_named("estimate").call({"job": plain_document(self.session.job), "lang": self.session.language})
         if self.model.style == "small":
             return {name: found[name] for name in ("fits", "spare_gib")}
         shown = {name: value for name, value in found.items() if value not in (None, [])}
@@ -286,7 +294,7 @@ class _Turn:
         """What oomdoc makes of the turn without the model."""
         if self.read is None:
             turn = understand(self.text, self.session.job, context_of(self.before))
-            refused = {"refused": str(turn.refused)} if turn.refused else {}
+            refused = {"refused": render(problem_of(turn.refused), self.session.language)} if turn.refused else {}
             return {"kind": turn.kind, "fields": dict(turn.changes), **refused}
         found = {"kind": "description", "fields": dict(self.read[1].changed)}
         if self.read[1].diagnosis is None:
@@ -324,12 +332,12 @@ class _Turn:
         given.pop("detail", None)
         about = [given.get(name) for name in ("job", "jobs", "base", "fields")]
         if call.name in ("estimate", "plan"):
-            given["job"] = _document(job_of(given.get("job") or {}, self.session.job))
+            given["job"] = plain_document(job_of(given.get("job") or {}, self.session.job))
         elif call.name == "compare":
-            given["base"] = _document(job_of(given.get("base") or {}, self.session.job))
+            given["base"] = plain_document(job_of(given.get("base") or {}, self.session.job))
         elif call.name == "diagnose":
             given["text"] = self._pasted()  # what the person said, not what the model makes of it
-            given["job"] = _document(self.session.job)
+            given["job"] = plain_document(self.session.job)
         elif call.name == "fix":
             given["text"] = self.session.material
         return tool.call(given), about
@@ -353,36 +361,39 @@ class _Turn:
         steps = self.session.steps
         base = steps[max(0, len(steps) - 1 - undo)].job if steps and undo > 0 else present
         cleared = {name: None for name, value in fields.items() if value is None}
-        job = job_of({n: v for n, v in fields.items() if v is not None}, base.with_fields(cleared))
+        job, refused = with_valid({n: v for n, v in fields.items() if v is not None}, base.with_fields(cleared))
         for name, value in difference(base, job).items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 check_named(name, float(value), self.text, self.before, self.sources)
-        changed = difference(present, job)
-        priced, problem = price_of(job, "en", strict=True)
+        changed = difference(present, job) | ({"env": dict(job.env)} if job.env != present.env else {})
+        priced, problem = price_of(job, self.session.language, strict=True)
         if priced is None and "model" in changed:
             raise JobError(problem, where="model")
-        before, _ = price_of(present, "en")
+        before, _ = price_of(present, self.session.language)
         if changed:
             self.session = self.session.then(job, changed)
-        found: dict[str, Any] = {"changed": changed}
+        found: dict[str, Any] = {"changed": changed, **({"refused": refused} if refused else {})}
         if before is not None:
             peak_gib = round(before.estimate.process_bytes / GIB, 2)
-            found["before"] = {"peak_gib": peak_gib, "fits": before.estimate.fits}
-        return found | (tool_named("estimate").call({"job": _document(job)}) if priced else {}), dict(fields)
+            found["before"] = {"peak_gib": peak_gib, "fits": job_fits(present, before.estimate)}
+        return found | (self._estimate() if priced else {}), dict(fields)
 
     def _changed_line(self, call: ToolCall) -> Iterator[str]:
         """What a change of the job did, in computed words, before anything the model says of it."""
         if call.name != CHANGE or self.session.job == self.start or self.read:
             return
-        lines = change_lines(self.before.job, self.session.job, self.session.language)
-        piece = "\n".join(lines) + "\n"
+        piece = f"{change_lines(self.before.job, self.session.job, self.session.language)[0]}\n"
         if piece in self.said:
             return
         yield from self._give(piece if not self.said else f"\n{piece}")
 
-
-def _document(job: Job) -> dict[str, Any]:
-    return {k: v for k, v in job.document().items() if k in Job.__dataclass_fields__}
+    def _figures_left(self) -> Iterator[str]:
+        """The figures of a change, computed, where the model's words lack the peak or the verdict."""
+        estimate = priced.estimate if (priced := price_of(self.session.job, self.session.language)[0]) else None
+        answer = "".join(self.said)
+        if estimate is None or not says_size(answer, estimate.process_bytes / GIB) or not says_verdict(answer):
+            lines = change_lines(self.before.job, self.session.job, self.session.language)[1:]
+            yield from self._give("\n".join(("", *lines)))
 
 
 def _log(event: str, reason: str) -> None:

@@ -67,6 +67,11 @@ def host_is_short(job: Job, estimate: Estimate) -> bool:
     return bool(job.host_gib) and estimate.host_bytes > _HOST_USABLE * (job.host_gib or 0.0) * GIB
 
 
+def job_fits(job: Job, estimate: Estimate) -> bool | None:
+    """Whether the card holds what it must, and the machine what is offloaded; ``None`` where no card is known."""
+    return False if host_is_short(job, estimate) else estimate.fits
+
+
 def fits_of(estimate: Estimate) -> bool | None:
     """Whether it fits, as the answer says it."""
     return None if estimate.fits_probability is None else estimate.fits_probability >= FITS

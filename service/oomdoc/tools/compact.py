@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.comparison import Compared
+from oomdoc.diagnosis.forms import host_is_short, job_fits
 from oomdoc.report.estimates import served_document
 from oomkb.units import GIB
 
@@ -109,6 +110,7 @@ def row(compared: Compared, first: Compared) -> dict[str, Any]:
     if compared.priced is None:
         return {}
     found = compared.priced.estimate
+    short = host_is_short(compared.job, found)
     before = first.priced.estimate.process_bytes if first.priced else None
     gib = {
         "peak_gib": found.process_bytes,
@@ -120,8 +122,8 @@ def row(compared: Compared, first: Compared) -> dict[str, Any]:
     }
     return {
         **{name: None if size is None else round(size / GIB, 2) for name, size in gib.items()},
-        "fits": found.fits,
-        "fits_probability": None if found.fits_probability is None else round(found.fits_probability, 3),
+        "fits": job_fits(compared.job, found),
+        "fits_probability": 0.0 if short else found.fits_probability and round(found.fits_probability, 3),
         "peak_phase": found.peak_phase,
         "relative_speed": None if compared.relative_speed is None else round(compared.relative_speed, 2),
         **({"serving": served_document(found.served)} if found.served else {}),

@@ -16,6 +16,7 @@ from oomdoc.tools import compact, forms
 from oomdoc.tools.forms import Detail, JobFields, JobFieldsShort, Language
 from oomkb.errors import InputError, JobError
 from oomkb.memory.job import Job
+from oomkb.units import GIB
 
 __all__ = ["Progress", "compare", "diagnose", "estimate", "explain", "fix", "job_of", "plan", "scan", "search"]
 
@@ -39,6 +40,10 @@ def job_of(fields: Any, base: Job | None = None) -> Job:
     given = fields if isinstance(fields, dict) else {}
     if base is not None and "gpu" in given and "capacity_gib" not in given:
         job = job.with_fields({"capacity_gib": None})
+    if base is not None and {"model"} <= set(given) and "params_b" not in given:
+        job = job.with_fields({"params_b": None})
+    if base is not None and (base.tp or 1) > 1 and base.sp == base.tp and "tp" in given and "sp" not in given:
+        job = job.with_fields({"sp": job.tp})  # sequences are split over the tensor-parallel group
     # What follows from the number of GPUs is worked out anew.
     if base is not None and {"gpus", "nodes"} & set(given) and not {"world", "dp"} & set(given):
         job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
@@ -75,10 +80,17 @@ def estimate(
 
     What is not stated is filled as the framework would, or carefully where none is named, and listed in assumed.
     """
+    from oomdoc.diagnosis.forms import host_is_short
     from oomdoc.report.estimates import estimate_document
+    from oomdoc.report.words import word
     from oomkb.pricing import price_planned
 
-    found = estimate_document(price_planned(job_of(job)).estimate, language=lang)
+    stated = job_of(job)
+    priced = price_planned(stated).estimate
+    found = estimate_document(priced, language=lang)
+    if host_is_short(stated, priced):
+        short = word("chat.host-short", lang, host_bytes=priced.host_bytes, have_bytes=(stated.host_gib or 0.0) * GIB)
+        found |= {"fits": False, "fits_probability": 0.0, "warnings": [*(found.get("warnings") or []), short]}
     return forms.Estimated.model_validate(compact.estimate(found, detail))
 
 
@@ -129,11 +141,15 @@ def plan(
 
     Every plan comes with its job fields; estimate of the job with them gives the same figure.
     """
+    from oomdoc.diagnosis.forms import host_is_short
     from oomdoc.planner import plan_document, plan_job
 
     progress(0.1, "searching for plans")
     found = plan_job(text, filename, stated_fields(job or {}), fixed_hardware=hardware == "fixed")
     document = plan_document(found, lang)
+    if host_is_short(found.job, found.table.estimate):
+        no = {"fits": False, "fits_probability": 0.0}
+        document |= {**no, "largest": {}, "estimate": document["estimate"] | no}
     progress(0.9, "writing")
     return forms.Planned.model_validate(compact.planned(document, detail))
 

@@ -99,7 +99,7 @@ def test_the_job_changes_through_typed_arguments_alone(endpoint: StandIn) -> Non
     done, pieces = turn(endpoint, script, "push just 1 through each time")
     assert done.reply.changed == {"micro_batch": 1}
     assert pieces[0].startswith("Changed: micro_batch = 1.")
-    assert "→" in pieces[0]
+    assert "→" in done.reply.answer
     assert done.reply.peak_bytes < offline().peak_bytes
 
 
@@ -579,3 +579,35 @@ def test_plain_words_and_names_that_were_given_are_no_command(sentence: str, pro
     sources.add_document({"notes": ["gradient_checkpointing_enable of the model costs none to a few per cent"]})
     found = sources.problem(sentence)
     assert (problem in found) if problem else not found
+
+
+def test_figures_of_a_change_that_the_model_says_are_not_said_twice(endpoint: StandIn) -> None:
+    def say(request: dict[str, Any]) -> bytes:
+        [found] = results(request)
+        fits = "fits" if found["fits"] else "does not fit"
+        return words(f"The peak is {found['peak_gib']['process']:.1f} GiB now: it {fits}.")
+
+    done, _ = turn(endpoint, scripted(call("change_job", fields={"micro_batch": 1}), say), "push just 1 through")
+    assert done.reply.answer.startswith("Changed: micro_batch = 1.\nThe peak is ")
+    assert done.reply.answer.count("GiB") == 1
+
+
+def test_a_value_that_is_refused_loses_no_other(endpoint: StandIn) -> None:
+    env = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    fields = {"attention": "flash-attn 99", "micro_batch": 1, "env": env}
+    done, _ = turn(
+        endpoint, scripted(call("change_job", fields=fields), words("Done.")), "just 1 through, and segments"
+    )
+    [found] = results(endpoint.requests[-1])
+    assert set(found["refused"]) == {"attention"}
+    assert done.session.job.micro_batch == 1
+    assert done.session.job.env == env
+
+
+def test_a_turn_has_one_language(endpoint: StandIn) -> None:
+    session = respond(Session(), "单张 RTX 4090 上 LoRA 微调 Qwen/Qwen2.5-7B，长度 4096，batch 4")[0]
+    turn(endpoint, scripted(words("先降批大小。")), "你会从哪里下手呢，随便聊聊", session)
+    [system, *_, asked] = endpoint.requests[0]["messages"]
+    assert "In Chinese" in system["content"]
+    assert "放不下" in asked["content"]
+    assert "Peak memory" not in asked["content"]

@@ -152,3 +152,24 @@ def test_a_fix_says_what_it_could_not_place() -> None:
     assert list(fixed["unplaced"]) == ["gpu"]
     with pytest.raises(OomdocError):
         tool_named("fix").call({"text": text, "fields": {"seq_len": -1}})
+
+
+def test_host_memory_decides_too() -> None:
+    from oomdoc.tools import tool_named
+
+    job = {"model": "Qwen/Qwen2.5-7B", "gpu": "RTX 4090", "gpus": 1, "seq_len": 1024, "micro_batch": 1}
+    job |= {"sharding": "zero3", "offload": ["optimizer", "params"], "host_gib": 64}
+    for name in ("estimate", "plan"):
+        assert tool_named(name).call({"job": job})["fits"] is False
+    assert "host memory" in tool_named("estimate").call({"job": job})["warnings"][-1]
+    small, large = tool_named("compare").call({"jobs": [job, {**job, "host_gib": 512}]})["rows"]
+    assert (small["fits"], large["fits"]) == (False, True)
+
+
+def test_what_follows_from_a_changed_field_is_worked_out_anew() -> None:
+    from oomdoc.tools.functions import job_of
+
+    base = job_of({"model": "Qwen/Qwen2.5-7B", "params_b": 7, "tp": 4, "sp": 4, "gpus": 8})
+    assert job_of({"model": "Qwen/Qwen2.5-14B"}, base).params_b is None
+    assert job_of({"tp": 2}, base).sp == 2
+    assert job_of({"tp": 2, "sp": 4}, base).sp == 4
