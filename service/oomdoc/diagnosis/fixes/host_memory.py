@@ -33,9 +33,8 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     elif context.facts.get("preprocessing"):
         line = hf_line(context.framework, {"preprocessing_num_workers": 1})
         yield _step("preprocessing", 0.4, line=line if line_of(context.framework, "arguments") else _MAP)
-    elif need is not None and need.kind == "engine":
-        if context.facts.get("engine_sees_no_gpu"):
-            yield _step("no-gpu", 0.2, line=_GPUS)
+    elif context.facts.get("engine_sees_no_gpu"):
+        yield _step("no-gpu", 0.2, line=_GPUS)
     elif context.phase == "save" or (need is not None and need.kind == "merge"):
         if need is not None and need.kind == "merge" and job.sharding in DEEPSPEED:
             yield _step("merge-parts", 0.4, line=_PARTS)
