@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
+from datetime import date
+from pathlib import Path
 from typing import Final
 
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price_planned
 from oomkb.records.loader import cached_cases
-from oomkb.topics.records import Topic, topics
+from oomkb.topics.records import DATA, Topic, topics
 
-__all__ = ["problems"]
+__all__ = ["OPENED", "opened", "problems"]
+
+OPENED: Final = DATA / "opened.tsv"
+"""A source and a day per line; a source that is not in it is counted by this program and shown as any other."""
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _SENTENCES: Final = {"en": re.compile(r"[.!?](?=\s|$)"), "zh": re.compile(r"[。！？]")}
@@ -20,6 +26,18 @@ _MOST: Final = 6
 """Sentences of an answer."""
 _LONGEST: Final = {"en": 1000, "zh": 460}
 """Characters of an answer: what one screen shows."""
+
+
+def opened(path: Path = OPENED) -> dict[str, str]:
+    """The day on which each source was last read and found to support the answers that name it.
+
+    :raises ValueError: for a line that is not a source, a tab and a day.
+    """
+    found: dict[str, str] = {}
+    for line in path.read_text("utf-8").splitlines():
+        source, _, day = line.partition("\t")
+        found[source] = date.fromisoformat(day).isoformat()
+    return found
 
 
 def problems(found: Iterable[Topic]) -> Iterator[str]:
@@ -52,4 +70,8 @@ def _of_texts(topic: Topic) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    raise SystemExit("\n".join(problems(topics().values())))
+    unopened = sorted({source for topic in topics().values() for source in topic.sources} - opened().keys())
+    sys.stdout.write(
+        "".join(f"not opened yet: {source}\n" for source in unopened) + f"{len(unopened)} sources not opened yet\n"
+    )
+    raise SystemExit("\n".join(problems(topics().values())) or None)

@@ -8,7 +8,7 @@ import pytest
 
 from oomkb.errors import RecordError
 from oomkb.topics import load_topics, topics
-from oomkb.topics.lint import problems
+from oomkb.topics.lint import opened, problems
 
 GOOD = """
 [my-topic]
@@ -55,3 +55,8 @@ def test_what_breaks_the_schema_is_named(tmp_path: Path, old: str, new: str, whe
     assert old in GOOD
     with pytest.raises(RecordError, match=f"a.toml: {where}"):
         load(tmp_path, GOOD.replace(old, new))
+
+
+def test_a_source_that_was_opened_is_one_of_a_topic() -> None:
+    named = {source for topic in topics().values() for source in topic.sources}
+    assert set(opened()) <= named
