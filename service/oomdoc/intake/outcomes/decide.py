@@ -110,10 +110,14 @@ _COMPLAINS: Final = 0.6
 """Probability of a complaint from which one counts where nothing failed by name."""
 _COMPLAINS_PLAINLY: Final = 0.7
 """Probability of a complaint from which one counts even where the size of something is asked for."""
-_ASKS: Final = 0.9
+_ASKS: Final = 0.75
 """Probability of a question from which words for a lack of memory speak of no failure."""
 _ASKS_OF_TOPIC: Final = 0.7
 """The same where the words ask about a topic that is known."""
+_ASKS_OF_IT: Final = 0.3
+"""Probability of a complaint below which a question that holds such words speaks of no failure."""
+_SOLVED: Final = 0.6
+"""Probability that all is well now from which nothing failed."""
 
 
 def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | None:
@@ -131,11 +135,14 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     # Why a running engine holds its share has an answer, and nothing failed.
     why_held = wanted.wanted == "reserved" and wanted.engine is not None
     if outcome is not None and said:
+        if asked.solved >= _SOLVED:
+            return Outcome("healthy", "solved", outcome.span, None, 0.8)
         known = asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN
+        within = asks_on(outcome.span.text, outcome.span.column - 1)
         asks = (
             asked.question >= _ASKS
             or known
-            or (why_held and outcome.name == "said-growth" and asks_on(outcome.span.text, outcome.span.column - 1))
+            or (within and (asked.complaint < _ASKS_OF_IT or (why_held and outcome.name == "said-growth")))
         )
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
     # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.

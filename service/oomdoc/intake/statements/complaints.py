@@ -20,8 +20,8 @@ from oomdoc.intake.statements.sentences import sentences_of
 __all__ = ["CLASSES", "WEIGHTS", "Asked", "read_asked"]
 
 WEIGHTS: Final = "complaints.npz"
-CLASSES: Final = ("question", "complaint", "other")
-"""A question about memory, a complaint of memory, and what is not about memory."""
+CLASSES: Final = ("question", "complaint", "other", "solved")
+"""A question about memory, a complaint of memory, what is not about memory, and word that all is well now."""
 _CHARACTERS: Final = 6000
 """Characters of prose that are read."""
 _LEAST_OF_SENTENCE: Final = 0.3
@@ -35,6 +35,8 @@ class Asked(NamedTuple):
 
     question: float
     complaint: float
+    other: float
+    solved: float
     complains: Span | None
     """``None`` where every sentence only supposes a lack of memory."""
 
@@ -53,16 +55,16 @@ def read_asked(prose: Iterable[Line]) -> Asked | None:
     whole = words_of("\n".join(line.text for line in lines))
     if not whole:
         return None
-    question, complaint, _ = _probabilities(whole)
-    if complaint <= question:
-        return Asked(question, complaint, None)
+    found = Asked(*_probabilities(whole), None)
+    if found.complaint <= found.question:
+        return found
     said = ((sentence, words_of(sentence.text)) for sentence in sentences_of(lines))
     real = [(sentence, words) for sentence, words in said if words and not is_hypothetical(sentence.text)]
     most = max(((_probabilities(words)[1], n) for n, (_, words) in enumerate(real)), default=(0.0, 0))
     if most[0] < _LEAST_OF_SENTENCE:
-        return Asked(question, complaint, None)
+        return found
     text, line, column = real[most[1]][0]
-    return Asked(question, complaint, Span(line.source, line.number, column, text[:_QUOTED]))
+    return found._replace(complains=Span(line.source, line.number, column, text[:_QUOTED]))
 
 
 def _probabilities(words: set[int]) -> tuple[float, ...]:

@@ -32,7 +32,7 @@ def test_a_question_is_none(text: str) -> None:
     [
         ("It uses 73 GB for a 7 GB model.", "How do I stop the server from that?"),
         ("Our run takes 70 GB on one card.", "Why?"),
-        ("一跑就占用了70G显存。", "正常吗？"),
+        ("一跑就占用了70G显存。", "怎么这么高，根本跑不了？"),
     ],
 )
 def test_use_is_a_complaint_only_where_somebody_objects(alone: str, after: str) -> None:
