@@ -43,9 +43,7 @@ TABLE = ROOT / "service" / "oomdoc" / "diagnosis" / "weights.tsv"
 FOLDS = 8
 _OWN_WORDS = "words:"
 SHARE_OF_ALSO = 0.3
-ASKS = ROOT / "bench" / "data" / "asks.jsonl"
-"""Complaints written for this project, some with their cause: their words alone are fitted."""
-SOURCE_WEIGHTS = {"cases": 0.6, "short_texts": 0.6, "asks": 0.6}
+SOURCE_WEIGHTS = {"cases": 0.6, "short_texts": 0.6}
 """What a case's symptom or a short text counts beside a report: it was written by who knew the answer."""
 MIN_SUPPORT = 4
 """Texts that must show a feature; a rarer one gets no weight but what its prior gives it."""
@@ -167,25 +165,12 @@ def load() -> list[Row]:
     ]
 
 
-@cache
-def written() -> tuple[Row, ...]:
-    """The complaints written for this project whose cause is told."""
-    from oomdoc.intake.statements.causes import words_of
-
-    found = [json.loads(line) for line in ASKS.read_text(encoding="utf-8").splitlines()]
-    return tuple(
-        Row(f"asks:{n}", "asks", ask["cause"], tuple(ask.get("also", ())), {}, np.array(sorted(words_of(ask["text"]))))
-        for n, ask in enumerate(found)
-        if ask.get("cause") in CAUSES
-    )
-
-
 def with_words(rows: Sequence[Row]) -> list[Row]:
     """The rows with what their words say of each cause, by a fit that has not seen their repository."""
     scores = np.zeros((len(rows), len(CAUSES)))
     for fold in range(FOLDS):
         test = [i for i, row in enumerate(rows) if row.fold == fold]
-        known = [*(row for row in rows if row.fold != fold), *written()]
+        known = [row for row in rows if row.fold != fold]
         fitted = cause_words.fit([row.words for row in known], *targets(known))
         for i in test:
             scores[i] = fitted.scores(rows[i].words) if len(rows[i].words) else 0.0
@@ -382,8 +367,7 @@ def main() -> None:
     if args.write:
         model = Model(rows)
         TABLE.write_text("\n".join(lines_of(model, rows, temperature, doubt)) + "\n", encoding="utf-8")
-        read = [*rows, *written()]
-        cause_words.write(cause_words.fit([row.words for row in read], *targets(read)))
+        cause_words.write(cause_words.fit([row.words for row in rows], *targets(rows)))
         print(f"{TABLE.relative_to(ROOT)}: {len(model.names)} features")
 
 
