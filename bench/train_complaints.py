@@ -29,7 +29,7 @@ FOLDS = 8
 PENALTY = 0.05
 REPORT_WEIGHT = {"cases": 0.1, "short_texts": 0.2}
 """What a case's symptom or a short text counts beside a text of ``asks.jsonl``; other reports count 0.25."""
-TOPIC_WEIGHT = 0.3
+TOPIC_WEIGHT = 0.08
 """What an example question of a topic counts beside a text of ``asks.jsonl``."""
 
 

@@ -110,12 +110,14 @@ _COMPLAINS: Final = 0.6
 """Probability of a complaint from which one counts where nothing failed by name."""
 _COMPLAINS_PLAINLY: Final = 0.7
 """Probability of a complaint from which one counts even where the size of something is asked for."""
-_ASKS: Final = 0.75
+_ASKS: Final = 0.9
 """Probability of a question from which words for a lack of memory speak of no failure."""
+_ASKS_OF_IT: Final = 0.75
+"""The same where the sentence that holds the words is a question."""
 _ASKS_OF_TOPIC: Final = 0.7
-"""The same where the words ask about a topic that is known."""
-_ASKS_OF_IT: Final = 0.3
-"""Probability of a complaint below which a question that holds such words speaks of no failure."""
+"""The same where that question is of a topic that is known."""
+_COMPLAINS_IN_A_QUESTION: Final = 0.3
+"""Probability of a complaint below which such a sentence speaks of no failure."""
 _SOLVED: Final = 0.6
 """Probability that all is well now from which nothing failed."""
 
@@ -139,10 +141,14 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
             return Outcome("healthy", "solved", outcome.span, None, 0.8)
         known = asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN
         within = asks_on(outcome.span.text, outcome.span.column - 1)
-        asks = (
-            asked.question >= _ASKS
-            or known
-            or (within and (asked.complaint < _ASKS_OF_IT or (why_held and outcome.name == "said-growth")))
+        asks = asked.question >= _ASKS or (
+            within
+            and (
+                known
+                or asked.question >= _ASKS_OF_IT
+                or asked.complaint < _COMPLAINS_IN_A_QUESTION
+                or (why_held and outcome.name == "said-growth")
+            )
         )
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
     # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.
