@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from oomdoc.diagnosis.planned import put_off, wants_figure
 from oomdoc.diagnosis.result import FoundTopic, Outlook
 from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
@@ -46,9 +47,12 @@ def near_topics(evidence: Evidence) -> tuple[Topic, ...]:
 
 def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | None) -> bool:
     """Whether a topic is the answer, and not a figure for the run that the question describes."""
-    if not found or view.evidence.documents:
+    if not found or view.evidence.documents or put_off(view.evidence):
         return False
     asked = asked_of(view.evidence)
+    of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
+    if of_a_card and found[0].probability < _SURE:
+        return False
     if asked.why and asked.wanted in ("fit", "reserved") and found[0].probability >= _SURE:
         return True
     if outlook is not None and outlook.answer != "unknown":

@@ -64,6 +64,7 @@ _WHOLE: Final = 400
 _SHORT: Final = 8
 """Characters of the shortest clause that may ask something; of an English sentence three times as many."""
 _MAX_PARTS: Final = 12
+_QUESTION_MARKS: Final = frozenset("?？")
 _PAUSES: Final = str.maketrans(dict.fromkeys("，；：（）,;", "\n"))
 _ENDS: Final = str.maketrans({"?": "?\n", "？": "？\n", "。": "。\n", "!": "!\n", "！": "！\n"})
 
@@ -298,5 +299,9 @@ def topics_in(prose: str) -> Mapping[str, float]:
 
 
 def topics_of(evidence: Evidence) -> Mapping[str, float]:
-    """The topics that the person's words are about, most probable first."""
-    return topics_in(evidence.prose)
+    """The topics that the person's words are about, most probable first.
+
+    Who tells of a failure and puts no question asks about none.
+    """
+    failed = evidence.outcome is not None and evidence.outcome.kind not in ("question", "healthy")
+    return {} if failed and _QUESTION_MARKS.isdisjoint(evidence.prose) else topics_in(evidence.prose)

@@ -82,7 +82,7 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     """Less of it on the host, where the card has the room; to disk, where nothing else has."""
     offload = job.offload or ()
     kept = "param" if "param" in offload else "optimizer"
-    own = line_of(context.framework, f"keep-{kept}")
+    own = line_of(context.framework, "keep-param" if kept == "param" else "keep-optimizer")
     if context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
         name, line = (f"{kept}-set", own) if own is not None else (kept, f'"offload_{kept}"')
         yield _step(name, 0.4, line=line)

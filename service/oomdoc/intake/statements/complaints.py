@@ -55,7 +55,8 @@ def read_asked(prose: Iterable[Line]) -> Asked | None:
     whole = words_of("\n".join(line.text for line in lines))
     if not whole:
         return None
-    found = Asked(*_probabilities(whole), None)
+    question, complaint, other, solved = _probabilities(whole)
+    found = Asked(question, complaint, other, solved, None)
     if found.complaint <= found.question:
         return found
     said = ((sentence, words_of(sentence.text)) for sentence in sentences_of(lines))
