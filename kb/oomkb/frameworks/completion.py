@@ -11,6 +11,7 @@ from typing import Any, Final
 from oomkb.catalog import gpus, models
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
+from oomkb.frameworks.abilities import has
 from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, rl, zero
 from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, in_range
@@ -95,6 +96,11 @@ def _by_layers(job: Job) -> bool:
     return spread and _world(job) > 1 and (job.nodes or 1) == 1 and job.tp is None
 
 
+def _pipelined(job: Job) -> bool:
+    """Whether micro-batches are trained through the stages of a pipeline."""
+    return (job.pp or 1) > 1 and _trained(job) and has(job.framework, "pp") and "pp" not in job.assumed
+
+
 def _group(job: Job) -> int:
     """One sample; TRL counts completions, of which a whole group is the least."""
     return job.generations or 8 if job.objective == "grpo" and job.framework == "trl" else 1
@@ -165,6 +171,13 @@ _FIRST: Final = (
     Default("world", _world, "GPUs times machines", _ANY),
     Default(
         "pp", _world, "one process spreads the layers over the cards", "llama.cpp --split-mode layer", when=_by_layers
+    ),
+    Default(
+        "grad_accum",
+        lambda j: j.pp,
+        "as many micro-batches as the pipeline has stages: fewer leave stages idle",
+        "Megatron-LM arXiv:2104.04473, section 2.2",
+        when=_pipelined,
     ),
     Default("method", "qlora", "adapters on a quantised base", _ANY, when=lambda j: _has_adapters(j) and quantised(j)),
     Default("method", "lora", "adapters are configured", _ANY, when=_has_adapters),

@@ -164,3 +164,10 @@ def test_an_unknown_framework_has_no_defaults_of_any():
     job = complete(Job.from_document({"framework": "unknown", "params_b": 7}))
     assert {a.why for a in job.assumed.values() if "transformers" in a.why or "Trainer" in a.why} == set()
     assert (job.micro_batch, job.grad_ckpt) == (1, False)
+
+
+def test_a_pipeline_of_unstated_accumulation_is_filled() -> None:
+    stated = {"model": "Qwen/Qwen2.5-7B", "objective": "pretrain", "pp": 4, "world": 8, "micro_batch": 1}
+    assert complete(Job.from_document({**stated, "framework": "megatron"})).grad_accum == 4
+    assert complete(Job.from_document({**stated, "framework": "megatron", "grad_accum": 1})).grad_accum == 1
+    assert complete(Job.from_document({**stated, "framework": "megatron", "pp": 1})).grad_accum == 1
