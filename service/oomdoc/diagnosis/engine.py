@@ -46,6 +46,7 @@ from oomkb.records.loader import cached_cases
 
 __all__ = ["diagnose", "retrieval_query", "view_of"]
 
+_NO_PRICE: Final = "diagnosis.no-price"
 _MATCHES: Final = 5
 _NEIGHBOURS: Final = 8
 """Known cases whose causes are compared."""
@@ -126,9 +127,9 @@ def _without_failure(
         careful=choice is not None and choice.careful,
         asked=choice.asked if choice is not None else None,
         grid=grid_for(choice, view) if choice is not None and wants_figure(view.evidence) and not explained else None,
-        matches=look.chosen({}, _MATCHES) if look is not None else (),
+        matches=look.chosen({}, _MATCHES) if look is not None and not explained else (),
         questions=questions_for(view, ()) if questions and not explained else (),
-        warnings=tuple(warnings),
+        warnings=tuple(w for w in warnings if not (explained and w.key == _NO_PRICE)),
         topics=topics if explained else beside(topics),
         explained=explained,
     )
@@ -194,9 +195,9 @@ def _priced(job: Job, warnings: list[Message], *, careful: bool = False) -> Pric
     try:
         return price(job, careful=careful)
     except OomdocError as error:
-        warnings.append(say("diagnosis.no-price", problem=problem_of(error)))
+        warnings.append(say(_NO_PRICE, problem=problem_of(error)))
     except ARITHMETIC_ERRORS as error:
-        warnings.append(say("diagnosis.no-price", problem=_problem(error)))
+        warnings.append(say(_NO_PRICE, problem=_problem(error)))
     return None
 
 

@@ -54,3 +54,10 @@ def test_a_neighbour_is_named_where_none_is_sure() -> None:
     found = oomdoc.diagnose("what is the capital of France?").document()
     assert found["topics"] == []
     assert "oomdoc explain" not in found["summary"]
+
+
+def test_an_explained_concept_brings_no_cases_and_asks_for_no_model() -> None:
+    found = oomdoc.diagnose("why does EMA double my memory?").document()
+    assert found["explained"]
+    assert found["matches"] == []
+    assert found["warnings"] == []

@@ -33,6 +33,7 @@ function screen(found) {
 }
 
 function headline(found) {
+  document.getElementById("headline").classList.toggle("answered", found.verdict === "no-failure");
   if (found.screen) {
     screen(found);
     return;
