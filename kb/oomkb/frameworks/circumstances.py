@@ -19,6 +19,7 @@ __all__ = [
     "NAMED",
     "VALUES",
     "circumstance",
+    "config_of",
     "distributed",
     "fsdp",
     "full",
@@ -181,13 +182,21 @@ def static_share_of_card(job: Job) -> float:
     return static_share((_card_gib(job) or 80) * GIB, chunk, tp=job.tp or 1, pp=job.pp or 1)
 
 
+def config_of(job: Job) -> Mapping[str, Any]:
+    """The model's ``config.json``: as the job describes it, else the catalogue's; empty where neither has one."""
+    from oomkb.catalog import models
+
+    if isinstance(job.model, Mapping):
+        return job.model
+    entry = models.find(job.model) if job.model else None
+    return entry.config if entry is not None else {}
+
+
 def own_context(job: Job) -> int | None:
     """The model's own context, which vLLM holds a cache for unless a length is stated."""
     from oomkb.catalog import models
 
-    entry = models.find(job.model) if isinstance(job.model, str) else None
-    config = job.model if isinstance(job.model, Mapping) else entry.config if entry is not None else None
-    return models.context_length(config) if config else None
+    return models.context_length(config_of(job))
 
 
 VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(

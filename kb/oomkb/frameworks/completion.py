@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from oomkb.catalog import gpus, models
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks.abilities import has
-from oomkb.frameworks.circumstances import distributed, fsdp, full, lora, preference, quantised, rl, zero
+from oomkb.frameworks.circumstances import config_of, distributed, fsdp, full, lora, preference, quantised, rl, zero
 from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, in_range
 from oomkb.memory.job import Assumption, Job, JobDraft
@@ -61,13 +61,6 @@ def _named_quant(job: Job) -> str | None:
     return mix[1].lower() if mix and mix[1].lower() in GGUF_BYTES else quant_hint(name) if name else None
 
 
-def _config_of(job: Job) -> Mapping[str, Any]:
-    if isinstance(job.model, Mapping):
-        return job.model
-    entry = models.find(job.model) if job.model else None
-    return entry.config if entry is not None else {}
-
-
 _SIXTEEN: Final = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
 
 
@@ -75,7 +68,7 @@ def _stored(job: Job) -> str | None:
     """How the checkpoint that is served stores its weights, as its ``config.json`` says (DeepSeek-V3's is fp8)."""
     if job.objective != "inference" or (isinstance(job.model, str) and _SIXTEEN.search(job.model[-200:])):
         return None
-    return models.stored_quant(_config_of(job))
+    return models.stored_quant(config_of(job))
 
 
 def _has_adapters(job: Job) -> bool:
@@ -136,7 +129,7 @@ def _split(job: Job) -> int:
 
 
 def _longest(job: Job) -> int | None:
-    config = _config_of(job)
+    config = config_of(job)
     longest = config.get("max_position_embeddings") or config.get("max_target_positions")  # speech: of the decoder
     return longest if isinstance(longest, int) and longest > 0 else None
 

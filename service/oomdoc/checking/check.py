@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from oomdoc.diagnosis.forms import needed_of
+from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message, problem_of, say
@@ -136,7 +136,6 @@ def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[F
 
 
 _COUNTS: Final = (2, 4, 8, 16, 32, 64)
-_PER_MACHINE: Final = 8
 
 
 def _is_uncounted(job: Job) -> bool:
@@ -147,11 +146,8 @@ def _is_uncounted(job: Job) -> bool:
 
 def _fewest(job: Job, wanted: float, *, careful: bool) -> Message:
     """The fewest GPUs that hold it, where their number is not stated."""
-    from oomkb.pricing import price
-
     for count in _COUNTS:
-        spread = job.with_fields({"gpus": min(count, _PER_MACHINE), "nodes": max(1, count // _PER_MACHINE)})
-        estimate = price(spread, careful=careful).estimate
-        if (estimate.fits_probability or 0.0) >= wanted:
-            return say("check.gpus-unknown", cards=cards_of(spread), peak_bytes=needed_of(estimate))
+        priced = price_form(job, {"gpus": count}, careful=careful)
+        if priced is not None and (priced.estimate.fits_probability or 0.0) >= wanted:
+            return say("check.gpus-unknown", cards=cards_of(priced.job), peak_bytes=needed_of(priced.estimate))
     return say("check.gpus-unknown-none", count=_COUNTS[-1])

@@ -148,5 +148,5 @@ def _size_of(estimate: Estimate, figure: str) -> float:
         return estimate.served.needed_bytes if estimate.served is not None else 0.0
     if figure in _METERS:
         return float(getattr(estimate, f"{figure}_bytes"))
-    terms = (terms for terms in (phase.terms_bytes for phase in estimate.phases.values()))
-    return max(sum(size for name, size in one.items() if name.startswith(figure)) for one in terms)
+    phases = estimate.phases.values()
+    return max(sum(size for name, size in one.terms_bytes.items() if name.startswith(figure)) for one in phases)

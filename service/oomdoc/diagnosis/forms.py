@@ -37,12 +37,15 @@ def first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, An
     return (nearest[2] if nearest else forms[0]), False
 
 
-def price_form(job: Job, form: dict[str, Any]) -> Priced | None:
-    """The job in that form, eight cards to a machine; ``None`` where it cannot be priced."""
+def price_form(job: Job, form: dict[str, Any], *, careful: bool = True) -> Priced | None:
+    """The job in that form, eight cards to a machine; ``None`` where it cannot be priced.
+
+    :param careful: as :func:`oomkb.frameworks.complete` takes it.
+    """
     nodes = max(1, (form.get("gpus") or 1) // 8)
     spread = {**form, "gpus": 8, "nodes": nodes} if nodes > 1 else form
     try:
-        return price(job.with_fields(spread), careful=True)
+        return price(job.with_fields(spread), careful=careful)
     except OomdocError:
         return None
 

@@ -139,15 +139,14 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     if outcome is not None and said:
         if asked.solved >= _SOLVED:
             return Outcome("healthy", "solved", outcome.span, None, 0.8)
-        known = asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN
         within = asks_on(outcome.span.text, outcome.span.column - 1)
         asks = asked.question >= _ASKS or (
             within
             and (
-                known
-                or asked.question >= _ASKS_OF_IT
+                asked.question >= _ASKS_OF_IT
                 or asked.complaint < _COMPLAINS_IN_A_QUESTION
                 or (why_held and outcome.name == "said-growth")
+                or (asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN)
             )
         )
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
