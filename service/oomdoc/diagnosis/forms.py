@@ -10,11 +10,11 @@ from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
-__all__ = ["FITS", "first_that_fits", "fits_of", "host_is_short", "needed_of", "price_form", "sharded"]
+__all__ = ["FITS", "HOST_USABLE", "first_that_fits", "fits_of", "host_is_short", "needed_of", "price_form", "sharded"]
 
 FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
-_HOST_USABLE: Final = 0.9
+HOST_USABLE: Final = 0.9
 """Share of the host memory that the system leaves to one job."""
 
 
@@ -67,7 +67,7 @@ def needed_of(estimate: Estimate) -> float:
 
 def host_is_short(job: Job, estimate: Estimate) -> bool:
     """Whether what is offloaded is more than the host memory that the machine is known to have."""
-    return bool(job.host_gib) and estimate.host_bytes > _HOST_USABLE * (job.host_gib or 0.0) * GIB
+    return bool(job.host_gib) and estimate.host_bytes > HOST_USABLE * (job.host_gib or 0.0) * GIB
 
 
 def job_fits(job: Job, estimate: Estimate) -> bool | None:

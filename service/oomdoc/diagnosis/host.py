@@ -8,11 +8,12 @@ before it. DeepSpeed 0.10-0.17 ``utils/zero_to_fp32.py`` holds the partitions an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP, is_script, is_serving
+from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Evidence
+from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
@@ -21,8 +22,6 @@ from oomkb.units import GIB
 __all__ = ["HostNeed", "host_need"]
 
 _BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
-_USABLE: Final = 0.9
-"""Share of a machine's memory that one job can use."""
 _PROCESS_BYTES: Final = 6 * GIB
 """Host memory of one rank of an engine beside what it reads: libraries, the context, pinned buffers (4 GiB of swap
 space in vLLM's first engine)."""
@@ -57,7 +56,7 @@ def host_need(
         return None
     given = (job.host_gib or 0.0) * GIB
     found = list(_needs(evidence, job, estimate, shape, phase))
-    beyond = (need for need in found if need.total_bytes > _USABLE * given)
+    beyond = (need for need in found if need.total_bytes > HOST_USABLE * given)
     return next(beyond if given else iter(found), found[0] if found else None)
 
 

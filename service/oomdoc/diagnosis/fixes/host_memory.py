@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
 from oomdoc.diagnosis.fixes._lines import ZERO_FIRST, hf_line
 from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
@@ -42,9 +43,7 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
             yield _step("merge", 0.6, line=_MERGE)
     elif need is not None and need.kind == "load":
         yield from _loaded(job, context, need)
-    if context.facts.get("preprocessing"):
-        pass
-    elif context.facts.get("object_workers"):
+    if context.facts.get("object_workers") and not context.facts.get("preprocessing"):
         yield _step("objects", 0.6, line=_ARROW)
     if context.facts.get("object_workers") or (need is None and context.phase == "unknown" and not context.serving):
         line = hf_line(context.framework, {"dataloader_num_workers": 2, "dataloader_pin_memory": False})
@@ -69,8 +68,6 @@ _PARTS: Final = "python zero_to_fp32.py . out/ --max_shard_size 5GB"
 _MAP: Final = "dataset.map(..., num_proc=4, writer_batch_size=100, keep_in_memory=False)"
 _ARROW: Final = "datasets.load_dataset('json', data_files=...)"
 _QUANTIZED: Final = "from_pretrained(..., device_map='auto', quantization_config=BitsAndBytesConfig(load_in_4bit=True))"
-_USABLE: Final = 0.9
-"""Share of a machine's memory that one job can use."""
 _STEP_GIB: Final = 16
 _Q4_BYTES: Final = 0.61
 """Bytes per parameter of a Q4_K_M file (llama.cpp ``tools/quantize/README.md``: 4.89 bits)."""
@@ -86,7 +83,7 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     if context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
         name, line = (f"{kept}-set", own) if own is not None else (kept, f'"offload_{kept}"')
         yield _step(name, 0.4, line=line)
-    if context.host_bytes and need.total_bytes > _USABLE * context.host_bytes and job.sharding == "zero3":
+    if context.host_bytes and need.total_bytes > HOST_USABLE * context.host_bytes and job.sharding == "zero3":
         yield _step("nvme", 0.6, line=_NVME)
     elif own is None and job.sharding in DEEPSPEED:
         yield _step("pinned", 0.3, line='"pin_memory": false')
@@ -122,7 +119,7 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
     """A higher limit from whoever sets one; of a machine of its own, memory or swap."""
     known, scheduler = context.host_bytes, context.facts.get("scheduler")
     needed = need.total_bytes if need is not None else context.requested_bytes or 0.0
-    gib = -(-round(needed / _USABLE / GIB) // _STEP_GIB) * _STEP_GIB
+    gib = -(-round(needed / HOST_USABLE / GIB) // _STEP_GIB) * _STEP_GIB
     if known and gib <= known / GIB:
         gib = 0
     lines = {
