@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Final
+from typing import Any, Final
+
+from oomdoc.api.tasks import reported, run_task
 
 __all__ = ["COLLECT_AFTER", "frozen_heap", "price_common_jobs", "warm"]
 
@@ -21,31 +24,58 @@ lies in caches: going over it held one request in two hundred up for 140 ms and 
 
 
 def warm() -> None:
-    """Load the index and the catalogues before the first request."""
-    _diagnosed([("Qwen/Qwen2.5-7B", "lora")])
+    """Do each task once before the first request: it loads what all further ones of its kind use.
+
+    A worker whose first conversation loaded the topics of questions took a second for it, counted as slow, and made
+    room for one that had not loaded them either.
+    """
+    _done(_tasks())
 
 
 def price_common_jobs() -> None:
     """Beside the first requests, play the steps that most reports tell of: each costs 5 ms the first time."""
-    _diagnosed(product(_MODELS, _METHODS))
+    _done(_diagnosis(_report(model, method)) for model, method in product(_MODELS, _METHODS))
     gc.freeze()
 
 
-def _diagnosed(kinds: Iterable[tuple[str, str]]) -> None:
-    from oomdoc.library import diagnose
+_Task = tuple[str, dict[str, Any], bytes]
+_QUESTION: Final = "What is gradient checkpointing, and does LoRA of Qwen2.5-7B fit on one RTX 4090 with seq 4096?"
 
-    try:
-        for model, method in kinds:
-            diagnose(_report(model, method), language_model=False)
-    except Exception:  # the server starts all the same: /readyz says what is wrong
-        _LOG.exception("warm-up failed")
+_ASKED_IN_CHINESE: Final = "用一张 4090 对 Qwen2.5-7B 做 LoRA 微调，序列长度 4096，会爆显存吗？"
+
+
+def _tasks() -> Iterator[_Task]:
+    """At least one of every kind that :data:`oomdoc.api.tasks.TASKS` has."""
+    log, job = _report("Qwen/Qwen2.5-7B", "lora"), {"model": "Qwen/Qwen2.5-7B", "gpu": "RTX 4090"}
+    yield _diagnosis(log)
+    yield _diagnosis(_QUESTION)
+    yield "questions", {"kind": "text/plain", "style": "full", "context_tokens": 8192}, log.encode()
+    yield "estimate", {}, json.dumps({"job": job}).encode()
+    yield "plan", {"text": "", "filename": "", "job": job, "lang": "en"}, b""
+    yield "search", {"text": "CUDA out of memory", "top": 1, "lang": "auto"}, b""
+    for text in (_QUESTION, _ASKED_IN_CHINESE):
+        yield "turn", {"session": None, "text": text}, b""
+    yield "tool", {"name": "estimate", "arguments": {"job": job}}, b""
+    yield "case-problems", {"id": "leak/none", "yaml": "schema: 1\n"}, b""
+
+
+def _diagnosis(text: str) -> _Task:
+    return "diagnosis", {"kind": "text/plain"}, text.encode()
+
+
+def _done(tasks: Iterable[_Task]) -> None:
+    for task, arguments, blob in tasks:
+        try:
+            reported(run_task(task, arguments, blob))
+        except Exception:  # the server starts all the same: /readyz says what is wrong
+            _LOG.exception("warm-up failed")
 
 
 def _report(model: str, method: str) -> str:
     return (
         f"accelerate launch --num_processes 2 train.py --model_name_or_path {model}\n"
         f"method: {method}\nper_device_train_batch_size: 4\ncutoff_len: 4096\n"
-        "NVIDIA GeForce RTX 4090\n"
+        "NVIDIA GeForce RTX 4090, torch==2.4.0, transformers==4.45.0\n"
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. "
         "GPU 0 has a total capacity of 23.64 GiB of which 0.50 GiB is free."
     )
