@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -96,10 +96,16 @@ class Affected:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A public page: ``role`` is one of ``report fix evidence docs advisory discussion``."""
+    """A public page: ``role`` is one of ``report fix evidence docs advisory discussion``.
+
+    ``checked`` is the day on which the record was compared with it, ``visible`` how much of it could be opened that day:
+    ``whole``, ``part`` or ``none``.
+    """
 
     role: str
     url: Text
+    checked: str = ""
+    visible: str = "whole"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +171,13 @@ class Case:
 
     def standing(self, fix: Fix) -> Standing:
         """What may be said of one of its fixes: "worked for the reporter", "merged in 0.16.8", "our reasoning"."""
-        return standing_of(fix.witness, frozenset(r.url for r in self.references if r.role == "report"))
+        return self.standing_of(fix.witness, frozenset(r.url for r in self.references if r.role == "report"))
+
+    def standing_of(self, witnesses: tuple[Witness, ...], reports: frozenset[str] = frozenset()) -> Standing:
+        """What its witnesses bear out, and the day on which their page could not be opened, where that is so."""
+        found = standing_of(witnesses, reports)
+        days = (r.checked for r in self.references if r.url == found.ref and r.visible == "none")
+        return replace(found, unseen=next(days, ""))
 
     def before_job(self) -> Job | None:
         """The failing run as a job, or ``None``."""

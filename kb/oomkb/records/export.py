@@ -52,7 +52,7 @@ def _pruned(value: Any) -> Any:
 
 
 def osv(case: Case) -> dict[str, Any] | None:
-    """A case with affected ranges in the format of OSV (1.6.0); ``None`` for one without.
+    """A case with affected ranges in the format of OSV (1.7.5, an id of a local database); ``None`` for one without.
 
     Versions that were only seen are no statement about a range: they go with the package under ``database_specific``.
     """
@@ -60,8 +60,8 @@ def osv(case: Case) -> dict[str, Any] | None:
     if not ranged:
         return None
     return {
-        "schema_version": "1.6.0",
-        "id": f"OOMDOC-{case.cause}-{case.slug}",
+        "schema_version": "1.7.5",
+        "id": f"x_OOMDOC-{case.cause}-{case.slug}",
         "published": f"{_day(case.date)}T00:00:00Z",
         "modified": f"{_day(case.date)}T00:00:00Z",
         "summary": case.title["en"],

@@ -36,6 +36,23 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
+Day = Annotated[
+    str,
+    BeforeValidator(lambda value: value.isoformat() if isinstance(value, datetime.date) else value),
+    Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"),
+]
+
+
+class _Compared(_Strict):
+    """What was seen of a page was seen on a day."""
+
+    @model_validator(mode="after")
+    def _has_a_day(self) -> Self:
+        if getattr(self, "visible") != "whole" and not getattr(self, "checked"):  # noqa: B009  # of the class made from it
+            raise ValueError("visible needs checked: the day on which the page was looked for")
+        return self
+
+
 class Words(_Strict):
     """The same in English and Chinese."""
 
@@ -138,7 +155,14 @@ OutcomeRecord = _strict(light.Outcome, "OutcomeRecord")
 _Safety = Literal["same-numbers", "changed-numerics", "changed-training", "not-applicable"]
 FixRecord = _strict(light.Fix, "FixRecord", safety=(_Safety, ...), witness=(Witnesses, ...))
 _Role = Literal["report", "fix", "evidence", "docs", "advisory", "discussion"]
-ReferenceRecord = _strict(light.Reference, "ReferenceRecord", role=(_Role, ...))
+ReferenceRecord = _strict(
+    light.Reference,
+    "ReferenceRecord",
+    base=_Compared,
+    role=(_Role, ...),
+    checked=(Day, ""),
+    visible=(Literal["whole", "part", "none"], "whole"),
+)
 EventRecord = _strict(light.Range, "EventRecord", introduced=(Text | None, None))
 RangeRecord = _made(
     "RangeRecord",

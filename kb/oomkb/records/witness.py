@@ -47,6 +47,8 @@ class Standing:
     kind: str
     detail: str = ""
     ref: str = ""
+    unseen: str = ""
+    """The day on which ``ref`` could not be opened, so that nobody could compare."""
 
 
 _KIND: Final = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoc.report.words import word
-from oomkb.records.case import Affected, Case, Fix, Outcome
+from oomkb.records.case import Affected, Case, Fix, Outcome, Reference
 from oomkb.records.taxonomy import definition
-from oomkb.records.witness import Standing, Witness, standing_of
+from oomkb.records.witness import Standing
 
 __all__ = ["SHOWN_FIXES", "case_page", "standing_words"]
 
@@ -17,7 +17,8 @@ SHOWN_FIXES: Final = 3
 
 def standing_words(standing: Standing, language: str) -> str:
     """What may be said of a fix: worked for the reporter, merged in 0.16.8, our reasoning ..."""
-    return word(f"standing.{standing.kind}", language, detail=standing.detail)
+    said = word(f"standing.{standing.kind}", language, detail=standing.detail)
+    return f"{said}; {word('case.visible.none', language, day=standing.unseen)}" if standing.unseen else said
 
 
 def case_page(case: Case, language: str = "en") -> str:
@@ -25,26 +26,28 @@ def case_page(case: Case, language: str = "en") -> str:
     lang = "zh" if language == "zh" else "en"
     lines = [f"# {case.title[lang]}", "", f"`{case.id}` · {', '.join(case.frameworks)} · {case.date}", ""]
     lines += [case.summary[lang], "", f"**{word('case.cause', lang)}**: {case.cause}. {definition(case.cause, lang)}"]
-    lines += [f"({_standing(case.cause_witness, lang)})", ""]
+    lines += [f"({standing_words(case.standing_of(case.cause_witness), lang)})", ""]
     hardware = _hardware(case)
     if hardware:
         lines += [f"**{word('case.hardware', lang)}**: {hardware}", ""]
     lines += [f"## {word('case.symptom', lang)}", ""]
     for symptom in case.symptoms:
         lines += ["```text", symptom.replace("```", "'''"), "```", ""]
-    lines += [f"## {word('case.why', lang)}", "", f"{case.why[lang]} ({_standing(case.why_witness, lang)})", ""]
+    lines += [f"## {word('case.why', lang)}", "", f"{case.why[lang]} ({standing_words(case.standing_of(case.why_witness), lang)})", ""]
     lines += [f"## {word('case.fix', lang)}", ""]
     lines += [_fix_line(fix, case.standing(fix), lang) for fix in case.fixes] or [word("case.none", lang)]
     lines += _observed(case, lang)
     if case.affected:
         lines += ["", f"## {word('case.affected', lang)}", ""]
         lines += [f"- {text}" for item in case.affected for text in _affected_lines(item, lang)]
-    lines += ["", f"## {word('case.links', lang)}", ""] + [f"- {r.role}: <{r.url}>" for r in case.references]
+    lines += ["", f"## {word('case.links', lang)}", ""] + [_link(r, lang) for r in case.references]
     return "\n".join(lines) + "\n"
 
 
-def _standing(witnesses: tuple[Witness, ...], language: str) -> str:
-    return standing_words(standing_of(witnesses), language)
+def _link(reference: Reference, language: str) -> str:
+    """The page, and what could be seen of it when the record was last compared with it."""
+    seen = word(f"case.visible.{reference.visible}", language, day=reference.checked) if reference.checked else ""
+    return f"- {reference.role}: <{reference.url}>{f' ({seen})' if seen else ''}"
 
 
 def _hardware(case: Case) -> str:
@@ -67,7 +70,7 @@ def _observed(case: Case, language: str) -> list[str]:
     ]
     if not parts:
         return []
-    who = f" ({_standing(case.outcome_witness, language)})" if case.outcome_witness else ""
+    who = f" ({standing_words(case.standing_of(case.outcome_witness), language)})" if case.outcome_witness else ""
     return ["", f"**{word('case.observed', language)}**: {'; '.join(parts)}{who}"]
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from oomdoc.report.case_page import case_page
 from oomkb.errors import RecordError
 from oomkb.records.files import MAX_BYTES, parse
 from oomkb.records.schema import Record, json_schema, to_case
@@ -113,3 +114,14 @@ def test_a_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RecordError, match="UTF-8"):
         read_text(path)
+
+
+def test_a_page_that_could_not_be_opened_is_said_beside_its_claim() -> None:
+    page = {"role": "report", "url": "https://github.com/a/b/issues/1", "checked": "2026-11-28", "visible": "none"}
+    said = {"by": "maintainer-said", "ref": page["url"]}
+    case = to_case(Record.model_validate(RECORD | {"references": [page], "cause": {"witness": [said]}}), case_id="leak/a")
+    assert case.standing_of(case.cause_witness).unseen == "2026-11-28"
+    assert "could not be opened on 2026-11-28" in case_page(case)
+    assert "2026-11-28 无法打开" in case_page(case, "zh")
+    with pytest.raises(ValidationError, match="visible needs checked"):
+        Record.model_validate(RECORD | {"references": [{key: page[key] for key in page if key != "checked"}]})

@@ -36,7 +36,7 @@ def test_osv_holds_the_ranges() -> None:
 
 
 def test_every_advisory_validates_against_the_osv_schema(root: Path) -> None:
-    schema = json.loads((root / "tests/service/report/osv-1.6.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((root / "tests/service/report/osv-1.7.schema.json").read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
     validator.check_schema(schema)
     advisories = json.loads(export_all("osv"))
@@ -63,7 +63,7 @@ def test_every_advisory_validates_against_the_osv_schema(root: Path) -> None:
     ],
 )
 def test_the_schema_refuses_what_is_no_advisory(fault: dict[str, object], root: Path) -> None:
-    schema = json.loads((root / "tests/service/report/osv-1.6.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads((root / "tests/service/report/osv-1.7.schema.json").read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(schema)
     advisory = osv(case(REGRESSION))
     assert advisory is not None
