@@ -98,8 +98,8 @@ class Affected:
 class Reference:
     """A public page: ``role`` is one of ``report fix evidence docs advisory discussion``.
 
-    ``checked`` is the day on which the record was compared with it, ``visible`` how much of it could be opened that day:
-    ``whole``, ``part`` or ``none``.
+    ``checked`` is the day on which the record was compared with it, ``visible`` how much of it could be opened that
+    day: ``whole``, ``part`` or ``none``.
     """
 
     role: str

@@ -33,7 +33,8 @@ def case_page(case: Case, language: str = "en") -> str:
     lines += [f"## {word('case.symptom', lang)}", ""]
     for symptom in case.symptoms:
         lines += ["```text", symptom.replace("```", "'''"), "```", ""]
-    lines += [f"## {word('case.why', lang)}", "", f"{case.why[lang]} ({standing_words(case.standing_of(case.why_witness), lang)})", ""]
+    why = standing_words(case.standing_of(case.why_witness), lang)
+    lines += [f"## {word('case.why', lang)}", "", f"{case.why[lang]} ({why})", ""]
     lines += [f"## {word('case.fix', lang)}", ""]
     lines += [_fix_line(fix, case.standing(fix), lang) for fix in case.fixes] or [word("case.none", lang)]
     lines += _observed(case, lang)

@@ -119,7 +119,9 @@ def test_a_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
 def test_a_page_that_could_not_be_opened_is_said_beside_its_claim() -> None:
     page = {"role": "report", "url": "https://github.com/a/b/issues/1", "checked": "2026-11-28", "visible": "none"}
     said = {"by": "maintainer-said", "ref": page["url"]}
-    case = to_case(Record.model_validate(RECORD | {"references": [page], "cause": {"witness": [said]}}), case_id="leak/a")
+    case = to_case(
+        Record.model_validate(RECORD | {"references": [page], "cause": {"witness": [said]}}), case_id="leak/a"
+    )
     assert case.standing_of(case.cause_witness).unseen == "2026-11-28"
     assert "could not be opened on 2026-11-28" in case_page(case)
     assert "2026-11-28 无法打开" in case_page(case, "zh")
