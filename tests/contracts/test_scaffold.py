@@ -67,4 +67,4 @@ def test_refusals(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this file exists"):
         scaffold("parser", "slurm", copy)
     with pytest.raises(InputError, match="already listed"):
-        scaffold("fix", "zero", copy)
+        scaffold("fix", "adafactor", copy)

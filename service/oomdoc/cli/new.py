@@ -17,7 +17,7 @@ _NEXT: Final = {
     "case": "Next: fill it in (cases/README.md), then oomdoc case lint on it",
     "parser": "Next: give the literals and rules, then run the test",
     "reader": "Next: give keys, marks, defaults and source (kb/oomkb/frameworks/declared.py), then run the test",
-    "fix": "Next: write the change and its words (service/oomdoc/report/words), then run the test",
+    "fix": "Next: write the row and its words (service/oomdoc/report/words), then run the test",
     "gpu": "Next: give each value with the page it comes from, then oomdoc estimate --set gpu=...",
     "topic": "Next: fill it in, then python -m oomkb.topics.lint and python bench/topic_recognition.py --write",
     "model": "Next: give each value with the page it comes from, then oomdoc model show",

@@ -22,6 +22,7 @@ from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
+from oomkb.frameworks import line as line_of
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.memory.job import Job
@@ -299,11 +300,11 @@ def _parts(about: Plain) -> Iterator[Message]:
 
 def _reference(about: Plain) -> Iterator[Message]:
     """What the reference model takes of it, and what does without one, where the question speaks of it."""
-    from oomdoc.diagnosis.fixes.reference_precompute import precompute_line
+    from oomdoc.diagnosis.fixes.helper_models import PRECOMPUTED
 
     held = about.estimate.phases[about.estimate.peak_phase].terms_bytes.get("reference model", 0.0)
     if about.asked.of_reference and about.job.objective in ("dpo", "kto") and not about.sides:
-        line = precompute_line(about.job.framework)
+        line = line_of(about.job.framework, "reference-precompute") or PRECOMPUTED
         yield say("answer.reference" if held else "answer.reference-none", held_bytes=held, line=line)
 
 

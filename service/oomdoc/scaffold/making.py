@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from oomdoc.scaffold import templates
-from oomdoc.scaffold.registry import register
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
@@ -19,13 +18,13 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{1,60}\Z")
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Where a kind's files go. ``registry`` is the ``__init__.py``, the package, the tuple and the item's suffix."""
+    """Where a kind's files go; ``listed``: the source is a row of a file that is there already."""
 
     source: str
     source_template: str
     test: str
     test_template: str
-    registry: tuple[str, str, str, str] | None
+    listed: bool = False
 
 
 _CODE: Final[dict[str, _Kind]] = {
@@ -34,21 +33,19 @@ _CODE: Final[dict[str, _Kind]] = {
         templates.PARSER,
         "tests/service/intake/logs/test_{module}.py",
         templates.PARSER_TEST,
-        None,
     ),
     "reader": _Kind(
         "kb/oomkb/frameworks/records/{name}.toml",
         templates.READER,
         "tests/service/intake/configs/test_{module}.py",
         templates.READER_TEST,
-        None,
     ),
     "fix": _Kind(
-        "service/oomdoc/diagnosis/fixes/{module}.py",
+        "service/oomdoc/diagnosis/fixes/settings.toml",
         templates.FIX,
         "tests/service/diagnosis/fixes/test_{module}.py",
         templates.FIX_TEST,
-        ("service/oomdoc/diagnosis/fixes/__init__.py", "oomdoc.diagnosis.fixes", "REMEDIES", ".REMEDY"),
+        listed=True,
     ),
 }
 _DATA: Final = {
@@ -87,19 +84,18 @@ def _code(kind: _Kind, name: str, root: Path) -> list[Path]:
     module = name.replace("-", "_")
     title = name.replace("_", " ").replace("-", " ").capitalize()
     values = {"name": name, "module": module, "title": title}
-    listed: tuple[Path, str] | None = None
-    if kind.registry is not None:
-        file, package, tuple_name, suffix = kind.registry
-        before = (root / file).read_text(encoding="utf-8")
-        after = register(before, package=package, tuple_name=tuple_name, name=module, suffix=suffix, where=file)
-        listed = root / file, after
     source, test = root / kind.source.format(**values), root / kind.test.format(**values)
-    _write(source, kind.source_template.format(**values))
-    _write(test, kind.test_template.format(**values))
-    if listed is None:
-        return [source, test]
-    listed[0].write_text(listed[1], encoding="utf-8")
-    return [source, test, listed[0]]
+    written = kind.source_template.format(**values)
+    if kind.listed:
+        rows = source.read_text(encoding="utf-8")
+        if f"\n[{name}]\n" in rows:
+            raise InputError(f"{name} is already listed", where=str(source), hint="choose another name")
+        _write(test, kind.test_template.format(**values))
+        source.write_text(rows + written, encoding="utf-8")
+    else:
+        _write(source, written)
+        _write(test, kind.test_template.format(**values))
+    return [source, test]
 
 
 def _data(kind: str, name: str, root: Path) -> Path:

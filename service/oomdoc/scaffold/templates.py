@@ -71,46 +71,28 @@ def test_writes_them_back() -> None:
     assert patched.text == TEXT.replace("4096", "2048")
 '''
 
-FIX: Final = '''"""{title}: what it changes, and why that lowers the peak (formula and source).
-
-What it costs, and when it must not be offered.
+FIX: Final = """
+# {title}: what it changes, and why that lowers the peak (formula and source). What it costs, and when it must not be
+# offered.
+[{name}]
+safety = "changed-training"
+kinds = ["training"]
+reduces = ["activations", "logits"]
+needs = ["micro_batch"]
+offers = [{{ lower = "micro_batch", values = [1], effort = 0.5, more = 0.0 }}]
 """
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
-from oomkb.memory.job import Job
-
-__all__ = ["REMEDY"]
-
-
-def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    if job.micro_batch is None or job.micro_batch == 1:
-        return  # nothing to offer where it is on already
-    yield Variant(fields={{"micro_batch": 1}}, effort=0.5)
-
-
-REMEDY = Remedy(
-    name="{name}",
-    safety="changed-training",
-    kinds=frozenset({{"training"}}),
-    variants=_variants,
-    reduces=("activations", "logits"),
-)
-'''
 
 FIX_TEST: Final = '''"""{name} offers nothing where it is on already."""
 
 from __future__ import annotations
 
-from oomdoc.diagnosis.fixes import Context, {module}
+from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomkb.memory.job import Job
 
 
 def offered(**fields: object) -> list[object]:
-    return list({module}.REMEDY.variants(Job.from_document(fields), Context()))
+    remedy = next(r for r in REMEDIES if r.name == "{name}")
+    return list(remedy.variants(Job.from_document(fields), Context()))
 
 
 def test_offered_where_it_helps() -> None:

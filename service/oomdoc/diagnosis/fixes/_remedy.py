@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from oomdoc.messages import Message
+from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import has
+from oomkb.frameworks import has, line
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 
 if TYPE_CHECKING:
     from oomkb.memory.shape import ModelShape
 
-__all__ = ["Context", "Kind", "Remedy", "Safety", "Variant"]
+__all__ = ["Context", "Remedy", "Safety", "Variant", "arguments_line", "remedy", "step"]
 
 Safety = Literal["same-numbers", "changed-numerics", "changed-training"]
 Kind = Literal["training", "preference", "rl", "serving", "vision", "any"]
@@ -59,13 +59,14 @@ class Context:
         """Whether the hardware can do it; unknown hardware is not trusted with what older cards lack."""
         return self.device.can(feature) if self.device is not None else feature not in ("flash3", "fp8")
 
-    @property
-    def fragmentation(self) -> bool:
-        """Whether reserved but unused memory explains the failure: the request would have fitted into it."""
-        unused, wanted = self.reserved_unallocated_bytes, self.requested_bytes
-        if "fragmentation" in self.causes[:2]:
-            return True
-        return unused is not None and wanted is not None and unused > 1.2 * wanted and unused > 512 << 20
+    def line(self, remedy: str, otherwise: str) -> str:
+        """The line by which the framework's record says a remedy; ``otherwise`` where it has none."""
+        found = line(self.framework, remedy)
+        return otherwise if found is None else found
+
+    def arguments(self, **settings: object) -> str:
+        """Settings as :func:`arguments_line` writes them."""
+        return arguments_line(self.framework, settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,5 +100,46 @@ class Remedy:
     """For instructions: the causes of the taxonomy it answers. Empty for what arithmetic decides."""
     hardware: bool = False
     """Whether it asks for more or other hardware."""
-    advice: bool = False
-    """Instruction only: never part of an arithmetic plan."""
+
+    @property
+    def advice(self) -> bool:
+        """Instruction only: never part of an arithmetic plan."""
+        return bool(self.causes)
+
+
+def remedy(
+    safety: Safety, *kinds: Kind, reduces: Sequence[str] = (), causes: Iterable[str] = (), hardware: bool = False
+) -> Callable[[Callable[[Job, Context], Iterable[Variant]]], Remedy]:
+    """Make a remedy of the function that yields its variants; it is called as the function is."""
+
+    def made(variants: Callable[[Job, Context], Iterable[Variant]]) -> Remedy:
+        return Remedy(
+            name=variants.__name__.replace("_", "-"),
+            safety=safety,
+            kinds=frozenset(kinds),
+            variants=variants,
+            reduces=tuple(reduces),
+            causes=frozenset(causes),
+            hardware=hardware,
+        )
+
+    return made
+
+
+def step(words: str, effort: float, safety: Safety | None = None, **values: Any) -> Variant:
+    """An instruction, ``fixes.<words>`` of the catalogue, with what it quotes."""
+    return Variant(instruction=say(f"fixes.{words}", **values), effort=effort, safety=safety)
+
+
+def arguments_line(framework: str | None, settings: Mapping[str, object]) -> str:
+    """Training arguments of the Hugging Face layer: YAML, flags, or keyword arguments."""
+    form = line(framework, "arguments")
+    if form == "yaml":
+        return "\n".join(f"{key}: {_word(value)}" for key, value in settings.items())
+    if form == "flags" or framework == "lightning":
+        return " ".join(f"--{key} {_word(value)}" for key, value in settings.items())
+    return ", ".join(f"{key}={value!r}" for key, value in settings.items())
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

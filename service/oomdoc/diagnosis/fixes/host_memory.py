@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP
-from oomdoc.diagnosis.fixes._lines import ZERO_FIRST, hf_line
-from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
+from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
+from oomdoc.diagnosis.fixes._remedy import step as any_step
 from oomdoc.diagnosis.forms import HOST_USABLE
-from oomdoc.messages import say
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.units import GIB
@@ -22,17 +21,22 @@ from oomkb.units import GIB
 if TYPE_CHECKING:
     from oomdoc.diagnosis.host import HostNeed
 
-__all__ = ["REMEDY"]
+__all__ = ["ZERO_FIRST"]
+
+ZERO_FIRST: Final = (
+    "training_args = TrainingArguments(..., deepspeed='ds_z3.json'); model = AutoModel.from_pretrained(...)"
+)
+"""ZeRO-3's configuration has to exist before the weights are read: ``is_deepspeed_zero3_enabled``."""
 
 
-def _variants(job: Job, context: Context) -> Iterator[Variant]:
-    if "host-ram" not in context.causes[:2]:
-        return
+@remedy("same-numbers", "any", causes=["host-ram"])
+def host_memory(job: Job, context: Context) -> Iterator[Variant]:
+    """What of it is too much, by what the job and the text say of it; then a higher limit."""
     need = context.facts.get("host_need")
     if need is not None and need.kind == "offload":
         yield from _offloaded(job, context, need)
     elif context.facts.get("preprocessing"):
-        line = hf_line(context.framework, {"preprocessing_num_workers": 1})
+        line = context.arguments(preprocessing_num_workers=1)
         yield _step("preprocessing", 0.4, line=line if line_of(context.framework, "arguments") else _MAP)
     elif context.facts.get("engine_sees_no_gpu"):
         yield _step("no-gpu", 0.2, line=_GPUS)
@@ -46,15 +50,15 @@ def _variants(job: Job, context: Context) -> Iterator[Variant]:
     if context.facts.get("object_workers") and not context.facts.get("preprocessing"):
         yield _step("objects", 0.6, line=_ARROW)
     if context.facts.get("object_workers") or (need is None and context.phase == "unknown" and not context.serving):
-        line = hf_line(context.framework, {"dataloader_num_workers": 2, "dataloader_pin_memory": False})
+        line = context.arguments(dataloader_num_workers=2, dataloader_pin_memory=False)
         yield _step("workers", 0.4, line=line)
     if line_of(context.framework, "smaller-file") is not None:
         yield from _smaller_file(context)
     yield from _more(context, need)
 
 
-def _step(name: str, effort: float, **values: object) -> Variant:
-    return Variant(instruction=say(f"fixes.host-memory.{name}", **values), effort=effort)
+def _step(name: str, effort: float, **values: Any) -> Variant:
+    return any_step(f"host-memory.{name}", effort, **values)
 
 
 _GPUS: Final = "docker run --gpus=all ..."
@@ -93,7 +97,7 @@ def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     """One copy instead of one per process, in 16 bits instead of 32, or straight onto the cards in four."""
     half = "bfloat16" if context.device is None or context.can("bf16") else "float16"
     dtype = f"torch_dtype=torch.{half}"
-    sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "all_bytes": need.total_bytes}
+    sizes: dict[str, Any] = {"count": need.count, "copy_bytes": need.copy_bytes, "all_bytes": need.total_bytes}
     if need.dtype == "fp32" and job.sharding in (None, "none", "ddp"):
         yield _step("half", 0.3, half_bytes=need.total_bytes / 2, line=f"from_pretrained(..., {dtype})", **sizes)
     if need.count > 1:
@@ -142,13 +146,3 @@ def _load_line(job: Job, context: Context, dtype: str) -> str:
     if job.sharding == "zero3":
         return ZERO_FIRST
     return f"from_pretrained(..., {dtype}, device_map={{'': int(os.environ['LOCAL_RANK'])}})"
-
-
-REMEDY = Remedy(
-    name="host-memory",
-    safety="same-numbers",
-    kinds=frozenset({"any"}),
-    variants=_variants,
-    causes=frozenset({"host-ram"}),
-    advice=True,
-)

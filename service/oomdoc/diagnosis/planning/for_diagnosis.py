@@ -324,7 +324,7 @@ def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
     out = []
     for cause in context.causes[:2]:
         for remedy in REMEDIES:
-            if not remedy.advice or cause not in remedy.causes or remedy.name == "freeze":
+            if not remedy.advice or cause not in remedy.causes:
                 continue
             out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
     least: dict[tuple[str, str], float] = {}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
-from oomdoc.diagnosis.fixes.other_gpu import ladder
+from oomdoc.diagnosis.fixes.hardware import ladder
 from oomdoc.diagnosis.planning.moves import offered
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.result import Hardware

@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
-from oomdoc.diagnosis.fixes._hardware import suits
 from oomdoc.diagnosis.fixes._job import (
     data_parallel,
     global_batch,
@@ -21,6 +20,7 @@ from oomdoc.diagnosis.fixes._job import (
     model_parallel,
     world_size,
 )
+from oomdoc.diagnosis.fixes.hardware import suits
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
@@ -102,6 +102,8 @@ def _supported(framework: str | None, name: str, value: Any, installed: tuple[tu
 def variants_on(remedy: Remedy, job: Job, context: Context) -> list[Variant]:
     """What a remedy offers on a job: nothing where its kind of job, or the framework's settings, say no."""
     if remedy.name in context.without or not remedy.kinds & kinds_of(job):
+        return []
+    if remedy.advice and remedy.causes.isdisjoint(context.causes[:2]):
         return []
     found = []
     for variant in remedy.variants(job, context):

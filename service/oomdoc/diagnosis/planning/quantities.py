@@ -12,7 +12,7 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes import Context, Variant
 from oomdoc.diagnosis.fixes._job import world_size
-from oomdoc.diagnosis.fixes.serving_utilization import OUTSIDE
+from oomdoc.diagnosis.fixes.serving import OUTSIDE
 from oomdoc.diagnosis.planning.changes import worded
 from oomdoc.diagnosis.planning.largest import largest
 from oomdoc.diagnosis.planning.prices import Prices
@@ -124,18 +124,10 @@ def _fragments(variant: Variant, prices: Prices, context: Context, wanted: float
     return Quantity(saves_bytes=round(context.reserved_unallocated_bytes or 0))
 
 
-def _frozen(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
-    price = prices.of({"method": "freeze"})
-    if price is None:
-        return Quantity()
-    return Quantity(saves_bytes=max(0, round(prices.base.estimate.process_bytes - price.estimate.process_bytes)))
-
-
 _Figure = Callable[[Variant, Prices, Context, float], Quantity]
 _FIGURES: Final[Mapping[str, _Figure]] = {
     "allocator": _fragments,
     "evaluation": _evaluation,
-    "freeze": _frozen,
     "kill-processes": _others,
     "logits-to-keep": _logits,
     "packing": _packing,

@@ -25,7 +25,7 @@ _FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "kv-cache": ("serving-length", "serving-concurrency", "serving-kv-dtype"),
     "rollout-engine": ("rollout-sleep", "rollout-utilization", "rollout-separate"),
     "zero3-gather": ("buckets", "micro-batch"),
-    "vision-tokens": ("pixels", "frames", "micro-batch"),
+    "vision-tokens": ("pixels", "micro-batch"),
     "extra-models": ("reference-precompute", "reference-offload", "reference-adapter", "reference-sharding"),
     "hardware-limit": ("qlora", "zero", "offload-param", "micro-batch"),
     "cuda-graph": ("serving-eager", "serving-concurrency"),

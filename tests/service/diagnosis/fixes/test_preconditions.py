@@ -83,8 +83,8 @@ def test_precomputed_reference_only_where_the_framework_can() -> None:
 
 
 def test_allocator_settings_only_against_fragmentation() -> None:
-    assert offers("allocator", job(), requested_bytes=4 << 30, reserved_unallocated_bytes=1 << 30) == []
-    found = offers("allocator", job(), requested_bytes=1 << 30, reserved_unallocated_bytes=6 << 30)
+    assert offers("allocator", job(), causes=("logits",)) == []
+    found = offers("allocator", job(), causes=("fragmentation",))
     assert "expandable_segments" in found[0].instruction.values["line"]  # type: ignore[union-attr]
     on = job(env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
     assert offers("allocator", on, causes=("fragmentation",)) == []
@@ -155,9 +155,11 @@ def test_save_settings_fit_the_engine() -> None:
 
 def test_versions_up_and_down() -> None:
     known = {"package": "deepspeed", "used": "0.16.4", "fixed": "0.16.8", "last_good": "0.15.4"}
-    found = offers("change-version", job(), facts={"regressions": [known]})
+    found = offers("change-version", job(), causes=("version-regression",), facts={"regressions": [known]})
     assert [v.instruction.values["version"] for v in found] == ["0.16.8", "0.15.4"]  # type: ignore[union-attr]
-    asked = offers("change-version", job(), facts={"regressions": [{**known, "used": None}]})
+    asked = offers(
+        "change-version", job(), causes=("version-regression",), facts={"regressions": [{**known, "used": None}]}
+    )
     assert asked[0].instruction.key == "fixes.change-version.check"  # type: ignore[union-attr]
 
 

@@ -1,4 +1,4 @@
-"""What the card rules out, whichever remedy asks for it: one place for what kernels and libraries need.
+"""What the card rules out, whichever remedy asks for it, and which cards have more memory.
 
 bitsandbytes 0.50 has kernels for its optimizers and its 4- and 8-bit layers on NVIDIA's cards and on AMD's CDNA and
 RDNA from the third (installation guide of 0.50.2). Liger's and cut cross-entropy's
@@ -8,13 +8,17 @@ DeepSpeed and FSDP need a collective library, which Apple's GPUs have none of; o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from oomdoc.diagnosis.fixes._job import world_size
+from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
+from oomdoc.messages import say
 from oomkb.frameworks import has
 from oomkb.memory.device import Device
+from oomkb.memory.job import Job
 
-__all__ = ["has_bitsandbytes", "has_cuda", "suits"]
+__all__ = ["has_bitsandbytes", "has_cuda", "ladder", "suits"]
 
 _BITSANDBYTES: Final = frozenset(
     [
@@ -26,6 +30,13 @@ _AMD_GENERATIONS: Final = frozenset({"cdna2", "cdna3", "cdna4", "rdna3", "rdna4"
 """AMD's generations for which bitsandbytes 0.50 is built."""
 _TRITON: Final = (7, 0)
 _ALONE: Final = frozenset({"none", "ddp", "device-map", None})
+
+_LADDER: Final = {
+    "nvidia": ("RTX 4090", "RTX 5090", "A100-40GB", "L40S", "A100-80GB", "H100-80GB", "H200", "B200"),
+    "amd": ("MI210", "MI300X", "MI325X"),
+    "huawei": ("Ascend 910B3 64GB",),
+}
+"""Common cards by memory, of each maker: what runs on one does not run on another's as it is."""
 
 
 def suits(device: Device | None, framework: str | None, fields: Mapping[str, Any]) -> bool:
@@ -64,3 +75,26 @@ def _has_triton(device: Device) -> bool:
     if has_cuda(device):
         return device.compute_capability is None or device.compute_capability >= _TRITON
     return device.vendor == "amd"
+
+
+def ladder(device: Device | None) -> tuple[tuple[str, Device], ...]:
+    """Common cards of the same maker, smallest first, with their catalogue entries."""
+    from oomkb.catalog import gpus
+
+    names = _LADDER.get(device.vendor if device is not None else "", _LADDER["nvidia"])
+    return tuple((name, found) for name in names if (found := gpus.find(name)) is not None)
+
+
+@remedy("same-numbers", "training", "serving", hardware=True)
+def other_gpu(job: Job, context: Context) -> Iterator[Variant]:
+    """A GPU with more memory: the next larger ones that people can rent or buy, smallest first, one per size."""
+    if context.device is None:
+        return
+    count = max(world_size(job) + (context.spare_gpus if (job.nodes or 1) == 1 else 0), job.tp or 1)
+    effort, size = 7.0, 0.0
+    for name, found in ladder(context.device):
+        if found.capacity_bytes >= 1.15 * context.device.capacity_bytes and found.capacity_bytes > 1.05 * size:
+            size = found.capacity_bytes
+            note = say("fixes.other-gpu.how", gpu=name, count=count)
+            yield Variant(fields={"gpu": name, "capacity_gib": None}, effort=effort, notes=(note,))
+            effort += 1.5

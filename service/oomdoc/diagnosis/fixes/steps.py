@@ -1,0 +1,258 @@
+"""Instructions: what somebody has to do that is no setting of the job, each with the line to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP, is_lora, is_preference, world_size
+from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy, step
+from oomdoc.diagnosis.fixes.host_memory import ZERO_FIRST
+from oomdoc.diagnosis.fixes.sharding import launch_line
+from oomdoc.messages import Message, say
+from oomkb.catalog import gpus
+from oomkb.frameworks import in_range
+from oomkb.frameworks import line as line_of
+from oomkb.memory.job import Job
+from oomkb.records.versions import is_near
+
+_ALLOCATOR: Final = "export PYTORCH_CUDA_ALLOC_CONF="
+_OF_WEIGHTS: Final = frozenset({"weights-load", "model-states", "extra-models", "hardware-limit"})
+_OF_WORK: Final = frozenset({"activations", "attention-scores", "vision-tokens", "long-sample"})
+_MIN_TOKENS: Final = 2048
+_MAX_NAMED: Final = 8
+"""Processes that are named."""
+_WORTHWHILE: Final = 0.2
+"""Share of the card from which an engine has use for what is free."""
+_LOOK: Final = "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv"
+_PROCESSOR: Final = "processor = AutoProcessor.from_pretrained(model_id, max_pixels=401408)  # 512 tokens an image"
+_SET_DEVICE: Final = "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"
+_STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)"
+"""FSDP shards packed 4-bit weights since bitsandbytes 0.43; DeepSpeed's engine leaves them whole on every GPU."""
+
+
+@remedy("same-numbers", "any", causes=["inactive-setting"])
+def activate_setting(job: Job, context: Context) -> Iterator[Variant]:
+    """A memory-saving setting that is written down but not in effect: put it where it is read."""
+    inactive = context.facts.get("inactive", ())
+    for found in inactive:
+        why = found["reason"]
+        if not isinstance(why, Message):
+            why = say(str(why), **{"setting": found["setting"], **found.get("values", {})})
+        yield step("activate-setting.how", 0.5, setting=found["setting"], why=why)
+    if world_size(job) == 1 and (job.sharding or "").startswith(("zero", "fsdp")):
+        yield step("all-processes.how", 0.5, line=launch_line(context, max(2, (job.gpus or 1) + context.spare_gpus)))
+    if not inactive:
+        yield step("activate-setting.check", 0.5)
+
+
+@remedy("same-numbers", "training", causes=["fragmentation"])
+def allocator(job: Job, context: Context) -> Iterator[Variant]:
+    """Allocator settings, when and only when fragmentation explains the failure.
+
+    ``expandable_segments`` lets PyTorch (2.1 and later) grow its blocks instead of stranding them; before that, and
+    where vLLM's sleeping engine keeps its memory in a pool that expandable segments break, ``max_split_size_mb`` keeps
+    large blocks from being cut up. Neither makes a job smaller. PyTorch notes on CUDA memory management.
+    """
+    conf = " ".join(v for k, v in job.env.items() if k.endswith("ALLOC_CONF")).lower()
+    if context.serving:
+        return
+    if in_range("<2.1", context.versions.get("torch")) or job.get("rollout.sleep") is True:
+        if "max_split_size_mb" not in conf:
+            yield step("allocator.how", 0.3, line=f"{_ALLOCATOR}max_split_size_mb:128")
+    elif "expandable_segments:true" not in conf:
+        yield step("allocator.how", 0.2, line=f"{_ALLOCATOR}expandable_segments:True")
+
+
+@remedy("same-numbers", "any", causes=["version-regression"])
+def change_version(job: Job, context: Context) -> Iterator[Variant]:
+    """Another version of a library: up to the release that fixes a memory regression, or back to the last good one.
+
+    Which versions are affected is read from the case records (ranges in the manner of OSV); the context carries the
+    match.
+    """
+    for found in context.facts.get("regressions", ()):
+        package, used, fixed, good = (found.get(name) for name in ("package", "used", "fixed", "last_good"))
+        if used is None:
+            yield step("change-version.check", 0.2, package=package, line=f"pip show {package}")
+        if fixed:
+            line = f'pip install "{package}>={fixed}"'
+            yield step("change-version.up", 0.6, package=package, version=fixed, line=line)
+        if good and (not fixed or is_near(used, good)):
+            line = f'pip install "{package}=={good}"'
+            yield step("change-version.down", 0.7, package=package, version=good, line=line)
+
+
+@remedy("same-numbers", "any", causes=_OF_WEIGHTS | _OF_WORK)
+def diffusion_pipeline(job: Job, context: Context) -> Iterator[Variant]:
+    """Pipelines that make images or video: their parts one after the other on the GPU, smaller weights, smaller tiles.
+
+    A pipeline's text encoders, transformer and decoder are needed one at a time. The lines are those of the library's
+    record.
+    """
+    library = context.facts.get("pipeline")
+    if library is None or job.objective not in (None, "inference"):
+        return
+    work, weights = (context.causes[0] in causes for causes in (_OF_WORK, _OF_WEIGHTS))
+    steps = ("tiles", "offload", "size") if work else ("offload", "quantize") if weights else ()
+    device = context.device or (gpus.find(job.gpu) if job.gpu else None)
+    shared = device is not None and device.unified  # the host's memory is the GPU's
+    for rank, name in enumerate(steps):
+        if (line := line_of(library, f"pipeline-{name}")) is not None and not (shared and name == "offload"):
+            safety: Safety | None = "changed-numerics" if name == "quantize" else None
+            yield step(f"diffusion-pipeline.{name}", 0.3 + 0.2 * rank, safety, line=line)
+
+
+@remedy("same-numbers", "training", "rl", causes=["logits", "activations", "long-sample"])
+def entropy_chunks(job: Job, context: Context) -> Iterator[Variant]:
+    """verl: entropy worked out piece by piece, and micro-batches bounded by tokens instead of samples.
+
+    ``entropy_from_logits`` makes a softmax of all tokens times all words beside the logits; the chunked form takes
+    2,048 rows at a time (verl 0.4, ``verl/utils/torch_functional.py``). With dynamic batches a micro-batch holds a
+    number of tokens, so that eight long answers are no longer one micro-batch.
+    """
+    entropy, batch = (line_of(context.framework, name) for name in ("entropy-chunks", "dynamic-batch"))
+    if entropy is None or batch is None or context.phase in ("engine-init", "generate", "load"):
+        return
+    if "logits" in context.causes[:2]:
+        yield step("entropy-chunks.how", 0.3, line=entropy)
+    if job.micro_tokens is None and (job.micro_batch or 1) > 1:
+        longest = max(_MIN_TOKENS, (job.prompt_len or 0) + (job.completion_len or 0), job.seq_len or 0)
+        yield step("entropy-chunks.dynamic", 0.5, line=batch.replace("{tokens}", str(longest)))
+
+
+@remedy("same-numbers", "training", causes=["eval"])
+def evaluation(job: Job, context: Context) -> Iterator[Variant]:
+    """Evaluation that fits: one sample at a time, predictions moved off the GPU, logits reduced before they are kept.
+
+    The Trainer concatenates every batch's logits on the GPU until evaluation ends unless told otherwise (transformers
+    4.28-5.23, ``eval_accumulation_steps``).
+    """
+    if not context.has("eval"):
+        return
+    logits = line_of(context.framework or "transformers", "evaluation-logits")
+    keeps = bool(context.facts.get("keeps_predictions"))
+    if logits is not None and keeps:
+        # All predictions together: smaller batches only reach the same size later, and the host holds them too.
+        yield step("evaluation.logits", 0.2, line=logits)
+    own = context.arguments(per_device_eval_batch_size=1, eval_accumulation_steps=1)
+    yield step("evaluation.how", 0.3, line=context.line("evaluation", own))
+    if logits is not None and not keeps:
+        yield step("evaluation.logits", 1.0, line=logits)
+    yield step("evaluation.loss-only", 0.4, line=context.arguments(prediction_loss_only=True))
+
+
+@remedy("changed-training", "any", causes=["vision-tokens"])
+def image_size(job: Job, context: Context) -> Iterator[Variant]:
+    """A limit on the size of images where none is set: by default a single photo may become thousands of tokens.
+
+    Qwen2-VL and Qwen2.5-VL take up to 12,845,056 pixels, 16,384 tokens of 28 x 28 (``preprocessor_config.json``);
+    401,408 pixels are 512 tokens. Where a limit is set, ``pixels`` lowers it.
+    """
+    limited, video = (line_of(context.framework, name) for name in ("image-limit", "video-size"))
+    if job.max_pixels is None and limited is not None:
+        yield step("image-size.limited", 0.5, line=limited)
+    elif job.max_pixels is None:
+        yield step("image-size.how", 0.5, line=context.line("image-size", _PROCESSOR))
+    if job.video_frames and video is not None:
+        yield step("image-size.video", 0.6, line=video)
+
+
+@remedy("same-numbers", "any", causes=["other-process"])
+def kill_processes(job: Job, context: Context) -> Iterator[Variant]:
+    """End what else holds the GPU: stale runs, notebooks, servers, other people's jobs (ask them)."""
+    if context.facts.get("ranks_on_one_gpu"):
+        return
+    free = context.facts.get("engine_free_share")
+    if free and free >= _WORTHWHILE and context.has("serving.utilization"):
+        yield step("kill-processes.share", 0.2, line=f"--gpu-memory-utilization {int(100 * free - 1) / 100:.2f}")
+    holders = list(context.facts.get("holders", ()))[:_MAX_NAMED]
+    pids = [pid for pid, _, _ in holders]
+    if holders:
+        named = [
+            say("fixes.kill-processes.holder", name=command.rpartition("/")[2], pid=pid, held_bytes=held)
+            for pid, command, held in holders
+        ]
+        yield step("kill-processes.held", 0.2, holders=named)
+    else:
+        yield step("kill-processes.look", 0.2, line=_LOOK)
+        pids = [int(p) for p in context.facts.get("pids", ()) if str(p).isdigit()][:_MAX_NAMED]
+    yield step("kill-processes.how", 0.3, line=f"kill {' '.join(map(str, pids)) or 'PID'}")
+    yield step("kill-processes.elsewhere", 0.3, line="CUDA_VISIBLE_DEVICES=1 ...")
+
+
+@remedy("same-numbers", "training", causes=["optimizer-init", "weights-load", "other-process"])
+def load_sharded(job: Job, context: Context) -> Iterator[Variant]:
+    """Load the weights where they belong: in their own dtype, once, sharded or quantised from the start."""
+    if "optimizer-init" in context.causes[:1] and context.phase == "load":
+        yield step("load-sharded.states", 0.5, line="torch.load('optimizer.pt', map_location='cpu')")
+    elif context.facts.get("ranks_on_one_gpu"):
+        yield step("load-sharded.own-gpu", 0.3, line=_SET_DEVICE)
+        yield step("load-sharded.own-load", 0.3, line="torch.load(path, map_location='cpu')")
+    elif "weights-load" in context.causes[:2] and not context.serving:
+        yield from _loaded(job, context)
+
+
+def _loaded(job: Job, context: Context) -> Iterator[Variant]:
+    four_bit = job.quant in ("nf4", "nf4-double", "int8")
+    if four_bit and job.sharding == "zero3":
+        yield step("load-sharded.four-bit", 1.0, line=context.line("load-sharded", _STORAGE))
+        return
+    dtype = "bfloat16" if context.device is None or context.can("bf16") else "float16"
+    if not four_bit:
+        yield step("load-sharded.dtype", 0.4, line=f"from_pretrained(..., torch_dtype=torch.{dtype})")
+    if job.sharding == "zero3":
+        yield step("load-sharded.zero3", 0.6, line=ZERO_FIRST)
+    elif world_size(job) > 1 and job.sharding in (None, "none", "ddp"):
+        line = "from_pretrained(..., device_map={'': int(os.environ['LOCAL_RANK'])})"
+        yield step("load-sharded.own-gpu", 0.5, line=line)
+
+
+@remedy("same-numbers", "training", causes=["logits"])
+def logits_to_keep(job: Job, context: Context) -> Iterator[Variant]:
+    """Compute logits only for the tokens that carry a loss: the prompt's logits are never needed.
+
+    How much it saves depends on the share of prompt tokens, which the job does not tell: advice with the setting's
+    name. TRL has the switch in DPO alone, and only up to 0.28.
+    """
+    line = line_of(context.framework, "logits-to-keep")
+    if line is None or job.fused_ce or not context.has("logits_to_keep"):
+        return
+    if context.framework != "trl" or (is_preference(job) and in_range("<0.29", context.versions.get("trl"))):
+        yield step("logits-to-keep.how", 0.5, line=line)
+
+
+@remedy("same-numbers", "training", causes=["checkpoint-save", "host-ram"])
+def save_settings(job: Job, context: Context) -> Iterator[Variant]:
+    """Saving without gathering: sharded checkpoints instead of a whole model on one GPU."""
+    if "checkpoint-save" not in context.causes and context.phase != "save":
+        return
+    if is_lora(job):
+        yield step("save-settings.adapter", 0.3, line="model.save_pretrained('adapter')")
+    need: Any = context.facts.get("host_need")
+    if need is not None and need.kind == "merge":
+        return
+    own = line_of(context.framework, "save-settings")
+    if own is not None:
+        yield step("save-settings.how", 0.4, line=own)
+        return
+    if job.sharding in DEEPSPEED:
+        yield step("save-settings.how", 0.4, line='"stage3_gather_16bit_weights_on_model_save": false')
+        yield step("save-settings.convert", 0.8, line="python zero_to_fp32.py . output/")
+    elif job.sharding in FSDP:
+        yield step("save-settings.how", 0.4, line="fsdp_state_dict_type: SHARDED_STATE_DICT")
+    if context.has("save") and not is_lora(job):
+        yield step("save-settings.model-only", 0.4, line=context.arguments(save_only_model=True))
+
+
+@remedy("same-numbers", "training", causes=["long-sample"])
+def worst_batch_first(job: Job, context: Context) -> Iterator[Variant]:
+    """Meet the longest batch first: a run that survives its worst batch at step one survives the rest.
+
+    Also the cure for runs that die in the middle on one over-long sample: filter it, or cut it.
+    """
+    cut = context.line("cut", "dataset = dataset.filter(lambda row: row['length'] <= {length})")
+    stated = job.seq_len if "seq_len" not in job.assumed else None
+    line = cut.replace("{length}", str(stated // 2) if stated else "N")
+    yield step("worst-batch-first.cut", 0.6, line=line, form=cut)
+    yield step("worst-batch-first.how", 0.8, line="dataset = dataset.sort('length', reverse=True)")
