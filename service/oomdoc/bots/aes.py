@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+
 from oomdoc.bots.message import Refused
 from oomkb.errors import InputError
 
-__all__ = ["decrypt", "encrypt", "ready"]
+__all__ = ["decrypt", "ready", "sealed_bytes"]
 
 
 def ready() -> None:
@@ -19,6 +22,17 @@ def ready() -> None:
         raise InputError(
             "encrypted callbacks need the package cryptography", where="bots", hint="pip install 'oomdoc[bots]'"
         ) from error
+
+
+def sealed_bytes(text: str) -> bytes:
+    """What a callback carries in base64.
+
+    :raises Refused: for anything else.
+    """
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused("not encrypted as agreed", status=400) from error
 
 
 def decrypt(key: bytes, initial: bytes, data: bytes, *, block: int = 16) -> bytes:
@@ -37,13 +51,3 @@ def decrypt(key: bytes, initial: bytes, data: bytes, *, block: int = 16) -> byte
     if not 1 <= count <= block or padded[-count:] != bytes([count]) * count:
         raise Refused("not encrypted with this key", status=400)
     return padded[:-count]
-
-
-def encrypt(key: bytes, initial: bytes, plain: bytes, *, block: int = 16) -> bytes:
-    """The other way round."""
-    ready()
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    count = block - len(plain) % block
-    encryptor = Cipher(algorithms.AES(key), modes.CBC(initial)).encryptor()
-    return encryptor.update(plain + bytes([count]) * count) + encryptor.finalize()

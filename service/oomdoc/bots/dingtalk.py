@@ -16,7 +16,7 @@ import httpx
 
 from oomdoc.bots.blocks import Dialect, pieces
 from oomdoc.bots.hosts import allowed
-from oomdoc.bots.message import NOTHING, Call, File, Message, Received, Refused, parsed
+from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, parsed
 from oomdoc.bots.outgoing import Outgoing
 from oomdoc.bots.packing import packed, utf8
 from oomdoc.report.words import word
@@ -37,11 +37,10 @@ def signature(timestamp: str, secret: str) -> str:
     return base64.b64encode(digest).decode()
 
 
-class DingTalk:
-    """A DingTalk robot."""
+class DingTalk(Platform):
+    """A DingTalk robot. Files lie on hosts that are not DingTalk's own, so they are not fetched."""
 
     name = "dingtalk"
-    brief = False
 
     def __init__(self, app_secret: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._secret = app_secret
@@ -60,10 +59,8 @@ class DingTalk:
     def receive(self, call: Call, now_s: float) -> Received:
         """See :class:`oomdoc.bots.message.Platform`."""
         timestamp, given = call.headers.get("timestamp", ""), call.headers.get("sign", "")
-        if not hmac.compare_digest(signature(timestamp, self._secret).encode(), given.encode("utf-8", "replace")):
-            raise Refused("the signature is wrong")
-        if not timestamp.isascii() or not timestamp.isdigit() or abs(now_s - int(timestamp[:16]) / 1000) > _WINDOW_S:
-            raise Refused("the call is too old")
+        self.check_same(signature(timestamp, self._secret), given)
+        self.check_fresh(timestamp, now_s, _WINDOW_S, per_s=1000)
         if call.method != "POST":
             raise Refused("DingTalk posts", status=400)
         document = parsed(call.body)
@@ -75,18 +72,6 @@ class DingTalk:
         except InputError as error:
             raise Refused("sessionWebhook is not DingTalk's", status=400) from error
         return Received(body=b"{}", media_type="application/json", message=_message(document, hook, given))
-
-    async def fetch(self, message: Message, file: File, limit_bytes: int) -> bytes:
-        """Files lie on hosts that are not DingTalk's own, so they are not fetched."""
-        raise InputError("paste its text instead", where="file")
-
-    async def begin(self, message: Message, markdown: str, language: str) -> str:
-        """See :class:`oomdoc.bots.message.Platform`; a robot's message stays as it is."""
-        await self.send(message, markdown, language)
-        return ""
-
-    async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
-        """What was posted cannot be changed."""
 
     async def send(self, message: Message, markdown: str, language: str, draft: str = "") -> None:
         """See :class:`oomdoc.bots.message.Platform`."""

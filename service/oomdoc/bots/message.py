@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import field
@@ -9,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from oomkb.dataclass import dataclass
-from oomkb.errors import OomdocError
+from oomkb.errors import InputError, OomdocError
 
 __all__ = ["NOTHING", "Call", "File", "Message", "Platform", "Received", "Refused", "parsed", "spoken"]
 
@@ -72,9 +73,30 @@ NOTHING: Final = Received()
 
 
 class Platform(Protocol):
-    """A messenger."""
+    """A messenger; unless it says otherwise, one without files, whose messages cannot be changed."""
 
     name: str
+    brief: bool = False
+    """Whether its messages are so small that an answer should keep to the first plan."""
+
+    @staticmethod
+    def check_same(right: str, given: Any, name: str = "signature") -> None:
+        """Compare in constant time what a call gives with what it should.
+
+        :raises Refused: where they differ.
+        """
+        if not hmac.compare_digest(right.encode(), str(given or "").encode("utf-8", "replace")):
+            raise Refused(f"the {name} is wrong")
+
+    @staticmethod
+    def check_fresh(stamp: Any, now_s: float, window_s: float, *, per_s: int = 1) -> None:
+        """Check the time of a call, in units of which a second has ``per_s``.
+
+        :raises Refused: where it is none, or lies further from now than the window.
+        """
+        text = str(stamp or "")
+        if not text.isascii() or not text.isdigit() or abs(now_s - int(text[:16]) / per_s) > window_s:
+            raise Refused("the call is too old")
 
     def receive(self, call: Call, now_s: float) -> Received:
         """Check a call and read it; touches nothing but its arguments.
@@ -90,6 +112,7 @@ class Platform(Protocol):
 
         :raises InputError: where it cannot be had, or is larger than the limit.
         """
+        raise InputError("paste its text instead", where="file")
 
     async def begin(self, message: Message, markdown: str, language: str) -> str:
         """Say at once that a message is being answered, where the answer may be more than one message.
@@ -97,6 +120,8 @@ class Platform(Protocol):
         :returns: the name of what was posted, for :meth:`revise` and :meth:`send`; empty where it cannot be changed.
         :raises InputError: where the platform does not take it.
         """
+        await self.send(message, markdown, language)
+        return ""
 
     async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
         """Show how far the answer is in place of what :meth:`begin` posted.
@@ -110,9 +135,6 @@ class Platform(Protocol):
         :param draft: what :meth:`begin` posted: it becomes the answer's first message.
         :raises InputError: where the platform does not take it.
         """
-
-    brief: bool
-    """Whether its messages are so small that an answer should keep to the first plan."""
 
 
 def parsed(raw: bytes | str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import httpx
 
 from oomdoc.bots.blocks import Dialect, pieces
 from oomdoc.bots.hosts import allowed
-from oomdoc.bots.message import NOTHING, Call, File, Message, Received, Refused, parsed, spoken
+from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, parsed, spoken
 from oomdoc.bots.outgoing import Outgoing
 from oomdoc.bots.packing import packed
 from oomdoc.report.words import word
@@ -62,11 +62,10 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
     return f"v0={digest}"
 
 
-class Slack:
+class Slack(Platform):
     """A Slack app."""
 
     name = "slack"
-    brief = False
 
     def __init__(self, signing_secret: str, bot_token: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._secret = signing_secret
@@ -85,7 +84,9 @@ class Slack:
 
     def receive(self, call: Call, now_s: float) -> Received:
         """See :class:`oomdoc.bots.message.Platform`."""
-        self._verify(call, now_s)
+        timestamp = call.headers.get("x-slack-request-timestamp", "")
+        self.check_same(signature(self._secret, timestamp, call.body), call.headers.get("x-slack-signature"))
+        self.check_fresh(timestamp, now_s, _WINDOW_S)
         if call.method != "POST":
             raise Refused("Slack posts", status=400)
         if call.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
@@ -97,17 +98,6 @@ class Slack:
         if document.get("type") != "event_callback" or not isinstance(event, dict):
             return NOTHING
         return Received(message=_message(document, event))
-
-    def _verify(self, call: Call, now_s: float) -> None:
-        timestamp = call.headers.get("x-slack-request-timestamp", "")
-        given = call.headers.get("x-slack-signature", "")
-        if not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 12:
-            raise Refused("no timestamp")
-        right = signature(self._secret, timestamp, call.body)
-        if not hmac.compare_digest(right.encode(), given.encode("utf-8", "replace")):
-            raise Refused("the signature is wrong")
-        if abs(now_s - int(timestamp)) > _WINDOW_S:
-            raise Refused("the call is too old")
 
     def _command(self, body: bytes) -> Received:
         try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import hmac
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,7 +22,7 @@ import httpx
 from oomdoc.bots import aes
 from oomdoc.bots.blocks import Dialect, pieces
 from oomdoc.bots.hosts import allowed
-from oomdoc.bots.message import NOTHING, Call, File, Message, Received, Refused, parsed
+from oomdoc.bots.message import NOTHING, Call, Message, Platform, Received, Refused, parsed
 from oomdoc.bots.outgoing import Outgoing
 from oomdoc.bots.packing import packed, utf8
 from oomdoc.bots.tokens import Tokens
@@ -50,8 +49,8 @@ def signature(token: str, timestamp: str, nonce: str, sealed: str) -> str:
     return hashlib.sha1("".join(sorted((token, timestamp, nonce, sealed))).encode("utf-8", "replace")).hexdigest()
 
 
-class WeCom:
-    """A WeCom app."""
+class WeCom(Platform):
+    """A WeCom app; its callback carries no files."""
 
     name = "wecom"
     brief = True
@@ -104,17 +103,9 @@ class WeCom:
     def _opened(self, call: Call, sealed: str, now_s: float) -> bytes:
         """The plain text of a ciphertext whose signature is right and fresh."""
         timestamp, nonce = call.query.get("timestamp", ""), call.query.get("nonce", "")
-        given = call.query.get("msg_signature", "")
-        right = signature(self._token, timestamp, nonce, sealed)
-        if not hmac.compare_digest(right.encode(), given.encode("utf-8", "replace")):
-            raise Refused("the signature is wrong")
-        if not timestamp.isascii() or not timestamp.isdigit() or abs(now_s - int(timestamp[:12])) > _WINDOW_S:
-            raise Refused("the call is too old")
-        try:
-            data = base64.b64decode(sealed, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise Refused("not encrypted as agreed", status=400) from error
-        plain = aes.decrypt(self._key, self._key[:16], data, block=_BLOCK)
+        self.check_same(signature(self._token, timestamp, nonce, sealed), call.query.get("msg_signature"))
+        self.check_fresh(timestamp, now_s, _WINDOW_S)
+        plain = aes.decrypt(self._key, self._key[:16], aes.sealed_bytes(sealed), block=_BLOCK)
         # 16 random bytes, the length, the text, and whom it is for (nobody, where a robot is called).
         end = 20 + int.from_bytes(plain[16:20], "big")
         if len(plain) < 20 or end > len(plain):
@@ -132,18 +123,9 @@ class WeCom:
         text = str(fields.get("Content") or "").strip()
         return Message("wecom", self._corp, f"app:{user}", user, text, (identifier,), address={"user": user})
 
-    async def fetch(self, message: Message, file: File, limit_bytes: int) -> bytes:
-        """The callback of an app carries no files."""
-        raise InputError("paste its text instead", where="file")
-
     async def begin(self, message: Message, markdown: str, language: str) -> str:
         """See :class:`oomdoc.bots.message.Platform`; a robot has one message, which is the answer."""
-        if "hook" not in message.address:
-            await self.send(message, markdown, language)
-        return ""
-
-    async def revise(self, message: Message, draft: str, markdown: str, language: str) -> None:
-        """What was posted cannot be changed."""
+        return "" if "hook" in message.address else await super().begin(message, markdown, language)
 
     async def send(self, message: Message, markdown: str, language: str, draft: str = "") -> None:
         """See :class:`oomdoc.bots.message.Platform`."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.service.bots.sealing import encrypt
 
 from oomdoc.bots import aes
 from oomdoc.bots.feishu import Feishu, cards
@@ -86,7 +87,7 @@ class FakeFeishu:
 
 def seal(plain: bytes, key: str = KEY) -> bytes:
     start = os.urandom(16)
-    data = start + aes.encrypt(hashlib.sha256(key.encode()).digest(), start, plain)
+    data = start + encrypt(hashlib.sha256(key.encode()).digest(), start, plain)
     return json.dumps({"encrypt": base64.b64encode(data).decode()}).encode()
 
 

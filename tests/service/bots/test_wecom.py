@@ -15,8 +15,8 @@ from xml.sax.saxutils import escape
 
 import httpx
 import pytest
+from tests.service.bots.sealing import encrypt
 
-from oomdoc.bots import aes
 from oomdoc.bots.message import Call, Refused
 from oomdoc.bots.wecom import WeCom, messages, xml_fields
 from oomdoc.settings import Settings
@@ -85,7 +85,7 @@ class FakeWeCom:
 
 def seal(plain: bytes, receiver: str = CORP) -> str:
     framed = os.urandom(16) + struct.pack(">I", len(plain)) + plain + receiver.encode()
-    return base64.b64encode(aes.encrypt(RAW_KEY, RAW_KEY[:16], framed, block=32)).decode()
+    return base64.b64encode(encrypt(RAW_KEY, RAW_KEY[:16], framed, block=32)).decode()
 
 
 def query(sealed: str, at: float | None = None) -> dict[str, str]:
@@ -231,7 +231,7 @@ def test_flat_xml() -> None:
 
 @pytest.mark.parametrize("plain", [b"", b"short", bytes(16) + b"\xff\xff\xff\xff" + b"x" * 20])
 def test_ciphertexts_that_are_none(plain: bytes) -> None:
-    sealed = base64.b64encode(aes.encrypt(RAW_KEY, RAW_KEY[:16], plain, block=32)).decode()
+    sealed = base64.b64encode(encrypt(RAW_KEY, RAW_KEY[:16], plain, block=32)).decode()
     body = f"<xml><Encrypt>{sealed}</Encrypt></xml>".encode()
     with pytest.raises(Refused):
         WeCom(CORP, "1", "s", TOKEN, AES_KEY).receive(Call("POST", {}, query(sealed, 5), body), 5)
