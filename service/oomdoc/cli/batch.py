@@ -10,7 +10,7 @@ import typer
 
 from oomdoc.cli.common import Format, Language, coloured, print_json, progress, show, terminal_width
 
-__all__ = ["batch", "register"]
+__all__ = ["batch"]
 
 
 class Engine(StrEnum):
@@ -18,11 +18,6 @@ class Engine(StrEnum):
 
     processes = "processes"
     ray = "ray"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(batch)
 
 
 def batch(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from oomdoc.cli.common import Language, parse_set, print_json, read_named, read_text, show
 from oomkb.errors import InputError
 
-__all__ = ["check", "register"]
+__all__ = ["check"]
 
 DOES_NOT_FIT = 3
 
@@ -25,9 +25,7 @@ class CheckFormat(StrEnum):
     junit = "junit"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Exit status: 0 nothing wrong; 1 warnings with --strict; 3 does not fit; 2 bad input.")(check)
+EPILOG: Final = "Exit status: 0 nothing wrong; 1 warnings with --strict; 3 does not fit; 2 bad input."
 
 
 def check(

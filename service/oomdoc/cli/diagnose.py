@@ -28,19 +28,17 @@ from oomkb.errors import InputError, JobError, OomdocError
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
 
-__all__ = ["diagnose", "register"]
+__all__ = ["diagnose"]
 
 _LONG_BYTES: Final = 16 << 20
 """A log beyond this is read with a bar that shows how far."""
 _LONGEST_NAME: Final = 255
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Exit status: 0 a failure was diagnosed, of memory or not; 1 nothing failed (a question, a plan, a "
-        "healthy log); 2 bad input or a wrong call."
-    )(diagnose)
+EPILOG: Final = (
+    "Exit status: 0 a failure was diagnosed, of memory or not; 1 nothing failed (a question, a plan, a "
+    "healthy log); 2 bad input or a wrong call."
+)
 
 
 def diagnose(

@@ -25,13 +25,37 @@ from oomkb.errors import JobError
 if TYPE_CHECKING:
     from oomdoc.evidence import Evidence
     from oomkb.memory.job import Job
+    from oomkb.pricing import Priced
 
-__all__ = ["estimate", "register"]
+__all__ = ["estimate"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Exit status: 0 priced; 2 an impossible job or a wrong call.")(estimate)
+def _replayed(priced: Priced, job: Path | None, language: str) -> tuple[dict[str, Any], str]:
+    """Replay a priced job's allocator; writes ``NAME.snapshot.pickle`` and ``.png`` into the current directory.
+
+    :returns: the document and the text that stand below the estimate.
+
+    :raises JobError: for a job that is not played, and for allocator settings that PyTorch refuses.
+    """
+    from oomdoc.report.allocator import allocator_document, allocator_text, draw_timeline
+    from oomdoc.report.words import word
+    from oomkb.memory.allocator.run import replayed_job
+    from oomkb.memory.allocator.snapshot import write_snapshot
+    from oomkb.pricing import extra_model_shapes
+
+    run = replayed_job(priced.job, priced.shape, priced.device, shapes=extra_model_shapes(priced.job))
+    name = job.stem if job is not None and job.name != "-" else "oomdoc"
+    pickle, picture = Path(f"{name}.snapshot.pickle"), Path(f"{name}.snapshot.png")
+    write_snapshot(run.shown.allocator, pickle)
+    drawn = draw_timeline(run, picture)
+    document = allocator_document(run)
+    document["files"] = [str(pickle), *([str(picture)] if drawn else [])]
+    written = word("allocator.picture", language, path=picture) if drawn else word("allocator.no-picture", language)
+    below = [word("allocator.written", language, path=pickle), written]
+    return document, allocator_text(document, language) + "".join(f"  {line}\n" for line in below)
+
+
+EPILOG: Final = "Exit status: 0 priced; 2 an impossible job or a wrong call."
 
 
 def estimate(
@@ -79,18 +103,14 @@ def estimate(
         from oomdoc.report.chart import write_chart
 
         write_chart(report.document(), chart)
-    answer = None
-    if allocator:
-        from oomdoc.cli.allocator import replayed
-
-        answer = replayed(report.priced, job, language)
+    replay, below = _replayed(report.priced, job, language) if allocator else ({}, "")
     if format_ is Format.json:
-        more = {"allocator": answer.document} if answer else {}
+        more = {"allocator": replay} if allocator else {}
         print_json({**_with_framework(report.document(language=language), evidence, language), **more})
         return
     for warning in _warnings(evidence, language):
         show("! " + warning)
-    show(report.text(language=language, width=terminal_width(), colour=coloured()) + (answer.text if answer else ""))
+    show(report.text(language=language, width=terminal_width(), colour=coloured()) + below)
 
 
 def _job_of(path: Path | None) -> tuple[Job, Evidence | None]:

@@ -8,12 +8,7 @@ import typer
 
 from oomdoc.cli.common import Language, causes_beginning, show
 
-__all__ = ["explain", "register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(explain)
+__all__ = ["explain"]
 
 
 def explain(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,12 +13,10 @@ from oomdoc.cli.common import Format, Language, json_lines, parse_set, print_jso
 from oomdoc.evidence import Source
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["fix", "register"]
+__all__ = ["fix"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Exit status: 0 done; 1 a change has no place in this file; 2 none has, or bad input.")(fix)
+EPILOG: Final = "Exit status: 0 done; 1 a change has no place in this file; 2 none has, or bad input."
 
 
 def fix(

@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import sys
+from collections.abc import Callable
 from copy import copy
 from typing import Annotated
 
@@ -50,20 +51,22 @@ app = typer.Typer(
     "Examples: `oomdoc diagnose log.txt --config train.yaml` · `oomdoc estimate job.yaml` · "
     "`oomdoc plan train.yaml --gpu 'RTX 4090' --gpus 7`",
 )
-_PANELS = {
-    "After a failure": (diagnose, run, batch, fix, chat),
-    "Before a launch": (estimate, plan, check, scan, trace),
-    "What is known": (search, explain),
-    "Services": (serve, mcp),
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "After a failure": (diagnose.diagnose, run.run, batch.batch, fix.fix, chat.chat),
+    "Before a launch": (estimate.estimate, plan.plan, check.check, scan.scan, trace.trace),
+    "What is known": (search.search, explain.explain),
+    "Services": (serve.serve, serve.settings, mcp.mcp),
 }
 _GROUPS = {"What is known": (case, model, index), "Services": (data,), "For contributors": (new,)}
-for _panel, _modules in _PANELS.items():
-    _known = len(app.registered_commands)
-    for _module in _modules:
-        _module.register(app)
-    for _command in app.registered_commands[_known:]:
-        _command.rich_help_panel = _panel
-        _command.cls = Command
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        _about = vars(sys.modules[_command.__module__])
+        app.command(
+            cls=Command,
+            rich_help_panel=_panel,
+            epilog=_about.get("EPILOG"),
+            context_settings=_about.get("SETTINGS"),
+        )(_command)
 for _panel, _groups in _GROUPS.items():
     for _group in _groups:
         app.add_typer(_group.app, rich_help_panel=_panel)

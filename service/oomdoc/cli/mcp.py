@@ -9,7 +9,7 @@ import typer
 
 from oomkb.errors import InputError
 
-__all__ = ["register"]
+__all__ = ["mcp"]
 
 
 class Transport(StrEnum):
@@ -17,11 +17,6 @@ class Transport(StrEnum):
 
     stdio = "stdio"
     http = "http"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(mcp)
 
 
 def mcp(

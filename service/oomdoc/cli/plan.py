@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from oomdoc.cli.common import Format, Language, coloured, parse_set, print_json, read_named, show, terminal_width
 
-__all__ = ["plan", "register"]
+__all__ = ["plan"]
 
 DOES_NOT_FIT = 3
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Exit status: 0 it fits; 3 it does not (so it can guard a launch script); 2 bad input.")(plan)
+EPILOG: Final = "Exit status: 0 it fits; 3 it does not (so it can guard a launch script); 2 bad input."
 
 
 def plan(

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from oomdoc.cli.common import Language, coloured, terminal_width
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["register", "run"]
+__all__ = ["run"]
 
 _KILLED = 137
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-    app.command(context_settings=settings, epilog="Exit status: that of the command.")(run)
+EPILOG: Final = "Exit status: that of the command."
+SETTINGS: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 def run(

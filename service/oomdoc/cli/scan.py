@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from oomdoc.cli.common import Format, Language, print_json, read_text, show
 from oomkb.errors import InputError
 
-__all__ = ["register", "scan"]
+__all__ = ["scan"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Exit status: 0 nothing known; 1 a known regression is installed; 2 bad input.")(scan)
+EPILOG: Final = "Exit status: 0 nothing known; 1 a known regression is installed; 2 bad input."
 
 
 def scan(

@@ -10,12 +10,7 @@ import typer
 from oomdoc.cli.common import Format, Language, json_lines, print_json, read_text, show
 from oomkb.errors import InputError
 
-__all__ = ["register", "search"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(search)
+__all__ = ["search"]
 
 
 def search(

@@ -10,13 +10,7 @@ import typer
 from oomdoc.cli.common import show
 from oomkb.errors import InputError
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command()(serve)
-    app.command()(settings)
+__all__ = ["serve", "settings"]
 
 
 def serve(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from oomdoc.cli.common import Format, Language, coloured, load_document, parse_set, print_json, show, terminal_width
 from oomkb.errors import InputError, JobError
 
-__all__ = ["register", "trace"]
+__all__ = ["trace"]
 
 DIFFERS = 1
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Exit status: 0 they agree; 1 they differ; 2 a job that cannot be traced or a wrong call.")(
-        trace
-    )
+EPILOG: Final = "Exit status: 0 they agree; 1 they differ; 2 a job that cannot be traced or a wrong call."
 
 
 def trace(
