@@ -23,10 +23,10 @@ import numpy as np
 
 from oomkb.records.case import Case
 from oomkb.records.loader import load_cases
-from oomkb.retrieval.calibration import figures_of
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.fusion import Weights, fused, spread
 from oomkb.retrieval.index import Index, open_index
+from oomkb.retrieval.search import figures_of
 from oomkb.retrieval.views import look
 
 DATA = Path(__file__).parent.parent / "kb/oomkb/retrieval/data/calibration.toml"
@@ -191,7 +191,7 @@ def main() -> None:
     alone = fitted(rows.about[:, :4], memory, np.where(memory == 1, 1.0, memory.sum() / (1 - memory).sum()))
     table = dict(zip(names, (*alone.round(3).tolist(), *cause.round(3).tolist()), strict=True))
     table |= {"least_related": LEAST_RELATED, "least_probability": LEAST_PROBABILITY}
-    text = "# Written by bench/calibrate_search.py; oomkb/retrieval/calibration.py says what it means.\n"
+    text = "# Written by bench/calibrate_search.py; oomkb/retrieval/search.py says what it means.\n"
     text += "[coefficients]\n"
     text += "".join(f"{name} = {value}\n" for name, value in table.items())
     print(text)

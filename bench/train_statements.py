@@ -31,7 +31,7 @@ from scipy.sparse import csr_matrix
 
 from oomdoc.intake.statements.catalogue import NEUTRAL, examples, examples_hash, statements
 from oomdoc.intake.statements.features import features_of
-from oomdoc.intake.statements.model import WEIGHTS, Model, model
+from oomdoc.intake.statements.reader import WEIGHTS, Model, model
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "service" / "oomdoc" / "intake" / "statements" / WEIGHTS

@@ -1,7 +1,7 @@
 """PyTorch memory snapshots (``torch.cuda.memory._dump_snapshot``): what held the memory, and what asked for more.
 
 A pickle can run code when it is loaded; this one is loaded with every class refused: it can only hold plain values.
-The snapshot is rendered as log lines, which the parsers read like any other log; :mod:`oomdoc.intake.snapshot` runs it
+The snapshot is rendered as log lines, which the parsers read like any other log; :mod:`oomdoc.intake.stream` runs it
 in a process of its own.
 Format: ``torch/cuda/_memory_viz.py`` and ``c10/cuda/CUDACachingAllocator`` of PyTorch 2.x (``segments`` and
 ``device_traces``).

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from oomdoc.casework.template import TEMPLATE
+from oomdoc.casework.starting import TEMPLATE
 from oomkb.records.lint import lint
 from oomkb.records.loader import load_cases
 from oomkb.records.taxonomy import CAUSES

@@ -27,7 +27,6 @@ from oomkb.memory.intervals import (
 from oomkb.memory.job import Job
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.overhead import fits_probability, meters
-from oomkb.memory.pipeline import fullest, waiting_bytes
 from oomkb.memory.ranks import FSDP1, GATHERED
 from oomkb.memory.releases import quantizes_whole
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
@@ -35,10 +34,48 @@ from oomkb.memory.setting import Setting, resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import apart_of, extra_of, moments_of
 from oomkb.memory.states import States, states_of
+from oomkb.memory.step import Extra, Step
 from oomkb.memory.towers import tower_bytes
 from oomkb.notes import Note, note
 
-__all__ = ["SOURCES", "estimate"]
+__all__ = ["SOURCES", "estimate", "in_flight"]
+
+_LOSS: Final = frozenset({"logits"})
+
+
+def in_flight(stages: int, micro_batches: int, chunks: int = 1) -> tuple[float, float]:
+    """Micro-batches whose activations the first and the last stage hold at once, in whole stages.
+
+    :param chunks: virtual stages on each rank.
+    """
+    ahead = (chunks - 1) * stages + 1
+    first = ahead + 2 * (stages - 1) if chunks > 1 else stages
+    most = micro_batches * chunks
+    return min(most, first) / chunks, min(most, ahead) / chunks
+
+
+def waiting_bytes(s: Setting, step: Step, tokens: float, square: float) -> tuple[float, float]:
+    """Bytes of the activations of the other micro-batches that wait on the first and on the last stage."""
+    c, t, q = step.saved
+    one = c + t * tokens + q * square
+    first, last = in_flight(s.pp, s.accum, s.chunks) if s.pp > 1 else (1.0, 1.0)
+    return one * (first - 1), one * (last - 1)
+
+
+def fullest(
+    s: Setting, step: Step, phase: str, tokens: float, square: float, wrapped: Extra
+) -> tuple[float, Mapping[str, float]]:
+    """What waits and what runs at the fullest instant of a phase, on whichever stage is fuller.
+
+    :returns: bytes of waiting activations, and the terms of what runs.
+    """
+    size, terms = step.peak(phase, tokens, square, wrapped)
+    if s.pp <= 1:
+        return 0.0, terms
+    first, last = waiting_bytes(s, step, tokens, square)
+    early_size, early = step.peak(phase, tokens, square, wrapped, without=_LOSS)
+    return (first, early) if early and first + early_size > last + size else (last, terms)
+
 
 SOURCES: Final[Mapping[str, str]] = MappingProxyType(
     {

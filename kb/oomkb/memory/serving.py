@@ -14,9 +14,8 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.activations import step_of
-from oomkb.memory.cache import Pages, cache_bytes, cache_of
+from oomkb.memory.cache import Pages, cache_bytes, cache_of, element_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.drafts import draft_bytes
 from oomkb.memory.engines import (
     Engine,
     engine_of,
@@ -26,7 +25,8 @@ from oomkb.memory.engines import (
     profile_bytes,
     static_share,
 )
-from oomkb.memory.job import Job
+from oomkb.memory.extra_models import extra_shape
+from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.overhead import normal
 from oomkb.memory.ranks import stated_count
 from oomkb.memory.setting import Setting
@@ -36,6 +36,49 @@ from oomkb.notes import Note, note
 from oomkb.units import GIB
 
 __all__ = ["ServingBytes", "largest_max_model_len", "serving_bytes", "start_probability"]
+
+_HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Bytes on one GPU."""
+
+    weights: float = 0.0
+    cache: float = 0.0
+    """Of one sequence."""
+    heads: int = 0
+    """Heads on the target, which cache as one of its layers does."""
+
+
+def draft_bytes(
+    job: Job, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape], kv_dtype: str | None, tokens: float
+) -> Draft:
+    """All models of the role ``draft``."""
+    weights, cache, heads = 0.0, 0.0, 0
+    for extra in job.extra_models or ():
+        if extra.role != "draft" or extra.offload:
+            continue
+        other = _shape(extra, shapes)
+        if other is None:
+            heads += 1
+            layer = max(shape.layers, key=lambda found: found.params)
+            d = shape.dims
+            weights += (layer.params + 2 * d.hidden * d.hidden) * 2.0 / s.tp
+            split = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
+            cache += d.kv_elements_per_token / split * element_bytes(s, kv_dtype) * tokens
+        else:
+            weights += other.params * 2.0 / s.tp
+            cache += cache_bytes(s, other, kv_dtype, tokens)
+    return Draft(weights, cache, heads)
+
+
+def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | None:
+    """The draft's own shape; ``None`` for a head on the target."""
+    if isinstance(extra.model, str) and any(word in extra.model.lower() for word in _HEADS):
+        return None
+    return extra_shape(extra, shapes)
+
 
 _STEP: Final = 16
 """Tokens of a block of the cache: lengths are given in whole blocks."""

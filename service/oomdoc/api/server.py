@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import shutil
 import sys
 import tempfile
+import traceback
 from asyncio import TimerHandle, Transport
+from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from oomdoc.api.logs import log_config
 from oomdoc.settings import Settings, load_settings
 
-__all__ = ["Patient", "run"]
+__all__ = ["JsonLines", "Patient", "run"]
+
+_FRAMES: Final = 20
+
+
+class JsonLines(logging.Formatter):
+    """``time``, ``level``, ``logger``, ``event``, and the fields that the call gave as ``extra={"fields": ...}``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        entry: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _event(record),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            entry["error"] = record.exc_info[0].__name__
+            entry["at"] = _places(record.exc_info[2])
+        return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+def _event(record: logging.LogRecord) -> str:
+    """The message; of an exception only its first line, as it was written in the code."""
+    if record.exc_info:
+        return str(record.msg).strip().partition("\n")[0][:200]
+    return record.getMessage()[:500]
+
+
+def _places(trace: Any) -> list[str]:
+    frames = traceback.extract_tb(trace)[-_FRAMES:]
+    return [f"{'/'.join(frame.filename.split('/')[-3:])}:{frame.lineno} {frame.name}" for frame in frames]
+
+
+def log_config(level: str) -> dict[str, Any]:
+    """For :func:`logging.config.dictConfig`: everything to standard error, as JSON lines."""
+    to_stderr = {"level": level.upper(), "handlers": ["stderr"], "propagate": False}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"json": {"()": "oomdoc.api.server.JsonLines"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+        "loggers": {"oomdoc": to_stderr, "uvicorn": to_stderr},
+        "root": {"level": "WARNING", "handlers": ["stderr"]},
+    }
+
 
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"
 _HEAD_BYTES = 64 << 10

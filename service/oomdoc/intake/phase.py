@@ -2,20 +2,191 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 from oomdoc.evidence import Fact, Failure, Frame, Signal, Span, Statement
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
-from oomdoc.intake.partitions import is_partition
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.phase_words import phase_of_program, phase_of_prose
-from oomdoc.intake.phases import phase_of_frames, phase_of_log, phase_of_operation, text_of
+from oomdoc.intake.polarity import went_well
+from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
+from oomkb.toml_files import read_toml
 from oomkb.units import GIB
 
-__all__ = ["OF_STATEMENT", "frames_of", "phase_fact"]
+__all__ = ["OF_STATEMENT", "frames_of", "phase_fact", "phase_of_frames"]
+
+_RE: Final = patterns(__file__)
+_I: Final = re.IGNORECASE | re.ASCII
+_NODE: Final = _RE.sieved("node")
+_LAST: Final = 60
+_INNERMOST: Final = 4
+
+
+@cache
+def _sections() -> Mapping[str, Any]:
+    return read_toml(Path(__file__).with_name("phases.toml"))
+
+
+@cache
+def phase_table(section: str) -> tuple[tuple[str, Expression], ...]:
+    """Phases and what shows them, of one section of the table."""
+    return tuple((phase, Expression("|".join(parts), _I)) for phase, parts in _sections()[section].items())
+
+
+def all_sections() -> None:
+    """Make every expression of the table."""
+    for section in _sections():
+        phase_table(section)
+
+
+def text_of(frame: Frame) -> str:
+    """What a frame is matched by."""
+    return f"{frame.file} {frame.function} {frame.code}"
+
+
+def phase_of_frames(frames: Sequence[Frame]) -> str | None:
+    """The phase that a traceback (outermost frame first) shows; ``None`` where no frame tells."""
+    texts = [text_of(frame) for frame in frames]
+    lows = [text.lower() for text in texts]
+    inner = dict(phase_table("inner"))
+    innermost = None
+    for text, low in zip(texts, lows, strict=True):
+        if _shows(inner["forward-only"], text, low):
+            innermost = "forward"
+        elif _shows(inner["loss"], text, low):
+            innermost = "loss"
+        elif _shows(inner["forward"], text, low) and (innermost is None or not _RE["plumbing"].search(text)):
+            innermost = "forward"
+    moved = any(_shows(inner["moved"], text, low) for text, low in zip(texts[-2:], lows[-2:], strict=True))
+    moved = moved and innermost is None and not any(map(_RE["back"].search, lows))
+    for phase, pattern in phase_table("frames"):
+        at = [n for n, (text, low) in enumerate(zip(texts, lows, strict=True)) if _shows(pattern, text, low)]
+        if not at or (phase == "load" and innermost is not None and at[-1] < len(texts) - _INNERMOST):
+            continue
+        if phase == "generate" and innermost == "loss" and not any("generate" in t or "sampler" in t for t in texts):
+            continue
+        if phase == "generate" and moved:
+            continue  # a function of that name that puts the model on the card first
+        return phase
+    return "load" if moved else innermost
+
+
+def _shows(pattern: Expression, text: str, low: str) -> bool:
+    return pattern.may_match(low) and pattern.search(text) is not None
+
+
+def phase_of_log(lines: Sequence[str]) -> str | None:
+    """The phase of the last log line before the failure that names one."""
+    last = lines[-_LAST:]
+    whole = "\n".join(last).lower()
+    patterns = [(phase, pattern) for phase, pattern in phase_table("log") if pattern.may_match(whole)]
+    for text in reversed(last) if patterns else ():
+        low = text.lower()
+        for phase, pattern in patterns:
+            if _shows(pattern, text, low):
+                return phase
+    return None
+
+
+def phase_of_operation(text: str) -> str | None:
+    """The phase of the first operation that is named; ``None`` where none is, or its name does not tell.
+
+    TensorFlow prints ``[[node gradients/h3/attn/truediv_grad/...]]``, XLA ``op_name="jit(train_step)/jvp(Model)/..."``.
+    """
+    if not _NODE.may_match(text.lower()) or (found := _NODE.search(text)) is None:
+        return None
+    name = next(filter(None, found.groups()))
+    return next((phase for phase, pattern in phase_table("operation") if pattern.search(name)), None)
+
+
+_MAX_TEXT: Final = 10_000
+_MAX_DISTANCE_CHARS: Final = 60
+"""Characters between the words of a phase and those of a failure beyond which they are not of each other."""
+
+
+def phase_of_prose(text: str, *, engine: bool = True) -> str | None:
+    """The phase whose words stand nearest to those of a failure, said with "when", "during", "时" before all others.
+
+    :param engine: whether an engine may be what fails: "when eval starts" is not, where none is named.
+    """
+    best: tuple[float, str] | None = None
+    for sentence in _RE["sentence"].split(text[:_MAX_TEXT]):
+        if sentence is None:
+            continue
+        for weight, phase in _of_sentence(sentence[:600]):
+            if (engine or phase != "engine-init") and (best is None or weight > best[0]):
+                best = (weight, phase)
+    return best[1] if best is not None and best[0] >= _LEAST else None
+
+
+_LEAST: Final = 0.3
+
+
+def _of_sentence(sentence: str) -> Iterator[tuple[float, str]]:
+    fails = [m.span() for m in _RE["fails"].finditer(sentence)]
+    if not fails:
+        return
+    for rank, (phase, pattern) in enumerate(phase_table("prose")):
+        for found in pattern.finditer(sentence):
+            start, end = found.span()
+            distance = min(max(start - stop, begin - end, 0) for begin, stop in fails)
+            if (
+                distance > 2 * _MAX_DISTANCE_CHARS
+                or _RE["before"].search(sentence[:start])
+                or went_well(sentence[end : end + 16])
+            ):
+                continue
+            timed = (
+                _RE["at"].search(sentence[max(0, start - 40) : start]) is not None
+                or _RE["after"].match(sentence, end) is not None
+            )
+            if timed or distance <= _MAX_DISTANCE_CHARS:
+                yield (2.0 if timed else 1.0) - distance / 100 - rank / 1000, phase
+
+
+def phase_of_program(text: str) -> str | None:
+    """The phase of a program that does nothing else, by its name; of a pasted script that only loads a model."""
+    text = text[:_MAX_TEXT]
+    for phase, pattern in phase_table("program"):
+        if pattern.search(text):
+            return phase
+    return "load" if "from_pretrained(" in text and not _RE["worked_on"].search(text) else None
+
+
+_FP32: Final = 4
+_TOLERANCE: Final = 0.004
+"""Share by which a size may differ: messages have two decimals, and partitions are padded."""
+_RANKS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64)
+"""Numbers of cards that are tried where none is stated: those of one machine, and whole machines of eight."""
+_SMALLEST_GIB: Final = 1.0
+"""Below it a tensor of a forward pass is of any size, and one of these by chance."""
+
+
+def is_partition(facts: Mapping[str, Fact]) -> bool:
+    """Whether what was asked for is a rank's part of the fp32 parameters of the model that is named."""
+    asked, model, ranks = (_stated(facts, name) for name in ("tried_gib", "model", "gpu_count"))
+    if not isinstance(asked, int | float) or asked < _SMALLEST_GIB or not isinstance(model, str):
+        return False
+    if _stated(facts, "method") in ("lora", "qlora") or _stated(facts, "objective") == "inference":
+        return False
+    from oomkb.catalog import models
+
+    entry = models.find(model)
+    if entry is None or not entry.params:
+        return False
+    counts = [ranks] if isinstance(ranks, int) and ranks > 0 else list(_RANKS)
+    return any(abs(asked * GIB * n / (_FP32 * entry.params) - 1) < _TOLERANCE for n in counts)
+
+
+def _stated(facts: Mapping[str, Fact], name: str) -> object:
+    fact = facts.get(name)
+    return fact.value if fact is not None and fact.stated else None
+
 
 OF_STATEMENT: Final[Mapping[str, str]] = {
     "fails-while-loading": "load",
@@ -40,7 +211,6 @@ _REACH: Final = 150
 """Lines between a frame and the message that ends its traceback."""
 _QUOTED: Final = 3
 """Lines before a message that is quoted first, with its log after it."""
-_RE: Final = patterns(__file__)
 _STARTS: Final = ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile")
 
 

@@ -18,10 +18,28 @@ from typing import IO, Final, cast
 from oomdoc.evidence import Source
 from oomdoc.hook_report import CAPTURE_SCHEMA, report_text
 from oomdoc.intake.long_texts import telling
-from oomdoc.intake.snapshot import is_snapshot, snapshot_text
+from oomdoc.isolation import run_isolated
 from oomkb.errors import InputError
 
 __all__ = ["condense", "load_source"]
+
+_MAX_BYTES: Final = 512 << 20
+
+
+def is_snapshot(head: bytes) -> bool:
+    """Whether a file begins like a binary pickle (protocols 2 to 5)."""
+    return len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
+def snapshot_text(file: Path, where: str) -> str:
+    """The snapshot as lines: totals, the largest holders, a traceback of the request that failed if it holds one.
+
+    :raises InputError: when it is no memory snapshot, or needs more memory or time to read than it may have.
+    """
+    if file.stat().st_size > _MAX_BYTES:
+        raise InputError("the snapshot is too large", where=where, hint="record fewer entries (max_entries)")
+    return str(run_isolated("oomdoc.snapshots", file, where=where)["text"])
+
 
 Progress = Callable[[int, int | None], None]
 """Called with bytes read and bytes in all (of the file as stored), the latter ``None`` where it is not known."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.evidence import Fact
-from oomdoc.intake.context import other_runs
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line, distinct
 from oomdoc.intake.patterns import patterns
@@ -18,6 +17,27 @@ from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.sieve import Vocabulary, candidates
 
 __all__ = ["text_facts"]
+
+_MARKS: Final = frozenset(":：-–—")
+"""What every such end holds one of."""
+
+
+def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:
+    """For each line whether it stands under a heading that says that this run was fine."""
+    out: list[bool] = []
+    fine = False
+    for line, kind in zip(lines, kinds, strict=True):
+        if kind in ("prose", "config", "log"):
+            text = line.text.strip()
+            if len(text) < 120:
+                end = text[-12:]
+                if not _MARKS.isdisjoint(end) and _RE["ends"].search(end):
+                    fine = bool(_RE["well"].search(text)) and not _RE["ill"].search(text)
+            elif kind == "prose" and len(text) > 120:
+                fine = False
+        out.append(fine)
+    return out
+
 
 _RE: Final = patterns(__file__)
 _FIRST: Final = _RE.sieved("first")

@@ -10,7 +10,7 @@ import pytest
 from oomkb.frameworks import complete
 from oomkb.memory.activations import step_of
 from oomkb.memory.job import Job
-from oomkb.memory.pipeline import in_flight
+from oomkb.memory.model import in_flight
 from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import states_of

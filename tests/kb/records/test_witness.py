@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomkb.records.sums import check_sum
+from oomkb.records.rules import check_sum
 from oomkb.records.taxonomy import STATUSES
 from oomkb.records.witness import Standing, Witness, standing_of, status_of
 

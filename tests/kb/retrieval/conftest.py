@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from standins import HashedWords, some_cases
 
-from oomkb.retrieval import calibration, index
+from oomkb.retrieval import index, search
 
 
 @pytest.fixture
@@ -23,11 +23,10 @@ def model(monkeypatch, tmp_path):
     """The stand-in, which remembers what it embedded; the index goes to a temporary folder."""
     stand_in = HashedWords()
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "state"))
-    for module in ("index", "views", "calibration"):
+    for module in ("index", "views", "search"):
         monkeypatch.setattr(f"oomkb.retrieval.{module}.encoder", lambda *_: stand_in)
     # The shipped curves were fitted to the real model's cosines.
-    open_curves = replace(calibration.calibration(), related_bias=50.0, least_probability=0.0)
-    for module in ("search", "calibration"):
-        monkeypatch.setattr(f"oomkb.retrieval.{module}.calibration", lambda: open_curves)
+    open_curves = replace(search.calibration(), related_bias=50.0, least_probability=0.0)
+    monkeypatch.setattr(search, "calibration", lambda: open_curves)
     index._held.cache_clear()
     return stand_in

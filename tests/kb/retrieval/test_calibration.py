@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oomkb.retrieval.calibration import calibration
-from oomkb.retrieval.search import search
+from oomkb.retrieval.search import calibration, search
 
 
 def test_the_curves_rise_in_every_figure() -> None:

@@ -16,10 +16,10 @@ from sqlalchemy import event, insert
 from starlette.datastructures import Headers
 from typer.testing import CliRunner
 
-from oomdoc.api.address import Proxies
 from oomdoc.api.answers import Answer, Answers
 from oomdoc.api.app import create_app
-from oomdoc.api.logs import JsonLines
+from oomdoc.api.auth import Proxies
+from oomdoc.api.server import JsonLines
 from oomdoc.cli.main import app as command
 from oomdoc.settings import Settings, load_settings
 from oomdoc.store import schema

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from tests.service.intake.planted import planted
 
 from oomdoc.api.app import create_app
-from oomdoc.api.logs import JsonLines
+from oomdoc.api.server import JsonLines
 from oomdoc.settings import Settings
 
 LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB"

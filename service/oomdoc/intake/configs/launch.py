@@ -7,13 +7,32 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.instances import accelerators, instance
 from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import number, whole
 from oomdoc.intake.configs.wordlist import meanings
 from oomkb.frameworks import LAUNCHERS
 
 __all__ = ["ENVIRONMENT", "LAUNCH_KEYS", "launch_facts", "visible_gpus"]
+
+_FAMILIES: Final = meanings("machine")
+_COUNTS: Final = {name: int(count) for name, count in meanings("cards").items()}
+_TYPE: Final = re.compile(r"(?:ml\.)?(?P<family>[gp][0-9][a-z]{0,2})\.(?P<size>(?:[0-9]{1,2})?xlarge|metal)\Z")
+_ASKED: Final = re.compile(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::(?P<count>[0-9]{1,2}))?\Z")
+
+
+def instance(value: Any) -> tuple[str, int] | None:
+    """GPU and count of an instance type."""
+    found = _TYPE.match(value.strip()) if isinstance(value, str) and len(value) < 40 else None
+    if found is None or found["family"] not in _FAMILIES:
+        return None
+    return _FAMILIES[found["family"]], _COUNTS.get(f"{found['family']}.{found['size']}", 1)
+
+
+def accelerators(value: Any) -> tuple[str, int] | None:
+    """GPU and count of ``A100-80GB:8``; ``None`` for several to choose from."""
+    found = _ASKED.match(value.strip()) if isinstance(value, str) and len(value) < 60 else None
+    return (found["gpu"], int(found["count"] or 1)) if found is not None else None
+
 
 _PER_NODE: Final = frozenset({"nproc_per_node", "num_gpus", "n_gpus_per_node", "gpus_per_node", "num_gpus_per_node"})
 _NODES: Final = frozenset({"nnodes", "num_nodes", "num_node", "num_machines"})

@@ -12,7 +12,7 @@ from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.phases import phase_of_frames
+from oomdoc.intake.phase import phase_of_frames
 from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Literals, Vocabulary
 from oomdoc.intake.statements.complaints import read_asked

@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import Final
 
-from oomdoc.intake import phases
+from oomdoc.intake import phase
 from oomdoc.intake.patterns import Patterns
 from oomdoc.intake.sieve.derive import literals_of
 from oomdoc.intake.sieve.expression import TABLE, Expression, key_of
@@ -28,7 +28,7 @@ def expressions() -> list[Expression]:
     for table in [thing for thing in gc.get_objects() if type(thing) is Patterns]:
         for name in table.rows:
             table.group(name.partition(".")[0])
-    phases.all_sections()
+    phase.all_sections()
     return [thing for thing in gc.get_objects() if type(thing) is Expression]
 
 

@@ -10,7 +10,7 @@ from oomdoc.intake.statements import read_statements
 from oomdoc.intake.statements.catalogue import examples, examples_hash, statements
 from oomdoc.intake.statements.concepts import Lexicon, items_of
 from oomdoc.intake.statements.features import MAX_ITEMS, features_of
-from oomdoc.intake.statements.model import model
+from oomdoc.intake.statements.reader import model
 from oomdoc.intake.statements.sentences import parts_of, sentences_of
 
 
