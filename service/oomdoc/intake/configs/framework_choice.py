@@ -143,7 +143,7 @@ _SNIPPET_KEYS: Final = 5
 """Keys under which a piece is a snippet, not the configuration of a run."""
 
 
-_LAUNCHES: Final = frozenset({"sbatch", "srun", "torchrun"})
+_LAUNCHES: Final = frozenset({"sbatch", "srun", "mpirun", "torchrun"})
 """What starts any framework's programs: its own settings speak for none."""
 _MIN_SNIPPET_PROBABILITY: Final = 0.2
 """Below it, not even a snippet is taken for what nothing but a few common keys speaks for."""

@@ -230,7 +230,7 @@ def _insert_flag(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
 
 def _same_command(doc: Doc, anchor: Entry | None) -> list[Entry]:
     """The settings of the command that a new flag joins: not those of its launcher."""
-    launchers = (*LAUNCHERS, "torchrun", "docker", "srun", "ray")
+    launchers = (*LAUNCHERS, "torchrun", "docker", "srun", "mpirun", "ray")
     scope = anchor.scope if anchor is not None else None
     if doc.table is not None and doc.table.name in LAUNCHERS:
         scope = doc.table.name  # behind the script, they would be the script's

@@ -21,7 +21,7 @@ _EXTENSIONS: Final = meanings("file")
 _LANGUAGES: Final = meanings("fence")
 _PROGRAM: Final = (
     r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl"
-    r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|ray|mpirun|text-generation-launcher|nemo|uv|poetry"
+    r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|salloc|ray|mpirun|mpiexec|horovodrun|text-generation-launcher|nemo|uv|poetry"
     r"|litgpt|lm[_-]eval|composer|trtllm-(?:serve|bench)|llama-(?:server|cli))"
 )
 _WORDS_OF_COMMAND: Final = 5
@@ -53,6 +53,9 @@ _CALL: Final = Expression(
 _IMPORT: Final = compiled(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
 _SECTION: Final = compiled(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
 _ANY_DIGIT: Final = bytes.maketrans(b"123456789", b"000000000")
+_REQUEST: Final = compiled(r"^[ \t]{0,8}#(?:SBATCH|PBS)[ \t]", re.M)
+_HEAD_CHARS: Final = 4000
+"""How far before its first command a batch job's requests may begin."""
 _MAX_RUN: Final = 3000
 _MAX_LINES: Final = 30_000
 _LOOKAHEAD: Final = 60_000
@@ -193,6 +196,9 @@ def _runs(text: str, start: int, end: int) -> Iterator[Segment]:
             index += 1
             continue
         form, _first, last, begin = found
+        asked = _REQUEST.search(text, loose_from, begin) if form == "shell" else None
+        if asked is not None and begin - asked.start() < _HEAD_CHARS:
+            begin = asked.start()
         if begin > loose_from:
             yield Segment("loose", loose_from, begin)
         stop = lines.span(last)[1]

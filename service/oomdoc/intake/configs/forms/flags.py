@@ -342,7 +342,7 @@ def parse_shell(
     commands, heredocs = _commands(text, start, end, known, nested=False)
     reading = ShellReading()
     env: list[Entry] = []
-    asked = batch_requests(text, start, end) if depth == 0 and "#SBATCH" in text[start:end] else []
+    asked = batch_requests(text, start, end) if depth == 0 else []
     if asked:
         low, high = asked[0].key_span[0], asked[-1].value_span[1]
         reading.fragments.append(Fragment(form="shell", start=low, end=high, entries=tuple(asked), array="#SBATCH"))

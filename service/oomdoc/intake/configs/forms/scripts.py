@@ -13,25 +13,31 @@ from oomkb.lazy import compiled
 
 __all__ = ["batch_requests", "contents", "reached", "without_labels"]
 
-_BATCH: Final = compiled(r"^#SBATCH[ \t]{1,8}--([a-z][a-z-]{1,30})(?:=|[ \t]{1,8})([^\s#]{1,80})", re.M)
-
-
+_BATCH: Final = compiled(
+    r"^[ \t]{0,8}#SBATCH[ \t]{1,8}(?:--(?P<long>[a-z][a-z-]{1,30})(?:=|[ \t]{1,8})|-(?P<short>[A-Za-z])[ \t]{0,8})"
+    r"(?P<value>[^\s#]{1,80})"
+    r"|(?:^[ \t]{0,8}#PBS[ \t]{1,8}-l[^\n#]{0,80}?\b|(?<=:))(?P<pbs>select|ngpus)=(?P<number>[0-9]{1,4})",
+    re.M,
+)
 _GPUS: Final = compiled(r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z")
 
 
 def batch_requests(text: str, start: int, end: int) -> list[Entry]:
-    """The nodes and GPUs that ``#SBATCH`` lines ask for; of ``gpu:a100:8`` the number."""
-    out = []
+    """The nodes and GPUs that a batch job's first lines ask for; of ``gpu:a100:8`` the number."""
+    out: list[Entry] = []
+    if text.find("#SBATCH", start, end) < 0 and text.find("#PBS", start, end) < 0:
+        return out
     for found in _BATCH.finditer(text, start, end):
-        low, high = found.span(2)
-        count = _GPUS.match(found[2]) if "gpu" in found[1] or found[1] == "gres" else None
+        name, value = (n for n in ("long", "short", "pbs", "value", "number") if found[n] is not None)
+        low, high = found.span(value)
+        count = _GPUS.match(found[value]) if "gpu" in found[name] or found[name] in ("gres", "G") else None
         if count is not None:
-            low = found.start(2) + count.start(1)
+            low = found.start(value) + count.start(1)
         out.append(
             Entry(
-                key=found[1],
+                key=found[name],
                 value=as_scalar(text[low:high]),
-                key_span=found.span(1),
+                key_span=found.span(name),
                 value_span=(low, high),
                 style="flag=",
                 scope="sbatch",
