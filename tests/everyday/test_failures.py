@@ -64,7 +64,7 @@ def test_little_is_not_advised_on() -> None:
         (
             "is that too little vram??\nllama_model_load: error loading model: error loading model architecture: "
             "unknown model architecture: 'glm4moe'\nmain: exiting due to model loading error",
-            "invalid-config",
+            "unknown-architecture",
         ),
         (
             "pod killed, does it need more memory?\n\nReason:   Evicted\nMessage:  The node was low on resource: "

@@ -8,6 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch, action_key
+from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
 from oomdoc.messages import Message, say
@@ -50,6 +51,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     outcome = view.evidence.outcome
     if outcome is not None and outcome.name == "solved":
         return (say("summary.solved"),)
+    if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
+        return read
     if found.explained:
         return tuple(sentences_of(found.topics))
     answer = answer_to(view, found)

@@ -46,10 +46,27 @@ def plain(text: str) -> str:
         lines = [_of_record(line) for line in lines]
     if any(mark in text for mark in "“”„‘’"):
         lines = [line if _RE["han"].search(line) else line.translate(_STRAIGHT) for line in lines]
+    lines = _without_turns(lines)
     for name, kept in (("quote", ""), ("task", r"[rank\g<rank>]: ")):
         lines = _without_column(lines, name, kept)
     indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
     return "\n".join(_whole([line[indent:] for line in lines] if indent else lines))
+
+
+def _without_turns(lines: Sequence[str]) -> list[str]:
+    """The lines, those of rendered conversations empty: a sample that a log prints tells of nothing that happened."""
+    out, left = list(lines), 0
+    for n, line in enumerate(lines):
+        begins = _RE["turn"].match(line) is not None
+        if begins or left:
+            out[n] = ""
+            ended = _RE["turn_end"].search(line) is not None
+            left = 0 if ended else _LONGEST_TURN if begins else left - 1
+    return out
+
+
+_LONGEST_TURN: Final = 200
+"""Lines after which a turn whose end is missing is over."""
 
 
 def _of_record(line: str) -> str:

@@ -130,7 +130,7 @@ def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
         return expected or ("without" in denied[0].lower() and _RE["cannot"].search(before) is not None)
     if _RE["supposed"].search(before) or _RE["others"].search(before) or _RE["solved"].match(after):
         return False
-    if not text[first:last].rstrip().endswith(("?", "？", "吗", "呢")):
+    if _RE["asks"].search(text, first, last) is None:
         return True
     pauses = [m.end() for m in _RE["pauses"].finditer(text, first, start)]
     pause = _RE["pauses"].search(text, end, last)
@@ -140,8 +140,11 @@ def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
 
 def is_hypothetical(sentence: str) -> bool:
     """Whether a sentence asks whether something would be, and tells of nothing that was."""
-    asks = sentence.rstrip().endswith(("?", "？", "吗", "呢"))
-    return asks and _RE["yes_or_no"].search(sentence) is not None and _RE["asked_about"].search(sentence) is None
+    return (
+        _RE["asks"].search(sentence) is not None
+        and _RE["yes_or_no"].search(sentence) is not None
+        and _RE["asked_about"].search(sentence) is None
+    )
 
 
 def is_past(text: str, start: int, end: int) -> bool:

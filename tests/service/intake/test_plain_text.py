@@ -104,3 +104,10 @@ def test_what_nothing_carries_stays(text: str) -> None:
 def test_lines_keep_their_numbers() -> None:
     for text in CARRIED.values():
         assert plain(text).count("\n") == text.count("\n")
+
+
+def test_turns_of_a_rendered_conversation_are_data() -> None:
+    text = "inputs:\n<|im_start|>user\nCUDA out of memory<|im_end|>\nstep 1"
+    assert plain(text) == "inputs:\n\n\nstep 1"
+    kept = 'tokenizer.eos_token = "<|im_end|>"'
+    assert plain(kept) == kept

@@ -16,7 +16,7 @@ _ROW: Final = compiled(
     r"[KMGT]?i?B)\s{0,4}\|\s{0,12}(?P<peak>\d{1,12}) ?(?P<pu>[KMGT]?i?B)"
 )
 _HOLDER: Final = compiled(r"Memory snapshot: (?P<held>\d{1,6}\.\d{1,3}) GiB held by (?P<owner>.{1,300})")
-_OOMS: Final = compiled(r"CUDA OOMs: (?P<ooms>\d{1,9})\s{0,8}\|\s{0,8}cudaMalloc retries: (?P<retries>\d{1,9})")
+_OOMS: Final = compiled(r"CUDA OOMs: (?P<ooms>\d{1,9})\s{0,16}\|\s{0,16}cudaMalloc retries: (?P<retries>\d{1,9})")
 _NAMES: Final = {
     "Allocated memory": "allocated",
     "Active memory": "active",

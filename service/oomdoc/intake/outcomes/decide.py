@@ -90,7 +90,8 @@ def outcome_of(
     said = [h for h in hits if h.row.kind == "said" and h.index not in covered]
     present = _by_memory([h for h in said if not (h.past and others and others[0].row.order != "unnamed")])
     told_of = [h.outcome() for h in others]
-    if not (strong or weak or named) and (over := _over(hits, kinds)) is not None:
+    quoted = all(kinds[i] == "prose" for i, _ in seen)
+    if quoted and not named and (over := _over(hits, kinds)) is not None:
         return over.outcome(), ()
     if strong:
         ranked = [*strong, *weak, *told_of]
@@ -269,7 +270,7 @@ def _table() -> tuple[tuple[tuple[str, Row], ...], Literals]:
 def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]) -> Iterator[_Hit]:
     """Every line that shows a row.
 
-    :param taken: lines of which a parser has read a failure of memory: they show nothing else.
+    :param taken: lines of which a parser has read a failure of memory: they show nothing else, but that it is over.
     """
     pairs, literals = _table()
     held = pairs if words.all else [pairs[n] for n in sorted(literals.held(words))]
@@ -278,10 +279,10 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
     tried: dict[str, int] = {}
     shown: dict[str, int] = {}
     for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
-        if kind == "blank" or index in taken or (index and _IGNORED in lines[index - 1].low):
+        if kind == "blank" or (index in taken and kind != "prose") or (index and _IGNORED in lines[index - 1].low):
             continue
         low = line.low[:_MAX_CHARS]
-        found = {row.id: row for trigger, row in held if trigger in low}
+        found = {row.id: row for trigger, row in held if trigger in low and (index not in taken or row.id == "solved")}
         for row in found.values():
             if (
                 shown.get(row.id, 0) >= (_MAX_SAID_ROWS if row.kind == "said" else 1)

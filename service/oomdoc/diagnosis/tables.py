@@ -1,0 +1,56 @@
+"""Tables of memory that programs print on request: what they say, where nothing failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oomdoc.evidence import Evidence
+from oomdoc.messages import Message, say
+
+__all__ = ["read_tables"]
+
+
+def read_tables(evidence: Evidence) -> Iterator[Message]:
+    """What the printed tables say: PyTorch's allocator, DeepSpeed's estimate, ``ollama ps``."""
+    yield from _allocator(evidence)
+    yield from _estimate(evidence)
+    yield from _placement(evidence)
+
+
+def _allocator(evidence: Evidence) -> Iterator[Message]:
+    held = {name: size for s in evidence.find("memory-summary") for name, size in s.data.items()}
+    counted = next(evidence.find("memory-summary-retries"), None)
+    if counted is None or "allocated_bytes" not in held or "reserved_bytes" not in held:
+        return
+    now, peak, reserved = held["allocated_bytes"], held["allocated_peak_bytes"], held["reserved_bytes"]
+    sizes = {"now_bytes": now, "peak_bytes": peak, "reserved_bytes": reserved}
+    yield say("table.memory-summary", ooms=counted.data["ooms"], **sizes)
+    yield say("table.memory-summary-cached", unused_bytes=reserved - now, spare_bytes=max(0, reserved - peak))
+
+
+def _estimate(evidence: Evidence) -> Iterator[Message]:
+    rows: dict[str, Message] = {}
+    for signal in evidence.find("deepspeed-estimate-row"):
+        kinds = [signal.data.get(kind) == "cpu" for kind in ("param", "optimizer")]
+        name = "both" if all(kinds) else "optimizer" if any(kinds) else "none"
+        sizes = {n: signal.data[n] for n in ("device_bytes", "host_bytes")}
+        rows.setdefault(name, say(f"table.deepspeed-{name}", **sizes))
+    if rows:
+        yield say("table.deepspeed-estimate")
+        yield say("table.deepspeed-estimate-rows", rows=[rows[n] for n in ("none", "optimizer", "both") if n in rows])
+
+
+def _placement(evidence: Evidence) -> Iterator[Message]:
+    for signal in evidence.find("ollama-placement"):
+        model, size, share = (signal.data[name] for name in ("model", "size_bytes", "share"))
+        cpu = signal.data.get("cpu")
+        if cpu is None:
+            yield say(
+                "table.ollama-cpu" if signal.data["where"] == "CPU" else "table.ollama-gpu",
+                model=model,
+                size_bytes=size,
+            )
+            continue
+        sizes = {"size_bytes": size, "gpu_bytes": size * share / 100}
+        yield say("table.ollama-split", cpu=cpu, gpu=share, model=model, **sizes)
+        yield say("table.ollama-split-next")
