@@ -56,7 +56,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         mixer=mixer_of(s, shape),
         shared=("gated" if family.shared_gate else "plain") if d.shared_ffn else "",
         cuda=s.cuda,
-        router="titan" if _own_experts(s) else ROUTERS.get(d.model_type, ""),
+        router=_own_experts(s) or ROUTERS.get(d.model_type, ""),
         merged_experts=s.expert_adapters == "fused",
         quant=s.quant != "none",
         quant_saves=saves_weights(s.quant, s.framework),
@@ -75,8 +75,9 @@ def _adapter_bytes(s: Setting) -> float:
     return float(min(s.held_bytes, s.adapter_bytes) if s.sharding in ("fsdp2", "hsdp") else s.adapter_bytes)
 
 
-def _own_experts(s: Setting) -> bool:
-    return "titan" in s.framework or "prime-rl" in s.framework
+def _own_experts(s: Setting) -> str:
+    """Frameworks whose experts are their own, whatever the family's are (:mod:`oomkb.memory.moe`)."""
+    return "megatron" if s.megatron else "titan" if "titan" in s.framework or "prime-rl" in s.framework else ""
 
 
 def _loss(s: Setting) -> str:

@@ -144,7 +144,7 @@ class Layer:
             return self.project(product, prefix + "down", width, "h")
         if self.mode.fused:
             sides = [self.project(x, prefix + name, "h", width) for name in ("gate", "up")]
-            own, again = self.mode.fused != "compile", self.mode.fused == "adapters"
+            own, again = self.mode.fused in ("liger", "adapters"), self.mode.fused == "adapters"
             product = gated(ops, sides.pop(0), sides.pop(), inplace=own, cheap=again)
             return self.project(product, prefix + "down", width, "h")
         return self.project(

@@ -29,8 +29,10 @@ def activate(ops: Ops, act: str, x: Tensor, alpha: Tensor | None = None) -> Tens
     return ops.unary(x) if act != "xielu" or alpha is None else _xielu(ops, x, alpha)
 
 
-def gated(ops: Ops, gate: Tensor, up: Tensor, *, inplace: bool, cheap: bool = False) -> Tensor:
-    """An activation function of ``gate`` times ``up`` in one kernel, which keeps both and nothing between.
+def gated(
+    ops: Ops, gate: Tensor, up: Tensor, *, inplace: bool, cheap: bool = False, weight: Tensor | None = None
+) -> Tensor:
+    """An activation function of ``gate`` times ``up`` (times a row's ``weight``) in one kernel, which keeps its inputs.
 
     ``inplace``: both gradients are written over what was kept (Liger's ``ops/swiglu.py``). ``cheap``: the product is
     made again in backward where an adapter needs it (``LoRA_MLP`` of unsloth's and axolotl's kernels).
@@ -39,9 +41,11 @@ def gated(ops: Ops, gate: Tensor, up: Tensor, *, inplace: bool, cheap: bool = Fa
     def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> list[Tensor | None]:
         if inplace:
             return [saved[0].view(), saved[1].view()]
-        return [tape.new(grad.unit, grad.size), tape.new(grad.unit, grad.size)]
+        sides: list[Tensor | None] = [tape.new(grad.unit, grad.size), tape.new(grad.unit, grad.size)]
+        return [*sides, *(tape.new(kept.unit, kept.size) for kept in saved[2:])]
 
-    node = ops.tape.record((gate, up), (gate.detached(), up.detached()), backward)
+    inputs = (gate, up) if weight is None else (gate, up, weight)
+    node = ops.tape.record(inputs, [t.detached() for t in inputs], backward)
     out = ops.tape.new(gate.unit, gate.size, node)
     out.cheap = cheap
     return out

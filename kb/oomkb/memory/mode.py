@@ -80,8 +80,8 @@ class Mode:
     turned: bool = False
     """Linear modules multiply by ``weight.T`` themselves (Falcon), of which autocast caches no cast."""
     fused: str = ""
-    """Norms, rotations and gated products in one kernel each: ``compile`` (torch.compile), ``adapters`` (kernels that
-    take the adapters' products in, without casts, and make the gated product again)."""
+    """Norms, rotations and gated products in one kernel each: ``compile`` (torch.compile), ``liger``, ``megatron``,
+    ``adapters`` (kernels that take the adapters' products in, without casts, and make the gated product again)."""
     grads: str = "all"
     """How long a parameter's gradient stays whole: ``all`` (the step), ``layer`` (its unit), ``none``."""
 

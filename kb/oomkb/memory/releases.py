@@ -57,11 +57,16 @@ def _compiled_loss(job: Job) -> bool:
     torch = job.versions.get("torch") or (found[1] if (found := _TORCH.search(text)) else "")
     if torch and version(torch) < (2, 6):
         return False
-    month = _MONTH.search(text)
-    if month:
-        return int(month[1]) * 12 + int(month[2]) >= _LOSS_COMPILED
+    if month := _month(text):
+        return month >= _LOSS_COMPILED
     year = _YEAR.search(text)
     return bool(torch) or year is None or int(year[1]) >= 2025
+
+
+def _month(text: str) -> int:
+    """The first month of a text, counted from year 0; 0 where it names none."""
+    found = _MONTH.search(text)
+    return int(found[1]) * 12 + int(found[2]) if found else 0
 
 
 _TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
@@ -188,8 +193,9 @@ _LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama 
 
 def _liger(job: Job, framework: str) -> bool:
     """Whether Liger's kernels are patched in, as NeMo Automodel does unless set otherwise."""
-    if job.extra.get("use_liger_kernel") is False:
-        return False
+    stated = job.extra.get("use_liger_kernel")
+    if isinstance(stated, bool):
+        return stated
     fused = job.fused_ce and job.objective in ("sft", "pretrain") and preference_style(job) != "chunked"
     return "automodel" in framework or (bool(fused) and any(w in framework for w in _LIGER))
 
@@ -198,20 +204,33 @@ def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
     """Whose kernels take in what surrounds the matrix products.
 
     unsloth patches its models with its own (``unsloth/kernels/fast_lora.py``); axolotl switches the same on by itself
-    since 0.9.2 (PR 2589, April 2025), not under FSDP1, and says so in ``lora_mlp_kernel``. ``use_liger_kernel`` of the
-    Trainer brings Liger's norms, gates and rotary embeddings with its loss.
+    or as ``lora_mlp_kernel`` says. ``use_liger_kernel`` of the Trainer brings Liger's norms, gates and rotary embeddings
+    with its loss.
     """
     framework = (job.framework or "").lower()
     if adapters and not (job.lora and job.lora.dora):
         stated = job.extra.get("lora_mlp_kernel")
-        known = version(job.versions.get("axolotl", ""))
-        usual = "axolotl" in framework and sharding not in ("fsdp", "hsdp") and (not known or known >= (0, 9, 2))
+        usual = "axolotl" in framework and sharding not in ("fsdp", "hsdp") and _axolotl_fuses(job)
         if "unsloth" in framework or (usual if stated is None else stated is True):
             return "adapters"
     if _liger(job, framework):
         return "liger"
     # Under a checkpoint the compiler's partitioner has nothing to choose: published peaks are those of eager layers.
     return "compile" if job.compile and not job.grad_ckpt else ""
+
+
+def _axolotl_fuses(job: Job) -> bool:
+    """Whether axolotl takes its own LoRA kernels (``check_auto_enable_lora_kernels``).
+
+    Since 0.9.2 (PR 2589, April 2025), never in preference training or over an 8-bit base; with dropout not before 0.16
+    (PR 2655 of May 2025, PR 3528 of March 2026).
+    """
+    if job.objective not in (None, "sft", "pretrain") or job.quant == "int8":
+        return False
+    known = version(job.versions.get("axolotl", ""))
+    month = _month(str(job.extra.get("versions_text") or ""))
+    first, taken = ((0, 16), 2026 * 12 + 4) if job.lora and job.lora.dropout else ((0, 9, 2), 2025 * 12 + 5)
+    return known >= first if known else not month or month >= taken
 
 
 def is_litgpt(job: Job) -> bool:

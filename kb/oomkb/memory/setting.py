@@ -284,7 +284,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         state_fraction=state_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
-        fused=fused_kernels(job, adapters, sharding),
+        fused="megatron" if megatron else fused_kernels(job, adapters, sharding),
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
         emptied=job.extra.get("torch_empty_cache_steps") == 1,
         dynamic=job.packing is False
