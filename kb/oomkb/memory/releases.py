@@ -16,6 +16,7 @@ __all__ = [
     "LOADED",
     "OWN_MODELS",
     "SHARDS_WIDE",
+    "checkpoints_parts",
     "divides",
     "fast_loss",
     "fused_kernels",
@@ -231,6 +232,25 @@ def _axolotl_fuses(job: Job) -> bool:
     month = _month(str(job.extra.get("versions_text") or ""))
     first, taken = ((0, 16), 2026 * 12 + 4) if job.lora and job.lora.dropout else ((0, 9, 2), 2025 * 12 + 5)
     return known >= first if known else not month or month >= taken
+
+
+def checkpoints_parts(job: Job, kind: str) -> bool:
+    """NeMo Automodel checkpoints the parts of a layer (``apply_submodule_checkpointing``) unless it compiles them.
+
+    Layers that come from transformers as they are, it checkpoints whole since 8 July 2026 (PR 2840, release 0.5).
+    """
+    if "automodel" not in (job.framework or "").lower() or job.compile:
+        return False
+    known, month = version(job.versions.get("automodel", "")), _month(str(job.extra.get("versions_text") or ""))
+    before = known < (0, 5) if known else 0 < month < 2026 * 12 + 7
+    return before or kind in _AUTOMODEL_LAYERS or "moe" in kind
+
+
+_AUTOMODEL_LAYERS: Final = frozenset(
+    "baichuan deepseek_v3 deepseek_v32 gpt_oss kimi_k2 kimi_linear llama mimo_v2_flash minimax_m2 ministral3 mistral3 "
+    "nemotron_h qwen2 qwen3 qwen3_5 qwen3_next qwen3_vl".split()
+)
+"""Families of which it has layers of its own (``nemo_automodel/_transformers/registry.py``, August 2026)."""
 
 
 def is_litgpt(job: Job) -> bool:

@@ -11,6 +11,7 @@ from oomkb.memory.job import Assumption, Job
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
 from oomkb.memory.ranks import FSDP, chunks, expert_split, ranks
 from oomkb.memory.releases import (
+    checkpoints_parts,
     FUSED,
     LOADED,
     OWN_MODELS,
@@ -249,7 +250,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         seq=seq,
         images=images,
         packed=packed,
-        ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if trains else False, job),
+        ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if trains else False, job, shape.dims.model_type),
         attention=attention,
         fused_ce=bool(job.fused_ce) or style == "chunked",
         style=style,
@@ -389,12 +390,11 @@ def _length(job: Job) -> int:
     return 2048
 
 
-def _checkpointing(value: bool | str, job: Job) -> str:
+def _checkpointing(value: bool | str, job: Job, kind: str) -> str:
     if value == "selective" and any(word in (job.framework or "").lower() for word in ("megatron", "nemo")):
         return "none"  # recomputes the core attention only: what is kept is as with a fused kernel
     if isinstance(value, bool) and "activations" in (job.offload or ()):
         return "offload"  # one layer at a time is on the GPU in either case, computed again or brought back
     if isinstance(value, bool):
-        by_parts = "automodel" in (job.framework or "").lower() and not job.compile
-        return "none" if not value else "parts" if by_parts else "full"
+        return "none" if not value else "parts" if checkpoints_parts(job, kind) else "full"
     return value
