@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from oomkb.memory.estimate import Interval
+from oomkb.memory.estimate import Interval, Phase
 from oomkb.memory.job import Job
+from oomkb.memory.overhead import length_dependent
 from oomkb.memory.setting import Setting
 from oomkb.notes import Note, note
 
@@ -31,6 +32,7 @@ __all__ = [
     "is_met",
     "is_script",
     "needed_sigma",
+    "shortest",
     "width_of",
 ]
 
@@ -78,6 +80,9 @@ _DOUBTS: Final = frozenset(
         "estimate.quantized-on-card",
     }
 )
+SHORTEST: Final = 0.125
+"""Share of a limit (or of a length or batch that nobody stated) below which no batch of a run stays: what the figure is
+then is the lower end, whatever the residuals say."""
 _DECISIVE: Final = ("micro_batch", "seq_len", "grad_ckpt", "sharding")
 NEEDED_SIGMA: Final = 0.06
 """What decides whether a run fits is not what it caches. The spread of log(measured / estimated) of the tensors' bytes
@@ -150,8 +155,27 @@ def _widened(s: Setting, incomplete: float, known: bool, fixed: float) -> float:
     return 1.0 + (open_ - 1.0) * (1.0 - fixed)
 
 
-def interval(group: str, value: float, *, width: float = 1.0, most: float | None = None) -> Interval:
-    """The 90 % interval of one meter; ``most``: what the card holds, which no figure that fits it can exceed."""
+def shortest(s: Setting, meter: str, phases: Mapping[str, Phase]) -> float:
+    """Share of a figure that is left where every batch is as short as what is stated allows.
+
+    Changing lengths have a group of their own but for the tensors, whose peak follows the longest batch.
+    """
+    doubts = sum(name in s.assumed for name in ("seq_len", "micro_batch")) + (s.dynamic and meter == "allocated")
+    if not doubts:
+        return 1.0
+    lost = 1 - SHORTEST / doubts
+    whole = max(phase.total_bytes for phase in phases.values())
+    return max(phase.total_bytes - lost * length_dependent(phase) for phase in phases.values()) / whole
+
+
+def interval(
+    group: str, value: float, *, width: float = 1.0, most: float | None = None, least: float = 1.0
+) -> Interval:
+    """The 90 % interval of one meter.
+
+    :param most: what the card holds, which no figure that fits it can exceed.
+    :param least: share of the figure that is left of it at least (:func:`shortest`).
+    """
     low, high = GROUPS[group]
     top = value * math.exp(high * width)
-    return Interval(value * math.exp(low * width), top if most is None or value > most else min(top, most))
+    return Interval(value * least * math.exp(low * width), top if most is None or value > most else min(top, most))

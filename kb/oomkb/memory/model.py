@@ -22,6 +22,7 @@ from oomkb.memory.intervals import (
     is_complete,
     is_script,
     needed_sigma,
+    shortest,
     width_of,
 )
 from oomkb.memory.job import Job
@@ -327,6 +328,7 @@ def _finish(
             value,
             width=width,
             most=most,
+            least=shortest(s, meter, phases),
         )
         for meter, value, most in (
             ("allocated", found.allocated, None),

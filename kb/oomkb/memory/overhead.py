@@ -26,6 +26,7 @@ from oomkb.units import MIB
 __all__ = [
     "Meters",
     "fits_probability",
+    "length_dependent",
     "meters",
     "normal",
     "outside_bytes",
@@ -100,7 +101,7 @@ def meters(
     moving = max(0.0, allocated - base)
     if s.dynamic and not s.expandable:
         # Gradients and what a step allocates have the same sizes whatever the batch's length.
-        changing = max(sum(map(_length_dependent, phase.terms_bytes.items())) for phase in phases.values())
+        changing = max(map(length_dependent, phases.values()))
         cached = (_changing(s.seq) if s.sharding not in _LATE else 0.45) * min(moving, changing)
     else:
         cached = _cached(s, phases, allocated)
@@ -141,8 +142,9 @@ def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:
     return found + (share["gathered"] * gathered if s.sharding in _LATE and not s.expandable else 0.0)
 
 
-def _length_dependent(term: tuple[str, float]) -> float:
-    return term[1] if term[0] in _ACTIVATIONS or term[0] == "logits and loss" else 0.0
+def length_dependent(phase: Phase) -> float:
+    """Bytes of a phase that follow the number of tokens."""
+    return sum(size for term, size in phase.terms_bytes.items() if term in _ACTIVATIONS or term == "logits and loss")
 
 
 def _changing(seq: int) -> float:

@@ -47,7 +47,7 @@ _RESIZED: Final = ("embed_tokens", "lm_head")
 (0.9.1, ``model/adapter.py``, ``_setup_lora_tuning``; ``model/loader.py`` sets ``resize_vocab``)."""
 _FLAGS: Final = words(
     """
-    lora_mlp_kernel freeze_vision_tower freeze_vit use_liger_kernel calculate_entropy entropy_checkpointing
+    lora_mlp_kernel padding_free freeze_vision_tower freeze_vit use_liger_kernel calculate_entropy entropy_checkpointing
     entropy_from_logits_with_chunking
     """
 )
@@ -70,6 +70,8 @@ def extra_facts(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
     found = list(_entries(docs))
     if any(parts[-1] in _NO_LOGITS and entry.value is True for parts, entry in found):
         seen.add(_METRICS)
+    if any(parts[-1] == "packing" and entry.value is True for parts, entry in found):
+        seen.add("padding_free")  # rows that are filled to the limit have no padding either
     for parts, entry in found:
         for name, value in _read(parts, entry):
             if name not in seen:
