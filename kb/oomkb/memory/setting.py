@@ -107,6 +107,8 @@ class Setting:
     offload: frozenset[str]
     nvme: bool
     """What is offloaded lies on NVMe drives."""
+    pins: bool
+    """Offloaded buffers are page-locked (``pin_memory``; DeepSpeed's default since 0.19.5)."""
     framework: str
     transformers: tuple[int, ...]
     torch: tuple[int, ...]
@@ -279,6 +281,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         kept_cache=keeps_cache(job),
         offload=frozenset(job.offload or ()),
         nvme=bool(job.nvme_offload),
+        pins=bool(job.extra.get("pin_memory", version(job.versions.get("deepspeed", "")) >= (0, 19, 5))),
         framework=(job.framework or "").lower(),
         transformers=transformers_of(job),
         torch=version(job.versions.get("torch") or ""),

@@ -8,6 +8,7 @@ import pytest
 
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.memory.releases import checkpoints_parts, fused_kernels
 from oomkb.pricing import price
 
 LLAMA: dict[str, Any] = {"model": "meta-llama/Meta-Llama-3-8B", "gpu": "A100-80GB", "gpus": 1, "seq_len": 2048}
@@ -44,6 +45,54 @@ def test_fused_loss_in_place_needs_one_copy_less() -> None:
     fused = estimated(framework="fms-acceleration", **same).allocated_bytes
     copy = 4 * 2048 * 128256 * 4
     assert copy <= plain - fused <= 2 * copy
+
+
+@pytest.mark.parametrize(
+    ("stated", "dropout", "fuses"),
+    [
+        ({"versions": {"axolotl": "0.9.1"}}, 0.0, False),
+        ({"versions": {"axolotl": "0.12.0"}}, 0.0, True),
+        ({"versions": {"axolotl": "0.12.0"}}, 0.05, False),  # PR 2655
+        ({"versions": {"axolotl": "0.16.0"}}, 0.05, True),  # PR 3528
+        ({"versions_text": "2023-08"}, 0.0, False),
+        ({"quant": "int8"}, 0.0, False),
+        ({"lora_mlp_kernel": True, "versions": {"axolotl": "0.9.0"}}, 0.05, True),
+        ({}, 0.05, True),
+    ],
+)
+def test_when_axolotl_takes_its_own_kernels(stated: dict[str, Any], dropout: float, fuses: bool) -> None:
+    job = Job.from_document({"framework": "axolotl", "method": "lora", "lora": {"dropout": dropout}, **stated})
+    assert fused_kernels(job, True, "none") == ("adapters" if fuses else "")
+
+
+def test_a_stated_liger_kernel_holds_in_any_framework() -> None:
+    for stated, found in ((True, "liger"), (False, "")):
+        job = Job.from_document({"framework": "somebody's own", "method": "full", "use_liger_kernel": stated})
+        assert fused_kernels(job, False, "none") == found
+
+
+def test_automodel_checkpoints_layers_of_transformers_whole_since_0_5() -> None:
+    """PR 2840 of July 2026; layers of its own (Llama's) stay checkpointed in parts."""
+    old, new = ({"framework": "NeMo Automodel", "versions": {"automodel": v}} for v in ("0.4.0", "0.5.0"))
+    assert checkpoints_parts(Job.from_document(old), "gemma3_text")
+    assert not checkpoints_parts(Job.from_document(new), "gemma3_text")
+    assert checkpoints_parts(Job.from_document(new), "llama")
+
+
+def test_batches_without_padding_are_not_taken_as_full() -> None:
+    """One sample as long as the limit, the others a quarter of it; the interval reaches down to short ones."""
+    same = {"method": "lora", "packing": True, "attention": "flash2", "grad_ckpt": True, "micro_batch": 8}
+    full, loose = estimated(**same), estimated(**same, padding_free=True)
+    shares = [e.phases["loss"].terms_bytes["logits and loss"] for e in (loose, full)]
+    assert shares[0] / shares[1] == pytest.approx((1 + 7 / 4) / 8, rel=0.01)
+    assert loose.intervals["allocated"].low_bytes < 0.75 * loose.allocated_bytes
+
+
+def test_what_nobody_stated_of_lengths_is_no_bound() -> None:
+    stated = estimated(method="lora", packing=True, micro_batch=4).intervals["process"]
+    open_ = estimated(method="lora", packing=True, micro_batch=4, seq_len=None)
+    assert open_.intervals["process"].low_bytes < 0.6 * stated.low_bytes
+    assert open_.intervals["process"].high_bytes >= stated.high_bytes
 
 
 def test_log_probabilities_keep_no_fp32_copies() -> None:

@@ -83,8 +83,8 @@ def test_measured_peaks(name):
     document, peak_gib, stays_gib = MEASURED[name]
     peak, stays = last_stage(document)
     assert stays / GIB == pytest.approx(stays_gib, rel=0.08)
-    # Experts are played as transformers writes them, which keeps somewhat more than Megatron's fused kernels.
-    assert peak / GIB == pytest.approx(peak_gib, rel=0.14 if "mixtral" in name else 0.04)
+    # Tokens are taken as spread evenly over the experts, which those of real routers are not.
+    assert peak / GIB == pytest.approx(peak_gib, rel=0.1 if "mixtral" in name else 0.04)
 
 
 def test_the_mean_over_the_measured_peaks_is_small():
@@ -99,6 +99,18 @@ def test_the_estimate_is_the_measured_rank(name):
     assert price(Job.from_document({**BASE, **document})).estimate.allocated_bytes / GIB == pytest.approx(
         peak_gib, rel=0.03
     )
+
+
+def test_experts_keep_their_inputs_alone():
+    """``WeightedSwiGLUFunction`` takes the routing weights in: of a routed token, what both products read and the gate."""
+    job = complete(
+        Job.from_document({**BASE, "model": MIXTRAL, "tp": 1, "ep": 1, "world": 8, "micro_batch": 1, "seq_len": 4096})
+    )
+    kept = []
+    for chosen in (1, 2):
+        shape = ModelShape.from_config({**MIXTRAL, "num_experts_per_tok": chosen})
+        kept.append(step_of(resolve_setting(job, shape), shape).saved[1])
+    assert (kept[1] - kept[0]) / 32 == pytest.approx(2 * (4096 + 3 * 14336), rel=0.01)
 
 
 # Korthikanti et al. 2022 (arXiv 2205.05198), table 2: activations of one layer of s tokens, b samples, h hidden, a heads,

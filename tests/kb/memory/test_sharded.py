@@ -1,6 +1,7 @@
-"""Sharding wrappers: traces of FSDP1, the ZeRO paper's figures, DeepSpeed's own table of host memory."""
+"""Sharding wrappers: traces of FSDP1, the ZeRO paper's figures, host memory as DeepSpeed's code allocates it."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,35 @@ def test_without_sharding_the_paper_counts_sixteen_bytes():
 T0_3B = {"params_b": 2.783, "method": "full", "param_dtype": "bf16", "sharding": "zero3", "world": 1, "micro_batch": 1}
 
 
-@pytest.mark.parametrize(("offload", "gb"), [(["optimizer"], 62.23), (["optimizer", "param"], 70.0)])
-def test_host_memory_of_deepspeeds_table(offload, gb):
-    """``estimate_zero3_model_states_mem_needs`` for 2,783 M parameters (the table in DeepSpeed's memory docs)."""
+@pytest.mark.parametrize(
+    ("stage", "offload", "accum", "each"),
+    [
+        ("zero2", ["optimizer"], 1, 18),
+        ("zero2", ["optimizer"], 4, 20),
+        ("zero3", ["optimizer"], 4, 18),
+        ("zero3", ["optimizer", "param"], 1, 20),
+    ],
+)
+def test_host_memory_of_deepspeeds_buffers(stage, offload, accum, each):
+    """Measured without pinning: 10 bytes a parameter after ``deepspeed.initialize``, 18 after a step (issue 7693).
+
+    DeepSpeed's own estimators give 24 and 27: their buffer factor of 1.5 is no buffer that its code makes.
+    """
     shape = ModelShape.from_params_b(2.783)
-    said = estimate(Job.from_document({**T0_3B, "seq_len": 1, "offload": offload}), shape)
-    assert said.host_bytes / GIB * 2.783e9 / shape.params == pytest.approx(gb, rel=0.01)
+    job = {**T0_3B, "sharding": stage, "seq_len": 1, "offload": offload, "grad_accum": accum}
+    said = estimate(Job.from_document(job), shape)
+    assert said.host_bytes / shape.params == pytest.approx(each, rel=0.01)
+
+
+def test_pinned_buffers_are_powers_of_two():
+    """Stage 2 pins masters, their gradients and 16-bit weights on their way back."""
+    shape = ModelShape.from_params_b(2.783)
+    job = {**T0_3B, "sharding": "zero2", "seq_len": 1, "offload": ["optimizer"]}
+    plain, pinned = (
+        estimate(Job.from_document({**job, "pin_memory": pins}), shape).host_bytes for pins in (False, True)
+    )
+    sizes = [each * shape.params for each in (4, 2, 4)]
+    assert pinned - plain == pytest.approx(sum(2 ** math.ceil(math.log2(size)) - size for size in sizes), rel=0.01)
 
 
 def test_nvme_needs_only_the_buffers_of_the_host():

@@ -113,6 +113,8 @@ def _read(parts: list[str], entry: Entry) -> Iterator[tuple[str, Any]]:
             yield last, number
     elif last in _FLAGS and (on := flag(entry.value)) is not None:
         yield last, on
+    elif last == "pin_memory" and parts[-2:-1] in (["offload_optimizer"], ["offload_param"]):
+        yield last, entry.value is True
     elif last in _NAMES and (names := _list(entry)):
         yield _NAMES[last], names
     elif last in _ARGUMENTS and _of_trainer(entry) and entry.value not in (None, False):

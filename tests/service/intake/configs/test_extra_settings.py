@@ -36,6 +36,15 @@ CASES = [
         "args = SFTConfig(per_device_train_batch_size=1, torch_empty_cache_steps=4)",
         {"modules_to_save": ["lm_head"], "torch_empty_cache_steps": 4},
     ),
+    (
+        "swift sft --model x/y-7b --padding_free true --attn_impl flash_attn --max_length 2048",
+        {"padding_free": True},
+    ),
+    ("swift sft --model x/y-7b --padding_free true --packing true --attn_impl flash_attn", {}),
+    (
+        '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": true}}}',
+        {"pin_memory": True},
+    ),
     ("model_name_or_path: x/y-7b\nstage: sft\n# additional_target: lm_head\n", {}),
     (
         "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: lora\nnew_special_tokens: '<a>,<b>'\n",
