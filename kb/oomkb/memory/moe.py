@@ -6,8 +6,8 @@ the weighted results into fp32 as well (``[routers]`` of ``families.toml``): ``w
 fp32 (autocast lowers them), ``fp32`` even under autocast; weights are those of an fp32 softmax (``float``,
 ``wide softmax``), or in the dtype of the router's logits. ``clipped``: gate and up lie interleaved, and are clamped
 before their product (gpt-oss). ``titan``: torchtitan's layers (``models/moe.py``; prime-rl's are made of them) weigh in
-fp32 and add the results where their tokens are. ``megatron``: weights are taken into the gated product, so that nothing after
-it is kept (Megatron-LM ``core/fusions/fused_bias_swiglu.py``, ``WeightedSwiGLUFunction``).
+fp32 and add the results where their tokens are. ``megatron``: weights are taken into the gated product, so that nothing
+after it is kept (Megatron-LM ``core/fusions/fused_bias_swiglu.py``, ``WeightedSwiGLUFunction``).
 """
 
 from __future__ import annotations

@@ -205,8 +205,8 @@ def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
     """Whose kernels take in what surrounds the matrix products.
 
     unsloth patches its models with its own (``unsloth/kernels/fast_lora.py``); axolotl switches the same on by itself
-    or as ``lora_mlp_kernel`` says. ``use_liger_kernel`` of the Trainer brings Liger's norms, gates and rotary embeddings
-    with its loss.
+    or as ``lora_mlp_kernel`` says. ``use_liger_kernel`` of the Trainer brings Liger's norms, gates and rotary
+    embeddings with its loss.
     """
     framework = (job.framework or "").lower()
     if adapters and not (job.lora and job.lora.dora):
@@ -247,8 +247,8 @@ def checkpoints_parts(job: Job, kind: str) -> bool:
 
 
 _AUTOMODEL_LAYERS: Final = frozenset(
-    "baichuan deepseek_v3 deepseek_v32 gpt_oss kimi_k2 kimi_linear llama mimo_v2_flash minimax_m2 ministral3 mistral3 "
-    "nemotron_h qwen2 qwen3 qwen3_5 qwen3_next qwen3_vl".split()
+    {"baichuan", "deepseek_v3", "deepseek_v32", "gpt_oss", "kimi_k2", "kimi_linear", "llama", "mimo_v2_flash"}
+    | {"minimax_m2", "ministral3", "mistral3", "nemotron_h", "qwen2", "qwen3", "qwen3_5", "qwen3_next", "qwen3_vl"}
 )
 """Families of which it has layers of its own (``nemo_automodel/_transformers/registry.py``, August 2026)."""
 

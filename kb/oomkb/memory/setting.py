@@ -11,11 +11,11 @@ from oomkb.memory.job import Assumption, Job
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
 from oomkb.memory.ranks import FSDP, chunks, expert_split, ranks
 from oomkb.memory.releases import (
-    checkpoints_parts,
     FUSED,
     LOADED,
     OWN_MODELS,
     SHARDS_WIDE,
+    checkpoints_parts,
     divides,
     fast_loss,
     fused_kernels,

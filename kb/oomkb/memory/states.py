@@ -305,8 +305,8 @@ def _host_bytes(s: Setting, *, states: float, weights: float, partition: float) 
     20 with its weights (0.19.6). In stage 3 gradients are added up in ``grad_partitions_flat_buffer``, in the model's
     dtype unless ``grad_accum_dtype`` says otherwise (``zero/stage3.py``, 742; ``engine.py``, 1492), before they are
     cast (1287); in stage 1 and 2 ``param_buffer_of_bit16_for_cpu_offload_groups`` holds weights on their way back
-    (``stage_1_and_2.py``, 503), and with several micro-batches ``accumulated_grads_in_cpu`` gradients (1525). The 24 and
-    27 of ``estimate_zero*_model_states_mem_needs`` are 16 and 18 times 1.5. Measured: 18 (DeepSpeed's issue 7693).
+    (``stage_1_and_2.py``, 503), and with several micro-batches ``accumulated_grads_in_cpu`` gradients (1525). The 24
+    and 27 of ``estimate_zero*_model_states_mem_needs`` are 16 and 18 times 1.5. Measured: 18 (DeepSpeed's issue 7693).
     """
     if s.nvme:
         buffers, elements, swaps = _SWAP_BUFFERS
