@@ -77,7 +77,7 @@ def _adapter_bytes(s: Setting) -> float:
 
 def _own_experts(s: Setting) -> str:
     """Frameworks whose experts are their own, whatever the family's are (:mod:`oomkb.memory.moe`)."""
-    return "megatron" if s.megatron else "titan" if "titan" in s.framework or "prime-rl" in s.framework else ""
+    return "inside" if s.megatron else "titan" if "titan" in s.framework or "prime-rl" in s.framework else ""
 
 
 def _loss(s: Setting) -> str:

@@ -6,7 +6,7 @@ the weighted results into fp32 as well (``[routers]`` of ``families.toml``): ``w
 fp32 (autocast lowers them), ``fp32`` even under autocast; weights are those of an fp32 softmax (``float``,
 ``wide softmax``), or in the dtype of the router's logits. ``clipped``: gate and up lie interleaved, and are clamped
 before their product (gpt-oss). ``titan``: torchtitan's layers (``models/moe.py``; prime-rl's are made of them) weigh in
-fp32 and add the results where their tokens are. ``megatron``: weights are taken into the gated product, so that nothing
+fp32 and add the results where their tokens are. ``inside``: weights are taken into the gated product, so that nothing
 after it is kept (Megatron-LM ``core/fusions/fused_bias_swiglu.py``, ``WeightedSwiGLUFunction``).
 """
 
@@ -59,7 +59,7 @@ def _grouped(layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
     ops, size = layer.ops, x.size
     picked = ops.gather(x, "K*h")
     both = _product_by_expert(layer, picked, layer.expert("experts.gate_up", "h", "2*fe", "2*"), "2*K*fe")
-    if layer.mode.router == "megatron":
+    if layer.mode.router == "inside":
         sides = ops.split(both, ("K*fe", "K*fe"))
         del both
         product = gated(ops, sides.pop(0), sides.pop(), inplace=False, weight=chosen)
