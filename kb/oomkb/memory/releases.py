@@ -19,6 +19,7 @@ __all__ = [
     "checkpoints_parts",
     "divides",
     "fast_loss",
+    "fixes_sizes",
     "fused_kernels",
     "is_litgpt",
     "loads_in_16_bits",
@@ -351,6 +352,13 @@ _PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "o
 _REMOTE_LOSS: Final = frozenset({"qwen", "baichuan", "chatglm", "internlm"})
 """Families whose code lies in their repositories and kept its own loss, whatever the release of transformers."""
 
+
+def fixes_sizes(job: Job) -> bool:
+    """Frameworks of which no published figure shows blocks that changing lengths left behind."""
+    return any(word in (job.framework or "").lower() for word in _FIXED)
+
+
+_FIXED: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "fsdp_qlora")
 OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
 
 

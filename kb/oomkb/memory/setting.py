@@ -8,6 +8,7 @@ from typing import Any, Final
 from oomkb.dataclass import dataclass
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
 from oomkb.memory.ranks import FSDP, chunks, expert_split, ranks
 from oomkb.memory.releases import (
@@ -42,10 +43,6 @@ BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, 
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 PREFERRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "distill"})
 ONLINE: Final = frozenset({"grpo", "ppo"})
-TYPICAL: Final = 0.25
-"""Of a batch without padding one sample is taken as long as the limit, the others as long as this share of it: an
-assumption, on the safe side of the one mean that is published with its limit (OpenOrca, 289 of 4,096 tokens,
-``bench/measured/unseen5.jsonl``)."""
 _NEUTRAL: Final = "not stated; the most common choice was taken"
 
 
@@ -218,7 +215,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         param, notes = "fp32", (*notes, SHARDS_WIDE)
     samples = pick("micro_batch", job.micro_batch, 1)
     images = images_of(job, shape) if trains else NO_IMAGES
-    seq = pick("seq_len", job.seq_len, _length(job))
+    seq = pick("seq_len", job.seq_len, usual_length(job))
     if images.tokens:
         if not job.max_pixels and images.patches:
             pick("max_pixels", None, USUAL_PIXELS, "not stated; 1,280 tokens an image are usual")
@@ -228,9 +225,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     packed = bool(job.packing)
     # A limit of tokens is one of each GPU; a longer sample than that is a micro-batch of its own.
     batch = samples * doubled if not job.micro_tokens else max(1.0, job.micro_tokens * cp * sp / seq)
-    loose = packed and job.extra.get("padding_free") is True and objective not in ONLINE and not job.micro_tokens
-    if loose:
-        batch = TYPICAL * batch + 1 - TYPICAL
+    loose = objective not in ONLINE and is_loose(job)
+    batch = typical_rows(batch) if loose else batch
     samples = samples if not job.micro_tokens else max(1, int(batch / doubled))
     megatron = _is_megatron(job, sharding)
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
@@ -298,9 +294,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         fused="megatron" if megatron else fused_kernels(job, adapters, sharding),
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
         emptied=job.extra.get("torch_empty_cache_steps") == 1,
-        dynamic=(loose or (job.packing is False and "packing" not in job.assumed))
-        and not job.extra.get("torch_empty_cache_steps")  # what a step leaves behind is given back
-        and not any(w in (job.framework or "").lower() for w in _FIXED),
+        dynamic=changes(job, loose),
         reference=_asks_reference(job, objective, adapters),
         logits_share=_logits_share(job, objective, seq),
         divides=divides(job) if objective in ONLINE else "",
@@ -362,9 +356,6 @@ def _logits_share(job: Job, objective: str, seq: int) -> float:
     return min(1.0, job.completion_len / seq)
 
 
-_FIXED: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "fsdp_qlora")
-
-
 def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     """Whether the run makes attention masks: eager always; SDPA for padded batches of Hugging Face models."""
     if attention == "eager":
@@ -391,12 +382,6 @@ def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
 
 def _dtype(name: str) -> str:
     return {"auto": "bf16"}.get(name, name)
-
-
-def _length(job: Job) -> int:
-    if job.prompt_len or job.completion_len:
-        return (job.prompt_len or 512) + (job.completion_len or 512)
-    return 2048
 
 
 def _checkpointing(value: bool | str, job: Job, kind: str) -> str:
