@@ -34,22 +34,31 @@ def accelerators(value: Any) -> tuple[str, int] | None:
     return (found["gpu"], int(found["count"] or 1)) if found is not None else None
 
 
-_PER_NODE: Final = frozenset({"nproc_per_node", "num_gpus", "n_gpus_per_node", "gpus_per_node", "num_gpus_per_node"})
-_NODES: Final = frozenset({"nnodes", "num_nodes", "num_node", "num_machines"})
-_WORLD: Final = frozenset({"num_processes"})
-_SLURM: Final[Mapping[str, str]] = {"gpus_per_node": "gpus", "gres": "gpus", "nodes": "nodes"}
-"""Of ``#SBATCH`` and ``srun``."""
-_KUBERNETES: Final = "resources.limits.nvidia.com/gpu"
+_OPTIONS: Final = meanings("launch")
+_SLURM: Final = meanings("launch_slurm")
+_MPI: Final = meanings("launch_mpi")
+_KUBERNETES: Final = ("resources.limits.nvidia.com/gpu", "resourcesPerNode.limits.nvidia.com/gpu")
 _COMPOSE: Final = "reservations.devices[].count"
+_PODS: Final = re.compile(r"(.{0,200}(?:ReplicaSpecs\.\w{1,40}|workerGroupSpecs\[[0-9]*\]))\.replicas\Z")
+"""How many pods of one role a training operator's job, or a Ray cluster, has."""
 _CARD: Final = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product")
 """Labels of a node: GKE's, and those of NVIDIA's feature discovery."""
 _GROUP: Final = ("leaderWorkerTemplate.size", "trainer.numNodes")
 """Machines of one run: a LeaderWorkerSet's, a Kubeflow TrainJob's."""
+_PROCESSES: Final = ("trainer.numProcPerNode",)
 _ACCELERATORS: Final = "resources.accelerators"
 _INSTANCE: Final = frozenset({"instance_type", "instancetype"})
-LAUNCH_KEYS: Final = (
-    _PER_NODE | _NODES | _WORLD | {"include", "gpus", "node_rank", "master_addr", "master_port", "main_process_port"}
-)
+_REQUESTS: Final = frozenset({"sbatch", "srun"})
+"""What asks Slurm (or PBS) for machines."""
+_ARGUMENTS: Final = meanings("launch_arguments")
+LAUNCH_KEYS: Final = frozenset(_OPTIONS) | {
+    "include",
+    "gpus",
+    "node_rank",
+    "master_addr",
+    "master_port",
+    "main_process_port",
+}
 _COUNTING: Final = meanings("environment")
 ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "MAX_PIXELS": ("max_pixels", whole),
@@ -82,13 +91,15 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
     for entry in entries:
         for field, count in _launched(entry):
             found.setdefault(field, (field, count, entry))
+    for reading in _by_mpi(entries, started="gpus" in found):
+        found.setdefault(reading[0], reading)
     for entry in env:
         stated = whole(entry.value)
         name = _COUNTING.get(entry.key, "")
         if entry.resolved and name in ("gpus", "nodes") and stated and stated > 0:
             found.setdefault(name, (name, stated, entry))
     for reading in _asked(entries):
-        if reading[0] != "gpus" or "world" not in found:
+        if reading[0] not in ("gpus", "world") or found.keys().isdisjoint(("gpus", "world")):
             found.setdefault(reading[0], reading)
     visible = ((visible_gpus(str(entry.value)), entry) for entry in env if _COUNTING.get(entry.key) == "visible")
     devices = [(count, entry) for count, entry in visible if count and entry.resolved]
@@ -106,17 +117,81 @@ def _asked(entries: list[Entry]) -> Iterator[Reading]:
         yield from _machines(entry)
         if cloud and entry.key == "num_nodes" and entry.style == "pair" and (count := whole(entry.value)):
             yield "nodes", count, entry
+    yield from _of_slurm(entries)
+    yield from _of_pods(entries)
+
+
+def _options(entries: list[Entry], scopes: frozenset[str], names: Mapping[str, str]) -> dict[str, tuple[int, Entry]]:
+    """What a launcher's options say, by meaning; of several the most: a step of a job may well take less of it."""
+    out: dict[str, tuple[int, Entry]] = {}
+    for entry in entries:
+        meaning = names.get(norm(entry.key)) if entry.scope in scopes and not entry.off else None
+        if meaning and entry.resolved and (count := _number(entry.value)) and count > out.get(meaning, (0,))[0]:
+            out[meaning] = count, entry
+    return out
+
+
+def _number(value: Any) -> int | None:
+    """A count as launchers write it: ``8``, ``gpu:a100:8``, ``2-4`` (at least two), ``ppr:8:node``."""
+    if isinstance(value, str) and (found := _COUNT.match(value)):
+        return int(next(group for group in found.groups() if group))
+    return whole(value)
+
+
+_COUNT: Final = re.compile(
+    r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z|([0-9]{1,4})-[0-9]{1,4}\Z|ppr:([0-9]{1,3}):node"
+)
+
+
+def _of_slurm(entries: list[Entry]) -> Iterator[Reading]:
+    """What ``#SBATCH``, ``salloc`` and ``srun`` ask for: cards of a machine, or of a task, or in all."""
+    said = _options(entries, _REQUESTS, _SLURM)
+    each = said.get("gpus_per_task")
+    for field, tasks in (("gpus", "tasks_per_node"), ("world", "tasks")):
+        if each is not None and tasks in said:
+            said.setdefault(field, (each[0] * said[tasks][0], said[tasks][1]))
+    yield from ((field, *said[field]) for field in ("nodes", "gpus", "world") if field in said)
+
+
+def _by_mpi(entries: list[Entry], *, started: bool) -> Iterator[Reading]:
+    """How many processes ``mpirun`` starts: one a card, or, where what it starts does that, one a machine."""
+    said = _options(entries, frozenset({"mpirun"}), _MPI)
+    total, each = said.get("world"), said.get("gpus")
+    hosts = [
+        (_slots(entry.value, ","), entry)
+        for entry in entries
+        if _MPI.get(entry.key) == "hosts" and entry.scope == "mpirun"
+    ]
+    if hosts and hosts[0][0]:
+        yield "nodes", len(hosts[0][0]), hosts[0][1]
+    elif total is not None and (started or each is not None):
+        yield "nodes", max(1, total[0] // (each[0] if each is not None else 1)), total[1]
+    if total is not None and not started:
+        yield "world", *total
+
+
+def _slots(value: Any, between: str) -> list[int]:
+    """The cards of each machine in a list of them; one where none are named."""
+    parts = [part.partition(":")[2] for part in str(value).split(between)[:64] if part.strip()]
+    return [int(slots) if slots.isdecimal() else visible_gpus(slots) or 1 for slots in parts]
+
+
+def _of_pods(entries: list[Entry]) -> Iterator[Reading]:
+    """The pods of a job that have cards, each of them a machine."""
+    cards = [entry.key for entry in entries if entry.key.endswith(_KUBERNETES)]
+    roles = [(found[1], whole(entry.value), entry) for entry in entries if (found := _PODS.match(entry.key))]
+    counted = [(count, entry) for role, count, entry in roles if count and any(key.startswith(role) for key in cards)]
+    if counted:
+        yield "nodes", sum(count for count, _ in counted), counted[-1][1]
 
 
 def _machines(entry: Entry) -> Iterator[Reading]:
     """What is asked of a cluster or a cloud."""
     key = entry.key
-    if entry.style == "pair" and key.endswith((_KUBERNETES, _COMPOSE)) and (count := whole(entry.value)):
-        yield "gpus", count, entry
-    if entry.style == "pair" and key.endswith(_GROUP) and (count := whole(entry.value)):
-        yield "nodes", count, entry
-    if entry.scope in ("sbatch", "srun") and not entry.off and norm(key) in _SLURM and (count := whole(entry.value)):
-        yield _SLURM[norm(key)], count, entry
+    if entry.style == "pair" and (count := whole(entry.value)):
+        for ends, field in (((*_KUBERNETES, _COMPOSE), "gpus"), (_PROCESSES, "gpus"), (_GROUP, "nodes")):
+            if key.endswith(ends):
+                yield field, count, entry
     machine = None
     if (entry.style == "pair" and key.endswith(_ACCELERATORS)) or (entry.style == "kwarg" and key == "gpu"):
         machine = accelerators(entry.value)
@@ -127,25 +202,33 @@ def _machines(entry: Entry) -> Iterator[Reading]:
     if machine is not None:
         yield "gpu", machine[0], entry
         yield "gpus", machine[1], entry
-    if entry.style == "kwarg" and norm(key) == "instance_count" and (count := whole(entry.value)):
-        yield "nodes", count, entry
+    if entry.style == "kwarg":
+        field = _ARGUMENTS.get(norm(key), _ARGUMENTS.get(f"{entry.scope.rsplit('.', 1)[-1]}:{key}", ""))
+        count = len(entry.items) or whole(entry.value)
+        if field and count and count > 0:
+            yield field, count, entry
 
 
 def _launched(entry: Entry) -> Iterator[tuple[str, int]]:
     """What a launcher's flag says."""
-    if entry.off or entry.style not in ("flag", "flag=", "override") or entry.scope == "sbatch":
+    styles = ("flag", "flag=", "override", "bare")
+    if entry.off or entry.style not in styles or entry.scope in _REQUESTS:
         return
-    last = norm(entry.key).rsplit(".", 1)[-1]
-    if entry.scope == "srun" and norm(entry.key) in _SLURM:
-        return
-    count = whole(entry.value)
-    if isinstance(entry.value, str) and ":" in entry.value and last == "nnodes":
-        count = whole(entry.value.split(":")[-1])
-    field = "gpus" if last in _PER_NODE else "nodes" if last in _NODES else ""
-    if last in _WORLD and entry.scope in LAUNCHERS:
-        field = "world"
-    if last == "include" and entry.scope in LAUNCHERS:
-        field, count = "gpus", _included(str(entry.value))
+    last, value = norm(entry.key).rsplit(".", 1)[-1], entry.value
+    field, count = _OPTIONS.get(last, ""), whole(value)
+    if field == "nodes" and isinstance(value, str) and ":" in value:
+        count = whole(value.split(":")[-1])
+    elif field == "world" and entry.scope not in LAUNCHERS:
+        field = ""
+    elif (last, entry.scope) == ("standalone", "torchrun"):
+        field, count = "nodes", 1
+    elif (last, entry.scope) == ("gpus", "docker"):
+        listed = str(value).strip("\"'").removeprefix("device=")
+        field, count = "gpus", visible_gpus(listed) if listed != str(value) else count
+    elif last == "include" and entry.scope in LAUNCHERS and ":" in str(value):
+        slots = _slots(value, "@")
+        yield "gpus", max(slots)
+        field, count = ("nodes", len(slots)) if len(slots) > 1 else ("", 0)
     if field and count and count > 0:
         yield field, count
 
@@ -157,11 +240,3 @@ def _settings(env: list[Entry]) -> Iterator[Reading]:
         value = read(entry.value) if read is not None else None
         if isinstance(value, int | float) and value > 0:
             yield field, value, entry
-
-
-def _included(value: str) -> int | None:
-    count = 0
-    for part in value.split("@")[:64]:
-        slots = part.partition(":")[2]
-        count += visible_gpus(slots) or 0
-    return count or None
