@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from oomdoc.intake.statements.causes import WEIGHTS, CauseWords
+from oomdoc.intake.statements.causes import WEIGHTS, CauseWords, words_of
 from oomkb.records.taxonomy import CAUSES
 
 ROOT = Path(__file__).parent.parent
@@ -23,6 +24,8 @@ KEPT = ROOT / "bench" / "data" / "cause_words.npz"
 SHIPPED = ROOT / "service" / "oomdoc" / "intake" / "statements" / WEIGHTS
 FEWEST = 3
 """Texts that must hold a feature."""
+PRINTED = ROOT / "bench" / "data" / "printed_messages.txt"
+"""Messages that a program prints whatever the cause: what they consist of is no feature."""
 PENALTY = 0.1
 STEPS = 63
 """Steps from zero to the largest weight of a cause."""
@@ -49,6 +52,13 @@ def kept() -> list[np.ndarray[Any, Any]]:
         return np.split(held, np.cumsum(found["lengths"])[:-1])
 
 
+@cache
+def printed() -> frozenset[int]:
+    """The features of the messages that say nothing of the cause."""
+    lines = (line for line in PRINTED.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#"))
+    return frozenset().union(*(words_of(line.lower()) for line in lines))
+
+
 def fit(
     texts: Sequence[Any],
     y: np.ndarray,
@@ -62,7 +72,8 @@ def fit(
     :param y: shares of the classes (texts, classes).
     """
     counts = Counter(int(f) for text in texts for f in text)
-    features = np.array(sorted(f for f, n in counts.items() if n >= FEWEST), dtype=np.uint32)
+    ignored = printed()
+    features = np.array(sorted(f for f, n in counts.items() if n >= FEWEST and f not in ignored), dtype=np.uint32)
     rarity = np.log(len(texts) / np.array([counts[int(f)] for f in features], dtype=np.float64))
     number = {int(f): i for i, f in enumerate(features)}
     columns = [[number[int(f)] for f in text if int(f) in number] for text in texts]

@@ -36,7 +36,7 @@ def compare(jobs: Sequence[Job]) -> list[Compared]:
         except OomdocError as error:
             rows.append(Compared(job, problem=problem_of(error)))
             continue
-        speed = throughput(priced.job, priced.shape, priced.device)
+        speed = throughput(priced.job, priced.shape, priced.device, priced.estimate.host_bytes)
         reference = reference or speed
         rows.append(Compared(job, priced, relative_speed(reference, speed)))
     return rows

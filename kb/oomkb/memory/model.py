@@ -311,6 +311,7 @@ def _finish(
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
     found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
+    host += found.evicted * max(1, min(s.world, s.gpus_per_node))
     exact = not s.cuda and is_complete(s) and shape.known
     script = is_script(job)
     if script:

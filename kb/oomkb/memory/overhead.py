@@ -80,6 +80,8 @@ class Meters:
     process: float
     needed: float
     """What the process cannot do without: cached blocks are given back before the allocator fails."""
+    evicted: float = 0.0
+    """Of paged optimizer states, what has no room beside the rest and lies in host memory."""
 
 
 def meters(
@@ -111,7 +113,8 @@ def meters(
     if capacity is not None:
         # Before it fails, the allocator returns blocks that it only caches.
         reserved = min(reserved, max(needed, 0.99 * capacity) - outside)
-    return Meters(allocated, reserved, reserved + outside + paged, needed)
+    resident = paged if capacity is None else min(paged, max(0.0, capacity - reserved - outside))
+    return Meters(allocated, reserved, reserved + outside + resident, needed, paged - resident)
 
 
 def outside_bytes(s: Setting, device: Device | None) -> float:

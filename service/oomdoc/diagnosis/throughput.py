@@ -97,9 +97,13 @@ _PROJECTED: Final = 1.17
 """Time of a step with GaLore's projections over one without (Zhao et al. 2024, "GaLore", section 5.5)."""
 
 
-def throughput(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
-    """Seconds of one optimizer step (or one decoding step when serving) of a completed job."""
-    return _serving(job, shape, device) if is_serving(job) else _training(job, shape, device)
+def throughput(job: Job, shape: ModelShape, device: Device | None, host_bytes: float = 0.0) -> Throughput:
+    """Seconds of one optimizer step (or one decoding step when serving) of a completed job.
+
+    :param host_bytes: the host memory of one machine by the job's estimate; of a paged optimizer it is what a step
+        fetches and gives back.
+    """
+    return _serving(job, shape, device) if is_serving(job) else _training(job, shape, device, host_bytes)
 
 
 def _peak_flops(job: Job, device: Device | None) -> float:
@@ -135,7 +139,7 @@ def _active_params(shape: ModelShape) -> float:
     return shape.params - shape.embed_params - shape.expert_params * (1 - max(1, d.top_k) / d.experts)
 
 
-def _training(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
+def _training(job: Job, shape: ModelShape, device: Device | None, host_bytes: float) -> Throughput:
     d, micro, accum = shape.dims, job.micro_batch or 1, job.grad_accum or 1
     seq, world = job.seq_len or 2048, world_size(job)
     split = (job.tp or 1) * (job.pp or 1) * (job.cp or 1) * sequence_groups(job)
@@ -166,7 +170,16 @@ def _training(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
     trainable = _trainable(job, shape)
     network = _network(job, shape, device, params=params, trainable=trainable, tokens=tokens, accum=accum)
     memory += 2 * _STATE_BYTES * trainable / _shards(job) / split / bandwidth
-    offload = _offload(job, device, params=params, trainable=trainable, tokens=tokens, accum=accum, shape=shape)
+    offload = _offload(
+        job,
+        device,
+        params=params,
+        trainable=trainable,
+        tokens=tokens,
+        accum=accum,
+        shape=shape,
+        host_bytes=host_bytes,
+    )
     samples = float(global_batch(job) or micro * accum * max(1, world // split))
     return Throughput(
         compute_s=compute,
@@ -219,7 +232,15 @@ def _network(
 
 
 def _offload(
-    job: Job, device: Device | None, *, params: float, trainable: float, tokens: float, accum: int, shape: ModelShape
+    job: Job,
+    device: Device | None,
+    *,
+    params: float,
+    trainable: float,
+    tokens: float,
+    accum: int,
+    shape: ModelShape,
+    host_bytes: float,
 ) -> float:
     kinds = job.offload or ()
     link = (device.host_link_bytes_per_s if device else None) or _HOST_LINK
@@ -235,7 +256,8 @@ def _offload(
             kept *= 12  # everything that backward needs, not the layers' inputs alone
         seconds += accum * 2 * kept / link
     if (job.optimizer or "").startswith("paged"):
-        seconds += 0.1 * 2 * trainable / link
+        ranks = max(1, min(job.gpus or world_size(job), world_size(job)))
+        seconds += 2 * host_bytes / ranks / link  # the states without room on the card come and go each step
     return seconds
 
 

@@ -144,14 +144,17 @@ def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
     # A larger card saves nothing: it has more.
     if alone is None or remedy.name == "other-gpu":
         return 0
-    return round(_need(prices.base, prices) - _need(alone, prices))
-
-
-def _need(price: Price, prices: Prices) -> float:
-    """What the card must hold; an engine that does not find its cache takes its share all the same."""
     served = prices.base.estimate.served
     lacks = served is not None and not served.starts
-    return (price.estimate.needed_bytes if lacks else None) or price.estimate.process_bytes
+    paged = any((p.job.optimizer or "").startswith("paged") for p in (prices.base, alone))
+    before, after = (_need(p, needed=lacks or paged) for p in (prices.base, alone))
+    return round(before - after)
+
+
+def _need(price: Price, *, needed: bool) -> float:
+    """What the card must hold: an engine without room for its cache takes its share all the same, and paged states
+    take what is left."""
+    return (price.estimate.needed_bytes if needed else None) or price.estimate.process_bytes
 
 
 def _change(

@@ -34,12 +34,14 @@ class Goal:
     """Whether it may change how the job is spread over the GPUs."""
     only: frozenset[str] = frozenset()
     """The remedies it may use; empty: all."""
+    without: frozenset[str] = frozenset()
+    """The remedies it may not use."""
     dear: tuple[str, float] = ("", 1.0)
     """The remedy whose effort it minds so many times as much: what a server's users would rather keep."""
 
     def allows(self, move: Move) -> bool:
         """Whether such a plan may hold this move."""
-        if self.only and not move.names <= self.only:
+        if (self.only and not move.names <= self.only) or self.without & move.names:
             return False
         if not self.layout and LAYOUT & set(move.fields):
             return False
@@ -54,14 +56,17 @@ class Goal:
             and self.allowed <= wider.allowed
             and self.layout <= wider.layout
             and (not wider.only or (bool(self.only) and self.only <= wider.only))
+            and wider.without <= self.without
         )
 
 
+_BATCH: Final = frozenset({"micro-batch"})
 _SHARDING: Final = frozenset({"zero", "fsdp", "hsdp", "distributed-optimizer"})
 _ALL: Final = frozenset(_ORDER)
 GOALS: Final = (
     Goal("keep-numerics", frozenset({"same-numbers"}), 4.0, 1.0),
-    Goal("smaller-batch", frozenset({"same-numbers"}), 4.0, 1.0, only=frozenset({"micro-batch"})),
+    Goal("keep-batch", frozenset({"same-numbers"}), 4.0, 1.0, without=_BATCH),
+    Goal("smaller-batch", frozenset({"same-numbers"}), 4.0, 1.0, only=_BATCH),
     Goal("sharded", frozenset({"same-numbers"}), 4.0, 1.0, only=_SHARDING),
     Goal("keep-layout", frozenset({"same-numbers"}), 4.0, 1.0, layout=False),
     Goal("keep-hardware", _ALL, 4.0, 1.0),

@@ -40,6 +40,7 @@ _MIN_SAVING_BYTES: Final = 64 << 20
 """What saves less is no advice."""
 _ORDER: Final = (
     "keep-numerics",
+    "keep-batch",
     "smaller-batch",
     "sharded",
     "keep-layout",
@@ -250,7 +251,7 @@ def _found(space: Space) -> dict[str, Found]:
         if goal.dear[0] and not is_serving(space.prices.job):
             continue
         # The same layout with the same numbers: the smaller batch already says how.
-        if goal.name == "keep-layout" and "smaller-batch" in found:
+        if goal.name == "keep-layout" and any(_uses_batch(one) for one in found.values()):
             continue
         if any(_answered_by(wider, answer, goal) for wider, answer in searched):
             continue
@@ -259,6 +260,10 @@ def _found(space: Space) -> dict[str, Found]:
         if best is not None:
             found[goal.name] = best
     return found
+
+
+def _uses_batch(found: Found) -> bool:
+    return {r.name for move in found.moves for r, _ in move.all_parts} == {"micro-batch"}
 
 
 def _answered_by(wider: Goal, best: Found | None, goal: Goal) -> bool:
@@ -340,7 +345,7 @@ def as_estimated(plan: Plan, prices: Prices) -> Plan:
 
 def _why_slow(price: Price, prices: Prices) -> list[Message]:
     """What a step waits for, where that is much of it: weights gathered from other GPUs, or the link to the host."""
-    pace = throughput(price.job, prices.shape, prices.device)
+    pace = throughput(price.job, prices.shape, prices.device, price.estimate.host_bytes)
     said = []
     gathers = price.job.sharding in _GATHERED and (price.job.sharding != prices.job.sharding)
     if gathers and pace.network_s > _NOTED_WAIT_SHARE * pace.step_s:

@@ -74,9 +74,10 @@ class Search:
         """The least painful set that fits, or ``None``."""
         if is_serving(self.space.prices.job):
             return self._exhaust()
+        alone = self._alone()
         for extra in _MARGINS:
             self._margin = self.space.surrogate.margin * extra
-            best = self._verify(self._explore())
+            best = self._verify(self._explore(), alone)
             if best is not None:
                 return self._relaxed(self._trimmed(best))
             if not self._liked:
@@ -88,6 +89,14 @@ class Search:
             found = self._greedily(rank, enough=True)
             if found is not None and found.fits and found.moves:
                 return self._relaxed(self._trimmed(found))
+        return None
+
+    def _alone(self) -> Found | None:
+        """The least painful single move that fits under the real model: each is priced already."""
+        for candidate in self.candidates:
+            found = self.price((candidate.move,)) if candidate.move.remedy.hardware == self.goal.hardware else None
+            if found is not None and found.fits:
+                return found
         return None
 
     def _exhaust(self) -> Found | None:
@@ -176,8 +185,8 @@ class Search:
                 return False
         return True
 
-    def _verify(self, sets: Iterator[tuple[float, tuple[int, ...]]]) -> Found | None:
-        best: Found | None = None
+    def _verify(self, sets: Iterator[tuple[float, tuple[int, ...]]], best: Found | None) -> Found | None:
+        """The least painful of some sets and ``best`` under the real model."""
         self._liked = 0
         for pain, chosen in islice(sets, _KEEP):
             self._liked += 1
