@@ -9,7 +9,8 @@ A file holds the cards of one generation: ``vendor``, ``generation``, ``defaults
 ``derived``: true where ``gib`` is no figure of one report that can be linked;
 ``gb_s``: memory bandwidth; ``cc``: compute capability; ``tflops``: dense rates; ``link``, ``link_gb_s``
 (both directions together, as data sheets count), ``host_gb_s`` (one direction); ``lacks``; ``inline_ecc``,
-``unified`` and ``share``: how a capacity is derived;
+``unified`` and ``share``: how a capacity is derived; ``family``: a line of machines with one of several chips, which
+a text names a card by only together with a size, and where it names no chip;
 ``source``: ``{"specs": key, "capacity": key}``.
 """
 

@@ -311,7 +311,7 @@ def _mention(
     if strict and not _plausible(text, start, end, core, context):
         return None
     devices = _resolve(core, context, capacity_bytes)
-    if not devices:
+    if not devices or (strict and not context.size_gb and devices[0].name.startswith(_families())):
         return None
     weight = {"slice": 4, "strong": 3, "cased": 2, "number": 1}.get(core.strength, 0)
     return GpuMention(
@@ -333,10 +333,20 @@ def scan(text: str, *, strict: bool, capacity_bytes: int | None = None) -> list[
         if start < reached:
             continue
         mention = _mention(text, start, end, token, strict=strict, capacity_bytes=capacity_bytes)
-        if mention is not None and mention.start >= reached:
+        if mention is not None and (mention.start >= reached or _is_family(found[-1])):
             found.append(mention)
             reached = mention.end
-    return found
+    return [one for one in found if not _is_family(one)] or found
+
+
+def _is_family(mention: GpuMention) -> bool:
+    """Whether the name is that of machines, not of a chip or a card."""
+    return mention.device.name.startswith(_families())
+
+
+@cache
+def _families() -> tuple[str, ...]:
+    return tuple(entry.device.name for entry in gpu_data.entries() if entry.raw.get("family"))
 
 
 def _known(token: str) -> bool:

@@ -25,18 +25,27 @@ _SURE: Final = 0.8
 """Probability from which a topic answers words for a size, and stands beside the figures of a run."""
 
 
+_MAX_TOPICS: Final = 3
+"""Topics of an input that puts several questions."""
+
+
 def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
-    """The topics that a person's words ask about: none, one or two."""
-    return _found(topics_of(evidence), job)
+    """The topics that a person's words ask about: up to two, of several questions up to three."""
+    return _found(topics_of(evidence), job, most=max(2, _questions(evidence.prose)))
 
 
 def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a turn of a conversation asks about."""
-    return _found(topics_in(text), job)
+    return _found(topics_in(text), job, most=2)
 
 
-def _found(likely: Mapping[str, float], job: Job) -> tuple[FoundTopic, ...]:
-    shown = [(topics()[name], share) for name, share in list(likely.items())[:2] if share >= SHOWN]
+def _questions(prose: str) -> int:
+    """How many questions a text puts, as far as topics are shown for them."""
+    return min(_MAX_TOPICS, sum(map(prose.count, "?？")))
+
+
+def _found(likely: Mapping[str, float], job: Job, *, most: int) -> tuple[FoundTopic, ...]:
+    shown = [(topics()[name], share) for name, share in list(likely.items())[:most] if share >= SHOWN]
     return tuple(FoundTopic(topic, share, figure_of(topic, job)) for topic, share in shown)
 
 
@@ -63,9 +72,9 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
     return not (named and (asked.wanted not in ("fit", "reserved") or asked.alternatives))
 
 
-def beside(found: Sequence[FoundTopic]) -> tuple[FoundTopic, ...]:
-    """The topic that stands beside the figures of a run."""
-    return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
+def beside(found: Sequence[FoundTopic], prose: str = "") -> tuple[FoundTopic, ...]:
+    """The topic that stands beside the figures of a run; where ``prose`` puts several questions, those of the others."""
+    return tuple(topic for topic in found[: max(1, _questions(prose) - 1)] if topic.probability >= _SURE)
 
 
 def sentences_of(found: Sequence[FoundTopic], *, titled: bool = False) -> Iterator[Message]:

@@ -140,6 +140,8 @@ def _apart(text: str, field: str, mentions: list[_Mention]) -> tuple[Alternative
 def _options(text: str) -> tuple[Alternative, ...]:
     """Options of a marked list, each with the fields that its words set."""
     marks = list(ROWS["option"].finditer(text))
+    if sum(ROWS["puts_question"].match(text, mark.end()) is not None for mark in marks) > 1:
+        return ()  # a list of questions
     sides, closed = [], dict[str, Any]()
     for n, mark in enumerate(marks):
         until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION

@@ -285,3 +285,24 @@ def test_the_capacity_lies_in_its_interval(device):
 def test_a_slice_has_its_share_of_the_multiprocessors(profile, share):
     whole = {"A100": 312.0, "H100": 989.4}[profile[:4]]
     assert gpus.find(profile).tflops["bf16"] == pytest.approx(whole * share, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"),
+    [
+        ("a Mac Studio with 64GB", 48.0),
+        ("a 16GB Mac mini", 32 / 3),
+        ("MacBook Pro 36 GB", 27.0),
+        ("MacBook Pro M2 Max 64GB", 48.0),
+    ],
+)
+def test_macs_by_the_name_of_the_machine_take_their_size(text: str, gib: float) -> None:
+    found = gpus.find(text)
+    assert found is not None and found.unified
+    assert found.capacity_bytes / GIB == pytest.approx(gib, abs=0.01)
+
+
+def test_a_mac_without_a_size_is_no_card() -> None:
+    assert gpus.find_all("It runs on my MacBook Pro.") == []
+    named = [m.device.name for m in gpus.find_all("MacBook Pro with an M2 Max, 64 GB")]
+    assert all(name.startswith("Apple M2 Max") for name in named)
