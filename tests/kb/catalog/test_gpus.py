@@ -298,7 +298,8 @@ def test_a_slice_has_its_share_of_the_multiprocessors(profile, share):
 )
 def test_macs_by_the_name_of_the_machine_take_their_size(text: str, gib: float) -> None:
     found = gpus.find(text)
-    assert found is not None and found.unified
+    assert found is not None
+    assert found.unified
     assert found.capacity_bytes / GIB == pytest.approx(gib, abs=0.01)
 
 
