@@ -73,7 +73,7 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
 
 
 def beside(found: Sequence[FoundTopic], prose: str = "") -> tuple[FoundTopic, ...]:
-    """The topic that stands beside the figures of a run; where ``prose`` puts several questions, those of the others."""
+    """The topic beside the figures of a run; where ``prose`` puts several questions, those of the others."""
     return tuple(topic for topic in found[: max(1, _questions(prose) - 1)] if topic.probability >= _SURE)
 
 

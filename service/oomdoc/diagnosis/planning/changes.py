@@ -153,7 +153,8 @@ def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
 
 def _need(price: Price, *, needed: bool) -> float:
     """What the card must hold: an engine without room for its cache takes its share all the same, and paged states
-    take what is left."""
+    take what is left.
+    """
     return (price.estimate.needed_bytes if needed else None) or price.estimate.process_bytes
 
 

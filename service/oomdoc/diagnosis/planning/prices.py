@@ -180,7 +180,9 @@ class Prices:
             probability = 0.0
         elif self.engine is not None and self.engine.accepts(job):
             probability = max(probability, _MEASURED)
-        return Price(job, replace(found, capacity_bytes=capacity), probability, lambda: self._pace(job, device, found.host_bytes))
+        return Price(
+            job, replace(found, capacity_bytes=capacity), probability, lambda: self._pace(job, device, found.host_bytes)
+        )
 
     def _pace(self, job: Job, device: Device | None, host_bytes: float) -> float:
         return relative_speed(self._speed, throughput(job, self.shape, device, host_bytes))
