@@ -85,7 +85,7 @@ def _settings(evidence: Evidence | None) -> list[Finding]:
 
 
 def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
-    from oomdoc.diagnosis.regressions import applies, scan_versions
+    from oomdoc.diagnosis.regressions import applies, scan
 
     return [
         Finding(
@@ -99,7 +99,7 @@ def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
                 url=a.url,
             ),
         )
-        for a in scan_versions(versions)
+        for a in scan(versions)
         if not a.needs or applies(a.needs, job) is not False
     ]
 

@@ -32,7 +32,8 @@ def scan(
 
         pip freeze | oomdoc scan -
     """
-    from oomdoc.diagnosis.regressions import scan_seen, scan_versions
+    from oomdoc.diagnosis.regressions import scan as scan_versions
+    from oomdoc.diagnosis.regressions import scan_seen
     from oomdoc.intake.requirements import installed_versions, parse_requirements
 
     if current_env:

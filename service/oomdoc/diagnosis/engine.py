@@ -15,7 +15,6 @@ from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
-from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.planned import (
@@ -206,16 +205,14 @@ def _tensors(view: View) -> tuple[TensorMatch, ...]:
     if failure is None or failure.kind != "device" or not failure.requested_bytes:
         return ()
     if view.shape is None:
-        unknown = failure.requested_bytes
-        return tuple(tensors_of_unknown_model(unknown, rounding_of(unknown), view.job))
+        return tensors_of_unknown_model(failure.requested_bytes, view.job)
     scene = Scene(
         phase=view.phase,
         trace=view.trace,
         allocated_bytes=failure.allocated_bytes,
         made_up=view.job.model is None,
     )
-    requested = failure.requested_bytes
-    return tuple(tensors_for(requested, rounding_of(requested), view.shape, view.job, scene))
+    return tensors_for(failure.requested_bytes, view.shape, view.job, scene)
 
 
 def _cases(warnings: list[Message]) -> tuple[Case, ...]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.messages import Message, say
 from oomdoc.report.words import render
 from oomkb.dataclass import dataclass
+from oomkb.errors import OomdocError
+from oomkb.frameworks import canonical, lineage
 from oomkb.memory.job import Job
-from oomkb.records.case import Case, Range
+from oomkb.records.case import Affected, Case, Range
+from oomkb.records.loader import cached_cases
+from oomkb.records.versions import affects, last_good, package_name, seen_with, version_of
 
 __all__ = [
     "Advisory",
@@ -18,9 +22,9 @@ __all__ = [
     "distinct",
     "one_per_package",
     "range_of",
+    "regressions_for",
     "scan",
     "scan_seen",
-    "scan_versions",
     "suspects",
 ]
 
@@ -76,34 +80,28 @@ class Advisory:
         )
 
 
+def _affected(cases: Iterable[Case] | None = None) -> Iterator[tuple[Case, Affected]]:
+    """Each affected package of each case by itself: two of one case may be installed."""
+    for case in cached_cases() if cases is None else cases:
+        yield from ((case, item) for item in case.affected)
+
+
+def _sorted(found: Iterable[Advisory]) -> list[Advisory]:
+    return sorted(found, key=lambda a: (a.package, a.case))
+
+
 def scan(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
     """The known regressions among ``versions`` (package -> version), sorted by package and case."""
-    from oomkb.records.loader import load_cases
-    from oomkb.records.versions import affects
-
-    found = []
-    for case in load_cases() if cases is None else cases:
-        # Each affected package of a case is asked by itself: two of them may be installed.
-        for item in case.affected:
-            hit = affects((item,), versions)
-            if hit is not None:
-                found.append(_advisory(case, hit.package, hit.version, hit.range, hit.needs))
-    return sorted(found, key=lambda a: (a.package, a.case))
+    hits = ((case, affects((item,), versions)) for case, item in _affected(cases))
+    return _sorted(_advisory(case, hit.package, hit.version, hit.range, hit.needs) for case, hit in hits if hit)
 
 
-def scan_seen(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
+def scan_seen(versions: Mapping[str, str]) -> list[Advisory]:
     """Versions among ``versions`` that a reporter had, where no range of the case covers them."""
-    from oomkb.records.loader import load_cases
-    from oomkb.records.versions import affects, seen_with
-
-    found = []
-    for case in load_cases() if cases is None else cases:
-        for item in case.affected:
-            hit = seen_with((item,), versions)
-            if hit is not None and affects((item,), versions) is None:
-                one = _advisory(case, hit.package, hit.version, hit.range, hit.needs)
-                found.append(replace(one, introduced=None, last_affected=None, good=None, seen=True))
-    return sorted(found, key=lambda a: (a.package, a.case))
+    outside = ((case, item) for case, item in _affected() if affects((item,), versions) is None)
+    hits = ((case, seen_with((item,), versions)) for case, item in outside)
+    found = (_advisory(case, hit.package, hit.version, hit.range, hit.needs) for case, hit in hits if hit)
+    return _sorted(replace(one, introduced=None, last_affected=None, good=None, seen=True) for one in found)
 
 
 def range_of(advisory: Advisory) -> Message:
@@ -131,17 +129,10 @@ def distinct(found: Iterable[Advisory]) -> list[Advisory]:
 
 def suspects(job: Job, versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
     """Known regressions that would hit ``job`` if its package, whose version is not stated, were in the range."""
-    from oomkb.records.loader import load_cases
-    from oomkb.records.versions import package_name
-
     stated = {package_name(name) for name in versions}
-    found = []
-    for case in load_cases() if cases is None else cases:
-        for item in case.affected:
-            open_ = item.ranges and item.needs and package_name(item.package) not in stated
-            if open_ and applies(item.needs, job) is True:
-                found.append(_advisory(case, item.package, "", item.ranges[0], item.needs))
-    return sorted(found, key=lambda a: (a.package, a.case))
+    open_ = ((c, i) for c, i in _affected(cases) if i.ranges and i.needs and package_name(i.package) not in stated)
+    hit = (pair for pair in open_ if applies(pair[1].needs, job) is True)
+    return _sorted(_advisory(case, item.package, "", item.ranges[0], item.needs) for case, item in hit)
 
 
 _FEATURES: Final[Mapping[str, tuple[str, Any]]] = {
@@ -173,8 +164,6 @@ def _uses(job: Job, name: str, value: Any) -> bool | None:
 
 
 def _advisory(case: Case, package: str, version: str, range_: Range, needs: str) -> Advisory:
-    from oomkb.records.versions import last_good
-
     return Advisory(
         package=package,
         version=version,
@@ -189,4 +178,60 @@ def _advisory(case: Case, package: str, version: str, range_: Range, needs: str)
     )
 
 
-scan_versions = scan
+def regressions_for(job: Job, versions: Mapping[str, str], matched: Sequence[str]) -> list[dict[str, Any]]:
+    """``{"package", "used", "fixed", "last_good"}`` for each regression that the installed versions lie in.
+
+    Where no version is stated, those of the matched cases, with ``used`` left ``None``: a version to ask about.
+
+    :param matched: ids of the cases that look like the failure, best first.
+    """
+    try:
+        known = {case.id: case for case in cached_cases() if case.affected}
+    except OomdocError:
+        return []
+    cases = [known[i] for i in dict.fromkeys([*(i for i in matched if i in known), *sorted(known)])]
+    found = [entry for case in cases for entry in _entries(case, job, versions, ask=case.id in matched)]
+    out: dict[str, dict[str, Any]] = {}
+    for entry in sorted(found, key=lambda e: e["used"] is None):
+        first = out.setdefault(entry["package"], entry)
+        # Several records may tell of one regression: each may know another way out.
+        for way in ("fixed", "last_good"):
+            first[way] = first[way] or entry[way]
+    for entry in out.values():
+        same = (
+            last_good(case, item.package, item.ranges[-1])
+            for case, item in _affected(cases)
+            if item.package == entry["package"] and any(r.fixed and r.fixed == entry["fixed"] for r in item.ranges)
+        )
+        entry["last_good"] = entry["last_good"] or next(filter(None, same), None)
+    return list(out.values())[:3]
+
+
+def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) -> Iterator[dict[str, Any]]:
+    for item in case.affected:
+        if not item.ranges or applies(item.needs, job) is False:
+            continue
+        hit, stated = affects((item,), versions), versions.get(item.package)
+        good = stated is not None and ask and _is_older(stated, item)
+        if hit is None and not good and (stated or not ask or not _is_plausible(item.package, job)):
+            continue
+        # Somebody who states a release from before the regression tells what worked.
+        used, last = hit.version if hit else stated if good else None, item.ranges[-1]
+        ways = {"fixed": last.fixed, "last_good": last_good(case, item.package, last), "case": case.id}
+        yield {"package": item.package, "used": used, **ways}
+
+
+def _is_older(version: str, item: Affected) -> bool:
+    """Whether a release is older than all that are affected."""
+    here, starts = version_of(version), [version_of(r.introduced or "0") for r in item.ranges]
+    return here is not None and all(start is not None and here < start for start in starts)
+
+
+def _is_plausible(package: str, job: Job) -> bool:
+    """Whether a library whose version nobody states is part of this run at all."""
+    if package == "deepspeed":
+        return job.framework in ("deepspeed", "openrlhf") or str(job.sharding or "").startswith("zero")
+    if package in ("vllm", "sglang"):
+        return job.framework == package or (job.rollout is not None and job.rollout.engine in (None, package))
+    owner = canonical(package)
+    return owner is None or job.framework is None or any(one.name == owner for one in lineage(job.framework))

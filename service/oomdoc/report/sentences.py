@@ -11,7 +11,6 @@ __all__ = [
     "fits_sentence",
     "likely",
     "other_sentence",
-    "outlook_sentence",
     "plan_sentence",
     "show_value",
 ]
@@ -77,16 +76,6 @@ def fits_sentence(estimate: dict[str, Any], language: str) -> str:
     shown = likely(probability)
     key = "report.fits-yes" if estimate["fits"] else "report.fits-no"
     return word(key, language, capacity=f"{estimate['capacity_gib']:.2f}", probability=shown)
-
-
-def outlook_sentence(document: dict[str, Any], language: str) -> str:
-    """Whether a job that was asked about would fit; empty where none was."""
-    outlook = document.get("outlook")
-    if not outlook:
-        return ""
-    probability = outlook["probability"]
-    shown = likely(probability)
-    return word(f"outlook.{outlook['answer']}", language, probability=shown)
 
 
 def other_sentence(document: dict[str, Any], language: str) -> str:

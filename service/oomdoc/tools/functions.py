@@ -212,7 +212,8 @@ def scan(
     progress: Progress = _silent,
 ) -> forms.Advisories:
     """List known memory regressions among installed versions, with the versions that fix them."""
-    from oomdoc.diagnosis.regressions import scan_seen, scan_versions
+    from oomdoc.diagnosis.regressions import scan as scan_versions
+    from oomdoc.diagnosis.regressions import scan_seen
     from oomdoc.intake.requirements import parse_requirements
 
     versions = parse_requirements(requirements)

@@ -6,7 +6,6 @@ import pytest
 
 from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.forensics.candidates import Scene
-from oomdoc.diagnosis.forensics.matching import rounding_of
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
@@ -28,7 +27,7 @@ def shape(**dims: int) -> ModelShape:
 
 def match(size_gib: float, model: ModelShape, job: Job, scene: Scene | None = None):
     requested = round(size_gib * GIB)
-    return tensors_for(requested, rounding_of(requested), model, job, scene)
+    return tensors_for(requested, model, job, scene)
 
 
 def test_dpo_pair_at_4096_tokens() -> None:
@@ -76,7 +75,7 @@ def test_gathered_embedding_under_zero3() -> None:
 
 @pytest.mark.parametrize("size", [2 * MIB, 20 * MIB])
 def test_standard_segments_say_nothing(size: int) -> None:
-    assert tensors_for(size, rounding_of(size), shape(), Job()) == []
+    assert tensors_for(size, shape(), Job()) == ()
 
 
 def test_chance_is_priced() -> None:
@@ -84,11 +83,6 @@ def test_chance_is_priced() -> None:
     sizes = [0.9 + 0.0317 * i for i in range(100)]
     believed = sum(any(t.match >= 0.8 for t in match(s, shape(), job)) for s in sizes)
     assert believed <= 20
-
-
-def test_rounding_follows_the_message() -> None:
-    assert rounding_of(GIB) == pytest.approx(0.005 * GIB)
-    assert rounding_of(GIB - 1) == pytest.approx(0.005 * MIB)
 
 
 def test_a_power_of_two_names_no_tensor_by_itself() -> None:
@@ -109,7 +103,7 @@ def test_the_cache_of_the_stated_length_in_one_buffer() -> None:
         vocab_size=128_256, hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8
     )
     job = Job(objective="inference", seq_len=1_048_576)
-    best = tensors_for(137_438_953_504, rounding_of(137_438_953_504), model, job, Scene(phase="load"))[0]
+    best = tensors_for(137_438_953_504, model, job, Scene(phase="load"))[0]
     assert (best.cause, best.dtype) == ("kv-cache", "float16")
 
 
@@ -123,7 +117,7 @@ def test_plain_data_parallelism_keeps_gradients_twice() -> None:
 
 def test_the_vocabulary_of_an_unknown_model_is_found_in_the_catalogue() -> None:
     requested = round(4.64 * GIB)
-    best = tensors_of_unknown_model(requested, rounding_of(requested), Job(micro_batch=1, seq_len=8192))[0]
+    best = tensors_of_unknown_model(requested, Job(micro_batch=1, seq_len=8192))[0]
     assert best.cause == "logits"
     assert 150_000 < best.shape[1] < 153_000
-    assert not tensors_of_unknown_model(requested, rounding_of(requested), Job(objective="sft"))
+    assert not tensors_of_unknown_model(requested, Job(objective="sft"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, scan_versions, suspects
+from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.intake.requirements import installed_versions, parse_requirements
 from oomkb.memory.job import Job
 
@@ -17,8 +17,7 @@ def test_deepspeed_range() -> None:
     assert not [a for a in scan({"deepspeed": "0.15.4"}) if a.fixed == "0.16.8"]
 
 
-def test_scan_is_the_command_s_name_too() -> None:
-    assert scan_versions is scan
+def test_nothing_installed_has_no_regression() -> None:
     assert scan({}) == []
 
 

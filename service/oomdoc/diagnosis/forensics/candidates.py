@@ -14,7 +14,7 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Candidate", "Scene", "candidates", "family_candidates", "vocabulary_candidates"]
+__all__ = ["Candidate", "Scene", "candidates", "vocabulary_candidates"]
 
 _PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 _WIDTHS: Final = (("float32", 4), ("bfloat16", 2))
@@ -160,20 +160,9 @@ def _cache(shape: ModelShape, job: Job) -> Iterator[Candidate]:
 def vocabulary_candidates(job: Job, vocabularies: Iterable[int]) -> Iterator[Candidate]:
     """Logits of the stated tokens over every vocabulary that is in use, where the model is not known."""
     counts = _token_counts(job)
-    if counts:
-        yield from _over_words(vocabularies, counts, 0)
-
-
-def family_candidates(vocabularies: Iterable[int]) -> Iterator[Candidate]:
-    """Logits of an unknown number of tokens over each of the vocabularies."""
-    return _over_words(vocabularies, (), 256)
-
-
-def _over_words(vocabularies: Iterable[int], counts: tuple[int, ...], grid: int) -> Iterator[Candidate]:
-    for size in vocabularies:
+    for size in vocabularies if counts else ():
         for dtype, width in _WIDTHS:
-            name = "fp32-logits" if width == 4 else "logits"
-            yield Candidate(name, "logits", dtype, size * width, (size,), counts, grid)
+            yield Candidate("fp32-logits" if width == 4 else "logits", "logits", dtype, size * width, (size,), counts)
 
 
 def _shards(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
@@ -182,20 +171,11 @@ def _shards(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
         for dtype, width in _WIDTHS:
             yield Candidate("gradient-buckets", "model-states", dtype, width * shape.params, (), (1,), slack=0.006)
         return
-    world = job.dp or job.world or ((job.gpus or 0) * (job.nodes or 1)) or 0
-    ranks = {1, world} if world else {1, 2, 4, 8}
-    cause = "optimizer-init"
-    for n in sorted(ranks):
+    world = job.dp or job.world or (job.gpus or 0) * (job.nodes or 1)
+    for n in sorted({1, world} if world else {1, 2, 4, 8}):
         for dtype, width in _WIDTHS:
-            yield Candidate(
-                "optimizer-shard" if width == 4 else "gradient-shard",
-                cause if width == 4 else "model-states",
-                dtype,
-                width * shape.params / n,
-                (),
-                (1,),
-                slack=0.006,
-            )
+            name, cause = ("optimizer-shard", "optimizer-init") if width == 4 else ("gradient-shard", "model-states")
+            yield Candidate(name, cause, dtype, width * shape.params / n, (), (1,), slack=0.006)
 
 
 def _buckets(job: Job) -> Iterator[Candidate]:

@@ -12,10 +12,9 @@ Bayes' rule, with even odds that the tensor is among the n candidates at all, ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Final
 
-from oomdoc.diagnosis.forensics.candidates import Candidate, Scene, candidates, family_candidates, vocabulary_candidates
+from oomdoc.diagnosis.forensics.candidates import Candidate, Scene, candidates, vocabulary_candidates
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.messages import say
 from oomkb.dataclass import dataclass
@@ -23,7 +22,7 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-__all__ = ["rounding_of", "tensors_for", "tensors_of_family", "tensors_of_unknown_model"]
+__all__ = ["tensors_for", "tensors_of_unknown_model"]
 
 _LARGE_BLOCK: Final = 2 * MIB
 _MIN_REQUEST_BYTES: Final = 20 * MIB
@@ -47,55 +46,35 @@ class _Hit:
     chance: float
 
 
-def rounding_of(requested_bytes: int) -> float:
-    """Half of the last digit of the allocator's message, in bytes."""
-    return 0.005 * (GIB if requested_bytes >= GIB else MIB)
-
-
 def tensors_for(
-    requested_bytes: int,
-    rounding: float,
-    shape: ModelShape,
-    job: Job,
-    scene: Scene | None = None,
-) -> list[TensorMatch]:
-    """Tensors of ``shape`` and ``job`` whose size is the requested one, best first.
-
-    :param rounding: half of the message's last digit, in bytes (see :func:`rounding_of`).
-    """
-    if requested_bytes <= _MIN_REQUEST_BYTES:
-        return []
+    requested_bytes: int, shape: ModelShape, job: Job, scene: Scene | None = None
+) -> tuple[TensorMatch, ...]:
+    """Tensors of ``shape`` and ``job`` whose size is the requested one, best first."""
     scene = scene or Scene()
-    return _priced(requested_bytes, rounding, tuple(candidates(shape, job, scene)), scene, shape.name)
+    return _priced(requested_bytes, tuple(candidates(shape, job, scene)), scene, shape.name)
 
 
-def tensors_of_unknown_model(requested_bytes: int, rounding: float, job: Job) -> list[TensorMatch]:
+def tensors_of_unknown_model(requested_bytes: int, job: Job) -> tuple[TensorMatch, ...]:
     """Logits whose vocabulary is one of the catalogue's, for a model that is not known but whose tokens are stated."""
     from oomkb.catalog.models import all_models
 
     if requested_bytes <= _MIN_REQUEST_BYTES or job.objective == "inference":
-        return []
+        return ()
     sizes = {entry.config.get("vocab_size") for entry in all_models()}
     tried = tuple(vocabulary_candidates(job, sorted(v for v in sizes if isinstance(v, int) and v > 0)))
-    return _priced(requested_bytes, rounding, tried, Scene(), "")
+    return _priced(requested_bytes, tried, Scene(), "")
 
 
-def tensors_of_family(requested_bytes: int, rounding: float, vocabularies: Iterable[int]) -> list[TensorMatch]:
-    """Logits of a round number of tokens over one of these vocabularies, where only a model's family is known."""
+def _priced(requested_bytes: int, tried: tuple[Candidate, ...], scene: Scene, model: str) -> tuple[TensorMatch, ...]:
     if requested_bytes <= _MIN_REQUEST_BYTES:
-        return []
-    return _priced(requested_bytes, rounding, tuple(family_candidates(vocabularies)), Scene(), "")
-
-
-def _priced(
-    requested_bytes: int, rounding: float, tried: tuple[Candidate, ...], scene: Scene, model: str
-) -> list[TensorMatch]:
+        return ()
+    rounding = 0.005 * (GIB if requested_bytes >= GIB else MIB)  # half of the last digit of the allocator's message
     low, high = requested_bytes - _LARGE_BLOCK - rounding, requested_bytes + rounding
     hits = [hit for candidate in tried if (hit := _try(candidate, low, high, scene, requested_bytes)) is not None]
     weights = {id(hit): 1 / (len(tried) * max(hit.chance, 1e-6)) for hit in hits}
     total = sum(weights.values()) + 1.0
     best = sorted(hits, key=lambda hit: hit.chance)[:_MAX_MATCHES]
-    return [_match(hit, weights[id(hit)] / total, model) for hit in best if weights[id(hit)] / total >= _LOWEST]
+    return tuple(_match(hit, weights[id(hit)] / total, model) for hit in best if weights[id(hit)] / total >= _LOWEST)
 
 
 def _try(candidate: Candidate, low: float, high: float, scene: Scene, requested_bytes: int) -> _Hit | None:
