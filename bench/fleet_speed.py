@@ -107,7 +107,7 @@ def main() -> None:
         "logs": count,
         "kib": given.kib,
         "workers": given.workers,
-        "failures": summary.failures,
+        "failures": summary["failures"],
         "logs_per_s_per_core_wall": round(count / wall / given.workers, 1),
     }
     if given.workers == 1:

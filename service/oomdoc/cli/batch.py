@@ -53,7 +53,7 @@ def batch(
         run_fleet(logs, settings, lambda done, total: bar.update(task, completed=done, total=total))
     if parquet is not None:
         write_parquet(read_rows(output), parquet)
-    document = summarise(read_rows(output)).document()
+    document = summarise(read_rows(output))
     if format_ is Format.json:
         print_json(document)
     else:

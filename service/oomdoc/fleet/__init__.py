@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from oomdoc.fleet.running import Settings, run_fleet
-from oomdoc.fleet.summing import Summary, summarise
+from oomdoc.fleet.summing import summarise
 
-__all__ = ["Settings", "Summary", "run_fleet", "summarise"]
+__all__ = ["Settings", "run_fleet", "summarise"]

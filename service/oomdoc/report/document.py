@@ -25,7 +25,7 @@ from oomdoc.report.screen import first_screen
 from oomdoc.report.words import render
 from oomkb.units import GIB
 
-__all__ = ["SCHEMA", "diagnosis_document", "framework_document", "match_document", "plan_document"]
+__all__ = ["SCHEMA", "change_document", "diagnosis_document", "framework_document", "match_document", "plan_document"]
 
 SCHEMA: Final = "oomdoc.diagnosis/1"
 _SIZES: Final = (
@@ -227,7 +227,7 @@ def plan_document(plan: Plan, language: str) -> dict[str, Any]:
     priced = plan.priced
     return {
         "name": plan.name,
-        "changes": [_change(c, language) for c in plan.changes],
+        "changes": [change_document(c, language) for c in plan.changes],
         "peak_gib": round(plan.estimate.process_bytes / GIB, 2) if priced else None,
         "needed_gib": round((plan.estimate.needed_bytes or plan.estimate.process_bytes) / GIB, 2) if priced else None,
         "allocated_gib": round(plan.estimate.allocated_bytes / GIB, 2) if priced else None,
@@ -241,7 +241,8 @@ def plan_document(plan: Plan, language: str) -> dict[str, Any]:
     }
 
 
-def _change(change: Change, language: str) -> dict[str, Any]:
+def change_document(change: Change, language: str) -> dict[str, Any]:
+    """One change of a plan."""
     return {
         "key": change.key,
         "from": change.old,
@@ -256,7 +257,7 @@ def _change(change: Change, language: str) -> dict[str, Any]:
 
 def _single(single: SingleFix, language: str) -> dict[str, Any]:
     return {
-        **_change(single.change, language),
+        **change_document(single.change, language),
         "peak_gib": round(single.peak_bytes / GIB, 2),
         "fits_probability": None if single.probability is None else round(single.probability, 3),
         "fits": single.fits,

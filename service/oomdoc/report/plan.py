@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from oomdoc.report import terminal
-from oomdoc.report.document import plan_document
+from oomdoc.report.document import change_document, plan_document
 from oomdoc.report.estimates import estimate_document
 from oomdoc.report.sentences import change_sentence, plan_sentence
 from oomdoc.report.words import inner, render, word
@@ -36,17 +36,11 @@ def table_document(table: Table, language: str) -> dict[str, Any]:
         "plans": [plan_document(p, language) for p in planning.plans],
         "knobs": [
             {
-                "remedy": knob.remedy,
-                "key": knob.key,
-                "from": knob.old,
-                "to": knob.new,
-                "saves_gib": round(knob.saves_bytes / GIB, 2),
+                **change_document(knob.change, language),
                 "peak_gib": round(knob.peak_bytes / GIB, 2),
                 "fits_probability": round(knob.fits_probability, 3),
                 "relative_speed": round(knob.relative_speed, 3),
                 "safety": knob.safety,
-                "instruction": render(knob.instruction, language) if knob.instruction else None,
-                "fields": dict(knob.fields),
             }
             for knob in table.knobs
         ],

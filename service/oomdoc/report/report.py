@@ -58,7 +58,7 @@ class Report:
         return f"<Report: {found.verdict}{cause}{answer}{plans}>"
 
     def _repr_html_(self) -> str:
-        from oomdoc.report.html import diagnosis_html
+        from oomdoc.report.terminal import diagnosis_html
 
         return diagnosis_html(self.document(), self.language)
 
@@ -166,7 +166,7 @@ class EstimateReport:
         return f"<Estimate: {self.peak_gib:.2f}{card} GiB in {self.peak_phase}{says}>"
 
     def _repr_html_(self) -> str:
-        from oomdoc.report.html import estimate_html
+        from oomdoc.report.terminal import estimate_html
 
         return estimate_html(self.document(), "en")
 

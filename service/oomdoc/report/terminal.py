@@ -1,4 +1,7 @@
-"""Documents as text for a terminal, with rich; plain where colour is not wanted (NO_COLOR, a pipe)."""
+"""Documents as text for a terminal, with rich; plain where colour is not wanted (NO_COLOR, a pipe).
+
+A notebook shows the same text in the same colours: HTML without script or link, every value escaped.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan
 from oomdoc.report.words import has, inner, word
 
 __all__ = [
+    "diagnosis_html",
     "diagnosis_text",
+    "estimate_html",
     "estimate_text",
     "new_console",
     "print_assumed",
@@ -29,19 +34,30 @@ __all__ = [
     "text_of",
 ]
 
-_BAR_WIDTH = 40
-
-
+_BAR_WIDTH: Final = 40
 _MAX_LINES: Final = 20
+_NOTEBOOK_WIDTH: Final = 110
+_HTML: Final = '<div><pre style="line-height:1.3;background:none;color:inherit">{code}</pre></div>'
 
 
 def estimate_text(document: dict[str, Any], language: str, *, width: int = 100, colour: bool = False) -> str:
     """The text of ``oomdoc estimate``: a bar per phase, the peak, its interval, what was assumed."""
     console = new_console(width, colour)
+    _estimate(console, document, language)
+    return text_of(console)
+
+
+def estimate_html(document: dict[str, Any], language: str) -> str:
+    """An estimate for a notebook."""
+    console = new_console(_NOTEBOOK_WIDTH, True, record=True)
+    _estimate(console, document, language)
+    return console.export_html(code_format=_HTML, inline_styles=True)
+
+
+def _estimate(console: Console, document: dict[str, Any], language: str) -> None:
     print_estimate(console, document, language)
     print_assumed(console, document.get("assumed") or {}, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
-    return text_of(console)
 
 
 def diagnosis_text(
@@ -61,7 +77,19 @@ def diagnosis_text(
                 break
         return text
     console = new_console(width, colour)
-    _screen(console, screen, language)
+    _everything(console, document, language)
+    return text_of(console)
+
+
+def diagnosis_html(document: dict[str, Any], language: str) -> str:
+    """A diagnosis for a notebook: all of it."""
+    console = new_console(_NOTEBOOK_WIDTH, True, record=True)
+    _everything(console, document, language)
+    return console.export_html(code_format=_HTML, inline_styles=True)
+
+
+def _everything(console: Console, document: dict[str, Any], language: str) -> None:
+    _screen(console, first_screen(document, language), language)
     _causes(console, document, language)
     _tensors(console, document, language)
     _inactive(console, document, language)
@@ -77,7 +105,6 @@ def diagnosis_text(
     _questions(console, document, language)
     _conflicts(console, document, language)
     _list(console, "report.warnings", document.get("warnings") or [], language)
-    return text_of(console)
 
 
 def _first_text(screen: Screen, language: str, width: int, colour: bool) -> str:
@@ -152,9 +179,11 @@ def _inferred(console: Console, document: dict[str, Any], language: str) -> None
     _list(console, "report.inferred", items, language)
 
 
-def new_console(width: int, colour: bool) -> Console:
+def new_console(width: int, colour: bool, *, record: bool = False) -> Console:
     """A console that writes into a string."""
-    return Console(file=StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False)
+    return Console(
+        file=StringIO(), width=width, force_terminal=colour, no_color=not colour, highlight=False, record=record
+    )
 
 
 def text_of(console: Console) -> str:

@@ -131,9 +131,9 @@ def test_the_table_before_a_run() -> None:
     )
     assert table.fits is False
     assert table.planning.plans
-    bought = {k.remedy: k for k in table.knobs}
-    assert bought["micro-batch"].saves_bytes > 0
-    assert all(k.peak_bytes <= table.estimate.process_bytes for k in table.knobs if k.saves_bytes > 0)
+    bought = {k.change.remedy: k for k in table.knobs}
+    assert bought["micro-batch"].change.saves_bytes > 0
+    assert all(k.peak_bytes <= table.estimate.process_bytes for k in table.knobs if k.change.saves_bytes > 0)
     assert fits_table(Job.from_document(LORA_4090), "H200", 8).fits is True
 
 

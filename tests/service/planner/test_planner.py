@@ -45,7 +45,7 @@ def test_adapters_beside_a_reference_model_are_planned(more: dict[str, object]) 
         **more,
     }
     table = plan_job("", "", stated).table
-    assert ("extra_models", []) in [(knob.key, knob.new) for knob in table.knobs]
+    assert ("extra_models", []) in [(knob.change.key, knob.change.new) for knob in table.knobs]
 
 
 def test_a_peak_in_evaluation_is_lowered_there() -> None:

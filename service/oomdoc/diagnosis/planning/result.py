@@ -7,7 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
-from oomdoc.diagnosis.result import Plan, SingleFix
+from oomdoc.diagnosis.result import Change, Plan, Safety, SingleFix
 from oomdoc.messages import Message
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
@@ -49,18 +49,11 @@ class Planning:
 class Knob:
     """One row of the table before a run: a setting and what it buys."""
 
-    remedy: str
-    key: str
-    old: Any
-    new: Any
-    saves_bytes: int
+    change: Change
     peak_bytes: int
     fits_probability: float
     relative_speed: float
-    safety: str
-    fields: Mapping[str, Any]
-    instruction: Message | None = None
-    """What to do, where that is no key of a file."""
+    safety: Safety
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

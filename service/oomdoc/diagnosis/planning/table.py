@@ -46,26 +46,13 @@ def fits_table(
         if price is None:
             continue
         change = single_fix(prices.job, move, price, prices, wanted).change
-        knobs.append(
-            Knob(
-                remedy=move.remedy.name,
-                key=change.key,
-                old=change.old,
-                new=change.new,
-                saves_bytes=change.saves_bytes,
-                peak_bytes=round(price.estimate.process_bytes),
-                fits_probability=price.probability,
-                relative_speed=price.speed,
-                safety=safety_of([move]),
-                fields=change.fields,
-                instruction=change.instruction,
-            )
-        )
-    knobs.sort(key=lambda k: (k.remedy in hardware, -k.saves_bytes, k.remedy, str(k.new)))
+        peak = round(price.estimate.process_bytes)
+        knobs.append(Knob(change, peak, price.probability, price.speed, safety_of([move])))
+    knobs.sort(key=lambda k: (k.change.remedy in hardware, -k.change.saves_bytes, k.change.remedy, str(k.change.new)))
     return Table(
         estimate=base.estimate,
         fits=None if prices.capacity_bytes is None else base.probability >= 0.5,
         fits_probability=None if prices.capacity_bytes is None else base.probability,
-        knobs=tuple(k for k in knobs if k.saves_bytes > 0 or k.remedy in hardware),
+        knobs=tuple(k for k in knobs if k.change.saves_bytes > 0 or k.change.remedy in hardware),
         planning=plan_with(prices, context, wanted=wanted),
     )
