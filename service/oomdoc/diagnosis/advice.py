@@ -13,12 +13,12 @@ from oomdoc.messages import Message, say
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
+from oomkb.memory.setting import PREFERENCE
 from oomkb.pricing import price
 from oomkb.records.versions import is_near
 
 __all__ = ["advice_for", "unsupported"]
 
-_PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 _MIN_PROBABILITY: Final = 0.15
 _SHARDING: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2"})
 
@@ -60,7 +60,7 @@ def unsupported(view: View) -> tuple[Conflict, ...]:
 def _pairs(view: View) -> Iterator[Message]:
     """Chosen and rejected are one batch: the tokens double, and nothing that shards weights helps."""
     job, shape = view.job, view.shape
-    if job.objective not in _PAIRED or shape is None or not view.stated("seq_len") or job.fused_ce:
+    if job.objective not in PREFERENCE or shape is None or not view.stated("seq_len") or job.fused_ce:
         return
     length, words = job.seq_len or 0, shape.dims.vocab
     copy = 2 * (job.micro_batch or 1) * length * words * 4

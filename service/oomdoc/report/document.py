@@ -13,7 +13,6 @@ from oomdoc.diagnosis.result import (
     FoundTopic,
     MatchedCase,
     Plan,
-    Safety,
     SingleFix,
     TensorMatch,
 )
@@ -38,7 +37,6 @@ _SIZES: Final = (
     "process",
     "other_process",
 )
-_SAFETIES: Final[tuple[Safety, ...]] = ("same-numbers", "changed-numerics", "changed-training")
 
 
 def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | None = None) -> dict[str, Any]:

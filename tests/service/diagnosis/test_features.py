@@ -77,7 +77,7 @@ def test_a_request_refused_with_room_is_seen() -> None:
     ("value", "name"), [(0.0, "low"), (0.99, "low"), (1.0, "middle"), (4.99, "middle"), (5.0, "high"), (1e9, "high")]
 )
 def test_an_edge_belongs_to_the_upper_range(value: float, name: str) -> None:
-    assert bucket(value, (1.0, 5.0), ("low", "middle", "high")) == name
+    assert bucket(value, {"low": 1.0, "middle": 5.0, "high": float("inf")}) == name
 
 
 def test_every_message_of_a_feature_has_words_in_both_languages() -> None:

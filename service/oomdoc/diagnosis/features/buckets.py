@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 __all__ = ["bucket"]
 
 
-def bucket(value: float, edges: Sequence[float], names: Sequence[str]) -> str:
-    """The name of the range that ``value`` lies in; a value on an edge belongs to the upper range.
-
-    ``names`` holds one more than ``edges``, which ascend.
-    """
-    return names[bisect_right(edges, value)]
+def bucket(value: float, ranges: Mapping[str, float]) -> str:
+    """The name of the range that ``value`` lies in: the first of those, in ascending order, whose end is above it."""
+    return next(name for name, end in ranges.items() if value < end)

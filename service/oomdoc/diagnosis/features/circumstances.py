@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from oomdoc.diagnosis.features.buckets import bucket
@@ -10,23 +11,18 @@ from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 from oomkb.frameworks import ENGINES
+from oomkb.memory.setting import PREFERENCE
 
 __all__ = ["features"]
 
 _GENERIC_PHASES: Final = frozenset({"unknown", ""})
-_PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 _REINFORCEMENT: Final = frozenset({"ppo", "grpo", "rloo", "dapo", "gspo", "reinforce"})
 _QUOTE_CHARACTERS: Final = 90
-_SIZE_EDGES: Final = (1e9, 4e9, 9.5e9, 22e9, 80e9)
-_SIZE_NAMES: Final = ("below-1b", "1b-4b", "4b-9b", "9b-22b", "22b-80b", "above-80b")
-_LENGTH_EDGES: Final = (1_025, 4_097, 16_385, 65_537)
-_LENGTH_NAMES: Final = ("to-1k", "to-4k", "to-16k", "to-64k", "above-64k")
-_BATCH_EDGES: Final = (2, 8, 32)
-_BATCH_NAMES: Final = ("one", "few", "many", "very-many")
-_STEP_EDGES: Final = (2, 20, 300)
-_STEP_NAMES: Final = ("first", "early", "hundreds", "late")
-_SHARE_EDGES: Final = (0.55, 0.85, 0.93)
-_SHARE_NAMES: Final = ("low", "medium", "usual", "high")
+_SIZE_ENDS: Final = {"below-1b": 1e9, "1b-4b": 4e9, "4b-9b": 9.5e9, "9b-22b": 22e9, "22b-80b": 80e9, "above-80b": inf}
+_LENGTH_ENDS: Final = {"to-1k": 1_025, "to-4k": 4_097, "to-16k": 16_385, "to-64k": 65_537, "above-64k": inf}
+_BATCH_ENDS: Final = {"one": 2, "few": 8, "many": 32, "very-many": inf}
+_STEP_ENDS: Final = {"first": 2, "early": 20, "hundreds": 300, "late": inf}
+_SHARE_ENDS: Final = {"low": 0.55, "medium": 0.85, "usual": 0.93, "high": inf}
 
 
 def features(view: View) -> Iterator[Feature]:
@@ -78,7 +74,7 @@ def _failure(view: View) -> Iterator[Feature]:
         yield Feature("phase:unknown")
     step = failing_step(view)
     if step is not None:
-        yield Feature(f"step:{bucket(step, _STEP_EDGES, _STEP_NAMES)}", 1.0, say("feature.step", step=step))
+        yield Feature(f"step:{bucket(step, _STEP_ENDS)}", 1.0, say("feature.step", step=step))
     yield from _interval(view, step)
 
 
@@ -113,7 +109,7 @@ def _interval(view: View, step: int | None) -> Iterator[Feature]:
 def _run(view: View) -> Iterator[Feature]:
     job = view.job
     yield Feature(f"run:{run_kind(view)}")
-    if view.objective in _PREFERENCE:
+    if view.objective in PREFERENCE:
         yield Feature("objective:preference")
     elif view.objective in _REINFORCEMENT:
         yield Feature("objective:reinforcement")
@@ -133,7 +129,7 @@ def _run(view: View) -> Iterator[Feature]:
     params = view.estimate.params if view.estimate is not None else (view.stated("params_b") or 0) * 1e9
     if params:
         yield Feature(
-            f"model:{bucket(params, _SIZE_EDGES, _SIZE_NAMES)}",
+            f"model:{bucket(params, _SIZE_ENDS)}",
             1.0,
             say("feature.model", params_b=round(params / 1e9, 1)),
         )
@@ -170,19 +166,15 @@ def _settings(view: View) -> Iterator[Feature]:
         yield Feature("packing")
     length = view.stated("seq_len") or view.stated("serving.max_model_len")
     if isinstance(length, int | float):
-        yield Feature(
-            f"length:{bucket(length, _LENGTH_EDGES, _LENGTH_NAMES)}", 1.0, say("feature.length", length=int(length))
-        )
+        yield Feature(f"length:{bucket(length, _LENGTH_ENDS)}", 1.0, say("feature.length", length=int(length)))
     batch = view.stated("micro_batch")
     if isinstance(batch, int | float):
-        yield Feature(f"batch:{bucket(batch, _BATCH_EDGES, _BATCH_NAMES)}", 1.0, say("feature.batch", batch=batch))
+        yield Feature(f"batch:{bucket(batch, _BATCH_ENDS)}", 1.0, say("feature.batch", batch=batch))
     ranks = view.ranks
     if ranks is not None and view.training:
         yield Feature("ranks:one" if ranks == 1 else "ranks:several")
     share = view.stated("serving.gpu_memory_utilization")
     if isinstance(share, int | float):
-        yield Feature(
-            f"engine-share:{bucket(share, _SHARE_EDGES, _SHARE_NAMES)}", 1.0, say("feature.share", share=share)
-        )
+        yield Feature(f"engine-share:{bucket(share, _SHARE_ENDS)}", 1.0, say("feature.share", share=share))
     if view.setting("enforce_eager") is True:
         yield Feature("engine:eager")

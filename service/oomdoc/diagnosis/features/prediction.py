@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from oomdoc.diagnosis.features.buckets import bucket
@@ -12,12 +13,9 @@ from oomdoc.messages import say
 
 __all__ = ["features"]
 
-_FULLNESS_EDGES: Final = (0.5, 0.85, 1.0, 1.5, 4.0)
-_FULLNESS_NAMES: Final = ("far-below", "below", "near", "above", "far-above", "beyond")
-_WEIGHTS_EDGES: Final = (0.2, 0.5, 0.8, 1.0)
-_WEIGHTS_NAMES: Final = ("few", "part", "most", "nearly-all", "exceed")
-_STATES_EDGES: Final = (0.25, 0.5, 0.85, 1.0)
-_STATES_NAMES: Final = ("few", "part", "most", "nearly-all", "exceed")
+_FULLNESS_ENDS: Final = {"far-below": 0.5, "below": 0.85, "near": 1.0, "above": 1.5, "far-above": 4.0, "beyond": inf}
+_WEIGHTS_ENDS: Final = {"few": 0.2, "part": 0.5, "most": 0.8, "nearly-all": 1.0, "exceed": inf}
+_STATES_ENDS: Final = {"few": 0.25, "part": 0.5, "most": 0.85, "nearly-all": 1.0, "exceed": inf}
 _LEAST_SHARE: Final = 0.15
 _ROOM, _FULL = 0.75, 0.95
 """Fullness below which the peak's composition decides nothing, and from which it decides all."""
@@ -49,17 +47,17 @@ def features(view: View) -> Iterator[Feature]:
         return
     weights, states = view.weight_bytes, view.state_bytes
     sizes = {"weights_bytes": weights, "capacity_bytes": capacity}
-    part = bucket(weights / capacity, _WEIGHTS_EDGES, _WEIGHTS_NAMES)
+    part = bucket(weights / capacity, _WEIGHTS_ENDS)
     early = view.phase in _EARLY_PHASES
     yield Feature(f"weights:{part}", 1.0, say("feature.weights", **sizes))
     yield Feature(f"weights-{'early' if early else 'later'}:{part}", 1.0, say("feature.weights", **sizes))
     if view.training and states:
         said = say("feature.states", states_bytes=states, capacity_bytes=capacity)
         value = 1.0 if any(view.stated(n) is not None for n in ("method", "optimizer", "lora", "sharding")) else 0.6
-        yield Feature(f"states:{bucket(states / capacity, _STATES_EDGES, _STATES_NAMES)}", value, said)
+        yield Feature(f"states:{bucket(states / capacity, _STATES_ENDS)}", value, said)
     if view.fullness is not None:
         said = say("feature.predicted", peak_bytes=estimate.process_bytes, capacity_bytes=capacity)
-        name = bucket(view.fullness, _FULLNESS_EDGES, _FULLNESS_NAMES)
+        name = bucket(view.fullness, _FULLNESS_ENDS)
         yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said)
     yield from _engine_share(view, capacity)
     yield from _whole_copies(view, estimate.params, capacity)

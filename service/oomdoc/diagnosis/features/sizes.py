@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from oomdoc.diagnosis.features.buckets import bucket
@@ -13,18 +14,15 @@ from oomkb.units import GIB, MIB
 
 __all__ = ["features", "refused_with_room", "requested_tensors", "size_matches"]
 
-_REQUEST_EDGES: Final = (64 * MIB, 600 * MIB, 2.5 * GIB, 10 * GIB, 48 * GIB)
-_REQUEST_NAMES: Final = ("to-64m", "to-600m", "to-2.5g", "to-10g", "to-48g", "above-48g")
-_PART_EDGES: Final = (0.004, 0.02, 0.08, 0.25, 0.6)
-_PART_NAMES: Final = ("tiny", "small", "medium", "large", "very-large", "most-of-card")
-_HELD_EDGES: Final = (0.1, 0.45, 0.75, 0.92)
-_HELD_NAMES: Final = ("next-to-nothing", "little", "half", "most", "all")
-_CACHED_EDGES: Final = (0.02, 0.05, 0.1, 0.2)
-_CACHED_NAMES: Final = ("none", "little", "some", "much", "very-much")
-_CARD_EDGES: Final = (8.2 * GIB, 16.6 * GIB, 25 * GIB, 49 * GIB)
-_CARD_NAMES: Final = ("to-8g", "to-16g", "to-24g", "to-48g", "above-48g")
-_OTHERS_EDGES: Final = (0.05, 0.2, 0.5)
-_OTHERS_NAMES: Final = ("none", "some", "much", "most")
+_REQUEST_ENDS: Final = {
+    **{"to-64m": 64 * MIB, "to-600m": 600 * MIB, "to-2.5g": 2.5 * GIB, "to-10g": 10 * GIB},
+    **{"to-48g": 48 * GIB, "above-48g": inf},
+}
+_PARTS: Final = {"tiny": 0.004, "small": 0.02, "medium": 0.08, "large": 0.25, "very-large": 0.6, "most-of-card": inf}
+_HELD_ENDS: Final = {"next-to-nothing": 0.1, "little": 0.45, "half": 0.75, "most": 0.92, "all": inf}
+_CACHED_ENDS: Final = {"none": 0.02, "little": 0.05, "some": 0.1, "much": 0.2, "very-much": inf}
+_CARD_ENDS: Final = {"to-8g": 8.2 * GIB, "to-16g": 16.6 * GIB, "to-24g": 25 * GIB, "to-48g": 49 * GIB, "above-48g": inf}
+_OTHERS_ENDS: Final = {"none": 0.05, "some": 0.2, "much": 0.5, "most": inf}
 _CONTEXT_BYTES: Final = 1.2 * GIB
 """The most that a CUDA context, its libraries and NCCL take: what exceeds it belongs to another process."""
 _BELIEVED_MATCH: Final = 0.3
@@ -37,17 +35,15 @@ def features(view: View) -> Iterator[Feature]:
     """Request, what is held, what is cached, what others hold, and the tensors that have the size asked for."""
     failure, capacity = view.failure, view.bytes_of("capacity")
     if capacity:
-        yield Feature(
-            f"card:{bucket(capacity, _CARD_EDGES, _CARD_NAMES)}", 1.0, say("feature.card", size_bytes=capacity)
-        )
+        yield Feature(f"card:{bucket(capacity, _CARD_ENDS)}", 1.0, say("feature.card", size_bytes=capacity))
     if failure is None or failure.kind != "device":
         return
     requested = view.bytes_of("requested")
     if requested:
         said = say("feature.request", requested_bytes=requested)
-        yield Feature(f"request:{bucket(requested, _REQUEST_EDGES, _REQUEST_NAMES)}", 1.0, said)
+        yield Feature(f"request:{bucket(requested, _REQUEST_ENDS)}", 1.0, said)
         if capacity:
-            part = bucket(requested / capacity, _PART_EDGES, _PART_NAMES)
+            part = bucket(requested / capacity, _PARTS)
             yield Feature(f"request-part:{part}", 1.0, said)
         if _is_power_of_two(requested):
             yield Feature("request:power-of-two", 1.0, said)
@@ -96,13 +92,13 @@ def _held(view: View, capacity: int, requested: int | None) -> Iterator[Feature]
     allocated, cached, free = view.bytes_of("allocated"), view.cached_bytes, view.bytes_of("free")
     if allocated is not None:
         said = say("feature.held", allocated_bytes=allocated, capacity_bytes=capacity)
-        yield Feature(f"held:{bucket(allocated / capacity, _HELD_EDGES, _HELD_NAMES)}", 1.0, said)
+        yield Feature(f"held:{bucket(allocated / capacity, _HELD_ENDS)}", 1.0, said)
     if cached is not None:
         said = say("feature.cached", cached_bytes=cached, requested_bytes=requested or 0)
-        name = bucket(cached / capacity, _CACHED_EDGES, _CACHED_NAMES)
+        name = bucket(cached / capacity, _CACHED_ENDS)
         yield Feature(f"cached:{name}", 1.0, said)
         fits = allocated is None or allocated + (requested or 0) <= capacity
-        if requested and cached + (free or 0) >= requested and fits and name != _CACHED_NAMES[0]:
+        if requested and cached + (free or 0) >= requested and fits and name != "none":
             yield Feature(f"cache-covers-request:{name}", 1.0, said)
         elif requested and not fits:
             yield Feature(
@@ -121,7 +117,7 @@ def _others(view: View, capacity: int) -> Iterator[Feature]:
         others = max(capacity - free - own, 0) if own is not None else None
     if others is not None:
         said = say("feature.others", others_bytes=others, capacity_bytes=capacity)
-        yield Feature(f"others-hold:{bucket(others / capacity, _OTHERS_EDGES, _OTHERS_NAMES)}", 1.0, said)
+        yield Feature(f"others-hold:{bucket(others / capacity, _OTHERS_ENDS)}", 1.0, said)
 
 
 def refused_with_room(view: View) -> bool:

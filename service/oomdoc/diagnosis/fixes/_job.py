@@ -5,6 +5,7 @@ from __future__ import annotations
 from oomkb.frameworks import has
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
+from oomkb.memory.setting import PREFERENCE
 
 __all__ = [
     "data_parallel",
@@ -21,7 +22,6 @@ __all__ = [
     "world_size",
 ]
 
-PREFERENCE = frozenset({"dpo", "kto", "orpo", "simpo", "rm"})
 RL = frozenset({"ppo", "grpo"})
 DEEPSPEED = frozenset({"zero1", "zero2", "zero3"})
 FSDP = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})

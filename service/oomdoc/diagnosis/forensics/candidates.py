@@ -12,11 +12,11 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
+from oomkb.memory.setting import PREFERENCE
 from oomkb.memory.shape import ModelShape
 
 __all__ = ["Candidate", "Scene", "candidates", "vocabulary_candidates"]
 
-_PAIRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 _WIDTHS: Final = (("float32", 4), ("bfloat16", 2))
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
 # What Qwen2-VL and its successors allow by default: 12.8 million pixels, one patch per 14 x 14 of them.
@@ -80,7 +80,7 @@ def _token_counts(job: Job) -> tuple[int, ...]:
     if not job.seq_len or "seq_len" in job.assumed:
         return ()
     batch = job.micro_batch or 1
-    pairs = 2 if job.objective in _PAIRED else 1
+    pairs = 2 if job.objective in PREFERENCE else 1
     found = (pairs * batch * job.seq_len, pairs * batch * (job.seq_len - 1), batch * job.seq_len)
     return tuple(dict.fromkeys(found))
 

@@ -15,7 +15,7 @@ from oomdoc.diagnosis.fixes._remedy import Safety
 from oomdoc.diagnosis.planning.moves import LAYOUT, Move
 from oomkb.dataclass import dataclass
 
-__all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of"]
+__all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of", "strongest"]
 
 _SAFETY_COST: Final = {"same-numbers": 0.0, "changed-numerics": 1.5, "changed-training": 4.0}
 _ORDER: Final = ("same-numbers", "changed-numerics", "changed-training")
@@ -80,10 +80,14 @@ def _safety(remedy: Remedy, variant: Variant) -> Safety:
     return variant.safety or remedy.safety
 
 
+def strongest(classes: Iterable[Safety]) -> Safety:
+    """The class that changes most."""
+    return max(classes, key=_ORDER.index, default="same-numbers")
+
+
 def safety_of(moves: Iterable[Move]) -> Safety:
     """The strongest class among them."""
-    found = [_safety(r, v) for move in moves for r, v in move.all_parts]
-    return max(found, key=_ORDER.index, default="same-numbers")
+    return strongest(_safety(r, v) for move in moves for r, v in move.all_parts)
 
 
 def of_moves(moves: Iterable[Move], goal: Goal) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
+from oomdoc.diagnosis.planning.effort import strongest
 from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache, compute_buffer, engine_cache
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
@@ -30,10 +32,9 @@ from oomdoc.diagnosis.planning.result import Planning
 from oomdoc.diagnosis.planning.unpriced import settings_for
 from oomdoc.diagnosis.proven_causes import ranks_on_one_gpu
 from oomdoc.diagnosis.regressions import regressions_for
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety, SingleFix
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
-from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -117,7 +118,7 @@ def planning_for(
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
-    weigh = _Weigh(prices, context, wanted)
+    weigh = partial(quantity, prices=prices, context=context, wanted=wanted)
     stated_to_fail = evidence.root is None and first in _ARITHMETIC
     needed = None if is_serving(prices.job) or prices.capacity_bytes is None else prices.needed_bytes
     calibration = calibrate(evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail)
@@ -199,16 +200,8 @@ def _instead(variant: Variant) -> bool:
     return variant.instruction is not None and variant.instruction.key in _FIRST
 
 
-@dataclass(frozen=True, slots=True)
-class _Weigh:
-    """Figures for instructions, where the job can be priced."""
-
-    prices: Prices
-    context: Context
-    wanted: float
-
-    def __call__(self, name: str, variant: Variant) -> Quantity:
-        return quantity(name, variant, self.prices, self.context, self.wanted)
+_Weigh = Callable[[str, Variant], Quantity]
+"""Figures for an instruction of a remedy, where the job can be priced."""
 
 
 def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Message]:
@@ -339,7 +332,7 @@ def _cause_plans(
     estimate: Estimate | None,
     notes: tuple[Message, ...],
     probability: float = 0.0,
-    weigh: Callable[[str, Variant], Quantity] | None = None,
+    weigh: _Weigh | None = None,
 ) -> tuple[Plan, ...]:
     """One plan of instructions, for the most probable cause that has any."""
     if not advice:
@@ -365,20 +358,13 @@ def _cause_plans(
             estimate=estimate or _UNPRICED,
             fits_probability=probability,
             relative_speed=1.0,
-            safety=_strongest(remedy for remedy, _ in steps),
+            safety=strongest(_SAFETIES[remedy] for remedy, _ in steps),
             notes=(*notes, *figures.values()),
         ),
     )
 
 
-def _strongest(names: Iterable[str]) -> Safety:
-    """The strongest safety class of these remedies."""
-    wanted = set(names)
-    found: list[Safety] = [r.safety for r in REMEDIES if r.name in wanted]
-    return max(found, key=_SAFETIES.index, default="same-numbers")
-
-
-_SAFETIES: Final[tuple[Safety, ...]] = ("same-numbers", "changed-numerics", "changed-training")
+_SAFETIES: Final = {remedy.name: remedy.safety for remedy in REMEDIES}
 _NO_PHASES: Final[Mapping[str, Any]] = MappingProxyType({})
 _UNPRICED: Final = Estimate(
     allocated_bytes=0.0,
