@@ -6,8 +6,6 @@ from typing import Final
 
 from oomkb.notes import Note
 
-__all__ = ["ARITHMETIC_ERRORS", "CatalogError", "IndexDamaged", "InputError", "JobError", "OomdocError", "RecordError"]
-
 
 class OomdocError(Exception):
     """Anything a person can act on.

@@ -14,8 +14,6 @@ from typing import Any
 from oomkb.errors import OomdocError
 from oomkb.state import state_dir, write_atomically
 
-__all__ = ["Kept"]
-
 
 class Kept:
     """One such file; read when first asked, written when the process ends with something new.

@@ -14,8 +14,6 @@ from typing import Any, Final, cast
 
 from oomkb.kept import Kept
 
-__all__ = ["compiled", "lazy"]
-
 _KEPT: Final = Kept("expressions.json", sys.version, 2000)
 _SRE: Final[Any] = import_module("_sre")
 

@@ -8,16 +8,6 @@ from typing import Any, Final
 
 from oomkb.errors import InputError
 
-__all__ = [
-    "DEPTH",
-    "NODES",
-    "SCALAR_CHARS",
-    "TEXT_CHARS",
-    "check_tree",
-    "finite_only",
-    "shown",
-]
-
 DEPTH: Final = 64
 """Mappings and lists within each other."""
 NODES: Final = 50_000

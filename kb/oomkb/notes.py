@@ -9,8 +9,6 @@ from typing import Any
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Note", "note"]
-
 
 @dataclass(frozen=True, slots=True)
 class Note:

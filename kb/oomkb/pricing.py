@@ -21,9 +21,6 @@ from oomkb.memory.shape import ModelShape
 from oomkb.notes import Note, note
 from oomkb.units import GIB
 
-__all__ = ["Priced", "check_device", "device_of", "extra_model_shapes", "price", "price_planned", "shape_of"]
-
-
 # lit-gpt holds embedding and head as two parameters whatever the checkpoint does (``litgpt/model.py``, ``GPT``).
 _UNTIED: Final[Mapping[str, bool]] = {"tie_word_embeddings": False}
 

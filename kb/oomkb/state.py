@@ -17,8 +17,6 @@ from typing import Final
 
 from oomkb.errors import OomdocError
 
-__all__ = ["baked_dir", "lasting_dir", "publish_folder", "state_dir", "write_atomically", "writers_lock"]
-
 _VARIABLE: Final = "OOMDOC_STATE"
 _BAKED: Final = "OOMDOC_BAKED"
 

@@ -9,8 +9,6 @@ from typing import Any
 from oomkb.errors import CatalogError
 from oomkb.toml_files import read_toml
 
-__all__ = ["read_table", "spellings"]
-
 
 def read_table(path: Path, *sections: str) -> dict[str, Any]:
     """The TOML file at ``path``.

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from oomkb.kept import Kept
 
-__all__ = ["read_toml"]
-
 _KEPT: Final = Kept("tables.json", "2", 1000)
 
 

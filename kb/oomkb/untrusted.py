@@ -12,8 +12,6 @@ from typing import Any, Final
 from oomkb.errors import ARITHMETIC_ERRORS, InputError
 from oomkb.limits import DEPTH, NODES, SCALAR_CHARS, TEXT_CHARS, check_tree
 
-__all__ = ["json_document", "yaml_document"]
-
 _PLAIN_CHARS: Final = 4_096
 """Characters of a YAML scalar without quotes: longer ones are no numbers, and would be tried as such."""
 # Whatever building plain values out of well-formed YAML may raise: a date without such a day, a list as a key.

@@ -10,8 +10,6 @@ from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
-__all__ = ["Compared", "compare"]
-
 
 @dataclass(frozen=True, slots=True)
 class Compared:

@@ -14,27 +14,6 @@ from typing import Any, Final, Literal
 from oomdoc.messages import Message
 from oomkb.dataclass import dataclass
 
-__all__ = [
-    "Conflict",
-    "Document",
-    "Evidence",
-    "Fact",
-    "Failure",
-    "Frame",
-    "Inactive",
-    "ModelReading",
-    "NamedCause",
-    "Outcome",
-    "Recognised",
-    "Setting",
-    "Sign",
-    "Signal",
-    "Source",
-    "Span",
-    "Statement",
-    "Withheld",
-]
-
 Origin = Literal["log", "config", "command", "code", "env", "prose", "option", "language-model"]
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -19,8 +19,6 @@ from typing import Any, Final
 
 from oomdoc.hook_report import CAPTURE_SCHEMA, report_text
 
-__all__ = ["Watch", "capture", "is_memory_failure", "watch"]
-
 _NAMES: Final = frozenset({"OutOfMemoryError", "OutOfMemory", "CUDAOutOfMemoryError", "XlaRuntimeError"})
 _WORDS: Final = ("out of memory", "RESOURCE_EXHAUSTED", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
 _MAX_FRAMES: Final = 60

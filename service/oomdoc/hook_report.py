@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["CAPTURE_SCHEMA", "report_text"]
-
 CAPTURE_SCHEMA: Final = "oomdoc.capture/1"
 
 

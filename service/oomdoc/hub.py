@@ -15,8 +15,6 @@ from oomkb.errors import CatalogError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["add_from_hub"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}\Z")
 _LIMIT_BYTES: Final = 1 << 20
 _TIMEOUT_S: Final = 10.0

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from oomkb.errors import InputError
 
-__all__ = ["limit_self", "memory_of_machine_bytes", "run_isolated"]
-
 _LEAST_BYTES: Final = 256 << 20
 _MAX_BYTES: Final = 8 << 30
 _TIMES_THE_FILE: Final = 64

@@ -18,8 +18,6 @@ from oomkb.errors import RecordError
 from oomkb.memory.job import Job
 from oomkb.memory.job_reading import value_schema
 
-__all__ = ["JobField", "example_job", "job_fields", "job_schema"]
-
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PARTS: Final = ("lora", "rollout", "serving", "loop")
 _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "additionalProperties")

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from oomkb.memory.job import Job
     from oomkb.retrieval.search import Match
 
-__all__ = ["diagnose", "diagnosed", "estimate", "search"]
-
 
 def diagnose(
     text: str | Sequence[Source],

@@ -27,8 +27,6 @@ from oomkb.errors import OomdocError
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-__all__ = ["PATH", "create_server", "http_app"]
-
 PATH: Final = "/mcp"
 _JSON: Final = "application/json"
 _INSTRUCTIONS: Final = (

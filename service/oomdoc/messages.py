@@ -14,8 +14,6 @@ from typing import Any
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 
-__all__ = ["Message", "problem_of", "say"]
-
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -17,8 +17,6 @@ from oomkb.untrusted import yaml_document
 if TYPE_CHECKING:
     from oomdoc.diagnosis.planning import Table
 
-__all__ = ["Planned", "job_of_text", "plan_document", "plan_job", "planned_job"]
-
 
 @dataclass(frozen=True, slots=True)
 class Planned:

@@ -13,8 +13,6 @@ from oomdoc.language_model import LanguageModel
 from oomdoc.store.store import Conflict, Store, StoreDown
 from oomkb.errors import InputError
 
-__all__ = ["answer", "answering"]
-
 _TRIES = 3
 
 

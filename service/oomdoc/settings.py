@@ -16,8 +16,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from oomkb.errors import InputError
 
-__all__ = ["Settings", "load_settings", "masked"]
-
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 

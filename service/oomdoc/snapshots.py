@@ -19,8 +19,6 @@ from typing import IO, Any, Final
 from oomkb.errors import InputError
 from oomkb.units import GIB
 
-__all__ = ["main"]
-
 _HELD: Final = ("active_allocated", "active_awaiting_free", "active_pending_free")
 _PLUMBING: Final = (
     "/torch/nn/modules/module.py",

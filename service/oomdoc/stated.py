@@ -14,8 +14,6 @@ from oomkb.memory.job import Job, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_dotted
 from oomkb.notes import note
 
-__all__ = ["DOTTED_FIELDS", "stated_fields"]
-
 _PARTS: Final[Mapping[str, type]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
 _MAPS: Final = ("buckets", "env")
 _DEPTH: Final = 12

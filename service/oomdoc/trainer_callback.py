@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from oomkb.memory.estimate import Estimate
     from oomkb.memory.job import Job
 
-__all__ = ["job_of_training"]
-
 _LOG: Final = logging.getLogger("oomdoc")
 _WANTED: Final = 0.5
 """A plan that is less likely to fit than this is warned of."""

@@ -28,8 +28,6 @@ from oomdoc.evidence import Source
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
-__all__ = ["Finished", "Tail", "oom_kills", "run_command", "sources_of"]
-
 _CHUNK_BYTES: Final = 1 << 20
 _PIPE_BYTES: Final = 1 << 20
 """The most that Linux lets an unprivileged process ask for: the command seldom waits for us."""

@@ -28,8 +28,6 @@ from oomkb.lazy import lazy
 from oomkb.memory.device import Device
 from oomkb.units import GIB
 
-__all__ = ["DATA", "Entry", "derived_capacity_bytes", "entries", "hardware_limits"]
-
 DATA: Final = Path(__file__).parent / "data" / "gpus"
 
 _INLINE_ECC_SHARE: Final = 15 / 16

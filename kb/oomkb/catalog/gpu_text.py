@@ -16,8 +16,6 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 from oomkb.units import GIB
 
-__all__ = ["GpuMention", "is_core", "scan"]
-
 Strength = Literal["strong", "cased", "weak", "number", "apple", "slice"]
 
 

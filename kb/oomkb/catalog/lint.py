@@ -12,8 +12,6 @@ from oomkb.catalog.model_text import size_in_billions
 from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 
-__all__ = ["Problem", "Unverified", "lint_catalog", "lint_devices", "lint_models", "unverified"]
-
 _RATES = frozenset({"fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"})
 _NAME_RATIO = (0.85, 1.85)
 """Parameters by the size in the name: names round down, leave out embeddings or a vision tower (Falcon3-1B 1.67)."""

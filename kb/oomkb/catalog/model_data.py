@@ -22,8 +22,6 @@ from typing import Any, Final
 from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 
-__all__ = ["DATA", "Family", "ModelEntry", "families", "home", "user_models"]
-
 DATA: Final = Path(__file__).parent / "data" / "models"
 _SIZE_FIELDS: Final = ("hidden_size", "d_model", "n_embd", "dim", "text_config", "llm_config", "language_config")
 

@@ -14,8 +14,6 @@ from oomkb.catalog.tokens import lowered, occurrences, words
 from oomkb.dataclass import dataclass
 from oomkb.lazy import lazy
 
-__all__ = ["ModelMention", "scan"]
-
 _WORD: Final = lazy(r"[a-z]{2,24}", re.I | re.A)
 _CHUNK: Final = frozenset(string.ascii_letters + string.digits + "._/\\~@-")
 _LONGEST_CHUNK: Final = 160

@@ -17,8 +17,6 @@ from oomkb.catalog.model_data import Family, ModelEntry
 from oomkb.dataclass import dataclass
 from oomkb.lazy import lazy
 
-__all__ = ["Name", "Pattern", "Table", "build_table", "interpret", "quant_hint", "select", "size_in_billions"]
-
 _PIECE: Final = lazy(
     r"(?:u?int|fp|bf|nf|mxfp|nvfp)[0-9]{1,2}(?![0-9])|[0-9]{1,2}[-_ ]?bits?(?![a-z])|w[0-9]{1,2}a[0-9]{1,2}"
     r"|i?q[2-8](?:_[0-9a-z]{1,4}){0,2}(?![a-z0-9])"

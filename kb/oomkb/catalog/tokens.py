@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["lowered", "occurrences", "words"]
-
 _FEW = 24
 """Up to so many different words, a search for each beats another walk over all."""
 

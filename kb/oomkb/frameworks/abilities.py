@@ -17,8 +17,6 @@ from oomkb.frameworks.declared import Record, records
 from oomkb.frameworks.lookup import lineage
 from oomkb.frameworks.model import ENGINE, PLAIN, in_range
 
-__all__ = ["has", "line"]
-
 _ANYWHERE: Final = "precompute_ref packing padding_free"
 """What a script of one's own can be given, beside the features of its Hugging Face layer."""
 _NOT_IN_OLD: Final = "grad_ckpt.offload"

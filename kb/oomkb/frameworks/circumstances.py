@@ -15,21 +15,6 @@ from oomkb.memory.engines import static_share
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = [
-    "NAMED",
-    "VALUES",
-    "circumstance",
-    "config_of",
-    "distributed",
-    "fsdp",
-    "full",
-    "lora",
-    "preference",
-    "quantised",
-    "rl",
-    "zero",
-]
-
 _QUANTISED_NOT = (None, "none")
 
 

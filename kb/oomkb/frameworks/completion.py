@@ -21,8 +21,6 @@ from oomkb.memory.ranks import model_parallel, ranks_needed
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import billions_with_experts
 
-__all__ = ["complete"]
-
 UNKNOWN: Final = "unknown"
 """A framework that a configuration showed and that is not known."""
 _ANY: Final = "any framework"

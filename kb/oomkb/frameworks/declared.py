@@ -58,8 +58,6 @@ from oomkb.frameworks.circumstances import VALUES, circumstance
 from oomkb.frameworks.model import Default, Framework, Setting
 from oomkb.toml_files import read_toml
 
-__all__ = ["FOLDER", "KeyRow", "Record", "RuleRow", "TotalBatch", "WordRow", "framework_of", "load", "records"]
-
 FOLDER: Final = Path(__file__).parent / "records"
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _HINT: Final = "see oomkb/frameworks/declared.py"

@@ -9,8 +9,6 @@ from typing import Any
 
 from oomkb.frameworks.model import PLAIN, Framework, Setting, in_range
 
-__all__ = ["canonical", "find", "lineage", "supports"]
-
 
 def _key(name: str) -> str:
     return name.strip().lower().replace("_", "-").replace(" ", "-")

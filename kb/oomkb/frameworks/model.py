@@ -10,8 +10,6 @@ from typing import Any, Final, Literal
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
-__all__ = ["ENGINE", "PLAIN", "Default", "Framework", "Setting", "in_range"]
-
 PLAIN: Final = "transformers"
 """What a run is taken to be written on where nothing says otherwise."""
 ENGINE: Final = "vllm"

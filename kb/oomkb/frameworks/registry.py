@@ -7,8 +7,6 @@ from typing import Final
 from oomkb.frameworks.declared import framework_of, records
 from oomkb.frameworks.model import Framework
 
-__all__ = ["ENGINES", "FRAMEWORKS", "LAUNCHERS"]
-
 FRAMEWORKS: tuple[Framework, ...] = tuple(map(framework_of, records()))
 """Sorted by name."""
 LAUNCHERS: Final = frozenset(f.name for f in FRAMEWORKS if f.kind == "launcher")

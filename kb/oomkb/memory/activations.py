@@ -14,8 +14,6 @@ from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.step import Step
 from oomkb.memory.token_mixers import mixer_of, mixer_sizes
 
-__all__ = ["step_of"]
-
 _ORDERS: Final[Mapping[str, str]] = {"none": "pre", "sandwich": "sandwich", "only": "post"}
 
 

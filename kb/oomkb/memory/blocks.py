@@ -19,8 +19,6 @@ from oomkb.memory.quantized import quantized
 from oomkb.memory.tape import Leaf, Tape, Tensor
 from oomkb.memory.token_mixers import mix
 
-__all__ = ["Layer"]
-
 _STAT: Final = "T"
 
 

@@ -15,8 +15,6 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.setting import BYTES, Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Cache", "Pages", "cache_bytes", "cache_of", "element_bytes"]
-
 _MAX_LENGTH: Final = 1 << 24
 _BLOCKED: Final = {"q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32, "q4_0": 18 / 32}
 """Bytes of an element in llama.cpp's blocks of 32 with their scales (``ggml-common.h``)."""

@@ -22,8 +22,6 @@ from oomkb.memory.sharding import extra_of
 from oomkb.memory.states import States, states_of
 from oomkb.memory.step import Step
 
-__all__ = ["Critic", "critic_of", "with_critic"]
-
 
 @dataclass(frozen=True, slots=True)
 class Critic:

@@ -13,8 +13,6 @@ Vendor = Literal["nvidia", "amd", "huawei", "intel", "apple", "google", "other"]
 
 _UNIFIED = ("gb10", "spark", "jetson", "orin", "strix", "ryzen ai")
 
-__all__ = ["Device", "Vendor", "capacity_bytes_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:

@@ -15,8 +15,6 @@ from oomkb.memory.tape import Tape, Tensor
 if TYPE_CHECKING:
     from oomkb.memory.program import Training
 
-__all__ = ["distilled"]
-
 _LOGITS: Final = "T*V"
 _TWO: Final = "2*T*V"
 

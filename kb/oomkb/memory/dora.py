@@ -6,8 +6,6 @@ from oomkb.memory.mode import Mode
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Tensor
 
-__all__ = ["dora"]
-
 
 def dora(
     ops: Ops,

@@ -20,8 +20,6 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-__all__ = ["Engine", "engine_of", "graph_bytes", "outside_bytes", "padding_bytes", "profile_bytes", "static_share"]
-
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _SETUP: Final = 0.055 * GIB
 """cuBLAS workspace, rotary tables and inputs of the profiling run: what is left of small models' peaks (0.04-0.06)."""

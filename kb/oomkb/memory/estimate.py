@@ -11,8 +11,6 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.job import Assumption
 from oomkb.notes import Note
 
-__all__ = ["METERS", "PHASES", "Estimate", "Interval", "Phase", "Served", "merged"]
-
 METERS: Final = ("allocated", "reserved", "process")
 PHASES: Final = (
     "load",

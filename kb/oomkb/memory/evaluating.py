@@ -15,8 +15,6 @@ from oomkb.memory.ranks import stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["evaluation_terms"]
-
 
 def evaluation_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float]:
     """Terms of a batch at the fullest instant of an evaluation.

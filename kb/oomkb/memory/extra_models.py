@@ -16,8 +16,6 @@ from oomkb.memory.states import rank_params
 from oomkb.notes import Note, note
 from oomkb.units import GIB, billions_with_experts
 
-__all__ = ["ExtraMemory", "extra_memory", "extra_shape"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraMemory:

@@ -16,22 +16,6 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 
-__all__ = [
-    "Form",
-    "Packed",
-    "Segment",
-    "Triple",
-    "Units",
-    "add",
-    "canonical",
-    "minus",
-    "packed",
-    "plus",
-    "prune",
-    "segment",
-    "unpacked",
-]
-
 Form = Mapping[str, float]
 Packed = int
 Triple = tuple[float, float, float]

@@ -8,8 +8,6 @@ from typing import Any
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Tape, Tensor
 
-__all__ = ["activate", "gated"]
-
 
 def activate(ops: Ops, act: str, x: Tensor, alpha: Tensor | None = None) -> Tensor:
     """``act`` of ``x``; ``alpha`` is a trained scalar of xIELU."""

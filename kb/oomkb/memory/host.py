@@ -17,8 +17,6 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-__all__ = ["LIBRARIES_BYTES", "SPREAD", "WORKER_BYTES", "host_phases", "load_terms", "worker_bytes"]
-
 LIBRARIES_BYTES: Final = 273.0 * MIB
 """What a process holds once torch and transformers are imported; a CUDA context comes on top, and was not measured."""
 WORKER_BYTES: Final = 16.0 * MIB

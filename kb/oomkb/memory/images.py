@@ -8,8 +8,6 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["NO_IMAGES", "USUAL_PIXELS", "Images", "counted", "images_of"]
-
 USUAL_PIXELS: Final = 1280 * 28 * 28
 """Where no limit is stated: what Qwen2-VL's and Qwen2.5-VL's cards advise; the processors' own is ten times that."""
 _LIMITS_ALL: Final = ("llama-factory", "llamafactory", "ms-swift", "swift", "axolotl")

@@ -21,21 +21,6 @@ from oomkb.memory.overhead import length_dependent
 from oomkb.memory.setting import Setting
 from oomkb.notes import Note, note
 
-__all__ = [
-    "GROUPS",
-    "MET",
-    "SCRIPT",
-    "fixed_share",
-    "group_of",
-    "interval",
-    "is_complete",
-    "is_met",
-    "is_script",
-    "needed_sigma",
-    "shortest",
-    "width_of",
-]
-
 GROUPS: Final[Mapping[str, tuple[float, float]]] = {
     "exact": (-0.04, 0.05),
     "recognised": (-0.214, 0.195),

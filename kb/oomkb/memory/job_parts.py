@@ -7,8 +7,6 @@ from typing import Any
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Assumption", "ExtraModel", "Loop", "Lora", "Rollout", "Serving"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:

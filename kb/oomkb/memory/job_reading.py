@@ -16,8 +16,6 @@ from oomkb.memory.vocabulary import VOCABULARY, normalise
 from oomkb.notes import note
 from oomkb.units import GIB, parse_size_bytes
 
-__all__ = ["read_dotted", "read_field", "value_schema"]
-
 _TOKENS: Final = 1 << 27
 _RANKS: Final = 1 << 20
 _BATCH: Final = 1 << 20

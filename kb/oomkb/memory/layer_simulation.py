@@ -16,8 +16,6 @@ from oomkb.memory.forms import Form, Segment, minus, segment
 from oomkb.memory.mode import Mode
 from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 
-__all__ = ["LayerSimulation", "ckpt_of", "run_layer", "simulated"]
-
 _HIDDEN = "T*h"
 
 

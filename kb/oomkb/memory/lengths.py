@@ -7,8 +7,6 @@ from typing import Final
 from oomkb.memory.job import Job
 from oomkb.memory.releases import fixes_sizes
 
-__all__ = ["changes", "is_loose", "typical_rows", "usual_length"]
-
 TYPICAL: Final = 0.25
 """Of a batch without padding one sample is taken as long as the limit, the others as long as this share of it: an
 assumption, on the safe side of the one mean that is published with its limit (OpenOrca, 289 of 4,096 tokens,

@@ -6,8 +6,6 @@ from typing import Final
 
 from oomkb.memory.job import Job
 
-__all__ = ["gradients_stay", "keeps_cache", "kept_logits", "script_loss", "upcasts_frozen"]
-
 _NOT_UPCAST: Final = ("gptq", "none")
 """``prepare_model_for_kbit_training`` leaves GPTQ's models as they are (``peft/utils/other.py``, 0.21)."""
 

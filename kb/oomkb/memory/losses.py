@@ -7,8 +7,6 @@ import math
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["chunked_loss_bytes"]
-
 _CHUNK_ROWS = 128
 _TILE = (4096.0, 32768.0)
 

@@ -39,8 +39,6 @@ from oomkb.memory.step import Extra, Step
 from oomkb.memory.towers import tower_bytes
 from oomkb.notes import Note, note
 
-__all__ = ["SOURCES", "estimate", "in_flight"]
-
 _LOSS: Final = frozenset({"logits"})
 
 

@@ -21,8 +21,6 @@ from oomkb.memory.tape import Tensor
 if TYPE_CHECKING:
     from oomkb.memory.blocks import Layer
 
-__all__ = ["routed_experts"]
-
 
 def routed_experts(layer: Layer, x: Tensor) -> Tensor:
     """Router, routed experts, shared experts."""

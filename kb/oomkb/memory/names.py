@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from oomkb.tables import read_table, spellings
 
-__all__ = ["ACTS", "NAMES", "of", "text_config", "unread_parts"]
-
 _TABLE: Final = read_table(Path(__file__).with_name("families") / "spellings.toml", "dimensions", "activations")
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {name: tuple(keys.split()) for name, keys in _TABLE["dimensions"].items()}
 """Dimension -> the keys of a ``config.json`` that state it, the first that is given counts."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
-__all__ = ["Ops"]
-
 Grads = Sequence["Tensor | None"]
 
 

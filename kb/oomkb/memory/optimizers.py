@@ -12,8 +12,6 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["OPTIMIZERS", "PROJECTED", "Optimizer", "step_temporary_bytes"]
-
 _BLOCKWISE: Final = 1 + 4 / 256
 
 

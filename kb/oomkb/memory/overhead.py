@@ -23,15 +23,6 @@ from oomkb.memory.ranks import FSDP1
 from oomkb.memory.setting import Setting
 from oomkb.units import MIB
 
-__all__ = [
-    "Meters",
-    "fits_probability",
-    "length_dependent",
-    "meters",
-    "normal",
-    "outside_bytes",
-]
-
 CONTEXT_MIB: Final[Mapping[str, float]] = {
     "pascal": 250,
     "volta": 310,

@@ -16,8 +16,6 @@ from oomkb.memory.tape import Tape, Tensor
 if TYPE_CHECKING:
     from oomkb.memory.program import Training
 
-__all__ = ["packed_log_probs", "packed_style"]
-
 _ALL: Final = "T*V"
 _CHUNK: Final = 2048
 _WIDE: Final = 4.0

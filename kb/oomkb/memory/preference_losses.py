@@ -23,8 +23,6 @@ from oomkb.memory.tape import Tape, Tensor
 if TYPE_CHECKING:
     from oomkb.memory.program import Training
 
-__all__ = ["log_softmax_backward", "preference"]
-
 _LOGITS: Final = "T*V"
 _HALF: Final = ".5*T*V"
 _ENTROPY: Final = "384*V"

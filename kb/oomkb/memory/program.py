@@ -21,8 +21,6 @@ from oomkb.memory.packed_loss import packed_log_probs
 from oomkb.memory.preference_losses import log_softmax_backward, preference
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
-__all__ = ["Program", "program"]
-
 _IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel")
 
 

@@ -8,8 +8,6 @@ from typing import Any
 from oomkb.memory.ops import Ops
 from oomkb.memory.tape import Tape, Tensor
 
-__all__ = ["quantized", "saves_weights"]
-
 
 def saves_weights(quant: str, framework: str) -> bool:
     """GPTQ in plain torch multiplies by a dequantized matrix as by any other, and autograd keeps it.

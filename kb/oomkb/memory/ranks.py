@@ -9,18 +9,6 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.notes import note
 
-__all__ = [
-    "FSDP",
-    "FSDP1",
-    "GATHERED",
-    "chunks",
-    "expert_split",
-    "model_parallel",
-    "ranks",
-    "ranks_needed",
-    "stated_count",
-]
-
 FSDP1: Final = frozenset({"fsdp", "hsdp", "shard-grad-op"})
 FSDP: Final = FSDP1 | {"fsdp2"}
 GATHERED: Final = FSDP | {"zero3"}

@@ -11,29 +11,6 @@ from oomkb.memory.loops import script_loss
 from oomkb.memory.packed_loss import packed_style
 from oomkb.notes import note
 
-__all__ = [
-    "FUSED",
-    "LOADED",
-    "OWN_MODELS",
-    "SHARDS_WIDE",
-    "checkpoints_parts",
-    "divides",
-    "fast_loss",
-    "fixes_sizes",
-    "fused_kernels",
-    "is_litgpt",
-    "loads_in_16_bits",
-    "loss_copies",
-    "outlives",
-    "preference_style",
-    "quant_keeps",
-    "quantizes_whole",
-    "transformers_of",
-    "upcast_adapters",
-    "upcast_trained",
-    "version",
-]
-
 _TORCH: Final = re.compile(r"torch[ =]{1,3}v?(\d\.\d{1,2})")
 
 _YEAR: Final = re.compile(r"\b(20[12]\d)\b")

@@ -35,8 +35,6 @@ from oomkb.memory.states import weight_bytes
 from oomkb.notes import Note, note
 from oomkb.units import GIB
 
-__all__ = ["ServingBytes", "largest_max_model_len", "serving_bytes", "start_probability"]
-
 _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
 
 

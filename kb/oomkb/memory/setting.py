@@ -37,8 +37,6 @@ from oomkb.memory.token_mixers import notes_of
 from oomkb.memory.trained import optimizer_of, projection_rank, state_fraction, trained_tables
 from oomkb.notes import Note
 
-__all__ = ["BYTES", "Setting", "resolve_setting"]
-
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 PREFERRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "distill"})

@@ -11,8 +11,6 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import QUANT_BYTES, States, padded
 
-__all__ = ["Extra", "Units", "apart_of", "extra_of", "moments_of", "units_of"]
-
 _NOTHING: Final[Mapping[str, float]] = {}
 Extra = Callable[[str, str, str], Mapping[str, float]]
 Moments = Mapping[str, list[dict[str, float]]]

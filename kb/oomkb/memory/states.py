@@ -14,8 +14,6 @@ from oomkb.memory.ranks import GATHERED
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import Linear, ModelShape
 
-__all__ = ["GGUF_BYTES", "QUANT_BYTES", "States", "padded", "states_of", "weight_bytes"]
-
 _RANK: Final = 128
 """GaLore's and APOLLO's rank where none is stated (their ``optim_args`` in transformers)."""
 

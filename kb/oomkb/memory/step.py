@@ -17,8 +17,6 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.forms import Form, Segment, Triple, Units, add, plus
 from oomkb.memory.program import Program
 
-__all__ = ["Instant", "Step"]
-
 Extra = Callable[[str, str, str], Mapping[str, float]]
 """(phase, part, share) -> terms."""
 Key = tuple[str, str]

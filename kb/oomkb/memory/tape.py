@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from oomkb.memory.forms import Form, Packed, canonical, packed, prune, unpacked
 
-__all__ = ["Leaf", "Node", "Tape", "Tensor"]
-
 Backward = Callable[["Tape", "Tensor", Sequence[Any], Sequence[bool]], Sequence["Tensor | None"]]
 
 FLOAT32: Final = 4.0

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from oomkb.memory.setting import Setting
     from oomkb.memory.shape import ModelShape
 
-__all__ = ["mix", "mixer_of", "mixer_sizes", "notes_of"]
-
 FILE: Final = Path(__file__).parent / "families" / "mixer_forms.toml"
 _OUTPUTS: Final = ("inner", "values", "hidden")
 """Which of the sizes is the width that the output projection takes."""

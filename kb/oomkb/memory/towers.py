@@ -13,8 +13,6 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.vision import VisionShape
 
-__all__ = ["TowerBytes", "tower_bytes"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TowerBytes:

@@ -9,8 +9,6 @@ from oomkb.memory.optimizers import PROJECTED
 from oomkb.memory.ranks import stated_count
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["optimizer_of", "projection_rank", "state_fraction", "trained_tables"]
-
 _BLOCKS: Final = ("lisa", "badam")
 """Few layers are trained at a time."""
 

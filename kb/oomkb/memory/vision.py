@@ -17,8 +17,6 @@ from oomkb.memory.families.vision_towers import (
     tower_rest,
 )
 
-__all__ = ["VisionShape"]
-
 _KEYS: Final = ("vision_config", "visual", "vision_tower_config", "vit_config")
 _QWEN: Final = (
     "qwen2_vl",

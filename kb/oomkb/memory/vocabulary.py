@@ -12,8 +12,6 @@ from oomkb.limits import shown
 from oomkb.notes import note
 from oomkb.tables import read_table
 
-__all__ = ["VOCABULARY", "normalise"]
-
 VOCABULARY: Final[Mapping[str, Mapping[str, str]]] = read_table(Path(__file__).with_name("vocabulary.toml"))
 """Field -> word -> the spellings that mean it, apart by blanks."""
 

@@ -14,8 +14,6 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.records.witness import Standing, Witness, standing_of, status_of
 
-__all__ = ["SCHEMA", "Affected", "Case", "Fix", "Hardware", "Outcome", "Range", "Reference", "Signature"]
-
 SCHEMA: Final = 2
 """The version of the record format: no file of another is left."""
 

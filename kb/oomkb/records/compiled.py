@@ -20,8 +20,6 @@ from oomkb.records.files import Listed
 from oomkb.records.plain import from_plain
 from oomkb.state import baked_dir, state_dir, write_atomically
 
-__all__ = ["fingerprint", "load", "load_with_package", "store", "store_with_package"]
-
 _FORMAT: Final = 3
 """Raise it when :class:`Case` changes its fields."""
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from oomkb.records.case import Affected, Case, Range
 
-__all__ = ["case_document", "json_schema", "osv"]
-
 _OSV_ROLES: Final = {
     "report": "REPORT",
     "fix": "FIX",

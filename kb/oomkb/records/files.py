@@ -11,8 +11,6 @@ from oomkb.errors import InputError, RecordError
 from oomkb.records.case import SCHEMA
 from oomkb.untrusted import yaml_document
 
-__all__ = ["MAX_BYTES", "Listed", "case_files", "case_id", "listed", "parse", "read_text"]
-
 MAX_BYTES: Final = 64 * 1024
 
 

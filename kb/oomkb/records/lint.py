@@ -14,8 +14,6 @@ from oomkb.records.loader import cases_dir, private_dirs
 from oomkb.records.rules import RULES, events
 from oomkb.records.texts import overlap, shingles
 
-__all__ = ["MAX_LINES", "Problem", "lint", "lint_text"]
-
 MAX_LINES: Final = 80
 _MAX_OVERLAP: Final = 0.8
 

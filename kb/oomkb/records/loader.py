@@ -16,19 +16,6 @@ from oomkb.records import compiled
 from oomkb.records.case import Case
 from oomkb.records.files import Listed, case_id, listed, parse, read_text
 
-__all__ = [
-    "Loaded",
-    "cached_cases",
-    "cases_dir",
-    "load",
-    "load_cases",
-    "parse_case",
-    "pin_cases",
-    "private_dirs",
-    "read_case",
-    "shipped_ids",
-]
-
 Problems = tuple[RecordError, ...]
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["from_plain"]
-
 T = TypeVar("T")
 Read = Callable[[Any], Any]
 

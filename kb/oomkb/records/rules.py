@@ -19,8 +19,6 @@ from oomkb.records.texts import has_chinese, shared_run, tokens
 from oomkb.records.versions import version_of
 from oomkb.records.witness import Witness
 
-__all__ = ["RULES", "Finding", "check_sum"]
-
 TOLERANCE: Final = 0.02
 """Relative difference between the stated and the computed value that rounding may leave."""
 _MAX_CHARS: Final = 300

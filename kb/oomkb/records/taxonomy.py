@@ -8,8 +8,6 @@ from typing import Final
 
 from oomkb.tables import read_table
 
-__all__ = ["CAUSES", "FRAMEWORKS", "PHASES", "STATUSES", "definition"]
-
 _TABLE: Final = read_table(Path(__file__).with_name("taxonomy.toml"), "phases", "frameworks", "causes")
 
 CAUSES: Final[Mapping[str, tuple[str, str]]] = {name: (row["en"], row["zh"]) for name, row in _TABLE["causes"].items()}

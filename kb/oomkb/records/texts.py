@@ -6,8 +6,6 @@ from typing import Final
 
 from oomkb.lazy import lazy
 
-__all__ = ["has_chinese", "overlap", "shared_run", "shingles", "tokens"]
-
 _TOKEN: Final = lazy(r"[㐀-鿿]|[a-z0-9_]{1,200}")
 _CHINESE: Final = lazy(r"[㐀-鿿]")
 

@@ -12,8 +12,6 @@ from oomkb.records.case import Affected, Case, Range
 if TYPE_CHECKING:
     from packaging.version import Version
 
-__all__ = ["Hit", "affects", "covers", "is_near", "last_good", "package_name", "seen_with", "version_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Hit:

@@ -12,8 +12,6 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Standing", "Witness", "standing_of", "status_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Witness:

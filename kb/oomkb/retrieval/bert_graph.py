@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-__all__ = ["INPUTS", "OUTPUT", "bert_graph", "fits", "quantised"]
-
 INPUTS: Final = ("input_ids", "attention_mask")
 OUTPUT: Final = "sentence_vector"
 _OPSET: Final = 17

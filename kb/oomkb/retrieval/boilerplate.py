@@ -14,8 +14,6 @@ from typing import Final
 from oomkb.lazy import lazy
 from oomkb.retrieval.text import MAX_CHARS
 
-__all__ = ["telling"]
-
 _SIZE: Final = r"(\d{1,9}(?:\.\d{1,4})?) ?([KMG])i?B"
 _ADVICE: Final = lazy(
     r"If reserved\s(?:but unallocated )?memory\sis\s(?:large|>> allocated\smemory),?\s?try\s{1,4}setting\s.{0,90}"

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["FLAT_LIMIT", "build_dense", "nearest", "open_dense", "save_dense"]
-
 FLAT_LIMIT: Final = 50_000
 """Up to here exact search takes a few milliseconds on one core (384 dimensions)."""
 _TRAIN_PER_LIST: Final = 40

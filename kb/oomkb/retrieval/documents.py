@@ -15,17 +15,6 @@ from oomkb.retrieval.text import search_words, spellings
 from oomkb.retrieval.translation import bilingual, gloss, widened
 from oomkb.toml_files import read_toml
 
-__all__ = [
-    "CauseExamples",
-    "case_passages",
-    "case_words",
-    "cause_passages",
-    "cause_words",
-    "causes",
-    "query_words",
-    "shown_words",
-]
-
 _HEADING_CHARS: Final = 400
 _SYMPTOM_CHARS: Final = (320, 160)
 """How much of the first and of the second symptom: embedding costs about 0.2 ms per token and core."""

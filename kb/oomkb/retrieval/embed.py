@@ -13,8 +13,6 @@ from oomkb.retrieval.onnx_model import OnnxEncoder, supported
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Encoder", "SentenceTransformersEncoder", "encoder", "model_stamp"]
-
 
 class Encoder(Protocol):
     """Texts to unit vectors."""

@@ -16,8 +16,6 @@ from oomkb.records.versions import affects
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Agreement", "Columns", "Facets", "agreements", "case_facets", "query_facets"]
-
 _TOKEN: Final = lazy(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 _SPELLINGS: Final[Mapping[str, str]] = {
     "llama-factory": "llamafactory",

@@ -15,9 +15,6 @@ from oomkb.retrieval.views import Views, standardised
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Weights", "fused", "logistic", "spread", "with_likely_cause"]
-
-
 _MIN_CAUSE_PROBABILITY: Final = 0.4
 """Probability of a cause from which on somebody who reads it is shown where it struck before."""
 _TOP_SHOWN: Final = 3

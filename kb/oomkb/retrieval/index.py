@@ -33,8 +33,6 @@ from oomkb.state import baked_dir, publish_folder, state_dir, write_atomically, 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Index", "build_index", "open_index"]
-
 SCHEMA: Final = 5
 """Raise it when what is indexed, or how, changes."""
 

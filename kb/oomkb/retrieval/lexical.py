@@ -18,8 +18,6 @@ from oomkb.dataclass import dataclass
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["LexicalIndex", "build_lexical", "open_lexical"]
-
 _K1: Final = 1.2
 _B: Final = 0.6
 

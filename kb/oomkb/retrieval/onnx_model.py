@@ -23,8 +23,6 @@ from oomkb.state import publish_folder, state_dir, writers_lock
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["EIGHT_BIT_FILES", "OnnxEncoder", "exported", "supported"]
-
 _GRAPH: Final = "model.onnx"
 _WEIGHTS: Final = "model.bin"
 _QUICK: Final = "quick.onnx"

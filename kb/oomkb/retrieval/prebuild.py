@@ -21,8 +21,6 @@ from oomkb.retrieval.index import build_index
 from oomkb.retrieval.model_files import DEFAULT_NAME, find_model
 from oomkb.retrieval.onnx_model import EIGHT_BIT_FILES, exported
 
-__all__ = ["prebuild"]
-
 _TOKENIZER_FILES: Final = ("tokenizer.json", "config.json", "sentence_bert_config.json", "1_Pooling/config.json")
 
 

@@ -30,8 +30,6 @@ from oomkb.retrieval.shipped import arrays_of
 from oomkb.retrieval.views import Views, look
 from oomkb.toml_files import read_toml
 
-__all__ = ["Match", "calibration", "choose", "figures_of", "scored", "search", "search_index"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:

@@ -12,8 +12,6 @@ from oomkb.errors import OomdocError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_of"]
-
 
 def arrays_of(name: str) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of ``data/<name>.npz`` by their names; nothing in it is unpickled, and every part has its checksum.

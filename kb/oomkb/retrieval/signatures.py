@@ -11,8 +11,6 @@ from typing import Final
 from oomkb.records.case import Case
 from oomkb.retrieval.text import MAX_CHARS
 
-__all__ = ["matched"]
-
 _BLANKS: Final = re.compile(r"\s+")
 
 

@@ -9,8 +9,6 @@ from typing import Final
 
 from oomkb.lazy import lazy
 
-__all__ = ["MAX_CHARS", "cjk_runs", "is_cjk", "search_words", "spellings", "stem"]
-
 MAX_CHARS: Final = 20_000
 """More than this of a query or a record is not read: the digest of a log is a few KB."""
 

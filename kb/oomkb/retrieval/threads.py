@@ -21,8 +21,6 @@ from oomkb.retrieval.shipped import arrays_of
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["KnownThread", "Threads", "likenesses", "marks", "shipped", "table_of"]
-
 _FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
 _TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
 _MIN_FIGURE_CHARS: Final = 3

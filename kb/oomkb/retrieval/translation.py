@@ -15,8 +15,6 @@ from typing import Final
 from oomkb.lazy import lazy
 from oomkb.retrieval.text import MAX_CHARS, cjk_runs
 
-__all__ = ["bilingual", "gloss", "widened"]
-
 _WORD: Final = lazy(r"[a-z0-9][a-z0-9'\-_]*")
 
 

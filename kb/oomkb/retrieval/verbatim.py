@@ -12,8 +12,6 @@ from typing import Final
 from oomkb.records.case import Case
 from oomkb.records.texts import shingles
 
-__all__ = ["Said", "retold", "said"]
-
 Said = frozenset[tuple[str, ...]]
 _MIN_SHARED_PART: Final = 0.9
 """The part of a symptom that has to be there: a path or a process number may differ."""

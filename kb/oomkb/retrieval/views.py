@@ -23,8 +23,6 @@ from oomkb.retrieval.translation import gloss
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["CauseVotes", "Views", "best_mean", "diagnosed_of", "embedded", "look", "plain_words", "standardised"]
-
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _CHUNK_CHARS: Final = 500
 """About what the default model reads at once."""

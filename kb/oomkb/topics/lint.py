@@ -15,8 +15,6 @@ from oomkb.pricing import price_planned
 from oomkb.records.loader import cached_cases
 from oomkb.topics.records import DATA, Topic, topics
 
-__all__ = ["OPENED", "opened", "problems"]
-
 OPENED: Final = DATA / "opened.tsv"
 """A source and a day per line; a source that is not in it is counted by this program and shown as any other."""
 

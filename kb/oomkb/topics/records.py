@@ -31,8 +31,6 @@ from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.records.taxonomy import CAUSES
 from oomkb.toml_files import read_toml
 
-__all__ = ["DATA", "LANGUAGES", "Shown", "Topic", "load_topics", "topics"]
-
 DATA: Final = Path(__file__).parent / "data"
 LANGUAGES: Final = ("en", "zh")
 _LEAST_QUESTIONS: Final = 4

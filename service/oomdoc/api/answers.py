@@ -14,8 +14,6 @@ from starlette.exceptions import HTTPException
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Answer", "Answers", "digest"]
-
 _MAX_BYTES: Final = 256 << 20
 
 

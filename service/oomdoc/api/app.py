@@ -26,8 +26,6 @@ from oomdoc.api.work import Work
 from oomdoc.settings import Settings, load_settings
 from oomkb.errors import OomdocError
 
-__all__ = ["create_app"]
-
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {

@@ -14,8 +14,6 @@ from starlette.types import Scope
 
 from oomdoc.settings import Settings
 
-__all__ = ["Keys", "Proxies", "needed_scope"]
-
 
 class Proxies:
     """The proxies whose ``X-Forwarded-For`` is believed; anybody else may write what they like into it."""

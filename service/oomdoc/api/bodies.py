@@ -9,19 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from oomdoc.job_schema import job_schema
 from oomkb.errors import JobError
 
-__all__ = [
-    "DIAGNOSIS",
-    "LOG",
-    "CaseBody",
-    "ChatBody",
-    "DiagnoseBody",
-    "EstimateBody",
-    "FeedbackBody",
-    "PlanBody",
-    "SearchBody",
-    "read_body",
-]
-
 Lang = Literal["auto", "en", "zh"]
 LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 15.77 GiB"
 _JOB = {"model": "Qwen/Qwen2.5-7B", "method": "lora", "micro_batch": 1, "seq_len": 4096, "gpu": "RTX 4090"}

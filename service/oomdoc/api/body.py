@@ -13,8 +13,6 @@ from starlette.types import Message, Receive
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Bounds", "Budget", "bounded"]
-
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _MAX_MEMBERS: Final = 1_000
 _PIECE: Final = 1 << 16

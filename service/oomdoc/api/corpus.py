@@ -18,8 +18,6 @@ from oomkb.records.files import case_files, case_id
 from oomkb.records.loader import shipped_ids
 from oomkb.state import state_dir
 
-__all__ = ["Corpus"]
-
 # Sequence numbers are given out before commit: one may become visible after a larger one.
 _LOOK_BACK: Final = 64
 

@@ -24,8 +24,6 @@ from oomdoc.api.pool import CALLER
 from oomdoc.api.problems import problem
 from oomdoc.settings import Settings
 
-__all__ = ["Guard"]
-
 _LOG: Final = logging.getLogger("oomdoc.access")
 _ALWAYS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _UPLOAD: Final = frozenset({"/v1/diagnose"})

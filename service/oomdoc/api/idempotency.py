@@ -14,8 +14,6 @@ from starlette.datastructures import Headers
 from oomdoc.api.work import Work
 from oomkb.errors import InputError
 
-__all__ = ["once"]
-
 
 def once(
     work: Work, headers: Headers, body: str, status: int, effect: Callable[[Connection], dict[str, Any]]

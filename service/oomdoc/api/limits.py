@@ -7,8 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Buckets", "Gate"]
-
 _MAX_CALLERS: Final = 50_000
 
 

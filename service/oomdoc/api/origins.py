@@ -14,8 +14,6 @@ from starlette.exceptions import HTTPException
 
 from oomdoc.settings import Settings
 
-__all__ = ["Origins"]
-
 
 class Origins:
     """The rules of one server's settings."""

@@ -28,8 +28,6 @@ from oomdoc.api.tasks import Outcome
 from oomdoc.api.worker import FORK, FRAME, REFRESH, packed, unpacked
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["CALLER", "Overloaded", "Pool"]
-
 _LOG: Final = logging.getLogger("oomdoc.service")
 CALLER: Final[ContextVar[str]] = ContextVar("caller", default="")
 """Whose request it is."""

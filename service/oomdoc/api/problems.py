@@ -16,8 +16,6 @@ from oomdoc.intake.redact import masked_text
 from oomdoc.store.store import Conflict, StoreDown
 from oomkb.errors import CatalogError, InputError, JobError, OomdocError, RecordError
 
-__all__ = ["CONTENT_TYPE", "install", "problem"]
-
 CONTENT_TYPE: Final = "application/problem+json"
 _STATUS: Final[tuple[tuple[type[OomdocError], int], ...]] = (
     (StoreDown, 503),

@@ -19,8 +19,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from oomdoc.settings import Settings, load_settings
 
-__all__ = ["JsonLines", "Patient", "run"]
-
 _FRAMES: Final = 20
 
 

@@ -16,8 +16,6 @@ from oomdoc.evidence import Source
 from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, InputError, JobError, OomdocError, RecordError
 
-__all__ = ["TASKS", "TaskFailed", "reported", "run_task"]
-
 Outcome = tuple[dict[str, Any], bytes]
 _MASKED_CHARS: Final = 200_000
 _PLACES: Final = 6

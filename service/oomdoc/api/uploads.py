@@ -12,8 +12,6 @@ from starlette.requests import Request
 
 from oomkb.errors import InputError
 
-__all__ = ["received"]
-
 _MAX_FILES: Final = 16
 _MAX_FIELDS: Final = 32
 _FIELD_BYTES: Final = 1 << 20

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from oomdoc.api.tasks import reported, run_task
 
-__all__ = ["COLLECT_AFTER", "frozen_heap", "price_common_jobs", "warm"]
-
 _LOG: Final = logging.getLogger("oomdoc.service")
 
 _MODELS: Final = ("Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "google/gemma-2-9b")

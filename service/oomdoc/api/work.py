@@ -28,8 +28,6 @@ from oomdoc.store.journal import Journal
 from oomdoc.store.store import DiagnosisRow, Store, StoreDown, default_database_url
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["Work"]
-
 _LOG: Final = logging.getLogger("oomdoc.service")
 _RETRY_S: Final = 2.0
 _STORE_S: Final = 1.5

@@ -19,8 +19,6 @@ from typing import Any, Final
 
 from oomdoc.api.tasks import Outcome, run_task
 
-__all__ = ["FORK", "FRAME", "REFRESH", "packed", "unpacked", "zygote"]
-
 _LOG: Final = logging.getLogger("oomdoc.service")
 FORK: Final = b"f"
 REFRESH: Final = b"r"

@@ -8,8 +8,6 @@ import binascii
 from oomdoc.bots.message import Refused
 from oomkb.errors import InputError
 
-__all__ = ["decrypt", "ready", "sealed_bytes"]
-
 
 def ready() -> None:
     """Whether ciphers are installed.

@@ -11,8 +11,6 @@ from typing import Final, Literal
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Block", "Dialect", "Span", "blocks", "escaped", "pieces"]
-
 Kind = Literal["heading", "text", "item", "code", "table"]
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~])")
 _UNESCAPE: Final = re.compile(r"\\([\\`*_\[\]<>#|~])")

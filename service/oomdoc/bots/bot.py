@@ -21,8 +21,6 @@ from oomdoc.report.words import word
 from oomdoc.store.store import Store, StoreDown
 from oomkb.errors import OomdocError
 
-__all__ = ["Bot", "composed", "session_of"]
-
 _LOG: Final = logging.getLogger("oomdoc.bots")
 _FILE_BYTES: Final = 16 << 20
 _FILES: Final = 5

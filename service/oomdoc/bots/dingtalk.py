@@ -23,8 +23,6 @@ from oomdoc.report.words import word
 from oomdoc.settings import Settings
 from oomkb.errors import InputError
 
-__all__ = ["DingTalk", "documents", "signature"]
-
 _WINDOW_S: Final = 3600
 _HOSTS: Final = frozenset({".dingtalk.com"})
 _MESSAGE_BYTES: Final = 18_000

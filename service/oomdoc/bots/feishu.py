@@ -26,8 +26,6 @@ from oomdoc.report.words import word
 from oomdoc.settings import Settings
 from oomkb.errors import InputError
 
-__all__ = ["Feishu", "cards", "signature"]
-
 _HOSTS: Final = ("open.feishu.cn", "open.larksuite.com")
 _WINDOW_S: Final = 3600
 # Without an Encrypt Key only the event's own time is there, and it is delivered again for up to six hours.

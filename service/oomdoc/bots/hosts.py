@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 from oomkb.errors import InputError
 
-__all__ = ["allowed"]
-
 _HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62})(?:\.[a-z0-9-]{1,63}){1,5}")
 _PRINTABLE: Final = re.compile(r"[\x21-\x7e]{1,4000}")
 

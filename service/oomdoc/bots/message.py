@@ -12,8 +12,6 @@ from typing import Any, Final, Protocol
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["NOTHING", "Call", "File", "Message", "Platform", "Received", "Refused", "parsed", "spoken"]
-
 
 class Refused(OomdocError):
     """A call that is not from the platform (401), or that is no call of its kind (400)."""

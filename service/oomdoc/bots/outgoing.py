@@ -12,8 +12,6 @@ import httpx
 from oomdoc.bots.hosts import allowed
 from oomkb.errors import InputError
 
-__all__ = ["Outgoing"]
-
 _TIMEOUT_S: Final = 15.0
 _ANSWER_BYTES: Final = 1 << 20
 _PATIENCE_S: Final = 30.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["fitted", "packed", "utf8"]
-
 Measure = Callable[[str], int]
 _FENCE: Final = "```"
 

@@ -26,8 +26,6 @@ from oomdoc.report.words import word
 from oomdoc.settings import Settings
 from oomkb.errors import InputError
 
-__all__ = ["Slack", "signature"]
-
 _WINDOW_S: Final = 300
 _API: Final = "https://slack.com/api"
 _HOSTS: Final = frozenset({"slack.com", "files.slack.com", "hooks.slack.com"})

@@ -6,8 +6,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-__all__ = ["Tokens"]
-
 _EARLY_S: Final = 300.0
 
 

@@ -30,8 +30,6 @@ from oomdoc.report.words import word
 from oomdoc.settings import Settings
 from oomkb.errors import InputError
 
-__all__ = ["WeCom", "messages", "signature", "xml_fields"]
-
 _WINDOW_S: Final = 300
 _HOST: Final = "qyapi.weixin.qq.com"
 _API: Final = f"https://{_HOST}/cgi-bin"

@@ -12,8 +12,6 @@ from oomkb.records.lint import Problem, lint_text
 from oomkb.records.loader import private_dirs
 from oomkb.records.taxonomy import CAUSES
 
-__all__ = ["Added", "add", "check_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class Added:

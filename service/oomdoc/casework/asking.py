@@ -16,8 +16,6 @@ from oomkb.memory.job import Job
 from oomkb.records.case import SCHEMA
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS
 
-__all__ = ["QUESTIONS", "Question", "from_answers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

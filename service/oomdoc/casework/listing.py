@@ -8,8 +8,6 @@ from oomkb.errors import RecordError
 from oomkb.records.case import Case
 from oomkb.records.loader import load_cases
 
-__all__ = ["found", "listed"]
-
 
 def listed(*, cause: str | None = None, framework: str | None = None) -> tuple[Case, ...]:
     """The shipped and private cases in order of their ids, of one cause and/or framework where asked.

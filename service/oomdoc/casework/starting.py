@@ -15,8 +15,6 @@ from oomkb.memory.job import Job
 from oomkb.records.case import SCHEMA
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
 
-__all__ = ["TEMPLATE", "from_diagnosis", "read_diagnosis", "scaffold", "write_new"]
-
 TEMPLATE: Final = """\
 schema: 2
 title:

@@ -24,19 +24,6 @@ from oomkb.pricing import Priced, price_planned
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
 
-__all__ = [
-    "adjusted",
-    "changed",
-    "described",
-    "explained",
-    "invented",
-    "nothing_to_undo",
-    "of_topics",
-    "quoted",
-    "refused",
-    "would",
-]
-
 _NAMES: Final = patterns("largest")
 _TOPICS: Final = patterns("parts_asked")
 _TERMS: Final = {

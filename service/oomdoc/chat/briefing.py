@@ -11,8 +11,6 @@ from oomdoc.job_schema import job_schema
 from oomdoc.language_model import Tool
 from oomdoc.tools import tool_named
 
-__all__ = ["AGAIN", "CHANGE", "functions", "instructions"]
-
 CHANGE: Final = "change_job"
 _WHOLE: Final = ("diagnose", "estimate", "compare", "plan", "fix", "search", "explain", "scan")
 _SMALL: Final = ("estimate", "compare", "plan", "explain")

@@ -12,8 +12,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 
-__all__ = ["Context", "Recent"]
-
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 

@@ -26,8 +26,6 @@ from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
-__all__ = ["language_of", "price_of", "respond"]
-
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _TO_CHANGE: Final = patterns("conversation")["to_change"]
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")

@@ -16,8 +16,6 @@ from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
 from oomkb.untrusted import json_document
 
-__all__ = ["config_of", "is_pasted", "read_description"]
-
 _MIN_FACTS: Final = 2
 """Facts beside which a job is worth diagnosing without a failure."""
 

@@ -12,8 +12,6 @@ from oomdoc.chat.wording import patterns, words
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomkb.catalog import gpus
 
-__all__ = ["fill", "relative"]
-
 _BY_FIELD: Final = {q.field: q for q in QUANTITIES}
 _ALIASES: Final = {
     "rollout.gpu_memory_utilization": "gpu_memory_utilization",

@@ -28,8 +28,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["SENTENCE_WORDS", "Explicit", "field_named", "only_settings", "read_explicit"]
-
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _SPELLED: Final = re.compile(
     r"(?<![\w./-])(?P<flag>--?)?(?P<key>[A-Za-z][\w-]{0,48}(?:\.[A-Za-z][\w-]{0,40}){0,5})"

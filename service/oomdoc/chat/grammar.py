@@ -20,8 +20,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["Kind", "Turn", "understand"]
-
 Kind = Literal["change", "ask", "compare", "undo", "accept-plan", "talk", "off-topic"]
 
 LONGEST_TURN: Final = 600

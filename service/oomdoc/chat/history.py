@@ -7,8 +7,6 @@ from oomdoc.chat.explicit import field_named
 from oomdoc.chat.session import DERIVED, Session
 from oomkb.memory.job import Job
 
-__all__ = ["context_of", "wanted"]
-
 
 def wanted(job: Job) -> tuple[str, ...]:
     """The facts without which no verdict is possible, in the order in which they are asked for."""

@@ -16,8 +16,6 @@ from oomdoc.tools.functions import job_of
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["check_named", "plain_document", "with_valid"]
-
 _NUMBER: Final = re.compile(f"(?i){NUMBER}")
 _DERIVED: Final = ("world", "dp", "params_b", "nodes")
 """Fields that follow from others: their numbers need not be said."""

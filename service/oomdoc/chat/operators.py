@@ -10,8 +10,6 @@ from oomdoc.chat.wording import patterns
 from oomdoc.intake.numbers import read_number
 from oomkb.dataclass import dataclass
 
-__all__ = ["Operator", "find_operators"]
-
 _RE: Final = patterns("operators")
 
 

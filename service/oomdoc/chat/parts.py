@@ -14,24 +14,6 @@ from oomkb.memory.job import Job
 from oomkb.pricing import Priced
 from oomkb.units import GIB
 
-__all__ = [
-    "SAME_BYTES",
-    "asks",
-    "assumptions",
-    "changed_line",
-    "direction",
-    "fit_word",
-    "joined",
-    "owner",
-    "plan_lines",
-    "planned",
-    "shown_changes",
-    "shown_value",
-    "state",
-    "term",
-    "versus",
-]
-
 SAME_BYTES: Final = 0.005 * GIB
 _DECISIVE: Final = (
     "seq_len",

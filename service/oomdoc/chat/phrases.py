@@ -16,21 +16,6 @@ from oomkb.errors import RecordError
 from oomkb.memory.job import Job
 from oomkb.tables import read_table
 
-__all__ = [
-    "ALIASES",
-    "FIELD_NAMES",
-    "OFF_VALUES",
-    "PAGED",
-    "PHRASES",
-    "QUANTITIES",
-    "WORDS",
-    "Phrase",
-    "Quantity",
-    "fields_named",
-    "is_off",
-    "is_replaced",
-]
-
 PAGED: Final = "paged"
 """An optimizer said only by that property: the paged form of the present one."""
 _SHARE: Final = "gpu_memory_utilization"

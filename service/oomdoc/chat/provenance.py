@@ -24,8 +24,6 @@ from oomdoc.chat.wording import patterns
 from oomkb.catalog.gpus import find, find_all
 from oomkb.dataclass import dataclass
 
-__all__ = ["Sources", "says_size", "says_verdict", "sentences"]
-
 _RE: Final = patterns("provenance")
 
 _NUMBER: Final = re.compile(

@@ -7,21 +7,6 @@ from typing import Final
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.wording import patterns
 
-__all__ = [
-    "asks_only",
-    "compares",
-    "doubts",
-    "in_domain",
-    "invents",
-    "keeps_everything",
-    "largest_asked",
-    "only_remarks",
-    "pleasantry",
-    "says_yes",
-    "topic_of",
-    "without_courtesy",
-]
-
 _RE: Final = patterns("questions")
 _PLEASANTRIES: Final = patterns("pleasantries")
 _TOPICS: Final = patterns("topics")

@@ -30,8 +30,6 @@ from oomkb.errors import JobError
 from oomkb.frameworks import canonical
 from oomkb.memory.job import Job
 
-__all__ = ["Changes", "read_changes", "without_kept"]
-
 _MAX_PER_NODE: Final = 8
 _MODEL_PARALLEL: Final = ("tp", "pp", "cp")
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
-__all__ = ["DERIVED", "Reply", "Session", "Step", "difference", "flat"]
-
 # What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
 _QUIET: Final = frozenset({"versions", "env", "buckets"})
 _REMEMBERED: Final = 6

@@ -12,8 +12,6 @@ from oomdoc.report.words import word
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 
-__all__ = ["compared"]
-
 _MAX_ROWS: Final = 8
 
 

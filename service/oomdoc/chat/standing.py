@@ -7,8 +7,6 @@ from oomdoc.chat.conversation import price_of
 from oomdoc.chat.session import difference
 from oomkb.memory.job import Job
 
-__all__ = ["change_lines", "standing"]
-
 
 def standing(job: Job, language: str) -> list[str]:
     """How the job stands, computed."""

@@ -14,8 +14,6 @@ from oomdoc.report.words import word
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced
 
-__all__ = ["TOPICS", "pleasantry"]
-
 Answer = Callable[[Session, Priced | None, str, str], Reply]
 
 

@@ -41,8 +41,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, OomdocError
 from oomkb.units import GIB
 
-__all__ = ["MAX_CALLS", "Turned", "converse"]
-
 _LOG: Final = logging.getLogger("oomdoc.chat")
 MAX_CALLS: Final = 6
 """Functions called for one turn."""

@@ -11,8 +11,6 @@ from oomdoc.intake.numbers import read_number
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
-__all__ = ["Undo", "read_undo", "target_of"]
-
 _RE: Final = patterns("undoing")
 
 

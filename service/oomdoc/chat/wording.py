@@ -10,8 +10,6 @@ from typing import Final
 from oomdoc.intake.numbers import NUMBER
 from oomkb.tables import read_table
 
-__all__ = ["filled", "patterns", "texts", "words"]
-
 _TABLE: Final = read_table(Path(__file__).with_suffix(".toml"))
 _PART: Final = re.compile(r"@(\w+)@")
 

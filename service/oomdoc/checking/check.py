@@ -15,8 +15,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
 
-__all__ = ["Checked", "Finding", "check_text"]
-
 Level = Literal["error", "warning", "note"]
 
 

@@ -10,8 +10,6 @@ from oomdoc import __version__
 from oomdoc.checking.check import Checked
 from oomdoc.report.words import render, word
 
-__all__ = ["check_document", "check_junit", "check_sarif", "check_text"]
-
 _SIGNS: Final = {"error": "✗", "warning": "!", "note": "·"}
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 

@@ -9,8 +9,6 @@ from typing import Any, get_args, get_origin
 
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Command", "Group"]
-
 
 class Command(TyperCommand):
     """A command whose texts, paths and choices are validated only where they are not plainly right."""

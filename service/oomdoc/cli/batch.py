@@ -10,8 +10,6 @@ import typer
 
 from oomdoc.cli.common import Format, Language, coloured, print_json, progress, show, terminal_width
 
-__all__ = ["batch"]
-
 
 class Engine(StrEnum):
     """What runs it."""

@@ -15,8 +15,6 @@ from oomdoc.cli import search as search_command
 from oomdoc.cli.common import Language, print_json, show
 from oomkb.errors import RecordError
 
-__all__ = ["app"]
-
 app = typer.Typer(name="case", no_args_is_help=True, help="List, check, write and export case records.")
 _HELP = inspect.cleandoc(search_command.search.__doc__ or "").replace("oomdoc search", "oomdoc case search")
 app.command("search", help=_HELP)(search_command.search)

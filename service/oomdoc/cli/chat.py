@@ -15,8 +15,6 @@ from oomdoc.cli.common import Format, coloured, json_lines, print_json, progress
 if TYPE_CHECKING:
     from oomdoc.language_model import LanguageModel
 
-__all__ = ["chat"]
-
 _FAREWELLS = frozenset({"exit", "quit", "bye", ":q", "退出", "再见"})
 
 

@@ -11,8 +11,6 @@ import typer
 from oomdoc.cli.common import Language, parse_set, print_json, read_named, read_text, show
 from oomkb.errors import InputError
 
-__all__ = ["check"]
-
 DOES_NOT_FIT = 3
 
 

@@ -19,23 +19,6 @@ from oomkb.untrusted import yaml_document
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = [
-    "Format",
-    "Language",
-    "causes_beginning",
-    "coloured",
-    "json_lines",
-    "load_document",
-    "parse_set",
-    "print_json",
-    "progress",
-    "read_named",
-    "read_text",
-    "show",
-    "show_piece",
-    "terminal_width",
-]
-
 MAX_CONFIG_BYTES: Final = 16 << 20
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from oomdoc.settings import Settings
     from oomdoc.store.store import Store
 
-__all__ = ["app"]
-
 _IDS: Final = "oomdoc data export lists ids"
 app = typer.Typer(name="data", no_args_is_help=True, help="What the service keeps, and deleting it.")
 

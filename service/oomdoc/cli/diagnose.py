@@ -28,8 +28,6 @@ from oomkb.errors import InputError, JobError, OomdocError
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
 
-__all__ = ["diagnose"]
-
 _LONG_BYTES: Final = 16 << 20
 """A log beyond this is read with a bar that shows how far."""
 _LONGEST_NAME: Final = 255

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from oomkb.memory.job import Job
     from oomkb.pricing import Priced
 
-__all__ = ["estimate"]
-
 
 def _replayed(priced: Priced, job: Path | None, language: str) -> tuple[dict[str, Any], str]:
     """Replay a priced job's allocator; writes ``NAME.snapshot.pickle`` and ``.png`` into the current directory.

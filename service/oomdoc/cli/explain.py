@@ -8,8 +8,6 @@ import typer
 
 from oomdoc.cli.common import Language, causes_beginning, show
 
-__all__ = ["explain"]
-
 
 def explain(
     cause: Annotated[

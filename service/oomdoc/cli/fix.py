@@ -13,9 +13,6 @@ from oomdoc.cli.common import Format, Language, json_lines, parse_set, print_jso
 from oomdoc.evidence import Source
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["fix"]
-
-
 EPILOG: Final = "Exit status: 0 done; 1 a change has no place in this file; 2 none has, or bad input."
 
 

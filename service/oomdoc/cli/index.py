@@ -6,8 +6,6 @@ import typer
 
 from oomdoc.cli.common import progress, show
 
-__all__ = ["app"]
-
 app = typer.Typer(name="index", no_args_is_help=True, help="Build and inspect the retrieval index.")
 
 

@@ -38,8 +38,6 @@ from oomdoc.cli.arguments import Command, Group
 from oomdoc.cli.common import coloured
 from oomkb.errors import OomdocError
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="oomdoc",
     cls=Group,

@@ -9,8 +9,6 @@ import typer
 
 from oomkb.errors import InputError
 
-__all__ = ["mcp"]
-
 
 class Transport(StrEnum):
     """How the client speaks."""

@@ -10,8 +10,6 @@ import typer
 from oomdoc.cli.common import print_json, show
 from oomkb.errors import CatalogError
 
-__all__ = ["app"]
-
 app = typer.Typer(name="model", no_args_is_help=True, help="Look up and add model shapes.")
 
 

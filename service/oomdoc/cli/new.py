@@ -9,8 +9,6 @@ import typer
 
 from oomdoc.cli.common import show
 
-__all__ = ["app"]
-
 app = typer.Typer(name="new", no_args_is_help=True, help="Scaffolds for contributors, run inside a checkout.")
 
 _NEXT: Final = {

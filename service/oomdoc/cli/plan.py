@@ -9,8 +9,6 @@ import typer
 
 from oomdoc.cli.common import Format, Language, coloured, parse_set, print_json, read_named, show, terminal_width
 
-__all__ = ["plan"]
-
 DOES_NOT_FIT = 3
 
 

@@ -22,8 +22,6 @@ from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price_planned
 
-__all__ = ["line_of", "priced_lines", "run"]
-
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 

@@ -10,8 +10,6 @@ import typer
 from oomdoc.cli.common import Language, coloured, terminal_width
 from oomkb.errors import InputError, OomdocError
 
-__all__ = ["run"]
-
 _KILLED = 137
 
 

@@ -10,9 +10,6 @@ import typer
 from oomdoc.cli.common import Format, Language, print_json, read_text, show
 from oomkb.errors import InputError
 
-__all__ = ["scan"]
-
-
 EPILOG: Final = "Exit status: 0 nothing known; 1 a known regression is installed; 2 bad input."
 
 

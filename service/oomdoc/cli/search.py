@@ -10,8 +10,6 @@ import typer
 from oomdoc.cli.common import Format, Language, json_lines, print_json, read_text, show
 from oomkb.errors import InputError
 
-__all__ = ["search"]
-
 
 def search(
     text: Annotated[str | None, typer.Argument(help="What it looks like; - is standard input.")] = None,

@@ -10,8 +10,6 @@ import typer
 from oomdoc.cli.common import show
 from oomkb.errors import InputError
 
-__all__ = ["serve", "settings"]
-
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,

@@ -10,8 +10,6 @@ import typer
 from oomdoc.cli.common import Format, Language, coloured, load_document, parse_set, print_json, show, terminal_width
 from oomkb.errors import InputError, JobError
 
-__all__ = ["trace"]
-
 DIFFERS = 1
 
 

@@ -17,8 +17,6 @@ from oomkb.memory.setting import PREFERENCE
 from oomkb.pricing import price
 from oomkb.records.versions import is_near
 
-__all__ = ["advice_for", "unsupported"]
-
 _MIN_PROBABILITY: Final = 0.15
 _SHARDING: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2"})
 

@@ -28,8 +28,6 @@ from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = ["Plain", "answer_of", "answer_to"]
-
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 """Sizes of cards as they are sold, in GB."""
 _USABLE: Final = 0.94

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from oomkb.retrieval.threads import KnownThread
     from oomkb.retrieval.views import Views
 
-__all__ = ["Look", "Vote", "find_cases", "look_at"]
-
-
 _MAX_CHARS: Final = 20_000
 """Characters in which a case is looked for word for word."""
 

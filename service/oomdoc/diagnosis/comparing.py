@@ -11,8 +11,6 @@ from oomdoc.intake.asked import Asked
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
-__all__ = ["Side", "compared", "side_fields", "sides_of"]
-
 _TRAINED_ONLY: Final = frozenset({"micro_batch", "grad_ckpt", "optimizer", "lora.r", "fused_ce"})
 """Fields in which no servers differ."""
 

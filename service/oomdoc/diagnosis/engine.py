@@ -43,8 +43,6 @@ from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
 from oomkb.records.loader import cached_cases
 
-__all__ = ["diagnose", "retrieval_query", "view_of"]
-
 _NO_PRICE: Final = "diagnosis.no-price"
 _MATCHES: Final = 5
 _NEIGHBOURS: Final = 8

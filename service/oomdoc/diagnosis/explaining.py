@@ -19,8 +19,6 @@ from oomkb.memory.job import Job
 from oomkb.pricing import price_planned
 from oomkb.topics import Shown, Topic, topics
 
-__all__ = ["asked_topics", "asks_concept", "beside", "figure_of", "found_topics", "near_topics", "sentences_of"]
-
 _SURE: Final = 0.8
 """Probability from which a topic answers words for a size, and stands beside the figures of a run."""
 

@@ -10,8 +10,6 @@ from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
-__all__ = ["FITS", "HOST_USABLE", "first_that_fits", "fits_of", "host_is_short", "needed_of", "price_form", "sharded"]
-
 FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
 HOST_USABLE: Final = 0.9

@@ -15,8 +15,6 @@ from oomkb.catalog import gpus, models
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 
-__all__ = ["grid_for"]
-
 _BATCHES: Final = (1, 2, 4, 8, 16)
 _LENGTHS: Final = (1024, 2048, 4096, 8192, 16384)
 _CONTEXTS: Final = (4096, 8192, 32768, 131072)

@@ -19,8 +19,6 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-__all__ = ["HostNeed", "host_need"]
-
 _BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
 _PROCESS_BYTES: Final = 6 * GIB
 """Host memory of one rank of an engine beside what it reads: libraries, the context, pinned buffers (4 GiB of swap

@@ -34,8 +34,6 @@ from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
-__all__ = ["IMPLIED", "Inference", "infer"]
-
 IMPLIED: Final = "the observed figures imply it"
 _AGREES: Final = -2.5
 """Log-likelihood from which the figures are taken to agree with the job as it is completed."""

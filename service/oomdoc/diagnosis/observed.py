@@ -16,8 +16,6 @@ from oomkb.memory.estimate import PHASES, Estimate
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = ["Observed", "implied_length", "likelihood", "observed_in", "until_failure", "went_well"]
-
 _SHORT_SIGMA: Final = 0.12
 """Relative error of the model where it falls short of what was held (bench/memory_accuracy)."""
 _ABOVE_SCALE: Final = 0.6

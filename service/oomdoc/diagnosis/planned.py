@@ -20,20 +20,6 @@ from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
 
-__all__ = [
-    "SPLIT",
-    "Choice",
-    "asks_why_held",
-    "careful_job",
-    "counted",
-    "is_planned",
-    "locally_served",
-    "planned_run",
-    "put_off",
-    "split_by_layers",
-    "wants_figure",
-]
-
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)

@@ -20,8 +20,6 @@ from oomkb.dataclass import dataclass
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
 
-__all__ = ["proven_causes", "ranks_on_one_gpu"]
-
 _PROVEN_PROBABILITY: Final = 0.85
 """Probability of a cause that a sum proves: the sum is right, what it is the sum of may have been misread."""
 _MIN_GROWN_SHARE: Final = 0.3

@@ -21,8 +21,6 @@ from oomkb.memory.job import Job
 from oomkb.pricing import price
 from oomkb.units import GIB
 
-__all__ = ["questions_for"]
-
 _MAX_QUESTIONS: Final = 3
 _FILES: Final = (".json", ".yaml", ".yml")
 _ALTERNATIVES: Final[Mapping[str, Sequence[Any]]] = {

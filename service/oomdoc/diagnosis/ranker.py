@@ -21,8 +21,6 @@ from typing import Final, NamedTuple
 from oomdoc.diagnosis.result import CauseFinding, Contribution, Feature
 from oomkb.records.taxonomy import CAUSES
 
-__all__ = ["SHARED", "Table", "contributions", "load_table", "parse_table", "probabilities", "rank", "scores"]
-
 _PRIOR: Final = "prior"
 _OF_MODEL: Final = "model-"
 """How the names of features of a language model's reading begin."""

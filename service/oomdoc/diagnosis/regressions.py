@@ -16,18 +16,6 @@ from oomkb.records.case import Affected, Case, Range
 from oomkb.records.loader import cached_cases
 from oomkb.records.versions import affects, last_good, package_name, seen_with, version_of
 
-__all__ = [
-    "Advisory",
-    "applies",
-    "distinct",
-    "one_per_package",
-    "range_of",
-    "regressions_for",
-    "scan",
-    "scan_seen",
-    "suspects",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Advisory:

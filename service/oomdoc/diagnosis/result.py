@@ -18,27 +18,6 @@ from oomkb.records.witness import Standing
 from oomkb.retrieval.threads import KnownThread
 from oomkb.topics import Topic
 
-__all__ = [
-    "CauseFinding",
-    "Change",
-    "Conflict",
-    "Contribution",
-    "Diagnosis",
-    "Feature",
-    "FoundTopic",
-    "Grid",
-    "Inferred",
-    "MatchedCase",
-    "OtherFailure",
-    "Outlook",
-    "Plan",
-    "Question",
-    "SingleFix",
-    "TensorMatch",
-    "Verdict",
-    "action_key",
-]
-
 Verdict = Literal["device-oom", "host-oom", "shared-memory", "not-oom", "no-failure", "unclear"]
 Safety = Literal["same-numbers", "changed-numerics", "changed-training"]
 

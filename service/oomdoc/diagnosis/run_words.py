@@ -9,8 +9,6 @@ from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 
-__all__ = ["assumed_of", "cards_of", "model_of", "run_of"]
-
 _DECIDING: Final = ("method", "sharding", "optimizer", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
 """Assumed fields that are named, those that decide most first."""
 _SERVED: Final = ("framework", "quant", "serving.max_model_len", "tp")

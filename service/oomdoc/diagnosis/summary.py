@@ -14,8 +14,6 @@ from oomdoc.evidence import Outcome
 from oomdoc.messages import Message, say
 from oomkb.units import GIB
 
-__all__ = ["summarise"]
-
 _MIN_PROBABILITY: Final = 0.55
 _MAX_STEPS: Final = 4
 

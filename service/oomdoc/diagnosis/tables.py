@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 
-__all__ = ["read_tables"]
-
 
 def read_tables(evidence: Evidence) -> Iterator[Message]:
     """What the printed tables say: PyTorch's allocator, DeepSpeed's estimate, ``ollama ps``."""

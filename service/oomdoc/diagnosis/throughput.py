@@ -30,8 +30,6 @@ from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Throughput", "relative_speed", "throughput"]
-
 # Where the catalogue has no figure: an entry-level data-centre card.
 _TFLOPS: Final = 60.0
 _BANDWIDTH: Final = 600e9

@@ -14,8 +14,6 @@ from oomdoc.evidence import Evidence, Outcome
 from oomdoc.intake.outcomes.decide import NAMED, failure_of
 from oomdoc.messages import say
 
-__all__ = ["agreed", "not_memory_first", "other_failure_of", "outlook_of", "verdict_of"]
-
 _MEMORY: Final[Mapping[str, Verdict]] = {
     "device": "device-oom",
     "host": "host-oom",

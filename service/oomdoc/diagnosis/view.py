@@ -21,8 +21,6 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-__all__ = ["View", "owner_of"]
-
 _SHOWN_CONFIDENCE: Final = 0.9
 """Confidence from which a phase was read from frames or messages, not from a description."""
 _INNER_FRAMES: Final = 10

@@ -10,8 +10,6 @@ from typing import Any, Final
 from oomdoc.fleet.finding import Log, local_copy
 from oomkb.errors import OomdocError
 
-__all__ = ["FIELDS", "diagnose_log"]
-
 FIELDS: Final = (
     "log", "stamp", "team", "verdict", "cause", "probability", "framework", "model", "gpu", "gpu_count", "phase",
     "requested_gib", "capacity_gib", "wasted_gib", "fix", "fingerprint", "case", "error",

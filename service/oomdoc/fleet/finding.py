@@ -12,8 +12,6 @@ from typing import Any, Final
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
-__all__ = ["Log", "find_logs", "local_copy"]
-
 _ENDINGS: Final = (".log", ".out", ".err", ".txt", ".gz", ".zst", ".json", ".jsonl", ".pickle", "")
 
 

@@ -19,8 +19,6 @@ from oomdoc.fleet.finding import Log, find_logs
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
-__all__ = ["Settings", "read_rows", "run_fleet", "write_parquet"]
-
 _BATCHES_AHEAD: Final = 4
 """Batches handed out per worker before its answers come back: memory stays bounded however many logs there are."""
 _MAX_PER_BATCH: Final = 8

@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["summarise"]
-
 _Row = dict[str, Any]
 
 

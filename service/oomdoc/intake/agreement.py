@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from oomdoc.evidence import Conflict, Fact
 
-__all__ = ["conflict", "differ"]
-
 _MEASURED: Final = frozenset(
     [
         "capacity_gib",

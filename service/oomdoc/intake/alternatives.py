@@ -21,8 +21,6 @@ from oomkb.lazy import compiled
 from oomkb.memory.device import Device
 from oomkb.memory.vocabulary import VOCABULARY
 
-__all__ = ["ROWS", "Alternative", "alternatives_in", "bare_length_in", "length_in", "number_of", "settings_in"]
-
 ROWS: Final = patterns(str(Path(__file__).with_name("asked.py")))
 """Words of questions."""
 _MAX_BETWEEN: Final = 32

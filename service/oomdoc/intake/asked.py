@@ -23,8 +23,6 @@ from oomdoc.intake.alternatives import (
 from oomdoc.intake.prose.numbers import to_count
 from oomkb.dataclass import dataclass
 
-__all__ = ["Asked", "Wanted", "asked_in", "asked_of", "pairs_in"]
-
 Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share"]
 """``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
 the KV cache alone is; ``host``: how much of the machine's own memory; ``share``: what one term takes.

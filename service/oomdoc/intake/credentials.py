@@ -16,8 +16,6 @@ from typing import Final
 from oomdoc.intake.patterns import patterns
 from oomkb.lazy import compiled
 
-__all__ = ["STEMS", "named_values", "random_runs"]
-
 _RE: Final = patterns(__file__)
 _OF_NAMES: Final = ascii_letters + digits + "_-"
 _SHORTEST: Final = {3: 4, 2: 6, 1: 12}

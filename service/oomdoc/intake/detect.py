@@ -13,8 +13,6 @@ from oomdoc.intake.polarity import negated
 from oomdoc.intake.sieve import Sieve, Vocabulary
 from oomkb.errors import InputError
 
-__all__ = ["check_text", "framework_of"]
-
 _I: Final = re.IGNORECASE | re.ASCII
 # (canonical name, what only it writes, what merely names it). The first kind weighs more.
 _RE: Final = patterns(__file__)

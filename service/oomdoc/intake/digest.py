@@ -10,8 +10,6 @@ from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["digest_of", "errors_of", "language_of", "prose_lines", "prose_of"]
-
 _MAX_DIGEST_BYTES: Final = 4000
 _RE: Final = patterns(__file__)
 _NOISY: Final = ("![", "http", "pid", "If reserved")

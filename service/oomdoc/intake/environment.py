@@ -12,8 +12,6 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import clause
 from oomdoc.intake.sieve import Sieve, Vocabulary, candidates
 
-__all__ = ["framework_version", "read_versions"]
-
 _KNOWN: Final = names_in(
     "torch transformers deepspeed flash-attn bitsandbytes megatron-core torchvision accelerate peft trl vllm"
     " sglang lmdeploy xformers triton unsloth unsloth-zoo axolotl llamafactory ms-swift openrlhf verl liger-kernel"

@@ -13,8 +13,6 @@ from oomdoc.intake.outcomes import failure_of, is_asserted
 from oomdoc.intake.phase import frames_of
 from oomdoc.intake.tracebacks import Placed
 
-__all__ = ["Indexed", "agreeing", "assemble"]
-
 _SIZES: Final = tuple(f.name for f in fields(Failure) if f.name.endswith("_bytes"))
 _EXITS: Final = frozenset({"exit-137", "exit-135", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})

@@ -13,8 +13,6 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates
 from oomdoc.intake.sizes import to_bytes
 
-__all__ = ["growth_signals"]
-
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
 _RE: Final = patterns(__file__)
 _SAYS: Final = _RE.sieved("says")

@@ -10,8 +10,6 @@ from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["Kind", "is_comment", "is_config_file", "kinds_of", "without_comments"]
-
 Kind = Literal["prose", "log", "command", "config", "code", "blank"]
 
 _RE: Final = patterns(__file__)

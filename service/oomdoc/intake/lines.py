@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from oomdoc.evidence import Source, Span
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["Line", "distinct", "read_lines"]
-
 _RE: Final = patterns(__file__)
 _MAX_CHARS: Final = 4000
 """Characters of a line that are looked at: longer ones are dumps (base64, token ids), not messages."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["MAX_LINES", "is_long", "shortened", "telling"]
-
 MAX_LINES: Final = 24_000
 """Lines of one source that are read one by one."""
 _ENDS: Final = 5_000

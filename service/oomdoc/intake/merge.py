@@ -8,8 +8,6 @@ from typing import Any, Final
 from oomdoc.evidence import Conflict, Fact
 from oomdoc.intake.agreement import conflict, differ
 
-__all__ = ["merge"]
-
 _SPECIFIC: Final[Mapping[str, int]] = {
     "option": 0,
     "config": 1,

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["is_notebook", "notebook_text", "written_back"]
-
 _SHELL_MAGIC: Final = ("%%bash", "%%sh", "%%shell", "%%writefile")
 _MAX_CELLS: Final = 2000
 _MAX_OUTPUT: Final = 400_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["NUMBER", "read_number"]
-
 _WORDS: Final = {
     "one": 1,
     "a": 1,

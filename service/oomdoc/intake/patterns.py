@@ -19,8 +19,6 @@ from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
-__all__ = ["Patterns", "Row", "patterns"]
-
 _FLAGS: Final = {"i": re.IGNORECASE, "a": re.ASCII, "m": re.MULTILINE, "-": re.NOFLAG}
 _NAME: Final = re.compile(r"[a-z0-9_]{1,40}(?:\.[\w.+:-]{1,40})?")
 _VOUCHED: Final = re.compile(r"(?:program|format): \S.{2,200}|\d{1,5} threads")

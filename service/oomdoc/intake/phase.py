@@ -18,8 +18,6 @@ from oomdoc.intake.tracebacks import Placed
 from oomkb.toml_files import read_toml
 from oomkb.units import GIB
 
-__all__ = ["OF_STATEMENT", "frames_of", "phase_fact", "phase_of_frames"]
-
 _RE: Final = patterns(__file__)
 _I: Final = re.IGNORECASE | re.ASCII
 _NODE: Final = _RE.sieved("node")

@@ -13,8 +13,6 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["plain"]
-
 _RE: Final = patterns(__file__)
 _STRAIGHT: Final = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
 _BLANKS: Final = str.maketrans({"\u00a0": " ", "\u200b": None, "\ufeff": None})

@@ -11,23 +11,6 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 
-__all__ = [
-    "asks_on",
-    "clause",
-    "denied",
-    "doubt",
-    "expects",
-    "inside_a_name",
-    "is_conditional",
-    "is_hypothetical",
-    "is_need_asked",
-    "is_past",
-    "negated",
-    "stands",
-    "went_well",
-    "worked",
-]
-
 _RE: Final = patterns(__file__)
 
 

@@ -43,8 +43,6 @@ from oomkb.units import to_gib
 if TYPE_CHECKING:
     from oomdoc.intake.configs import ConfigReading
 
-__all__ = ["prepared", "read", "read_text"]
-
 _SIZES: Final = {
     "tried_gib": "requested_bytes",
     "capacity_gib": "capacity_bytes",

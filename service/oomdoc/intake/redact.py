@@ -19,8 +19,6 @@ from oomdoc.intake.credentials import STEMS, named_values, random_runs
 from oomdoc.intake.patterns import patterns
 from oomkb.dataclass import dataclass
 
-__all__ = ["Masked", "mask", "masked_text", "masked_tree"]
-
 _RE: Final = patterns(__file__)
 _Rule = tuple[str, str, tuple[str, ...]]
 """Kind of placeholder, name of the expression, words of which a line must hold one."""

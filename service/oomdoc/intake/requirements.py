@@ -8,8 +8,6 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["installed_versions", "parse_requirements"]
-
 _RE: Final = patterns(__file__)
 
 

@@ -18,8 +18,6 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates
 from oomdoc.intake.sizes import to_bytes
 
-__all__ = ["contrasts", "managers", "printed_memory", "run_facts"]
-
 _RE: Final = patterns(__file__)
 _BANNER: Final = _RE.sieved("banner")
 _PROCESSES: Final = _RE.sieved("processes")

@@ -14,8 +14,6 @@ from oomdoc.intake.logs import PARSERS
 from oomdoc.intake.logs.base import Parser, Reading, Window
 from oomdoc.intake.sieve import Literals, Vocabulary
 
-__all__ = ["Found", "failures_of", "scan"]
-
 _MAX_TRIES = 600
 """Lines per family that are read: the first ones say what happened; growth needs some, not thousands."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SIZE", "SQUEEZED_SIZE", "to_bytes"]
-
 SIZE: Final = r"([0-9]{1,20}(?:\.[0-9]{1,12})?) ?((?:[KMGTPE]i?B|[KMGT]i?b|[kKMGT](?![A-Za-z])|bytes?|B)(?![A-Za-z]))"
 """Two groups: number and unit, as in ``4.64 GiB``; bounded, for a line as it stands."""
 

@@ -21,8 +21,6 @@ from oomdoc.intake.long_texts import telling
 from oomdoc.isolation import run_isolated
 from oomkb.errors import InputError
 
-__all__ = ["condense", "load_source"]
-
 _MAX_BYTES: Final = 512 << 20
 
 

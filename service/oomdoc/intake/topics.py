@@ -25,17 +25,6 @@ from oomkb.topics import Topic, topics
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = [
-    "LIKENESSES",
-    "NEAR",
-    "SHOWN",
-    "Recogniser",
-    "parts_in",
-    "parts_of",
-    "topics_in",
-    "topics_of",
-]
-
 SHOWN: Final = 0.4
 """Probability from which a topic is shown."""
 NEAR: Final = 0.06

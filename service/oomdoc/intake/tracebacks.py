@@ -11,8 +11,6 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomkb.dataclass import dataclass
 
-__all__ = ["Placed", "read_frames"]
-
 _RE: Final = patterns(__file__)
 
 

@@ -21,8 +21,6 @@ from oomdoc.intake.sieve import Vocabulary, candidates
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import canonical
 
-__all__ = ["Trainer", "named_trainer", "of_rollout"]
-
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
 _NAMED: Final = _RE.sieved("named")

@@ -16,8 +16,6 @@ from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.sieve import Vocabulary, candidates
 
-__all__ = ["text_facts"]
-
 _MARKS: Final = frozenset(":：-–—")
 """What every such end holds one of."""
 

@@ -9,8 +9,6 @@ from dataclasses import field
 from oomdoc.language_model.failing import Unavailable
 from oomkb.dataclass import dataclass
 
-__all__ = ["Budget"]
-
 
 @dataclass(slots=True)
 class Budget:

@@ -18,8 +18,6 @@ from oomdoc.language_model.failing import Unavailable, breaker_of
 from oomdoc.language_model.replies import Reply, Tool, json_object, reply_of, streamed
 from oomkb.dataclass import dataclass
 
-__all__ = ["LanguageModel", "Style"]
-
 Style = Literal["full", "small"]
 Message = Mapping[str, Any]
 _DIALECTS_TRIED: Final = 6

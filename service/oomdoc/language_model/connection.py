@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from oomdoc.language_model.client import LanguageModel, Style
 
-__all__ = ["from_environment", "from_settings"]
-
 
 class _Secret(Protocol):
     def get_secret_value(self) -> str: ...

@@ -12,8 +12,6 @@ import httpx
 
 from oomdoc.language_model.failing import Reason, Unavailable
 
-__all__ = ["Refusal", "exchanged"]
-
 _ANSWER_BYTES: Final = 1 << 20
 _REFUSAL_BYTES: Final = 8 << 10
 _STATUS: Final[Mapping[int, Reason]] = {401: "refused", 403: "refused", 408: "timeout", 429: "busy", 504: "timeout"}

@@ -9,8 +9,6 @@ from typing import Final, Literal, get_args
 
 from oomkb.errors import OomdocError
 
-__all__ = ["REASONS", "Breaker", "Reason", "Unavailable", "breaker_of"]
-
 Reason = Literal[
     "unreachable",  # no connection, or one that broke off
     "timeout",

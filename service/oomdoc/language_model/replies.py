@@ -10,8 +10,6 @@ from typing import Any, Final
 from oomdoc.language_model.failing import Unavailable
 from oomkb.dataclass import dataclass
 
-__all__ = ["Reply", "Tool", "ToolCall", "json_object", "reply_of", "streamed"]
-
 _MAX_CALLS: Final = 16
 _LONGEST_ARGUMENTS: Final = 64 << 10
 _THOUGHT: Final = re.compile(r"<think(?:ing)?>.{0,200000}?</think(?:ing)?>", re.DOTALL)

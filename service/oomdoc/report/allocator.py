@@ -11,8 +11,6 @@ from oomkb.units import GIB
 if TYPE_CHECKING:
     from oomkb.memory.allocator.run import AllocatorRun
 
-__all__ = ["allocator_document", "allocator_text", "draw_timeline"]
-
 _POINTS: Final = 4000
 """Points of a curve at most."""
 

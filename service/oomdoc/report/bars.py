@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["COLOURS", "largest_terms", "stacked_bar"]
-
 COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_black")
 _BLOCKS: Final = "█▓▒░▞▚·"
 

@@ -11,8 +11,6 @@ from oomkb.errors import RecordError
 from oomkb.records.case import Case
 from oomkb.records.export import case_document, osv
 
-__all__ = ["FORMATS", "export_all", "export_case"]
-
 FORMATS: Final = ("json", "osv", "markdown")
 
 

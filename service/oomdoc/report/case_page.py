@@ -9,8 +9,6 @@ from oomkb.records.case import Affected, Case, Fix, Outcome, Reference
 from oomkb.records.taxonomy import definition
 from oomkb.records.witness import Standing
 
-__all__ = ["SHOWN_FIXES", "case_page", "standing_words"]
-
 SHOWN_FIXES: Final = 3
 """Fixes of one known case that a report shows."""
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 from oomdoc.report.bars import largest_terms
 from oomkb.errors import InputError
 
-__all__ = ["chart", "write_chart"]
-
 _FORMATS: Final = (".svg", ".png", ".pdf")
 
 

@@ -24,8 +24,6 @@ from oomdoc.report.screen import first_screen
 from oomdoc.report.words import render
 from oomkb.units import GIB
 
-__all__ = ["SCHEMA", "change_document", "diagnosis_document", "framework_document", "match_document", "plan_document"]
-
 SCHEMA: Final = "oomdoc.diagnosis/1"
 _SIZES: Final = (
     "requested",

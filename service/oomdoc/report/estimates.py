@@ -10,8 +10,6 @@ from oomkb.memory.estimate import METERS, Estimate, Served
 from oomkb.memory.job import Assumption
 from oomkb.units import GIB
 
-__all__ = ["SCHEMA", "estimate_document", "estimate_line", "refused_document", "served_document"]
-
 SCHEMA: Final = "oomdoc.estimate/1"
 
 

@@ -10,8 +10,6 @@ from rich.text import Text
 from oomdoc.report.terminal import new_console, text_of
 from oomdoc.report.words import word
 
-__all__ = ["explanation_text"]
-
 _MAX_CAUSES: Final = 3
 _MAX_ROWS: Final = 12
 

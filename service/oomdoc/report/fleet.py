@@ -9,8 +9,6 @@ from rich.text import Text
 from oomdoc.report import terminal
 from oomdoc.report.words import word
 
-__all__ = ["fleet_text"]
-
 _BAR: Final = 30
 _MAX_GROUPS: Final = 10
 

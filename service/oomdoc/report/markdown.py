@@ -10,8 +10,6 @@ from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import fits_sentence, plan_sentence, show_value
 from oomdoc.report.words import has, word
 
-__all__ = ["diagnosis_markdown"]
-
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~])")
 
 

@@ -18,8 +18,6 @@ from oomkb.units import GIB
 if TYPE_CHECKING:
     from oomdoc.diagnosis.planning import Table
 
-__all__ = ["plan_text", "table_document"]
-
 _MAX_KNOBS = 24
 _FEW_KNOBS = 6
 _TELLING_GIB = 0.3

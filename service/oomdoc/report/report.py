@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from oomkb.memory.estimate import Estimate
     from oomkb.pricing import Priced
 
-__all__ = ["EstimateReport", "Report"]
-
 
 @dataclass(frozen=True, repr=False)
 class Report:

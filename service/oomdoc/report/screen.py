@@ -9,8 +9,6 @@ from oomdoc.report.sentences import change_sentence, likely, other_sentence, pla
 from oomdoc.report.words import has, word
 from oomkb.dataclass import dataclass
 
-__all__ = ["Screen", "cause_title", "first_screen", "grid_lines"]
-
 _QUOTE: Final = 72
 _SAME: Final = 40
 _MAX_CHANGES: Final = 4

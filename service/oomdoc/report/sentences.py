@@ -6,16 +6,6 @@ from typing import Any
 
 from oomdoc.report.words import word
 
-__all__ = [
-    "change_sentence",
-    "fits_sentence",
-    "likely",
-    "other_sentence",
-    "plan_sentence",
-    "show_value",
-]
-
-
 _PASTED = ("input", "-")
 """Sources that are no files: text that was pasted."""
 

@@ -12,8 +12,6 @@ from oomdoc.messages import Message
 from oomdoc.report import terminal
 from oomdoc.report.words import has, render, word
 
-__all__ = ["trace_text"]
-
 _SHOWN_GIB = 0.005
 
 

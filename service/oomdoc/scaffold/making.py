@@ -11,8 +11,6 @@ from oomdoc.scaffold import templates
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
-__all__ = ["scaffold"]
-
 _ITEM: Final = re.compile(r"^    (\w{1,80})((?:\.\w{1,80})?),$")
 
 

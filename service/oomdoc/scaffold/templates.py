@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FIX", "FIX_TEST", "GPU", "MODEL", "PARSER", "PARSER_TEST", "READER", "READER_TEST", "TOPIC"]
-
 PARSER: Final = """# {title}: say here which program prints these lines, and since which version.
 triggers = ['{name} ran out of memory']
 

@@ -12,8 +12,6 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from oomkb.errors import InputError
 
-__all__ = ["migrate", "open_engine"]
-
 # Any number of replicas may start at once; PostgreSQL lets one of them migrate at a time.
 _MIGRATION_LOCK = 0x6F6F6D
 # Alembic's context is a global of the process.

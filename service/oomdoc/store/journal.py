@@ -14,8 +14,6 @@ from typing import Final
 from oomdoc.store.store import DiagnosisRow, Store, StoreDown
 from oomkb.errors import OomdocError
 
-__all__ = ["Journal"]
-
 _MAX_BATCH: Final = 256
 _MAX_WAITING: Final = 2048
 

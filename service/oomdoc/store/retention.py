@@ -8,8 +8,6 @@ from sqlalchemy import Connection, delete, func, select
 
 from oomdoc.store import schema
 
-__all__ = ["erased", "purged"]
-
 
 def purged(connection: Connection, before: datetime, most_bytes: int | None) -> dict[str, int]:
     """Delete what is older, and of diagnoses those not asked for longest beyond ``most_bytes``; rows by table."""

@@ -8,8 +8,6 @@ from typing import Any
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 
-__all__ = ["Conflict", "DiagnosisRow", "StoreDown", "StoredCase", "StoredDiagnosis", "StoredResponse"]
-
 
 class StoreDown(OomdocError):
     """The database does not answer, or its disk is full; answers go on without it."""

@@ -15,8 +15,6 @@ from sqlalchemy import (
     Text,
 )
 
-__all__ = ["METADATA", "cases", "chats", "contents", "diagnoses", "events", "feedback", "idempotency"]
-
 METADATA = MetaData()
 
 # SQLite counts only a plain INTEGER primary key up by itself; PostgreSQL gets 64 bits.

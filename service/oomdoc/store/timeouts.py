@@ -11,8 +11,6 @@ from typing import Any, Final, TypeVar
 
 import psycopg
 
-__all__ = ["TimedConnection"]
-
 T = TypeVar("T")
 _PATIENCE_S: Final = 6.0
 """A little longer than a statement may take by the server's own limit."""

@@ -10,8 +10,6 @@ from oomdoc.diagnosis.forms import host_is_short, job_fits
 from oomdoc.report.estimates import served_document
 from oomkb.units import GIB
 
-__all__ = ["diagnosis", "estimate", "named", "planned", "row"]
-
 _CAUSES: Final = 3
 _PLANS: Final = 3
 _KNOBS: Final = 6

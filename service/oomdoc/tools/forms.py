@@ -8,21 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from oomdoc.job_schema import job_schema
 
-__all__ = [
-    "Advisories",
-    "Comparison",
-    "Detail",
-    "Diagnosed",
-    "Estimated",
-    "Explained",
-    "Fixed",
-    "Found",
-    "JobFields",
-    "JobFieldsShort",
-    "Language",
-    "Planned",
-]
-
 Language = Literal["en", "zh"]
 Detail = Literal["short", "full"]
 JobFields = Annotated[dict[str, Any], WithJsonSchema(job_schema())]

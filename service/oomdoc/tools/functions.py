@@ -18,8 +18,6 @@ from oomkb.errors import InputError, JobError
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = ["Progress", "compare", "diagnose", "estimate", "explain", "fix", "job_of", "plan", "scan", "search"]
-
 Progress = Callable[[float, str], None]
 """(part that is done, what comes next)"""
 

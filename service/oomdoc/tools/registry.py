@@ -15,8 +15,6 @@ from oomdoc.tools.functions import ALL, Progress
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError
 
-__all__ = ["TOOLS", "Tool", "tool_named"]
-
 _PROGRESS: Final = "progress"
 _NAME_CHARS: Final = 80
 _JOBS: Final = ("job", "base", "fields")

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import torch
 
-__all__ = ["DTYPES", "adapt", "build_config", "build_model", "materialise", "prepare"]
-
 DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, None: torch.bfloat16}
 
 

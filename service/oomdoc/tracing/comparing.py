@@ -15,8 +15,6 @@ from oomkb.memory.model import estimate
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-__all__ = ["TOLERANCE", "Comparison", "Row", "compare"]
-
 TOLERANCE: Final = 0.04
 """How far the tape may be from a trace of the same step: what its tests hold every family to."""
 _SLACK_GIB: Final = 0.02

@@ -13,8 +13,6 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils import _python_dispatch
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["Meter", "scalars"]
-
 _ROUND_BYTES: Final = 512
 
 

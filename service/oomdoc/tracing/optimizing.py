@@ -10,8 +10,6 @@ import torch
 
 from oomkb.errors import InputError, JobError
 
-__all__ = ["OPTIMIZERS", "make_optimizer"]
-
 _LR: Final = 1e-5
 
 

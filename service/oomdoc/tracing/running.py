@@ -23,8 +23,6 @@ from oomdoc.tracing.optimizing import make_optimizer
 from oomdoc.tracing.stepping import evaluation, one_step
 from oomkb.units import GIB
 
-__all__ = ["trace"]
-
 
 def trace(job: dict[str, Any], *, device: str = "cpu", events: bool = False) -> dict[str, Any]:
     """Trace a plain job document (its ``model`` is a Hugging Face config); sizes in GiB by name.

@@ -10,8 +10,6 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from oomdoc.tracing.building import DTYPES
 
-__all__ = ["shard", "start"]
-
 
 def start(world: int, device: str) -> Any:
     """A process group of ``world`` ranks that talks to nobody, and its device mesh."""

@@ -12,8 +12,6 @@ from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 from oomkb.pricing import shape_of
 
-__all__ = ["Traceable", "traceable"]
-
 _KEPT: Final = (
     "objective", "method", "lora", "param_dtype", "autocast", "optimizer", "optimizer_impl", "micro_batch", "seq_len",
     "grad_ckpt", "attention", "sharding", "world", "reshard_after_forward",

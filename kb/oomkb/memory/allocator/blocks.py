@@ -8,8 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-__all__ = ["Block", "Pool", "Segment", "reach", "splice"]
-
 
 class Segment:
     """A range of addresses into which pages are mapped (expandable segments)."""

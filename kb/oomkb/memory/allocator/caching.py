@@ -18,8 +18,6 @@ from oomkb.memory.allocator.config import MIN_BLOCK, SMALL, SMALL_SEGMENT, Alloc
 from oomkb.memory.allocator.history import OutOfMemory, TraceEntry
 from oomkb.units import MIB
 
-__all__ = ["CachingAllocator"]
-
 _FIRST_ADDRESS: Final = 0x7000_0000_0000
 _PAGE: Final = 2 * MIB
 

@@ -13,8 +13,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.units import MIB
 
-__all__ = ["MIN_BLOCK", "SMALL", "SMALL_SEGMENT", "AllocatorConfig", "parse"]
-
 MIN_BLOCK: Final = 512
 """Every size is a multiple of this (``kMinBlockSize``)."""
 SMALL: Final = MIB

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["ALLOC", "COMPLETE", "EMPTY", "FREE", "MARK", "USE", "Event", "Recorder"]
-
 ALLOC: Final = "alloc"
 FREE: Final = "free"
 USE: Final = "use"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["OutOfMemory", "TraceEntry"]
-
 
 @dataclass(slots=True)
 class OutOfMemory(Exception):

@@ -19,8 +19,6 @@ from oomkb.memory.ops import Ops
 from oomkb.memory.program import Training
 from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 
-__all__ = ["Hooks", "Pass", "RecordingTape", "sizes_of"]
-
 SizeOf = Callable[[str], float]
 
 

@@ -12,8 +12,6 @@ from oomkb.memory.allocator.config import AllocatorConfig
 from oomkb.memory.allocator.events import ALLOC, COMPLETE, EMPTY, FREE, MARK, USE, Event
 from oomkb.memory.allocator.history import OutOfMemory
 
-__all__ = ["Point", "Refused", "Replayed", "replay"]
-
 
 @dataclass(frozen=True, slots=True)
 class Point:

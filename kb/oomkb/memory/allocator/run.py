@@ -16,8 +16,6 @@ from oomkb.memory.overhead import outside_bytes
 from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["AllocatorRun", "config_of", "replayed_job"]
-
 _NO_LIMIT: Final = 1 << 48
 
 

@@ -16,8 +16,6 @@ from oomkb.memory.allocator.caching import CachingAllocator
 from oomkb.memory.allocator.config import AllocatorConfig
 from oomkb.memory.allocator.history import TraceEntry
 
-__all__ = ["snapshot", "write_snapshot"]
-
 
 def snapshot(allocator: CachingAllocator) -> dict[str, Any]:
     """What ``torch.cuda.memory._snapshot()`` would give; the allocator has to have kept its trace."""

@@ -33,8 +33,6 @@ from oomkb.memory.tape import Tensor
 from oomkb.memory.towers import tower_bytes
 from oomkb.units import MIB
 
-__all__ = ["STEPS", "lengths", "training_events"]
-
 STEPS: Final = 3
 """Optimizer steps that are played."""
 _MICRO: Final = 2

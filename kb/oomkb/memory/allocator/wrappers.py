@@ -14,8 +14,6 @@ from typing import Final
 
 from oomkb.memory.allocator.events import Recorder
 
-__all__ = ["Fsdp1", "Fsdp2"]
-
 _COMPUTE: Final = 0
 _GATHER: Final = 1
 _REDUCE: Final = 2

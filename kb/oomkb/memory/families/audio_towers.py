@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["audio_known", "audio_params"]
-
 _KNOWN = ("qwen2_audio", "qwen2_5_omni", "voxtral", "audioflamingo", "musicflamingo", "gemma4")
 
 

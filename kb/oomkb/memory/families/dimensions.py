@@ -17,8 +17,6 @@ from oomkb.memory.families.layer_kinds import mixers_of
 from oomkb.memory.names import ACTS, NAMES, of, text_config
 from oomkb.notes import Note, note
 
-__all__ = ["Dims", "read_dims"]
-
 _LAYERS_LIMIT: Final = 4_096
 """Layers are listed one by one; the deepest model known has 126, scaling studies some thousand."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["is_pair", "pair_config", "pair_extra"]
-
 Config = Mapping[str, Any]
 _T5 = frozenset({"t5", "mt5", "umt5", "longt5", "pop2piano", "switch_transformers"})
 _SINUSOIDAL = frozenset({"pegasus", "marian", "m2m_100", "fsmt", "speech_to_text", "pegasus_x"})

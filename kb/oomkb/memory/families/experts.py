@@ -7,8 +7,6 @@ from typing import Any
 
 from oomkb.memory.names import of
 
-__all__ = ["expert_fields"]
-
 Config = Mapping[str, Any]
 _SHARED_WIDTHS = (
     "shared_expert_intermediate_size",

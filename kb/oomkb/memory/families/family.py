@@ -11,8 +11,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 from oomkb.tables import read_table, spellings
 
-__all__ = ["DECODERS", "FAMILIES", "ROUTERS", "TOWERS", "UNKNOWN", "Family", "families_of"]
-
 FILE: Final = Path(__file__).with_name("families.toml")
 
 

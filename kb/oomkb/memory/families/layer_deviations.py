@@ -10,8 +10,6 @@ from oomkb.memory.families.family import Family
 if TYPE_CHECKING:
     from oomkb.memory.families.dimensions import Dims
 
-__all__ = ["ATTENTION_FREE", "buffer_bytes", "gate_of", "layer_extra"]
-
 ATTENTION_FREE: Final = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "deepseek_v4"})
 
 

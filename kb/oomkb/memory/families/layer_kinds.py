@@ -11,8 +11,6 @@ from oomkb.memory.families.mixers import linear_kind
 if TYPE_CHECKING:
     from oomkb.memory.families.dimensions import Dims
 
-__all__ = ["Slot", "mixers_of", "plan"]
-
 Config = Mapping[str, Any]
 
 

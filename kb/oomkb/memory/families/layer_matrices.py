@@ -10,8 +10,6 @@ from oomkb.memory.families.layer_kinds import Slot, plan
 from oomkb.memory.families.matrix import LayerShape, Linear
 from oomkb.memory.families.mixers import CACHING, MIXERS
 
-__all__ = ["build_layers"]
-
 
 def build_layers(d: Dims, family: Family) -> tuple[LayerShape, ...]:
     """The kinds of layers (dense or MoE, windowed or not, by mixer) and how many there are of each."""

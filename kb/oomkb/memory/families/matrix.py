@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["LayerShape", "Linear"]
-
 
 @dataclass(frozen=True, slots=True)
 class Linear:

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from oomkb.memory.families.matrix import Linear
 
-__all__ = ["CACHING", "MIXERS", "SIZES", "linear_kind"]
-
 Config = Mapping[str, Any]
 Mixed = tuple[tuple[Linear, ...], int]
 

@@ -9,9 +9,6 @@ from oomkb.memory.families.audio_towers import audio_params
 from oomkb.memory.families.dimensions import Dims
 from oomkb.memory.families.encoder_decoder import pair_extra
 
-__all__ = ["extra_params"]
-
-
 GEMMA3N_TOWERS: Final = 983_281_504
 """MobileNet-V5, the audio encoder and both projections: what gemma-3n-E2B-it and -E4B-it (5,439,438,272 and
 7,849,978,192 parameters) hold beside their text models: the same in both; no configuration gives its sizes."""

@@ -7,17 +7,6 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 
-__all__ = [
-    "GLM_TOWERS",
-    "Tower",
-    "first_of",
-    "projector_params",
-    "tower_known",
-    "tower_layer",
-    "tower_of",
-    "tower_rest",
-]
-
 Config = Mapping[str, Any]
 
 

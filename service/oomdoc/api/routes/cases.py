@@ -18,8 +18,6 @@ from oomdoc.store.store import Conflict, StoreDown
 from oomkb.errors import RecordError
 from oomkb.records.loader import shipped_ids
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["knowledge"])
 
 

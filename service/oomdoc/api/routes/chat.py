@@ -17,8 +17,6 @@ from oomdoc.language_model import from_settings
 from oomdoc.sessions import answer, answering
 from oomkb.errors import OomdocError
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["diagnosis"])
 _REPLY: dict[str, Any] = {
     "responses": {"200": {"description": "The reply", "content": {"application/json": {"schema": {"type": "object"}}}}}

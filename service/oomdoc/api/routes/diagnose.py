@@ -21,8 +21,6 @@ from oomdoc.api.uploads import received
 from oomdoc.api.work import Work
 from oomkb.errors import OomdocError
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["diagnosis"])
 _NOT_KEPT = 1 << 62
 Identifier = Annotated[str, PathParam(pattern=r"^[0-9a-f]{8,32}$")]

@@ -12,8 +12,6 @@ from oomdoc.api.answers import digest
 from oomdoc.api.bodies import EstimateBody, PlanBody, SearchBody
 from oomdoc.api.work import Work
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["arithmetic"])
 
 

@@ -12,8 +12,6 @@ from oomdoc.api.idempotency import once
 from oomdoc.api.work import Work
 from oomdoc.intake.redact import masked_text
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["knowledge"])
 
 

@@ -8,8 +8,6 @@ from fastapi.responses import JSONResponse, Response
 from oomdoc.api import metrics
 from oomdoc.api.work import Work
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["health"])
 
 

@@ -18,8 +18,6 @@ from oomdoc.bots.message import Call, Refused
 from oomdoc.language_model import from_settings
 from oomdoc.sessions import answering
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/integrations", tags=["messengers"])
 # Messages are small; files are fetched, not pushed.
 _BODY_BYTES: Final = 1 << 20

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from oomdoc.tools import Tool
 
-__all__ = ["ROUTE", "serving_mcp"]
-
 
 class _Endpoint:
     """Hands over to the application of the SDK; a class, so that any method is passed on."""

@@ -12,8 +12,6 @@ from starlette.exceptions import HTTPException
 
 from oomdoc.report.words import LANGUAGES, catalogue
 
-__all__ = ["router"]
-
 router = APIRouter(include_in_schema=False)
 _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _POLICY: Final = (

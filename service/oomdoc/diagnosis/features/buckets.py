@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["bucket"]
-
 
 def bucket(value: float, ranges: Mapping[str, float]) -> str:
     """The name of the range that ``value`` lies in: the first of those, in ascending order, whose end is above it."""

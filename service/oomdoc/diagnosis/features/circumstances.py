@@ -13,8 +13,6 @@ from oomdoc.messages import say
 from oomkb.frameworks import ENGINES
 from oomkb.memory.setting import PREFERENCE
 
-__all__ = ["features"]
-
 _GENERIC_PHASES: Final = frozenset({"unknown", ""})
 _REINFORCEMENT: Final = frozenset({"ppo", "grpo", "rloo", "dapo", "gspo", "reinforce"})
 _QUOTE_CHARACTERS: Final = 90

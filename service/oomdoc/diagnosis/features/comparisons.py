@@ -10,8 +10,6 @@ from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 
-__all__ = ["features"]
-
 _LEAST_SHARE: Final = 0.05
 _LEAST_REST: Final = 0.02
 """So near to 1 a score decides nothing more."""

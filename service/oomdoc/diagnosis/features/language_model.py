@@ -12,8 +12,6 @@ from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 
-__all__ = ["KINDS", "features"]
-
 KINDS = ("model-first-high", "model-first-medium", "model-first-low", "model-second", "model-third")
 """Kinds of features that name a cause: its place among those named and, of the first, how sure the model says it is."""
 _QUOTE_CHARACTERS = 90

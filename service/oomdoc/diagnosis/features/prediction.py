@@ -11,8 +11,6 @@ from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 
-__all__ = ["features"]
-
 _FULLNESS_ENDS: Final = {"far-below": 0.5, "below": 0.85, "near": 1.0, "above": 1.5, "far-above": 4.0, "beyond": inf}
 _WEIGHTS_ENDS: Final = {"few": 0.2, "part": 0.5, "most": 0.8, "nearly-all": 1.0, "exceed": inf}
 _STATES_ENDS: Final = {"few": 0.25, "part": 0.5, "most": 0.85, "nearly-all": 1.0, "exceed": inf}

@@ -12,8 +12,6 @@ from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 from oomkb.units import GIB, MIB
 
-__all__ = ["features", "refused_with_room", "requested_tensors", "size_matches"]
-
 _REQUEST_ENDS: Final = {
     **{"to-64m": 64 * MIB, "to-600m": 600 * MIB, "to-2.5g": 2.5 * GIB, "to-10g": 10 * GIB},
     **{"to-48g": 48 * GIB, "above-48g": inf},

@@ -8,8 +8,6 @@ from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 
-__all__ = ["features"]
-
 _QUOTE_CHARACTERS = 90
 _MIN_DEVIATION = 0.5
 """One standard deviation above the mean of the causes, from which the words are a reason to show."""

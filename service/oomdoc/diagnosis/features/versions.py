@@ -13,8 +13,6 @@ from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 from oomkb.catalog import gpus
 
-__all__ = ["features"]
-
 _FEW_VERSIONS: Final = 3
 """Who states at most so many suspects them; a list of the whole environment suspects nothing."""
 _FITS_PLAINLY: Final = 0.85

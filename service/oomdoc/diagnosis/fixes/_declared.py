@@ -35,8 +35,6 @@ from oomkb.frameworks import line as line_of
 from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.tables import read_table
 
-__all__ = ["declared"]
-
 _FILE: Final = Path(__file__).with_name("settings.toml")
 _ASKED: Final[Mapping[str, Callable[[Job, Context], Any]]] = {
     "data_parallel": lambda job, context: _job.data_parallel(job),

@@ -16,8 +16,6 @@ from oomkb.memory.job import Job
 if TYPE_CHECKING:
     from oomkb.memory.shape import ModelShape
 
-__all__ = ["Context", "Remedy", "Safety", "Variant", "arguments_line", "remedy", "step"]
-
 Safety = Literal["same-numbers", "changed-numerics", "changed-training"]
 Kind = Literal["training", "preference", "rl", "serving", "vision", "any"]
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})

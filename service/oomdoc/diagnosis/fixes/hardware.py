@@ -18,8 +18,6 @@ from oomkb.frameworks import has
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 
-__all__ = ["has_bitsandbytes", "has_cuda", "ladder", "suits"]
-
 _BITSANDBYTES: Final = frozenset(
     [
         *("adamw_8bit", "paged_adamw", "paged_adamw_8bit", "lion_8bit", "paged_lion_8bit", "galore_adamw_8bit"),

@@ -14,8 +14,6 @@ from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
 from oomdoc.messages import say
 from oomkb.memory.job import ExtraModel, Job
 
-__all__ = ["find", "without"]
-
 _FROZEN: Final = ("reference", "reward", "teacher")
 PRECOMPUTED: Final = "precompute_ref_log_probs=True"
 """TRL's setting, for frameworks that have none of their own."""

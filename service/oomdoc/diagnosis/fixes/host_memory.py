@@ -21,8 +21,6 @@ from oomkb.units import GIB
 if TYPE_CHECKING:
     from oomdoc.diagnosis.host import HostNeed
 
-__all__ = ["ZERO_FIRST"]
-
 ZERO_FIRST: Final = (
     "training_args = TrainingArguments(..., deepspeed='ds_z3.json'); model = AutoModel.from_pretrained(...)"
 )

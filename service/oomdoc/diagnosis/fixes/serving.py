@@ -14,8 +14,6 @@ from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 
-__all__ = ["OUTSIDE"]
-
 OUTSIDE: Final = frozenset(
     {"logits", "activations", "attention-scores", "cuda-graph", "vision-tokens", "other-process"}
 )

@@ -10,8 +10,6 @@ from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
 from oomdoc.messages import say
 from oomkb.memory.job import Job
 
-__all__ = ["launch_line"]
-
 _STATES: Final = ("optimizer states", "gradients", "master", "weights")
 _UNSHARDED: Final = (None, "none", "ddp")
 _STAGES: Final = ("zero1", "zero2", "zero3")

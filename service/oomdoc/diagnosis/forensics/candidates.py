@@ -15,8 +15,6 @@ from oomkb.memory.job import Job
 from oomkb.memory.setting import PREFERENCE
 from oomkb.memory.shape import ModelShape
 
-__all__ = ["Candidate", "Scene", "candidates", "vocabulary_candidates"]
-
 _WIDTHS: Final = (("float32", 4), ("bfloat16", 2))
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
 # What Qwen2-VL and its successors allow by default: 12.8 million pixels, one patch per 14 x 14 of them.

@@ -22,8 +22,6 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-__all__ = ["tensors_for", "tensors_of_unknown_model"]
-
 _LARGE_BLOCK: Final = 2 * MIB
 _MIN_REQUEST_BYTES: Final = 20 * MIB
 """Up to here the allocator asks for standard segments: the figure says nothing of the tensor."""

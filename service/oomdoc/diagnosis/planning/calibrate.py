@@ -9,8 +9,6 @@ from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
-__all__ = ["Calibration", "calibrate"]
-
 _CONTEXT_BYTES: Final = 0.6 * (1 << 30)
 """CUDA context and libraries, where the log states PyTorch's figures alone."""
 _MIN_FAILED_SHARE: Final = 1.04

@@ -19,8 +19,6 @@ from oomdoc.messages import Message
 from oomkb.frameworks import line, supports
 from oomkb.memory.job import Job
 
-__all__ = ["changes_of", "fewer_steps", "is_instruction", "plain", "single_fix", "worded"]
-
 # The field that names a change when it sets several.
 _FIRST: Final = (
     *("micro_batch", "completion_len", "seq_len", "sharding", "method", "offload"),

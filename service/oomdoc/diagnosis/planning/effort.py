@@ -15,8 +15,6 @@ from oomdoc.diagnosis.fixes._remedy import Safety
 from oomdoc.diagnosis.planning.moves import LAYOUT, Move
 from oomkb.dataclass import dataclass
 
-__all__ = ["GOALS", "Goal", "of_moves", "of_speed", "safety_of", "strongest"]
-
 _SAFETY_COST: Final = {"same-numbers": 0.0, "changed-numerics": 1.5, "changed-training": 4.0}
 _ORDER: Final = ("same-numbers", "changed-numerics", "changed-training")
 

@@ -12,8 +12,6 @@ from oomdoc.evidence import Evidence
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
-__all__ = ["ComputeBuffer", "EngineCache", "compute_buffer", "engine_cache"]
-
 _SAME: Final = ("tp", "pp", "quant", "gpu", "param_dtype", "serving.max_num_batched_tokens", "serving.cuda_graphs")
 """With one of these changed the engine would have measured something else."""
 _BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "q8_0": 1.0625, "q4_0": 0.5625}

@@ -10,8 +10,6 @@ from oomdoc.diagnosis.planning.moves import Move, variants_on
 from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomkb.memory.job import Job
 
-__all__ = ["share_that_starts"]
-
 _SHORT: Final = "estimate.rollout-short"
 _SHARE: Final = "rollout.gpu_memory_utilization"
 _HIGHEST: Final = 0.9

@@ -39,8 +39,6 @@ from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 
-__all__ = ["plan_for", "planning_for"]
-
 _ARITHMETIC: Final = frozenset(
     [
         *("logits", "activations", "attention-scores", "model-states", "extra-models", "rollout-engine", "kv-cache"),

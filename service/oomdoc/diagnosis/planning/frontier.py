@@ -14,8 +14,6 @@ import numpy as np
 from oomdoc.diagnosis.planning.surrogate import Effect, Surrogate
 from oomkb.dataclass import dataclass
 
-__all__ = ["Order", "State"]
-
 
 class Order:
     """Moves in the order in which they may join, with the lowest that all from each place on could bring."""

@@ -12,8 +12,6 @@ from oomdoc.diagnosis.planning.moves import offered
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.result import Hardware
 
-__all__ = ["smallest"]
-
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MILD: Final = ("micro-batch", "grad-ckpt", "fused-ce", "attention", "serving-concurrency", "serving-length")
 _SHARDED: Final = ("zero2", "zero3", "fsdp", "fsdp2", "distributed-optimizer")

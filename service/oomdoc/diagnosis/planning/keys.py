@@ -9,8 +9,6 @@ from typing import Any, Final
 from oomdoc.diagnosis.planning.spelling import DASHED
 from oomdoc.evidence import Document
 
-__all__ = ["key_of", "spelt_in", "value_of"]
-
 _SEVERAL: Final = frozenset(
     [
         *("autocast", "param_dtype", "method", "quant", "extra_models", "gpu", "capacity_gib", "world", "gpus"),

@@ -10,8 +10,6 @@ from oomdoc.diagnosis.forms import host_is_short
 from oomdoc.diagnosis.planning.prices import Prices
 from oomkb.memory.job import Job
 
-__all__ = ["largest", "largest_of", "need_with"]
-
 _MAX_SAMPLES = 512
 _GRAIN = 128
 _MAX_LENGTH = 1 << 20

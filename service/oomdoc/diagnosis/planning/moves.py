@@ -25,8 +25,6 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
-__all__ = ["LAYOUT", "Move", "combined", "derive", "merge", "offered", "settable", "variants_on"]
-
 # Set by many remedies without contradiction: the union is meant.
 _UNION: Final = "offload"
 LAYOUT: Final = frozenset({"world", "gpus", "nodes", "tp", "pp", "cp", "sp", "dp", "ep", "sharding"})

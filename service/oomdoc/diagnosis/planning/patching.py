@@ -15,8 +15,6 @@ from oomkb.errors import OomdocError
 if TYPE_CHECKING:
     from oomdoc.intake.configs import Patched
 
-__all__ = ["as_spelled", "fields_to_write", "patched"]
-
 _ENGINES: Final = frozenset({"deepspeed", "accelerate"})
 _LOGS: Final = (".log", ".out", ".err")
 

@@ -29,8 +29,6 @@ from oomkb.memory.job import Job
 from oomkb.pricing import device_of, price_planned
 from oomkb.units import GIB
 
-__all__ = ["context_for", "plan", "plan_with", "whatif"]
-
 _MAX_PLANS: Final = 3
 _GATHERED: Final = ("zero3", "fsdp", "fsdp2")
 _NOTED_WAIT_SHARE: Final = 0.15

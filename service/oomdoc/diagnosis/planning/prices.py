@@ -19,8 +19,6 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-__all__ = ["Price", "Prices"]
-
 
 def _with_capacity(device: Device | None, capacity_bytes: float | None) -> Device | None:
     """The card with the room that is left on it, which decides before what the job or the catalogue states."""

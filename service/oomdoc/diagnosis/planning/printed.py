@@ -9,8 +9,6 @@ from oomkb.frameworks import FRAMEWORKS
 from oomkb.frameworks import line as line_of
 from oomkb.units import GIB
 
-__all__ = ["engine_cache_missing_bytes", "engine_free_share", "engine_max_model_len", "holders", "pipeline_of"]
-
 
 def engine_max_model_len(evidence: Evidence) -> int | None:
     """The longest context that the engine itself says its cache holds: stated, stored tokens, or in proportion."""

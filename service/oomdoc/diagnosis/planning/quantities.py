@@ -20,8 +20,6 @@ from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
-__all__ = ["Quantity", "lowest_share", "quantity"]
-
 _EVAL_BATCH: Final = 8
 """``per_device_eval_batch_size`` where nothing is stated (transformers 4.28-5.23)."""
 _FP32: Final = 4

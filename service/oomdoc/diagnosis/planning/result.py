@@ -12,8 +12,6 @@ from oomdoc.messages import Message
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
-__all__ = ["Hardware", "Knob", "Planning", "Table"]
-
 
 @dataclass(frozen=True, slots=True)
 class Hardware:

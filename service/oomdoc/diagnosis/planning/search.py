@@ -22,8 +22,6 @@ from oomkb.dataclass import dataclass
 if TYPE_CHECKING:
     from oomdoc.diagnosis.planning.frontier import State
 
-__all__ = ["Found", "Search"]
-
 _DEPTH: Final = 5
 _NODES: Final = 2000
 _KEEP: Final = 20

@@ -12,9 +12,6 @@ from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.surrogate import Effect, Surrogate
 from oomkb.dataclass import dataclass
 
-__all__ = ["Priced", "Space"]
-
-
 _BEFORE_STEPS = ("load", "rollout")
 """Phases that a run which fails in a training step has been through: what they need, the card had."""
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 from oomkb.errors import OomdocError
 from oomkb.frameworks import line
 
-__all__ = ["DASHED", "own_words", "spelled"]
-
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
 _HYDRA: Final = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m trainer.n_gpus_per_node=8"

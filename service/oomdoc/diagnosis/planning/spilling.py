@@ -12,8 +12,6 @@ from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.messages import say
 from oomkb.frameworks import line
 
-__all__ = ["spilled"]
-
 _USED: Final = 0.96
 """Share of a card that layers are put on."""
 _HOST_SPEED: Final = 50e9

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, combinations
 
-__all__ = ["cheapest_sets"]
-
 
 def cheapest_sets(
     costs: Sequence[float], sizes: Sequence[int], agree: Callable[[int, int], bool]

@@ -13,8 +13,6 @@ from typing import Final
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 
-__all__ = ["Effect", "Surrogate"]
-
 _LEVEL_TO_WANTED = 1.2816 / 1.6449
 """One-sided 90 % from the upper end of a two-sided 90 % interval, for a normal distribution of the logarithm."""
 

@@ -11,8 +11,6 @@ from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.result import Knob, Table
 from oomkb.memory.job import Job
 
-__all__ = ["fits_table"]
-
 
 def fits_table(
     job: Job,

@@ -13,8 +13,6 @@ from oomdoc.messages import say
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 
-__all__ = ["settings_for"]
-
 _FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "logits": ("fused-ce", "micro-batch", "seq-len", "completion-len"),
     "activations": ("grad-ckpt", "micro-batch", "attention", "seq-len", "completion-len"),

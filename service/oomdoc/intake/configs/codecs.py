@@ -10,24 +10,6 @@ from oomdoc.intake.configs.table import Codec, Raw
 from oomdoc.intake.configs.values import flag, number, whole
 from oomdoc.intake.configs.wordlist import meanings
 
-__all__ = [
-    "ATTENTION",
-    "COUNT",
-    "DTYPE",
-    "FLAG",
-    "FRACTION",
-    "GRAD_CKPT",
-    "INT",
-    "MODEL",
-    "NOT",
-    "NUMBER",
-    "OPTIMIZER",
-    "TARGETS",
-    "TEXT",
-    "dtype_word",
-    "word",
-]
-
 
 def _keep(value: Any, _old: Any) -> Any:
     return value

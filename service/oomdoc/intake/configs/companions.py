@@ -17,8 +17,6 @@ from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm, words
 from oomkb.lazy import compiled
 
-__all__ = ["LINKS", "companion_files", "named_files", "of_name", "sourced"]
-
 LINKS: Final = words(
     "deepspeed deepspeed_config deepspeed_config_file ds_config config_file fsdp_config accelerate_config"
 )

@@ -9,8 +9,6 @@ from typing import Any, Final
 from oomdoc.evidence import Fact
 from oomkb.frameworks import ENGINES, has
 
-__all__ = ["contract_facts"]
-
 _LOOSE: Final = 0.6
 """How sure scattered keys of an engine are that models are served: RL trainers have the same keys."""
 

@@ -14,8 +14,6 @@ from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, whole
 from oomkb.frameworks.declared import KeyRow, Record, TotalBatch, WordRow, records
 
-__all__ = ["declared_tables"]
-
 
 def declared_tables() -> tuple[Table, ...]:
     """A table for each record that has keys, by name."""

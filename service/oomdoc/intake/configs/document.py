@@ -16,8 +16,6 @@ from oomkb.dataclass import dataclass
 if TYPE_CHECKING:
     from oomdoc.intake.configs.scripts.program import Module
 
-__all__ = ["PROGRAM_CHARS", "Doc", "clean_key", "keys_of", "known_as"]
-
 _SIZES: Final[Mapping[str, tuple[str, ...]]] = {
     "num_hidden_layers": ("num_layers", "num_hidden_layers", "n_layers", "n_layer"),
     "hidden_size": ("hidden_size", "d_model", "n_embd", "hidden_width"),

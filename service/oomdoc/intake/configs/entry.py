@@ -10,8 +10,6 @@ from oomkb.dataclass import dataclass
 if TYPE_CHECKING:
     from oomdoc.intake.configs.scripts.program import Module
 
-__all__ = ["Entry", "FormError", "Fragment", "Style"]
-
 Style = Literal["pair", "flag", "flag=", "bare", "override", "kwarg", "assign", "attribute", "env", "item", "call"]
 Form = Literal["yaml", "json", "toml", "shell", "python", "env", "ini"]
 SpanPair = tuple[int, int]

@@ -11,8 +11,6 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
 from oomdoc.intake.configs.writers.spelling import in_shell
 
-__all__ = ["set_variable"]
-
 _ENVIRONMENT: Final = re.compile(r"^([ \t]*)(environment|env):[ \t]*\r?$", re.M)
 _SERVICE: Final = re.compile(r"^([ \t]*)(image|command|args):", re.M)
 _DOCKER: Final = re.compile(r"^(?:CMD|ENTRYPOINT|RUN python)\b", re.M)

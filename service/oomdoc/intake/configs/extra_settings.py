@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
     from oomdoc.intake.configs.lines import Lines
 
-__all__ = ["PREFIX", "extra_facts"]
-
 PREFIX: Final = "extra."
 _WHOLE: Final = words(
     """

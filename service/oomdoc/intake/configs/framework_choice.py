@@ -17,8 +17,6 @@ from oomdoc.intake.configs.table import Table, norm
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import LAUNCHERS, PLAIN
 
-__all__ = ["JUDGED", "judge", "known_keys", "recognise_doc"]
-
 _COMMAND_WEIGHT: Final = 12
 _MARK_WEIGHT: Final = 4
 MIN_SCORE: Final = 2

@@ -27,8 +27,6 @@ from oomkb.memory.job import Job
 from oomkb.tables import read_table
 from oomkb.units import billions
 
-__all__ = ["CONFIDENCE", "concerns_memory", "guessed", "of_other_role", "trains"]
-
 CONFIDENCE: Final = 0.55
 """Of what is taken from an unknown framework's configuration: stated, yet below all else that states it."""
 _ENGINES: Final = words("rollout generation infer inference engine engine_args engine_kwargs") | frozenset(

@@ -18,8 +18,6 @@ from oomdoc.intake.configs.forms.yaml import parse_yaml
 from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
-__all__ = ["Included", "entries_of", "files_named", "included"]
-
 _ITEM: Final = compiled(
     r"[ \t]{0,20}-[ \t]{1,8}(?:(?:optional|override)[ \t]{1,4}){0,2}[\"']?"
     r"(?P<name>[\w./\-]{1,120})?(?:@(?P<package>[\w.:\-]{0,120}))?[\"']?"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
     from oomdoc.intake.configs.lines import Lines
 
-__all__ = ["find_inactive"]
-
 _STARTS: Final = frozenset[str]().union(*(record.starts for record in records()))
 _ALLOCATOR: Final = words(
     "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF PYTORCH_HIP_ALLOC_CONF PYTORCH_NPU_ALLOC_CONF CUDA_VISIBLE_DEVICES"

@@ -16,8 +16,6 @@ from oomkb.frameworks import ENGINES, canonical
 from oomkb.frameworks.completion import UNKNOWN
 from oomkb.memory.job import Job
 
-__all__ = ["to_job"]
-
 _FIELDS: Final = words(
     """
         model params_b objective method quant param_dtype autocast optimizer optimizer_impl micro_batch

@@ -9,8 +9,6 @@ from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 
-__all__ = ["writes_for"]
-
 
 def _present(view: View, names: tuple[str, ...]) -> str | None:
     return view.first(*(norm(n) for n in names))

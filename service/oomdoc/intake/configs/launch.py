@@ -12,8 +12,6 @@ from oomdoc.intake.configs.values import number, whole
 from oomdoc.intake.configs.wordlist import meanings
 from oomkb.frameworks import LAUNCHERS
 
-__all__ = ["ENVIRONMENT", "LAUNCH_KEYS", "launch_facts", "visible_gpus"]
-
 _FAMILIES: Final = meanings("machine")
 _COUNTS: Final = {name: int(count) for name, count in meanings("cards").items()}
 _TYPE: Final = re.compile(r"(?:ml\.)?(?P<family>[gp][0-9][a-z]{0,2})\.(?P<size>(?:[0-9]{1,2})?xlarge|metal)\Z")

@@ -6,8 +6,6 @@ from bisect import bisect_right
 
 from oomdoc.evidence import Source, Span
 
-__all__ = ["Lines"]
-
 
 class Lines:
     """Offsets to lines and columns."""

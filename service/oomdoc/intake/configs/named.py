@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
     from oomdoc.intake.configs.lines import Lines
 
-__all__ = ["HINT", "hinted_model", "named_objective"]
-
 HINT: Final = 0.42
 _KEY: Final = compiled(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I)
 _OTHER_ROLE: Final = compiled(

@@ -18,8 +18,6 @@ from oomkb.frameworks import ENGINES, LAUNCHERS, canonical
 from oomkb.lazy import compiled
 from oomkb.memory.vocabulary import normalise
 
-__all__ = ["CODECS"]
-
 _DEGREE: Final = compiled(r"([a-z])([0-9]{1,5})")
 _RANGE: Final = compiled(r"list\(range\(([0-9]{1,6}),\s?([0-9]{1,6})\)\)\Z")
 

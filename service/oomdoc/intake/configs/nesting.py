@@ -14,8 +14,6 @@ from oomdoc.intake.configs.forms.yaml import Block
 from oomdoc.intake.configs.values import as_scalar
 from oomkb.lazy import compiled
 
-__all__ = ["arguments", "dockerfile", "embedded", "modelfile"]
-
 _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup", "extraArgs"})
 _IMAGES: Final = ("image", "repository")
 _ENV_PATH: Final = compiled(r"\.(?:environment|envs?)\.")

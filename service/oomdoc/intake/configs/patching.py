@@ -30,8 +30,6 @@ from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 
-__all__ = ["Patched", "patch", "patch_batch_row"]
-
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 

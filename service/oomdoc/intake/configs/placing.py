@@ -12,8 +12,6 @@ from oomdoc.intake.configs.writers import json, python, shell, yaml
 from oomdoc.intake.configs.writers.lines import line_end, newline_at
 from oomkb.frameworks import LAUNCHERS, has
 
-__all__ = ["apply_write"]
-
 _NEAR: Final = tuple(
     tuple(line.split())
     for line in """

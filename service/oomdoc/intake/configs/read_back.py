@@ -16,8 +16,6 @@ from oomkb.frameworks import complete, has
 from oomkb.frameworks.circumstances import NAMED
 from oomkb.memory.job import Job
 
-__all__ = ["as_counted", "breaks", "has_use", "is_off", "same", "says", "unified"]
-
 _ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
 
 

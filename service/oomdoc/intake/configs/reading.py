@@ -31,8 +31,6 @@ from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import ENGINES, LAUNCHERS, has
 
-__all__ = ["ConfigReading", "read_documents"]
-
 _ORIGINS: Final[Mapping[str, Origin]] = {
     "yaml": "config",
     "json": "config",

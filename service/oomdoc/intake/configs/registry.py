@@ -8,9 +8,6 @@ from oomdoc.intake.configs.declared import declared_tables
 from oomdoc.intake.configs.table import Table
 from oomkb.frameworks import canonical
 
-__all__ = ["TABLES", "all_names", "table", "tables"]
-
-
 TABLES: tuple[Table, ...] = declared_tables()
 """One per framework, in the order of their names."""
 

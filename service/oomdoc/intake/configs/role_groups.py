@@ -10,8 +10,6 @@ from oomdoc.intake.configs.rules import present
 from oomdoc.intake.configs.table import Group, Reading, View
 from oomdoc.intake.configs.values import flag, whole
 
-__all__ = ["models_of_roles", "roles_on_gpus"]
-
 Options = Mapping[str, tuple[str, ...]]
 _SECTIONS: Final = frozenset(["actor", "data", "ds", "model", "rollout", "train"])
 

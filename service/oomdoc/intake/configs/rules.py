@@ -29,8 +29,6 @@ from oomdoc.intake.configs.values import as_scalar, flag, number
 from oomkb.dataclass import dataclass
 from oomkb.frameworks.declared import RuleRow
 
-__all__ = ["present", "rule_group"]
-
 _CONDITION: Final = re.compile(r"(?P<off>!?)(?P<keys>@?[^=~>]*?)(?:(?P<how><>|=|~|>)(?P<what>.*))?\Z")
 
 

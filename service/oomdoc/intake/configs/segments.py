@@ -13,8 +13,6 @@ from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
-__all__ = ["Segment", "classify", "form_of", "segments"]
-
 _NAME: Final = compiled(r"[A-Za-z_][\w.-]{0,100}")
 _FENCE: Final = compiled(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)
 _EXTENSIONS: Final = meanings("file")

@@ -6,8 +6,6 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["name_for", "stage_and_offload"]
-
 _STAGE: Final = re.compile(r"(?:zero|stage|zo|ds_z|ds_zero|z|s)[-_]?([0-3])(?![0-9])", re.I)
 
 

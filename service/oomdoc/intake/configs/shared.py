@@ -15,8 +15,6 @@ from oomdoc.intake.configs.shards import name_for, stage_and_offload
 from oomdoc.intake.configs.table import DROP, Group, Raw, Reading, View, norm
 from oomdoc.intake.configs.values import flag, whole
 
-__all__ = ["SHARED", "shared_group", "zero_word"]
-
 Options = Mapping[str, tuple[str, ...]]
 
 

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from oomkb.lazy import compiled
 
-__all__ = ["as_scalar", "flag", "number", "spell", "unquote", "whole"]
-
 _INT: Final = compiled(r"[+-]?[0-9](?:_?[0-9]){0,24}\Z")
 _FLOAT: Final = compiled(
     r"[+-]?(?:[0-9]{1,24}\.[0-9]{0,24}|\.[0-9]{1,24}|[0-9]{1,24}(?=[eE]))(?:[eE][+-]?[0-9]{1,3})?\Z"

@@ -9,8 +9,6 @@ from typing import Any
 
 from oomkb.tables import read_table, spellings
 
-__all__ = ["meanings", "words"]
-
 
 def words(text: str) -> frozenset[str]:
     """The names in a text, apart by blanks."""

@@ -11,8 +11,6 @@ from oomdoc.evidence import Fact, Failure, Signal
 from oomdoc.intake.lines import Line
 from oomkb.dataclass import dataclass
 
-__all__ = ["Parser", "Reading", "Window", "fact", "failure", "only", "signal"]
-
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _MARK: Final = re.compile(r"[\s|│╭╰─*`]{1,200}")
 

@@ -8,8 +8,6 @@ from typing import Final
 from oomdoc.intake.logs.base import Parser, Reading, Window
 from oomdoc.intake.logs.rules import rule, rules_parser
 
-__all__ = ["PARSER"]
-
 _BARE: Final = re.compile(r"\s{0,8}(?:Killed|已杀死|已终止)\.?\s{0,4}")
 """What a shell prints for a process that got SIGKILL: after other output, not as a word on its own."""
 

@@ -8,8 +8,6 @@ from oomdoc.intake.logs.base import Parser, Reading, Window, only, signal
 from oomdoc.intake.sizes import to_bytes
 from oomkb.lazy import compiled
 
-__all__ = ["PARSER"]
-
 _ROW: Final = compiled(
     r"\|\s{0,4}(?P<what>Allocated memory|Active memory|Requested memory"
     r"|GPU reserved memory|Non-releasable memory)\s{0,8}\|\s{0,12}(?P<now>\d{1,12}) ?(?P<nu>"

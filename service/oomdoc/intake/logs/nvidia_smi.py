@@ -10,8 +10,6 @@ from oomdoc.intake.sizes import to_bytes
 from oomkb.lazy import compiled
 from oomkb.units import to_gib
 
-__all__ = ["PARSER"]
-
 _USED: Final = compiled(r"(?P<used>\d{1,7}) ?MiB {0,3}/ {0,3}(?P<total>\d{3,7}) ?MiB", re.IGNORECASE)
 _NAME: Final = compiled(
     r"\|\s{1,4}(?P<index>\d{1,3})\s{1,4}(?P<name>(?:NVIDIA|Tesla|GeForce"

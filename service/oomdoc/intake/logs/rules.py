@@ -26,8 +26,6 @@ from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 from oomkb.units import GIB
 
-__all__ = ["Rule", "parser_of", "rule", "rules_parser", "size"]
-
 _FIELDS: Final = frozenset(f.name for f in fields(Failure)) - {"kind", "signal", "cascade"}
 _SIZE: Final = re.compile(r"<<(\w{1,40})>>")
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})

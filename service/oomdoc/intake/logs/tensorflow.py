@@ -8,8 +8,6 @@ from typing import Final
 
 from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
 
-__all__ = ["PARSER"]
-
 _OOM: Final = re.compile(
     r"OOM when allocating tensor (?:with|of) shape\s?\[(?P<shape>[\d,]{1,120})\](?: and type (?P<ty"
     r"pe>\w{1,20}))?(?: on (?P<device>\S{1,120}))?",

@@ -17,8 +17,6 @@ from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
 from oomdoc.intake.sizes import SQUEEZED_SIZE, to_bytes
 from oomkb.lazy import compiled
 
-__all__ = ["PARSER", "clauses"]
-
 _S: Final = SQUEEZED_SIZE
 _HEAD: Final = compiled(
     r"(?P<backend>CUDA|HIP|NPU|XPU|MUSA|MLU|SDAA|PPU) ?(?:out of memory|内存不足|显存不足)"

@@ -20,8 +20,6 @@ from oomdoc.intake.topics import SHOWN, topics_in
 from oomdoc.intake.tracebacks import Placed
 from oomkb.dataclass import dataclass
 
-__all__ = ["NAMED", "complaint_of", "failure_of", "is_asserted", "outcome_of"]
-
 _MAX_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
 _MAX_SAID_ROWS: Final = 4

@@ -21,8 +21,6 @@ from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 
-__all__ = ["Kind", "Memory", "Order", "Row", "row_from", "row_of", "rows"]
-
 Kind = Literal["device", "host", "shared-memory", "engine", "said", "question", "healthy", "other"]
 Order = Literal["root", "follows", "generic", "unnamed"]
 Memory = Literal["device", "host", "shared-memory"]

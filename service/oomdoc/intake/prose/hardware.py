@@ -21,8 +21,6 @@ from oomdoc.intake.sieve import Vocabulary, candidates
 if TYPE_CHECKING:
     from oomkb.catalog.gpus import GpuMention
 
-__all__ = ["named_card", "read_hardware", "shows_several"]
-
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__, count=COUNT)
 _CARDS: Final = _RE.sieved("cards")

@@ -10,8 +10,6 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Expression
 from oomkb.lazy import compiled
 
-__all__ = ["MODEL_NAME", "PLAIN_NAME", "looks_like_model", "tidy_model"]
-
 MODEL_NAME: Final = Expression(r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_.\-]{2,120})", re.ASCII)
 """What could be a model's name; :func:`looks_like_model` tells whether it is."""
 _RE: Final = patterns(__file__)

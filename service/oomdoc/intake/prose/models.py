@@ -19,8 +19,6 @@ from oomdoc.intake.prose.sizes import DIGITS
 from oomdoc.intake.sieve import Vocabulary, candidates
 from oomkb.units import billions, of_experts
 
-__all__ = ["read_called", "read_models"]
-
 _RE: Final = patterns(__file__)
 _COUNTED: Final = _RE.sieved("counted")
 _CALLED: Final = _RE.sieved("called")

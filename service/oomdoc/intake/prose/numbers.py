@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["COUNT", "to_count", "to_tokens", "typed"]
-
 _WORDS: Final[dict[str, int]] = dict(
     zip(
         ("单", "一", "俩", "两", "双", "二", "三", "四", "五", "六", "七", "八", "九", "十"),

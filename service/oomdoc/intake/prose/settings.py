@@ -24,8 +24,6 @@ from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 from oomkb.units import billions
 
-__all__ = ["read_settings"]
-
 _RE: Final = patterns(__file__)
 _AHEAD: Final = _RE.sieved("ahead")
 _LONGEST: Final = 7

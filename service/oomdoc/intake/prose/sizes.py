@@ -15,8 +15,6 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
 
-__all__ = ["DIGITS", "sizes_of"]
-
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
 _MIB: Final = 1024.0

@@ -21,8 +21,6 @@ from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 
-__all__ = ["implied_method", "read_objective", "read_traces", "read_words"]
-
 _RE: Final = patterns(__file__)
 _LANGUAGE: Final = frozenset(("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill"))
 _IMPLIED: Final = 0.52

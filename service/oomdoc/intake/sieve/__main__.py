@@ -14,8 +14,6 @@ from oomdoc.intake.patterns import Patterns
 from oomdoc.intake.sieve.derive import literals_of
 from oomdoc.intake.sieve.expression import TABLE, Expression, key_of
 
-__all__ = ["expressions", "table_text"]
-
 _PACKAGE: Final = "oomdoc.intake"
 """Where expressions are made, when its modules are imported."""
 

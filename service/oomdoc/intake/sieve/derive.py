@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["literals_of"]
-
 _MIN_CHARS: Final = 2
 """Characters that a literal of ASCII must have to be worth looking for."""
 _MAX_LITERALS: Final = 256

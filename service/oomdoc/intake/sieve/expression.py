@@ -13,8 +13,6 @@ from typing import Final
 from oomdoc.intake.sieve.derive import literals_of
 from oomkb.lazy import compiled
 
-__all__ = ["TABLE", "Expression", "key_of"]
-
 TABLE: Final = Path(__file__).with_name("literals.json")
 """Expression (:func:`key_of`) -> literals, one of which each match holds (``python -m oomdoc.intake.sieve``)."""
 _END: Final = 1 << 62

@@ -9,8 +9,6 @@ from typing import Generic, Protocol, TypeVar
 from oomdoc.intake.sieve.expression import Expression
 from oomdoc.intake.sieve.vocabulary import Literals, Vocabulary
 
-__all__ = ["Sieve", "candidates"]
-
 Row = TypeVar("Row")
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final
 
-__all__ = ["Literals", "Vocabulary"]
-
 _DIGITS: Final = str.maketrans("", "", "0123456789")
 _GRAM: Final = 3
 """Characters of the pieces by which most literals are ruled out."""

@@ -14,8 +14,6 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs.table import Matcher, Signature, shipped
 
-__all__ = ["read_signs"]
-
 _INNERMOST: Final = 24
 """Frames of a traceback that are looked at, counted from the place of failure."""
 _CHARACTERS: Final = 400_000

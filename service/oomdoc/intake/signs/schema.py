@@ -27,8 +27,6 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["WITNESSES", "Row", "RowError", "parse_rows", "problems", "read_rows"]
-
 WITNESSES: Final = 3
 """Independent threads that must show a sign whose program is not named."""
 _PATTERNS: Final = ("frames", "messages")

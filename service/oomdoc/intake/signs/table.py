@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from oomdoc.intake.sieve import Vocabulary
     from oomdoc.intake.signs.schema import Row
 
-__all__ = ["TABLE", "Matcher", "Signature", "shipped", "table_of", "written"]
-
 TABLE: Final = Path(__file__).with_name("table.json")
 """What :func:`written` makes of the rows, so that a cold start parses neither TOML nor expressions."""
 _KINDS: Final = ("frames", "messages")

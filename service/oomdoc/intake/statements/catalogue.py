@@ -16,8 +16,6 @@ from typing import Final
 from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 
-__all__ = ["NEUTRAL", "Example", "examples", "examples_hash", "statements"]
-
 NEUTRAL: Final = "neutral"
 """The table of sentences that say nothing of the list."""
 _MIN_EXAMPLES: Final = {"en": 12, "zh": 7, "near": 3}

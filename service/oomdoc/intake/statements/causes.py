@@ -19,8 +19,6 @@ from oomkb.dataclass import dataclass
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["WEIGHTS", "CauseWords", "read_causes", "shipped", "standardised", "words_of"]
-
 WEIGHTS: Final = "causes.npz"
 _CHARACTERS: Final = 6000
 """Characters that are read: as many as a search is made by."""

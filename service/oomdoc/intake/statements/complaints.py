@@ -17,8 +17,6 @@ from oomdoc.intake.polarity import is_hypothetical
 from oomdoc.intake.statements.causes import shipped, words_of
 from oomdoc.intake.statements.sentences import sentences_of
 
-__all__ = ["CLASSES", "WEIGHTS", "Asked", "read_asked"]
-
 WEIGHTS: Final = "complaints.npz"
 CLASSES: Final = ("question", "complaint", "other", "solved")
 """A question about memory, a complaint of memory, what is not about memory, and word that all is well now."""

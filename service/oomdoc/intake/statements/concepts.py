@@ -16,8 +16,6 @@ from zlib import crc32
 from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 
-__all__ = ["Item", "Lexicon", "items_of", "lexicon"]
-
 _TOKEN: Final = compiled(
     r"910b\d?|v\d{1,3}(?:\.\d{1,4}){1,3}|[a-z]{1,40}(?:'[a-z]{1,3})?\d{0,4}[a-z]{0,3}"
     r"|\d{1,12}(?:[.,]\d{1,9}){0,3} ?(?:[gmk]i?b?\b|gigs\b|%|bit\b|b\b|x\b|th\b|nd\b|st\b)?"

@@ -10,8 +10,6 @@ from typing import Final
 
 from oomdoc.intake.statements.concepts import Item, items_of
 
-__all__ = ["MAX_ITEMS", "features_of", "features_of_items"]
-
 MAX_ITEMS: Final = 60
 """Items of a sentence that are looked at."""
 _REACH: Final = 4

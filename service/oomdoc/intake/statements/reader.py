@@ -16,8 +16,6 @@ from oomkb.dataclass import dataclass
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["LEAST_PROBABLE", "WEIGHTS", "Model", "model", "read_statements"]
-
 WEIGHTS: Final = "weights.npz"
 
 

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 
-__all__ = ["Sentence", "parts_of", "sentences_of"]
-
 _RE: Final = patterns(__file__)
 _MIN_CHARS: Final = 6
 _MAX_CHARS: Final = 160

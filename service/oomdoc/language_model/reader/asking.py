@@ -15,8 +15,6 @@ from oomdoc.language_model.reader.passage import Passage, passage_of
 from oomdoc.language_model.reader.vocabulary import FactKey, causes, fact_keys, outcomes
 from oomkb.dataclass import dataclass
 
-__all__ = ["INSTRUCTION_TOKENS", "REPLY_TOKENS", "VERSION", "Question", "instructions", "questions_of"]
-
 VERSION: Final = "1"
 """Part of a question's key: raised where a reply to the old questions does not answer the new ones."""
 REPLY_TOKENS: Final = 1400

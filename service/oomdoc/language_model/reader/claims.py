@@ -11,8 +11,6 @@ from oomdoc.language_model.reader.passage import Passage
 from oomdoc.language_model.reader.values import value_of
 from oomdoc.language_model.reader.vocabulary import causes, fact_keys, outcomes
 
-__all__ = ["checked"]
-
 _MAX_CLAIMS: Final = {"causes": 3, "facts": 40, "statements": 16}
 _MIN_QUOTE_CHARS: Final = 4
 """Characters of a quote that a cause or a statement rests on; a Chinese one counts twice."""

@@ -9,8 +9,6 @@ from typing import Final
 from oomdoc.evidence import Evidence, Fact, Failure, ModelReading, Outcome, Statement
 from oomdoc.intake.outcomes import failure_of
 
-__all__ = ["merged"]
-
 _GUESSED: Final = 0.9
 """Confidence below which a value that prose suggests gives way."""
 _SUPPOSED: Final = 0.6

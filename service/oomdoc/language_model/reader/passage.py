@@ -10,8 +10,6 @@ from typing import Final
 from oomdoc.evidence import Evidence, Source, Span
 from oomkb.dataclass import dataclass
 
-__all__ = ["Passage", "estimated_tokens", "passage_of"]
-
 _GAP: Final = "[...]"
 _LONGEST_LINE: Final = 600
 """Characters of a line that are sent where the text has to be condensed."""

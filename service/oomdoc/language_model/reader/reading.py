@@ -19,8 +19,6 @@ from oomdoc.language_model.reader.merging import merged
 from oomdoc.language_model.reader.passage import Passage
 from oomdoc.messages import say
 
-__all__ = ["Reader", "reading_by", "recorded", "replies_to", "taken"]
-
 _LOG: Final = logging.getLogger("oomdoc.language-model")
 
 

@@ -13,8 +13,6 @@ from oomdoc.language_model.reader.vocabulary import FactKey
 from oomkb.catalog.gpus import find_all
 from oomkb.units import to_gib
 
-__all__ = ["value_of"]
-
 _SIZE: Final = re.compile(SIZE, re.IGNORECASE)
 _NUMBER: Final = re.compile(NUMBER)
 _DECIMAL: Final = re.compile(r"(?<![\w.])\d{0,4}\.?\d{1,6}(?:\s{0,2}%)?")

@@ -11,8 +11,6 @@ from typing import Final
 
 from oomdoc.intake.configs.forms.words import Variable, Word
 
-__all__ = ["Branches"]
-
 _MAX_NESTED: Final = 40
 _PLAIN: Final = re.compile(r"[\"']?\$\{?(?:([A-Za-z_]\w{0,80})(?::?-)?|([0-9#]))\}?[\"']?")
 _ENDS: Final = {"if": re.compile(r"\bfi\b"), "case": re.compile(r"\besac\b")}

@@ -9,8 +9,6 @@ from typing import Final
 
 from oomdoc.intake.configs.forms.words import Variable
 
-__all__ = ["DEFAULT", "arithmetic", "balanced", "braces", "expand"]
-
 
 def _value(node: ast.expr, depth: int = 0) -> int | None:
     if depth > 20:

@@ -17,8 +17,6 @@ from oomdoc.intake.configs.wordlist import meanings, words
 from oomkb.dataclass import dataclass
 from oomkb.frameworks.declared import records
 
-__all__ = ["ShellReading", "entries_of_words", "parse_shell"]
-
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w.\-]{0,100}")
 _OVERRIDE: Final = re.compile(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
 _LAUNCHERS: Final = meanings("launcher")

@@ -9,8 +9,6 @@ from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.values import as_scalar
 from oomkb.lazy import compiled
 
-__all__ = ["parse_flow"]
-
 _DEPTH: Final = 60
 _BLANK: Final = compiled(r"[\s,]+")
 _BARE: Final = compiled(r"[^\s,:{}\[\]\"'#][^,{}\[\]\n#]*")

@@ -10,8 +10,6 @@ from oomdoc.intake.configs.table import norm, words
 from oomdoc.intake.configs.values import as_scalar
 from oomkb.lazy import compiled
 
-__all__ = ["parse_loose"]
-
 _PAIR: Final = compiled(
     r"(?<![\w.\-/\\])(-{0,2})([A-Za-z_][\w\-]{1,60}(?:\.[\w\-]{1,60}){0,5})"
     r"(?:[\"'`]?[ \t]{0,3}(?:[=:：]|设为|设成|设置为|改为|改成|调到|调成|降到|是|为|等于)[ \t]{0,3}"

@@ -14,8 +14,6 @@ from oomdoc.intake.configs.entry import Entry, FormError, Fragment, Style
 from oomdoc.intake.configs.scripts.program import Module, option
 from oomkb.frameworks.declared import records
 
-__all__ = ["parse_python"]
-
 _LOADS_TORCH: Final = frozenset({"torch", "peft", *(record.package for record in records())})
 _MAX_NESTING: Final = 80
 _MAX_CHARS: Final = 400_000

@@ -10,8 +10,6 @@ from oomdoc.intake.configs.entry import SpanPair
 from oomdoc.intake.configs.forms.words import Word
 from oomdoc.intake.configs.scripts.program import Module, Program, chain
 
-__all__ = ["argument_lists", "texts"]
-
 _FLAGS: Final = 2
 """Options of a list that is a command."""
 _MIN_TEXT_CHARS: Final = 30

@@ -11,8 +11,6 @@ from oomdoc.intake.configs.forms.words import Command
 from oomdoc.intake.configs.values import as_scalar
 from oomkb.lazy import compiled
 
-__all__ = ["batch_requests", "contents", "reached", "without_labels"]
-
 _BATCH: Final = compiled(
     r"^[ \t]{0,8}#SBATCH[ \t]{1,8}(?:--(?P<long>[a-z][a-z-]{1,30})(?:=|[ \t]{1,8})|-(?P<short>[A-Za-z])[ \t]{0,8})"
     r"(?P<value>[^\s#]{1,80})"

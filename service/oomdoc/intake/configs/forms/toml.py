@@ -9,8 +9,6 @@ from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.values import as_scalar, unquote
 
-__all__ = ["parse_toml"]
-
 _LINE: Final = re.compile(
     r"[ \t]*(?:\[{1,2}([^\]\n]{1,200})\]{1,2}|(\"?[A-Za-z_][\w.\-]{0,100}\"?)[ \t]*=[ \t]*([^\n]*))"
 )

@@ -7,8 +7,6 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Command", "Heredoc", "Shell", "Variable", "Word", "declares"]
-
 
 @dataclass(slots=True)
 class Word:

@@ -17,8 +17,6 @@ from oomdoc.intake.configs.values import as_scalar, unquote
 from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 
-__all__ = ["Block", "parse_yaml"]
-
 _KEY: Final = compiled(
     r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s#:,\[\]{}\"'&*!|>%@`][^:#\n\"'{}\[\]]{0,120}?))"
     r"[ \t]{0,20}:(?=[ \t]|$)"

@@ -7,8 +7,6 @@ from typing import Any
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["Found", "agreed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:

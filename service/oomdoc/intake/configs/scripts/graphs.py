@@ -10,8 +10,6 @@ from oomdoc.intake.configs.scripts.knowledge import calls
 from oomdoc.intake.configs.scripts.program import Program, chain, within
 from oomdoc.intake.configs.scripts.roles import Roles
 
-__all__ = ["EVALUATES", "KEEPS", "graph_findings"]
-
 KEEPS: Final = "graph-kept"
 EVALUATES: Final = "eval-with-grad"
 _MAX_LOOPS: Final = 40

@@ -10,8 +10,6 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.vocabulary import normalise
 from oomkb.tables import read_table
 
-__all__ = ["Calls", "calls"]
-
 
 @dataclass(frozen=True, slots=True)
 class Calls:

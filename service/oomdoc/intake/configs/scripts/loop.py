@@ -18,8 +18,6 @@ from oomdoc.intake.configs.scripts.program import Program, chain, within
 from oomdoc.intake.configs.scripts.roles import Roles
 from oomkb.dataclass import dataclass
 
-__all__ = ["loop_facts"]
-
 _LOSS: Final = "loss"
 _LOGITS: Final = "logits"
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 
-__all__ = ["UNKNOWN", "Module", "Program", "chain", "option", "within"]
-
 UNKNOWN: Final = object()
 """The value of an expression that the text does not decide."""
 _MAX_NODES: Final = 60_000

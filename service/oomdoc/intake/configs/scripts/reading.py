@@ -12,8 +12,6 @@ from oomdoc.intake.configs.scripts.roles import Roles
 from oomdoc.intake.configs.scripts.setup import loads_in_default_dtype, setup_facts
 from oomkb.dataclass import dataclass
 
-__all__ = ["ScriptReading", "read_scripts"]
-
 
 @dataclass(frozen=True, slots=True)
 class ScriptReading:

@@ -11,8 +11,6 @@ from typing import Final
 from oomdoc.intake.configs.scripts.knowledge import calls
 from oomdoc.intake.configs.scripts.program import UNKNOWN, Program, chain, within
 
-__all__ = ["Roles", "loads"]
-
 _MODEL_CLASS: Final = re.compile(
     r"\w{0,60}(?:Model|ForCausalLM|LMHeadModel|LMModel|For[A-Z]\w{2,40})(?:WithValueHead)?\Z"
 )

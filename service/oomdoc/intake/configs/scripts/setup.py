@@ -11,8 +11,6 @@ from oomdoc.intake.configs.scripts.knowledge import calls
 from oomdoc.intake.configs.scripts.program import Program, chain
 from oomdoc.intake.configs.scripts.roles import Roles, loads
 
-__all__ = ["loads_in_default_dtype", "setup_facts"]
-
 _MAX_INTEGER: Final = 1 << 20
 _GENERATIVE: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "AutoModelForSeq2SeqLM")
 _TRAINS: Final = 0.9

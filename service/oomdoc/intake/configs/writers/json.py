@@ -11,8 +11,6 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
 from oomdoc.intake.configs.writers.spelling import json_text
 
-__all__ = ["insert", "remove", "replace"]
-
 
 def replace(text: str, entry: Entry, value: Any) -> str:
     """The text with the entry's value replaced."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["indent_of", "line_end", "line_start", "newline_at", "splice"]
-
 
 def line_start(text: str, at: int) -> int:
     """Where the line that holds ``at`` begins."""

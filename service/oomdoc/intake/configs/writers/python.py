@@ -10,8 +10,6 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
 from oomdoc.intake.configs.writers.spelling import in_python
 
-__all__ = ["insert_argument", "insert_line", "placed_by_loader", "remove", "replace"]
-
 
 def _quote(text: str) -> str:
     return "'" if text.count("'") > text.count('"') else '"'

@@ -10,8 +10,6 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
 from oomdoc.intake.configs.writers.spelling import in_shell
 
-__all__ = ["insert", "insert_item", "remove", "replace"]
-
 _CONTINUED: Final = re.compile(r"\\[ \t]*\r?\n?\Z")
 
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 from oomdoc.intake.configs.table import Raw
 from oomdoc.intake.configs.values import spell
 
-__all__ = ["in_python", "in_shell", "in_yaml", "json_text"]
-
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./~][\w./+,@ ~:=-]*\Z")
 _AMBIGUOUS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "~", "none"})
 _SHELL_SAFE: Final = re.compile(r"[\w./:,@%+=~-]*\Z")

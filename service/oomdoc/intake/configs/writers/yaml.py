@@ -10,8 +10,6 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
 from oomdoc.intake.configs.writers.spelling import in_yaml
 
-__all__ = ["block_end", "insert", "remove", "replace"]
-
 _TRUTHS: Final = re.compile(r":[ \t]+(True|False|true|false|yes|no)[ \t]*(?:#|\r?$)", re.M)
 
 
