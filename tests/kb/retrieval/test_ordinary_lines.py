@@ -11,7 +11,18 @@ from oomkb.records.loader import load_cases
 from oomkb.retrieval.signatures import matched
 
 HERE = Path(__file__).parent / "ordinary"
-FAMILIES = ("deepspeed", "llama-cpp-ollama", "megatron", "npu", "pytorch", "ray-verl", "sglang", "trainers", "transformers", "vllm")
+FAMILIES = (
+    "deepspeed",
+    "llama-cpp-ollama",
+    "megatron",
+    "npu",
+    "pytorch",
+    "ray-verl",
+    "sglang",
+    "trainers",
+    "transformers",
+    "vllm",
+)
 EVERYDAY = """
 RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
 (EngineCore_0 pid=812) ERROR 11-02 10:15:21 [core.py:708] EngineCore failed to start.
