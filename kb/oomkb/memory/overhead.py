@@ -49,11 +49,14 @@ EMPTIED: Final = 0.12
 """Share of that where the cache is given back in every step (``torch_empty_cache_steps``; PEFT's method comparison)."""
 _ACTIVATIONS: Final = frozenset({"activations", "recomputed layer", "attention scores", "vision tower"})
 _LATE: Final = FSDP1 | {"zero3"}
-# Batches padded to their own longest sample leave blocks that no later batch can use, the more of them the more
-# lengths lie below the limit. Reserved over allocated in ms-swift's table of lengths (docs/source_en/LLM/Benchmark.md,
-# one to 72 billion parameters, 512 to 8192 tokens): 2.8 at 1024, 2.4 at 2048, 1.7 at 4096, 1.2 at 8192.
-DYNAMIC_AT_2048: Final = 2.4
-DYNAMIC_RANGE: Final = (1.2, 2.8)
+# Batches of changing lengths leave blocks that no later batch can use: those of the logits, which are few, the largest
+# of all, and as long as the batch; smaller ones are found again. Reserved memory beyond what batches of one length leave,
+# as a share of the logits: 2.2 in the mean of ms-swift's runs of Qwen at 2048 tokens whatever the model's size (1.8 to
+# 72 billion parameters, docs/source_en/LLM/Benchmark.md), 0.8 at 8192. Runs whose loss makes no logits (unsloth's
+# notebooks) leave nothing more.
+DYNAMIC_AT_2048: Final = 2.15
+DYNAMIC_RANGE: Final = (0.8, 2.5)
+DYNAMIC_SHARDED: Final = 0.4
 _DEFAULT_CONTEXT_MIB: Final = 450.0
 _EAGER_CONTEXT_MIB: Final = 1343.0
 """With every kernel loaded at once, as before torch 1.13 (``torch/cuda/__init__.py`` asks for lazy loading since): of a
@@ -92,12 +95,10 @@ def meters(
     """
     allocated = max(phase.total_bytes for phase in phases.values())
     moving = max(0.0, allocated - base)
+    cached = _cached(s, phases, allocated)
     if s.dynamic and not s.expandable:
-        # Gradients and what a step allocates have the same sizes whatever the batch's length.
-        changing = max(map(length_dependent, phases.values()))
-        cached = (_changing(s.seq) if s.sharding not in _LATE else 0.45) * min(moving, changing)
-    else:
-        cached = _cached(s, phases, allocated)
+        logits = max(phase.terms_bytes.get("logits and loss", 0.0) for phase in phases.values())
+        cached += (_changing(s.seq) if s.sharding not in _LATE else DYNAMIC_SHARDED) * min(moving, logits)
     reserved = allocated + cached + apart + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
     outside = outside_bytes(s, device)
     needed = allocated * 1.01 + 0.04 * moving + outside

@@ -88,6 +88,19 @@ def test_batches_without_padding_are_not_taken_as_full() -> None:
     assert loose.intervals["allocated"].low_bytes < 0.75 * loose.allocated_bytes
 
 
+def test_changing_lengths_leave_blocks_of_logits_behind() -> None:
+    """A loss that makes no logits leaves nothing: unsloth's notebooks reserve what batches of one length would."""
+    same = {"method": "lora", "micro_batch": 2, "grad_ckpt": True, "framework": "transformers"}
+    more = [
+        estimated(**same, fused_ce=fused, packing=False).reserved_bytes
+        - estimated(**same, fused_ce=fused, packing=True).reserved_bytes
+        for fused in (False, True)
+    ]
+    logits = 2 * 2048 * 128256 * 4
+    assert more[0] > 4 * logits
+    assert more[1] < 0.5 * logits
+
+
 def test_what_nobody_stated_of_lengths_is_no_bound() -> None:
     stated = estimated(method="lora", packing=True, micro_batch=4).intervals["process"]
     open_ = estimated(method="lora", packing=True, micro_batch=4, seq_len=None)
