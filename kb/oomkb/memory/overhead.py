@@ -50,10 +50,10 @@ EMPTIED: Final = 0.12
 _ACTIVATIONS: Final = frozenset({"activations", "recomputed layer", "attention scores", "vision tower"})
 _LATE: Final = FSDP1 | {"zero3"}
 # Batches of changing lengths leave blocks that no later batch can use: those of the logits, which are few, the largest
-# of all, and as long as the batch; smaller ones are found again. Reserved memory beyond what batches of one length leave,
-# as a share of the logits: 2.2 in the mean of ms-swift's runs of Qwen at 2048 tokens whatever the model's size (1.8 to
-# 72 billion parameters, docs/source_en/LLM/Benchmark.md), 0.8 at 8192. Runs whose loss makes no logits (unsloth's
-# notebooks) leave nothing more.
+# of all, and as long as the batch; smaller ones are found again. Reserved memory beyond what batches of one length
+# leave, as a share of the logits: 2.2 in the mean of ms-swift's runs of Qwen at 2048 tokens whatever the model's size
+# (1.8 to 72 billion parameters, docs/source_en/LLM/Benchmark.md), 0.8 at 8192. Runs whose loss makes no logits
+# (unsloth's notebooks) leave nothing more.
 DYNAMIC_AT_2048: Final = 2.15
 DYNAMIC_RANGE: Final = (0.8, 2.5)
 DYNAMIC_SHARDED: Final = 0.4
