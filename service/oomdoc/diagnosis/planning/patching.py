@@ -103,8 +103,6 @@ def _plain(key: str) -> str:
     return key.lstrip("-").rpartition(".")[2].replace("_", "-").lower()
 
 
-_SENTENCE: Final = 2
-"""Lines that a sentence may take."""
 _NESTED: Final = ("lora", "rollout", "serving", "loop", "buckets")
 _FOLLOWS: Final = frozenset({"lora.dtype"})
 """What the library settles by itself."""
@@ -126,21 +124,8 @@ def _ranked(evidence: Evidence) -> Sequence[Document]:
         other = document.framework != evidence.framework and document.framework not in _ENGINES
         return other, -len(document.settings), document.source, document.first_line
 
-    own = (d for d in evidence.documents if not _in_log(d, evidence) and not _is_prose(d))
+    own = (d for d in evidence.documents if not _in_log(d, evidence))
     return sorted(own, key=rank)
-
-
-_FULL_WIDTH: Final = frozenset("，。；、")
-
-
-def _is_prose(document: Document) -> bool:
-    """A sentence that lists settings is nobody's file."""
-    lines = document.text.strip().splitlines()
-    return (
-        document.form in ("shell", "ini")
-        and len(lines) <= _SENTENCE
-        and bool(_FULL_WIDTH & set(lines[0].split("#")[0]))
-    )
 
 
 def _in_log(document: Document, evidence: Evidence) -> bool:

@@ -40,8 +40,9 @@ class Patched:
     Reasons: ``unknown-framework`` (whose keys would be guessed), ``no-document`` (nothing to change was recognised),
     ``no-key`` (the framework has no such key, or the file no place that is known to take it), ``not-read-back``
     (written, the file would say otherwise, or more than was asked for would change), ``from-argument`` (the script is
-    given it when it is run), ``without-use`` (the run that the file describes makes no use of it), ``not-a-value``.
-    What is not placed leaves the text as it was.
+    given it when it is run), ``without-use`` (the run that the file describes makes no use of it), ``not-a-value``,
+    ``in-sentence`` (it stands in a sentence, in no line of a configuration or command). What is not placed leaves the
+    text as it was.
     """
 
     text: str
@@ -193,6 +194,12 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
     bad = _misread(original, text, filename, framework, wanted) if wanted else {}
     if not bad and breaks(original, text, form_of(filename)):
         bad = dict.fromkeys(wanted, "not-read-back")
+    if (
+        not bad
+        and form_of(filename) is None
+        and _changes_sentence(original, text, _analysed(filename, original, framework))
+    ):
+        bad = dict.fromkeys(wanted, "in-sentence")
     if bad:
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
         again = (
@@ -209,6 +216,29 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         error,
         _named(_analysed(filename, original, framework)),
     )
+
+
+_QUOTED: Final = re.compile(r"\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'|(?:^|\s)#.*")
+_GOES_ON: Final = re.compile(r"[\w)][.,;!?]\s+[A-Za-z]|[，。；、]|(?:\s[a-z]{2,20}){4}")
+_PROMPTS: Final = " \t$>%!#`*-"
+
+
+def _changes_sentence(before: str, after: str, docs: Sequence[Doc]) -> bool:
+    """Whether a changed line of pasted text is a sentence, or holds a command within one."""
+    kept, low = set(after.splitlines(keepends=True)), 0
+    for line in before.splitlines(keepends=True):
+        high = low + len(line)
+        for doc in docs if line not in kept else ():
+            if doc.form not in ("shell", "ini") or doc.end <= low or doc.start >= high:
+                continue
+            begins = (
+                before[before.rfind("\n", 0, doc.start) + 1 : doc.start].strip(_PROMPTS) if doc.form == "shell" else ""
+            )
+            options = line[max(0, line.find(" -")) :] if doc.form == "shell" else line
+            if begins or _GOES_ON.search(_QUOTED.sub("", options)):
+                return True
+        low = high
+    return False
 
 
 def _in_notebook(text: str, filename: str, framework: str | None, changes: Mapping[str, Any]) -> Patched:

@@ -237,7 +237,7 @@ def _settings(doc: Doc, lines: Lines, end: int) -> tuple[Setting, ...]:
 
 
 def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Document:
-    start = 0 if doc.whole_file else max(0, doc.start - shift)
+    start = 0 if doc.whole_file else source.text.rfind("\n", 0, max(0, doc.start - shift)) + 1
     end = len(source.text) if doc.whole_file else doc.end - shift
     return Document(
         framework=doc.table.name if doc.table else UNKNOWN,

@@ -420,3 +420,30 @@ def test_what_a_cell_printed_is_left_as_it_was():
     assert done.error is None
     first, second = (cell for cell in json.loads(done.text)["cells"])
     assert (first["outputs"], second["outputs"]) == (printed["outputs"], printed["outputs"])
+
+
+RUN = "torchrun --nproc_per_node 8 train.py --per_device_train_batch_size 4 --bf16 True"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I run {RUN} and it fails.",
+        f"We ran `{RUN}` and it fails.",
+        f"{RUN} dies at the second step with an error",
+        f"{RUN}，显存不够",
+        "With SFTConfig per_device_train_batch_size=4, gradient_accumulation_steps=2, bf16=True. It dies.",
+    ],
+)
+def test_a_sentence_is_no_configuration(text):
+    done = patch(text, filename="input", changes={"micro_batch": 1})
+    assert (done.text, done.unplaced) == (text, {"micro_batch": "in-sentence"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"I run\n$ {RUN}  # as in the paper, says B\nand it fails.", f"```\n{RUN}\n```", "max_length=9\nbf16=true\n"],
+)
+def test_a_line_of_its_own_is_one(text):
+    field = "micro_batch" if RUN in text else "seq_len"
+    assert patch(text, filename="input", framework="transformers", changes={field: 1}).text != text
