@@ -47,8 +47,6 @@ class Choice:
     """As stated, with what the question decides marked as assumed."""
     asked: Asked
     careful: bool
-    chosen: tuple[str, ...] = ()
-    """Fields that were chosen among usual forms: ``method sharding gpus``."""
 
 
 def is_planned(evidence: Evidence) -> bool:
@@ -97,8 +95,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _purposed(_mixed(_spelled_out(job, evidence), evidence, asked), asked, written=bool(evidence.documents))
     if not careful:
         return Choice(job, asked, careful)
-    job, open_ = _chosen(_first_side(_uncounted(job, asked), asked), asked)
-    return Choice(job, asked, careful, open_)
+    return Choice(_chosen(_first_side(_uncounted(job, asked), asked), asked), asked, careful)
 
 
 def _first_side(job: Job, asked: Asked) -> Job:
@@ -286,30 +283,26 @@ def _of_length(job: Job, asked: Asked) -> Job:
     return job
 
 
-def _chosen(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
+def _chosen(job: Job, asked: Asked) -> Job:
     """The mildest of the usual forms that fits, among the fields that the question leaves open."""
+    counts = _counts(job, asked)
     if job.objective == "inference":
-        return _counted(job, asked)
-    open_: list[str] = []
+        best, _ = first_that_fits(job, [{"gpus": count, "tp": count} for count in counts]) if counts else ({}, True)
+        return job.assuming({n: Assumption(v, _COUNTED) for n, v in best.items()})
     forms: list[dict[str, Any]] = [{}]
     plain = job.objective in (None, "sft", "dpo") and job.sharding is None and job.optimizer is None
     if job.method is None and job.quant is None and job.lora is None and plain:
-        open_.append("method")
         known = job.gpu is not None or job.capacity_gib is not None
         forms = [{"method": method} for method in (_METHODS if known else ("lora",))]
     if job.objective == "grpo" and job.micro_batch is None:
-        open_.append("micro_batch")
         group = job.generations or _GROUP
         forms = [{**form, "micro_batch": group >> n} for form in forms for n in range(4) if group >> n]
-    counts = _counts(job, asked)
     if counts:
-        open_.append("gpus")
         forms = [{**form, "gpus": count} for form in forms for count in counts]
     if job.sharding is None and job.tp is None and job.pp is None and (counts or (job.gpus or job.world or 1) > 1):
-        open_.append("sharding")
         forms = [f for form in forms for f in sharded(form, job)]
-    if not open_:
-        return job, ()
+    if forms == [{}]:
+        return job
     best = first_that_fits(job, forms)
     why = {
         "method": "the mildest that fits" if best[1] else "the least that can be tuned",
@@ -317,22 +310,13 @@ def _chosen(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
         "gpus": _COUNTED,
         "sharding": "several cards share the states",
     }
-    chosen = {n: Assumption(v, why[n]) for n, v in best[0].items() if v is not None}
-    return job.assuming(chosen), tuple(n for n in open_ if n in chosen)
+    return job.assuming({n: Assumption(v, why[n]) for n, v in best[0].items() if v is not None})
 
 
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
     return _COUNTS if asked.wanted == "cards" and named else ()
-
-
-def _counted(job: Job, asked: Asked) -> tuple[Job, tuple[str, ...]]:
-    counts = _counts(job, asked)
-    if not counts:
-        return job, ()
-    best, _ = first_that_fits(job, [{"gpus": count, "tp": count} for count in counts])
-    return job.assuming({n: Assumption(v, _COUNTED) for n, v in best.items()}), ("gpus",)
 
 
 def counted(job: Job) -> bool:

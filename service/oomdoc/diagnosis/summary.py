@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
@@ -120,8 +121,7 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
         if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MAX_STEPS:
             host = plan.estimate.host_bytes
             key = "summary.plan-host" if host >= GIB else "summary.plan"
-            need = plan.estimate.needed_bytes or plan.estimate.process_bytes
-            return say(key, changes=steps, peak_bytes=need, host_bytes=host)
+            return say(key, changes=steps, peak_bytes=needed_of(plan.estimate), host_bytes=host)
     return None
 
 

@@ -166,18 +166,9 @@ def _training(job: Job, shape: ModelShape, device: Device | None, host_bytes: fl
         compute *= 1.03
     bubble = compute * ((job.pp or 1) - 1) / accum if (job.pp or 1) > 1 else 0.0
     trainable = _trainable(job, shape)
-    network = _network(job, shape, device, params=params, trainable=trainable, tokens=tokens, accum=accum)
+    network = _network(job, shape, device, trainable=trainable, tokens=tokens, accum=accum)
     memory += 2 * _STATE_BYTES * trainable / _shards(job) / split / bandwidth
-    offload = _offload(
-        job,
-        device,
-        params=params,
-        trainable=trainable,
-        tokens=tokens,
-        accum=accum,
-        shape=shape,
-        host_bytes=host_bytes,
-    )
+    offload = _offload(job, shape, device, trainable=trainable, tokens=tokens, accum=accum, host_bytes=host_bytes)
     samples = float(global_batch(job) or micro * accum * max(1, world // split))
     return Throughput(
         compute_s=compute,
@@ -204,7 +195,7 @@ def _shards(job: Job) -> int:
 
 
 def _network(
-    job: Job, shape: ModelShape, device: Device | None, *, params: float, trainable: float, tokens: float, accum: int
+    job: Job, shape: ModelShape, device: Device | None, *, trainable: float, tokens: float, accum: int
 ) -> float:
     ranks, model = data_parallel(job), (job.tp or 1) * (job.pp or 1)
     link = _link_bytes_per_s(job, device, ranks * model)
@@ -216,7 +207,7 @@ def _network(
             if job.sharding == "hsdp":
                 link = _link_bytes_per_s(job, device, 1)
             gathers = 1 if job.sharding == "shard-grad-op" else 2
-            seconds += accum * (gathers * 2 * params * share + grads / 2) / link
+            seconds += accum * (gathers * 2 * shape.params * share + grads / 2) / link
         else:
             seconds += (accum if job.sharding == "zero2" else 1) * grads / link
     group = (job.tp or 1) * (job.cp or 1) * sequence_groups(job)
@@ -224,20 +215,17 @@ def _network(
         inside = _link_bytes_per_s(job, device, group)
         hops = 4 if (job.tp or 1) > 1 else 3
         seconds += 1.5 * accum * hops * shape.dims.layers * tokens * shape.dims.hidden * 2 / group / inside * 2
-    if job.sharding == "device-map":
-        seconds += 0.0
     return seconds
 
 
 def _offload(
     job: Job,
+    shape: ModelShape,
     device: Device | None,
     *,
-    params: float,
     trainable: float,
     tokens: float,
     accum: int,
-    shape: ModelShape,
     host_bytes: float,
 ) -> float:
     kinds = job.offload or ()
@@ -247,7 +235,7 @@ def _offload(
     if "optimizer" in kinds:
         seconds += 2 * 2 * trainable / shards / link
     if "param" in kinds:
-        seconds += accum * 2 * 2 * params / shards / link
+        seconds += accum * 2 * 2 * shape.params / shards / link
     if "activations" in kinds or job.grad_ckpt == "offload":
         kept = tokens * shape.dims.hidden * 2 * shape.dims.layers
         if "activations" in kinds and job.grad_ckpt in (False, None):

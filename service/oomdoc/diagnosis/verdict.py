@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.forms import host_is_short
+from oomdoc.diagnosis.forms import FITS, host_is_short
 from oomdoc.diagnosis.planned import asks_why_held, counted, put_off, wants_figure
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
@@ -23,9 +23,6 @@ _PRINTED: Final = 0.95
 """Confidence of a failure of memory that a program printed in its own words."""
 _DOUBTED: Final = 0.8
 """Probability of no shortage from which even such a message is doubted."""
-_FITS: Final = 0.75
-_FITS_NOT: Final = 0.25
-"""Probabilities of fitting from which, and up to which, the answer is plain; between them it is tight."""
 
 
 def verdict_of(outcome: Outcome | None) -> Verdict:
@@ -81,10 +78,10 @@ def outlook_of(view: View) -> Outlook | None:
     if not named or probability is None or counted(view.job):
         return Outlook("unknown")
     if view.estimate is not None and host_is_short(view.job, view.estimate):
-        return Outlook("does-not-fit", min(probability, _FITS_NOT))
-    if probability >= _FITS:
+        return Outlook("does-not-fit", min(probability, 1 - FITS))
+    if probability >= FITS:
         return Outlook("fits", probability)
-    return Outlook("tight" if probability > _FITS_NOT else "does-not-fit", probability)
+    return Outlook("tight" if probability > 1 - FITS else "does-not-fit", probability)
 
 
 def other_failure_of(outcome: Outcome | None) -> OtherFailure | None:

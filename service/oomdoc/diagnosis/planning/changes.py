@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
 from oomdoc.diagnosis.fixes._job import is_serving
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planning.effort import GOALS, of_moves, of_speed
-from oomdoc.diagnosis.planning.keys import key_of, value_of
 from oomdoc.diagnosis.planning.moves import Move, _differs
 from oomdoc.diagnosis.planning.prices import Price, Prices
-from oomdoc.diagnosis.planning.spelling import DASHED, own_words, spelled
+from oomdoc.diagnosis.planning.spelling import DASHED, key_of, own_words, spelled, value_of
 from oomdoc.diagnosis.result import Change, SingleFix
 from oomdoc.intake.configs.table import DROP
 from oomdoc.messages import Message
@@ -213,17 +213,17 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
         instruction=_instruction(move.variant),
         fields=fields,
     )
-    cost = of_moves([move], _PLAIN) + of_speed(price.speed, _PLAIN)
-    likely = None if prices.capacity_bytes is None else price.probability
-    need = price.estimate.needed_bytes or price.estimate.process_bytes
-    return SingleFix(change, round(need), _verdict(prices, price, wanted), likely, cost)
+    return _alone(change, prices, price, wanted, of_moves([move], _PLAIN) + of_speed(price.speed, _PLAIN))
 
 
 _PLAIN: Final = next(g for g in GOALS if g.name == "keep-hardware")
 
 
-def _verdict(prices: Prices, price: Price, wanted: float) -> bool | None:
-    return None if prices.capacity_bytes is None else price.probability >= wanted
+def _alone(change: Change, prices: Prices, price: Price, wanted: float, cost: float = 0.0) -> SingleFix:
+    likely = None if prices.capacity_bytes is None else price.probability
+    return SingleFix(
+        change, round(needed_of(price.estimate)), None if likely is None else likely >= wanted, likely, cost
+    )
 
 
 def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
@@ -232,9 +232,8 @@ def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
     ``None`` where nothing is accumulated, or the framework has no such key.
     """
     job = prices.job
-    price = (
-        prices.of({"grad_accum": 1}) if (job.grad_accum or 1) > 1 and supports(job.framework, "grad_accum") else None
-    )
+    counted = (job.grad_accum or 1) > 1 and supports(job.framework, "grad_accum")
+    price = prices.of({"grad_accum": 1}) if counted else None
     if price is None:
         return None
     change = Change(
@@ -245,6 +244,4 @@ def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
         saves_bytes=max(0, round(prices.base.estimate.process_bytes - price.estimate.process_bytes)),
         fields={"grad_accum": 1},
     )
-    need = price.estimate.needed_bytes or price.estimate.process_bytes
-    likely = None if prices.capacity_bytes is None else price.probability
-    return SingleFix(change, round(need), _verdict(prices, price, wanted), likely)
+    return _alone(change, prices, price, wanted)

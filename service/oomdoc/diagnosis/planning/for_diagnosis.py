@@ -15,12 +15,15 @@ from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
 from oomdoc.diagnosis.planning.effort import strongest
-from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache, compute_buffer, engine_cache
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.printed import (
+    ComputeBuffer,
+    EngineCache,
+    compute_buffer,
+    engine_cache,
     engine_cache_missing_bytes,
     engine_free_share,
     engine_max_model_len,

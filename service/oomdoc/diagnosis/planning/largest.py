@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.forms import host_is_short
+from oomdoc.diagnosis.forms import host_is_short, needed_of
 from oomdoc.diagnosis.planning.prices import Prices
 from oomkb.memory.job import Job
 
@@ -71,4 +71,4 @@ def need_with(job: Job, fields: Mapping[str, Any], *, careful: bool) -> tuple[fl
     if price is None:
         return None, None
     fits = price.probability >= _MIN_PROBABILITY and not host_is_short(price.job, price.estimate)
-    return price.estimate.needed_bytes or price.estimate.process_bytes, fits
+    return needed_of(price.estimate), fits

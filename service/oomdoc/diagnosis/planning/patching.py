@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.diagnosis.planning.keys import key_of, spelt_in, value_of
+from oomdoc.diagnosis.planning.spelling import key_of, spelt_in, value_of
 from oomdoc.diagnosis.result import Change, Plan, SingleFix
 from oomdoc.evidence import Document, Evidence
 from oomkb.errors import OomdocError

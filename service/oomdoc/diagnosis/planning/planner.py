@@ -36,17 +36,7 @@ _NOTED_WAIT_SHARE: Final = 0.15
 _NOISE: Final = float(1 << 20)
 _MIN_SAVING_BYTES: Final = 64 << 20
 """What saves less is no advice."""
-_ORDER: Final = (
-    "keep-numerics",
-    "keep-batch",
-    "smaller-batch",
-    "sharded",
-    "keep-layout",
-    "keep-hardware",
-    "keep-context",
-    "keep-speed",
-    "more-hardware",
-)
+_ORDER: Final = tuple(goal.name for goal in GOALS)
 _SHORT_CONTEXT: Final = 8192
 """Tokens of a context below which a server refuses much of what people send."""
 _LONGER: Final = 4
@@ -243,7 +233,7 @@ def _found(space: Space) -> dict[str, Found]:
     """The best of each kind, as many kinds as are shown."""
     found: dict[str, Found] = {}
     searched: list[tuple[Goal, Found | None]] = []
-    for goal in sorted(GOALS, key=lambda g: _ORDER.index(g.name)):
+    for goal in GOALS:
         if len(_distinct(found)) >= _MAX_PLANS:
             break
         if goal.dear[0] and not is_serving(space.prices.job):

@@ -8,8 +8,8 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
-from oomdoc.diagnosis.planning.engine_cache import ComputeBuffer, EngineCache
 from oomdoc.diagnosis.planning.moves import derive
+from oomdoc.diagnosis.planning.printed import ComputeBuffer, EngineCache
 from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError

@@ -1,13 +1,128 @@
-"""What engines and ``nvidia-smi`` printed that remedies need."""
+"""What engines and ``nvidia-smi`` printed of memory: what remedies need, and what no plan may promise more than.
+
+An engine that refuses to start says how much cache it found and what one request needs. At another share of the card
+it finds as much more or less; a shorter request, or keys and values of another width, need as much less.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 from oomdoc.evidence import Evidence
+from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS
 from oomkb.frameworks import line as line_of
+from oomkb.memory.job import Job
 from oomkb.units import GIB
+
+__all__ = [
+    "ComputeBuffer",
+    "EngineCache",
+    "compute_buffer",
+    "engine_cache",
+    "engine_cache_missing_bytes",
+    "engine_free_share",
+    "engine_max_model_len",
+    "holders",
+    "pipeline_of",
+]
+
+_SAME: Final = ("tp", "pp", "quant", "gpu", "param_dtype", "serving.max_num_batched_tokens", "serving.cuda_graphs")
+"""With one of these changed the engine would have measured something else."""
+_BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "q8_0": 1.0625, "q4_0": 0.5625}
+_WIDE: Final = 2
+_USUAL_SHARE: Final = 0.9
+_CLOSE: Final = 1.001
+_SAFE: Final = 0.98
+_TOKENS: Final = "serving.max_num_batched_tokens"
+_USUAL_TOKENS: Final = 512
+_FULL: Final = 0.96
+"""Share of the card from which it is taken as full."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCache:
+    """Bytes of cache that were found, and those that one request of ``length`` tokens needs."""
+
+    available_bytes: float
+    needed_bytes: float
+    length: int
+    job: Job
+    """The run that printed it."""
+    capacity_bytes: float
+
+    def refuses(self, job: Job) -> bool:
+        """Whether the engine's own figures rule a changed run out."""
+        return self._asks(job) > _CLOSE
+
+    def accepts(self, job: Job) -> bool:
+        """Whether they say that a changed run starts."""
+        return 0 < self._asks(job) <= _SAFE
+
+    def _asks(self, job: Job) -> float:
+        """The cache that one request asks for over the one that is found; 0 where these figures say nothing of it."""
+        if any(job.get(name) != self.job.get(name) for name in _SAME):
+            return 0.0
+        share, before = (j.get("serving.gpu_memory_utilization") or _USUAL_SHARE for j in (job, self.job))
+        length = job.get("serving.max_model_len") or self.length
+        width, wide = (_BYTES.get(str(j.get("serving.kv_dtype")), _WIDE) for j in (job, self.job))
+        needed = self.needed_bytes * length / self.length * width / wide
+        found = self.available_bytes + (share - before) * self.capacity_bytes
+        return needed / found if found > 0 else 2 * _CLOSE
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeBuffer:
+    """The buffer for computing that was refused: with micro-batch and context it grows as their product."""
+
+    compute_bytes: float
+    cache_bytes: float
+    weight_bytes: float
+    job: Job
+    capacity_bytes: float
+
+    def refuses(self, job: Job) -> bool:
+        """Whether weights, cache and this buffer would exceed the card again."""
+        if any(job.get(name) != self.job.get(name) for name in ("gpu", "tp", "quant")):
+            return False
+        longer = (job.get("serving.max_model_len") or 1) / (self.job.get("serving.max_model_len") or 1)
+        wider = (job.get(_TOKENS) or _USUAL_TOKENS) / (self.job.get(_TOKENS) or _USUAL_TOKENS)
+        narrow, wide = (_BYTES.get(str(j.get("serving.kv_dtype")), _WIDE) for j in (job, self.job))
+        moved = self.cache_bytes * longer * narrow / wide + self.compute_bytes * longer * wider
+        return self.weight_bytes + moved > _FULL * self.capacity_bytes
+
+    def accepts(self, job: Job) -> bool:
+        """Never: what computing needs beside it was not measured."""
+        return False
+
+
+def compute_buffer(
+    evidence: Evidence, job: Job, weight_bytes: float, capacity_bytes: float | None
+) -> ComputeBuffer | None:
+    """What llama.cpp printed when the buffer for computing did not fit beside the cache."""
+    failure = evidence.root
+    if failure is None or failure.signal.name != "ggml-compute-refused" or not capacity_bytes:
+        return None
+    printed = [s.data for s in evidence.find("llama-cpp-buffers")]
+    cache = sum(d["size_bytes"] for d in printed if d.get("what") == "KV" and d.get("size_bytes"))
+    return ComputeBuffer(float(failure.requested_bytes or 0), float(cache), weight_bytes, job, capacity_bytes)
+
+
+def engine_cache(
+    evidence: Evidence, job: Job, capacity_bytes: float | None, request_bytes: float = 0.0
+) -> EngineCache | None:
+    """What the engine printed when it refused; ``None`` where it did not.
+
+    :param request_bytes: the cache of one request as computed, for engines that count in tokens.
+    """
+    for signal in evidence.signals:
+        available, needed, length = (signal.data.get(n) for n in ("available_bytes", "needed_bytes", "length"))
+        stored = signal.data.get("stored")
+        if needed is None and stored and length and request_bytes:
+            needed, available = request_bytes, request_bytes * stored / length
+        if "kv-cache" in signal.name and capacity_bytes and available is not None and needed and length:
+            return EngineCache(float(available), float(needed), int(length), job, capacity_bytes)
+    return None
 
 
 def engine_max_model_len(evidence: Evidence) -> int | None:
