@@ -287,8 +287,9 @@ def _chosen(job: Job, asked: Asked) -> Job:
     """The mildest of the usual forms that fits, among the fields that the question leaves open."""
     counts = _counts(job, asked)
     if job.objective == "inference":
-        best, _ = first_that_fits(job, [{"gpus": count, "tp": count} for count in counts]) if counts else ({}, True)
-        return job.assuming({n: Assumption(v, _COUNTED) for n, v in best.items()})
+        spread = [{"gpus": count, "tp": count} for count in counts]
+        fewest = first_that_fits(job, spread)[0] if spread else {}
+        return job.assuming({n: Assumption(v, _COUNTED) for n, v in fewest.items()})
     forms: list[dict[str, Any]] = [{}]
     plain = job.objective in (None, "sft", "dpo") and job.sharding is None and job.optimizer is None
     if job.method is None and job.quant is None and job.lora is None and plain:

@@ -166,9 +166,9 @@ def _training(job: Job, shape: ModelShape, device: Device | None, host_bytes: fl
         compute *= 1.03
     bubble = compute * ((job.pp or 1) - 1) / accum if (job.pp or 1) > 1 else 0.0
     trainable = _trainable(job, shape)
-    network = _network(job, shape, device, trainable=trainable, tokens=tokens, accum=accum)
+    network = _network(job, shape, device, trainable, tokens, accum)
     memory += 2 * _STATE_BYTES * trainable / _shards(job) / split / bandwidth
-    offload = _offload(job, shape, device, trainable=trainable, tokens=tokens, accum=accum, host_bytes=host_bytes)
+    offload = _offload(job, shape, device, trainable, tokens, accum, host_bytes)
     samples = float(global_batch(job) or micro * accum * max(1, world // split))
     return Throughput(
         compute_s=compute,
@@ -194,9 +194,7 @@ def _shards(job: Job) -> int:
     return data_parallel(job) if job.sharding in sharded else 1
 
 
-def _network(
-    job: Job, shape: ModelShape, device: Device | None, *, trainable: float, tokens: float, accum: int
-) -> float:
+def _network(job: Job, shape: ModelShape, device: Device | None, trainable: float, tokens: float, accum: int) -> float:
     ranks, model = data_parallel(job), (job.tp or 1) * (job.pp or 1)
     link = _link_bytes_per_s(job, device, ranks * model)
     seconds = 0.0
@@ -219,14 +217,7 @@ def _network(
 
 
 def _offload(
-    job: Job,
-    shape: ModelShape,
-    device: Device | None,
-    *,
-    trainable: float,
-    tokens: float,
-    accum: int,
-    host_bytes: float,
+    job: Job, shape: ModelShape, device: Device | None, trainable: float, tokens: float, accum: int, host_bytes: float
 ) -> float:
     kinds = job.offload or ()
     link = (device.host_link_bytes_per_s if device else None) or _HOST_LINK

@@ -220,10 +220,8 @@ _PLAIN: Final = next(g for g in GOALS if g.name == "keep-hardware")
 
 
 def _alone(change: Change, prices: Prices, price: Price, wanted: float, cost: float = 0.0) -> SingleFix:
-    likely = None if prices.capacity_bytes is None else price.probability
-    return SingleFix(
-        change, round(needed_of(price.estimate)), None if likely is None else likely >= wanted, likely, cost
-    )
+    need, likely = round(needed_of(price.estimate)), None if prices.capacity_bytes is None else price.probability
+    return SingleFix(change, need, None if likely is None else likely >= wanted, likely, cost)
 
 
 def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
