@@ -11,7 +11,7 @@ from rich.text import Text
 from oomdoc.report import terminal
 from oomdoc.report.document import change_document, plan_document
 from oomdoc.report.estimates import estimate_document
-from oomdoc.report.sentences import change_sentence, plan_sentence
+from oomdoc.report.sentences import change_sentence, plan_sentence, show_value
 from oomdoc.report.words import inner, render, word
 from oomkb.units import GIB
 
@@ -101,7 +101,7 @@ def _grid(knobs: list[dict[str, Any]], language: str) -> Grid:
     for knob in knobs:
         chance = knob["fits_probability"]
         grid.add_row(
-            "  " + inner(knob["instruction"] or f"{knob['key']} → {terminal.show_value(knob['to'])}"),
+            "  " + inner(knob["instruction"] or f"{knob['key']} → {show_value(knob['to'])}"),
             f"{knob['saves_gib']:.2f}",
             f"{knob['peak_gib']:.2f}",
             Text(f"{chance:.0%}", style="green" if chance >= 0.9 else "red"),

@@ -20,20 +20,6 @@ from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.words import has, inner, word
 
-__all__ = [
-    "diagnosis_html",
-    "diagnosis_text",
-    "estimate_html",
-    "estimate_text",
-    "new_console",
-    "print_assumed",
-    "print_estimate",
-    "print_heading",
-    "print_plans",
-    "show_value",
-    "text_of",
-]
-
 _BAR_WIDTH: Final = 40
 _MAX_LINES: Final = 20
 _NOTEBOOK_WIDTH: Final = 110

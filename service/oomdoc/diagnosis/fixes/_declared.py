@@ -33,12 +33,13 @@ from oomkb.errors import CatalogError
 from oomkb.frameworks import ENGINES
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import FIELD_NAMES, Job
+from oomkb.memory.ranks import model_parallel
 from oomkb.tables import read_table
 
 _FILE: Final = Path(__file__).with_name("settings.toml")
 _ASKED: Final[Mapping[str, Callable[[Job, Context], Any]]] = {
     "data_parallel": lambda job, context: _job.data_parallel(job),
-    "model_parallel": lambda job, context: _job.model_parallel(job),
+    "model_parallel": lambda job, context: model_parallel(job),
     "rl": lambda job, context: _job.is_rl(job),
     "engine": lambda job, context: context.framework in ENGINES,
     "context.cause": lambda job, context: next(iter(context.causes), None),

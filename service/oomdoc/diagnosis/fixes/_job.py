@@ -7,21 +7,6 @@ from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
 from oomkb.memory.setting import PREFERENCE
 
-__all__ = [
-    "data_parallel",
-    "global_batch",
-    "half_precision",
-    "is_lora",
-    "is_preference",
-    "is_rl",
-    "is_script",
-    "is_serving",
-    "is_training",
-    "kinds_of",
-    "model_parallel",
-    "world_size",
-]
-
 RL = frozenset({"ppo", "grpo"})
 DEEPSPEED = frozenset({"zero1", "zero2", "zero3"})
 FSDP = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})

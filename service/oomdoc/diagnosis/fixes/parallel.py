@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import data_parallel, model_parallel, world_size
+from oomdoc.diagnosis.fixes._job import data_parallel, world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import model_parallel
 
 _STATES: Final = ("weights", "gradients", "optimizer states", "master")
 _PER_TOKEN: Final = ("logits", "activations", "attention", "recomputed")

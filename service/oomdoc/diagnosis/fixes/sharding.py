@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._job import half_precision, is_serving, model_parallel, world_size
+from oomdoc.diagnosis.fixes._job import half_precision, is_serving, world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
 from oomdoc.messages import say
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import model_parallel
 
 _STATES: Final = ("optimizer states", "gradients", "master", "weights")
 _UNSHARDED: Final = (None, "none", "ddp")

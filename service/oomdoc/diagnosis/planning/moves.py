@@ -11,19 +11,12 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
-from oomdoc.diagnosis.fixes._job import (
-    data_parallel,
-    global_batch,
-    is_serving,
-    is_training,
-    kinds_of,
-    model_parallel,
-    world_size,
-)
+from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_serving, is_training, kinds_of, world_size
 from oomdoc.diagnosis.fixes.hardware import suits
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import model_parallel
 
 # Set by many remedies without contradiction: the union is meant.
 _UNION: Final = "offload"

@@ -15,18 +15,6 @@ from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
-__all__ = [
-    "ComputeBuffer",
-    "EngineCache",
-    "compute_buffer",
-    "engine_cache",
-    "engine_cache_missing_bytes",
-    "engine_free_share",
-    "engine_max_model_len",
-    "holders",
-    "pipeline_of",
-]
-
 _SAME: Final = ("tp", "pp", "quant", "gpu", "param_dtype", "serving.max_num_batched_tokens", "serving.cuda_graphs")
 """With one of these changed the engine would have measured something else."""
 _BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "q8_0": 1.0625, "q4_0": 0.5625}

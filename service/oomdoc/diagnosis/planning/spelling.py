@@ -16,8 +16,6 @@ from oomdoc.evidence import Document
 from oomkb.errors import OomdocError
 from oomkb.frameworks import canonical, line
 
-__all__ = ["DASHED", "key_of", "own_words", "spelled", "spelt_in", "value_of"]
-
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
 _HYDRA: Final = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m trainer.n_gpus_per_node=8"
