@@ -7,6 +7,7 @@ before it. DeepSpeed 0.10-0.17 ``utils/zero_to_fp32.py`` holds the partitions an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,7 @@ from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
+_MERGES: Final = frozenset({"fails-while-merging", "checkpoint-save/merges"})
 _BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
 _PROCESS_BYTES: Final = 6 * GIB
 """Host memory of one rank of an engine beside what it reads: libraries, the context, pinned buffers (4 GiB of swap
@@ -65,11 +67,13 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
             yield HostNeed("engine", max(1, job.gpus or 1), loaded.total_bytes + _PROCESS_BYTES)
         return
     parts = next(evidence.find("zero-to-fp32"), None)
-    if parts is not None or any(s.name == "fails-while-merging" for s in evidence.statements):
+    told = [*(s.name for s in evidence.statements), *(s.name for s in evidence.signs)]
+    if parts is not None or not _MERGES.isdisjoint(told):
         whole = parts is not None or job.sharding in DEEPSPEED
         yield HostNeed("merge", 2 if whole else 1, shape.params * (4.0 if whole else 2.0), "fp32" if whole else "bf16")
         return
-    if job.offload and estimate.host_bytes and phase not in ("load", "save"):
+    beyond = estimate.host_bytes > HOST_USABLE * (job.host_gib or math.inf) * GIB  # whatever is loaded before it
+    if job.offload and estimate.host_bytes and (beyond or phase not in ("load", "save")):
         yield HostNeed("offload", 1, estimate.host_bytes)
     if phase == "save" and (saved := estimate.host_phases.get("save")) is not None:
         yield HostNeed("save", 1, saved.total_bytes)

@@ -117,7 +117,8 @@ def likelihood(estimate: Estimate, job: Job, vocabulary: int, seen: Observed) ->
         if seen.phase not in ("load", "unknown") or seen.stepped:
             total += _within(static, seen.failed_bytes)
         if seen.capacity_bytes:
-            total += _within(_before(estimate, seen.phase), seen.capacity_bytes)
+            made = 0.0 if seen.stepped or seen.phase != "optimizer-step" else _states(estimate)
+            total += _within(_before(estimate, seen.phase) - made, seen.capacity_bytes)  # the first step makes states
     if seen.peak_bytes:
         total -= 0.5 * (math.log(max(estimate.allocated_bytes, 1.0) / seen.peak_bytes) / _PEAK_SIGMA) ** 2
     if seen.step_bytes:

@@ -52,6 +52,10 @@ _MIN_OTHERS_SHARE: Final = 0.1
 _LEAST_STATES: Final = 4
 """Bytes per parameter of a weight and its gradient in 16 bits."""
 _WHOLE: Final = 1.01
+_ALMOST: Final = 0.93
+"""Share of a card that weights may take so that nothing which is computed fits beside them."""
+_MUCH: Final = 0.3
+_SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
 _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
 _MARGINAL: Final = frozenset({"activations", "attention-scores"})
@@ -273,18 +277,70 @@ def _taken_before(view: View) -> Iterator[_Account]:
 
 
 def _weights_alone(view: View) -> Iterator[_Account]:
-    """The weights that one card would hold are more than the card."""
+    """The weights that one card would hold are more than the card, whatever the engine says of its cache."""
     failure, capacity = view.failure, view.bytes_of("capacity")
     # An engine that looks for room for its cache, or warms up, has its weights on the card.
     outcome = view.evidence.outcome
     refused = outcome is not None and outcome.kind == "device"
-    starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and refused)
+    spread = view.is_stated("tp") and _last(view, "sglang-load-end", "vllm-weights") is None
+    starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and (refused or spread))
     if failure is None or failure.kind != "device" or not capacity or not view.serving or not starting:
         return
     cards = 1 if view.is_stated("tp") else 1 + failure.signal.data.get("device", 0)  # those that are seen to take part
     if view.stated("model") is not None and view.weight_bytes > cards * capacity and not view.job.offload:
         why = say("account.weights-alone", weight_bytes=view.weight_bytes, capacity_bytes=capacity)
         yield _Account("weights-load", why, failure.signal.span)
+
+
+def _frozen_alone(view: View) -> Iterator[_Account]:
+    """The weights of a model with adapters, whole on one card, leave no room for anything that is computed."""
+    capacity, job, held = view.bytes_of("capacity"), view.job, view.bytes_of("allocated")
+    if view.failure is None or not capacity or view.serving or view.phase in ("load", "eval", "save"):
+        return
+    split = job.sharding not in (None, "none", "ddp") or job.offload or (job.tp or 1) * (job.pp or 1) > 1
+    named = view.stated("model") is not None or view.stated("params_b") is not None
+    if job.method not in ("lora", "freeze") or split or not named or job.rollout is not None:
+        return
+    if view.weight_bytes >= _ALMOST * capacity and (held or capacity) >= _ALMOST * view.weight_bytes:
+        sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
+        yield _Account("model-states", say("account.frozen-alone", **sizes), view.failure.signal.span)
+
+
+def _share_below_weights(view: View) -> Iterator[_Account]:
+    """The share that an engine may take for weights and cache is less than the weights that it has loaded."""
+    before, after = _last(view, "sglang-load-begin"), _last(view, "sglang-load-end")
+    share = view.stated("serving.gpu_memory_utilization")
+    if before is None or after is None or not share:
+        return
+    free = before.data["free_bytes"]
+    weights = after.data.get("weights_bytes") or free - after.data["free_bytes"]
+    if share * free < weights:
+        sizes = {"given_bytes": share * free, "capacity_bytes": free, "weight_bytes": weights}
+        why = say("account.share-below-weights", share=share, least=f"{weights / free + 0.01:.2f}", **sizes)
+        yield _Account("kv-cache", why, after.span)
+
+
+def _gathers_whole(view: View) -> Iterator[_Account]:
+    """Saving gathers all weights on every card, and they do not fit beside what training holds."""
+    capacity, held, job = view.bytes_of("capacity"), view.bytes_of("allocated"), view.job
+    if view.phase != "save" or view.failure is None or not capacity or not held or view.estimate is None:
+        return
+    masters = job.param_dtype == "fp32" or (job.autocast in ("bf16", "fp16") and "param_dtype" in job.assumed)
+    whole = view.estimate.params * (4.0 if masters else _WEIGHT_BYTES)  # under mixed precision the shards are fp32
+    if job.sharding in _SHARDED and job.method == "full" and held + whole > capacity:
+        sizes = {"whole_bytes": whole, "held_bytes": held, "capacity_bytes": capacity}
+        yield _Account("checkpoint-save", say("account.gathers-whole", **sizes), view.failure.signal.span)
+
+
+def _first_stage(view: View) -> Iterator[_Account]:
+    """Only ranks of a pipeline's first stage fail: 1F1B keeps a micro-batch in flight there for every stage."""
+    stages, ranks = view.job.pp or 1, view.ranks
+    failed = {f.signal.rank for f in view.evidence.failures if f.kind == "device" and f.signal.rank is not None}
+    if view.failure is None or view.serving or stages == 1 or not ranks or not failed:
+        return
+    computes = view.phase in ("forward", "unknown") and view.shares.get("activations", 0.0) >= _MUCH
+    if computes and max(failed) < ranks // stages:
+        yield _Account("activations", say("account.first-stage", count=stages), view.failure.signal.span)
 
 
 def _split_up(view: View) -> Iterator[_Account]:
@@ -313,7 +369,7 @@ def _host_short(view: View) -> Iterator[_Account]:
     need = host_need(view.evidence, view.job, estimate, view.shape, view.phase)
     sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "dtype": need.dtype} if need is not None else {}
     if need is not None and need.total_bytes > given > 0:
-        kind = "load-one" if need.kind == "load" and need.count == 1 else need.kind
+        kind = f"{need.kind}-one" if need.kind in ("load", "merge") and need.count == 1 else need.kind
         why = say(f"account.host-{kind}", needed_bytes=need.total_bytes, given_bytes=given, **sizes)
         yield _Account("host-ram", why, outcome.span)
     elif need is not None and need.kind == "load" and not given and need.total_bytes >= _MUCH_BYTES:
@@ -343,8 +399,12 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _on_one_card,
     _others_hold,
     _taken_before,
+    _share_below_weights,
     _weights_alone,
+    _frozen_alone,
     _states_alone,
+    _gathers_whole,
+    _first_stage,
     _split_up,
     _host_short,
     _requested_tensor,

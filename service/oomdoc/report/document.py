@@ -59,6 +59,7 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
             {
                 "cause": cause.cause,
                 "probability": round(cause.probability, 4),
+                "proven": any(m.key.startswith("account.") for m in cause.why[:1]),
                 "why": [render(m, language) for m in cause.why],
                 "evidence": [_span(s) for s in cause.evidence],
                 "contributions": [_contribution(c) for c in cause.contributions],

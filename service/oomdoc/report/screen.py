@@ -117,14 +117,14 @@ def _gib(size: float) -> str:
 
 
 def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list[str]:
-    lines = [cause_title(first["cause"], language)]
+    lines = [cause_title(first["cause"], language), *(first["why"][:1] if first.get("proven") else [])]
     cache = (document.get("failure") or {}).get("cache")
     if cache is not None:
         needed, left = (_gib(cache[name]) for name in ("needed_gib", "available_gib"))
         lines.append(word("screen.cache", language, length=f"{cache['length']:,}", needed=needed, left=left))
     tensors = ((document.get("failure") or {}).get("tensors")) or []
     tensor = next((t for t in tensors if t["match"] >= 0.6 and t["cause"] in (None, first["cause"])), None)
-    if tensor is not None and cache is None:
+    if tensor is not None and cache is None and len(lines) == 1:
         shape = " × ".join(f"{n:,}" for n in tensor["shape"])
         lines.append(
             word(

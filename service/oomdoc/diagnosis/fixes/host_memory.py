@@ -42,7 +42,7 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
         if need is not None and need.kind == "merge" and job.sharding in DEEPSPEED:
             yield _step("merge-parts", 0.4, line=_PARTS)
         elif job.sharding not in (*DEEPSPEED, *FSDP):
-            yield _step("merge", 0.6, line=_MERGE)
+            yield _step("merge", 0.6, line=context.line("merge", _MERGE))
     elif need is not None and need.kind == "load":
         yield from _loaded(job, context, need)
     if context.facts.get("object_workers") and not context.facts.get("preprocessing"):

@@ -16,7 +16,6 @@ from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.records.versions import is_near
 
-_ALLOCATOR: Final = "export PYTORCH_CUDA_ALLOC_CONF="
 _OF_WEIGHTS: Final = frozenset({"weights-load", "model-states", "extra-models", "hardware-limit"})
 _OF_WORK: Final = frozenset({"activations", "attention-scores", "vision-tokens", "long-sample"})
 _MIN_TOKENS: Final = 2048
@@ -27,6 +26,12 @@ _WORTHWHILE: Final = 0.2
 _LOOK: Final = "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv"
 _PROCESSOR: Final = "processor = AutoProcessor.from_pretrained(model_id, max_pixels=401408)  # 512 tokens an image"
 _SET_DEVICE: Final = "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"
+_OWN_MAP: Final = "from_pretrained(..., device_map={'': int(os.environ['LOCAL_RANK'])})"
+_SHARDED_DICT: Final = (
+    "FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT); torch.distributed.checkpoint.save(...)"
+)
+_ON_RANK_0: Final = "FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True))"
+"""torch/distributed/fsdp/api.py, PyTorch 1.12-2.8."""
 _STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)"
 """FSDP shards packed 4-bit weights since bitsandbytes 0.43; DeepSpeed's engine leaves them whole on every GPU."""
 
@@ -54,14 +59,15 @@ def allocator(job: Job, context: Context) -> Iterator[Variant]:
     where vLLM's sleeping engine keeps its memory in a pool that expandable segments break, ``max_split_size_mb`` keeps
     large blocks from being cut up. Neither makes a job smaller. PyTorch notes on CUDA memory management.
     """
+    export = f"export {context.facts.get('allocator_variable', 'PYTORCH_CUDA_ALLOC_CONF')}="
     conf = " ".join(v for k, v in job.env.items() if k.endswith("ALLOC_CONF")).lower()
     if context.serving:
         return
     if in_range("<2.1", context.versions.get("torch")) or job.get("rollout.sleep") is True:
         if "max_split_size_mb" not in conf:
-            yield step("allocator.how", 0.3, line=f"{_ALLOCATOR}max_split_size_mb:128")
+            yield step("allocator.how", 0.3, line=f"{export}max_split_size_mb:128")
     elif "expandable_segments:true" not in conf:
-        yield step("allocator.how", 0.2, line=f"{_ALLOCATOR}expandable_segments:True")
+        yield step("allocator.how", 0.2, line=f"{export}expandable_segments:True")
 
 
 @remedy("same-numbers", "any", causes=["version-regression"])
@@ -187,7 +193,7 @@ def load_sharded(job: Job, context: Context) -> Iterator[Variant]:
     if "optimizer-init" in context.causes[:1] and context.phase == "load":
         yield step("load-sharded.states", 0.5, line="torch.load('optimizer.pt', map_location='cpu')")
     elif context.facts.get("ranks_on_one_gpu"):
-        yield step("load-sharded.own-gpu", 0.3, line=_SET_DEVICE)
+        yield step("load-sharded.own-gpu", 0.3, line=_OWN_MAP if context.facts.get("device_map") else _SET_DEVICE)
         yield step("load-sharded.own-load", 0.3, line="torch.load(path, map_location='cpu')")
     elif "weights-load" in context.causes[:2] and not context.serving:
         yield from _loaded(job, context)
@@ -204,8 +210,7 @@ def _loaded(job: Job, context: Context) -> Iterator[Variant]:
     if job.sharding == "zero3":
         yield step("load-sharded.zero3", 0.6, line=ZERO_FIRST)
     elif world_size(job) > 1 and job.sharding in (None, "none", "ddp"):
-        line = "from_pretrained(..., device_map={'': int(os.environ['LOCAL_RANK'])})"
-        yield step("load-sharded.own-gpu", 0.5, line=line)
+        yield step("load-sharded.own-gpu", 0.5, line=_OWN_MAP)
 
 
 @remedy("same-numbers", "training", causes=["logits"])
@@ -239,6 +244,10 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
     if job.sharding in DEEPSPEED:
         yield step("save-settings.how", 0.4, line='"stage3_gather_16bit_weights_on_model_save": false')
         yield step("save-settings.convert", 0.8, line="python zero_to_fp32.py . output/")
+    elif job.sharding in FSDP and context.facts.get("own_loop"):
+        yield step("save-settings.rank-0", 0.4, line=_ON_RANK_0)
+        yield step("save-settings.how", 0.6, line=_SHARDED_DICT)
+        return
     elif job.sharding in FSDP:
         yield step("save-settings.how", 0.4, line="fsdp_state_dict_type: SHARDED_STATE_DICT")
     if context.has("save") and not is_lora(job):

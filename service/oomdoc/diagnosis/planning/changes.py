@@ -67,13 +67,14 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
         return _composite(before, after, name, old, new)
     own = [(key, word) for key, word in own_words(framework, name, new) if word is not DROP]
     if own and name in _OWN_WORDS:
-        was = {key: word for key, word in own_words(framework, name, old) if word is not DROP}
+        said = own_words(framework, name, old) if old is not None else ()
+        was = {key: word for key, word in said if word is not DROP}
         dashed = framework in DASHED
         return [(f"--{key}" if dashed and "." not in key else key, was.get(key), word) for key, word in own]
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
 
 
-_OWN_WORDS: Final = frozenset({"grad_ckpt", "attention", "fused_ce"})
+_OWN_WORDS: Final = frozenset({"grad_ckpt", "attention", "fused_ce", "sp"})
 """Fields for which frameworks have a switch or a word of their own (``disable_gradient_checkpointing``, ``fa2``)."""
 _COMPOSITE: Final = frozenset(
     ["optimizer", "optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"]

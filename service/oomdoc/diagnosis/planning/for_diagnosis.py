@@ -282,6 +282,11 @@ _KEPT: Final = ("eval/collected", "eval/keeps-predictions")
 _PREPARES: Final = frozenset({"fails-while-preprocessing", "host-ram/dataset"})
 _WORKERS: Final = frozenset({"grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"})
 """What shows that the workers of a data loader copy the objects that they touch."""
+_TRAINERS: Final = ("transformers/", "accelerate/", "lightning/", "swift/", "llamafactory/")
+"""Parts of the paths of libraries that save by themselves."""
+_CUDA: Final = "PYTORCH_CUDA_ALLOC_CONF"
+_VARIABLES: Final = {"npu-oom": "PYTORCH_NPU_ALLOC_CONF", "hip-oom": "PYTORCH_HIP_ALLOC_CONF"}
+"""What the allocator of another accelerator reads: torch_npu 2.1 and later, PyTorch for ROCm."""
 _SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
 
 
@@ -302,6 +307,10 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
         "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
+        "device_map": "inactive-setting/map-of-devices" in said,
+        "own_loop": not any(part in f.file for f in (failure.frames if failure else ()) for part in _TRAINERS),
+        "nccl_shared": "nccl-shm-failed" in signals,
+        "allocator_variable": _VARIABLES.get(failure.signal.name, _CUDA) if failure is not None else _CUDA,
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
         ),
