@@ -141,7 +141,7 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
         for c in document.get("conflicts") or []
         if c.get("observed") and (c["fact"] or first["cause"] not in _APART)
     ]
-    implied += [i["why"] for i in (document.get("inferred") or {}).values()]
+    implied += [i["why"] for i in (document.get("inferred") or {}).values() if first["cause"] not in _APART]
     lines += first["why"][:1] if len(lines) == 1 else []
     lines += implied[:1] or first["why"][1 : 1 + _MAX_REASONS - len(lines)]
     return lines

@@ -201,3 +201,49 @@ def test_weights_and_gradients_that_are_more_than_the_card(run: str, proven: boo
     found = diagnose(read_text(text), plans=False)
     assert any(m.key == "account.states-alone" for c in found.causes for m in c.why) is proven
     assert not proven or found.causes[0].cause == "model-states"
+
+
+_SHARE = """python -m sglang.launch_server --model-path Qwen/Qwen2.5-14B-Instruct --mem-fraction-static 0.5
+[2025-05-02 09:11:17] Load weight begin. avail mem=47.10 GB
+[2025-05-02 09:11:28] Load weight end. type=Qwen2ForCausalLM, dtype=torch.bfloat16, avail mem=19.40 GB, mem usage=27.70 GB.
+RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.
+"""
+_FROZEN = (
+    "LoRA of mistralai/Mistral-Nemo-Base-2407 in bf16 on an RTX 4090, batch 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried to"
+    " allocate 98.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 40.00 MiB is free. Of the allocated memory 23.02"
+    " GiB is allocated by PyTorch, and 120.00 MiB is reserved by PyTorch but unallocated."
+)
+_STAGE = """Megatron-LM, Qwen2.5-72B, 4 nodes of 8 H100 80GB, --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4
+--micro-batch-size 1 --seq-length 8192, no recompute
+[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 928.00 MiB. GPU 3 has a total capacity of 79.11 GiB
+"""
+_SPREAD = """python -m sglang.launch_server --model-path Qwen/Qwen2.5-32B-Instruct --tp 2
+2x RTX 4090 (24GB each)
+RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "account"),
+    [
+        (_SHARE, "kv-cache", "share-below-weights"),
+        (_FROZEN, "model-states", "frozen-alone"),
+        (_STAGE, "activations", "first-stage"),
+        (_SPREAD, "weights-load", "weights-alone"),
+    ],
+)
+def test_the_sum_that_decides_comes_first(text: str, cause: str, account: str) -> None:
+    first = diagnose(read_text(text), plans=False).causes[0]
+    assert (first.cause, first.why[0].key) == (cause, f"account.{account}")
+
+
+def test_states_that_are_being_made_were_not_there_before() -> None:
+    text = (
+        "one A100 80GB, batch size 1, seq 512\n"
+        'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")\n'
+        'args = TrainingArguments("out", per_device_train_batch_size=1, bf16=True, gradient_checkpointing=True)\n'
+        '  File "/x/torch/optim/adamw.py", line 227, in step\n    has_complex = self._init_group(\n'
+        '  File "/x/torch/optim/adamw.py", line 175, in _init_group\n    state["exp_avg_sq"] = torch.zeros_like(\n'
+    )
+    found = diagnose(read_text(text + _OOM), plans=False)
+    assert [i.value for i in found.inferred if i.field == "param_dtype"] == ["fp32"]

@@ -30,7 +30,7 @@ _OWN_MAP: Final = "from_pretrained(..., device_map={'': int(os.environ['LOCAL_RA
 _SHARDED_DICT: Final = (
     "FSDP.state_dict_type(model, StateDictType.SHARDED_STATE_DICT); torch.distributed.checkpoint.save(...)"
 )
-_ON_RANK_0: Final = "FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True))"
+_ON_RANK_0: Final = "StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"
 """torch/distributed/fsdp/api.py, PyTorch 1.12-2.8."""
 _STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)"
 """FSDP shards packed 4-bit weights since bitsandbytes 0.43; DeepSpeed's engine leaves them whole on every GPU."""
