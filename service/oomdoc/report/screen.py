@@ -21,6 +21,10 @@ _APART: Final = frozenset(
     ]
 )
 """Causes that figures of a regular step say nothing about."""
+_SUMS: Final = frozenset({"model-states", "weights-load", "optimizer-init"})
+"""Causes of many tensors: which one of them was refused says little, their sum decides."""
+_FITS: Final = 0.9
+"""Probability from which a plan is said to fit."""
 _NAMEABLE: Final = 0.04
 _UNSURE: Final = 0.35
 """Probability below which no cause is advised on."""
@@ -124,7 +128,7 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
         lines.append(word("screen.cache", language, length=f"{cache['length']:,}", needed=needed, left=left))
     tensors = ((document.get("failure") or {}).get("tensors")) or []
     tensor = next((t for t in tensors if t["match"] >= 0.6 and t["cause"] in (None, first["cause"])), None)
-    if tensor is not None and cache is None and len(lines) == 1:
+    if tensor is not None and cache is None and len(lines) == 1 and first["cause"] not in _SUMS:
         shape = " × ".join(f"{n:,}" for n in tensor["shape"])
         lines.append(
             word(
@@ -177,10 +181,16 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
     if plan is None:
         key = action_key(first["cause"], document["job"].get("objective"))
         return [word(key, language)] if has(key) else []
-    lines = [change_sentence(change, language) for change in plan["changes"][:_MAX_CHANGES]]
-    if plan["peak_gib"] is not None:
-        lines.append(plan_sentence(plan, language))
+    lines = _steps(plan, language)
+    priced = next((p for p in document["plans"] if (p.get("fits_probability") or 0) >= _FITS and p["changes"]), None)
+    if plan["peak_gib"] is None and priced is not None and first["cause"] not in _APART:
+        lines += [word("screen.or", language), *_steps(priced, language)]
     return lines
+
+
+def _steps(plan: dict[str, Any], language: str) -> list[str]:
+    lines = [change_sentence(change, language) for change in plan["changes"][:_MAX_CHANGES]]
+    return lines if plan["peak_gib"] is None else [*lines, plan_sentence(plan, language)]
 
 
 def _sure(document: dict[str, Any], language: str) -> str:

@@ -32,10 +32,10 @@ from oomdoc.diagnosis.planning.printed import (
 )
 from oomdoc.diagnosis.planning.quantities import Quantity, lowest_share, quantity
 from oomdoc.diagnosis.planning.result import Planning
-from oomdoc.diagnosis.planning.unpriced import settings_for
+from oomdoc.diagnosis.planning.unpriced import ANSWERS, settings_for
 from oomdoc.diagnosis.proven_causes import ranks_on_one_gpu
 from oomdoc.diagnosis.regressions import regressions_for
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety, SingleFix
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
@@ -100,7 +100,8 @@ def planning_for(
     """
     likely = [c.cause for c in causes if c.probability >= _MIN_PROBABILITY] or [c.cause for c in causes[:1]]
     context = _context(evidence, job, likely, matched)
-    if (split := job.assumed.get("pp")) is not None and split.why == SPLIT:
+    split = job.assumed.get("pp")
+    if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
         context = replace(context, without=context.without | _OF_MANY_PROCESSES)
     try:
         prices: Prices | None = Prices(job, careful=careful) if explained else None
@@ -130,15 +131,14 @@ def planning_for(
         advice = [*foremost, *settings_for(prices.job, context), *others]
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
-        found = _arithmetic(evidence, prices, context, wanted, calibration, failed=stated_to_fail)
+        search = partial(_arithmetic, evidence, prices, wanted=wanted, calibration=calibration, failed=stated_to_fail)
+        sure = first if causes and causes[0].probability >= _SURE else ""
+        found = _cause_first(search(context), sure, context, search, wanted)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
         # Advice without a saving to promise goes along with the first plan.
-        done = {"capture-sizes" for change in plans[0].changes if change.remedy == "serving-graphs"}  # says the same
-        hints = [(n, v) for cause, n, v in advice if cause == first and v.instruction is not None and n not in done][:2]
-        hinted = (*plans[0].notes, *_hinted(hints, weigh), *lowest_share(prices, context))
-        plans = (replace(plans[0], notes=hinted), *plans[1:])
+        plans = (_with_hints(plans[0], [a[1:] for a in advice if a[0] == first], prices, context, weigh), *plans[1:])
         advice = [a for a in advice if a[0] not in _ARITHMETIC]
     fits = prices.base.probability >= wanted and prices.capacity_bytes is not None
     said = (say("fixes.note.look-first"),) if fits and not plans else ()
@@ -150,6 +150,44 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MAX_SHOWN_PLANS]))
+
+
+_SURE: Final = 0.8
+"""Probability of a cause from which what answers it comes before what makes room elsewhere."""
+_CLASSES: Final[tuple[Safety, ...]] = ("same-numbers", "changed-numerics", "changed-training")
+
+
+def _cause_first(
+    found: Planning, cause: str, context: Context, search: Callable[[Context], Planning], wanted: float
+) -> Planning:
+    """The plans, before them one of the remedies of the cause alone where that fits and changes no more."""
+    answers = frozenset(ANSWERS.get(cause, ()))
+    if not answers or not found.plans or any(change.remedy in answers for change in found.plans[0].changes):
+        return found
+    others = frozenset(remedy.name for remedy in REMEDIES) - answers
+    own = search(replace(context, without=context.without | others)).plans
+    least = _CLASSES.index(found.plans[0].safety)
+    plan = next((p for p in own if p.fits_probability >= wanted and _CLASSES.index(p.safety) <= least), None)
+    return found if plan is None else replace(found, plans=(replace(plan, name="cause"), *found.plans))
+
+
+def _with_hints(
+    plan: Plan,
+    advice: Sequence[tuple[str, Variant]],
+    prices: Prices,
+    context: Context,
+    weigh: Callable[[str, Variant], Quantity],
+) -> Plan:
+    """A plan with two instructions against the cause: one that answers it is a step, others are notes."""
+    done = {"capture-sizes" for change in plan.changes if change.remedy == "serving-graphs"}  # says the same
+    hints = [(n, v) for n, v in advice if v.instruction is not None and n not in done][:2]
+    ahead = [(n, v) for n, v in hints if v.instruction is not None and v.instruction.key in _STEPS]
+    steps = tuple(Change(remedy=n, key=n, instruction=v.instruction) for n, v in ahead)
+    notes = (*plan.notes, *_hinted([h for h in hints if h not in ahead], weigh), *lowest_share(prices, context))
+    return replace(plan, changes=(*steps, *plan.changes), notes=notes)
+
+
+_STEPS: Final = frozenset({"fixes.entropy-chunks.how"})
 
 
 def _of_host(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:

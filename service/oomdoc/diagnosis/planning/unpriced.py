@@ -13,11 +13,11 @@ from oomdoc.messages import say
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 
-_FOR: Final[Mapping[str, tuple[str, ...]]] = {
-    "logits": ("fused-ce", "micro-batch", "seq-len", "completion-len"),
-    "activations": ("grad-ckpt", "micro-batch", "attention", "seq-len", "completion-len"),
+ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "logits": ("fused-ce", "micro-batch", "micro-tokens", "seq-len", "completion-len"),
+    "activations": ("grad-ckpt", "micro-batch", "micro-tokens", "attention", "seq-len", "completion-len"),
     "attention-scores": ("attention", "micro-batch", "seq-len"),
-    "model-states": ("zero", "fsdp", "distributed-optimizer", "optimizer-8bit", "lora"),
+    "model-states": ("zero", "fsdp", "distributed-optimizer", "optimizer-8bit", "lora", "qlora"),
     "optimizer-init": ("optimizer-8bit", "zero", "offload-optimizer", "lora"),
     "weights-load": ("qlora", "serving-quant", "serving-tensor-parallel"),
     "kv-cache": ("serving-length", "serving-concurrency", "serving-kv-dtype"),
@@ -42,7 +42,7 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
     cause = context.causes[0] if context.causes else ""
     filled, said = complete(job), 0
     by_name = {r.name: r for r in REMEDIES}
-    for name in _FOR.get(cause, ()):
+    for name in ANSWERS.get(cause, ()):
         options = [v for v in variants_on(by_name[name], filled, context) if v.fields]
         # A default that nobody stated (one sample, 2048 tokens) is no setting to advise against.
         options = [
