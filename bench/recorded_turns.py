@@ -2,8 +2,8 @@
 
 A turn is several calls, each of which sees what oomdoc's functions answered to the one before. So prompts are had in
 rounds: every conversation runs until a reply is missing, whose prompt is written; with that reply imported it runs on.
-A reply is kept by what the person said and what the model asked for until then, not by the figures that it was shown:
-where those have changed since, its sentences with the old ones are withheld.
+A reply is kept by what the person said and what the model asked for until then, not by the figures that it was shown,
+nor by which of its sentences were withheld: where figures have changed since, its sentences with the old ones are.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oomdoc.chat.briefing import AGAIN
 from oomdoc.chat.session import DERIVED, Session
 from oomdoc.chat.tool_loop import Turned, converse
 from oomdoc.language_model import Budget, Reply, Tool, ToolCall, Unavailable
@@ -26,6 +27,7 @@ FORM = (
     'Reply with one JSON object: {"content": "what you say, empty while you call functions", "tool_calls": '
     '[{"name": "a function", "arguments": {}}]}; without calls where you answer.'
 )
+_ONCE_MORE = AGAIN.partition(" ")[0]
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?\s?(?:[KMGT]i?B|%|tokens?|GB|G\b)")
 _EMPTY: tuple[Any, ...] = (None, "none", "", [], {}, False)
@@ -86,7 +88,8 @@ def key_of(messages: Sequence[Mapping[str, Any]]) -> str:
     for message in messages:
         if message["role"] == "user":
             content = str(message["content"])
-            parts.append(content.partition("\n\n")[2] if content.startswith("Current job") else content)
+            said = content.partition("\n\n")[2] if content.startswith("Current job") else content
+            parts.append(_ONCE_MORE if said.startswith(_ONCE_MORE) else said)
         for call in message.get("tool_calls") or ():
             parts.append(f"{call['function']['name']} {call['function']['arguments']}")
     return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]

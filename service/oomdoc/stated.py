@@ -19,6 +19,7 @@ _MAPS: Final = ("buckets", "env")
 _DEPTH: Final = 12
 _NODES: Final = 20_000
 _STAGES: Final = 3
+_NORMAL_FLOAT: Final = ("nf4", "nf4-double")
 
 
 def _as(name: str) -> Callable[[str, Any], Any]:
@@ -85,6 +86,21 @@ def stated_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         if value is not None:
             found.update(_read(str(name).strip(), value))
+    return found
+
+
+def following(changes: Mapping[str, Any], base: Job) -> dict[str, Any]:
+    """Fields that go along with a change: the length of prompt and completion, the name of adapters on 4 bits."""
+    found: dict[str, Any] = {}
+    halves = {name: base.get(name) for name in ("prompt_len", "completion_len")}
+    own = {n: v for n, v in changes.items() if n in halves and v}
+    if own and "seq_len" not in changes and all(halves.values()) and base.seq_len == sum(halves.values()):
+        found["seq_len"] = sum((halves | own).values())
+    method, quant = changes.get("method", base.method), changes.get("quant", base.quant)
+    if "quant" in changes and method == "lora" and quant in _NORMAL_FLOAT:
+        found["method"] = "qlora"
+    elif "quant" in changes and "method" not in changes and method == "qlora" and quant == "none":
+        found["method"] = "lora"
     return found
 
 

@@ -77,6 +77,16 @@ class Served:
         return self.at_once * self.cache_bytes / self.needed_bytes if self.needed_bytes else 0.0
 
     @property
+    def token_bytes(self) -> float:
+        """What a token of a request of the full length keeps."""
+        return self.needed_bytes / (self.at_once * self.length)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the pool holds, of requests of the full length."""
+        return int(self.requests * self.length)
+
+    @property
     def starts(self) -> bool:
         """Whether the requests find their cache."""
         return self.largest_length is None or self.length <= self.largest_length

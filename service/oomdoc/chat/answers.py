@@ -112,6 +112,7 @@ def changed(
         said = [word("chat.unchanged", language)]
     if before and after and changes:
         said.append(parts.versus(before.estimate, after.estimate, language))
+        said += parts.was_assumed(before, changes, language)
     said += parts.state(after, problem, job, language, peak_said=bool(before and after and changes))
     if after and after.estimate.fits is False:
         said += parts.planned(after, language)

@@ -32,6 +32,8 @@ class Context:
     """The latest first."""
     proposed: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     """Changes that were asked about and not made."""
+    refused: bool = False
+    """Whether the latest of ``recent`` was given an impossible value: a number that stands alone mends it."""
     wanted: tuple[str, ...] = ()
     """Fields that oomdoc has asked for."""
 

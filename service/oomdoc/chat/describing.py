@@ -11,6 +11,7 @@ from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.chat.session import flat
 from oomdoc.evidence import Evidence, Source
+from oomdoc.stated import following
 from oomkb.errors import InputError
 from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
@@ -48,7 +49,9 @@ def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evid
     said = {n: v for n, v in fields.items() if own.get(n) != v and n not in ("world", "dp")}
     if said and (evidence.failures or len(own) > _MIN_FACTS):
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()}
-        return read([Source("chat", text)], options), fields
+        evidence = read([Source("chat", text)], options)
+        # "bf16 mixed precision": what is said of one field may take another's word away.
+        fields = {n: v for n, v in fields.items() if n not in own or n in _fields(evidence)}
     return evidence, fields
 
 
@@ -67,12 +70,13 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
         fields.setdefault(rollout, fields.pop(server))
     if fields.get("objective") == "inference" and fields.get("framework") in ENGINES and "seq_len" in fields:
         fields.setdefault("serving.max_model_len", fields["seq_len"])
-    return fields
+    return fields | following(fields, Job())
 
 
 def _known(name: str, fields: Mapping[str, Any]) -> bool:
     """A field that intake has read is not read again from the phrase."""
-    return name in fields or any(f.startswith(f"{name}.") for f in fields)
+    names = (name, "rollout.tensor_parallel") if name == "tp" else (name,)
+    return not fields.keys().isdisjoint(names) or any(f.startswith(f"{name}.") for f in fields)
 
 
 def config_of(text: str) -> dict[str, Any] | None:

@@ -113,7 +113,8 @@ def _meant(number: float, context: Context, *, thousands: bool) -> Quantity | No
     if 0 < number < 1:
         return _BY_FIELD["gpu_memory_utilization"]
     answers = [_BY_FIELD[name] for name in context.wanted if name in _BY_FIELD]
-    for quantity in (*answers, *_recent(context)):
+    refused = _recent(context)[:1] if context.refused else []
+    for quantity in (*refused, *answers, *_recent(context)):
         if thousands and quantity.lowest < _SHORTEST_LENGTH:
             continue
         if quantity.lowest <= number <= quantity.highest and (

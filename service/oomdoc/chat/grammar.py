@@ -27,6 +27,9 @@ LONGEST_TURN: Final = 600
 
 _SCRIPT_SEAM: Final = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])")
 
+_GLUED: Final = re.compile(r"(?i)(?<![\w./-])(?:rank|m?bsz?|batch|tp|pp|cp|ep|ga|seq|ctx)(?=\d)")
+"""Short names with their number: "bs4 rank16"."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -47,7 +50,7 @@ class Turn:
 def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     """Read one short turn against the session's job and what was said before."""
     # Word boundaries do not exist between Latin and Chinese characters, so a blank is put there.
-    turn = _SCRIPT_SEAM.sub(" ", text.strip()[:LONGEST_TURN])
+    turn = _GLUED.sub(r"\g<0> ", _SCRIPT_SEAM.sub(" ", text.strip()[:LONGEST_TURN]))
     context = context or Context(job)
     for less in (questions.without_courtesy, without_kept):
         rest = less(turn)
@@ -64,6 +67,11 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
         return Turn("accept-plan")
     if agreed and context.proposed:
         return Turn("change", context.proposed)
+    head, _, rest = turn.replace("，", ",").partition(",")
+    if rest and context.proposed and questions.says_yes(head) == "proposal":
+        more, refused = read_changes(rest, context)  # "ok do that, nf4"
+        if refused is None and not questions.asks_only(rest):
+            return Turn("change", {**context.proposed, **more})
     changes, refused = read_changes(turn, context)
     if refused is not None:
         return Turn("change", refused=refused)

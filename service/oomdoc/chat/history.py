@@ -30,4 +30,4 @@ def context_of(session: Session) -> Context:
     for index in range(len(session.steps) - 1, 0, -1):
         before = session.steps[index - 1].job
         recent += [Recent(name, before.get(name)) for name in session.steps[index].changed if name not in DERIVED]
-    return Context(session.job, tuple(recent), session.proposed, wanted(session.job))
+    return Context(session.job, tuple(recent), session.proposed, bool(refused), wanted(session.job))

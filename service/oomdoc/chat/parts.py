@@ -7,14 +7,18 @@ from typing import Any, Final
 
 from oomdoc.chat.history import wanted
 from oomdoc.diagnosis.forms import host_is_short
+from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import has, word
 from oomkb.errors import OomdocError
+from oomkb.frameworks.circumstances import own_context
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced
-from oomkb.units import GIB
+from oomkb.units import GIB, KIB
 
 SAME_BYTES: Final = 0.005 * GIB
+_CACHED: Final = 0.96
+"""Of a peak: with a larger part needed, the allocator's cache is not spoken of."""
 _DECISIVE: Final = (
     "seq_len",
     "prompt_len",
@@ -42,22 +46,22 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_
         return [word("chat.cannot-price", language, problem=problem)] if known else []
     estimate = priced.estimate
     largest = estimate.owner
-    said = [
-        word(
-            "chat.peak-where" if peak_said else "chat.peak",
-            language,
-            peak_bytes=estimate.process_bytes,
-            phase=word(f"phase.{estimate.peak_phase}", language),
-            owner=term(largest, language),
-            owner_bytes=estimate.phases[estimate.peak_phase].terms_bytes[largest],
-        )
-    ]
+    peak = word(
+        "chat.peak-where" if peak_said else "chat.peak",
+        language,
+        peak_bytes=estimate.process_bytes,
+        phase=word(f"phase.{estimate.peak_phase}", language),
+        owner=term(largest, language),
+        owner_bytes=estimate.phases[estimate.peak_phase].terms_bytes[largest],
+    )
+    cached = not peak_said and _holds_cache(estimate)
+    said = [peak + (word("chat.needed", language, needed_bytes=without_cache(estimate)) if cached else "")]
     have_bytes = (job.host_gib or 0.0) * GIB
     if host_is_short(job, estimate):
         said.append(word("chat.host-short", language, host_bytes=estimate.host_bytes, have_bytes=have_bytes))
     elif estimate.capacity_bytes is not None:
         said.append(_verdict(estimate, estimate.capacity_bytes, language))
-    said += served(estimate, language)
+    said += served(priced, language)
     if priced.job.offload and estimate.host_bytes > 0:
         said.append(word("chat.host", language, host_bytes=estimate.host_bytes))
     if not peak_said:
@@ -67,11 +71,12 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_
 
 def _verdict(estimate: Estimate, capacity_bytes: float, language: str) -> str:
     probability = f"{estimate.fits_probability or 0.0:.0%}"
-    short_bytes = estimate.process_bytes - capacity_bytes
     if estimate.fits:
+        left_bytes = capacity_bytes - without_cache(estimate)
         return word(
-            "chat.fits", language, capacity_bytes=capacity_bytes, probability=probability, left_bytes=-short_bytes
+            "chat.fits", language, capacity_bytes=capacity_bytes, probability=probability, left_bytes=left_bytes
         )
+    short_bytes = estimate.process_bytes - capacity_bytes
     if short_bytes <= 0:
         return word("chat.starts-not", language, capacity_bytes=capacity_bytes)
     return word(
@@ -79,21 +84,26 @@ def _verdict(estimate: Estimate, capacity_bytes: float, language: str) -> str:
     )
 
 
-def served(estimate: Estimate, language: str) -> list[str]:
+def served(priced: Priced, language: str) -> list[str]:
     """What an engine's cache holds."""
-    engine = estimate.served
+    engine = priced.estimate.served
     if engine is None or engine.needed_bytes <= 0:
         return []
     said = [
         word(
-            "chat.served",
+            "chat.served" if engine.cache_bytes > 0 else "chat.served-none",
             language,
             cache_bytes=engine.cache_bytes,
             length=f"{engine.length:,}",
             requests=f"{engine.requests:.1f}",
             needed_bytes=engine.needed_bytes,
+            tokens=f"{engine.tokens:,}",
+            token_kib=f"{engine.token_bytes / KIB:.4g}",
         )
     ]
+    own = own_context(priced.job)
+    if own is not None and engine.length > own:
+        said.append(word("chat.beyond-context", language, length=f"{engine.length:,}", own=f"{own:,}"))
     if not engine.starts and engine.largest_length:
         said.append(word("chat.served-longest", language, length=f"{engine.largest_length:,}"))
     return said
@@ -124,6 +134,10 @@ def versus(before: Estimate, after: Estimate, language: str) -> str:
     """How the peak moves; where it does not, what does."""
     delta = after.process_bytes - before.process_bytes
     moved = _moved_terms(before, after, language)
+    needed = without_cache(before), without_cache(after)
+    if _holds_cache(before) or _holds_cache(after):
+        key = "chat.same-needed" if abs(needed[1] - needed[0]) < SAME_BYTES else "chat.compare-needed"
+        moved = word(key, language, before_bytes=needed[0], after_bytes=needed[1]) + moved
     if abs(delta) < SAME_BYTES:
         return word("chat.same-peak", language, after_bytes=after.process_bytes) + moved
     said = word(
@@ -134,7 +148,7 @@ def versus(before: Estimate, after: Estimate, language: str) -> str:
         direction=direction(before, after, language),
         delta_bytes=abs(delta),
     )
-    return said + (moved if before.served else "")
+    return said + moved
 
 
 def _moved_terms(before: Estimate, after: Estimate, language: str) -> str:
@@ -150,16 +164,35 @@ def _moved_terms(before: Estimate, after: Estimate, language: str) -> str:
         was, now = before.phases[phase].terms_bytes, after.phases[phase].terms_bytes
         moves = {name: abs(now.get(name, 0.0) - was.get(name, 0.0)) for name in {*was, *now}}
         name = max(moves, key=lambda n: (moves[n], n), default="")
-        if name and moves[name] >= SAME_BYTES:
-            return word(
-                "chat.moved",
-                language,
-                term=term(name, language),
-                phase=word(f"phase.{phase}", language),
-                before_bytes=was.get(name, 0.0),
-                after_bytes=now.get(name, 0.0),
-            )
+        if not name or moves[name] < SAME_BYTES:
+            continue
+        total = before.phases[phase].total_bytes, after.phases[phase].total_bytes
+        if phase != before.peak_phase and abs(total[1] - total[0]) >= SAME_BYTES:
+            # Another moment of the phase may be its fullest: its terms are not those of before.
+            shown = word(f"phase.{phase}", language)
+            return word("chat.moved-phase", language, phase=shown, before_bytes=total[0], after_bytes=total[1])
+        return word(
+            "chat.moved",
+            language,
+            term=term(name, language),
+            phase=word(f"phase.{phase}", language),
+            before_bytes=was.get(name, 0.0),
+            after_bytes=now.get(name, 0.0),
+        )
     return ""
+
+
+def _holds_cache(estimate: Estimate) -> bool:
+    """Whether much of the peak is blocks that the allocator keeps."""
+    return without_cache(estimate) < _CACHED * estimate.process_bytes
+
+
+def was_assumed(before: Priced | None, changes: Mapping[str, Any], language: str) -> list[str]:
+    """Values that were only assumed before they were changed: the peak before is that of an assumption."""
+    assumed = before.job.assumed if before is not None else {}
+    values = {n: before.job.get(n) for n in changes if n in assumed and n in _DECISIVE} if before is not None else {}
+    values = {n: v for n, v in values.items() if v not in (None, "none")}
+    return [word("chat.was-assumed", language, values=shown_changes(values, language))] if values else []
 
 
 def direction(before: Estimate, after: Estimate, language: str) -> str:

@@ -21,6 +21,7 @@ from itertools import permutations
 from typing import Any, Final
 
 from oomdoc.chat.wording import patterns
+from oomdoc.chat.wording import words as wordlist
 from oomkb.catalog.gpus import find, find_all
 from oomkb.dataclass import dataclass
 
@@ -28,7 +29,7 @@ _RE: Final = patterns("provenance")
 
 _NUMBER: Final = re.compile(
     r"(?<![A-Za-z_\d.])(?P<n>(?:\d{1,3}(?:,\d{3}){1,8}(?!\d)|\d{1,30})(?:\.\d{1,30})?)(?:e[+-]?\d{1,3})?"
-    r"(?:[\s-]?(?P<unit>bits?(?![A-Za-z])|[KMGTP]i?B(?:ytes?)?|[KMGTP]i?b(?:it|ytes?)?|gi(?:ga|bi)bytes?|me(?:ga|bi)bytes?|bytes?|%|per\s?cent|字节|百分点"
+    r"(?:[\s-]?(?P<unit>bits?(?![A-Za-z])|[KMGTP]i?B(?:ytes?)?|[KMGTP]i?b(?:it|ytes?)?|gi(?:ga|bi)bytes?|me(?:ga|bi)bytes?|bytes?|%|per\s?cent|字节|百分点|位(?![数于置])"
     r"|[GMkK](?![A-Za-z])))?",
     re.I,
 )
@@ -40,6 +41,8 @@ _ACTS: Final = re.compile(
 _PLAIN_PAIR: Final = re.compile(r"[A-Za-z][A-Za-z\d-]{1,14}(?:/[A-Za-z][A-Za-z\d-]{1,14}){1,3}")
 _WIDE: Final = re.compile(r"[，；：！？、（）]")
 _SMALL: Final = 10
+_WHOLE: Final = 0.5
+"""The step of a figure without decimals."""
 _LIKELY: Final = 0.5
 _SAYS: Final = frozenset({"computed", "sentences", "nothing_fits", "notes", "warnings", "summary"})
 """Keys of a function's answer whose words are oomdoc's: what they say of fitting holds."""
@@ -121,6 +124,10 @@ class Sources:
     numbers: set[float] = field(default_factory=set)
     capacities: set[float] = field(default_factory=set)
     """GiB; those among the sizes that a card has."""
+    rooms: set[float] = field(default_factory=set)
+    """GiB; what is left of a card."""
+    named: set[float] = field(default_factory=set)
+    """GiB; those that the person names."""
     peaks: set[float] = field(default_factory=set)
     """GiB; those that a run takes, or that the person names."""
     verdicts: set[bool] = field(default_factory=set)
@@ -136,7 +143,8 @@ class Sources:
     def add_said(self, text: str) -> None:
         """Words of the person."""
         self.add_text(text)
-        self._add_peaks(_normal(text))
+        self.named |= self._sizes(_normal(text))
+        self.peaks |= self.named
 
     def add_document(self, value: Any, name: str = "", depth: int = 0) -> None:
         """A function's answer; a number's unit is its key's."""
@@ -146,7 +154,7 @@ class Sources:
             chance = value.get("fits_probability")
             if "fits" not in value and isinstance(chance, int | float):
                 self.verdicts.add(chance >= _LIKELY)
-            if value.get("largest"):
+            if value.get("largest") or value.get("largest_with_margin"):
                 self.verdicts |= {True, False}  # it fits up to there and no further
             for key, one in value.items():
                 self.texts.append(str(key).lower())
@@ -191,11 +199,12 @@ class Sources:
         refuses, claims = _judges(_RE["would_fit"].sub(" ", text))
         self.verdicts |= ({False} if refuses else set()) | ({True} if claims else set())
         for after in _RE["moved_to"].findall(text):
-            self._add_peaks(after)
+            self.peaks |= self._sizes(after)
 
-    def _add_peaks(self, text: str) -> None:
+    @staticmethod
+    def _sizes(text: str) -> set[float]:
         kinds = (_kind(value, unit) for value, unit, _ in _numbers(text))
-        self.peaks |= {value for kind, value in kinds if kind == "size"}
+        return {value for kind, value in kinds if kind == "size"}
 
     def _add_number(self, value: float, name: str) -> None:
         if name.endswith("_gib"):
@@ -204,10 +213,16 @@ class Sources:
                 self.peaks.add(value)
             if name == "capacity_gib":
                 self._add_capacity(value)
+            if name == "spare_gib" and value > 0:
+                self.rooms.add(value)
         else:
             self.numbers.add(value)
+            if "_kib" in name:
+                self.sizes.add(value / 2.0**20)
             if value != int(value) or "probability" in name or name.endswith("utilization"):
                 self.percents |= {100 * value, 100 * (1 - value)} if 0 < value < 1 else {100 * value}
+            if name.endswith("_millions"):
+                self.numbers |= {value / 1000, value / 100, 100 * value}  # in billions, in 亿 and 万
             if name == "relative_speed" and value > 0:
                 self.numbers.add(1 / value)
                 self.percents.add(100 * abs(1 - value))
@@ -244,6 +259,7 @@ class Sources:
             return "a quantity in words"
         if not self._all_figures_known(plain, _normal(before)):
             return "a figure that nothing gave"
+        plain = _RE["launchers"].sub(" ", plain)
         if any(not self._in_texts(match[0]) for match in _RE["commands"].finditer(plain)):
             return "a command that nothing gave"
         if any(not self._said(match[0]) for match in _ACTS.finditer(plain)):
@@ -262,9 +278,12 @@ class Sources:
         sizes = [f for n in _numbers(self._without_names(plain)) if (f := _Figure.of(*n)).kind == "size"]
         cards = [size.value for size in sizes if any(map(size.is_near, self.capacities))] or list(self.capacities)
         needs = [size.value for size in sizes if size.value not in cards and any(map(size.is_near, self.peaks))]
+        rooms = [size for size in sizes if any(map(size.is_near, self.rooms))]
+        others = [size.value for size in sizes if size not in rooms and any(map(size.is_near, self.named))]
+        found = {other <= room.value for room in rooms for other in others if other not in cards}
         if not cards or not needs:
-            return set()
-        return ({True} if max(needs) <= min(cards) else set()) | ({False} if max(needs) > max(cards) else set())
+            return found
+        return found | ({True} if max(needs) <= min(cards) else set()) | ({False} if max(needs) > max(cards) else set())
 
     def _all_figures_known(self, plain: str, before: str) -> bool:
         figures = list(_numbers(self._without_names(plain)))
@@ -272,7 +291,10 @@ class Sources:
         if not unknown:
             return True
         around = [*figures, *_numbers(self._without_names(before))]
-        operands = [_Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MAX_OPERANDS]
+        known = [_Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MAX_OPERANDS]
+        # "from 21.04 to 11.60 GiB": the unit is said once.
+        sizes = [_Figure("size", f.value, f.step) for f in known if f.kind == "number" and f.step < _WHOLE]
+        operands = [*known, *(size for size in sizes if any(map(size.is_near, self.sizes)))]
         return all(_Figure.of(*figure).follows(operands) for figure in unknown)
 
     def _known(self, value: float, unit: str, decimals: int) -> bool:
@@ -342,7 +364,7 @@ def _numbers(text: str) -> Iterator[tuple[float, str, int]]:
 
 def _kind(value: float, unit: str) -> tuple[str, float]:
     """``size`` in GiB, ``percent``, ``bits`` or ``number``."""
-    if unit in ("bit", "bits"):
+    if unit in ("bit", "bits", "位"):
         return "bits", value
     if not unit or unit == "k":
         return "number", value
@@ -368,7 +390,8 @@ def _judges(plain: str) -> tuple[bool, bool]:
 def says_size(text: str, gib: float) -> bool:
     """Whether a text holds a size, rounded at most."""
     figures = (_Figure.of(*figure) for figure in _numbers(_normal(text)))
-    return any(figure.kind == "size" and figure.is_near(gib) for figure in figures)
+    # "31.50 of 39.39 GiB": the unit is said once.
+    return any((f.kind == "size" or (f.kind == "number" and f.step < _WHOLE)) and f.is_near(gib) for f in figures)
 
 
 def says_verdict(text: str) -> bool:
@@ -385,14 +408,25 @@ def _hides(text: str) -> bool:
 @cache
 def _vocabulary() -> frozenset[str]:
     """Keys of frameworks, fields and words of a job, and names that oomdoc's own pages use."""
+    from oomdoc.intake.configs.launch import ENVIRONMENT
     from oomdoc.intake.configs.registry import all_names
     from oomdoc.stated import DOTTED_FIELDS
     from oomkb.memory.job import Job
     from oomkb.memory.vocabulary import VOCABULARY
+    from oomkb.topics import topics
 
     pages = files("oomdoc.diagnosis.pages")
     written = "\n".join(pages.joinpath(f"{language}.toml").read_text(encoding="utf-8") for language in ("en", "zh"))
+    written += "\n".join(answer for topic in topics().values() for answer in topic.answer.values())
     words = {w for table in VOCABULARY.values() for name, more in table.items() for w in (name, *more.split())}
-    names = {*all_names(), *Job.__dataclass_fields__, *DOTTED_FIELDS, *words, *_CODE.findall(written)}
+    names = {
+        *all_names(),
+        *ENVIRONMENT,
+        *wordlist("provenance-words"),
+        *Job.__dataclass_fields__,
+        *DOTTED_FIELDS,
+        *words,
+        *_CODE.findall(written),
+    }
     names = {n.replace("-", "_") for n in names}
     return frozenset(names | {n.lower() for n in names})

@@ -23,7 +23,7 @@ from oomdoc.chat.phrases import (
 )
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.numbers import read_number
-from oomdoc.stated import stated_fields
+from oomdoc.stated import following, stated_fields
 from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all
 from oomkb.errors import JobError
@@ -54,6 +54,7 @@ def resolve(found: dict[str, Any], context: Context) -> dict[str, Any]:
     if "gpu" in found and "capacity_gib" not in found and job.capacity_gib is not None:
         found["capacity_gib"] = None  # it was the other card's
     _resolve_method(found, job)
+    found |= following(found, job)
     _resolve_precision(found, job)
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
         _resolve_gpus(found, job)
@@ -81,6 +82,8 @@ def _resolve_method(found: dict[str, Any], job: Job) -> None:
 def _resolve_precision(found: dict[str, Any], job: Job) -> None:
     """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast."""
     said = found.get("param_dtype")
+    if said in ("bf16", "fp16") and job.objective == "inference" and job.quant not in (None, "none"):
+        found.setdefault("quant", "none")  # "back to bf16"
     if said == "fp32" and job.autocast in ("bf16", "fp16"):
         found.setdefault("autocast", "none")
     if said not in ("bf16", "fp16") or "autocast" in found:
@@ -97,9 +100,12 @@ def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
     ranks = degrees["tp"] * degrees["pp"] * degrees["cp"]
     if "gpus" in found or "nodes" in found:
         nodes, gpus = _machines(found, job)
-        if ranks > nodes * gpus and not found.keys() & set(_MODEL_PARALLEL):
+        named = found.keys() & set(_MODEL_PARALLEL)
+        if ranks > nodes * gpus and not named:
             _lower(found, degrees, nodes * gpus)
             ranks = 1
+        elif job.objective == "inference" and not named and 1 < ranks == degrees["tp"] == (job.world or job.gpus):
+            found["tp"] = degrees["tp"] = ranks = nodes * gpus  # a server takes all the cards that it gets
     elif ranks > (job.world or (job.gpus or 1) * (job.nodes or 1)):
         nodes, gpus = job.nodes or 1, job.gpus or 1
     else:

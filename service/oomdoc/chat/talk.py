@@ -50,8 +50,6 @@ def pleasantry(session: Session, priced: Priced | None, topic: str) -> Reply:
     said = [word(f"chat.{topic}" if topic else "chat.off-topic", language)]
     if topic == "greeting" and not session.steps:
         said.append(word("chat.begin", language))
-    if topic == "thanks" and priced is not None:
-        said += parts.state(priced, "", session.job, language)[:2]
     peak = priced.estimate.process_bytes if priced is not None else None
     return Reply(joined(said), {}, session.job, peak)
 

@@ -27,8 +27,8 @@ from oomdoc.chat.history import context_of
 from oomdoc.chat.naming import check_named, plain_document, with_valid
 from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
 from oomdoc.chat.session import Reply, Session, difference, flat
-from oomdoc.chat.standing import change_lines, standing
-from oomdoc.diagnosis.forms import job_fits
+from oomdoc.chat.standing import change_lines, sizes_of, standing
+from oomdoc.diagnosis.explaining import asked_topics, beside
 from oomdoc.evidence import Source
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable
 from oomdoc.language_model.reader.passage import estimated_tokens, passage_of
@@ -53,7 +53,9 @@ _TEXT_TOKENS: Final = {"full": 3_000, "small": 1_200}
 _UNTOUCHED: Final = frozenset({"undo", "accept-plan", "talk"})
 _SHORT_TURN: Final = 12
 _CHANGES_SHOWN: Final = 8
-_FOUND: Final = ("verdict", "causes", "failure", "other_failure", "plans", "matches", "conflicts", "inferred")
+_FOUND: Final = ("verdict", "causes", "failure", "other_failure", "plans", "matches", "inferred")
+_BEFORE: Final = ("peak_gib", "needed_gib", "fits", "peak_phase", "terms_gib", "serving")
+"""What is told of the job before a change."""
 _NOTHING_MISSING: Final = re.compile(r"(?i)\W*ok(?:ay)?\W*")
 
 
@@ -265,13 +267,13 @@ class _Turn:
 
     def _estimate(self) -> dict[str, Any]:
         """The figures of the job as it stands; for a small model the verdict alone."""
-        if price_of(self.session.job, self.session.language)[0] is None:
+        priced, _ = price_of(self.session.job, self.session.language)
+        if priced is None:
             return {}
         found = tool_named("estimate").call({"job": plain_document(self.session.job), "lang": self.session.language})
         if self.model.style == "small":
-            return {name: found[name] for name in ("fits", "spare_gib")}
-        shown = {name: value for name, value in found.items() if value not in (None, [])}
-        return shown | {"assumed": {name: one["value"] for name, one in found["assumed"].items()}}
+            return {name: found[name] for name in ("needed_gib", "fits", "spare_gib")}
+        return {**_brief(found), "sizes": sizes_of(priced)}
 
     def _shown_text(self) -> str:
         """What the person said; of a long log the lines that tell."""
@@ -293,13 +295,21 @@ class _Turn:
         if self.read is None:
             turn = understand(self.text, self.session.job, context_of(self.before))
             refused = {"refused": render(problem_of(turn.refused), self.session.language)} if turn.refused else {}
-            return {"kind": turn.kind, "fields": dict(turn.changes), **refused}
-        found = {"kind": "description", "fields": dict(self.read[1].changed)}
+            known = {"about": about} if turn.kind != "change" and (about := self._topics()) else {}
+            return {"kind": turn.kind, "fields": dict(turn.changes), **refused, **known}
         if self.read[1].diagnosis is None:
-            return found
+            return {"kind": "description"}
         short = compact.diagnosis(self.read[1].diagnosis, "short")
         short["causes"] = [{n: v for n, v in cause.items() if n != "evidence"} for cause in short["causes"]]
-        return found | {n: short[n] for n in _FOUND if short.get(n)}
+        short["plans"] = [{n: v for n, v in one.items() if n != "patch"} for one in short["plans"]]
+        if short["verdict"] == "no-failure":
+            del short["matches"]
+        return {"kind": "description", **{n: short[n] for n in _FOUND if short.get(n)}}
+
+    def _topics(self) -> str:
+        """What oomdoc knows of the concept that the turn asks about."""
+        found = beside(asked_topics(self.text, self.session.job)) if self.model.style == "full" else ()
+        return " ".join(topic.topic.answer[self.session.language] for topic in found)
 
     @cached_property
     def _keeps(self) -> bool:
@@ -338,7 +348,12 @@ class _Turn:
             given["job"] = plain_document(self.session.job)
         elif call.name == "fix":
             given["text"] = self.session.material
-        return tool.call(given), about
+        found = _brief(tool.call(given))
+        if call.name == "plan":
+            found.pop("job", None)  # it is the one that was given
+            if "largest" in found:  # the sentences name what just fits
+                found["largest_with_margin"] = found.pop("largest")
+        return found, about
 
     def _pasted(self) -> str:
         """What was pasted, and what is said now."""
@@ -367,13 +382,15 @@ class _Turn:
         priced, problem = price_of(job, self.session.language, strict=True)
         if priced is None and "model" in changed:
             raise JobError(problem, where="model")
-        before, _ = price_of(present, self.session.language)
+        before = self._estimate()
         if changed:
             self.session = self.session.then(job, changed)
         found: dict[str, Any] = {"changed": changed, **({"refused": refused} if refused else {})}
-        if before is not None:
-            peak_gib = round(before.estimate.process_bytes / GIB, 2)
-            found["before"] = {"peak_gib": peak_gib, "fits": job_fits(present, before.estimate)}
+        if before:
+            assumed = {n: v for n, v in before.get("assumed", {}).items() if n in changed}
+            found["before"] = {n: before[n] for n in _BEFORE if n in before} | ({"assumed": assumed} if assumed else {})
+        if priced and priced.estimate.fits is False:
+            found["computed"] = parts.planned(priced, self.session.language)
         return found | (self._estimate() if priced else {}), dict(fields)
 
     def _changed_line(self, call: ToolCall) -> Iterator[str]:
@@ -389,9 +406,23 @@ class _Turn:
         """The figures of a change, computed, where the model's words lack the peak or the verdict."""
         estimate = priced.estimate if (priced := price_of(self.session.job, self.session.language)[0]) else None
         answer = "".join(self.said)
-        if estimate is None or not says_size(answer, estimate.process_bytes / GIB) or not says_verdict(answer):
+        sizes = [estimate.process_bytes, estimate.needed_bytes or 0.0] if estimate is not None else []
+        if estimate is not None and estimate.served is not None:
+            sizes.append(estimate.served.cache_bytes)
+        if not any(says_size(answer, size / GIB) for size in sizes) or not says_verdict(answer):
             lines = change_lines(self.before.job, self.session.job, self.session.language)[1:]
             yield from self._give("\n".join(("", *lines)))
+
+
+def _brief(found: dict[str, Any]) -> dict[str, Any]:
+    """A function's answer without what says nothing: empty parts, reasons of what was assumed."""
+    shown = {name: value for name, value in found.items() if value not in (None, [], {})}
+    if isinstance(shown.get("estimate"), dict):
+        shown["estimate"] = _brief(shown["estimate"])
+    if isinstance(shown.get("assumed"), dict):
+        values = {name: one["value"] for name, one in shown["assumed"].items()}
+        shown["assumed"] = {name: value for name, value in values.items() if value not in ([], "none", False)}
+    return shown
 
 
 def _log(event: str, reason: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oomkb.memory.estimate import METERS, Estimate, Served
 from oomkb.memory.job import Assumption
-from oomkb.units import GIB
+from oomkb.units import GIB, KIB
 
 SCHEMA: Final = "oomdoc.estimate/1"
 
@@ -99,7 +99,15 @@ def served_document(found: Served | None) -> dict[str, Any] | None:
         "max_model_len": found.length,
         "largest_max_model_len": found.largest_length,
         "max_concurrency": round(found.requests, 2),
+        "kv_tokens": found.tokens,
+        "kv_kib_per_token": round(found.token_bytes / KIB, 2),
     }
+
+
+def without_cache(estimate: Estimate) -> float:
+    """What a run cannot do without; of a server all that it takes."""
+    served = estimate.served is not None or estimate.needed_bytes is None
+    return estimate.process_bytes if served else estimate.needed_bytes or 0.0
 
 
 def _warnings(estimate: Estimate, language: str) -> list[str]:

@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from oomdoc.comparison import Compared
 from oomdoc.diagnosis.forms import host_is_short, job_fits
-from oomdoc.report.estimates import served_document
+from oomdoc.report.estimates import served_document, without_cache
 from oomkb.units import GIB
 
 _CAUSES: Final = 3
 _PLANS: Final = 3
 _KNOBS: Final = 6
 _TERMS: Final = 6
+_ROW_TERMS: Final = 4
 _REASONS: Final = 2
 _LINE_CHARS: Final = 240
 _DECIDING: Final = frozenset(
@@ -47,7 +48,10 @@ def estimate(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
     interval = document["interval_gib"]
     return {
         **{k: document[k] for k in ("peak_gib", "peak_phase", "host_gib", "capacity_gib", "needed_gib", "fits")},
-        "spare_gib": _spare(document["capacity_gib"], document["peak_gib"]["process"]),
+        "spare_gib": _spare(
+            document["capacity_gib"],
+            document["peak_gib"]["process"] if document.get("serving") else document["needed_gib"],
+        ),
         "fits_probability": document["fits_probability"],
         "interval_gib": {k: interval[k] for k in ("process", "level") if k in interval},
         "terms_gib": largest,
@@ -115,7 +119,7 @@ def row(compared: Compared, first: Compared) -> dict[str, Any]:
         "needed_gib": found.needed_bytes,
         "capacity_gib": found.capacity_bytes,
         "host_gib": found.host_bytes,
-        "spare_gib": _spare(found.capacity_bytes, found.process_bytes),
+        "spare_gib": _spare(found.capacity_bytes, without_cache(found)),
         "change_gib": None if before is None else found.process_bytes - before,
     }
     return {
@@ -123,14 +127,21 @@ def row(compared: Compared, first: Compared) -> dict[str, Any]:
         "fits": job_fits(compared.job, found),
         "fits_probability": 0.0 if short else found.fits_probability and round(found.fits_probability, 3),
         "peak_phase": found.peak_phase,
+        "terms_gib": _largest(found.phases[found.peak_phase].terms_bytes),
         "relative_speed": None if compared.relative_speed is None else round(compared.relative_speed, 2),
         **({"serving": served_document(found.served)} if found.served else {}),
     }
 
 
-def _spare(capacity: float | None, peak: float) -> float | None:
-    """What is left of the card at the peak; negative where it is too small."""
-    return None if capacity is None else round(capacity - peak, 4)
+def _largest(terms_bytes: Mapping[str, float]) -> dict[str, float]:
+    """The largest terms of a phase, in GiB."""
+    terms = sorted(terms_bytes.items(), key=lambda t: -t[1])[:_ROW_TERMS]
+    return {name: round(size / GIB, 2) for name, size in terms if size > 0}
+
+
+def _spare(capacity: float | None, taken: float | None) -> float | None:
+    """What is left of the card; negative where it is too small."""
+    return None if capacity is None or taken is None else round(capacity - taken, 4)
 
 
 def named(fields: Mapping[str, Any], index: int) -> str:

@@ -42,7 +42,9 @@ class Estimated(_Form):
     phases_gib: dict[str, float] = Field(default={}, description="each phase at its fullest, in GiB of tensors")
     host_gib: float = Field(default=0.0, description="GiB of host memory per machine that offloading takes")
     capacity_gib: float | None = Field(default=None, description="GiB of one GPU")
-    spare_gib: float | None = Field(default=None, description="capacity_gib less peak_gib.process; negative: too much")
+    spare_gib: float | None = Field(
+        default=None, description="capacity_gib less needed_gib, or less what a server takes; negative: too much"
+    )
     needed_gib: float | None = Field(
         default=None,
         description="GiB it cannot run without: peak_gib.process without cached blocks and cache beyond one request",
@@ -129,9 +131,12 @@ class Row(_Form):
     fits: bool | None = None
     fits_probability: float | None = None
     host_gib: float | None = None
-    spare_gib: float | None = Field(default=None, description="capacity_gib less peak_gib; negative: too much")
+    spare_gib: float | None = Field(
+        default=None, description="capacity_gib less needed_gib, or less what a server takes; negative: too much"
+    )
     change_gib: float | None = Field(default=None, description="peak_gib less that of the first job")
     peak_phase: str | None = None
+    terms_gib: dict[str, float] = Field(default={}, description="the largest terms of the peak phase, in GiB")
     serving: dict[str, Any] | None = Field(default=None, description="what an engine's cache holds")
     relative_speed: float | None = Field(default=None, description="beside the first job")
     problem: str | None = Field(default=None, description="why the job has no price")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from oomdoc.stated import stated_fields
+from oomdoc.stated import following, stated_fields
 from oomdoc.tools import compact, forms
 from oomdoc.tools.forms import Detail, JobFields, JobFieldsShort, Language
 from oomkb.errors import InputError, JobError
@@ -34,7 +34,8 @@ def job_of(fields: Any, base: Job | None = None) -> Job:
 
     :raises JobError: for an unknown field (with the nearest name) or a value that no run can have.
     """
-    job = (base or Job()).with_fields(stated_fields(fields))
+    stated = stated_fields(fields)
+    job = (base or Job()).with_fields(stated | following(stated, base or Job()))
     given = fields if isinstance(fields, dict) else {}
     if base is not None and "gpu" in given and "capacity_gib" not in given:
         job = job.with_fields({"capacity_gib": None})

@@ -19,7 +19,9 @@ JOB = Job.from_document(
 @pytest.mark.parametrize(
     ("turn", "changes"),
     [
-        ("What if I use 4 GPUs?", {"gpus": 4, "world": 4}),
+        ("Use 4 GPUs.", {"gpus": 4, "world": 4}),
+        ("bs4 rank16", {"micro_batch": 4, "lora.r": 16, "method": "lora"}),
+        ("全部线性层", {"lora.targets": "all-linear"}),
         ("cutoff 2048 呢?", {"seq_len": 2048}),
         ("try 8k context", {"seq_len": 8192}),
         ("can I go to 16k tokens?", {"seq_len": 16384}),
@@ -56,7 +58,7 @@ JOB = Job.from_document(
         ("max_completion_length=512", {"completion_len": 512}),
         ("r 改成 32", {"lora.r": 32, "method": "lora"}),
         ("换成 Qwen2.5-14B", {"model": "Qwen2.5-14B"}),
-        ("what if the model was 14B instead", {"model": "Qwen/Qwen2.5-14B", "params_b": None}),
+        ("make it the 14B model instead", {"model": "Qwen/Qwen2.5-14B", "params_b": None}),
         ("paged adamw 8bit", {"optimizer": "paged_adamw_8bit"}),
         ("let's cut it to 1024", {"seq_len": 1024}),
         ("forget lora, full finetune again", {"method": "full"}),
@@ -86,6 +88,12 @@ def test_changes(turn: str, changes: dict[str, Any]) -> None:
     "turn",
     [
         "why not LoRA?",
+        "what if I use 4 GPUs?",
+        "what if the model was 14B instead",
+        "could I get away with 2 cards?",
+        "要是只用一张呢?",
+        "how many users with 8k context each at the same time?",
+        "卡减一半,显存咋还多了",
         "为什么不用LoRA？先别改配置，就说说能差多少",
         "参考模型现在还占地方吗，只是问问",
         "would zero3 help?",
