@@ -25,6 +25,7 @@ _SELDOM: Final = frozenset(
     }
 )
 """Fields of a job that a small model is not shown."""
+_USUAL: Final = 11
 _LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
 _SYSTEM: Final = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
 AGAIN: Final = (
@@ -64,12 +65,20 @@ def functions(style: str, *, changes: bool) -> tuple[Tool, ...]:
     return tuple(found)
 
 
+def _without_rare(field: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A field whose long list of values names the usual ones alone."""
+    values = field.get("enum", ())
+    return field if len(values) <= _USUAL else {"type": "string", "description": f"{', '.join(values[:_USUAL])}, ..."}
+
+
 def _slim(name: str, schema: Mapping[str, Any], style: str, *, whole: bool) -> dict[str, Any]:
     if name in ("job", "base", "fields"):
         if not whole:
             return {"type": "object", "description": "job fields, as in estimate"}
         left_out = _SELDOM if style == "small" else frozenset()
         fields = {n: f for n, f in job_schema(short=True)["properties"].items() if n not in left_out}
+        if style == "small":
+            fields = {n: _without_rare(f) for n, f in fields.items()}
         return {"type": "object", "properties": fields}
     if name == "jobs":
         return {"type": "array", "items": {"type": "object"}, "description": "job fields of each, as in estimate"}
