@@ -224,16 +224,17 @@ def _best_gap(entry: gpu_data.Entry, size_gb: float) -> float:
     return min(abs(size_gb - s) for s in (*entry.sizes_gb, entry.device.capacity_bytes / GIB))
 
 
-def _rank(variant: _Variant, context: _Context, capacity_bytes: int | None) -> tuple[int, float, float, int]:
-    sizes = variant.entry.sizes_gb
-    size_gap = _best_gap(variant.entry, context.size_gb) if context.size_gb is not None else 0.0
+def _rank(variant: _Variant, context: _Context, capacity_bytes: int | None) -> tuple[int, float, float, float, int]:
+    sizes, size = variant.entry.sizes_gb, context.size_gb
+    size_gap = _best_gap(variant.entry, size) if size is not None else 0.0
+    sold_gap = min(abs(size - s) for s in sizes) if size is not None else 0.0  # "36 GB" is also what Metal gives of 48
     total_gap = 0.0
     if capacity_bytes is not None:
         totals = (variant.entry.device.capacity_bytes, *variant.entry.device.observed_bytes)
         gap = min(abs(t - capacity_bytes) for t in totals)
         total_gap = min(gap, *(abs(s * GIB - capacity_bytes) for s in sizes)) / GIB
         total_gap = 0.0 if total_gap < 1 else total_gap
-    return (len(variant.needs), -size_gap, -total_gap, len(variant.entry.words & context.words))
+    return (len(variant.needs), -size_gap, -sold_gap, -total_gap, len(variant.entry.words & context.words))
 
 
 def _resolve(core: _Core, context: _Context, capacity_bytes: int | None) -> tuple[Device, ...]:

@@ -66,12 +66,16 @@ class Family:
     weak: frozenset[str] = frozenset()
 
 
+def _over(of: Any, own: Any) -> Any:
+    return {**of, **own} if isinstance(of, dict) and isinstance(own, dict) else own
+
+
 def _models(head: Mapping[str, Any]) -> Iterator[ModelEntry]:
     sources: Mapping[str, str] = head.get("sources", {})
     configs: dict[str, Mapping[str, Any]] = {}
     for raw in head["models"]:
         start = configs[raw["like"]] if "like" in raw else head.get("defaults", {})
-        config = {**start, **raw.get("config", {})}
+        config = {**start, **{key: _over(start.get(key), value) for key, value in raw.get("config", {}).items()}}
         configs[raw["name"]] = config
         keys = [raw.get("source", head.get("source", "")), raw.get("params_source", "")]
         yield ModelEntry(

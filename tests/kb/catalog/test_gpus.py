@@ -255,7 +255,7 @@ def test_sizes_of_several_cards_are_no_variant():
 
 NEW = {
     "RTX PRO 5000 72GB": ("RTX PRO 5000 Blackwell 72GB", 70.92),
-    "M5 Max 128GB": ("Apple M5 Max (128 GB)", 96.0),
+    "M5 Max 128GB": ("Apple M5 Max 128GB", 96.0),
     "trn3": ("AWS Trainium 3", 141.84),
     "RTX 5050": ("RTX 5050", 7.88),
     "MI50 32GB": ("MI50 32GB", 31.97),
