@@ -260,6 +260,7 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
         key = clean_key(entry.key)
         if entry.style not in ("kwarg", "call"):
             key = _named_in(key, owner, names, pair=entry.style == "pair")
+            key = _in_full(key, names) if entry.style in ("flag", "flag=", "bare") else key
         yield entry if key == entry.key else replace(entry, key=key)
 
 
@@ -280,6 +281,14 @@ def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> s
     ):
         return last
     return key
+
+
+def _in_full(key: str, names: frozenset[str]) -> str:
+    """An option that was cut short within a word, as argparse takes it: the only known one that begins so."""
+    if key in names or len(key) < _MIN_KEY_CHARS or "_" not in key or "." in key:
+        return key
+    longer = {norm(name) for name in names if norm(name).startswith(key) and norm(name)[len(key)] != "_"}
+    return longer.pop() if len(longer) == 1 else key
 
 
 def keys_of(entries: Iterable[Entry]) -> Iterator[str]:

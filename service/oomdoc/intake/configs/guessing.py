@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
@@ -183,11 +183,10 @@ def _said(entries: Sequence[tuple[str, Entry]], rows: Mapping[str, tuple[str, Co
     said: dict[str, list[Reading]] = {}
     for key, entry in entries:
         parts = _SEPARATE.split(key)
-        found = rows.get(".".join(parts[-2:])) or rows.get(parts[-1])
-        value = found[1].read(entry.value) if found is not None else None
-        if found is not None and value is not None:
-            made: Any = [value] if found[0] == "offload" else value
-            said.setdefault(found[0], []).append((found[0], made, entry))
+        for field, codec in filter(None, map(rows.get, (".".join(parts[-2:]), parts[-1]))):
+            if (value := codec.read(entry.value)) is not None:
+                said.setdefault(field, []).append((field, [value] if field == "offload" else value, entry))
+                break
     return said
 
 

@@ -59,7 +59,7 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if name == "quant" and (value, found) == ("nf4", "nf4-double"):
         return True  # its scales are quantized as well
     if name == "quant" and has(str(said.get("framework")), "nf4.one_kind") and {found, value} <= {"nf4", "nf4-double"}:
-        return True  # torchao knows one kind, whose scales are quantized as well
+        return True  # there is one kind, whose scales are quantized as well
     if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:
         return set(value) <= set(found)  # FSDP has one switch for both
     if name == "method" and {found, value} <= {"lora", "qlora"}:

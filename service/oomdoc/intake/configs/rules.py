@@ -231,7 +231,12 @@ def _value(view: View, first: _Condition, value: Any, codecs: Mapping[str, Codec
     return (_filled(view, value), entry) if entry is not None else None
 
 
+_NAMED: Final = re.compile(r"\{([\w.]{1,80})\}")
+
+
 def _filled(view: View, value: Any) -> Any:
+    if isinstance(value, str):
+        return _NAMED.sub(lambda found: str(view.value(norm(found[1])) or ""), value)
     if isinstance(value, list):
         return [_filled(view, item) for item in value]
     if isinstance(value, dict):

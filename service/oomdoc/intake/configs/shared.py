@@ -71,7 +71,9 @@ _BNB: Final = {"nf4": _NF4, "nf4-double": _NF4 + ", bnb_4bit_use_double_quant=Tr
 
 
 def _bitsandbytes(words: tuple[str, ...], options: Options) -> Group:
-    """Bitsandbytes. ``doubled``: double quantisation unless it is off; ``flags``: without a configuration object."""
+    """Bitsandbytes. ``doubled``: double quantisation unless it is off; ``one``: there is one kind of four bits;
+    ``flags``: without a configuration object.
+    """
     four, eight = options.get("four", ("load_in_4bit",)), options.get("eight", ("load_in_8bit",))
     double = ("bnb_4bit_use_double_quant", "use_bnb_nested_quant")
     doubled = "doubled" in words
@@ -96,7 +98,7 @@ def _bitsandbytes(words: tuple[str, ...], options: Options) -> Group:
             if name8 and flag(view[name8].value):
                 out[name8] = False
             wanted = value == "nf4-double"
-            return out | ({name2 or double[0]: wanted} if name2 or wanted != doubled else {})
+            return out | ({name2 or double[0]: wanted} if name2 or ("one" not in words and wanted != doubled) else {})
         if value == "int8":
             return {name8 or eight[0]: True} | ({name4: False} if name4 else {})
         return {n: False for n in (name4, name8) if n} if value == "none" else None

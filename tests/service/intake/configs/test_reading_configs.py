@@ -309,3 +309,37 @@ def test_commands_kept_in_strings_know_the_variables_around_them():
     _, facts = read(text, "run.sh")
     assert facts["model"] == "meta-llama/Llama-3.1-8B-Instruct"
     assert (facts["micro_batch"], facts["grad_accum"]) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "run.sh",
+            "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --context-len 32000",
+            {"serving.max_model_len": 32000},
+        ),
+        (
+            "c.toml",
+            '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n'
+            "data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = 'full'\n",
+            {"model": "llama3-8B", "sharding": "hsdp", "seq_len": 8192, "grad_ckpt": True},
+        ),
+        (
+            "ppo.yaml",
+            "max_seq_len: 2048\nvariables:\n  max_gen_len: 32\n  generations_per_prompt: 4\nmodel:\n  loss_type: ppo\n"
+            "  pretrained_model_name_or_path: org/thing-8b\nglobal_train_batch_size: 32\ndevice_train_microbatch_size: 1\n"
+            "fsdp_config:\n  sharding_strategy: FULL_SHARD\n  activation_checkpointing: true\nprecision: amp_bf16\n",
+            {"objective": "ppo", "completion_len": 32, "generations": 4, "sharding": "fsdp"},
+        ),
+        (
+            "train.yaml",
+            "trainer:\n  precision: bf16-true\n  accumulate_grad_batches: 2\n  max_epochs: 1\nmodel:\n  hf_path: org/thing-8b\n"
+            "  optim:\n    optimizer_class: torch.optim.AdamW\n    lr: 1e-5\nweird: 1\nodd: 2\n",
+            {"model": "org/thing-8b", "param_dtype": "bf16", "grad_accum": 2, "optimizer": "adamw"},
+        ),
+    ],
+)
+def test_settings_under_other_names(name, text, expected):
+    facts = {fact.name: fact.value for fact in read_documents(Source(name, text)).facts if fact.stated}
+    assert {field: facts.get(field) for field in expected} == expected
