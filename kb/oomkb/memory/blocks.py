@@ -20,6 +20,8 @@ from oomkb.memory.tape import Leaf, Tape, Tensor
 from oomkb.memory.token_mixers import mix
 
 _STAT: Final = "T"
+_READ: Final = {"pre": ("norm1", "norm2"), "sandwich": ("norm1", "norm3"), "parallel": ("norm1",)}
+"""Norms of which only matrix products read the output."""
 
 
 class Layer:
@@ -93,7 +95,9 @@ class Layer:
         if kind.startswith("ln"):
             return self._layer_norm(x, name, width, kind, stat)
         if self.mode.fused:
-            return ops.layer_norm(x, self.weight(name, width), stat)
+            x = ops.layer_norm(x, self.weight(name, width), stat)
+            # Compiled, the casts that every product makes of its input for itself are one.
+            return ops.lower(x) if self.mode.fused == "compile" and name in _READ.get(self.mode.order, ()) else x
         size = x.size
         x = ops.cast(x, 4.0)
         variance = ops.mean(ops.power(x), stat)
