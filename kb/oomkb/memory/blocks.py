@@ -21,7 +21,7 @@ from oomkb.memory.token_mixers import mix
 
 _STAT: Final = "T"
 _READ: Final = {"pre": ("norm1", "norm2"), "sandwich": ("norm1", "norm3"), "parallel": ("norm1",)}
-"""Norms of which only matrix products read the output."""
+"""Norms whose output only matrix products read: the casts that each makes for itself are one when compiled."""
 
 
 class Layer:
@@ -96,7 +96,6 @@ class Layer:
             return self._layer_norm(x, name, width, kind, stat)
         if self.mode.fused:
             x = ops.layer_norm(x, self.weight(name, width), stat)
-            # Compiled, the casts that every product makes of its input for itself are one.
             return ops.lower(x) if self.mode.fused == "compile" and name in _READ.get(self.mode.order, ()) else x
         size = x.size
         x = ops.cast(x, 4.0)
@@ -129,7 +128,9 @@ class Layer:
     # -- feed-forward --------------------------------------------------------------------------------------------
 
     def activation(self, x: Tensor) -> Tensor:
-        """The activation function."""
+        """The activation function; compiled it is one kernel that keeps its input."""
+        if self.mode.fused == "compile":
+            return self.ops.unary(x)
         return activate(self.ops, self.mode.act, x, self.weight("alpha", "1") if self.mode.act == "xielu" else None)
 
     def mlp(self, x: Tensor, width: str = "f", *, prefix: str = "") -> Tensor:
@@ -139,13 +140,17 @@ class Layer:
             x = self.project(x, prefix + "up", "h", width)
             x = self.activation(x)
             return self.project(x, prefix + "down", width, "h")
-        if self.mode.gate_up == "fused":
+        whole = self.mode.gate_up == "fused"
+        if whole and not self.mode.fused:
             both = self.project(x, prefix + "gate", "h", "2*" + width)
             gate, up = ops.split(both, (f"T*{width}", f"T*{width}"))
             product = ops.mul(up, self.activation(gate))
             return self.project(product, prefix + "down", width, "h")
         if self.mode.fused:
-            sides = [self.project(x, prefix + name, "h", width) for name in ("gate", "up")]
+            if whole:
+                sides = ops.split(self.project(x, prefix + "gate", "h", "2*" + width), (f"T*{width}", f"T*{width}"))
+            else:
+                sides = [self.project(x, prefix + name, "h", width) for name in ("gate", "up")]
             own, again = self.mode.fused in ("liger", "adapters"), self.mode.fused == "adapters"
             product = gated(ops, sides.pop(0), sides.pop(), inplace=own, cheap=again)
             return self.project(product, prefix + "down", width, "h")

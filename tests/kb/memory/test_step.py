@@ -6,9 +6,12 @@ import sys
 
 import pytest
 
+from oomkb.frameworks import complete
 from oomkb.memory import step as module
+from oomkb.memory.activations import step_of
 from oomkb.memory.job import Job
 from oomkb.memory.model import estimate
+from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.pricing import price
 
@@ -61,3 +64,47 @@ def test_terms_come_in_the_same_order_whatever_strings_hash_to():
         for seed in ("1", "2")
     }
     assert len(said) == 1
+
+
+SMALL = {
+    "hidden_size": 512,
+    "intermediate_size": 1408,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 1024,
+}
+PARTITIONED = [
+    # AOTAutograd's min-cut partitioner (torch 2.13, inductor's decompositions) over 512 tokens of transformers' models on
+    # the CPU, bytes a layer keeps for each token; what only the CPU's attention makes is taken off: keys and values
+    # expanded over all heads, and its output a second time.
+    ({"model_type": "llama", **SMALL}, "none", 17704 - 2048),
+    ({"model_type": "llama", **SMALL}, "bf16", 31272 - 2048),
+    ({"model_type": "qwen3", "head_dim": 64, **SMALL}, "none", 19288 - 2048),
+    ({"model_type": "qwen3", "head_dim": 64, **SMALL}, "bf16", 32856 - 2048),
+    (
+        {"model_type": "gpt2", "n_embd": 512, "n_head": 8, "vocab_size": 1024, "attn_pdrop": 0.0, "resid_pdrop": 0.0},
+        "none",
+        17448 - 1024,
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "autocast", "bytes_each"), PARTITIONED)
+def test_what_a_compiled_layer_keeps(config, autocast, bytes_each):
+    kept = []
+    for layers in (2, 4):
+        model = {**config, "n_layer" if config["model_type"] == "gpt2" else "num_hidden_layers": layers}
+        precision = {"param_dtype": "bf16" if autocast == "none" else "fp32", "autocast": autocast}
+        document = {
+            "model": model,
+            "method": "full",
+            "objective": "pretrain",
+            "packing": True,
+            "compile": True,
+            **precision,
+        }
+        document |= {"micro_batch": 2, "seq_len": 256, "grad_ckpt": False, "attention": "sdpa", "framework": "pytorch"}
+        shape, job = ModelShape.from_config(model), complete(Job.from_document(document))
+        constant, linear, square = step_of(resolve_setting(job, shape), shape).saved
+        kept.append(constant + 512 * linear + 512 * 256 * square)
+    assert (kept[1] - kept[0]) / 2 / 512 == pytest.approx(bytes_each, rel=0.005)
