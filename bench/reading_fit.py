@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import fit_ranker
-from oomdoc.diagnosis.features.language_model import KINDS
+from oomdoc.diagnosis.features.statements import KINDS
 from oomdoc.diagnosis.ranker import load_table
 from oomkb.records.taxonomy import CAUSES
 

@@ -1,4 +1,4 @@
-"""The whole diagnosis: job, price, forensics, cases, features, ranking, questions, plans, summary.
+"""The whole diagnosis: job, price, tensors, cases, features, ranking, questions, plans, summary.
 
 A stage that cannot work with what there is says so in ``warnings`` and the rest goes on.
 """
@@ -13,8 +13,6 @@ from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
-from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
-from oomdoc.diagnosis.forensics.candidates import Scene
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.planned import (
@@ -32,6 +30,7 @@ from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
 from oomdoc.diagnosis.summary import summarise
+from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence

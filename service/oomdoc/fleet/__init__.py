@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from oomdoc.fleet.running import Settings, run_fleet
-from oomdoc.fleet.summing import summarise
+from oomdoc.fleet.running import Settings, run_fleet, summarise
 
 __all__ = ["Settings", "run_fleet", "summarise"]

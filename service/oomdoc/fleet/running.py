@@ -1,11 +1,11 @@
-"""Running over many logs: one process per core or a Ray cluster; rows are written as they come, and resumed."""
+"""Running over many logs: a process per core or a Ray cluster; rows are written as they come, resumed, summed up."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import islice
@@ -151,3 +151,40 @@ def write_parquet(rows: Iterable[dict[str, Any]], path: Path) -> None:
     kinds = {f: pa.float64() if f in numbers else pa.int64() if f == "gpu_count" else pa.string() for f in FIELDS}
     schema = pa.schema(list(kinds.items()))
     parquet.write_table(pa.Table.from_pylist([{f: row.get(f) for f in FIELDS} for row in rows], schema=schema), path)
+
+
+_Row = dict[str, Any]
+
+
+def summarise(rows: Iterable[_Row]) -> dict[str, Any]:
+    """The document of ``oomdoc batch``; of a log that was diagnosed twice (it had grown) the later row counts."""
+    latest = {row["log"]: row for row in rows}
+    failed = [r for r in latest.values() if r.get("cause") and r.get("verdict") not in (None, "no-failure")]
+    groups: defaultdict[str, list[_Row]] = defaultdict(list)
+    for row in failed:
+        groups[str(row.get("fingerprint"))].append(row)
+    return {
+        "schema": "oomdoc.fleet/1",
+        "logs": len(latest),
+        "failures": len(failed),
+        "unreadable": sum(bool(r.get("error")) for r in latest.values()),
+        "wasted_gib": _wasted(failed),
+        **{f"by_{name}": _counts(failed, name) for name in ("cause", "framework", "team")},
+        "groups": [_group(*group) for group in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0]))],
+    }
+
+
+def _wasted(rows: Sequence[_Row]) -> float:
+    return round(sum(r.get("wasted_gib") or 0.0 for r in rows), 1)
+
+
+def _counts(rows: Sequence[_Row], name: str) -> dict[str, int]:
+    return dict(Counter(str(r[name]) for r in rows if r.get(name)).most_common())
+
+
+def _group(fingerprint: str, members: Sequence[_Row]) -> dict[str, Any]:
+    """Failures that are the same, with the first of them as their example."""
+    first = members[0]
+    same = {name: first.get(name) for name in ("cause", "framework", "model")}
+    ways = {"example": first["log"], "fix": first.get("fix"), "wasted_gib": _wasted(members)}
+    return {"fingerprint": fingerprint, "count": len(members), **same, **ways}

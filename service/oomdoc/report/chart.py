@@ -1,11 +1,11 @@
-"""A stacked chart of an estimate: one bar per phase, one colour per term, the card's capacity as a line."""
+"""Stacked bars of an estimate: in characters, and as a chart with a bar per phase and a colour per term."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from oomdoc.report.bars import largest_terms
 from oomkb.errors import InputError
 
 _FORMATS: Final = (".svg", ".png", ".pdf")
@@ -62,3 +62,30 @@ def _size(terms: dict[str, float], term: str, shown: list[str]) -> float:
     if term == "other":
         return sum(size for name, size in terms.items() if name not in shown)
     return terms.get(term, 0.0)
+
+
+COLOURS: Final = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_black")
+_BLOCKS: Final = "█▓▒░▞▚·"
+
+
+def largest_terms(terms: Mapping[str, float], keep: int = 5) -> list[tuple[str, float]]:
+    """The largest terms in order; the rest is summed under ``other``."""
+    ordered = sorted(((n, s) for n, s in terms.items() if s > 0), key=lambda item: -item[1])
+    if len(ordered) <= keep + 1:
+        return ordered
+    return [*ordered[:keep], ("other", sum(size for _, size in ordered[keep:]))]
+
+
+def stacked_bar(sizes: Sequence[float], *, full: float, width: int) -> list[tuple[str, str]]:
+    """Segments ``(characters, colour)`` whose lengths are proportional to ``sizes`` on a scale of ``full``.
+
+    Every segment has its own character as well as its own colour, so that the bar can be read without colour.
+    """
+    segments: list[tuple[str, str]] = []
+    drawn, total = 0, 0.0
+    for i, size in enumerate(sizes):
+        total += size
+        end = min(width, round(width * total / full)) if full > 0 else 0
+        segments.append((_BLOCKS[i % len(_BLOCKS)] * (end - drawn), COLOURS[i % len(COLOURS)]))
+        drawn = max(drawn, end)
+    return segments

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oomdoc.report.bars import largest_terms, stacked_bar
 from oomdoc.report.case_page import SHOWN_FIXES
+from oomdoc.report.chart import largest_terms, stacked_bar
 from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.words import has, inner, word

@@ -6,7 +6,7 @@ import pytest
 
 from oomdoc.diagnosis.engine import view_of
 from oomdoc.diagnosis.features import features_of
-from oomdoc.diagnosis.features.buckets import bucket
+from oomdoc.diagnosis.features.sizes import bucket
 from oomdoc.intake import read_text
 from oomdoc.report.words import render
 

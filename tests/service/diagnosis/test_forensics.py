@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoc.diagnosis.forensics import tensors_for, tensors_of_unknown_model
-from oomdoc.diagnosis.forensics.candidates import Scene
+from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB

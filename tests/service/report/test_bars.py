@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomdoc.report.bars import largest_terms, stacked_bar
+from oomdoc.report.chart import largest_terms, stacked_bar
 
 
 def test_lengths_are_proportional() -> None:

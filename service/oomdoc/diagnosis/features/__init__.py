@@ -11,8 +11,6 @@ from typing import Final
 
 from oomdoc.diagnosis.features import (
     circumstances,
-    comparisons,
-    language_model,
     prediction,
     sizes,
     statements,
@@ -28,9 +26,9 @@ GROUPS: Final = {
     "statements": statements.features,
     "sizes": sizes.features,
     "prediction": prediction.features,
-    "comparisons": comparisons.features,
+    "comparisons": statements.of_cases,
     "versions": versions.features,
-    "language-model": language_model.features,
+    "language-model": statements.of_language_model,
 }
 """Name of the group -> what yields it. ``bench/fit_ranker.py --ablate`` leaves out one after the other."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Final
 
-from oomdoc.diagnosis.features.buckets import bucket
+from oomdoc.diagnosis.features.sizes import bucket
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say

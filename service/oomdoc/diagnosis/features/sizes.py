@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final
 
-from oomdoc.diagnosis.features.buckets import bucket
 from oomdoc.diagnosis.result import Feature, TensorMatch
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
@@ -145,3 +144,8 @@ def _is_power_of_two(requested: int) -> bool:
     if requested < GIB or abs(requested - mebibytes * MIB) > MIB / 100:
         return False
     return mebibytes // (mebibytes & -mebibytes) in (1, 3, 5)
+
+
+def bucket(value: float, ranges: Mapping[str, float]) -> str:
+    """The name of the range that ``value`` lies in: the first of those, in ascending order, whose end is above it."""
+    return next(name for name, end in ranges.items() if value < end)

@@ -1,9 +1,11 @@
-"""What machines printed (signs), what people say (statements), and settings without effect."""
+"""What machines printed (signs), what people and a language model say, idle settings, likeness to known cases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from oomdoc.diagnosis.cases import Vote
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
@@ -33,3 +35,47 @@ def features(view: View) -> Iterator[Feature]:
         yield Feature("inactive:any", 1.0, message, (item.span,))
     for signal in evidence.find(*_GROWTH_SIGNALS):
         yield Feature("growth:measured", 1.0, say("feature.growth"), (signal.span,))
+
+
+_LEAST_SHARE: Final = 0.05
+_LEAST_REST: Final = 0.02
+"""So near to 1 a score decides nothing more."""
+_LEAST_DEVIATION: Final = 0.5
+_MAX_DEVIATION: Final = 4.0
+"""Standard deviations over the causes from which, and up to which, reading like a cause's questions counts."""
+
+
+def of_cases(view: View) -> Iterator[Feature]:
+    """``like:<cause>``: likeness (0..1) of the most similar known case of each cause; ``reads-like:<cause>``: likeness
+    to the questions that stand for a cause; ``known-case:<cause>``: the text holds a case's symptoms word for word.
+    """
+    for cause, deviations in view.sounds.items():
+        if deviations >= _LEAST_DEVIATION:
+            yield Feature(f"reads-like:{cause}", min(deviations / _MAX_DEVIATION, 1.0), say("cause.sounds"))
+    odds = {vote.case: vote.score / max(1 - vote.score, _LEAST_REST) for vote in view.votes}
+    total = 1.0 + sum(odds.values())
+    best: dict[str, Vote] = {}
+    for vote in view.votes:
+        if vote.retold:
+            yield Feature(f"known-case:{vote.cause}", 1.0, say("cause.retold", case=vote.case))
+        best.setdefault(vote.cause, vote)
+    for cause, vote in best.items():
+        share = sum(odds[other.case] for other in view.votes if other.cause == cause) / total
+        if share >= _LEAST_SHARE:
+            yield Feature(f"like:{cause}", share, say("cause.case", case=vote.case, score=round(vote.score, 2)))
+
+
+KINDS = ("model-first-high", "model-first-medium", "model-first-low", "model-second", "model-third")
+"""Kinds of features that name a cause: its place among those named and, of the first, how sure the model says it is."""
+
+
+def of_language_model(view: View) -> Iterator[Feature]:
+    """``model-first-high:<cause>``, ``model-second:<cause>`` ..., and ``model-says:<cause>`` of the first."""
+    reading = view.evidence.language_model
+    for place, named in enumerate(reading.causes if reading is not None else ()):
+        quote = named.span.text.strip()[:_QUOTE_CHARACTERS]
+        message = say("feature.language-model", quote=quote)
+        kind = f"model-first-{named.sure}" if place == 0 else KINDS[2 + place]
+        yield Feature(f"{kind}:{named.cause}", 1.0, message, (named.span,))
+        if place == 0:
+            yield Feature(f"model-says:{named.cause}", 1.0, None, (named.span,))

@@ -30,9 +30,8 @@ from oomdoc.diagnosis.planning.printed import (
     holders,
     pipeline_of,
 )
-from oomdoc.diagnosis.planning.quantities import Quantity, lowest_share, quantity
+from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
 from oomdoc.diagnosis.planning.result import Planning
-from oomdoc.diagnosis.planning.unpriced import ANSWERS, settings_for
 from oomdoc.diagnosis.proven_causes import ranks_on_one_gpu
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety, SingleFix

@@ -11,14 +11,13 @@ from oomdoc.diagnosis.fixes._job import global_batch, is_script, is_serving, wor
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, single_fix
 from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
 from oomdoc.diagnosis.planning.engine_start import share_that_starts
-from oomdoc.diagnosis.planning.hardware import smallest
+from oomdoc.diagnosis.planning.hardware import smallest, spilled
 from oomdoc.diagnosis.planning.largest import largest
 from oomdoc.diagnosis.planning.moves import Move, offered
 from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.result import Hardware, Planning
 from oomdoc.diagnosis.planning.search import Found, Search
 from oomdoc.diagnosis.planning.space import Priced, Space
-from oomdoc.diagnosis.planning.spilling import spilled
 from oomdoc.diagnosis.planning.surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
