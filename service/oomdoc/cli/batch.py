@@ -43,7 +43,7 @@ def batch(
     """
     from oomdoc.fleet import Settings, run_fleet, summarise
     from oomdoc.fleet.running import read_rows, write_parquet
-    from oomdoc.report.fleet import fleet_text
+    from oomdoc.report.command_texts import fleet_text
 
     settings = Settings(output=output, workers=workers, engine=engine.value, team_pattern=team, plans=plans)
     with progress() as bar:

@@ -75,7 +75,7 @@ def show_(
     Example: `oomdoc case show logits/dpo-large-vocabulary`
     """
     from oomdoc.casework import found
-    from oomdoc.report.case_export import export_case
+    from oomdoc.report.case_page import export_case
 
     show(export_case(found(identifier), format_.value, "en" if lang is Language.auto else lang.value))
 
@@ -89,7 +89,7 @@ def export(
 
     Example: `oomdoc case export --format osv > advisories.json`
     """
-    from oomdoc.report.case_export import export_all
+    from oomdoc.report.case_page import export_all
     from oomkb.records.export import json_schema
 
     if schema:

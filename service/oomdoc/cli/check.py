@@ -45,7 +45,7 @@ def check(
 
         oomdoc check configs/*.yaml --gpu H100 --format sarif > oomdoc.sarif
     """
-    from oomdoc.checking import check_text, report
+    from oomdoc import checking
 
     if not files:
         raise InputError(
@@ -57,14 +57,14 @@ def check(
     checked = []
     for file in files:
         text, _, others = read_named(file)
-        checked.append(check_text(text, str(file), changes, versions=versions, others=others))
+        checked.append(checking.check_text(text, str(file), changes, versions=versions, others=others))
     language = "en" if lang is Language.auto else lang.value
     if format_ is CheckFormat.text:
-        show(report.check_text(checked, language))
+        show(checking.findings_text(checked, language))
     elif format_ is CheckFormat.junit:
-        show(report.check_junit(checked, language))
+        show(checking.findings_junit(checked, language))
     else:
-        make = report.check_sarif if format_ is CheckFormat.sarif else report.check_document
+        make = checking.findings_sarif if format_ is CheckFormat.sarif else checking.findings_document
         print_json(make(checked, language))
     levels = {finding.level for one in checked for finding in one.findings}
     if "error" in levels:

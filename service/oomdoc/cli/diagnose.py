@@ -91,7 +91,7 @@ def diagnose(
     else:
         show(report.text(width=terminal_width(), colour=coloured(), full=full))
         if explain:
-            from oomdoc.report.explaining import explanation_text
+            from oomdoc.report.command_texts import explanation_text
 
             show(explanation_text(report.document(), report.language, width=terminal_width(), colour=coloured()))
     if report.diagnosis.verdict == "no-failure":

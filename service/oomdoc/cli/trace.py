@@ -41,7 +41,7 @@ def trace(
         raise JobError(
             "no job is given", where="oomdoc trace", hint="name a file, or --set model=... --set seq_len=..."
         )
-    from oomdoc.report.trace import trace_text
+    from oomdoc.report.command_texts import trace_text
     from oomdoc.tracing import compare
     from oomkb.memory.job import Job
 

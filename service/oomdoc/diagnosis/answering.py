@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from oomdoc.diagnosis.comparing import Side, compared
-from oomdoc.diagnosis.forms import FITS, host_is_short, needed_of
+from oomdoc.diagnosis.forms import FITS, Side, compared, host_is_short, needed_of
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.comparing import side_fields, sides_of
-from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of, price_form
+from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of, price_form, side_fields, sides_of
 from oomdoc.diagnosis.planned import Choice
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.view import View

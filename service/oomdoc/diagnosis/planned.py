@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomdoc.diagnosis.comparing import side_fields, sides_of
-from oomdoc.diagnosis.forms import first_that_fits, sharded
+from oomdoc.diagnosis.forms import first_that_fits, sharded, side_fields, sides_of
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oomdoc.report.estimates import gib
 from oomdoc.report.words import word
 from oomkb.units import GIB
 
@@ -15,10 +16,6 @@ _POINTS: Final = 4000
 """Points of a curve at most."""
 
 
-def _gib(size: float) -> float:
-    return round(size / GIB, 4)
-
-
 def allocator_document(run: AllocatorRun) -> dict[str, Any]:
     """The ``allocator`` part of an estimate's document; sizes in GiB."""
     shown = run.shown
@@ -26,28 +23,28 @@ def allocator_document(run: AllocatorRun) -> dict[str, Any]:
     return {
         "steps": run.steps,
         "events": len(run.free.timeline),
-        "capacity_gib": None if run.capacity is None else _gib(run.capacity),
-        "reserved_gib": _gib(shown.reserved),
-        "allocated_gib": _gib(shown.allocated),
-        "largest_free_gib": _gib(shown.largest_free),
-        "free_cached_gib": _gib(shown.free_cached),
+        "capacity_gib": None if run.capacity is None else gib(run.capacity),
+        "reserved_gib": gib(shown.reserved),
+        "allocated_gib": gib(shown.allocated),
+        "largest_free_gib": gib(shown.largest_free),
+        "free_cached_gib": gib(shown.free_cached),
         "fragmentation": round(shown.fragmentation, 4),
         "retries": shown.retries,
-        "unlimited_reserved_gib": _gib(run.free.reserved),
+        "unlimited_reserved_gib": gib(run.free.reserved),
         "changing_lengths": run.changing,
         "refused": None
         if refused is None
         else {
             "name": refused.name,
             "where": refused.where,
-            "size_gib": _gib(refused.size),
-            "free_gib": _gib(refused.free),
-            "largest_free_gib": _gib(refused.largest_free),
+            "size_gib": gib(refused.size),
+            "free_gib": gib(refused.free),
+            "largest_free_gib": gib(refused.largest_free),
             "fragmented": refused.fragmented,
         },
         "expandable": None
         if run.joined is None
-        else {"reserved_gib": _gib(run.joined.reserved), "fits": run.joined.refused is None},
+        else {"reserved_gib": gib(run.joined.reserved), "fits": run.joined.refused is None},
     }
 
 

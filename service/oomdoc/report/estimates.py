@@ -13,7 +13,8 @@ from oomkb.units import GIB, KIB
 SCHEMA: Final = "oomdoc.estimate/1"
 
 
-def _gib(size_bytes: float) -> float:
+def gib(size_bytes: float) -> float:
+    """In GiB, as documents have sizes."""
     return round(size_bytes / GIB, 4)
 
 
@@ -25,9 +26,9 @@ def estimate_document(estimate: Estimate, *, identifier: str | None = None, lang
 
 def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
     """What stands before ``assumed``."""
-    peak = {m: _gib(getattr(estimate, f"{m}_bytes")) for m in METERS}
+    peak = {m: gib(getattr(estimate, f"{m}_bytes")) for m in METERS}
     interval: dict[str, Any] = {
-        m: [_gib(i.low_bytes), _gib(i.high_bytes)] for m, i in estimate.intervals.items() if m in METERS
+        m: [gib(i.low_bytes), gib(i.high_bytes)] for m, i in estimate.intervals.items() if m in METERS
     }
     if estimate.intervals:
         interval["level"] = next(iter(estimate.intervals.values())).level
@@ -39,20 +40,20 @@ def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
         "peak_phase": estimate.peak_phase,
         "phases": {
             name: {
-                "total_gib": _gib(phase.total_bytes),
-                "terms": {term: _gib(size) for term, size in phase.terms_bytes.items()},
+                "total_gib": gib(phase.total_bytes),
+                "terms": {term: gib(size) for term, size in phase.terms_bytes.items()},
             }
             for name, phase in estimate.phases.items()
         },
-        "host_gib": _gib(estimate.host_bytes),
+        "host_gib": gib(estimate.host_bytes),
         "host_phases": {
-            name: {"total_gib": _gib(p.total_bytes), "terms": {t: _gib(v) for t, v in p.terms_bytes.items()}}
+            name: {"total_gib": gib(p.total_bytes), "terms": {t: gib(v) for t, v in p.terms_bytes.items()}}
             for name, p in estimate.host_phases.items()
         },
         "params": estimate.params,
         "trainable": estimate.trainable,
-        "capacity_gib": None if estimate.capacity_bytes is None else _gib(estimate.capacity_bytes),
-        "needed_gib": None if estimate.needed_bytes is None else _gib(estimate.needed_bytes),
+        "capacity_gib": None if estimate.capacity_bytes is None else gib(estimate.capacity_bytes),
+        "needed_gib": None if estimate.needed_bytes is None else gib(estimate.needed_bytes),
         "fits": estimate.fits,
         "fits_probability": None if estimate.fits_probability is None else round(estimate.fits_probability, 4),
     }
@@ -94,8 +95,8 @@ def served_document(found: Served | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
-        "kv_cache_gib": _gib(found.cache_bytes),
-        "kv_needed_gib": _gib(found.needed_bytes),
+        "kv_cache_gib": gib(found.cache_bytes),
+        "kv_needed_gib": gib(found.needed_bytes),
         "max_model_len": found.length,
         "largest_max_model_len": found.largest_length,
         "max_concurrency": round(found.requests, 2),

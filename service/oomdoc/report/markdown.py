@@ -8,7 +8,7 @@ from typing import Any, Final
 from oomdoc.report.case_page import SHOWN_FIXES
 from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import fits_sentence, plan_sentence, show_value
-from oomdoc.report.words import has, word
+from oomdoc.report.words import word, word_or
 
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~])")
 
@@ -89,10 +89,8 @@ def _plans(document: dict[str, Any], language: str) -> list[str]:
         return []
     lines = [f"### {word('report.plans', language)}", ""]
     for number, plan in enumerate(document["plans"], 1):
-        title = f"plan.{plan['name']}"
-        lines.append(
-            f"**{number}. {word(title, language) if has(title) else plan['name']}** — " + plan_sentence(plan, language)
-        )
+        title = word_or(f"plan.{plan['name']}", plan["name"], language)
+        lines.append(f"**{number}. {title}** — {plan_sentence(plan, language)}")
         lines.append("")
         for change in plan["changes"]:
             saved = f" ({word('report.saves', language, gib=format(change['saves_gib'], '.2f'))})"

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oomdoc.report.estimates import estimate_document
+from oomdoc.report.estimates import estimate_document, gib
 from oomkb.dataclass import dataclass
-from oomkb.units import GIB
 
 if TYPE_CHECKING:
     from oomdoc.diagnosis.result import Diagnosis
@@ -80,29 +79,29 @@ class EstimateReport:
     @property
     def peak_gib(self) -> float:
         """What ``nvidia-smi`` shows for the process at its peak."""
-        return _gib(self.estimate.process_bytes)
+        return gib(self.estimate.process_bytes)
 
     @property
-    def needed_gib(self) -> float:
+    def neededgib(self) -> float:
         """What the process cannot do without: blocks that PyTorch merely caches are not in it."""
-        return _gib(self.estimate.needed_bytes or self.estimate.process_bytes)
+        return gib(self.estimate.needed_bytes or self.estimate.process_bytes)
 
     @property
-    def allocated_gib(self) -> float:
+    def allocatedgib(self) -> float:
         """The tensors' own bytes, as ``torch.cuda.max_memory_allocated`` reports them."""
-        return _gib(self.estimate.allocated_bytes)
+        return gib(self.estimate.allocated_bytes)
 
     @property
     def interval(self) -> tuple[float, float]:
         """Where ``peak_gib`` lies with a probability of 90 %."""
         found = self.estimate.intervals["process"]
-        return _gib(found.low_bytes), _gib(found.high_bytes)
+        return gib(found.low_bytes), gib(found.high_bytes)
 
     @property
     def capacity_gib(self) -> float | None:
         """What the card holds; ``None`` where none is named."""
         capacity = self.estimate.capacity_bytes
-        return None if capacity is None else _gib(capacity)
+        return None if capacity is None else gib(capacity)
 
     @property
     def fits(self) -> bool | None:
@@ -123,7 +122,7 @@ class EstimateReport:
     def by_phase(self) -> dict[str, dict[str, float]]:
         """Phase -> term -> size."""
         return {
-            name: {term: _gib(size) for term, size in phase.terms_bytes.items()}
+            name: {term: gib(size) for term, size in phase.terms_bytes.items()}
             for name, phase in self.estimate.phases.items()
         }
 
@@ -167,7 +166,3 @@ class EstimateReport:
         from oomdoc.report.terminal import estimate_html
 
         return estimate_html(self.document(), "en")
-
-
-def _gib(size_bytes: float) -> float:
-    return round(size_bytes / GIB, 4)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.result import action_key
 from oomdoc.report.sentences import change_sentence, likely, other_sentence, plan_sentence
-from oomdoc.report.words import has, word
+from oomdoc.report.words import has, word, word_or
 from oomkb.dataclass import dataclass
 
 _QUOTE: Final = 72
@@ -87,8 +87,7 @@ def _beside(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def cause_title(cause: str, language: str) -> str:
     """A cause in words."""
-    key = f"cause.{cause}.title"
-    return word(key, language) if has(key) else cause
+    return word_or(f"cause.{cause}.title", cause, language)
 
 
 def _headline(document: dict[str, Any], language: str) -> str:
@@ -217,7 +216,7 @@ def _ask(document: dict[str, Any], language: str) -> str:
     fact = questions[0]["fact"]
     if fact.endswith((".json", ".yaml", ".yml")):
         return word("screen.ask-file", language, file=fact, why=questions[0]["why"])
-    name = word(f"question.{fact}.name", language) if has(f"question.{fact}.name") else fact
+    name = word_or(f"question.{fact}.name", fact, language)
     return word("screen.ask", language, fact=name, why=questions[0]["why"])
 
 
@@ -229,7 +228,7 @@ def grid_lines(grid: dict[str, Any] | None, language: str) -> list[str]:
     rows = [heads]
     for name, needs, fits in zip(grid["rows"], grid["needed_gib"], grid["fits"], strict=True):
         cells = [_cell(need, fit) for need, fit in zip(needs, fits, strict=True)]
-        rows.append([word(f"grid.row-{name}", language) if has(f"grid.row-{name}") else name, *cells])
+        rows.append([word_or(f"grid.row-{name}", name, language), *cells])
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     text = [
         "  ".join(

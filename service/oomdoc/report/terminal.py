@@ -18,7 +18,7 @@ from oomdoc.report.case_page import SHOWN_FIXES
 from oomdoc.report.chart import largest_terms, stacked_bar
 from oomdoc.report.screen import Screen, first_screen
 from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
-from oomdoc.report.words import has, inner, word
+from oomdoc.report.words import inner, word, word_or
 
 _BAR_WIDTH: Final = 40
 _MAX_LINES: Final = 20
@@ -240,7 +240,7 @@ def print_estimate(console: Console, document: dict[str, Any], language: str) ->
         line.append(" " * (_BAR_WIDTH - used))
         line.append(f" {phase['total_gib']:>7.2f} GiB", style="bold" if name == document["peak_phase"] else "")
         console.print(line)
-        detail = "  ".join(f"{_term(t, language)} {size:.2f}" for t, size in terms if size >= 0.005)
+        detail = "  ".join(f"{word_or(f'term.{t}', t, language)} {size:.2f}" for t, size in terms if size >= 0.005)
         console.print(Text(f"  {'':<15}{detail}", style="dim"))
     console.print(
         Text(
@@ -270,11 +270,6 @@ def print_estimate(console: Console, document: dict[str, Any], language: str) ->
     )
 
 
-def _term(name: str, language: str) -> str:
-    key = f"term.{name}"
-    return word(key, language) if has(key) else name
-
-
 def _fits_line(document: dict[str, Any], language: str) -> str:
     known = document.get("fits") is not None
     return fits_sentence(document, language) if known else word("report.fits-unknown", language)
@@ -297,8 +292,8 @@ def print_plans(console: Console, document: dict[str, Any], language: str) -> No
     if document["plans"]:
         print_heading(console, "report.plans", language)
     for number, plan in enumerate(document["plans"], 1):
-        title = f"plan.{plan['name']}"
-        console.print(Text(f"  {number}  {word(title, language) if has(title) else plan['name']}", style="bold"))
+        title = word_or(f"plan.{plan['name']}", plan["name"], language)
+        console.print(Text(f"  {number}  {title}", style="bold"))
         console.print(Text(f"     {plan_sentence(plan, language)}"))
         for change in plan["changes"]:
             console.print(Text(f"     • {_change_line(change, language)}"))

@@ -8,8 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from oomdoc.report.case_export import FORMATS, export_all, export_case
-from oomdoc.report.case_page import case_page
+from oomdoc.report.case_page import FORMATS, case_page, export_all, export_case
 from oomkb.errors import RecordError
 from oomkb.records.export import case_document, osv
 from oomkb.records.loader import load_cases

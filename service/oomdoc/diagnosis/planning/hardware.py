@@ -1,4 +1,4 @@
-"""When no setting fits: the smallest hardware that would, and how many of the layers the cards would hold."""
+"""Where no setting is enough: the least hardware that is, layers on the processor, the share an engine starts with."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_serving, world_size
+from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
 from oomdoc.diagnosis.fixes.hardware import ladder
-from oomdoc.diagnosis.planning.moves import offered
-from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.moves import Move, offered, variants_on
+from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.result import Hardware
 from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.messages import say
 from oomkb.frameworks import line
+from oomkb.memory.job import Job
 
 _COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MILD: Final = ("micro-batch", "grad-ckpt", "fused-ce", "attention", "serving-concurrency", "serving-length")
@@ -169,3 +170,32 @@ def spilled(prices: Prices, context: Context, wanted: float) -> Plan | None:
         relative_speed=1 / (1 - away + away * slower),
         safety="same-numbers",
     )
+
+
+_SHORT: Final = "estimate.rollout-short"
+_SHARE: Final = "rollout.gpu_memory_utilization"
+_HIGHEST: Final = 0.9
+_STEP: Final = 0.05
+
+
+@remedy("same-numbers", "rl")
+def rollout_utilization(job: Job, context: Context) -> Iterator[Variant]:
+    """More than the stated share, up to what a card has to spare; less than it is the remedy of this name."""
+    now = job.get(_SHARE)
+    if now is not None and context.has("rollout"):
+        for n in range(1, int((_HIGHEST - now) / _STEP + 1e-9) + 1):
+            yield Variant(fields={_SHARE: round(now + n * _STEP, 2)}, effort=0.2)
+
+
+def share_that_starts(prices: Prices, context: Context) -> Move | None:
+    """The least share with which the engine starts, where the stated one is too small for that."""
+    if not _is_short(prices.base):
+        return None
+    variants = variants_on(rollout_utilization, prices.job, context)
+    moves = (Move(rollout_utilization, variant, dict(variant.fields)) for variant in variants)
+    priced = ((move, prices.of(move.fields)) for move in moves)
+    return next((move for move, price in priced if price is not None and not _is_short(price)), None)
+
+
+def _is_short(price: Price) -> bool:
+    return any(warning.key == _SHORT for warning in price.estimate.warnings)

@@ -10,8 +10,7 @@ from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import global_batch, is_script, is_serving, world_size
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, single_fix
 from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
-from oomdoc.diagnosis.planning.engine_start import share_that_starts
-from oomdoc.diagnosis.planning.hardware import smallest, spilled
+from oomdoc.diagnosis.planning.hardware import share_that_starts, smallest, spilled
 from oomdoc.diagnosis.planning.largest import largest
 from oomdoc.diagnosis.planning.moves import Move, offered
 from oomdoc.diagnosis.planning.prices import Price, Prices

@@ -16,7 +16,7 @@ from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml
 from oomkb.units import format_gib
 
-__all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word"]
+__all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word", "word_or"]
 
 LANGUAGES: Final = ("en", "zh")
 _NAMED: Final = {"phase": "phase", "owner": "term"}
@@ -59,6 +59,11 @@ def word(key: str, language: str, /, **values: Any) -> str:
         return _joined(template.format_map(shown), language)
     except (KeyError, ValueError, IndexError, TypeError):
         return template
+
+
+def word_or(key: str, otherwise: str, language: str) -> str:
+    """The words of a key, where the catalogue holds it."""
+    return word(key, language) if has(key) else otherwise
 
 
 def render(message: Message | str, language: str) -> str:

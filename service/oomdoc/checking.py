@@ -1,16 +1,19 @@
-"""Before a launch: what is wrong with a config, as findings that a person, SARIF or JUnit can show."""
+"""Before a launch: what is wrong with a config, as findings for people, code scanning (SARIF 2.1.0) and JUnit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
+from xml.sax.saxutils import escape, quoteattr
 
+from oomdoc import __version__
 from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message, problem_of, say
 from oomdoc.planner import planned_job
 from oomdoc.report.document import framework_document
+from oomdoc.report.words import render, word
 from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
@@ -149,3 +152,75 @@ def _fewest(job: Job, wanted: float, *, careful: bool) -> Message:
         if priced is not None and (priced.estimate.fits_probability or 0.0) >= wanted:
             return say("check.gpus-unknown", cards=cards_of(priced.job), peak_bytes=needed_of(priced.estimate))
     return say("check.gpus-unknown-none", count=_COUNTS[-1])
+
+
+_SIGNS: Final = {"error": "✗", "warning": "!", "note": "·"}
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def findings_text(checked: Sequence[Checked], language: str) -> str:
+    """One line a finding, then a summary."""
+    lines = []
+    for one in checked:
+        for finding in one.findings:
+            lines.append(f"{_SIGNS[finding.level]} {one.file}:{finding.line}: {render(finding.message, language)}")
+    found = [f for one in checked for f in one.findings]
+    errors = sum(f.level == "error" for f in found)
+    warnings = sum(f.level == "warning" for f in found)
+    lines.append(word("check.summary", language, files=len(checked), errors=errors, warnings=warnings))
+    return "\n".join(lines)
+
+
+def findings_document(checked: Sequence[Checked], language: str) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        "schema": "oomdoc.check/1",
+        "files": [
+            {
+                "file": one.file,
+                "fits": one.fits,
+                "framework": dict(one.framework) if one.framework is not None else None,
+                "findings": [
+                    {"rule": f.rule, "level": f.level, "line": f.line, "message": render(f.message, language)}
+                    for f in one.findings
+                ],
+            }
+            for one in checked
+        ],
+    }
+
+
+def findings_sarif(checked: Sequence[Checked], language: str) -> dict[str, Any]:
+    """For code scanning."""
+    found = [(one.file, f) for one in checked for f in one.findings]
+    rules = sorted({f.rule for _, f in found})
+    results = [
+        {
+            "ruleId": f.rule,
+            "ruleIndex": rules.index(f.rule),
+            "level": f.level,
+            "message": {"text": render(f.message, language)},
+            "locations": [
+                {"physicalLocation": {"artifactLocation": {"uri": file}, "region": {"startLine": max(1, f.line)}}}
+            ],
+        }
+        for file, f in found
+    ]
+    driver = {"name": "oomdoc", "version": __version__, "rules": [{"id": rule} for rule in rules]}
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+
+
+def findings_junit(checked: Sequence[Checked], language: str) -> str:
+    """For CI servers: a test case per file, failed by its errors."""
+    cases, failures = [], 0
+    for one in checked:
+        errors = [f for f in one.findings if f.level == "error"]
+        rest = "\n".join(render(f.message, language) for f in one.findings if f.level != "error")
+        body = "".join(
+            f"<failure type={quoteattr(f.rule)} message={quoteattr(render(f.message, language))}/>" for f in errors
+        )
+        failures += bool(errors)
+        output = f"<system-out>{escape(rest)}</system-out>" if rest else ""
+        cases.append(f'<testcase classname="oomdoc.check" name={quoteattr(one.file)}>{body}{output}</testcase>')
+    head = f'<testsuite name="oomdoc" tests="{len(checked)}" failures="{failures}" errors="0">'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}{"".join(cases)}</testsuite>\n'
