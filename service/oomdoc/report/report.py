@@ -82,12 +82,12 @@ class EstimateReport:
         return gib(self.estimate.process_bytes)
 
     @property
-    def neededgib(self) -> float:
+    def needed_gib(self) -> float:
         """What the process cannot do without: blocks that PyTorch merely caches are not in it."""
         return gib(self.estimate.needed_bytes or self.estimate.process_bytes)
 
     @property
-    def allocatedgib(self) -> float:
+    def allocated_gib(self) -> float:
         """The tensors' own bytes, as ``torch.cuda.max_memory_allocated`` reports them."""
         return gib(self.estimate.allocated_bytes)
 
