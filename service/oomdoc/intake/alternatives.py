@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from oomdoc.intake.numbers import to_tokens
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
 from oomdoc.intake.prose.hardware import named_card
-from oomdoc.intake.prose.numbers import to_tokens
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled

@@ -20,7 +20,7 @@ from oomdoc.intake.alternatives import (
     number_of,
     settings_in,
 )
-from oomdoc.intake.prose.numbers import to_count
+from oomdoc.intake.numbers import to_count
 from oomkb.dataclass import dataclass
 
 Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share"]

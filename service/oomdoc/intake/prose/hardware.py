@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
+from oomdoc.intake.numbers import COUNT, to_count
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
-from oomdoc.intake.prose.numbers import COUNT, to_count
 from oomdoc.intake.prose.sizes import DIGITS, sizes_of
 from oomdoc.intake.sieve import Vocabulary, candidates
 

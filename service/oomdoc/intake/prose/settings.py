@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from oomdoc.evidence import Fact, Origin, Span
 from oomdoc.intake.lines import Line
+from oomdoc.intake.numbers import to_tokens, typed
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
 from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
-from oomdoc.intake.prose.numbers import to_tokens, typed
 from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
 from oomkb.toml_files import read_toml

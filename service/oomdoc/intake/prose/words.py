@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
+from oomdoc.intake.numbers import typed
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import denied, doubt, is_conditional, is_need_asked, negated
-from oomdoc.intake.prose.numbers import typed
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
