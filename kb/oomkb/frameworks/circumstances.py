@@ -7,13 +7,20 @@ before a condition turns it around.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomkb.catalog import gpus, models
+from oomkb.catalog.model_text import quant_hint
+from oomkb.frameworks.lookup import find
 from oomkb.memory.engines import static_share
 from oomkb.memory.job import Job
-from oomkb.units import GIB
+from oomkb.memory.ranks import model_parallel, ranks_needed
+from oomkb.memory.states import GGUF_BYTES
+from oomkb.units import GIB, billions_with_experts
 
 _QUANTISED_NOT = (None, "none")
 
@@ -63,8 +70,34 @@ def large_card(job: Job) -> bool:
     return (_card_gib(job) or 0) >= 70 and "a100" not in (job.gpu or "").lower()
 
 
+def adapters(job: Job) -> bool:
+    """Something of adapters is stated."""
+    return job.lora is not None and any(v is not None for v in (job.lora.r, job.lora.targets, job.lora.alpha))
+
+
+def unsaid_precision(job: Job) -> bool:
+    """Full training with nothing said of its precision: 16 bytes a parameter, as everybody reckons it."""
+    plain = job.framework in (None, "transformers", "trl", "accelerate") and job.method in (None, "full")
+    return plain and job.objective != "inference" and not zero(job) and not quantised(job)
+
+
 NAMED: Final[Mapping[str, Callable[[Job], bool]]] = MappingProxyType(
-    {made.__name__: made for made in (distributed, zero, fsdp, lora, full, quantised, preference, rl, large_card)}
+    {
+        made.__name__: made
+        for made in (
+            distributed,
+            zero,
+            fsdp,
+            lora,
+            full,
+            quantised,
+            preference,
+            rl,
+            large_card,
+            adapters,
+            unsaid_precision,
+        )
+    }
 )
 
 
@@ -105,8 +138,6 @@ def _card_gib(job: Job) -> float | None:
     """What one card holds: as stated, or as the catalogue knows it by the card's name."""
     if job.capacity_gib or not job.gpu:
         return job.capacity_gib
-    from oomkb.catalog import gpus
-
     found = gpus.find(job.gpu)
     return found.capacity_bytes / GIB if found else None
 
@@ -169,8 +200,6 @@ def static_share_of_card(job: Job) -> float:
 
 def config_of(job: Job) -> Mapping[str, Any]:
     """The model's ``config.json``: as the job describes it, else the catalogue's; empty where neither has one."""
-    from oomkb.catalog import models
-
     if isinstance(job.model, Mapping):
         return job.model
     entry = models.find(job.model) if job.model else None
@@ -179,9 +208,96 @@ def config_of(job: Job) -> Mapping[str, Any]:
 
 def own_context(job: Job) -> int | None:
     """The model's own context, which vLLM holds a cache for unless a length is stated."""
-    from oomkb.catalog import models
-
     return models.context_length(config_of(job))
+
+
+def all_cards(job: Job) -> int:
+    """GPUs of all machines."""
+    return (job.gpus or 1) * (job.nodes or 1)
+
+
+def ranks_by_machine(job: Job) -> int | None:
+    """Stated ranks over the machines."""
+    return max(1, job.world // (job.nodes or 1)) if job.world is not None else None
+
+
+def cards_needed(job: Job) -> int | None:
+    """The fewest ranks that the parallel sizes can be laid out on, where those are several."""
+    needed = math.lcm(*ranks_needed(job).values())
+    return needed if needed > 1 else None
+
+
+def ranks_left(job: Job) -> int:
+    """Ranks that the parallel sizes of the model leave."""
+    return max(1, (job.world or 1) // model_parallel(job))
+
+
+def split_over_cards(job: Job) -> int:
+    """As many parts as there are cards, where the cards are a power of two."""
+    return 1 << (max(1, all_cards(job) // (job.pp or 1)).bit_length() - 1)
+
+
+def spread_layers(job: Job) -> int | None:
+    """Several cards of one machine, of which each holds some of the layers; engines of one process know no ranks."""
+    spread = (found := find(job.framework)) is not None and found.name in ("llama.cpp", "ollama")
+    several = all_cards(job) > 1 and (job.nodes or 1) == 1 and job.tp is None
+    return all_cards(job) if spread and several else None
+
+
+def smallest_group(job: Job) -> int:
+    """One sample; TRL counts completions, of which a whole group is the least."""
+    return job.generations or 8 if job.objective == "grpo" and job.framework == "trl" else 1
+
+
+def half_of_card(job: Job) -> str:
+    """The 16-bit dtype that a card computes in."""
+    device = gpus.find(job.gpu) if job.gpu else None
+    return "fp16" if device is not None and not device.can("bf16") else "bf16"
+
+
+def named_size(job: Job) -> float | None:
+    """Billions of parameters as the model's name says them (``Qwen2.5-14B``, ``LFM2-VL-450M``)."""
+    return billions_with_experts(job.model if isinstance(job.model, str) else "") or None
+
+
+_MIX: Final = re.compile(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:\.gguf)?\Z", re.IGNORECASE)
+"""A mix of llama.cpp at the end of a file's name or of a tag."""
+_SIXTEEN: Final = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
+
+
+def named_quant(job: Job) -> str | None:
+    """How the checkpoint that is served stores its weights, as its name says (``Qwen3-32B-AWQ``)."""
+    name = job.model[-200:] if isinstance(job.model, str) and job.objective == "inference" else ""
+    mix = _MIX.search(name)
+    return mix[1].lower() if mix and mix[1].lower() in GGUF_BYTES else quant_hint(name) if name else None
+
+
+def stored(job: Job) -> str | None:
+    """How the checkpoint that is served stores its weights, as its ``config.json`` says (DeepSeek-V3's is fp8)."""
+    if job.objective != "inference" or (isinstance(job.model, str) and _SIXTEEN.search(job.model[-200:])):
+        return None
+    return models.stored_quant(config_of(job))
+
+
+def stored_as_mxfp4(job: Job) -> str | None:
+    """The same, of models that are trained as they are published, too."""
+    return found if (found := stored(job)) == "mxfp4" else None
+
+
+def left_by_prompt(job: Job) -> int:
+    """What the prompt leaves of the whole length, half of it where no prompt's length is stated."""
+    length = job.seq_len or 0
+    return max(1, length - (job.prompt_len or length // 2))
+
+
+def usual_length(job: Job) -> int:
+    """Tokens of a usual sample, no more than the model's own context."""
+    return min(2048, own_context(job) or 2048)
+
+
+def usual_context(job: Job) -> int:
+    """Tokens of a usual request's context, no more than the model's own."""
+    return job.seq_len or min(8192, own_context(job) or 8192)
 
 
 VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
@@ -199,6 +315,21 @@ VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
             own_context,
             chunk_by_card,
             static_share_of_card,
+            all_cards,
+            ranks_by_machine,
+            cards_needed,
+            ranks_left,
+            split_over_cards,
+            spread_layers,
+            smallest_group,
+            half_of_card,
+            named_size,
+            named_quant,
+            stored,
+            stored_as_mxfp4,
+            left_by_prompt,
+            usual_length,
+            usual_context,
         )
     }
 )

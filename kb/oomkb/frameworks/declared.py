@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -56,9 +56,11 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 from oomkb.frameworks.circumstances import VALUES, circumstance
 from oomkb.frameworks.model import Default, Framework, Setting
+from oomkb.memory.job import Job
 from oomkb.toml_files import read_toml
 
 FOLDER: Final = Path(__file__).parent / "records"
+_COMMON: Final = Path(__file__).with_name("defaults.toml")
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _HINT: Final = "see oomkb/frameworks/declared.py"
 
@@ -188,7 +190,7 @@ def _record(name: str, data: Mapping[str, Any]) -> Record:
         rules=tuple(_rule(row) for row in data.get("rules", ())),
         totals=tuple(TotalBatch(row["key"], row["gives"], tuple(row["by"])) for row in data.get("totals", ())),
         settings=tuple(_settings(data.get("settings", {}))),
-        defaults=tuple(_default(row, source) for row in data.get("defaults", ())),
+        defaults=tuple(default_of(row, source) for row in data.get("defaults", ())),
     )
 
 
@@ -206,14 +208,15 @@ def _settings(data: Mapping[str, Any]) -> Iterator[Setting]:
             yield Setting(name, None if values == "*" else frozenset(values), versions)
 
 
-def _default(row: Mapping[str, Any], source: str) -> Default:
-    made = Default(
-        row["field"],
-        VALUES[row["value_of"]] if "value_of" in row else row["value"],
-        row["why"],
-        row.get("source", source),
-        row.get("versions", ""),
-    )
+def default_of(row: Mapping[str, Any], source: str, **more: Callable[[Job], Any]) -> Default:
+    """A row of ``defaults``; ``source`` is where it was read, unless the row says.
+
+    :param more: what ``value_of`` may name beside :data:`~oomkb.frameworks.circumstances.VALUES`.
+    :raises KeyError: for a row without a field, a reason or a value, or with an unknown ``value_of``.
+    :raises ValueError: for a circumstance of no known form.
+    """
+    value = {**VALUES, **more}[row["value_of"]] if "value_of" in row else row["value"]
+    made = Default(row["field"], value, row["why"], row.get("source", source), row.get("versions", ""))
     return dataclasses.replace(made, when=circumstance(row["when"])) if "when" in row else made
 
 
@@ -223,14 +226,9 @@ def records() -> tuple[Record, ...]:
     return tuple(load(path) for path in sorted(FOLDER.glob("*.toml"), key=lambda path: path.stem))
 
 
-_ENGINE: Final = (
-    Default("objective", "inference", "an inference engine", "the engine's purpose"),
-    Default("method", "none", "nothing is trained", "the engine's purpose"),
-    Default("param_dtype", "bf16", "dtype auto takes the checkpoint's dtype", "engine arguments"),
-    Default("tp", 1, "tensor parallelism is off unless set", "engine arguments"),
-    Default("pp", 1, "pipeline parallelism is off unless set", "engine arguments"),
-)
-"""What every engine that serves models has in common."""
+@cache
+def _of_engines() -> tuple[Default, ...]:
+    return tuple(default_of(row, "engine arguments") for row in read_toml(_COMMON)["engine"])
 
 
 def framework_of(record: Record) -> Framework:
@@ -242,7 +240,7 @@ def framework_of(record: Record) -> Framework:
         package=record.package,
         aliases=record.aliases,
         base=record.base,
-        defaults=(*(_ENGINE if record.kind == "serving" else ()), *record.defaults),
+        defaults=(*(_of_engines() if record.kind == "serving" else ()), *record.defaults),
         settings=record.settings or tuple(_settable(record)),
     )
 
