@@ -5,19 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from oomdoc.intake.logs import (
-    exit_codes,
-    memory_summary,
-    nvidia_smi,
-    tensorflow,
-    torch_cuda,
-)
+from oomdoc.intake.logs import tensorflow, torch_cuda
 from oomdoc.intake.logs.base import Parser, Reading, Window
 from oomdoc.intake.logs.rules import parser_of
 
 __all__ = ["PARSERS", "Parser", "Reading", "Window"]
 
-_CODED: Final = (exit_codes.PARSER, memory_summary.PARSER, nvidia_smi.PARSER, tensorflow.PARSER, torch_cuda.PARSER)
+_CODED: Final = (tensorflow.PARSER, torch_cuda.PARSER)
 _TABLES: Final = Path(__file__).parent.glob("*.toml")
 PARSERS: Final[tuple[Parser, ...]] = tuple(sorted((*_CODED, *map(parser_of, _TABLES)), key=lambda one: one.name))
 """In the order of their names."""

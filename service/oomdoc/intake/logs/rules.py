@@ -11,7 +11,7 @@ A table (``<family>.toml``) holds ``triggers``, where it is not 50 ``priority``,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, fields
 from functools import cache
 from pathlib import Path
@@ -52,11 +52,8 @@ class Rule:
     confidence: float = 0.9
     lines: int = 0
     """How many lines after the trigger belong to the message."""
-
-
-def rule(name: str, pattern: str, kind: Kind | None = None, /, **more: Any) -> Rule:
-    """A rule; its expression is case-insensitive."""
-    return Rule(name, pattern, kind, **more)
+    behind_output: bool = False
+    """Whether it counts only where something was printed in the twenty lines before."""
 
 
 @cache
@@ -64,10 +61,10 @@ def _expression(pattern: str) -> Expression:
     return Expression(pattern, re.IGNORECASE)
 
 
-def rules_parser(
-    name: str, triggers: Sequence[str], rules: Sequence[Rule], *, priority: int = 50, repeats: bool = False
-) -> Parser:
-    """A parser that answers with the first rule that matches the line."""
+def parser_of(path: Path) -> Parser:
+    """The parser of a table: it answers with the first rule that matches the line."""
+    table = read_toml(path)
+    rules = [Rule(**{**row, "pattern": _SIZE.sub(lambda at: size(at[1]), row["pattern"])}) for row in table["rules"]]
     expressions = tuple((one, one.lines, _expression(one.pattern)) for one in rules)
 
     def parse(window: Window) -> Reading | None:
@@ -79,20 +76,14 @@ def rules_parser(
                 text = " ".join([text, *(line.text.strip() for line in window.following(more))])[:6000]
             elif not expression.may_match(low):
                 continue
+            if one.behind_output and not any(before.text.strip() for before in window.lines[: window.index][-20:]):
+                continue
             # A message of several lines is read where it begins.
             if (found := expression.search(text)) is not None and found.start() < max(1, len(line.text)):
                 return _reading(one, found, window)
         return None
 
-    return Parser(name, tuple(triggers), parse, priority, repeats)
-
-
-def parser_of(path: Path) -> Parser:
-    """The parser of a table."""
-    table = read_toml(path)
-    rules = [Rule(**{**row, "pattern": _SIZE.sub(lambda at: size(at[1]), row["pattern"])}) for row in table["rules"]]
-    more = {name: table[name] for name in ("priority", "repeats") if name in table}
-    return rules_parser(path.stem, table["triggers"], rules, **more)
+    return Parser(path.stem, tuple(table["triggers"]), parse, table.get("priority", 50), table.get("repeats", False))
 
 
 def _reading(one: Rule, found: re.Match[str], window: Window) -> Reading:
@@ -137,5 +128,5 @@ def _data(found: re.Match[str]) -> dict[str, Any]:
         elif kind == "f":
             out[name] = float(text)
         else:
-            out[name] = text
+            out[name] = text.strip()
     return out
