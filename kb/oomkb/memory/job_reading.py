@@ -86,33 +86,28 @@ def read_field(name: str, value: Any) -> Any:
     return _OTHERS[name](name, value)
 
 
+def _odd(name: str, value: Any, what: str, key: str, hint: str = "", **more: Any) -> JobError:
+    """The error of a field's value; ``key`` is its note, which has the value and what ``more`` it says."""
+    return JobError(
+        f"{shown(value)} {what}", where=name, hint=hint, note=note(f"job.{key}", value=shown(value), **more)
+    )
+
+
 def _whole(name: str, value: Any, *, least: int = 1, most: int = _TOKENS) -> int:
     given = _read_number(value)
     if given is None or given != math.floor(given) or given < least:
-        raise JobError(
-            f"{shown(value)} is not a whole number of at least {least}",
-            where=name,
-            hint=f"for example {max(least, 1)}",
-            note=note("job.not-whole", value=shown(value), least=least),
-        )
+        hint = f"for example {max(least, 1)}"
+        raise _odd(name, value, f"is not a whole number of at least {least}", "not-whole", hint, least=least)
     if given > most:
-        raise JobError(
-            f"{shown(value)} is more than {most:,}",
-            where=name,
-            hint="is it in another unit?",
-            note=note("job.too-large", value=shown(value), most=f"{most:,}"),
-        )
+        raise _odd(name, value, f"is more than {most:,}", "too-large", "is it in another unit?", most=f"{most:,}")
     return int(given)
 
 
 def _number(name: str, value: Any, *, low: float = 0.0, high: float) -> float:
     given = _read_number(value)
     if given is None or not low < given <= high:
-        raise JobError(
-            f"{shown(value)} is not a number above {low:g} and at most {high:g}",
-            where=name,
-            note=note("job.not-between", value=shown(value), low=f"{low:g}", high=f"{high:g}"),
-        )
+        what = f"is not a number above {low:g} and at most {high:g}"
+        raise _odd(name, value, what, "not-between", low=f"{low:g}", high=f"{high:g}")
     return float(given)
 
 
@@ -136,12 +131,7 @@ def _gib(name: str, value: Any) -> float:
         try:
             value = parse_size_bytes(value[:64], decimal=False) / GIB
         except ValueError as error:
-            raise JobError(
-                f"{shown(value)} is not a size",
-                where=name,
-                hint="a number of GiB, or a size such as 24 GiB",
-                note=note("job.not-size", value=shown(value)),
-            ) from error
+            raise _odd(name, value, "is not a size", "not-size", "a number of GiB, or a size such as 24 GiB") from error
     return _number(name, value, high=_GIB)
 
 
@@ -158,12 +148,7 @@ def _flag(name: str, value: Any) -> bool:
     if isinstance(value, str):
         value = _SAID.get(value.strip().lower(), value)
     if not isinstance(value, bool):
-        raise JobError(
-            f"{shown(value)} is neither true nor false",
-            where=name,
-            hint="write true or false",
-            note=note("job.not-flag", value=shown(value)),
-        )
+        raise _odd(name, value, "is neither true nor false", "not-flag", "write true or false")
     return value
 
 
@@ -171,7 +156,7 @@ def _text(name: str, value: Any) -> str:
     if name == "gpu" and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)  # cards that people call by a number: 4090
     if not isinstance(value, str) or not value.strip() or len(value) > _NAME_CHARS:
-        raise JobError(f"{shown(value)} is not a name", where=name, note=note("job.not-name", value=shown(value)))
+        raise _odd(name, value, "is not a name", "not-name")
     return value.strip()
 
 
@@ -200,15 +185,13 @@ def _strings(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = [value] if value not in ("", "none") else []
     if not isinstance(value, Sequence) or len(value) > _ENTRIES or not all(isinstance(v, str) for v in value):
-        problem = note("job.not-names", value=shown(value))
-        raise JobError(f"{shown(value)} is not a list of names", where=name, note=problem)
+        raise _odd(name, value, "is not a list of names", "not-names")
     return tuple(normalise(name, v) for v in value)
 
 
 def _map(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or len(value) > _ENTRIES:
-        problem = note("job.not-mapping", value=shown(value))
-        raise JobError(f"{shown(value)} is not a mapping", where=name, note=problem)
+        raise _odd(name, value, "is not a mapping", "not-mapping")
     if name == "buckets":
         return MappingProxyType(
             {str(k)[:_NAME_CHARS]: _elements(f"buckets.{k}"[:_NAME_CHARS], v) for k, v in value.items()}
@@ -227,7 +210,7 @@ def _elements(name: str, value: Any) -> Any:
 
 def _entry(name: str, value: Any) -> str:
     if isinstance(value, Mapping | list | tuple | set):
-        raise JobError(f"{shown(value)} is not a text", where=name, note=note("job.not-name", value=shown(value)))
+        raise _odd(name, value, "is not a text", "not-name")
     return str(value)[:_ENTRY_CHARS]
 
 
@@ -258,8 +241,7 @@ def _targets(name: str, value: Any) -> str | tuple[str, ...]:
     if isinstance(value, str):
         return _text(name, value)
     if not isinstance(value, Sequence) or len(value) > _TARGETS or not all(isinstance(v, str) for v in value):
-        problem = note("job.not-names", value=shown(value))
-        raise JobError(f"{shown(value)} is not a list of names", where=name, note=problem)
+        raise _odd(name, value, "is not a list of names", "not-names")
     return tuple(value)
 
 
@@ -291,12 +273,7 @@ def read_dotted(name: str, value: Any) -> Any:
 def _nested(name: str, value: Any) -> Any:
     kind = _NESTED[name]
     if not isinstance(value, Mapping):
-        raise JobError(
-            f"{shown(value)} is not a mapping",
-            where=name,
-            hint=f"write {name}: {{...}}",
-            note=note("job.not-mapping", value=shown(value)),
-        )
+        raise _odd(name, value, "is not a mapping", "not-mapping", f"write {name}: {{...}}")
     known = _PART_FIELDS[name]
     read: dict[str, Any] = {}
     for key, item in value.items():

@@ -6,7 +6,7 @@ the real operations (``bench/trace.py --events``). ``t`` is a tensor, ``grad`` t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from oomkb.memory.tape import Leaf, Tape, Tensor
@@ -151,13 +151,7 @@ class Ops:
 
     def part(self, t: Tensor, unit: str) -> Tensor:
         """A slice: a view forward; backward writes its gradient into zeros of the full shape."""
-        full = t.unit
-
-        def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            return (tape.new(full, grad.size),)
-
-        node = self.tape.record((t,), (), backward)
-        return Tensor(t.store, unit, t.size, node)
+        return Tensor(t.store, unit, t.size, self.tape.record((t,), (), _of_unit(t.unit)))
 
     def cat(self, a: Tensor, b: Tensor, unit: str) -> Tensor:
         """``cat``: a new tensor; gradients are views of the incoming one."""
@@ -186,13 +180,7 @@ class Ops:
 
     def mean(self, t: Tensor, unit: str) -> Tensor:
         """``t.mean(-1, keepdim=True)``."""
-        wide = t.unit
-
-        def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            return (tape.new(wide, grad.size),)
-
-        node = self.tape.record((t,), (), backward)
-        return self.tape.new(unit, t.size, node)
+        return self.tape.new(unit, t.size, self.tape.record((t,), (), _of_unit(t.unit)))
 
     # -- matrix products -----------------------------------------------------------------------------------------
 
@@ -307,12 +295,7 @@ class Ops:
 
     def widen(self, t: Tensor, unit: str) -> Tensor:
         """``expand``: no bytes forward; the gradient is summed back."""
-        source = t.unit
-
-        def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            return (tape.new(source, grad.size),)
-
-        return Tensor(t.store, unit, t.size, self.tape.record((t,), (), backward))
+        return self.part(t, unit)
 
     def widened(self, t: Tensor, unit: str) -> Tensor:
         """``expand`` where the width differs, else the tensor itself."""
@@ -325,8 +308,6 @@ class Ops:
         source = t.unit
 
         def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            if grad.store is None or source == grad.unit:
-                pass
             zeros = tape.new(source, grad.size)
             out = tape.new(source, grad.size)
             del zeros
@@ -337,13 +318,7 @@ class Ops:
 
     def total(self, t: Tensor, unit: str) -> Tensor:
         """``sum`` over the chosen experts of a token."""
-        wide = t.unit
-
-        def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
-            return (tape.new(wide, grad.size),)
-
-        node = self.tape.record((t,), (), backward)
-        return self.tape.new(unit, t.size, node)
+        return self.mean(t, unit)
 
     # -- norms ---------------------------------------------------------------------------------------------------
 
@@ -366,6 +341,11 @@ class Ops:
 
 def _passes(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:
     return (grad.view(),)
+
+
+def _of_unit(unit: str) -> Callable[[Tape, Tensor, Sequence[Any], Sequence[bool]], Grads]:
+    """A derivative that makes one new tensor of that unit."""
+    return lambda tape, grad, saved, needs: (tape.new(unit, grad.size),)
 
 
 def _fresh(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> Grads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
+from oomdoc.casework.starting import create
 from oomkb.dataclass import dataclass
 from oomkb.errors import RecordError
 from oomkb.records.files import case_id, read_text
@@ -50,14 +51,4 @@ def add(file: Path, folder: Path | None = None, *, cause: str | None = None) -> 
     if problems:
         return Added(problems=tuple(problems))
     path = target.expanduser() / cause / f"{file.stem}.yaml"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as out:
-            out.write(text)
-    except FileExistsError as error:
-        raise RecordError(f"{case_id(path)} is there already", where=str(path), hint="rename the file") from error
-    except OSError as error:
-        raise RecordError(
-            error.strerror or str(error), where=str(path), hint="give a --folder that can be written"
-        ) from error
-    return Added(path=path)
+    return Added(path=create(path, text, f"{case_id(path)} is there already", "rename the file"))

@@ -155,13 +155,20 @@ def write_new(
     if text is None:
         document = read_diagnosis(diagnosis) if isinstance(diagnosis, Path) else diagnosis
         text = scaffold(cause, slug) if document is None else from_diagnosis(document)
-    path = folder / cause / f"{slug}.yaml"
+    return create(folder / cause / f"{slug}.yaml", text, "exists already", "choose another slug")
+
+
+def create(path: Path, text: str, taken: str, hint: str) -> Path:
+    """Write a file that is not there yet, and its folder; its path.
+
+    :raises RecordError: where it is there (``taken``, ``hint``), or cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise RecordError("exists already", where=str(path), hint="choose another slug") from error
+        raise RecordError(taken, where=str(path), hint=hint) from error
     except OSError as error:
         raise RecordError(
             error.strerror or str(error), where=str(path), hint="give a --folder that can be written"

@@ -8,7 +8,6 @@ most that is alive at once is the estimate's own figure (``tests/kb/memory/test_
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from oomkb.memory.allocator.events import Recorder
 from oomkb.memory.blocks import Layer
@@ -22,8 +21,10 @@ from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 SizeOf = Callable[[str], float]
 
 
-class Hooks(Protocol):
-    """What a sharding wrapper does around a layer; ``-1`` is before the first, ``layers`` after the last one."""
+class Hooks:
+    """What a sharding wrapper does around a layer, by itself nothing; ``-1`` is before the first, ``layers`` after the
+    last one.
+    """
 
     def before(self, layer: int) -> None:
         """Its forward pass begins."""
@@ -39,6 +40,7 @@ class Hooks(Protocol):
 
     def done(self, layer: int, grads: Callable[[], None]) -> None:
         """Its backward pass is over; ``grads`` lets its gradients go."""
+        grads()
 
 
 class _Kept(Store):
@@ -99,26 +101,6 @@ def sizes_of(values: Mapping[str, float], tokens: float, square: float) -> SizeO
     return size
 
 
-class _NoHooks:
-    """No sharding wrapper."""
-
-    def before(self, layer: int) -> None:
-        """Nothing."""
-
-    def after(self, layer: int) -> None:
-        """Nothing."""
-
-    def turn(self) -> None:
-        """Nothing."""
-
-    def back(self, layer: int) -> None:
-        """Nothing."""
-
-    def done(self, layer: int, grads: Callable[[], None]) -> None:
-        """The gradients go, where a wrapper takes them."""
-        grads()
-
-
 class Pass(Training):
     """One micro-batch: every layer's forward and backward pass, and the loss between them."""
 
@@ -136,7 +118,7 @@ class Pass(Training):
         super().__init__(mode, head, tuple(kinds))
         self.tape: RecordingTape = tape
         self.ops = Ops(tape, autocast=mode.autocast, cuda=mode.cuda)
-        self.hooks: Hooks = hooks or _NoHooks()
+        self.hooks: Hooks = hooks or Hooks()
         self.before = list(before)
         self.chunked = chunked
         """Bytes of a loss that goes chunk by chunk, which the tape does not play."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from oomkb.memory.allocator.events import Recorder
+from oomkb.memory.allocator.passes import Hooks
 
 _COMPUTE: Final = 0
 _GATHER: Final = 1
@@ -20,7 +21,7 @@ _REDUCE: Final = 2
 _ROOT: Final = -1
 
 
-class Fsdp2:
+class Fsdp2(Hooks):
     """One unit a layer, the root around them."""
 
     def __init__(
