@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Assumption
@@ -41,11 +41,41 @@ class Phase:
     """One phase at its fullest instant: terms in bytes per GPU, by name, adding up to the total."""
 
     terms_bytes: Mapping[str, float]
+    total_bytes: float = field(init=False, repr=False, compare=False)
+    """The terms' sum."""
 
-    @property
-    def total_bytes(self) -> float:
-        """The terms' sum."""
-        return sum(self.terms_bytes.values())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total_bytes", sum(self.terms_bytes.values()))
+
+
+V = TypeVar("V")
+
+
+class Later(Mapping[str, V]):
+    """A part of an answer that is worked out when it is first looked at: of fifty estimates few show theirs."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Mapping[str, V]]) -> None:
+        self._make = make
+        self._made: Mapping[str, V] | None = None
+
+    def _all(self) -> Mapping[str, V]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getitem__(self, name: str) -> V:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self._all()),)
 
 
 def merged(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:

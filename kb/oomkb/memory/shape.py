@@ -178,6 +178,7 @@ class ModelShape:
         """Parameters of the decoder's linear modules: what 4- and 8-bit quantization replaces."""
         return sum(m.count * m.inputs * m.outputs * layer.count for layer in self.layers for m in layer.linears)
 
+    @lru_cache(maxsize=1024)  # noqa: B019
     def lora_params(
         self, targets: str | tuple[str, ...], rank: int, *, dora: bool = False, experts: str | None = None
     ) -> int:
@@ -193,9 +194,10 @@ class ModelShape:
             total += self.vision.lora_params(rank)
         return total
 
+    @lru_cache(maxsize=1024)  # noqa: B019
     def layer_adapters(
         self, targets: str | tuple[str, ...], rank: int, *, dora: bool = False, experts: str | None = None
-    ) -> list[int]:
+    ) -> tuple[int, ...]:
         """The same of one layer of every kind."""
         form = self.expert_adapters(targets) if experts is None else experts
         taken, found = self.experts_take_names(form), []
@@ -205,7 +207,7 @@ class ModelShape:
                 if adapted(m, targets) and not (taken and m.part in ("mlp", "shared") and m.name in taken):
                     total += m.count * (rank * (m.inputs + m.outputs) + (m.outputs if dora else 0))
             found.append(total)
-        return found
+        return tuple(found)
 
     def expert_adapters(self, targets: str | tuple[str, ...], *, fused: bool = True) -> str:
         """Whether LoRA on ``targets`` reaches the routed experts, and in which form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from oomkb.dataclass import dataclass
@@ -35,11 +36,16 @@ class Units:
 
 def units_of(s: Setting, shape: ModelShape) -> Units:
     """Units of a transformer-based wrapping."""
-    split, more = float(s.tp), padded(s, shape) - 1.0
-    adapters = [0] * len(shape.layers)
+    adapters: tuple[int, ...] = ()
     if s.adapters:
         adapters = shape.layer_adapters(s.targets, s.rank, dora=s.dora, experts=s.expert_adapters)
-    kinds = zip(shape.layers, adapters, strict=True)
+    return _units(shape, adapters, padded(s, shape) - 1.0, float(s.tp), s.pp)
+
+
+@lru_cache(maxsize=1024)
+def _units(shape: ModelShape, adapters: tuple[int, ...], more: float, split: float, stages: int) -> Units:
+    """:param more: by how much shards of fused experts are padded."""
+    kinds = zip(shape.layers, adapters or (0,) * len(shape.layers), strict=True)
     sizes = [(layer.params + more * layer.expert_params + its, layer.count) for layer, its in kinds]
     largest = max((size for size, _ in sizes), default=0.0)
     total = sum(size * count for size, count in sizes)
@@ -49,7 +55,7 @@ def units_of(s: Setting, shape: ModelShape) -> Units:
         largest / split,
         root / split,
         shape.neighbours * largest / split,
-        total / split / s.pp,
+        total / split / stages,
         max(matrix, shape.dims.vocab * shape.dims.embed_width) / split,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -351,13 +352,18 @@ def _largest(s: Setting, shape: ModelShape) -> float:
         if s.expert_adapters == "fused":  # gate and up share a factor of twice the rank
             return 2 * s.rank * d.experts * max(d.hidden, 2 * d.expert_ffn)
         return s.rank * max(d.ffn, d.hidden)
-    table = shape.dims.vocab * shape.dims.embed_width / s.tp
+    return _largest_matrix(shape, s.ep) / s.tp
+
+
+@lru_cache(maxsize=1024)
+def _largest_matrix(shape: ModelShape, split: int) -> float:
+    """:param split: cards that share the experts."""
     matrices = (
-        m.inputs * m.outputs * (m.count / s.ep if m.part == "expert" and not m.module else 1) / s.tp
+        m.inputs * m.outputs * (m.count / split if m.part == "expert" and not m.module else 1)
         for layer in shape.layers
         for m in layer.linears
     )
-    return max(table, *matrices)
+    return max(float(shape.dims.vocab * shape.dims.embed_width), *matrices)
 
 
 _NO_TRAINER: Final = ("torchtune", "titan", "litgpt", "lit-gpt", "megatron", "nemo", "xtuner", "accelerate", "fsdp")

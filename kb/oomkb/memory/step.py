@@ -198,10 +198,11 @@ class Step:
         found = self._fronts.get((phase, key))
         if found is None:
             found = self._fronts[phase, key] = self._front(phase, key)
+        if len(found) == 1:
+            [((c, t, q), only)] = found
+            return c + t * tokens + q * square, only
         sizes = [c + t * tokens + q * square for (c, t, q), _ in found]
         size = max(sizes)
-        if len(found) == 1:
-            return size, found[0][1]
         alike = [instant for (_, instant), its in zip(found, sizes, strict=True) if its > size - _ALIKE_BYTES]
         return size, alike[0] if len(alike) == 1 else max(alike, key=lambda instant: instant.total[1:])
 

@@ -28,10 +28,11 @@ _ALTERNATIVES: Final[Mapping[str, Sequence[Any]]] = {
     "micro_batch": (1, 4, 8),
     "grad_ckpt": (True, False),
     "method": ("lora", "full"),
-    "sharding": ("none", "zero3"),
-    "gpus": (1, 8),
+    "sharding": ("zero3", "none"),
+    "gpus": (8, 1),
     "attention": ("flash2", "eager"),
 }
+"""The least memory first; what sharding gathers may be more than it spares."""
 _MOVES: Final = 1.0
 """Where the card is not known, a peak that at least doubles is worth a question."""
 _OF_NO_SIZE: Final = frozenset(
@@ -164,7 +165,13 @@ def _flips(view: View) -> list[tuple[float, Question]]:
         unknown = evidence.recognised is not None and evidence.recognised.name == "unknown"
         if fact in ("sharding", "method") and evidence.documents and not unknown:
             continue  # a config or command that names neither has neither
-        peaks = {value: peak for value in values if (peak := _peak(view.job, fact, value)) is not None}
+        least, *others = values
+        peaks: dict[Any, float] = {}
+        if (peak := _peak(view.job, fact, least)) is not None:
+            if capacity is not None and peak > capacity and fact != "sharding":
+                continue  # what takes more does not fit either
+            peaks[least] = peak
+        peaks |= {value: peak for value in others if (peak := _peak(view.job, fact, value)) is not None}
         if len(peaks) < 2:
             continue
         low, high = min(peaks, key=lambda v: peaks[v]), max(peaks, key=lambda v: peaks[v])

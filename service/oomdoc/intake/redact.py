@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
+from functools import lru_cache
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final
@@ -58,7 +59,17 @@ def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:
 
     :param table: placeholders already given out (of other files of the same input), continued here.
     """
-    known = dict(table or {})
+    return _masked(text, MappingProxyType(dict(table))) if table else _masked_alone(text)
+
+
+@lru_cache(maxsize=2)
+def _masked_alone(text: str) -> Masked:
+    """A request masks what was pasted for reading it and for keeping it."""
+    return _masked(text, {})
+
+
+def _masked(text: str, table: Mapping[str, str]) -> Masked:
+    known = dict(table)
     used = set(_RE["placeholder"].findall(text)) | known.keys()
     low = text.lower()
     unique = " ".join(set(low.split()))

@@ -126,6 +126,7 @@ def offered(job: Job, context: Context) -> list[Move]:
     ]
     known = {(m.remedy.name, repr(sorted(m.fields.items(), key=repr))) for m in first}
     opening = ("sharding", "tp", "quant", "serving.kv_dtype") if is_serving(job) else ("sharding", "tp")
+    following = [r for r in REMEDIES if not r.advice and not r.hardware and r.name.startswith(_FOLLOWING)]
     second: list[Move] = []
     for move in first:
         if move.remedy.hardware or not any(k in move.fields for k in opening):
@@ -133,18 +134,22 @@ def offered(job: Job, context: Context) -> list[Move]:
         after = derive(job, move.fields)
         if after is None:
             continue
-        for remedy in REMEDIES:
-            if remedy.advice or remedy.hardware or remedy.name == move.remedy.name:
+        for remedy in following:
+            if remedy.name == move.remedy.name:
                 continue
             for variant in variants_on(remedy, after, context):
-                fresh = (remedy.name, repr(sorted(variant.fields.items(), key=repr))) not in known
                 merged = merge(move.fields, variant.fields)
-                follows = fresh and remedy.name.startswith(("offload", "sequence", "buckets"))
-                # A server's share of the card says something only once the weights fit into it.
-                if merged is not None and (follows or remedy.name in ("serving-utilization", "serving-length")):
+                fresh = (remedy.name, repr(sorted(variant.fields.items(), key=repr))) not in known
+                if merged is not None and (fresh or remedy.name in _ANEW):
                     parts = ((move.remedy, move.variant), (remedy, variant))
                     second.append(Move(remedy, variant, merged, move.remedy.name, parts))
     return first + second
+
+
+_ANEW: Final = ("serving-utilization", "serving-length")
+"""A server's share of the card says something only once the weights fit into it."""
+_FOLLOWING: Final = ("offload", "sequence", "buckets", *_ANEW)
+"""How the names of remedies begin that another one makes possible, or worth another look."""
 
 
 def merge(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
@@ -106,9 +107,9 @@ def plan_with(
     # only once its later phases do, which the failed one says nothing of.
     helpful = [s for s in singles if s.move.remedy.hardware or not served or _relieves(s, base, relief)]
     fixes = _single_fixes(prices, helpful, wanted, relief if served else None)
-    sizes = largest(prices, wanted)
+    sizes = partial(largest, prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
-        return Planning(singles=fixes, largest=sizes, before=base.estimate)
+        return Planning(singles=fixes, sizes=sizes, before=base.estimate)
     space = Space(prices, surrogate, helpful, context, wanted, relief)
     found = _found(space)
     plans = [as_estimated(as_plan(name, one, prices), prices) for name, one in _distinct(found)]
@@ -131,7 +132,7 @@ def plan_with(
     return Planning(
         plans=tuple(plans[:_MAX_PLANS]),
         singles=fixes,
-        largest=sizes,
+        sizes=sizes,
         nothing_fits=nothing,
         hardware=hardware,
         before=base.estimate,

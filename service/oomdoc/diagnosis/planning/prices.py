@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import field, replace
 from functools import cached_property
 from operator import itemgetter
@@ -28,7 +29,7 @@ def _with_capacity(device: Device | None, capacity_bytes: float | None) -> Devic
 
 
 _SETTLING: Final = 24
-"""Rounds until a need and the capacity it is one of agree; without a colocated engine the first does."""
+"""Rounds until a need and the capacity it is one of agree."""
 
 
 def _key(fields: Mapping[str, Any]) -> str:
@@ -90,6 +91,8 @@ class Prices:
         self.job, self.shape, self.device = priced.job, priced.shape, priced.device
         if self.capacity_bytes is None:
             self.capacity_bytes = priced.estimate.capacity_bytes
+            if self.scale == 1.0 and self.engine is None:
+                self._memory[_key({})] = self._priced(self.job, priced.estimate, self.device)
         self._speed = throughput(self.job, self.shape, self.device)
 
     @property
@@ -103,13 +106,9 @@ class Prices:
 
         A colocated engine takes a share of whatever the card has, so the need is one of a capacity.
         """
-        from oomkb.memory.model import estimate
-
         capacity = found = self.base.estimate.needed_bytes or 0.0
-        for _ in range(_SETTLING):
-            asked = self.job.with_fields({"capacity_gib": capacity / GIB})
-            on = estimate(asked, self.shape, _with_capacity(self.device, capacity), shapes=self._others)
-            found = on.needed_bytes or 0.0
+        for _ in range(_SETTLING if self.job.rollout is not None else 0):
+            found = self._estimated(self.job, self.device, capacity).needed_bytes or 0.0
             if abs(found - capacity) < 1e-4 * capacity:
                 break
             capacity = found
@@ -119,7 +118,9 @@ class Prices:
         """Fresh prices for the same job with another capacity and scale; these, where nothing differs."""
         if capacity_bytes == self.capacity_bytes and scale == self.scale:
             return self
-        return replace(self, capacity_bytes=capacity_bytes, scale=scale)
+        found = copy(self)
+        found.capacity_bytes, found.scale, found.count, found._memory = capacity_bytes, scale, 0, {}
+        return found
 
     @property
     def base(self) -> Price:
@@ -158,8 +159,6 @@ class Prices:
         return complete(plain, careful=self.careful) if plain is not None else None
 
     def _compute(self, fields: Mapping[str, Any]) -> Price | None:
-        from oomkb.memory.model import estimate
-
         job = self.job_with(fields)
         if job is None:
             return None
@@ -167,20 +166,30 @@ class Prices:
         device = self._device(job) if other else self.device
         capacity = (float(device.capacity_bytes) if device else None) if other else self.capacity_bytes
         usable = capacity / self.scale if capacity is not None else None
-        asked = job.with_fields({"capacity_gib": usable / GIB}) if usable is not None else job
         try:
-            found = estimate(asked, self.shape, _with_capacity(device, usable), shapes=self._others)
+            found = self._estimated(job, device, usable)
         except OomdocError:
             return None
         self.count += 1
+        if found.capacity_bytes != capacity:
+            found = replace(found, capacity_bytes=capacity)
+        return self._priced(job, found, device)
+
+    def _priced(self, job: Job, found: Estimate, device: Device | None) -> Price:
         probability = found.fits_probability if found.fits_probability is not None else 1.0
         if self.engine is not None and self.engine.refuses(job):
             probability = 0.0
         elif self.engine is not None and self.engine.accepts(job):
             probability = max(probability, _MEASURED)
-        return Price(
-            job, replace(found, capacity_bytes=capacity), probability, lambda: self._pace(job, device, found.host_bytes)
-        )
+        return Price(job, found, probability, lambda: self._pace(job, device, found.host_bytes))
+
+    def _estimated(self, job: Job, device: Device | None, capacity_bytes: float | None) -> Estimate:
+        """The job on a card with so much room."""
+        from oomkb.memory.model import estimate
+
+        if device is None and capacity_bytes is not None:
+            job = job.with_fields({"capacity_gib": capacity_bytes / GIB})
+        return estimate(job, self.shape, _with_capacity(device, capacity_bytes), shapes=self._others)
 
     def _pace(self, job: Job, device: Device | None, host_bytes: float) -> float:
         return relative_speed(self._speed, throughput(job, self.shape, device, host_bytes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any
@@ -33,14 +33,19 @@ class Planning:
     plans: tuple[Plan, ...] = ()
     singles: tuple[SingleFix, ...] = ()
     """What each remedy does alone, the largest saving first."""
-    largest: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """The largest ``micro_batch`` and ``seq_len`` that fit with everything else as it is; 0 where none does."""
+    sizes: Callable[[], Mapping[str, int]] = field(default=dict, repr=False, compare=False)
+    """Works :attr:`largest` out, which few ask for."""
     nothing_fits: Message | None = None
     """Said where no combination of settings fits this hardware, with the smallest that would."""
     hardware: Hardware | None = None
     before: Estimate | None = None
     notes: tuple[Message, ...] = ()
     """What the plans take for granted, such as a calibration against the failure."""
+
+    @property
+    def largest(self) -> Mapping[str, int]:
+        """The largest ``micro_batch`` and ``seq_len`` that fit with everything else as it is; 0 where none does."""
+        return self.sizes()
 
 
 @dataclass(frozen=True, slots=True)

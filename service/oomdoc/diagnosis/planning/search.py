@@ -55,18 +55,14 @@ class Search:
         self.space, self.goal = space, goal
         self.room_bytes = space.prices.room_bytes
         allowed = [s for s in space.singles if goal.allows(s.move)]
-        self.candidates = sorted(
-            _undominated(allowed, goal, space.prices.base), key=lambda c: (self._pain(c), c.move.key)
-        )
-        self._pains = [self._pain(c) for c in self.candidates]
+        pains = sorted(_undominated(allowed, goal, space.prices.base), key=lambda pair: (pair[0], pair[1].move.key))
+        self._pains = [pain for pain, _ in pains]
+        self.candidates = [single for _, single in pains]
         self._margin = space.surrogate.margin
         self._liked = 0
         self._waiting: list[tuple[float, tuple[int, ...], int, State]] = []
         self._nodes = 0
         self._pairs: dict[tuple[int, int], bool] = {}
-
-    def _pain(self, single: Priced) -> float:
-        return of_moves([single.move], self.goal) + of_speed(single.price.speed, self.goal)
 
     def run(self) -> Found | None:
         """The least painful set that fits, or ``None``."""
@@ -290,8 +286,8 @@ def _needed(price: Price) -> float:
     return price.estimate.needed_bytes or 0.0
 
 
-def _undominated(singles: Sequence[Priced], goal: Goal, base: Price) -> list[Priced]:
-    """Without moves that do nothing, and variants that another variant of the same remedy beats in every way."""
+def _undominated(singles: Sequence[Priced], goal: Goal, base: Price) -> list[tuple[float, Priced]]:
+    """The moves with their pain, less those that do nothing and variants that another of the remedy beats in all."""
     useful = [
         s
         for s in singles
@@ -302,18 +298,17 @@ def _undominated(singles: Sequence[Priced], goal: Goal, base: Price) -> list[Pri
         or _needed(s.price) < 0.999 * _needed(base)
     ]
     pains = [of_moves([s.move], goal) + of_speed(s.price.speed, goal) for s in useful]
-    out = []
+    variants: dict[tuple[str, str], list[int]] = {}
     for i, single in enumerate(useful):
-        if not any(
-            i != j and _same_remedy(single, other) and pains[j] <= pains[i] and _beats(other, single)
-            for j, other in enumerate(useful)
-        ):
-            out.append(single)
-    return out
-
-
-def _same_remedy(a: Priced, b: Priced) -> bool:
-    return a.move.remedy.name == b.move.remedy.name and a.move.needs == b.move.needs and not a.move.remedy.hardware
+        if not single.move.remedy.hardware:
+            variants.setdefault((single.move.remedy.name, single.move.needs), []).append(i)
+    beaten = {
+        i
+        for places in variants.values()
+        for i in places
+        if any(i != j and pains[j] <= pains[i] and _beats(useful[j], useful[i]) for j in places)
+    }
+    return [(pains[i], single) for i, single in enumerate(useful) if i not in beaten]
 
 
 def _beats(a: Priced, b: Priced) -> bool:
