@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -89,11 +89,11 @@ class Prices:
         priced = price(self.stated, careful=self.careful)
         self._others = extra_model_shapes(priced.job)
         self.job, self.shape, self.device = priced.job, priced.shape, priced.device
+        self._speed = throughput(self.job, self.shape, self.device)
         if self.capacity_bytes is None:
             self.capacity_bytes = priced.estimate.capacity_bytes
             if self.scale == 1.0 and self.engine is None:
                 self._memory[_key({})] = self._priced(self.job, priced.estimate, self.device)
-        self._speed = throughput(self.job, self.shape, self.device)
 
     @property
     def room_bytes(self) -> float:
@@ -181,7 +181,9 @@ class Prices:
             probability = 0.0
         elif self.engine is not None and self.engine.accepts(job):
             probability = max(probability, _MEASURED)
-        return Price(job, found, probability, lambda: self._pace(job, device, found.host_bytes))
+        # Bound to no part of this object, which holds the price: the two would wait for the collector.
+        pace = partial(_pace, self._speed, job, self.shape, device, found.host_bytes)
+        return Price(job, found, probability, pace)
 
     def _estimated(self, job: Job, device: Device | None, capacity_bytes: float | None) -> Estimate:
         """The job on a card with so much room."""
@@ -191,11 +193,12 @@ class Prices:
             job = job.with_fields({"capacity_gib": capacity_bytes / GIB})
         return estimate(job, self.shape, _with_capacity(device, capacity_bytes), shapes=self._others)
 
-    def _pace(self, job: Job, device: Device | None, host_bytes: float) -> float:
-        return relative_speed(self._speed, throughput(job, self.shape, device, host_bytes))
-
     @staticmethod
     def _device(job: Job) -> Device | None:
         from oomkb.pricing import device_of
 
         return device_of(job)
+
+
+def _pace(before: Throughput, job: Job, shape: ModelShape, device: Device | None, host_bytes: float) -> float:
+    return relative_speed(before, throughput(job, shape, device, host_bytes))
