@@ -16,7 +16,7 @@ from oomdoc.diagnosis.planning.moves import LAYOUT, Move
 from oomkb.dataclass import dataclass
 
 _SAFETY_COST: Final = {"same-numbers": 0.0, "changed-numerics": 1.5, "changed-training": 4.0}
-_ORDER: Final = ("same-numbers", "changed-numerics", "changed-training")
+CLASSES: Final = ("same-numbers", "changed-numerics", "changed-training")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Goal:
 
 _BATCH: Final = frozenset({"micro-batch"})
 _SHARDING: Final = frozenset({"zero", "fsdp", "hsdp", "distributed-optimizer"})
-_ALL: Final = frozenset(_ORDER)
+_ALL: Final = frozenset(CLASSES)
 GOALS: Final = (
     Goal("keep-numerics", frozenset({"same-numbers"}), 4.0, 1.0),
     Goal("keep-batch", frozenset({"same-numbers"}), 4.0, 1.0, without=_BATCH),
@@ -80,7 +80,7 @@ def _safety(remedy: Remedy, variant: Variant) -> Safety:
 
 def strongest(classes: Iterable[Safety]) -> Safety:
     """The class that changes most."""
-    return max(classes, key=_ORDER.index, default="same-numbers")
+    return max(classes, key=CLASSES.index, default="same-numbers")
 
 
 def safety_of(moves: Iterable[Move]) -> Safety:

@@ -9,32 +9,20 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
-from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
+from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
-from oomdoc.diagnosis.planning.effort import strongest
+from oomdoc.diagnosis.planning.effort import CLASSES, strongest
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
 from oomdoc.diagnosis.planning.prices import Prices
-from oomdoc.diagnosis.planning.printed import (
-    ComputeBuffer,
-    EngineCache,
-    compute_buffer,
-    engine_cache,
-    engine_cache_missing_bytes,
-    engine_free_share,
-    engine_max_model_len,
-    holders,
-    pipeline_of,
-)
+from oomdoc.diagnosis.planning.printed import ComputeBuffer, EngineCache, compute_buffer, context_of, engine_cache
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
 from oomdoc.diagnosis.planning.result import Planning
-from oomdoc.diagnosis.proven_causes import ranks_on_one_gpu
-from oomdoc.diagnosis.regressions import regressions_for
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, Safety, SingleFix
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
@@ -98,7 +86,7 @@ def planning_for(
     A job that cannot be priced still gets the steps that follow from its cause.
     """
     likely = [c.cause for c in causes if c.probability >= _MIN_PROBABILITY] or [c.cause for c in causes[:1]]
-    context = _context(evidence, job, likely, matched)
+    context = context_of(evidence, job, likely, matched)
     split = job.assumed.get("pp")
     if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
         context = replace(context, without=context.without | _OF_MANY_PROCESSES)
@@ -153,7 +141,6 @@ def planning_for(
 
 _SURE: Final = 0.8
 """Probability of a cause from which what answers it comes before what makes room elsewhere."""
-_CLASSES: Final[tuple[Safety, ...]] = ("same-numbers", "changed-numerics", "changed-training")
 
 
 def _cause_first(
@@ -165,8 +152,8 @@ def _cause_first(
         return found
     others = frozenset(remedy.name for remedy in REMEDIES) - answers
     own = search(replace(context, without=context.without | others)).plans
-    least = _CLASSES.index(found.plans[0].safety)
-    plan = next((p for p in own if p.fits_probability >= wanted and _CLASSES.index(p.safety) <= least), None)
+    least = CLASSES.index(found.plans[0].safety)
+    plan = next((p for p in own if p.fits_probability >= wanted and CLASSES.index(p.safety) <= least), None)
     return found if plan is None else replace(found, plans=(replace(plan, name="cause"), *found.plans))
 
 
@@ -281,82 +268,6 @@ def _arithmetic(
         return replace(found, notes=calibration.notes)
     first = found.plans[0]
     return replace(found, plans=(replace(first, notes=(*calibration.notes, *first.notes)), *found.plans[1:]))
-
-
-def _context(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterable[str]) -> Context:
-    failure = evidence.root
-    stated = evidence.value("phase")
-    used = world_size(job)
-    machine = evidence.value("gpu_count")
-    spare = int(machine) - used if isinstance(machine, int | float) and (job.nodes or 1) == 1 else 0
-    return Context(
-        framework=job.framework,
-        versions={**evidence.versions, **job.versions},
-        phase=str(stated) if stated else _likely_phase(evidence),
-        causes=tuple(causes),
-        requested_bytes=failure.requested_bytes if failure else None,
-        reserved_unallocated_bytes=failure.reserved_unallocated_bytes if failure else None,
-        other_process_bytes=failure.other_process_bytes if failure else None,
-        serving=is_serving(job),
-        script=is_script(job),
-        spare_gpus=max(0, min(spare, 64)),
-        facts=MappingProxyType(_facts(evidence, job, matched)),
-    )
-
-
-def _likely_phase(evidence: Evidence) -> str:
-    """The phase of the failure, else the one that the input hints at."""
-    shown, hint = evidence.root.phase if evidence.root is not None else "unknown", evidence.facts.get("phase")
-    return str(hint.value) if shown == "unknown" and hint is not None else shown
-
-
-def _fuller(evidence: Evidence) -> bool:
-    """Whether all that is told is that one card of several holds more than the others."""
-    return evidence.root is None and any(s.name == "one-gpu-fuller" for s in evidence.statements)
-
-
-_KEPT: Final = ("eval/collected", "eval/keeps-predictions")
-_PREPARES: Final = frozenset({"fails-while-preprocessing", "host-ram/dataset"})
-_WORKERS: Final = frozenset({"grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"})
-"""What shows that the workers of a data loader copy the objects that they touch."""
-_TRAINERS: Final = ("transformers/", "accelerate/", "lightning/", "swift/", "llamafactory/")
-"""Parts of the paths of libraries that save by themselves."""
-_CUDA: Final = "PYTORCH_CUDA_ALLOC_CONF"
-_VARIABLES: Final = {"npu-oom": "PYTORCH_NPU_ALLOC_CONF", "hip-oom": "PYTORCH_HIP_ALLOC_CONF"}
-"""What the allocator of another accelerator reads: torch_npu 2.1 and later, PyTorch for ROCm."""
-_SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
-
-
-def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
-    pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
-    signals = " ".join(s.name for s in evidence.signals)
-    said = {s.name for s in evidence.statements} | {s.name for s in evidence.signs}
-    failure = evidence.root
-    return {
-        "pids": tuple(dict.fromkeys(pids)),
-        "holders": holders(evidence),
-        "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
-        "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
-        "engine_max_model_len": engine_max_model_len(evidence),
-        "engine_cache_missing_bytes": engine_cache_missing_bytes(evidence),
-        "engine_free_share": engine_free_share(evidence),
-        "pipeline": pipeline_of(evidence),
-        "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
-        "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
-        "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
-        "device_map": "inactive-setting/map-of-devices" in said,
-        "own_loop": not any(part in f.file for f in (failure.frames if failure else ()) for part in _TRAINERS),
-        "nccl_shared": "nccl-shm-failed" in signals,
-        "allocator_variable": _VARIABLES.get(failure.signal.name, _CUDA) if failure is not None else _CUDA,
-        "scheduler": next(
-            (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
-        ),
-        "preprocessing": not _PREPARES.isdisjoint(said),
-        "object_workers": not _WORKERS.isdisjoint(said),
-        "fsdp_flags": any("fsdp_" in s.key for d in evidence.documents if d.form == "shell" for s in d.settings),
-        "host_free_bytes": failure.free_bytes if failure is not None and failure.kind == "host" else None,
-        "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
-    }
 
 
 def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:

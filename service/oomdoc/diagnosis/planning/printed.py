@@ -1,4 +1,4 @@
-"""What engines and ``nvidia-smi`` printed of memory: what remedies need, and what no plan may promise more than.
+"""What a log shows that remedies and plans need: what engines and ``nvidia-smi`` printed of memory, and the context.
 
 An engine that refuses to start says how much cache it found and what one request needs. At another share of the card
 it finds as much more or less; a shorter request, or keys and values of another width, need as much less.
@@ -6,8 +6,14 @@ it finds as much more or less; a shorter request, or keys and values of another 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
+from oomdoc.diagnosis.fixes import Context
+from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
+from oomdoc.diagnosis.proven_causes import ranks_on_one_gpu
+from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.evidence import Evidence
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS
@@ -113,7 +119,7 @@ def engine_cache(
     return None
 
 
-def engine_max_model_len(evidence: Evidence) -> int | None:
+def _engine_max_model_len(evidence: Evidence) -> int | None:
     """The longest context that the engine itself says its cache holds: stated, stored tokens, or in proportion."""
     for signal in evidence.signals:
         data = signal.data
@@ -125,7 +131,7 @@ def engine_max_model_len(evidence: Evidence) -> int | None:
     return None
 
 
-def engine_cache_missing_bytes(evidence: Evidence) -> float | None:
+def _engine_cache_missing_bytes(evidence: Evidence) -> float | None:
     """By how much the cache that the engine found is smaller than one request, as it says."""
     for signal in evidence.signals:
         needed, available = signal.data.get("needed_bytes"), signal.data.get("available_bytes")
@@ -134,13 +140,13 @@ def engine_cache_missing_bytes(evidence: Evidence) -> float | None:
     return None
 
 
-def engine_free_share(evidence: Evidence) -> float | None:
+def _engine_free_share(evidence: Evidence) -> float | None:
     """What of the card was free when vLLM started, as it says where that is too little."""
     found = next((s.data for s in evidence.find("vllm-startup-free-too-low")), None)
     return found["free_bytes"] / found["capacity_bytes"] if found and found.get("capacity_bytes") else None
 
 
-def pipeline_of(evidence: Evidence) -> str | None:
+def _pipeline_of(evidence: Evidence) -> str | None:
     """The library whose pipeline makes images or video, by the frames of what failed."""
     files = [f.file.replace("\\", "/") for f in (evidence.root.frames if evidence.root is not None else ())]
     makers = (f for f in FRAMEWORKS if f.package and line_of(f.name, "pipeline-offload") is not None)
@@ -151,7 +157,7 @@ _MIN_HELD_BYTES: Final = GIB
 """What a desktop holds is less."""
 
 
-def holders(evidence: Evidence) -> tuple[tuple[int, str, int], ...]:
+def _holders(evidence: Evidence) -> tuple[tuple[int, str, int], ...]:
     """Processes that ``nvidia-smi`` lists with what they hold, in bytes, the largest first."""
     listed = {
         (s.data["pid"], s.data["command"], s.data["used_bytes"])
@@ -159,3 +165,80 @@ def holders(evidence: Evidence) -> tuple[tuple[int, str, int], ...]:
         if s.data["used_bytes"] >= _MIN_HELD_BYTES
     }
     return tuple(sorted(listed, key=lambda one: -one[2]))
+
+
+def context_of(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterable[str]) -> Context:
+    """What remedies may look at besides the job, as far as the input has it."""
+    failure = evidence.root
+    stated = evidence.value("phase")
+    used = world_size(job)
+    machine = evidence.value("gpu_count")
+    spare = int(machine) - used if isinstance(machine, int | float) and (job.nodes or 1) == 1 else 0
+    return Context(
+        framework=job.framework,
+        versions={**evidence.versions, **job.versions},
+        phase=str(stated) if stated else _likely_phase(evidence),
+        causes=tuple(causes),
+        requested_bytes=failure.requested_bytes if failure else None,
+        reserved_unallocated_bytes=failure.reserved_unallocated_bytes if failure else None,
+        other_process_bytes=failure.other_process_bytes if failure else None,
+        serving=is_serving(job),
+        script=is_script(job),
+        spare_gpus=max(0, min(spare, 64)),
+        facts=MappingProxyType(_facts(evidence, job, matched)),
+    )
+
+
+def _likely_phase(evidence: Evidence) -> str:
+    """The phase of the failure, else the one that the input hints at."""
+    shown, hint = evidence.root.phase if evidence.root is not None else "unknown", evidence.facts.get("phase")
+    return str(hint.value) if shown == "unknown" and hint is not None else shown
+
+
+def _fuller(evidence: Evidence) -> bool:
+    """Whether all that is told is that one card of several holds more than the others."""
+    return evidence.root is None and any(s.name == "one-gpu-fuller" for s in evidence.statements)
+
+
+_KEPT: Final = ("eval/collected", "eval/keeps-predictions")
+_PREPARES: Final = frozenset({"fails-while-preprocessing", "host-ram/dataset"})
+_WORKERS: Final = frozenset({"grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"})
+"""What shows that the workers of a data loader copy the objects that they touch."""
+_TRAINERS: Final = ("transformers/", "accelerate/", "lightning/", "swift/", "llamafactory/")
+"""Parts of the paths of libraries that save by themselves."""
+_CUDA: Final = "PYTORCH_CUDA_ALLOC_CONF"
+_VARIABLES: Final = {"npu-oom": "PYTORCH_NPU_ALLOC_CONF", "hip-oom": "PYTORCH_HIP_ALLOC_CONF"}
+"""What the allocator of another accelerator reads: torch_npu 2.1 and later, PyTorch for ROCm."""
+_SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
+
+
+def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
+    pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
+    signals = " ".join(s.name for s in evidence.signals)
+    said = {s.name for s in evidence.statements} | {s.name for s in evidence.signs}
+    failure = evidence.root
+    return {
+        "pids": tuple(dict.fromkeys(pids)),
+        "holders": _holders(evidence),
+        "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
+        "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
+        "engine_max_model_len": _engine_max_model_len(evidence),
+        "engine_cache_missing_bytes": _engine_cache_missing_bytes(evidence),
+        "engine_free_share": _engine_free_share(evidence),
+        "pipeline": _pipeline_of(evidence),
+        "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
+        "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
+        "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
+        "device_map": "inactive-setting/map-of-devices" in said,
+        "own_loop": not any(part in f.file for f in (failure.frames if failure else ()) for part in _TRAINERS),
+        "nccl_shared": "nccl-shm-failed" in signals,
+        "allocator_variable": _VARIABLES.get(failure.signal.name, _CUDA) if failure is not None else _CUDA,
+        "scheduler": next(
+            (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
+        ),
+        "preprocessing": not _PREPARES.isdisjoint(said),
+        "object_workers": not _WORKERS.isdisjoint(said),
+        "fsdp_flags": any("fsdp_" in s.key for d in evidence.documents if d.form == "shell" for s in d.settings),
+        "host_free_bytes": failure.free_bytes if failure is not None and failure.kind == "host" else None,
+        "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
+    }
