@@ -55,3 +55,14 @@ def test_a_switch_is_spoken_of_in_the_framework_s_words(
 ) -> None:
     job = Job.from_document({"framework": framework, "objective": "sft", "method": "full", "model": "Qwen/Qwen3-8B"})
     assert {key: new for key, _, new in worded(job, job, field, value)} == words
+
+
+def test_a_library_without_keys_is_advised_in_words() -> None:
+    text = (
+        "Fine-tuning gemma 7b in flax on an A100 40GB, batch 8 x 2048 tokens\n"
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes."
+    )
+    changes = diagnose(read_text(text)).plans[0].changes
+    assert changes
+    assert all(change.instruction is not None for change in changes)
+    assert {change.remedy for change in changes} <= {"micro-batch", "seq-len", "grad-ckpt", "lora"}

@@ -114,6 +114,7 @@ def _whole_copies(view: View, params: float, capacity: int) -> Iterator[Feature]
         view.training
         and job.method == "full"
         and params * _FULL_TRAINING_BYTES > total
+        and (view.state_bytes or total) * ranks >= total  # as priced: held in 16 bits, states are half of it
         and "optimizer" not in (job.offload or ())
     ):
         message = say("feature.full-states", states_bytes=params * _FULL_TRAINING_BYTES, total_bytes=total)

@@ -12,10 +12,10 @@ from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planning.effort import GOALS, of_moves, of_speed
 from oomdoc.diagnosis.planning.moves import Move, _differs
 from oomdoc.diagnosis.planning.prices import Price, Prices
-from oomdoc.diagnosis.planning.spelling import DASHED, key_of, own_words, spelled, value_of
+from oomdoc.diagnosis.planning.spelling import DASHED, has_keys, key_of, names_of, own_words, spelled, value_of
 from oomdoc.diagnosis.result import Change, SingleFix
 from oomdoc.intake.configs.table import DROP
-from oomdoc.messages import Message
+from oomdoc.messages import Message, say
 from oomkb.frameworks import line, supports
 from oomkb.memory.job import Job
 
@@ -180,6 +180,26 @@ def _change(
         along = [n for n in _ALONG if n in fields and n != name]
         more += [(w, {n: fields[n]}) for n in along for w in worded(before, after, n, fields[n])]
     return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n, fields=f) for (k, o, n), f in more)]
+
+
+def in_words(change: Change, job: Job, typed: bool) -> Change:
+    """A change in words where neither the framework nor the person has a key that would say it.
+
+    A run that is only taken for one of plain transformers is shown that library's key beside the words.
+
+    :param typed: whether the key is the person's own.
+    """
+    name = next(iter(change.fields), "")
+    own = has_keys(job.framework) and (change.key != name or name in names_of(job.framework, name))
+    if typed or change.instruction is not None or is_serving(job) or (own and "framework" not in job.assumed):
+        return change
+    old, new = (str(v).lower() if isinstance(v, bool) else v for v in (change.old, change.new))
+    said = {"title": say(f"fixes.{change.remedy}.title"), "old": old, "new": new}
+    if own:
+        line = f"{change.key}: {new}" if old is None else f"{change.key}: {old} → {new}"
+        return replace(change, instruction=say("fixes.in-words.named", line=line, **said))
+    counted = old is not None and not isinstance(change.new, bool | str)
+    return replace(change, instruction=say("fixes.in-words.counted" if counted else "fixes.in-words.alone", **said))
 
 
 def _instruction(variant: Variant) -> Message | None:

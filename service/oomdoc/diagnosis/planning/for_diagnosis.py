@@ -14,6 +14,7 @@ from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
+from oomdoc.diagnosis.planning.changes import in_words
 from oomdoc.diagnosis.planning.effort import CLASSES, strongest
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
@@ -119,8 +120,7 @@ def planning_for(
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
         search = partial(_arithmetic, evidence, prices, wanted=wanted, calibration=calibration, failed=stated_to_fail)
-        sure = first if causes and causes[0].probability >= _SURE else ""
-        found = _cause_first(search(context), sure, context, search, wanted)
+        found = _cause_first(causes, context, search, wanted)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
@@ -136,7 +136,15 @@ def planning_for(
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
-    return replace(found, plans=tuple(patched(_in_effect(p, ineffective), evidence) for p in plans[:_MAX_SHOWN_PLANS]))
+    effective = [_in_effect(p, ineffective) for p in plans[:_MAX_SHOWN_PLANS]]
+    return replace(found, plans=tuple(_said(p, evidence, prices.job) for p in effective))
+
+
+def _said(before: Plan, evidence: Evidence, job: Job) -> Plan:
+    """The plan as a patch, in words what no key says; a key that was found in the person's text or file stays."""
+    plan, own = patched(before, evidence), {change.key for change in before.changes}
+    changes = (in_words(c, job, typed=c.key not in own or c.file is not None) for c in plan.changes)
+    return replace(plan, changes=tuple(changes))
 
 
 _SURE: Final = 0.8
@@ -144,10 +152,11 @@ _SURE: Final = 0.8
 
 
 def _cause_first(
-    found: Planning, cause: str, context: Context, search: Callable[[Context], Planning], wanted: float
+    causes: Sequence[CauseFinding], context: Context, search: Callable[[Context], Planning], wanted: float
 ) -> Planning:
-    """The plans, before them one of the remedies of the cause alone where that fits and changes no more."""
-    answers = frozenset(ANSWERS.get(cause, ()))
+    """The plans, before them one of the remedies of a sure cause alone where that fits and changes no more."""
+    found, sure = search(context), next((c.cause for c in causes[:1] if c.probability >= _SURE), "")
+    answers = frozenset(ANSWERS.get(sure, ()))
     if not answers or not found.plans or any(change.remedy in answers for change in found.plans[0].changes):
         return found
     others = frozenset(remedy.name for remedy in REMEDIES) - answers

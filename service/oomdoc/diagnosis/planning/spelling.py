@@ -161,7 +161,8 @@ _ABOUT: Final = {"grad_ckpt": "checkpoint"}
 
 
 @lru_cache(maxsize=4096)
-def _names(framework: str | None, field: str) -> tuple[str, ...]:
+def names_of(framework: str | None, field: str) -> tuple[str, ...]:
+    """The keys by which a framework says a job field."""
     from oomdoc.intake.configs import TABLES
 
     wanted = canonical(framework)
@@ -178,11 +179,20 @@ def _names(framework: str | None, field: str) -> tuple[str, ...]:
     return ()
 
 
+@lru_cache(maxsize=256)
+def has_keys(framework: str | None) -> bool:
+    """Whether a framework has keys of its own, or its base's: a library that is only called has none."""
+    from oomdoc.intake.configs import TABLES
+    from oomkb.frameworks import canonical
+
+    return any(table.name == canonical(framework) and any(True for _ in table.all_keys()) for table in TABLES)
+
+
 def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()) -> str:
     """The framework's key for a job field, as a document spells it; the field's own name where there is none."""
     if field in _SEVERAL:
         return field
-    names = _names(framework, field)
+    names = names_of(framework, field)
     plain = {name.rpartition(":")[2].replace("-", "_"): name.rpartition(":")[2] for name in names}
     for document in documents:
         for setting in document.settings:
@@ -231,5 +241,5 @@ def value_of(framework: str | None, field: str, value: Any) -> Any:
 
 def spelt_in(document: Document, field: str) -> bool:
     """Whether a document has a key already that says this field."""
-    known = {name.rpartition(":")[2].replace("-", "_") for name in _names(document.framework, field)}
+    known = {name.rpartition(":")[2].replace("-", "_") for name in names_of(document.framework, field)}
     return any(setting.key.lstrip("-").replace("-", "_") in known for setting in document.settings)
