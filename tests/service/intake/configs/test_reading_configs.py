@@ -335,7 +335,7 @@ def test_commands_kept_in_strings_know_the_variables_around_them():
         (
             "train.yaml",
             "trainer:\n  precision: bf16-true\n  accumulate_grad_batches: 2\n  max_epochs: 1\nmodel:\n  hf_path: org/thing-8b\n"
-            "  optim:\n    optimizer_class: torch.optim.AdamW\n    lr: 1e-5\nweird: 1\nodd: 2\n",
+            "  optim:\n    optimizer_class: torch.optim.AdamW\n    lr: 1e-5\ndata:\n  chat_template: x\n  num_proc: 4\n  cache: true\nseed_everything: 1\nlogging_level: DEBUG\n",
             {"model": "org/thing-8b", "param_dtype": "bf16", "grad_accum": 2, "optimizer": "adamw"},
         ),
     ],
