@@ -123,6 +123,9 @@ def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     if form == "json":
         return json.replace(text, entry, value)
     if form in ("python", "dict"):
+        if isinstance(value, str) and "," in value and "," not in str(entry.value):
+            # Code takes a list where a command takes commas; in a class, one list would be every instance's.
+            return None if entry.style == "assign" else python.replace(text, entry, value.split(","))
         return python.replace(text, entry, value)
     if form == "toml":
         from oomdoc.intake.configs.writers.spelling import json_text
@@ -189,9 +192,13 @@ def _beside_its_like(doc: Doc, key: str) -> str | None:
         return key
     names = doc.table.names()
     homes: set[str] = set()
+    sections = False
     for entry, shown in zip(doc.entries, known_as(doc.entries, doc.table), strict=True):
-        if norm(shown.key) in names and entry.style == "pair" and "." not in shown.key:
-            homes.add(entry.key.rpartition(".")[0])
+        if norm(shown.key) in names and entry.style == "pair":
+            sections = sections or "." in shown.key
+            homes |= {entry.key.rpartition(".")[0]} if "." not in shown.key else set()
+    if not homes and sections:
+        return None
     if not homes or "" in homes:
         return key
     return f"{homes.pop()}.{key}" if len(homes) == 1 else None

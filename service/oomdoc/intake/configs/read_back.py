@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oomdoc.intake.configs.wordlist import words
+from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
-from oomkb.frameworks import complete, has
+from oomkb.frameworks import complete, has, supports
 from oomkb.frameworks.circumstances import NAMED
 from oomkb.memory.job import Job
 
@@ -104,13 +105,18 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
     own, and a base in fewer bits is trained through adapters alone.
     """
     of_adapters = name.startswith("lora.") or (name == "quant" and value in _FEWER_BITS)
+    framework = str(said.get("framework"))
+    if name == "sharding" and value in _FSDP and supports(framework, name) and not supports(framework, name, value):
+        return False  # it shards otherwise, or not at all
+    if name == "quant" and of_adapters and quant_hint(str(said.get("model") or "")) not in (None, value):
+        return False  # its weights are stored in few bits of another kind
     if name == "micro_batch" and "micro_tokens" in said:
         return False  # batches are filled up to a number of tokens
-    if name == "seq_len" and name not in said and "completion_len" in said:
-        return False  # prompt and completion are counted apart
     if name in said and not of_adapters:
         return True
     job = _completed(said)
+    if name == "seq_len" and ("completion_len" in said or NAMED["rl"](job)):
+        return False  # prompt and completion are counted apart
     if name in ("generations", "completion_len") or name.startswith("rollout."):
         return job.objective is None or NAMED["rl"](job)
     if job.objective == "inference" and (name in _OF_TRAINING or of_adapters):
