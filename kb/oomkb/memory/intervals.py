@@ -159,8 +159,9 @@ def interval(
     """The 90 % interval of one meter.
 
     :param most: what the card holds, which no figure that fits it can exceed.
-    :param least: share of the figure that is left of it at least (:func:`shortest`).
+    :param least: share of the figure that may be all there is (:func:`shortest`), as sure as a trace.
     """
     low, high = GROUPS[group]
     top = value * math.exp(high * width)
-    return Interval(value * least * math.exp(low * width), top if most is None or value > most else min(top, most))
+    short = least * math.exp(GROUPS["exact"][0]) if least < 1 else 1.0
+    return Interval(value * min(short, math.exp(low * width)), top if most is None or value > most else min(top, most))
