@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from oomkb.memory.job import Job
+from oomkb.memory.lengths import typical_rows
 from oomkb.memory.ranks import stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
@@ -22,7 +23,8 @@ def evaluation_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float
     Autocast caches its casts of trained fp32 weights without gradients as well, to the end of the forward pass.
     """
     d, c = shape.dims, s.compute_bytes
-    tokens = float(s.eval_batch * s.seq / (s.cp * s.sp))
+    rows = typical_rows(s.eval_batch) if s.loose else float(s.eval_batch)
+    tokens = rows * s.seq / (s.cp * s.sp)
     words = tokens * d.vocab / s.tp
     cast = s.autocast and not s.adapters and s.param_bytes == 4
     matrices = shape.linear_params / s.tp / s.pp + d.vocab * d.embed_width / s.tp

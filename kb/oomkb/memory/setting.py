@@ -132,6 +132,8 @@ class Setting:
     """The allocator's expandable segments are on."""
     dynamic: bool
     """Batches are padded to their own longest sample, or laid end to end, so that sizes change from step to step."""
+    loose: bool
+    """Samples lie end to end as they come (:func:`oomkb.memory.lengths.is_loose`)."""
     emptied: bool
     """The allocator's cache is given back in every step (``torch_empty_cache_steps: 1``)."""
     reference: bool
@@ -293,6 +295,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
         emptied=job.extra.get("torch_empty_cache_steps") == 1,
         dynamic=changes(job, loose),
+        loose=loose,
         reference=_asks_reference(job, objective, adapters),
         logits_share=_logits_share(job, objective, seq),
         divides=divides(job) if objective in ONLINE else "",
