@@ -108,7 +108,8 @@ class Head:
     style: str = ""
     """Whose trainer computes a preference loss (:func:`oomkb.memory.releases.preference_style`)."""
     upcast: str
-    """How the loss upcasts: ``once``, ``shift`` (a second copy), ``kept`` (the loop holds them)."""
+    """How the loss upcasts: ``once``, ``shift`` (a second copy), ``kept`` (the loop holds them),
+    ``over`` (unsloth's kernel reads 16-bit logits, scales them and writes their gradient over them)."""
     ckpt: str
     masks: int
     """Kinds of attention masks (full, windowed)."""

@@ -21,7 +21,7 @@ from oomkb.memory.packed_loss import packed_log_probs
 from oomkb.memory.preference_losses import log_softmax_backward, preference
 from oomkb.memory.tape import Leaf, Tape, Tensor
 
-_IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel")
+_IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel", "over")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,6 +222,8 @@ class Training(_Step):
 
     def scaled(self, ops: Ops, logits: Tensor) -> Tensor:
         """The logits as the family hands them out: divided, or capped softly."""
+        if self.head.upcast == "over":  # the loss's kernel divides and caps what it reads
+            return logits
         if self.head.scaled_logits:
             logits = ops.scale(logits)
         if self.head.softcap:
@@ -239,10 +241,11 @@ class Training(_Step):
             return Tensor(None, "T*V", 0.0, node)
         style = self.head.upcast
         own = style == "plain" or style.startswith("script")
+        narrow = style == "over" or (own and (not self.mode.autocast or style.endswith(" outside")))
         shifted = None  # a name in the loss function
         if style.startswith(("plain", "script-shifted")):
             shifted = logits = ops.copy(logits)
-        wide = logits if own and (not self.mode.autocast or style.endswith(" outside")) else ops.cast(logits, 4.0)
+        wide = logits if narrow else ops.cast(logits, 4.0)
         if self.head.upcast.startswith("kept"):
             self.outer.append((wide if self.head.upcast == "kept wide" else logits).detached())
         del logits

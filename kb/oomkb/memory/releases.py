@@ -72,6 +72,8 @@ def loss_copies(job: Job, rows: int, kind: str) -> str:
     """How the loss copies the logits, for ``rows`` sequences of a model of this ``kind``."""
     if is_litgpt(job):  # ``chunked_cross_entropy`` and the benchmarks built on it stay in the logits' dtype
         return "plain"
+    if "unsloth" in (job.framework or "").lower():
+        return "over"  # ``kernels/cross_entropy_loss.py`` reads 16-bit logits and writes their gradient over them
     if own := script_loss(job):
         return own if job.loop is None or job.loop.loss_autocast is not False else f"{own} outside"
     if _compiled_loss(job):

@@ -108,3 +108,17 @@ def test_what_a_compiled_layer_keeps(config, autocast, bytes_each):
         constant, linear, square = step_of(resolve_setting(job, shape), shape).saved
         kept.append(constant + 512 * linear + 512 * 256 * square)
     assert (kept[1] - kept[0]) / 2 / 512 == pytest.approx(bytes_each, rel=0.005)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_unsloth_before_chunked_losses_writes_the_gradient_over_whole_logits(kind):
+    """``kernels/cross_entropy_loss.py`` up to 2024.11.7: 16-bit logits, scaled and capped where they are read."""
+    model = {**LLAMA, "model_type": kind, "vocab_size": 128000, "final_logit_softcapping": 30.0}
+    job = {"model": model, "framework": "unsloth"}
+    job |= {"method": "lora", "lora": {"r": 8}, "param_dtype": "bf16", "autocast": "bf16", "grad_ckpt": True}
+    job |= {"micro_batch": 2, "seq_len": 2048, "packing": True}
+    old, new = (
+        price(complete(Job.from_document({**job, "versions": {"unsloth": said}}))).estimate for said in ("2024.7", "2025.9")
+    )
+    logits = 2 * 2048 * 128000 * 2
+    assert (old.allocated_bytes - new.allocated_bytes) / logits == pytest.approx(1.0, abs=0.5)
