@@ -118,7 +118,8 @@ def test_unsloth_before_chunked_losses_writes_the_gradient_over_whole_logits(kin
     job |= {"method": "lora", "lora": {"r": 8}, "param_dtype": "bf16", "autocast": "bf16", "grad_ckpt": True}
     job |= {"micro_batch": 2, "seq_len": 2048, "packing": True}
     old, new = (
-        price(complete(Job.from_document({**job, "versions": {"unsloth": said}}))).estimate for said in ("2024.7", "2025.9")
+        price(complete(Job.from_document({**job, "versions": {"unsloth": said}}))).estimate
+        for said in ("2024.7", "2025.9")
     )
     logits = 2 * 2048 * 128000 * 2
     assert (old.allocated_bytes - new.allocated_bytes) / logits == pytest.approx(1.0, abs=0.5)
