@@ -31,7 +31,7 @@ import numpy as np
 
 import cause_words
 from oomdoc.diagnosis.ranker import SHARED
-from oomdoc.intake.statements.causes import standardised
+from oomdoc.intake.statements.causes import scaled
 from oomkb.records.taxonomy import CAUSES
 
 ROOT = Path(__file__).parent.parent
@@ -51,9 +51,6 @@ LEAST_WEIGHT = 0.05
 OWN_CAUSE = {"sign": 1.0, "request-is": 1.0, "share": 2.0}
 """Prior weight of a sign for the cause in whose file it stands, of a request that is a cause's tensor, and of a cause's
 own share of the predicted peak, for that cause."""
-KNOWN_CASE = 4.0
-"""Set, not fitted: a text that holds a case's symptoms word for word tells of that case. No text of the fit does."""
-FITTED_SHARED = tuple(kind for kind in SHARED if kind != "known-case")
 L2, L1 = 25.0, 0.1
 """Penalties on the distance to the prior weight (squared) and on the distance itself."""
 
@@ -173,8 +170,8 @@ def with_words(rows: Sequence[Row]) -> list[Row]:
         known = [row for row in rows if row.fold != fold]
         fitted = cause_words.fit([row.words for row in known], *targets(known))
         for i in test:
-            scores[i] = fitted.scores(rows[i].words) if len(rows[i].words) else 0.0
-    said = standardised(scores).round(3)
+            scores[i] = fitted.evidence(rows[i].words) if len(rows[i].words) else 0.0
+    said = scaled(scores).round(3)
     return [
         replace(
             row,
@@ -204,7 +201,7 @@ class Model:
         support = Counter(n for row in rows for n in row.features if n.partition(":")[0] not in SHARED)
         known = {n for n, k in support.items() if k >= MIN_SUPPORT} | {name for name, *_ in expected()}
         self.names = sorted(n for n in known if not (without and n.startswith(without)))
-        self.kinds = [kind for kind in FITTED_SHARED if f"{kind}:" != without]
+        self.kinds = [kind for kind in SHARED if f"{kind}:" != without]
         self.index = {name: i for i, name in enumerate(self.names)}
         self._fit(rows)
 
@@ -330,7 +327,6 @@ def lines_of(model: Model, rows: Sequence[Row], temperature: float, doubt: float
     yield f"temperature\t*\t{temperature}"
     yield f"doubt\t*\t{doubt}"
     yield from (f"{kind}:*\t*\t{v:.2f}" for kind, v in zip(model.kinds, model.v, strict=True))
-    yield f"known-case:*\t*\t{KNOWN_CASE}"
     for j, cause in enumerate(model.causes):
         yield f"prior\t{cause}\t{model.b[j]:.2f}"
     for name, i in model.index.items():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from oomdoc.diagnosis.result import MatchedCase
 from oomdoc.messages import say
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from oomkb.retrieval.threads import KnownThread
     from oomkb.retrieval.views import Views
 
-_MAX_CHARS: Final = 20_000
-"""Characters in which a case is looked for word for word."""
-
 
 @dataclass(frozen=True, slots=True)
 class Vote:
@@ -29,8 +26,6 @@ class Vote:
     cause: str
     case: str
     score: float
-    retold: bool = False
-    """The text holds the case's symptoms word for word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +34,6 @@ class Look:
 
     index: Index
     views: Views
-    heard: str = ""
-    """The lines by which a case may be known word for word."""
 
     def sounds(self) -> dict[str, float]:
         """Cause -> how much the text sounds like questions about it, in standard deviations over the causes."""
@@ -55,14 +48,12 @@ class Look:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""
         from oomkb.retrieval.fusion import Weights
         from oomkb.retrieval.search import scored
-        from oomkb.retrieval.verbatim import retold, said
 
         alone = Weights(cause=0.0, diagnosed=0.0, repeat=0.0, dense=1.0, lexical=1.0)
         cases = self.index.cases
         found = scored(self.index, self.views, top=top + len(hidden), weights=alone)
-        heard = said(self.heard)
         known = ((cases[number], score) for number, score in found if cases[number].id not in hidden)
-        return tuple(Vote(case.cause, case.id, score, retold(case, heard)) for case, score in islice(known, top))
+        return tuple(Vote(case.cause, case.id, score) for case, score in islice(known, top))
 
     def chosen(self, causes: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""
@@ -73,12 +64,9 @@ class Look:
         return tuple(_matched(m) for m in choose(self.index, views, top=top))
 
 
-def look_at(
-    text: str, context: Mapping[str, Any] | None, cases: Sequence[Case], *, lines: Iterable[str] = ()
-) -> Look | None:
+def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case]) -> Look | None:
     """Ask every view of the index about ``text``; ``None`` where there is no text or no case.
 
-    :param lines: further lines of the input by which a case may be known again, commands and settings among them.
     :raises OomdocError: where the index or its model cannot be opened.
     """
     from oomkb.retrieval.index import open_index
@@ -87,7 +75,7 @@ def look_at(
     if not text.strip() or not cases:
         return None
     index = open_index(cases)
-    return Look(index, look(index, text, context or {}, beginning=True), "\n".join((text, *lines))[:_MAX_CHARS])
+    return Look(index, look(index, text, context or {}, beginning=True))
 
 
 def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:

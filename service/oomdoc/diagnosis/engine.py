@@ -50,8 +50,6 @@ _READS_ALIKE: Final = 0.45
 """Likeness from which a thread is shown: at 0.4 to 0.5 three in five are of the same cause, above four in five."""
 _OF_NO_SETTING: Final = frozenset({"leak", "fragmentation", "other-process", "host-ram", "shared-memory"})
 """Causes under which what filled the card tells nothing of the settings."""
-_QUERY_LIMIT: Final = 6_000
-_LINES: Final = 200
 
 
 def _problem(error: Exception) -> str:
@@ -227,7 +225,7 @@ def _advisories(evidence: Evidence, job: Job, cases: Sequence[Case]) -> tuple[Ad
 
 def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | None:
     try:
-        return look_at(retrieval_query(view.evidence), _context(view), cases, lines=_lines(view.evidence))
+        return look_at(retrieval_query(view.evidence), _context(view), cases)
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
     return None
@@ -236,13 +234,6 @@ def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | 
 def retrieval_query(evidence: Evidence) -> str:
     """What is searched by: the person's words first, then the failing lines, each line once."""
     return query_of(evidence.prose, evidence.digest)
-
-
-def _lines(evidence: Evidence) -> list[str]:
-    """The lines that something was read from: of a command or a config the query keeps only what they say."""
-    spans = [*(fact.span for fact in evidence.facts.values()), *(signal.span for signal in evidence.signals)]
-    written = [document.text[:_QUERY_LIMIT] for document in evidence.documents]
-    return list(dict.fromkeys([*written, *(span.text for span in spans)]))[:_LINES]
 
 
 def _context(view: View) -> dict[str, Any]:

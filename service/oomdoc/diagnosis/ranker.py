@@ -2,8 +2,8 @@
 
 ``weights.tsv`` holds a row per (feature, cause) with the log-odds that the feature adds for the cause at value 1;
 weights are relative, and an absent one is 0. The row ``prior`` is what is added without any feature. ``like:*``,
-``reads-like:*``, ``words:*`` and ``known-case:*`` are shared by all causes: what likeness 1 adds for the cause that
-the feature names. ``doubt`` is the share of probability that no evidence takes away. ``bench/fit_ranker.py`` fits the
+``reads-like:*`` and ``words:*`` are shared by all causes: what likeness 1 adds for the cause that the feature names.
+``doubt`` is the share of probability that no evidence takes away. ``bench/fit_ranker.py`` fits the
 table, with temperature and doubt from repositories left out; its header says what it was fitted on.
 
 ``language_model_weights.tsv`` holds what a language model's reading adds, in the same form, fitted on top with the
@@ -24,7 +24,7 @@ from oomkb.records.taxonomy import CAUSES
 _PRIOR: Final = "prior"
 _OF_MODEL: Final = "model-"
 """How the names of features of a language model's reading begin."""
-SHARED: Final = ("like", "reads-like", "known-case", "words")
+SHARED: Final = ("like", "reads-like", "words")
 """Kinds of features whose weight is one for all causes, given to the cause they name."""
 _TEMPERATURE: Final = "temperature"
 _DOUBT: Final = "doubt"

@@ -12,7 +12,7 @@ from oomdoc.intake.patterns import patterns
 
 _MAX_DIGEST_BYTES: Final = 4000
 _RE: Final = patterns(__file__)
-_NOISY: Final = ("![", "http", "pid", "If reserved")
+_NOISY: Final = ("![", "http", "pid", "If reserved", " total capac")
 """What the expression of noise needs one of."""
 _TELLING: Final = (
     "framework",

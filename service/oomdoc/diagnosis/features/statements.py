@@ -47,7 +47,7 @@ _MAX_DEVIATION: Final = 4.0
 
 def of_cases(view: View) -> Iterator[Feature]:
     """``like:<cause>``: likeness (0..1) of the most similar known case of each cause; ``reads-like:<cause>``: likeness
-    to the questions that stand for a cause; ``known-case:<cause>``: the text holds a case's symptoms word for word.
+    to the questions that stand for a cause.
     """
     for cause, deviations in view.sounds.items():
         if deviations >= _LEAST_DEVIATION:
@@ -56,8 +56,6 @@ def of_cases(view: View) -> Iterator[Feature]:
     total = 1.0 + sum(odds.values())
     best: dict[str, Vote] = {}
     for vote in view.votes:
-        if vote.retold:
-            yield Feature(f"known-case:{vote.cause}", 1.0, say("cause.retold", case=vote.case))
         best.setdefault(vote.cause, vote)
     for cause, vote in best.items():
         share = sum(odds[other.case] for other in view.votes if other.cause == cause) / total

@@ -42,6 +42,10 @@ class CauseWords:
 
     def scores(self, found: Collection[int]) -> np.ndarray[Any, Any]:
         """Log-odds (causes,) of a text with these features, up to a constant."""
+        return self.evidence(found) + self.bias
+
+    def evidence(self, found: Collection[int]) -> np.ndarray[Any, Any]:
+        """What these features add to the log-odds (causes,) of a text without words."""
         import numpy as np
 
         held = np.array(sorted(set(found)), dtype=np.uint32)
@@ -50,7 +54,7 @@ class CauseWords:
         rows = rows[self.features[rows] == held]
         rarity = self.rarity[rows]
         length = float(np.sqrt((rarity**2).sum())) or 1.0
-        return np.asarray(rarity @ self.weights[rows] / length + self.bias)
+        return np.asarray(rarity @ self.weights[rows] / length)
 
 
 @lru_cache(maxsize=2)
@@ -74,17 +78,18 @@ def words_of(text: str) -> set[int]:
     return set().union(*(features_of_items(items_of(line), most=_ITEMS) for line in lines)) if lines else set()
 
 
-def standardised(scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Scores (..., causes) as 0..1: 0 is three standard deviations below the mean of the causes, 1 five above."""
+def scaled(scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Log-odds (..., causes) as 0..1: 0 is three below the mean of the causes, 1 five above.
+
+    Few words stay near the middle, whatever they are: they say little.
+    """
     import numpy as np
 
-    spread = scores.std(axis=-1, keepdims=True)
-    deviations = (scores - scores.mean(axis=-1, keepdims=True)) / (spread + 1e-9)
-    return np.asarray(np.clip((deviations + 3) / 8, 0, 1))
+    return np.asarray(np.clip((scores - scores.mean(axis=-1, keepdims=True) + 3) / 8, 0, 1))
 
 
 def read_causes(text: str) -> Mapping[str, float]:
-    """Cause to what the words of a text say of it (:func:`standardised`); nothing of an empty text.
+    """Cause to what the words of a text say of it (:func:`scaled`); nothing of an empty text.
 
     :param text: what a search is made by: a few KB.
     """
@@ -92,4 +97,4 @@ def read_causes(text: str) -> Mapping[str, float]:
     if not found:
         return {}
     fitted = shipped(WEIGHTS)
-    return dict(zip(fitted.causes, standardised(fitted.scores(found)).round(3).tolist(), strict=True))
+    return dict(zip(fitted.causes, scaled(fitted.evidence(found)).round(3).tolist(), strict=True))
