@@ -29,7 +29,7 @@ _MAX_TOPICS: Final = 3
 
 def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a person's words ask about: up to two, of several questions up to three."""
-    return _found(topics_of(evidence), job, most=max(2, _questions(evidence.prose)))
+    return _found(topics_of(evidence), job, most=max(2, _questions(evidence)))
 
 
 def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
@@ -37,9 +37,9 @@ def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
     return _found(topics_in(text), job, most=2)
 
 
-def _questions(prose: str) -> int:
+def _questions(evidence: Evidence) -> int:
     """How many questions a text puts, as far as topics are shown for them."""
-    return min(_MAX_TOPICS, sum(map(prose.count, "?？")))
+    return min(_MAX_TOPICS, asked_of(evidence).questions)
 
 
 def _found(likely: Mapping[str, float], job: Job, *, most: int) -> tuple[FoundTopic, ...]:
@@ -70,9 +70,10 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
     return not (named and (asked.wanted not in ("fit", "reserved") or asked.alternatives))
 
 
-def beside(found: Sequence[FoundTopic], prose: str = "") -> tuple[FoundTopic, ...]:
-    """The topic beside the figures of a run; where ``prose`` puts several questions, those of the others."""
-    return tuple(topic for topic in found[: max(1, _questions(prose) - 1)] if topic.probability >= _SURE)
+def beside(found: Sequence[FoundTopic], evidence: Evidence | None = None) -> tuple[FoundTopic, ...]:
+    """The topic beside the figures of a run; where ``evidence`` puts several questions, those of the others."""
+    most = max(1, _questions(evidence) - 1) if evidence is not None else 1
+    return tuple(topic for topic in found[:most] if topic.probability >= _SURE)
 
 
 def sentences_of(found: Sequence[FoundTopic], *, titled: bool = False) -> Iterator[Message]:

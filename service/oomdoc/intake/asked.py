@@ -105,6 +105,8 @@ class Asked:
     """Whether training is said to be in 16 bits throughout."""
     quant: str | None = None
     """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits)."""
+    questions: int = 0
+    """How many questions are put."""
     term: str | None = None
     """The term of the memory table that is asked about."""
     alternatives: tuple[Alternative, ...] = ()
@@ -151,6 +153,7 @@ def _asked_in(text: str) -> Asked:
         why=ROWS["why"].search(text) is not None,
         pure=ROWS["pure"].search(text) is not None,
         quant=_first("format", text),
+        questions=sum(map(text.count, "?？")),
         term=_first("term", text) if wanted == "share" else None,
         alternatives=sides,
     )
