@@ -16,6 +16,7 @@ from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Signal, Span
 from oomdoc.messages import Message, say
+from oomkb.catalog.diffusion import pipeline
 from oomkb.dataclass import dataclass
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
@@ -306,6 +307,28 @@ def _frozen_alone(view: View) -> Iterator[_Account]:
         yield _Account("model-states", say("account.frozen-alone", **sizes), view.failure.signal.span)
 
 
+def _pipeline_weights(view: View) -> Iterator[_Account]:
+    """The parts of a pipeline that makes images or video, in 16 bits, against the card."""
+    capacity, named = view.bytes_of("capacity"), _last(view, "diffusion-model")
+    parts = pipeline(str(named.data["model"])) if named is not None else None
+    if parts is None or named is None or view.failure is None or view.failure.kind != "device" or not capacity:
+        return
+    if view.job.quant not in (None, "none"):
+        return
+    sizes = {
+        "denoiser_bytes": _WEIGHT_BYTES * parts.denoiser,
+        "encoders_bytes": _WEIGHT_BYTES * parts.encoders,
+        "capacity_bytes": capacity,
+    }
+    both = sizes["denoiser_bytes"] + sizes["encoders_bytes"]
+    if sizes["denoiser_bytes"] >= _ALMOST * capacity:
+        yield _Account("weights-load", say("account.pipeline-alone", model=parts.name, **sizes), named.span)
+    elif both >= _FAR_FROM_FULL * capacity:
+        yield _Account("weights-load", say("account.pipeline-together", model=parts.name, **sizes), named.span)
+    elif view.training and both >= _MIN_ENGINE_SHARE * capacity:
+        yield _Account("activations", say("account.pipeline-beside", model=parts.name, **sizes), named.span)
+
+
 def _share_below_weights(view: View) -> Iterator[_Account]:
     """The share that an engine may take for weights and cache is less than the weights that it has loaded."""
     before, after = _last(view, "sglang-load-begin"), _last(view, "sglang-load-end")
@@ -399,6 +422,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
     _on_one_card,
     _others_hold,
     _taken_before,
+    _pipeline_weights,
     _share_below_weights,
     _weights_alone,
     _frozen_alone,

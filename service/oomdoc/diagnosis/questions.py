@@ -66,7 +66,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
         return tuple(question for _, question in found)[:_MAX_QUESTIONS]
     found += _versions(view, causes)
     if view.estimate is None:
-        if job.model is None and job.params_b is None:
+        if job.model is None and job.params_b is None and next(evidence.find("diffusion-model"), None) is None:
             found.append((3.0, _ask("model")))
     elif view.bytes_of("capacity") is None:
         found.append((2.5, _ask("gpu")))

@@ -247,3 +247,25 @@ def test_states_that_are_being_made_were_not_there_before() -> None:
     )
     found = diagnose(read_text(text + _OOM), plans=False)
     assert [i.value for i in found.inferred if i.field == "param_dtype"] == ["fp32"]
+
+
+@pytest.mark.parametrize(
+    ("text", "account", "line"),
+    [
+        (
+            "ComfyUI with flux1-dev on an RTX 3060 12GB: torch.OutOfMemoryError: Allocation on device",
+            "alone",
+            "--lowvram",
+        ),
+        (
+            "python sdxl_train_network.py --pretrained_model_name_or_path=sdxl.safetensors --train_batch_size=2 "
+            "--mixed_precision=fp16 --network_module=networks.lora\nRTX 3070 8GB\ntorch.OutOfMemoryError: CUDA out of memory.",
+            "beside",
+            "gradient_checkpointing",
+        ),
+    ],
+)
+def test_a_pipeline_is_weighed_by_its_parts(text: str, account: str, line: str) -> None:
+    found = diagnose(read_text(text))
+    assert found.causes[0].why[0].key == f"account.pipeline-{account}"
+    assert any(line in str(c.instruction) for c in found.plans[0].changes)

@@ -97,10 +97,13 @@ def diffusion_pipeline(job: Job, context: Context) -> Iterator[Variant]:
     record.
     """
     library = context.facts.get("pipeline")
-    if library is None or job.objective not in (None, "inference"):
+    trained = job.objective not in (None, "inference")
+    if library is None or (trained and line_of(library, "pipeline-encoders") is None):
         return
     work, weights = (context.causes[0] in causes for causes in (_OF_WORK, _OF_WEIGHTS))
     steps = ("tiles", "offload", "size") if work else ("offload", "quantize") if weights else ()
+    if trained and (work or weights):
+        steps = ("encoders", "quantize", "size")
     device = context.device or (gpus.find(job.gpu) if job.gpu else None)
     shared = device is not None and device.unified  # the host's memory is the GPU's
     for rank, name in enumerate(steps):

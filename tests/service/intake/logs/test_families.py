@@ -33,6 +33,7 @@ MUST = [
     ("cuda_driver", "RuntimeError: CUDA failed with error out of memory", "ctranslate2-oom", "device", {}),
     ("cuda_driver", "memory allocation failed with OOM on device 0 while trying to allocate 1000341504 bytes (free: 916848640, total: 25243287552)", "torch-cuda-oom-warning", "device", {"requested_bytes": 1000341504, "free_bytes": 916848640}),
     ("deepspeed", "MA 12.58 GB         Max_MA 13.0 GB         CA 13.2 GB         Max_CA 14 GB", "deepspeed-memory", None, {"allocated_bytes": round(12.58 * GIB)}),
+    ("diffusion", "ComfyUI with flux1-dev-fp8.safetensors", "diffusion-model", None, {"model": "flux"}),
     ("evaluation", "***** Running Evaluation *****\n  Num examples = 1,250\n  Batch size = 4", "evaluation-started", None, {"samples": 1250}),
     ("exit_codes", "failed (exitcode: -9) local_rank: 1 (pid: 265409) of binary: /usr/bin/python", "exit-137", "host", {"code": -9}),
     ("exit_codes", "['python', 'train.py'] exits with return code = -9", "exit-137", "host", {}),
@@ -69,6 +70,7 @@ MUST = [
 ]  # fmt: skip
 
 MUST_NOT = [
+    ("diffusion", "the gradient flux of the step, and stable diffusion of heat"),
     ("accelerators", "INFO memory report (usage: tensors) on ND 0: 3.1 GB of 15.9 GB"),
     ("accelerate", "all submodules are offloaded; offload_dir is set"),
     ("bitsandbytes", "bitsandbytes csrc/ops.cu compiled"),
