@@ -6,15 +6,15 @@ one holds, its cause comes first, before what the ranker learned from other repo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.result import CauseFinding
-from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Evidence, Signal, Span
+from oomdoc.diagnosis.view import View, ranks_on_one_gpu
+from oomdoc.evidence import Signal, Span
 from oomdoc.messages import Message, say
 from oomkb.catalog.diffusion import pipeline
 from oomkb.dataclass import dataclass
@@ -36,8 +36,6 @@ _CONTEXT_BYTES: Final = 3 * GIB
 """What an engine holds beside its share: contexts and communication buffers of its processes."""
 _MUCH_BYTES: Final = 8 * GIB
 """Host memory from which loading alone may be too much for a machine of unknown size."""
-_MIN_RANKS: Final = 2
-"""Other processes on a card from which they are taken for ranks of the same run."""
 _CACHE_MAKERS: Final = ("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers")
 """Functions that allocate an engine's KV cache: vLLM 0.2-0.11 ``worker/cache_engine.py``,
 ``v1/worker/gpu_model_runner.py`` and vllm-ascend's ``worker/model_runner_v1.py``; LMDeploy 0.6-0.9
@@ -68,6 +66,16 @@ class _Account:
     cause: str
     why: Message
     span: Span
+
+
+def _account(
+    view: View, cause: str, words: str, values: Mapping[str, Any], span: Span | None = None
+) -> Iterator[_Account]:
+    """A cause with its sum, at a line that shows it or at that of the failure."""
+    if span is None and view.failure is not None:
+        span = view.failure.signal.span
+    if span is not None:
+        yield _Account(cause, say(f"account.{words}", **values), span)
 
 
 def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
@@ -113,29 +121,28 @@ def _grown(view: View) -> Iterator[_Account]:
         first, last = signal.data["first_bytes"], signal.data["last_bytes"]
         if held and signal.data.get("steady") and last - first >= _MIN_GROWN_SHARE * held:
             each = (last - first) / (signal.data["points"] - 1)
-            why = say("account.grown", first_bytes=first, last_bytes=last, each_bytes=each)
-            yield _Account("leak", why, signal.span)
+            sizes = {"first_bytes": first, "last_bytes": last, "each_bytes": each}
+            yield from _account(view, "leak", "grown", sizes, signal.span)
 
 
 def _kept_graphs(view: View) -> Iterator[_Account]:
     """The script collects losses or outputs with their graph: every round keeps all of its activations."""
     kept = _last(view, "graph-kept")
     if kept is not None and view.failure is not None and view.phase not in ("load", "optimizer-init"):
-        yield _Account("leak", say("account.graph-kept", quote=" ".join(kept.span.text.split())[:80]), kept.span)
+        yield from _account(view, "leak", "graph-kept", {"quote": " ".join(kept.span.text.split())[:80]}, kept.span)
 
 
 def _refused_cache(view: View) -> Iterator[_Account]:
     """The buffer that was refused is the one for the KV cache, by the engine's own next line."""
     if view.failure is not None and view.failure.signal.name == "ggml-cache-refused":
-        why = say("account.cache-refused", cache_bytes=view.failure.requested_bytes or 0)
-        yield _Account("kv-cache", why, view.failure.signal.span)
+        yield from _account(view, "kv-cache", "cache-refused", {"cache_bytes": view.failure.requested_bytes or 0})
 
 
 def _allocates_cache(view: View) -> Iterator[_Account]:
     """What was refused was asked for by the function that allocates the KV cache: the weights are on the card."""
     innermost = " ".join(view.trace.rpartition("\n")[2].split())
     if view.failure is not None and any(name in innermost for name in _CACHE_MAKERS):
-        yield _Account("kv-cache", say("account.allocates-cache"), view.failure.frames[-1].span)
+        yield from _account(view, "kv-cache", "allocates-cache", {}, view.failure.frames[-1].span)
 
 
 def _cache_too_much(view: View) -> Iterator[_Account]:
@@ -144,15 +151,15 @@ def _cache_too_much(view: View) -> Iterator[_Account]:
     if memory is not None:
         full, cache, free = (memory.data[f"{n}_bytes"] for n in ("full", "kv", "available"))
         if full > free >= full - cache:
-            why = say("account.cache-sum", full_bytes=full, cache_bytes=cache, free_bytes=free)
-            yield _Account("kv-cache", why, memory.span)
+            sizes = {"full_bytes": full, "cache_bytes": cache, "free_bytes": free}
+            yield from _account(view, "kv-cache", "cache-sum", sizes, memory.span)
     buffers = {str(s.data.get("what")): s for s in view.evidence.find("llama-cpp-buffers") if s.data.get("size_bytes")}
     cache_buffer, refused = buffers.get("KV"), view.failure
     if refused is not None and refused.signal.name == "ggml-compute-refused" and cache_buffer is not None:
         cache, wanted = cache_buffer.data["size_bytes"], refused.requested_bytes or 0
         if cache > wanted > 0:
-            why = say("account.cache-beside-compute", cache_bytes=cache, compute_bytes=wanted)
-            yield _Account("kv-cache", why, cache_buffer.span)
+            sizes = {"cache_bytes": cache, "compute_bytes": wanted}
+            yield from _account(view, "kv-cache", "cache-beside-compute", sizes, cache_buffer.span)
 
 
 def _engine_beside(view: View) -> Iterator[_Account]:
@@ -166,8 +173,8 @@ def _engine_beside(view: View) -> Iterator[_Account]:
     weights = _WEIGHT_BYTES * view.shape.params / (rollout.tensor_parallel or 1)
     engine = cache.data["kv_cache_bytes"] + weights
     if _MIN_ENGINE_SHARE * held <= engine <= held:
-        why = say("account.engine", engine_bytes=engine, cache_bytes=cache.data["kv_cache_bytes"], held_bytes=held)
-        yield _Account("rollout-engine", why, cache.span)
+        sizes = {"engine_bytes": engine, "cache_bytes": cache.data["kv_cache_bytes"], "held_bytes": held}
+        yield from _account(view, "rollout-engine", "engine", sizes, cache.span)
 
 
 def _engine_process(view: View) -> Iterator[_Account]:
@@ -179,13 +186,8 @@ def _engine_process(view: View) -> Iterator[_Account]:
         return
     given = share * capacity
     if given <= failure.other_process_bytes <= given + _CONTEXT_BYTES:
-        why = say(
-            "account.engine-process",
-            others_bytes=failure.other_process_bytes,
-            share=f"{share:.0%}",
-            capacity_bytes=capacity,
-        )
-        yield _Account("rollout-engine", why, failure.signal.span)
+        sizes = {"others_bytes": failure.other_process_bytes, "capacity_bytes": capacity}
+        yield from _account(view, "rollout-engine", "engine-process", {"share": f"{share:.0%}", **sizes})
 
 
 def _engine_unnamed(view: View) -> Iterator[_Account]:
@@ -197,32 +199,14 @@ def _engine_unnamed(view: View) -> Iterator[_Account]:
     apart = rollout is not None and (rollout.colocated is False or rollout.gpu_memory_utilization is not None)
     if failure.other_process_bytes >= _MIN_ENGINE_PART * capacity and not apart and not ranks_on_one_gpu(view.evidence):
         sizes = {"others_bytes": failure.other_process_bytes, "capacity_bytes": capacity}
-        yield _Account("rollout-engine", say("account.engine-unnamed", **sizes), failure.signal.span)
+        yield from _account(view, "rollout-engine", "engine-unnamed", sizes)
 
 
 def _second_copy(view: View) -> Iterator[_Account]:
     """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
-    failure = view.failure
-    if failure is None or not failure.requested_bytes or not failure.allocated_bytes:
-        return
-    if (
-        "_ddp_init_helper" in view.trace
-        and abs(failure.requested_bytes - failure.allocated_bytes) <= _EQUAL * failure.allocated_bytes
-    ):
-        why = say("account.second-copy", weight_bytes=failure.allocated_bytes)
-        yield _Account("model-states", why, failure.signal.span)
-
-
-def ranks_on_one_gpu(evidence: Evidence) -> bool:
-    """Whether processes of one run sit on the same card: a rank fails on another's, beside several processes."""
-    count = evidence.value("gpu_count")
-    cards = int(count) if isinstance(count, int | float) and count > 1 else 8
-    for one in evidence.find("torch-cuda-oom"):
-        if one.rank is None or "device" not in one.data:
-            continue
-        if one.rank % cards != one.data["device"] and one.data.get("other_processes", 0) >= _MIN_RANKS:
-            return True
-    return False
+    wanted, held = view.bytes_of("requested"), view.bytes_of("allocated")
+    if wanted and held and "_ddp_init_helper" in view.trace and abs(wanted - held) <= _EQUAL * held:
+        yield from _account(view, "model-states", "second-copy", {"weight_bytes": held})
 
 
 def _on_one_card(view: View) -> Iterator[_Account]:
@@ -231,8 +215,8 @@ def _on_one_card(view: View) -> Iterator[_Account]:
     if failure is not None and failure.other_process_bytes and ranks_on_one_gpu(view.evidence):
         count = failure.signal.data.get("other_processes", 0) + 1
         sizes = {"count": count, "rank": failure.signal.rank, "device": failure.signal.data.get("device")}
-        why = say("account.one-card", others_bytes=failure.other_process_bytes, **sizes)
-        yield _Account("weights-load" if view.phase == "load" else "other-process", why, failure.signal.span)
+        cause = "weights-load" if view.phase == "load" else "other-process"
+        yield from _account(view, cause, "one-card", {"others_bytes": failure.other_process_bytes, **sizes})
 
 
 def _others_hold(view: View) -> Iterator[_Account]:
@@ -247,23 +231,28 @@ def _others_hold(view: View) -> Iterator[_Account]:
     enough = others + (failure.free_bytes or 0) >= (failure.requested_bytes or 0)
     if apart and enough and others >= _MIN_OTHERS_SHARE * capacity and view.weight_bytes <= _FAR_FROM_FULL * capacity:
         sizes = {"others_bytes": others, "own_bytes": own, "capacity_bytes": capacity}
-        yield _Account("other-process", say("account.others", **sizes), failure.signal.span)
+        yield from _account(view, "other-process", "others", sizes)
+
+
+def _whole_on_a_card(view: View) -> bool:
+    """Whether a named model is trained with all of its weights on one card, past loading and before saving."""
+    job = view.job
+    split = job.sharding not in (None, "none", "ddp") or job.offload or (job.tp or 1) * (job.pp or 1) > 1
+    named = view.is_stated("model") or view.is_stated("params_b")
+    return named and not split and view.phase not in ("load", "eval", "save")
 
 
 def _states_alone(view: View) -> Iterator[_Account]:
     """Weights and gradients in 16 bits, whole on one card, are more than the card: no other setting changes that."""
-    failure, capacity, job = view.failure, view.bytes_of("capacity"), view.job
+    failure, capacity = view.failure, view.bytes_of("capacity")
     if failure is None or failure.kind != "device" or not capacity or view.estimate is None or view.serving:
         return
-    split = job.sharding not in (None, "none", "ddp") or job.offload or (job.tp or 1) * (job.pp or 1) > 1
-    named = view.is_stated("model") or view.is_stated("params_b")
-    if view.stated("method") != "full" or split or not named or view.phase in ("load", "eval", "save"):
+    if view.stated("method") != "full" or not _whole_on_a_card(view):
         return
     least = _LEAST_STATES * view.estimate.params
     loaded = (view.bytes_of("allocated") or capacity) >= least / 2  # else they are split, or not those of this model
     if least > capacity and loaded:
-        why = say("account.states-alone", states_bytes=least, capacity_bytes=capacity)
-        yield _Account("model-states", why, failure.signal.span)
+        yield from _account(view, "model-states", "states-alone", {"states_bytes": least, "capacity_bytes": capacity})
 
 
 def _taken_before(view: View) -> Iterator[_Account]:
@@ -274,7 +263,7 @@ def _taken_before(view: View) -> Iterator[_Account]:
     free, capacity, wanted = (found.data.get(f"{n}_bytes") for n in ("free", "capacity", "desired"))
     if free and capacity and wanted and free < wanted:
         held = {"held_bytes": capacity - free, "free_bytes": free, "wanted_bytes": wanted, "capacity_bytes": capacity}
-        yield _Account("other-process", say("account.taken-before", **held), found.span)
+        yield from _account(view, "other-process", "taken-before", held, found.span)
 
 
 def _weights_alone(view: View) -> Iterator[_Account]:
@@ -289,22 +278,20 @@ def _weights_alone(view: View) -> Iterator[_Account]:
         return
     cards = 1 if view.is_stated("tp") else 1 + failure.signal.data.get("device", 0)  # those that are seen to take part
     if view.stated("model") is not None and view.weight_bytes > cards * capacity and not view.job.offload:
-        why = say("account.weights-alone", weight_bytes=view.weight_bytes, capacity_bytes=capacity)
-        yield _Account("weights-load", why, failure.signal.span)
+        sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
+        yield from _account(view, "weights-load", "weights-alone", sizes)
 
 
 def _frozen_alone(view: View) -> Iterator[_Account]:
     """The weights of a model with adapters, whole on one card, leave no room for anything that is computed."""
     capacity, job, held = view.bytes_of("capacity"), view.job, view.bytes_of("allocated")
-    if view.failure is None or not capacity or view.serving or view.phase in ("load", "eval", "save"):
+    if view.failure is None or not capacity or view.serving or not _whole_on_a_card(view):
         return
-    split = job.sharding not in (None, "none", "ddp") or job.offload or (job.tp or 1) * (job.pp or 1) > 1
-    named = view.stated("model") is not None or view.stated("params_b") is not None
-    if job.method not in ("lora", "freeze") or split or not named or job.rollout is not None:
+    if job.method not in ("lora", "freeze") or job.rollout is not None:
         return
     if view.weight_bytes >= _ALMOST * capacity and (held or capacity) >= _ALMOST * view.weight_bytes:
         sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
-        yield _Account("model-states", say("account.frozen-alone", **sizes), view.failure.signal.span)
+        yield from _account(view, "model-states", "frozen-alone", sizes)
 
 
 def _pipeline_weights(view: View) -> Iterator[_Account]:
@@ -339,8 +326,8 @@ def _share_below_weights(view: View) -> Iterator[_Account]:
     weights = after.data.get("weights_bytes") or free - after.data["free_bytes"]
     if share * free < weights:
         sizes = {"given_bytes": share * free, "capacity_bytes": free, "weight_bytes": weights}
-        why = say("account.share-below-weights", share=share, least=f"{weights / free + 0.01:.2f}", **sizes)
-        yield _Account("kv-cache", why, after.span)
+        shares = {"share": share, "least": f"{weights / free + 0.01:.2f}"}
+        yield from _account(view, "kv-cache", "share-below-weights", {**shares, **sizes}, after.span)
 
 
 def _gathers_whole(view: View) -> Iterator[_Account]:
@@ -352,7 +339,7 @@ def _gathers_whole(view: View) -> Iterator[_Account]:
     whole = view.estimate.params * (4.0 if masters else _WEIGHT_BYTES)  # under mixed precision the shards are fp32
     if job.sharding in _SHARDED and job.method == "full" and held + whole > capacity:
         sizes = {"whole_bytes": whole, "held_bytes": held, "capacity_bytes": capacity}
-        yield _Account("checkpoint-save", say("account.gathers-whole", **sizes), view.failure.signal.span)
+        yield from _account(view, "checkpoint-save", "gathers-whole", sizes)
 
 
 def _first_stage(view: View) -> Iterator[_Account]:
@@ -363,7 +350,7 @@ def _first_stage(view: View) -> Iterator[_Account]:
         return
     computes = view.phase in ("forward", "unknown") and view.shares.get("activations", 0.0) >= _MUCH
     if computes and max(failed) < ranks // stages:
-        yield _Account("activations", say("account.first-stage", count=stages), view.failure.signal.span)
+        yield from _account(view, "activations", "first-stage", {"count": stages})
 
 
 def _split_up(view: View) -> Iterator[_Account]:
@@ -372,15 +359,9 @@ def _split_up(view: View) -> Iterator[_Account]:
     held, capacity = view.bytes_of("allocated"), view.bytes_of("capacity")
     if not cached or not wanted or not held or not capacity:
         return
-    if (
-        cached >= _TIMES * wanted
-        and cached >= _MIN_CACHED_SHARE * capacity
-        and held + wanted <= _FAR_FROM_FULL * capacity
-    ):
+    if cached >= max(_TIMES * wanted, _MIN_CACHED_SHARE * capacity) and held + wanted <= _FAR_FROM_FULL * capacity:
         sizes = {"cached_bytes": cached, "requested_bytes": wanted, "held_bytes": held, "capacity_bytes": capacity}
-        span = view.failure.signal.span if view.failure is not None else None
-        if span is not None:
-            yield _Account("fragmentation", say("account.split-up", **sizes), span)
+        yield from _account(view, "fragmentation", "split-up", sizes)
 
 
 def _host_short(view: View) -> Iterator[_Account]:
@@ -390,14 +371,14 @@ def _host_short(view: View) -> Iterator[_Account]:
         return
     given = (view.job.host_gib or 0.0) * GIB
     need = host_need(view.evidence, view.job, estimate, view.shape, view.phase)
-    sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "dtype": need.dtype} if need is not None else {}
-    if need is not None and need.total_bytes > given > 0:
+    if need is None:
+        return
+    sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "dtype": need.dtype, "needed_bytes": need.total_bytes}
+    if need.total_bytes > given > 0:
         kind = f"{need.kind}-one" if need.kind in ("load", "merge") and need.count == 1 else need.kind
-        why = say(f"account.host-{kind}", needed_bytes=need.total_bytes, given_bytes=given, **sizes)
-        yield _Account("host-ram", why, outcome.span)
-    elif need is not None and need.kind == "load" and not given and need.total_bytes >= _MUCH_BYTES:
-        why = say("account.host-load-alone", needed_bytes=need.total_bytes, **sizes)
-        yield _Account("host-ram", why, outcome.span)
+        yield from _account(view, "host-ram", f"host-{kind}", {"given_bytes": given, **sizes}, outcome.span)
+    elif need.kind == "load" and not given and need.total_bytes >= _MUCH_BYTES:
+        yield from _account(view, "host-ram", "host-load-alone", sizes, outcome.span)
 
 
 def _requested_tensor(view: View) -> Iterator[_Account]:

@@ -24,6 +24,8 @@ from oomkb.units import GIB
 _SHOWN_CONFIDENCE: Final = 0.9
 """Confidence from which a phase was read from frames or messages, not from a description."""
 _INNER_FRAMES: Final = 10
+_MIN_RANKS: Final = 2
+"""Other processes on a card from which they are taken for ranks of the same run."""
 TERMS: Final[Mapping[str, tuple[str, ...]]] = {
     "logits": ("logit", "loss", "vocab", "log_soft", "logprob"),
     "attention-scores": ("attention_score", "score"),
@@ -212,3 +214,12 @@ def owner_of(term: str) -> str | None:
     """The cause to which a term of the memory model belongs."""
     name = term.lower().replace("-", "_")
     return next((cause for cause, parts in TERMS.items() if any(p in name for p in parts)), None)
+
+
+def ranks_on_one_gpu(evidence: Evidence) -> bool:
+    """Whether processes of one run sit on the same card: a rank fails on another's, beside several processes."""
+    count = evidence.value("gpu_count")
+    cards = int(count) if isinstance(count, int | float) and count > 1 else 8
+    placed = (s for s in evidence.find("torch-cuda-oom") if s.rank is not None and "device" in s.data)
+    elsewhere = (s for s in placed if s.rank is not None and s.rank % cards != s.data["device"])
+    return any(s.data.get("other_processes", 0) >= _MIN_RANKS for s in elsewhere)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
-from oomdoc.diagnosis.proven_causes import ranks_on_one_gpu
 from oomdoc.diagnosis.regressions import regressions_for
+from oomdoc.diagnosis.view import ranks_on_one_gpu
 from oomdoc.evidence import Evidence
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS
