@@ -11,12 +11,13 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP, is_script, is_serving
+from oomdoc.diagnosis.fixes._job import DEEPSPEED, is_script, is_serving
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Evidence
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import FSDP
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 

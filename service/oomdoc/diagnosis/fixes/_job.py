@@ -5,11 +5,9 @@ from __future__ import annotations
 from oomkb.frameworks import has
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
-from oomkb.memory.setting import PREFERENCE
+from oomkb.memory.setting import ONLINE, PREFERENCE
 
-RL = frozenset({"ppo", "grpo"})
 DEEPSPEED = frozenset({"zero1", "zero2", "zero3"})
-FSDP = frozenset({"fsdp", "fsdp2", "hsdp", "shard-grad-op"})
 
 
 def is_serving(job: Job) -> bool:
@@ -22,11 +20,6 @@ def is_script(job: Job) -> bool:
     return is_serving(job) and job.serving is None and not (job.framework and has(job.framework, "serving"))
 
 
-def is_training(job: Job) -> bool:
-    """Whether weights change."""
-    return not is_serving(job)
-
-
 def is_preference(job: Job) -> bool:
     """DPO and its relatives: pairs go through together."""
     return job.objective in PREFERENCE
@@ -34,7 +27,7 @@ def is_preference(job: Job) -> bool:
 
 def is_rl(job: Job) -> bool:
     """Whether the job generates its own samples."""
-    return job.objective in RL or job.rollout is not None
+    return job.objective in ONLINE or job.rollout is not None
 
 
 def is_lora(job: Job) -> bool:
@@ -44,11 +37,7 @@ def is_lora(job: Job) -> bool:
 
 def world_size(job: Job) -> int:
     """Ranks in all: stated, else machines x GPUs, else one."""
-    if job.world:
-        return job.world
-    if job.gpus:
-        return job.gpus * (job.nodes or 1)
-    return (job.dp or 1) * model_parallel(job)
+    return job.world or (job.gpus or 0) * (job.nodes or 1) or (job.dp or 1) * model_parallel(job)
 
 
 def sequence_groups(job: Job) -> int:
@@ -65,9 +54,7 @@ def data_parallel(job: Job) -> int:
 
 def global_batch(job: Job) -> int | None:
     """Samples per optimizer step; ``None`` where the micro-batch is not known."""
-    if job.micro_batch is None:
-        return None
-    return job.micro_batch * (job.grad_accum or 1) * data_parallel(job)
+    return None if job.micro_batch is None else job.micro_batch * (job.grad_accum or 1) * data_parallel(job)
 
 
 def kinds_of(job: Job) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._job import DEEPSPEED, FSDP, is_lora, is_preference, world_size
+from oomdoc.diagnosis.fixes._job import DEEPSPEED, is_lora, is_preference, world_size
 from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy, step
 from oomdoc.diagnosis.fixes.host_memory import ZERO_FIRST
 from oomdoc.diagnosis.fixes.sharding import launch_line
@@ -14,6 +14,7 @@ from oomkb.catalog import gpus
 from oomkb.frameworks import in_range
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import FSDP
 from oomkb.records.versions import is_near
 
 _OF_WEIGHTS: Final = frozenset({"weights-load", "model-states", "extra-models", "hardware-limit"})

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
-from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_serving, is_training, kinds_of, world_size
+from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_serving, kinds_of, world_size
 from oomdoc.diagnosis.fixes.hardware import suits
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -176,7 +176,7 @@ def derive(job: Job, fields: Mapping[str, Any]) -> Job | None:
         changed = job.with_fields(fields)
     except JobError:
         return None
-    if is_training(job) and (_LAYOUT & set(fields) or "micro_batch" in fields):
+    if not is_serving(job) and (_LAYOUT & set(fields) or "micro_batch" in fields):
         changed = _settled(job, changed, fields)
     return changed
 
