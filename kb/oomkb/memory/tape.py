@@ -13,13 +13,11 @@ descending order of creation, saved tensors are released after a node ran, gradi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from oomkb.memory.forms import Form, Packed, canonical, packed, prune, unpacked
 
 Backward = Callable[["Tape", "Tensor", Sequence[Any], Sequence[bool]], Sequence["Tensor | None"]]
-
-FLOAT32: Final = 4.0
 
 
 class Store:

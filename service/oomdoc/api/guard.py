@@ -9,7 +9,9 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -19,10 +21,60 @@ from oomdoc.api import metrics
 from oomdoc.api.auth import Keys
 from oomdoc.api.body import Bounds, Budget, bounded
 from oomdoc.api.limits import Buckets, Gate
-from oomdoc.api.origins import Origins
 from oomdoc.api.pool import CALLER
 from oomdoc.api.problems import problem
 from oomdoc.settings import Settings
+
+
+class Origins:
+    """The rules of one server's settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._hosts = frozenset(_listed(settings.allowed_hosts))
+        self._origins = frozenset(o.rstrip("/") for o in _listed(settings.cors_origins))
+
+    def check(self, method: str, headers: Headers) -> None:
+        """Refuse a foreign ``Host`` (a name that was pointed here), and what a foreign page sends.
+
+        :raises HTTPException: 421 for the host, 403 for the page.
+        """
+        host = headers.get("host", "")
+        if "@" in host or not self._known(_name(f"//{host}")):
+            raise HTTPException(421, "this server is not known by that name: see OOMDOC_ALLOWED_HOSTS")
+        if method in ("GET", "HEAD", "OPTIONS"):
+            return
+        origin = headers.get("origin")
+        if origin is None:
+            if headers.get("sec-fetch-site") == "cross-site":
+                raise HTTPException(403, "pages elsewhere may not call this server: see OOMDOC_CORS_ORIGINS")
+            return
+        same = urlsplit(origin).netloc.lower() == host.lower() if "://" in origin else False
+        if not (same or origin.lower().rstrip("/") in self._origins or "*" in self._origins):
+            raise HTTPException(403, "pages elsewhere may not call this server: see OOMDOC_CORS_ORIGINS")
+
+    def _known(self, name: str) -> bool:
+        """Addresses and names without a dot are nobody's to register; any other name has to be listed."""
+        if not name or "*" in self._hosts or name in self._hosts:
+            return True
+        if name.endswith(".localhost") or "." not in name.strip("."):
+            return True
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def _name(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return "invalid.invalid"
+
+
+def _listed(value: str) -> list[str]:
+    return [part.strip().lower() for part in value.split(",") if part.strip()]
+
 
 _LOG: Final = logging.getLogger("oomdoc.access")
 _ALWAYS: Final = frozenset({"/healthz", "/readyz", "/metrics"})

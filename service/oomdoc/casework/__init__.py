@@ -1,8 +1,7 @@
 """Working with case records: list, show, start, check and add them. Nothing here prints."""
 
-from oomdoc.casework.adding import Added, add, check_text
+from oomdoc.casework.adding import Added, add, check_text, found, listed
 from oomdoc.casework.asking import QUESTIONS, Question, from_answers
-from oomdoc.casework.listing import found, listed
 from oomdoc.casework.starting import from_diagnosis, read_diagnosis, scaffold, write_new
 
 __all__ = [

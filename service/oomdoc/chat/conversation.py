@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.chat import answers, speed, talk
+from oomdoc.chat import answers, parts
+from oomdoc.chat.answers import explained, largest
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, read_description
 from oomdoc.chat.explicit import SENTENCE_WORDS
@@ -19,12 +20,107 @@ from oomdoc.chat.questions import largest_asked
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import target_of
 from oomdoc.chat.wording import patterns
+from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, found_topics
 from oomdoc.messages import problem_of
-from oomdoc.report.words import render
+from oomdoc.report.words import render, word
 from oomkb.errors import CatalogError, JobError, OomdocError
+from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
+
+Answer = Callable[[Session, Priced | None, str, str], Reply]
+
+
+def pick(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
+    """What oomdoc would do."""
+    language = session.language
+    if priced is None:
+        return explained(priced, problem, session.job, text, language)
+    plans = parts.planned(priced, language, most=3)
+    if not plans:
+        key = "chat.pick-fits" if priced.estimate.fits else "chat.pick-none"
+        plans = [word(key, language), *largest(priced, language)]
+    elif len(plans) > 1:
+        plans = [word("chat.pick-head", language), *(f"- {p}" for p in plans)]
+    state = parts.state(priced, problem, session.job, language)
+    return _reply(session, priced, [*plans, *state[:2], *parts.asks(session.job, language)])
+
+
+def fits(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
+    """Whether it fits, the verdict first."""
+    language = session.language
+    if priced is None or priced.estimate.capacity_bytes is None:
+        return explained(priced, problem, session.job, text, language)
+    state = parts.state(priced, problem, session.job, language)
+    said = [state[1], state[0], *state[2:]]
+    if priced.estimate.fits is False:
+        said += parts.planned(priced, language)
+    return _reply(session, priced, said)
+
+
+def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
+    """Small talk, and what is none of oomdoc's business."""
+    language = session.language
+    said = [word(f"chat.{topic}" if topic else "chat.off-topic", language)]
+    if topic == "greeting" and not session.steps:
+        said.append(word("chat.begin", language))
+    peak = priced.estimate.process_bytes if priced is not None else None
+    return Reply(joined(said), {}, session.job, peak)
+
+
+def _reply(session: Session, priced: Priced | None, said: list[str]) -> Reply:
+    job: Job = session.job
+    return Reply(joined(said), {}, job, priced.estimate.process_bytes if priced else None)
+
+
+TOPICS: Final[Mapping[str, Answer]] = MappingProxyType({"pick": pick, "fits": fits})
+"""By what a question is about."""
+
+
+_MAX_ROWS: Final = 8
+
+
+def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str) -> Reply:
+    """A row a set-up, the first and the latest ones, and the fastest that fits."""
+    named = _distinct(setups, language)
+    now, *found = compare([job, *(setup for _, setup in named)])
+    if now.priced is None:
+        return Reply(word("chat.cannot-price", language, problem=now.problem), {}, job)
+    rows: list[tuple[str, float, Estimate]] = [
+        (name, one.relative_speed, one.priced.estimate)
+        for (name, _), one in zip(named, found, strict=True)
+        if one.priced is not None and one.relative_speed is not None
+    ]
+    lines = [word("chat.speed-head", language)]
+    lines += [
+        "- "
+        + word(
+            "chat.speed-row",
+            language,
+            name=n,
+            speed=f"{s:.2f}",
+            peak_bytes=e.process_bytes,
+            fits=parts.fit_word(e, language),
+        )
+        for n, s, e in rows
+    ]
+    fitting = [row for row in rows if row[2].fits is not False]
+    best = max(fitting, key=lambda row: row[1], default=None)
+    lines.append(word("chat.speed-best", language, name=best[0]) if best else word("chat.speed-none", language))
+    return Reply("\n".join(lines), {}, job, now.priced.estimate.process_bytes)
+
+
+def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str) -> list[tuple[str, Job]]:
+    seen: list[Job] = []
+    rows: list[tuple[str, Job]] = []
+    for index, (setup, changes) in enumerate(setups):
+        if setup not in seen:
+            seen.append(setup)
+            name = word("chat.original", language) if index == 0 else parts.shown_changes(changes, language)
+            rows.append((name, setup))
+    return rows if len(rows) <= _MAX_ROWS else [rows[0], *rows[1 - _MAX_ROWS :]]
+
 
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _TO_CHANGE: Final = patterns("conversation")["to_change"]
@@ -149,7 +245,7 @@ def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if turn.changes:
         other = _with_world(session.job.with_fields(turn.changes))
         setups.append((other, difference(session.job, other)))
-    return session, speed.compared(setups, session.job, session.language)
+    return session, compared(setups, session.job, session.language)
 
 
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
@@ -162,8 +258,8 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         if difference(session.job, job):
             reply = answers.would(before, after, problem, session.job, job, session.language)
             return session.proposing(turn.changes), reply
-    if turn.topic in talk.TOPICS and not (turn.topic == "fits" and largest_asked(text)):
-        return session, talk.TOPICS[turn.topic](session, before, problem, text)
+    if turn.topic in TOPICS and not (turn.topic == "fits" and largest_asked(text)):
+        return session, TOPICS[turn.topic](session, before, problem, text)
     reply = answers.explained(before, problem, session.job, text, session.language)
     reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
     lost = _not_understood(turn, text) and _TO_CHANGE.search(text)
@@ -189,7 +285,7 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 
 def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     priced, _ = price_of(session.job, session.language) if session.steps else (None, "")
-    return session, talk.pleasantry(session, priced, turn.topic if turn.kind == "talk" else "")
+    return session, small_talk(session, priced, turn.topic if turn.kind == "talk" else "")
 
 
 _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Reply]]]] = MappingProxyType(

@@ -26,7 +26,6 @@ _OFF: Final = frozenset({"off", "关", "取消", "去掉"})
 _MAX_CHARS: Final = 48
 _SHORTEST_LENGTH: Final = 32
 _BARE: Final = re.compile(rf"(?i)(?<![\w.])(?P<n>{NUMBER}|[01]?\.\d{{1,3}}|\d{{2}}\s?%)")
-_LENGTH_FIELDS: Final = ("seq_len", "serving.max_model_len")
 
 
 def relative(turn: str, context: Context, found: dict[str, Any]) -> list[tuple[int, int]]:
@@ -34,7 +33,7 @@ def relative(turn: str, context: Context, found: dict[str, Any]) -> list[tuple[i
     used: list[tuple[int, int]] = []
     for operator in find_operators(turn):
         quantity = _nearest(turn, operator, context, found)
-        if quantity is None and not _named(turn):
+        if quantity is None and not any(q.pattern.search(turn) for q in QUANTITIES):
             quantity = next(iter(_recent(context)), None)
         if quantity is None:
             continue
@@ -43,10 +42,6 @@ def relative(turn: str, context: Context, found: dict[str, Any]) -> list[tuple[i
             found[quantity.field] = value
             used.append((operator.start, operator.end))
     return used
-
-
-def _named(turn: str) -> bool:
-    return any(q.pattern.search(turn) for q in QUANTITIES)
 
 
 def _nearest(turn: str, operator: Operator, context: Context, found: dict[str, Any]) -> Quantity | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import DERIVED, Session
@@ -58,16 +58,10 @@ def _without(session: Session, names: tuple[str, ...], count: int) -> Job:
         touched += [f for f in DERIVED if "gpus" in touched or "nodes" in touched]
         if "gpu" in touched and "capacity_gib" in session.steps[index].changed:
             touched.append("capacity_gib")
-        job = _restored(job or session.job, session.steps[index - 1].job, touched)
+        old = session.steps[index - 1].job
+        values = {name: old.get(name) for name in touched}
+        job = (job or session.job).with_fields({n: list(v) if isinstance(v, tuple) else v for n, v in values.items()})
         count -= 1
         if count <= 0:
             break
     return job or session.steps[max(0, len(session.steps) - 1 - count)].job
-
-
-def _restored(job: Job, old: Job, names: list[str]) -> Job:
-    return job.with_fields({name: _plain(old.get(name)) for name in names})
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Sign, Signal, Source, Span, Statement
 from oomdoc.intake import environment
+from oomdoc.intake.agreement import merge
 from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of, query_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
@@ -17,7 +18,6 @@ from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of, without_comments
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.long_texts import is_long, shortened
-from oomdoc.intake.merge import merge
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import complaint_of, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oomdoc.evidence import Fact, Source, Span
 from oomdoc.intake import read, read_text
-from oomdoc.intake.merge import merge
+from oomdoc.intake.agreement import merge
 
 PLACE = Span("x", 1)
 

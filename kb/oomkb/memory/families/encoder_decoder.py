@@ -11,7 +11,6 @@ from typing import Any
 
 Config = Mapping[str, Any]
 _T5 = frozenset({"t5", "mt5", "umt5", "longt5", "pop2piano", "switch_transformers"})
-_SINUSOIDAL = frozenset({"pegasus", "marian", "m2m_100", "fsmt", "speech_to_text", "pegasus_x"})
 _WITH_EMBED_NORM = frozenset({"bart", "mbart", "blenderbot-small", "plbart", "mvp", "led"})
 _FINAL_NORMS = frozenset(
     {"mbart", "pegasus", "m2m_100", "blenderbot", "whisper", "nllb-moe", "pegasus_x", "speech_to_text"}

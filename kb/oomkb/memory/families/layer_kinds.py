@@ -38,7 +38,6 @@ class Slot:
         return f"{part} {feed}"
 
 
-_ATTENTION: Final = ("attention", "full", "sliding", "chunked", "*", "global", "local")
 _PATTERN: Final[Mapping[str, str]] = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 

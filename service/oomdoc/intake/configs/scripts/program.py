@@ -13,7 +13,6 @@ UNKNOWN: Final = object()
 """The value of an expression that the text does not decide."""
 _MAX_NODES: Final = 60_000
 _DEPTH: Final = 24
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
