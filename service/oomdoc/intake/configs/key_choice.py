@@ -14,6 +14,12 @@ def _present(view: View, names: tuple[str, ...]) -> str | None:
     return view.first(*(norm(n) for n in names))
 
 
+def _said_by(view: View, key: Key) -> str | None:
+    """The name that says the field, as it is read: of those that stand there, the first with a value."""
+    there = [name for name in map(norm, key.names) if name in view]
+    return next((name for name in there if key.codec.read(view[name].value) is not None), next(iter(there), None))
+
+
 def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
     """What to write for a change, and how well it fits: 0 a key of its own stands there, 1 a new key."""
     if doc.table is None:
@@ -21,9 +27,10 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
     keys, groups = doc.table.rows(name)
     for level in doc.table.levels():
         for key in (k for k in keys if k in level.keys):
-            found = _present(view, key.names)
-            if found is not None:
-                return 0, {found: DROP if value is None else key.codec.write(value, view[found].value)}
+            found = _said_by(view, key)
+            made = DROP if found is None or value is None else key.codec.write(value, view[found].value)
+            if found is not None and made is not None:
+                return 0, {found: made}
         for group in (g for g in groups if g in level.groups and value is not None):
             if _present(view, group.names) is not None:
                 wanted = group.write(view, name, value)
@@ -54,7 +61,8 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
         if any(row in (*base.keys, *base.groups) for base in elsewhere):
             continue  # of a second trainer, which this file does not start
         if isinstance(row, Key):
-            wanted: Mapping[str, Any] | None = {_spelled(doc, view, row): row.codec.write(value, None)}
+            made = row.codec.write(value, None)
+            wanted: Mapping[str, Any] | None = None if made is None else {_spelled(doc, view, row): made}
         else:
             wanted = row.write(view, name, value)
         if wanted is not None and _may_stand(doc, view, wanted):

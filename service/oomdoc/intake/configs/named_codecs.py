@@ -239,7 +239,9 @@ CODECS: Final[Mapping[str, Codec]] = {
     ),
     "grad_ckpt_unsloth": Codec(GRAD_CKPT.read, lambda value, _old: "unsloth" if value == "offload" else value),
     "bucket": Codec(_bucket, lambda v, _old: int(v) if isinstance(v, float) and v == int(v) else v),
-    "zero": Codec(lambda value: zero_word(whole(value)), lambda value, _old: int(str(value)[-1])),
+    "zero": Codec(
+        lambda value: zero_word(whole(value)), lambda value, _old: int(value[-1]) if "zero" in str(value) else None
+    ),
     "stage_of_file": Codec(lambda v: zero_word(stage_and_offload(v)[0]) if isinstance(v, str) else None, _never),
     "zero_of_file": Codec(_zero_of_file, _never),
     "offload_of_file": Codec(_offload_of_file, _never),

@@ -7,7 +7,7 @@ what the reader sees, not what the writer hoped.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -273,6 +273,8 @@ _UNRELATED: Final = _LENGTHS | words(
     """
 )
 """Fields that no change of another one may alter."""
+_OF_ONE_KEY: Final = _UNRELATED | words("attention optimizer grad_accum lora.r param_dtype")
+"""Fields that one key says."""
 
 
 def _misread(
@@ -287,9 +289,24 @@ def _misread(
         if not says(said, name, value):
             bad[name] = "not-read-back"
     written = {as_counted(before, name, value)[0] for name, value in wanted.items()} | set(wanted)
+    bad.update(dict.fromkeys(_said_still(original, text, filename, framework, wanted), "not-read-back"))
     tied = {n for d in _analysed(filename, original, framework) for n, _, e in d.readings() if e.shared} & _LENGTHS
     altered = [n for n in _UNRELATED if n in before and n not in written | tied and not same(before[n], said.get(n))]
     return bad or (dict.fromkeys(wanted, "not-read-back") if altered else {})
+
+
+def _said_still(
+    original: str, text: str, filename: str, framework: str | None, wanted: Mapping[str, Any]
+) -> Iterator[str]:
+    """The fields of one value that a key said before and says still, beside the new one that says otherwise."""
+    docs, later = (_analysed(filename, each, framework) for each in (original, text))
+    for doc, now in zip(docs, later, strict=False):
+        view = doc.view()
+        for name, value, entry in doc.readings() if doc.form != "python" else ():
+            key = next((k for k in view if view[k] is entry), "") if name in wanted.keys() & _OF_ONE_KEY else ""
+            kept = now.view().get(key) if key and not same(value, wanted[name]) else None
+            if kept is not None and str(kept.value) == str(entry.value):
+                yield name
 
 
 def _change(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:

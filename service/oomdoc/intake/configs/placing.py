@@ -33,6 +33,7 @@ _CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     ),
     (re.compile(r"^(?:lora_|target_modules|r$|use_dora)"), ("LoraConfig", "get_peft_model", "ModelConfig")),
     (re.compile(r"^bnb_|load_in"), ("BitsAndBytesConfig", "from_pretrained")),
+    (re.compile(r"pixels"), ()),
     (re.compile(r"use_gradient_checkpointing"), ("get_peft_model", "from_pretrained")),
     (
         re.compile(r"gpu_memory_utilization|max_model_len|max_num|enforce_eager|kv_cache|tensor_parallel|mem_fraction"),
@@ -295,9 +296,10 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
 
 def _assigned(text: str, doc: Doc, name: str, value: Any, anchor: Entry | None) -> str | None:
     """A new assignment beside the others (configurations that are modules of plain names)."""
-    assigned = [e for e in doc.entries if e.style == "assign" and not e.shared]
-    if not assigned:
-        return None
+    read = [entry.key_span for _, _, entry in doc.readings()]
+    assigned = [e for e in doc.entries if e.style == "assign" and not e.shared and e.key[:2] != "__"]
+    if not any(e.key_span in read for e in assigned):
+        return None  # a module whose names are no settings
     near = anchor if anchor in assigned and anchor is not None else assigned[0]
     return python.insert_line(
         text, near.key_span[0], f"{name} = {value.text if isinstance(value, Raw) else repr(value)}"

@@ -165,6 +165,7 @@ def _change(word: str, codecs: Mapping[str, Codec], heads: frozenset[str]) -> _C
         if (mark == "+" and entry is None) or (mark == "?" and view.value(name) not in (None, 0)):
             return
         made = value if text == "$" else text[1:] if text[:1] == "'" else as_scalar(text)
+        made = text[1:-1].split(",") if text[:1] == "[" else made
         if text[:1] == "$" and text[1:]:
             made = codecs[text[1:]].write(value, entry.value if entry else None)
             made = _CANNOT if made is None else made
