@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,13 +132,15 @@ class _Words:
     """Sets of features, each weighed by how rare it is among them."""
 
     def __init__(self, texts: Sequence[set[int]]) -> None:
+        import numpy as np
+
         self._held: dict[int, list[int]] = defaultdict(list)
         for n, text in enumerate(texts):
             for feature in text:
                 self._held[feature].append(n)
         self._rarity = {feature: math.log(1 + len(texts) / len(held)) for feature, held in self._held.items()}
         self._new = math.log(1 + len(texts))
-        self._lengths = [self._length(text) for text in texts]
+        self._lengths = np.array([self._length(text) for text in texts], dtype=np.float32)
 
     def _length(self, text: Iterable[int]) -> float:
         return math.sqrt(sum(self._rarity.get(feature, self._new) ** 2 for feature in text)) or 1.0
@@ -150,20 +153,27 @@ class _Words:
         for feature in question:
             if feature in self._held:
                 out[self._held[feature]] += self._rarity[feature] ** 2
-        return np.asarray(out / np.array(self._lengths, dtype=np.float32) / self._length(question))
+        return np.asarray(out / self._lengths / self._length(question))
 
 
 class _Held:
     """How firmly each topic holds a feature, 0..1: by how many of its examples have it, and whether its text has it."""
 
     def __init__(self, counts: Sequence[Mapping[int, int]], further: Sequence[set[int]]) -> None:
+        import numpy as np
+
         self._size = len(counts)
-        self._held: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
+        held: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
         for n, (asked, text) in enumerate(zip(counts, further, strict=True)):
             for feature in asked.keys() | text:
                 count = asked.get(feature, 0)
                 weight = count + (0.5 if feature in text else 0.0)
-                self._held[feature].append((n, weight / (weight + 1), count / (count + 1)))
+                held[feature].append((n, weight / (weight + 1), count / (count + 1)))
+        # Topics and shares of all features behind one another, and where those of each begin and end.
+        ends = list(accumulate(map(len, held.values()), initial=0))
+        self._ranges = dict(zip(held, pairwise(ends), strict=True))
+        rows = np.array([row for rows in held.values() for row in rows]).reshape(-1, 3)
+        self._topics, self._shares = rows[:, 0].astype(np.intp), rows[:, (1, 1, 2)].T.copy()
 
     def shares(self, question: set[int]) -> np.ndarray[Any, Any]:
         """float32 (3, topics): of the question's features weighed by rarity, by its square, of examples alone."""
@@ -172,11 +182,11 @@ class _Held:
         out = np.zeros((3, self._size), dtype=np.float32)
         whole = np.full(3, 1e-6)
         for feature in question:
-            held = self._held.get(feature, ())
-            rarity = math.log(1 + self._size / max(len(held), 1))
-            whole += (rarity, rarity**2, rarity)
-            for n, share, asked in held:
-                out[:, n] += (rarity * share, rarity**2 * share, rarity * asked)
+            start, end = self._ranges.get(feature, (0, 0))
+            rarity = math.log(1 + self._size / max(end - start, 1))
+            weights = np.array((rarity, rarity**2, rarity))
+            whole += weights
+            out[:, self._topics[start:end]] += weights[:, None] * self._shares[:, start:end]
         return np.asarray(out / whole[:, None])
 
 
