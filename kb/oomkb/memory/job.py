@@ -163,8 +163,9 @@ class Job:
             k: _EMPTY if v is None and k in _MAPS else None if v is None else read_field(k, v)
             for k, v in document.items()
         }
-        stated = {n.partition(".")[0] for n in changes} | set(changes)
-        assumed = {k: v for k, v in self.assumed.items() if k not in stated}
+        assumed = {**self.assumed}
+        for name in (*document, *changes):
+            assumed.pop(name, None)
         changed = _copied(self)
         if isinstance(known.get("sp"), bool):
             known["sp"] = _group(known["sp"], known.get("tp", changed.tp))

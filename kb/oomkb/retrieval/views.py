@@ -141,10 +141,14 @@ def best_mean(
     """Per owner the sum of its ``best`` highest values over ``best``; owners with fewer have zeros in their place."""
     import numpy as np
 
-    out = np.zeros(count, dtype=np.float32)
-    for owner in range(count):
-        out[owner] = np.sort(values[owners == owner])[::-1][:best].sum() / best
-    return out
+    order = np.lexsort((-values, owners))
+    order = order[np.searchsorted(owners, 0, sorter=order) :]  # -1: nobody's
+    owned = owners[order]
+    rank = np.arange(len(order)) - np.searchsorted(owned, owned)
+    kept = rank < best
+    highest = np.zeros((count, best), dtype=np.float32)
+    highest[owned[kept], rank[kept]] = values[order[kept]]
+    return np.asarray(highest.sum(axis=1) / np.float32(best))
 
 
 def _chunks(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -134,11 +134,14 @@ class _Words:
     def __init__(self, texts: Sequence[set[int]]) -> None:
         import numpy as np
 
-        self._held: dict[int, list[int]] = defaultdict(list)
+        held: dict[int, list[int]] = defaultdict(list)
         for n, text in enumerate(texts):
             for feature in text:
-                self._held[feature].append(n)
-        self._rarity = {feature: math.log(1 + len(texts) / len(held)) for feature, held in self._held.items()}
+                held[feature].append(n)
+        self._rarity = {feature: math.log(1 + len(texts) / len(places)) for feature, places in held.items()}
+        # The places of all features behind one another, and where those of each begin and end.
+        self._ranges = dict(zip(held, pairwise(accumulate(map(len, held.values()), initial=0)), strict=True))
+        self._places = np.fromiter(chain.from_iterable(held.values()), dtype=np.intp)
         self._new = math.log(1 + len(texts))
         self._lengths = np.array([self._length(text) for text in texts], dtype=np.float32)
 
@@ -151,8 +154,8 @@ class _Words:
 
         out = np.zeros(len(self._lengths), dtype=np.float32)
         for feature in question:
-            if feature in self._held:
-                out[self._held[feature]] += self._rarity[feature] ** 2
+            if feature in self._ranges:
+                out[self._places[slice(*self._ranges[feature])]] += self._rarity[feature] ** 2
         return np.asarray(out / self._lengths / self._length(question))
 
 
@@ -170,8 +173,7 @@ class _Held:
                 weight = count + (0.5 if feature in text else 0.0)
                 held[feature].append((n, weight / (weight + 1), count / (count + 1)))
         # Topics and shares of all features behind one another, and where those of each begin and end.
-        ends = list(accumulate(map(len, held.values()), initial=0))
-        self._ranges = dict(zip(held, pairwise(ends), strict=True))
+        self._ranges = dict(zip(held, pairwise(accumulate(map(len, held.values()), initial=0)), strict=True))
         rows = np.array([row for rows in held.values() for row in rows]).reshape(-1, 3)
         self._topics, self._shares = rows[:, 0].astype(np.intp), rows[:, (1, 1, 2)].T.copy()
 

@@ -33,7 +33,7 @@ _SETTLING: Final = 24
 
 
 def _key(fields: Mapping[str, Any]) -> str:
-    return repr(sorted(fields.items(), key=itemgetter(0)))
+    return repr(sorted(fields.items(), key=itemgetter(0)) if len(fields) > 1 else [*fields.items()])
 
 
 # Fields on which a framework's own defaults hang: with one of them changed the job is completed anew.
