@@ -60,6 +60,17 @@ def _planned(played: Program) -> _Plan:
     return _Plan(tuple(units), frozen, shares)
 
 
+class _AtSize:
+    """What was found of a step at one size: the fullest instant of each part, and the terms of those."""
+
+    __slots__ = ("instants", "square", "terms", "tokens")
+
+    def __init__(self, tokens: float, square: float) -> None:
+        self.tokens, self.square = tokens, square
+        self.instants: dict[tuple[str, Key], tuple[float, Instant]] = {}
+        self.terms: dict[tuple[int, Key], dict[str, Triple]] = {}
+
+
 class Step:
     """All instants of one step for one shape and mode."""
 
@@ -75,6 +86,7 @@ class Step:
         self._numbers: dict[str, float] = {}
         self._sums: dict[str, float] = {}
         self._tops: dict[int, tuple[float, Form]] = {}
+        self._last = _AtSize(-1.0, -1.0)
 
     @property
     def phases(self) -> Mapping[str, object]:
@@ -100,18 +112,18 @@ class Step:
         :param extra: what a sharding wrapper holds while a part of the model runs.
         :param without: parts of the model that this GPU does not have.
         """
-        first = self._first(tokens, square)
+        at = self._at_size(tokens, square)
         best: tuple[float, Any, Key, Mapping[str, float]] = (float("-inf"), None, ("", ""), _NONE)
         for key in self._plan.groups[phase]:
             if key[0] in without:
                 continue
             more = extra(phase, *key) if extra else _NONE
-            size, chosen = (self._fullest if first else self._kept)(phase, key, tokens, square)
+            size, chosen = at.instants.get((phase, key)) or self._found(phase, key, at)
             size += sum(more.values())
             if size > best[0] + _ALIKE_BYTES:
                 best = (size, chosen, key, more)
         size, chosen, key, more = best
-        return size, ({} if chosen is None else self._terms(chosen, key, tokens, square, more))
+        return size, ({} if chosen is None else self._terms(chosen, key, at, more))
 
     def at_part(
         self, phase: str, part: str, share: str, tokens: float, square: float, extra: Extra
@@ -120,9 +132,21 @@ class Step:
         key = (part, share)
         if key not in self._plan.groups[phase]:
             return {}
-        first = self._first(tokens, square)
-        chosen = (self._fullest if first else self._kept)(phase, key, tokens, square)[1]
-        return self._terms(chosen, key, tokens, square, extra(phase, part, share))
+        at = self._at_size(tokens, square)
+        chosen = (at.instants.get((phase, key)) or self._found(phase, key, at))[1]
+        return self._terms(chosen, key, at, extra(phase, part, share))
+
+    def _at_size(self, tokens: float, square: float) -> _AtSize:
+        """What is known of this size: optimizers, cards and numbers of ranks are compared at one."""
+        last = self._last
+        if last.tokens != tokens or last.square != square:
+            last = self._last = _AtSize(tokens, square)
+        return last
+
+    def _found(self, phase: str, key: Key, at: _AtSize) -> tuple[float, Instant]:
+        ways = self._fullest if self._first(at.tokens, at.square) else self._kept
+        found = at.instants[phase, key] = ways(phase, key, at.tokens, at.square)
+        return found
 
     # -- the first prices ----------------------------------------------------------------------------------------
 
@@ -228,18 +252,16 @@ class Step:
     def _segments(self) -> dict[int, Sequence[tuple[Triple, Form]]]:
         return {}
 
-    def _terms(
-        self, chosen: Instant, key: Key, tokens: float, square: float, more: Mapping[str, float]
-    ) -> dict[str, float]:
-        reduced = chosen.total is not _NOTHING
-        found = self._termed.get((id(chosen), key)) if reduced else None
+    def _terms(self, chosen: Instant, key: Key, at: _AtSize, more: Mapping[str, float]) -> dict[str, float]:
+        # One of a front stays as long as this step, another as long as the size.
+        known = at.terms if chosen.total is _NOTHING else self._termed
+        found = known.get((id(chosen), key))
         if found is None:
             found = self._own.terms(plus(chosen.base, chosen.form))
             for name, triple in self._further[key[1]].items():
                 found[name] = add(found.get(name, _NOTHING), triple)
-            if reduced:  # one of a front, which stays as long as this step
-                self._termed[id(chosen), key] = found
-        terms = dict(more)
+            known[id(chosen), key] = found
+        terms, tokens, square = dict(more), at.tokens, at.square
         for name, (c, t, q) in found.items():
             terms[name] = terms.get(name, 0.0) + c + t * tokens + q * square
         return terms
