@@ -60,7 +60,7 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_
     if host_is_short(job, estimate):
         said.append(word("chat.host-short", language, host_bytes=estimate.host_bytes, have_bytes=have_bytes))
     elif estimate.capacity_bytes is not None:
-        said.append(_verdict(estimate, estimate.capacity_bytes, language))
+        said.append(_verdict(priced, estimate.capacity_bytes, language))
     said += served(priced, language)
     if priced.job.offload and estimate.host_bytes > 0:
         said.append(word("chat.host", language, host_bytes=estimate.host_bytes))
@@ -69,7 +69,8 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_
     return said + assumptions(priced, language)
 
 
-def _verdict(estimate: Estimate, capacity_bytes: float, language: str) -> str:
+def _verdict(priced: Priced, capacity_bytes: float, language: str) -> str:
+    estimate = priced.estimate
     probability = f"{estimate.fits_probability or 0.0:.0%}"
     if estimate.fits:
         left_bytes = capacity_bytes - without_cache(estimate)
@@ -77,6 +78,9 @@ def _verdict(estimate: Estimate, capacity_bytes: float, language: str) -> str:
             "chat.fits", language, capacity_bytes=capacity_bytes, probability=probability, left_bytes=left_bytes
         )
     short_bytes = estimate.process_bytes - capacity_bytes
+    if short_bytes <= 0 and priced.job.get("serving.gpu_memory_utilization") is None:
+        short_bytes = (estimate.needed_bytes or 0.0) - capacity_bytes  # it takes no share: layers go to the processor
+        return word("chat.fits-not-whole", language, capacity_bytes=capacity_bytes, short_bytes=short_bytes)
     if short_bytes <= 0:
         return word("chat.starts-not", language, capacity_bytes=capacity_bytes)
     return word(

@@ -42,6 +42,8 @@ def resolve(found: dict[str, Any], context: Context) -> dict[str, Any]:
         found[context.utilization] = utilization
     if not context.has_rollout and "rollout.tensor_parallel" in found:
         found["tp"] = found.pop("rollout.tensor_parallel")
+    elif "tp" in found and job.tp is None and job.get("rollout.tensor_parallel") is not None:
+        found["rollout.tensor_parallel"] = found.pop("tp")  # the one that the job has
     serves = found.get("objective", job.objective) == "inference"
     if "seq_len" in found and serves:
         found["serving.max_model_len"] = found["seq_len"]
