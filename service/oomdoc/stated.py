@@ -90,7 +90,9 @@ def stated_fields(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def following(changes: Mapping[str, Any], base: Job) -> dict[str, Any]:
-    """Fields that go along with a change: the length of prompt and completion, the name of adapters on 4 bits."""
+    """Fields that go along with a change: the length of prompt and completion, the name of adapters on 4 bits, and
+    that a server spreads over the cards that it is given.
+    """
     found: dict[str, Any] = {}
     halves = {name: base.get(name) for name in ("prompt_len", "completion_len")}
     own = {n: v for n, v in changes.items() if n in halves and v}
@@ -101,6 +103,10 @@ def following(changes: Mapping[str, Any], base: Job) -> dict[str, Any]:
         found["method"] = "qlora"
     elif "quant" in changes and "method" not in changes and method == "qlora" and quant == "none":
         found["method"] = "lora"
+    gpus, degrees = changes.get("gpus"), ("tp", "pp", "dp", "ep")
+    serves = changes.get("objective", base.objective) == "inference" and base.nodes in (None, 1)
+    if serves and isinstance(gpus, int) and gpus > 1 and not any(changes.get(n) or base.get(n) for n in degrees):
+        found["tp"] = gpus
     return found
 
 

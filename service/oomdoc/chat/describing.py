@@ -70,7 +70,10 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
         fields.setdefault(rollout, fields.pop(server))
     if fields.get("objective") == "inference" and fields.get("framework") in ENGINES and "seq_len" in fields:
         fields.setdefault("serving.max_model_len", fields["seq_len"])
-    return fields | following(fields, Job())
+    goes_along = following(fields, Job())
+    if evidence.documents:
+        goes_along.pop("tp", None)  # a command that names no degree has its engine's default
+    return fields | goes_along
 
 
 def _known(name: str, fields: Mapping[str, Any]) -> bool:
