@@ -36,10 +36,14 @@ _CONTEXT_BYTES: Final = 3 * GIB
 """What an engine holds beside its share: contexts and communication buffers of its processes."""
 _MUCH_BYTES: Final = 8 * GIB
 """Host memory from which loading alone may be too much for a machine of unknown size."""
-_CACHE_MAKERS: Final = ("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers")
+_CACHE_MAKERS: Final = (
+    *("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers"),
+    "transformers/cache_utils.py update",
+)
 """Functions that allocate an engine's KV cache: vLLM 0.2-0.11 ``worker/cache_engine.py``,
 ``v1/worker/gpu_model_runner.py`` and vllm-ascend's ``worker/model_runner_v1.py``; LMDeploy 0.6-0.9
-``pytorch/engine/cache_engine.py``; SGLang 0.3-0.5 ``mem_cache/memory_pool.py``.
+``pytorch/engine/cache_engine.py``; SGLang 0.3-0.5 ``mem_cache/memory_pool.py``; in a script
+transformers 4.36-4.57 ``cache_utils.py``, ``DynamicCache.update``.
 """
 _TIMES: Final = 3
 """How often a request must fit into what is reserved and not in use."""

@@ -8,6 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.forms import needed_of
+from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
@@ -71,6 +72,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
         healthy = outcome is not None and outcome.kind == "healthy"
+        if healthy and asks_why_held(view.evidence, found.job):
+            return (say("answer.reserved-plain"),)
         return (say("summary.healthy" if healthy else "summary.no-failure"),)
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
     if outlook == "fits":

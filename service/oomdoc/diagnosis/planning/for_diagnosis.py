@@ -182,7 +182,7 @@ def _with_hints(
     return replace(plan, changes=(*steps, *plan.changes), notes=notes)
 
 
-_STEPS: Final = frozenset({"fixes.entropy-chunks.how"})
+_STEPS: Final = frozenset({"fixes.entropy-chunks.how", "fixes.fewer-prompts.how"})
 
 
 def _of_host(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:

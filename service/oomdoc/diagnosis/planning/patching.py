@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from oomdoc.diagnosis.planning.printed import typed_key
 from oomdoc.diagnosis.planning.spelling import key_of, spelt_in, value_of
 from oomdoc.diagnosis.result import Change, Plan, SingleFix
 from oomdoc.evidence import Document, Evidence
@@ -50,14 +51,8 @@ def _as_typed(change: Change, evidence: Evidence) -> Change:
     name = next((n for n in change.fields if evidence.value(n) == change.old), None)
     if name is None or change.instruction is not None or change.old is None:
         return change
-    span = evidence.facts[name].span
-    said = span.text[max(0, span.column - 1) :]
-    for mark in ("=", ":"):
-        key, found, value = said.partition(mark)
-        digits = value.lstrip()[: len(str(change.old)) + 1].rstrip(" ,;.)")
-        if found and key.strip().lstrip("-").replace("_", "").isalnum() and digits == str(change.old):
-            return replace(change, key=key.strip())
-    return change
+    key = typed_key(evidence.facts[name])
+    return change if key is None else replace(change, key=key)
 
 
 def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.view import ranks_on_one_gpu
-from oomdoc.evidence import Evidence
+from oomdoc.evidence import Evidence, Fact
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS
 from oomkb.frameworks import line as line_of
@@ -216,6 +216,17 @@ _VARIABLES: Final = {"npu-oom": "PYTORCH_NPU_ALLOC_CONF", "hip-oom": "PYTORCH_HI
 _SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
 
 
+def typed_key(fact: Fact) -> str | None:
+    """The key that a person typed before a value."""
+    said = fact.span.text[max(0, fact.span.column - 1) :]
+    for mark in ("=", ":"):
+        key, found, value = said.partition(mark)
+        digits = value.lstrip()[: len(str(fact.value)) + 1].rstrip(" ,;.)")
+        if found and key.strip().lstrip("-").replace("_", "").isalnum() and digits == str(fact.value):
+            return key.strip()
+    return None
+
+
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
@@ -233,6 +244,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
         "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
+        "typed": {name: key for name, fact in evidence.facts.items() if (key := typed_key(fact)) is not None},
         "device_map": "inactive-setting/map-of-devices" in said,
         "own_loop": not any(part in f.file for f in (failure.frames if failure else ()) for part in _TRAINERS),
         "nccl_shared": "nccl-shm-failed" in signals,

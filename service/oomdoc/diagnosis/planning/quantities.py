@@ -189,6 +189,7 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         said += 1
         field, value = next(iter(options[-1 if name == "micro-batch" else 0].fields.items()))
         key, old, new = worded(filled, filled, field, value)[0]
+        key = context.facts.get("typed", {}).get(field.rpartition(".")[2], key)
         line = (
             f"{key}: {_shown(new)}"
             if field in filled.assumed or old is None
