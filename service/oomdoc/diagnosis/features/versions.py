@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from packaging.version import InvalidVersion, Version
-
 from oomdoc.diagnosis.regressions import applies, range_of
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.messages import say
 from oomkb.catalog import gpus
+from oomkb.records.versions import version_of
 
 _FEW_VERSIONS: Final = 3
 """Who states at most so many suspects them; a list of the whole environment suspects nothing."""
@@ -41,16 +40,9 @@ def features(view: View) -> Iterator[Feature]:
         message = say("cause.version-regression.suspect", package=suspect.package, range=range_of(suspect))
         yield Feature("regression:suspected", max(view.certainty, 0.2), message)
     for package, first in _BEFORE.items():
-        stated = _parsed(versions.get(package, ""))
+        stated = version_of(versions.get(package, ""))
         if stated is not None and stated.release[:2] < first:
             yield Feature(f"old:{package}", 1.0, say("feature.old", package=package, version=versions[package]))
     device = gpus.find(view.job.gpu) if view.job.gpu else None
     if device is not None and not device.can("flash2"):
         yield Feature("card:without-flash-attention", 1.0, say("feature.no-flash", gpu=device.name))
-
-
-def _parsed(version: str) -> Version | None:
-    try:
-        return Version(version)
-    except InvalidVersion:
-        return None
