@@ -301,8 +301,9 @@ def _said_still(
     """The fields of one value that a key said before and says still, beside the new one that says otherwise."""
     docs, later = (_analysed(filename, each, framework) for each in (original, text))
     for doc, now in zip(docs, later, strict=False):
+        changed = doc.form not in ("python", "ini") and original[doc.start : doc.end] != text[now.start : now.end]
         view = doc.view()
-        for name, value, entry in doc.readings() if doc.form != "python" else ():
+        for name, value, entry in doc.readings() if changed else ():
             key = next((k for k in view if view[k] is entry), "") if name in wanted.keys() & _OF_ONE_KEY else ""
             kept = now.view().get(key) if key and not same(value, wanted[name]) else None
             if kept is not None and str(kept.value) == str(entry.value):

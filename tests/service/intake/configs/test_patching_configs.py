@@ -447,3 +447,41 @@ def test_a_sentence_is_no_configuration(text):
 def test_a_line_of_its_own_is_one(text):
     field = "micro_batch" if RUN in text else "seq_len"
     assert patch(text, filename="input", framework="transformers", changes={field: 1}).text != text
+
+
+@pytest.mark.parametrize(
+    ("filename", "text", "changes"),
+    [
+        ("__init__.py", 'from trl import ORPOConfig\n\n__all__ = ["ORPOConfig"]\n', {"sharding": "fsdp"}),
+        (
+            "serve.sh",
+            "vllm serve Qwen/Qwen3-8B-FP8 --max-model-len 8192 --gpu-memory-utilization 0.9\n",
+            {"quant": "nf4"},
+        ),
+        (
+            "grpo.sh",
+            "python src/open_r1/grpo.py --model_name_or_path Qwen/Qwen2.5-7B --max_prompt_length 512 --num_generations 8 "
+            "--per_device_train_batch_size 1\n",
+            {"seq_len": 1024},
+        ),
+        (
+            "train.py",
+            "from unsloth import FastLanguageModel\nfrom trl import SFTConfig\nm, t = FastLanguageModel.from_pretrained(\n"
+            '    model_name="a/b-7b",\n)\nargs = SFTConfig(per_device_train_batch_size=1)\n',
+            {"max_pixels": 401408},
+        ),
+    ],
+)
+def test_what_would_reach_nothing_is_refused(filename, text, changes):
+    done = patch(text, filename=filename, changes=changes)
+    assert (done.text, set(done.unplaced)) == (text, set(changes))
+
+
+def test_code_takes_a_list_and_the_key_that_is_read_is_changed():
+    code = "from peft import LoraConfig\nc = LoraConfig(r=8, target_modules='all-linear')\n"
+    done = patch(code, filename="t.py", changes={"lora.targets": ["q_proj", "v_proj"]})
+    assert "target_modules=['q_proj', 'v_proj']" in done.text.replace('"', "'")
+    recipe = XTUNER + "load_from = None\npretrained_model_name_or_path = 'a/b-7b'\n"
+    done = patch(recipe, filename="r.py", framework="xtuner", changes={"model": "a/c-1b"})
+    assert "load_from = None" in done.text
+    assert "a/c-1b" in done.text
