@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from oomkb.dataclass import dataclass
@@ -31,12 +32,14 @@ class Hit:
 _ALIASES: Final[Mapping[str, str]] = {"pytorch": "torch", "llama-factory": "llamafactory", "swift": "ms-swift"}
 
 
+@lru_cache(maxsize=4096)
 def package_name(name: str) -> str:
     """A package's name as PyPI normalises it, with the spellings people use folded in."""
     plain = re.sub(r"[-_.]+", "-", name.strip().lower())
     return _ALIASES.get(plain, plain)
 
 
+@lru_cache(maxsize=4096)
 def version_of(text: str) -> Version | None:
     """A version as PEP 440 reads it, without its local part (``+cu121``); ``None`` for what is none, such as b5558."""
     from packaging.version import InvalidVersion, Version

@@ -29,7 +29,8 @@ _MAX_TOPICS: Final = 3
 
 def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a person's words ask about: up to two, of several questions up to three."""
-    return _found(topics_of(evidence), job, most=max(2, _questions(evidence)))
+    likely = topics_of(evidence)
+    return _found(likely, job, most=max(2, _questions(evidence))) if likely else ()
 
 
 def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
