@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
@@ -83,7 +83,7 @@ def read_field(name: str, value: Any) -> Any:
         return _flag(name, value)
     if name in _NESTED:
         return _nested(name, value)
-    return _OTHERS[name](name, value)
+    return _OTHERS[name][0](name, value)
 
 
 def _odd(name: str, value: Any, what: str, key: str, hint: str = "", **more: Any) -> JobError:
@@ -246,28 +246,12 @@ def _targets(name: str, value: Any) -> str | tuple[str, ...]:
 
 
 _LOOP_FLAGS: Final = ("loss_autocast", "outputs_kept", "use_cache", "zero_grad_in_place", "kbit_prepared")
-_NESTED_READ: Final[Mapping[str, Any]] = {
-    "r": lambda n, v: _whole(n, v, most=_RANK),
-    "alpha": lambda n, v: _number(n, v, high=1e9),
-    "dropout": lambda n, v: 0.0 if v == 0 else _number(n, v, high=1.0),
-    "dtype": lambda n, v: normalise("param_dtype", v, where=n),
-    "targets": _targets,
-    "gpu_memory_utilization": _share,
-    "engine": _text,
-    "kv_dtype": _text,
-    "colocated": _flag,
-    "sleep": _flag,
-    "cuda_graphs": _flag,
-    "dora": _flag,
-    "loss": lambda n, v: normalise("loss", v, where=n),
-    **dict.fromkeys(_LOOP_FLAGS, _flag),
-}
 
 
 def read_dotted(name: str, value: Any) -> Any:
     """The checked value of one (dotted) field."""
     head, _, tail = name.partition(".")
-    return _NESTED_READ.get(tail, _whole)(name, value) if tail and head in _NESTED else read_field(name, value)
+    return _part_reader(tail)(name, value) if tail and head in _NESTED else read_field(name, value)
 
 
 def _nested(name: str, value: Any) -> Any:
@@ -286,7 +270,7 @@ def _nested(name: str, value: Any) -> Any:
                 note=note("job.no-such-part", valid=valid),
             )
         if item is not None:
-            read[key] = _NESTED_READ.get(key, _whole)(f"{name}.{key}", item)
+            read[key] = _part_reader(key)(f"{name}.{key}", item)
     return kind(**read)
 
 
@@ -295,28 +279,11 @@ def _sequence_parallel(name: str, value: Any) -> int | bool:
     return value if isinstance(value, bool) else _whole(name, value, most=_RANKS)
 
 
-_OTHERS: Final[Mapping[str, Any]] = {
-    "model": _model,
-    "params_b": lambda n, v: _number(n, v, high=_PARAMS_B),
-    "capacity_gib": _gib,
-    "host_gib": _gib,
-    "sp": _sequence_parallel,
-    "grad_ckpt": _grad_ckpt,
-    "offload": _strings,
-    "buckets": _map,
-    "versions": _map,
-    "env": _map,
-    "extra_models": _extra_models,
-    "gpu": _text,
-    "framework": _text,
-}
-
-
 def value_schema(name: str) -> dict[str, Any]:
     """The JSON schema of a (dotted) field's value: what :func:`read_dotted` takes, in the field's own words."""
     head, _, tail = name.partition(".")
     if tail and head in _NESTED:
-        return dict(_NESTED_SCHEMAS.get(tail, {"type": "integer", "minimum": 1}))
+        return dict(_PARTS.get(tail, _WHOLE)[1])
     if name in _POSITIVE:
         return {"type": "integer", "minimum": 1, "maximum": _POSITIVE[name]}
     if name in _WORDS:
@@ -326,50 +293,69 @@ def value_schema(name: str) -> dict[str, Any]:
     if name in _NESTED:
         parts = {f.name: value_schema(f"{name}.{f.name}") for f in fields(_NESTED[name])}
         return {"type": "object", "properties": parts, "additionalProperties": False}
-    return dict(_OTHER_SCHEMAS[name])
+    return dict(_OTHERS[name][1])
 
 
-_SHARE_SCHEMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+_Reader = Callable[[str, Any], Any]
+_FLAG: Final = (_flag, {"type": "boolean"})
+_TEXT: Final = (_text, {"type": "string"})
+_SIZE: Final = (_gib, {"type": "number", "exclusiveMinimum": 0, "maximum": _GIB})
+_WHOLE: Final[tuple[_Reader, Mapping[str, Any]]] = (_whole, {"type": "integer", "minimum": 1})
+_MAPPING: Final = (_map, {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
 _NAMES_SCHEMA: Final = {"type": "array", "items": {"type": "string"}}
-_GIB_SCHEMA: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": _GIB}
-_MAP_SCHEMA: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
-_NESTED_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "r": {"type": "integer", "minimum": 1, "maximum": _RANK},
-    "alpha": {"type": "number", "exclusiveMinimum": 0},
-    "dropout": {"type": "number", "minimum": 0, "maximum": 1},
-    "dtype": {"type": "string", "enum": list(VOCABULARY["param_dtype"])},
-    "loss": {"type": "string", "enum": list(VOCABULARY["loss"])},
-    "targets": {"anyOf": [{"type": "string"}, _NAMES_SCHEMA]},
-    "gpu_memory_utilization": _SHARE_SCHEMA,
-    "engine": {"type": "string"},
-    "kv_dtype": {"type": "string"},
-    **{key: {"type": "boolean"} for key in ("colocated", "sleep", "cuda_graphs", "dora", *_LOOP_FLAGS)},
+_PARTS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
+    "r": (lambda n, v: _whole(n, v, most=_RANK), {"type": "integer", "minimum": 1, "maximum": _RANK}),
+    "alpha": (lambda n, v: _number(n, v, high=1e9), {"type": "number", "exclusiveMinimum": 0}),
+    "dropout": (
+        lambda n, v: 0.0 if v == 0 else _number(n, v, high=1.0),
+        {"type": "number", "minimum": 0, "maximum": 1},
+    ),
+    "dtype": (
+        lambda n, v: normalise("param_dtype", v, where=n),
+        {"type": "string", "enum": list(VOCABULARY["param_dtype"])},
+    ),
+    "loss": (lambda n, v: normalise("loss", v, where=n), {"type": "string", "enum": list(VOCABULARY["loss"])}),
+    "targets": (_targets, {"anyOf": [{"type": "string"}, _NAMES_SCHEMA]}),
+    "gpu_memory_utilization": (_share, {"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+    "engine": _TEXT,
+    "kv_dtype": _TEXT,
+    **dict.fromkeys(("colocated", "sleep", "cuda_graphs", "dora", *_LOOP_FLAGS), _FLAG),
 }
-_OTHER_SCHEMAS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "model": {"anyOf": [{"type": "string"}, {"type": "object", "description": "a Hugging Face config.json"}]},
-    "params_b": {"type": "number", "exclusiveMinimum": 0, "maximum": _PARAMS_B},
-    "capacity_gib": _GIB_SCHEMA,
-    "host_gib": _GIB_SCHEMA,
-    "sp": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "boolean"}]},
-    "grad_ckpt": {"enum": [True, False, "selective", "offload"]},
-    "offload": {"type": "array", "items": {"type": "string", "enum": list(VOCABULARY["offload"])}},
-    "buckets": _MAP_SCHEMA,
-    "versions": _MAP_SCHEMA,
-    "env": _MAP_SCHEMA,
-    "extra_models": {
-        "type": "array",
-        "maxItems": _MODELS,
-        "items": {
-            "type": "object",
-            "properties": {
-                "role": {"type": "string", "enum": list(VOCABULARY["role"])},
-                "model": {"type": "string"},
-                "sharding": {"type": "string", "enum": list(VOCABULARY["sharding"])},
-                "offload": {"type": "boolean"},
+"""Fields of parts that are no plain whole numbers: how each is read, and its schema."""
+_OTHERS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
+    "model": (_model, {"anyOf": [{"type": "string"}, {"type": "object", "description": "a Hugging Face config.json"}]}),
+    "params_b": (
+        lambda n, v: _number(n, v, high=_PARAMS_B),
+        {"type": "number", "exclusiveMinimum": 0, "maximum": _PARAMS_B},
+    ),
+    "capacity_gib": _SIZE,
+    "host_gib": _SIZE,
+    "sp": (_sequence_parallel, {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "boolean"}]}),
+    "grad_ckpt": (_grad_ckpt, {"enum": [True, False, "selective", "offload"]}),
+    "offload": (_strings, {"type": "array", "items": {"type": "string", "enum": list(VOCABULARY["offload"])}}),
+    **dict.fromkeys(("buckets", "versions", "env"), _MAPPING),
+    "extra_models": (
+        _extra_models,
+        {
+            "type": "array",
+            "maxItems": _MODELS,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "role": {"type": "string", "enum": list(VOCABULARY["role"])},
+                    "model": {"type": "string"},
+                    "sharding": {"type": "string", "enum": list(VOCABULARY["sharding"])},
+                    "offload": {"type": "boolean"},
+                },
+                "required": ["role"],
             },
-            "required": ["role"],
         },
-    },
-    "gpu": {"type": "string"},
-    "framework": {"type": "string"},
+    ),
+    "gpu": _TEXT,
+    "framework": _TEXT,
 }
+"""The same of the job's own fields."""
+
+
+def _part_reader(name: str) -> _Reader:
+    return _PARTS.get(name, _WHOLE)[0]
