@@ -68,19 +68,12 @@ def _host_gib(found: re.Match[str]) -> float:
 
 
 def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
-    """All processes, where they are counted; a launcher's count of one machine where no other count stands."""
-    fallback: Fact | None = None
+    """All processes, where they are counted. What a launcher starts on one machine is read with its command."""
     for line in candidates(_PROCESSES, lines, words):
         found = _PROCESSES.search(line.raw)
-        if found is None or not 0 < int(found["n"]) <= 65536:
-            continue
-        fact = Fact("world", int(found["n"]), line.span(found.start() + 1), "log", _LIKELY)
-        if not found["node"]:
-            yield fact
+        if found is not None and 0 < int(found["n"]) <= 65536:
+            yield Fact("world", int(found["n"]), line.span(found.start() + 1), "log", _LIKELY)
             return
-        fallback = fallback or (None if "nnodes" in line.raw else fact)
-    if fallback is not None:
-        yield fallback
 
 
 def _batches(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
