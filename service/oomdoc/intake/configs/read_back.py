@@ -13,7 +13,7 @@ from typing import Any, Final
 from oomdoc.intake.configs.wordlist import words
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
-from oomkb.frameworks import complete, has, supports
+from oomkb.frameworks import ENGINES, complete, has, supports
 from oomkb.frameworks.circumstances import NAMED
 from oomkb.memory.job import Job
 
@@ -93,7 +93,7 @@ _TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum"
 
 
 _OF_TRAINING: Final = words(
-    "micro_batch eval_micro_batch grad_accum grad_ckpt optimizer packing fused_ce method sharding"
+    "micro_batch eval_micro_batch grad_accum grad_ckpt optimizer packing fused_ce method sharding autocast"
 )
 """Fields that nothing but training makes use of."""
 
@@ -119,7 +119,8 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
         return False  # prompt and completion are counted apart
     if name in ("generations", "completion_len") or name.startswith("rollout."):
         return job.objective is None or NAMED["rl"](job)
-    if job.objective == "inference" and (name in _OF_TRAINING or of_adapters):
+    of_training = name in _OF_TRAINING or (name == "offload" and framework not in ENGINES)
+    if job.objective == "inference" and (of_training or of_adapters):
         return name == "quant" or name in said
     if name == "fused_ce" and job.objective == "rm":
         return False  # its head gives a number
