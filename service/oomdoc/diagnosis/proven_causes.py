@@ -304,8 +304,11 @@ def _pipeline_weights(view: View) -> Iterator[_Account]:
     parts = pipeline(str(named.data["model"])) if named is not None else None
     if parts is None or named is None or view.failure is None or view.failure.kind != "device" or not capacity:
         return
-    if view.job.quant not in (None, "none"):
+    if view.job.quant not in (None, "none") or view.job.offload:
         return
+    held = view.bytes_of("allocated")
+    if held and held < _ALMOST * _WEIGHT_BYTES * parts.denoiser:
+        return  # the weights are not there whole
     sizes = {
         "denoiser_bytes": _WEIGHT_BYTES * parts.denoiser,
         "encoders_bytes": _WEIGHT_BYTES * parts.encoders,

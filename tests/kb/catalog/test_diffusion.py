@@ -14,7 +14,6 @@ from oomkb.catalog.diffusion import pipeline
         ("sd_xl", "SDXL"),
         ("SDXL", "SDXL"),
         ("sd 1.5", "Stable Diffusion 1.5"),
-        ("wan2.2", "Wan 14B"),
     ],
 )
 def test_pipelines_are_found_by_name(name: str, found: str) -> None:
@@ -26,3 +25,7 @@ def test_pipelines_are_found_by_name(name: str, found: str) -> None:
 
 def test_other_names_are_none() -> None:
     assert pipeline("Qwen2.5-7B") is None
+
+
+def test_a_name_of_several_sizes_is_none() -> None:
+    assert pipeline("wan2.2") is None
