@@ -321,7 +321,8 @@ def _finish(
         fits = fits_probability(found.needed, sigma, capacity) if starts else 0.0
 
     def spans() -> dict[str, Interval]:
-        exact = not s.cuda and is_complete(s) and shape.known
+        traced = not s.cuda and not script and "torch" in job.versions  # reference kernels
+        exact = traced and is_complete(s) and shape.known
         width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
         return {
             meter: interval(
