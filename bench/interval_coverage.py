@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from oomkb.memory.estimate import METERS
-from oomkb.memory.intervals import GROUPS, MET, fixed_share, group_of, is_complete, is_met, width_of
+from oomkb.memory.intervals import GROUPS, MET, fixed_share, group_of, is_complete, is_met, shortest, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.setting import resolve_setting
 from oomkb.pricing import price
@@ -39,6 +39,7 @@ LATER = {  # frameworks of which figures were met only with a set, or with one a
     "unseen2.jsonl": ("axolotl", "prime-rl", "automodel", "megatron", "deepspeed"),
     "unseen3.jsonl": ("prime-rl", "automodel"),
     "unseen4.jsonl": (),
+    "unseen6.jsonl": (),
 }
 FEW = frozenset({"changing lengths", "not met"})
 """Groups that runs of which less is known are added to."""
@@ -96,10 +97,15 @@ def _figures(
             _source(row),
             group_of(meter, s, met=met),
             f"{meter}: {base}{', sharded' if s.shards > 1 else ''}{', compiled' if s.compile else ''}",
-            math.log(value / said) / width,
+            _score(value / said, shortest(s, meter, estimate.phases)) / width,
             width,
             span.low_bytes <= value * GIB <= span.high_bytes,
         )
+
+
+def _score(ratio: float, least: float) -> float:
+    """log(measured / estimated), 0 where batches as short as what is stated allows explain that it is less."""
+    return 0.0 if least * math.exp(GROUPS["exact"][0]) <= ratio < 1 and least < 1 else math.log(ratio)
 
 
 def _source(row: dict[str, Any]) -> str:
