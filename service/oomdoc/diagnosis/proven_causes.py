@@ -278,8 +278,10 @@ def _weights_alone(view: View) -> Iterator[_Account]:
     refused = outcome is not None and outcome.kind == "device"
     spread = view.is_stated("tp") and _last(view, "sglang-load-end", "vllm-weights") is None
     starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and (refused or spread))
-    if failure is None or failure.kind != "device" or not capacity or not view.serving or not starting:
+    if failure is None or failure.kind != "device" or not capacity or not starting:
         return
+    if not view.serving and view.phase != "load":
+        return  # of what is trained the weights are a part
     cards = 1 if view.is_stated("tp") else 1 + failure.signal.data.get("device", 0)  # those that are seen to take part
     if view.stated("model") is not None and view.weight_bytes > cards * capacity and not view.job.offload:
         sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
@@ -304,7 +306,8 @@ def _pipeline_weights(view: View) -> Iterator[_Account]:
     parts = pipeline(str(named.data["model"])) if named is not None else None
     if parts is None or named is None or view.failure is None or view.failure.kind != "device" or not capacity:
         return
-    if view.job.quant not in (None, "none") or view.job.offload:
+    narrow = bool(named.data.get("narrow")) or _last(view, "narrow-weights") is not None
+    if view.job.quant not in (None, "none") or view.job.offload or narrow or view.phase == "forward":
         return
     held = view.bytes_of("allocated")
     if held and held < _ALMOST * _WEIGHT_BYTES * parts.denoiser:

@@ -92,7 +92,9 @@ def planning_for(
     if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
         context = replace(context, without=context.without | _OF_MANY_PROCESSES)
     try:
-        prices: Prices | None = Prices(job, careful=careful) if explained else None
+        prices: Prices | None = (
+            Prices(job, careful=careful) if explained and context.facts["pipeline"] is None else None
+        )
     except OomdocError:
         prices = None
     if prices is not None:
@@ -103,7 +105,7 @@ def planning_for(
     first = likely[0] if likely else ""
     if prices is None:
         notes = (say("fixes.note.unpriced"),) if explained else ()
-        if first in _ARITHMETIC and not context.facts["ranks_on_one_gpu"]:
+        if first in _ARITHMETIC and not (context.facts["ranks_on_one_gpu"] or _makes_pictures(context)):
             advice = [*settings_for(job, context), *advice]
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
@@ -149,6 +151,11 @@ def _said(before: Plan, evidence: Evidence, job: Job) -> Plan:
 
 _SURE: Final = 0.8
 """Probability of a cause from which what answers it comes before what makes room elsewhere."""
+
+
+def _makes_pictures(context: Context) -> bool:
+    """Whether a pipeline is run: the settings of language models are none of its."""
+    return context.facts["pipeline"] is not None and (context.serving or context.script)
 
 
 def _cause_first(
