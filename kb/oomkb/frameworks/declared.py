@@ -7,7 +7,7 @@ leaves no trace.
 
 - ``title``, ``kind``, ``package``: as in :class:`~oomkb.frameworks.model.Framework`; ``source``: where it was read.
 - ``base``: the framework whose keys and defaults it has too; ``reads``: those whose keys it has, where they are others
-  than the base; ``ignores``: keys of them that mean something else here.
+  than the base; ``ignores``: keys of them that mean something else here, and classes whose calls are not the run's.
 - ``programs``: regular expressions over what is run or imported.
 - ``starts``: what is typed to start it; before an option, such a word may be a value all the same (``--backend vllm``).
 - ``marks``, ``hints``: keys that only this framework has; keys that it has among others.

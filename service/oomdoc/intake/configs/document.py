@@ -182,8 +182,9 @@ class Doc:
         # A key that counts by its last part yields to one that stands there whole.
         short = ["." in e.key and "." not in s.key for e, s in zip(self.entries, shown, strict=True)]
         if self.table is not None and self.table.ignores:
-            short = [cut for cut, e in zip(short, shown, strict=True) if e.key not in self.table.ignores]
-            shown = [e for e in shown if e.key not in self.table.ignores]
+            own = [self.table.ignores.isdisjoint((e.key, e.scope.split(".")[0])) for e in shown]
+            short = [cut for cut, kept in zip(short, own, strict=True) if kept]
+            shown = [e for e, kept in zip(shown, own, strict=True) if kept]
         ordered = [s for s, cut in zip(shown, short, strict=True) if cut] + [
             s for s, cut in zip(shown, short, strict=True) if not cut
         ]

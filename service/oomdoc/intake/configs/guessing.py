@@ -20,6 +20,7 @@ from oomdoc.intake.configs.table import Codec, Reading, norm, words
 from oomdoc.intake.configs.values import flag
 from oomdoc.intake.prose.model_names import looks_like_model
 from oomdoc.stated import DOTTED_FIELDS
+from oomkb.catalog.models import find
 from oomkb.errors import CatalogError
 from oomkb.frameworks import ENGINES
 from oomkb.lazy import compiled
@@ -64,7 +65,9 @@ _OF_COMPLETIONS: Final = frozenset({"completion_len", "generations"})
 """Fields that the section of what generates may state as well."""
 _BATCH: Final = words("batch_size")
 """What one step takes, where the steps that are accumulated are counted beside it."""
-_MODEL_KEYS: Final = words("model model_name model_path model_id name_or_path name path pretrained target_model_path")
+_MODEL_KEYS: Final = words(
+    "model model_name model_path model_id name_or_path name path pretrained target_model_path hf_path"
+)
 _CERTAIN: Final = words("model model_path model_id model_name target_model_path")
 """Of these, the keys whose value may be a name without its owner."""
 _FAMILY: Final = compiled(r"[A-Za-z]{2}")
@@ -210,5 +213,5 @@ def _models(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
         name = value.rsplit("/", 1)[-1]
         owned = value.count("/") == 1 and looks_like_model(value)
         alone = last in _CERTAIN and _FAMILY.match(name) is not None and looks_like_model(f"x/{name}")
-        if (owned or alone) and billions(name) is not None:
+        if (owned or alone) and (billions(name) is not None or (owned and find(value) is not None)):
             yield "model", value, entry

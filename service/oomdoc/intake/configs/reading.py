@@ -82,10 +82,16 @@ UNKNOWN: Final = "unknown"
 
 
 def main_document(docs: Sequence[Doc]) -> Doc | None:
-    """The document of the run: the one with most settings among the most telling ones."""
-    return min(
-        (d for d in docs if d.table is not None or d.unknown), key=lambda d: (_rank(d), -len(d.entries)), default=None
-    )
+    """The document of the run: the one with most settings among the most telling ones, or what builds on its framework.
+
+    The cells of a notebook each import something of their own.
+    """
+    telling = sorted((d for d in docs if d.table is not None or d.unknown), key=lambda d: (_rank(d), -len(d.entries)))
+    first = telling[0] if telling else None
+    if first is None or first.form != "python":
+        return first
+    python = ((d, d.table) for d in telling if d.form == "python" and d.table is not None and d.marks[0])
+    return next((d for d, own in python if first.table in own.bases and own.name not in LAUNCHERS), first)
 
 
 _MAX_UNREAD: Final = 12

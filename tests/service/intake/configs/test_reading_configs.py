@@ -343,3 +343,17 @@ def test_commands_kept_in_strings_know_the_variables_around_them():
 def test_settings_under_other_names(name, text, expected):
     facts = {fact.name: fact.value for fact in read_documents(Source(name, text)).facts if fact.stated}
     assert {field: facts.get(field) for field in expected} == expected
+
+
+def test_the_cell_that_imports_the_builder_names_the_run_and_tools_of_data_configure_none_of_it():
+    text = (
+        "```python\nfrom unsloth.dataprep import SyntheticDataKit\n"
+        "g = SyntheticDataKit.from_pretrained(model_name='a/b-3b', max_seq_length=2048)\n```\n"
+        "```python\nfrom unsloth import FastLanguageModel\n"
+        "m, t = FastLanguageModel.from_pretrained(model_name='a/b-3b', max_seq_length=1024, load_in_4bit=True)\n```\n"
+        "```python\nfrom trl import SFTConfig, SFTTrainer\na = SFTConfig(per_device_train_batch_size=2, optim='adamw_8bit',"
+        " gradient_accumulation_steps=4, learning_rate=1e-4, max_steps=5, logging_steps=1, seed=1)\n```\n"
+    )
+    reading = read_documents(Source("notes.md", text))
+    assert reading.framework == "unsloth"
+    assert {fact.name: fact.value for fact in reading.facts}["seq_len"] == 1024
