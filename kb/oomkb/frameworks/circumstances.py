@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from oomkb.catalog import gpus, models
 from oomkb.catalog.model_text import quant_hint
-from oomkb.frameworks.lookup import find
 from oomkb.memory.engines import static_share
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel, ranks_needed
@@ -239,7 +238,7 @@ def split_over_cards(job: Job) -> int:
 
 def spread_layers(job: Job) -> int | None:
     """Several cards of one machine, of which each holds some of the layers; engines of one process know no ranks."""
-    spread = (found := find(job.framework)) is not None and found.name in ("llama.cpp", "ollama")
+    spread = (job.framework or "").lower().startswith(("llama.cpp", "ollama"))
     several = all_cards(job) > 1 and (job.nodes or 1) == 1 and job.tp is None
     return all_cards(job) if spread and several else None
 

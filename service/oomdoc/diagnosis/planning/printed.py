@@ -149,12 +149,12 @@ def _engine_free_share(evidence: Evidence) -> float | None:
 def _pipeline_of(evidence: Evidence) -> str | None:
     """The library whose pipeline makes images or video, by the frames of what failed."""
     files = [f.file.replace("\\", "/") for f in (evidence.root.frames if evidence.root is not None else ())]
-    makers = (f for f in FRAMEWORKS if f.package and line_of(f.name, "pipeline-offload") is not None)
+    makers = [f for f in FRAMEWORKS if f.package and line_of(f.name, "pipeline-offload") is not None]
     shown = next((f.name for f in makers if any(f"/{f.package}/" in file for file in files)), None)
     if shown is not None or next(evidence.find("diffusion-model"), None) is None:
         return shown
     own = any(line_of(evidence.framework, f"pipeline-{part}") for part in ("offload", "encoders"))
-    return evidence.framework if own else "diffusers"
+    return evidence.framework if own else makers[0].name
 
 
 _MIN_HELD_BYTES: Final = GIB
