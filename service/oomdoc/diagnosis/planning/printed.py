@@ -154,7 +154,7 @@ def _pipeline_of(evidence: Evidence) -> str | None:
     if shown is not None or next(evidence.find("diffusion-model"), None) is None:
         return shown
     own = any(line_of(evidence.framework, f"pipeline-{part}") for part in ("offload", "encoders"))
-    return evidence.framework if own else makers[0].name
+    return evidence.framework if own else "diffusers"
 
 
 _MIN_HELD_BYTES: Final = GIB
