@@ -6,6 +6,7 @@ import math
 
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
+from oomkb.units import GIB
 
 _CHUNK_ROWS = 128
 _TILE = (4096.0, 32768.0)
@@ -21,6 +22,8 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     lists the logits in eighths, and all of them are kept (``CEWithChunkedOutputLoss``): their log-softmax in fp32
     besides, unless the loss is compiled. TRL from 1.15 on (``kernels/chunked_logprob.py``) projects the scored
     positions, copied, in tiles of 4,096 tokens and 32,768 columns, and keeps both gradients in fp32 to the last tile.
+    unsloth (``unsloth_zoo/fused_losses/cross_entropy_loss.py``) counts chunks by fours from the fp32 logits' size: up
+    to twice its target all of them are one chunk, the logits and their gradient in the compute dtype.
     """
     d = shape.dims
     width = d.vocab / s.tp
@@ -37,6 +40,9 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     if "torchtune" in s.framework:
         kept, one = (0, s.compute_bytes) if s.compile else (4, 4)
         return tokens * width * (s.compute_bytes + kept + one / 8)
+    if s.chunk_gib:
+        rows = math.ceil(tokens / max(1, round(tokens * width / GIB / s.chunk_gib) * 4))
+        return rows * width * s.compute_bytes * 2 + tokens * d.hidden * s.compute_bytes
     wanted = max(1, math.ceil(tokens / max(1, math.ceil(width / d.hidden))))
     rows = float(min(tokens, 2 ** math.ceil(math.log2(wanted))))
     head = 0.0 if s.adapters else width * d.hidden * (s.compute_bytes + 4)

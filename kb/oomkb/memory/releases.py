@@ -152,6 +152,14 @@ def _divergence(job: Job, framework: str) -> str:
     return "divergence" if beta <= 0 else "divergence-reverse" if beta >= 1 else "divergence-mixed"
 
 
+def chunk_target(job: Job) -> float:
+    """GiB at which unsloth's loss aims with a chunk: 1 from 2025.8.5, then half of what is free, 4 at most (2026.7)."""
+    known = version(job.versions.get("unsloth", ""))
+    if "unsloth" not in (job.framework or "").lower() or (known and known < (2025, 8, 5)):
+        return 0.0
+    return 1.0 if known and known < (2025, 9, 1) else 4.0
+
+
 FUSED: Final = note("estimate.fused-loss-taken")
 
 LOADED: Final = note("estimate.loaded-in-16-bits")

@@ -17,6 +17,7 @@ from oomkb.memory.releases import (
     OWN_MODELS,
     SHARDS_WIDE,
     checkpoints_parts,
+    chunk_target,
     divides,
     fast_loss,
     fused_kernels,
@@ -151,6 +152,8 @@ class Setting:
     """They stay through the forward pass of the next micro-batch, too."""
     litgpt: bool
     """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
+    chunk_gib: float
+    """GiB of fp32 logits that unsloth's chunked loss aims at; 0 elsewhere."""
     upcast_adapters: bool
     """FSDP1 under accelerate: flat parameters with adapters inside are held in fp32, the frozen part with them."""
     notes: tuple[Note, ...]
@@ -303,6 +306,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         quant_keeps=quant_keeps(job, quant),
         outlived=outlives(job, quant),
         litgpt=is_litgpt(job),
+        chunk_gib=chunk_target(job),
         upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,
         buckets=job.buckets,

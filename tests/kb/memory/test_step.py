@@ -119,7 +119,18 @@ def test_unsloth_before_chunked_losses_writes_the_gradient_over_whole_logits(kin
     job |= {"micro_batch": 2, "seq_len": 2048, "packing": True}
     old, new = (
         price(complete(Job.from_document({**job, "versions": {"unsloth": said}}))).estimate
-        for said in ("2024.7", "2025.9")
+        for said in ("2024.7", "2025.6")
     )
     logits = 2 * 2048 * 128000 * 2
     assert (old.allocated_bytes - new.allocated_bytes) / logits == pytest.approx(1.0, abs=0.5)
+
+
+@pytest.mark.parametrize(("version", "share"), [("2025.6", 0.0), ("2025.8.9", 0.25), ("2025.9.1", 1.0)])
+def test_a_chunk_of_unsloths_loss_is_as_large_as_its_target_allows(version, share):
+    """3.9 GiB of fp32 logits: by fours from 1 GiB in August 2025, one chunk from half of the free memory since."""
+    job = {"model": {**LLAMA, "vocab_size": 128000}, "framework": "unsloth", "method": "lora", "lora": {"r": 8}}
+    job |= {"param_dtype": "bf16", "autocast": "bf16", "grad_ckpt": True, "micro_batch": 4, "seq_len": 2048}
+    priced = price(complete(Job.from_document({**job, "packing": True, "versions": {"unsloth": version}})))
+    logits = 8192 * 128000 * 2
+    said = priced.estimate.phases["loss"].terms_bytes["logits and loss"]
+    assert said == pytest.approx(share * 2 * logits, abs=2**27)
