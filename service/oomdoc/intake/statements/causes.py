@@ -42,7 +42,8 @@ class CauseWords:
 
     def scores(self, found: Collection[int]) -> np.ndarray[Any, Any]:
         """Log-odds (causes,) of a text with these features, up to a constant."""
-        return self.evidence(found) + self.bias
+        scores: np.ndarray[Any, Any] = self.evidence(found) + self.bias
+        return scores
 
     def evidence(self, found: Collection[int]) -> np.ndarray[Any, Any]:
         """What these features add to the log-odds (causes,) of a text without words."""
