@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from oomdoc.chat.session import Session, flat
+from oomdoc.evidence import Source
 from oomdoc.job_schema import job_schema
 from oomdoc.language_model import Tool
+from oomdoc.language_model.reader.passage import estimated_tokens, passage_of
 from oomdoc.tools import tool_named
 
 CHANGE: Final = "change_job"
@@ -26,6 +30,8 @@ _SELDOM: Final = frozenset(
 )
 """Fields of a job that a small model is not shown."""
 _USUAL: Final = 11
+_CHANGES_SHOWN: Final = 8
+_TEXT_TOKENS: Final = {"full": 3_000, "small": 1_200}
 _LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
 _SYSTEM: Final = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
 AGAIN: Final = (
@@ -84,3 +90,31 @@ def _slim(name: str, schema: Mapping[str, Any], style: str, *, whole: bool) -> d
         return {"type": "array", "items": {"type": "object"}, "description": "job fields of each, as in estimate"}
     kept = {k: v for k, v in schema.items() if k in ("type", "description", "items", "enum", "anyOf")}
     return kept or {"type": "string"}
+
+
+def changes_of(session: Session) -> list[dict[str, list[Any]]]:
+    """What was changed so far, the latest last: field -> [before, after]."""
+    pairs = list(pairwise(session.steps))[-_CHANGES_SHOWN:]
+    return [{n: [flat(old.job).get(n), flat(new.job).get(n)] for n in new.changed} for old, new in pairs]
+
+
+def brief(found: dict[str, Any]) -> dict[str, Any]:
+    """A function's answer without what says nothing: empty parts, reasons of what was assumed."""
+    shown = {name: value for name, value in found.items() if value not in (None, [], {})}
+    if isinstance(shown.get("estimate"), dict):
+        shown["estimate"] = brief(shown["estimate"])
+    if isinstance(shown.get("assumed"), dict):
+        values = {name: one["value"] for name, one in shown["assumed"].items()}
+        shown["assumed"] = {name: value for name, value in values.items() if value not in ([], "none", False)}
+    return shown
+
+
+def shown_text(text: str, style: str) -> str:
+    """What the person said; of a long log the lines that tell."""
+    most = _TEXT_TOKENS[style]
+    if estimated_tokens(text) <= most:
+        return text
+    from oomdoc.intake import read
+
+    source = Source("chat", text)
+    return passage_of([source], read([source]), most).text

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
 from importlib.resources import files
-from itertools import permutations
 from typing import Any, Final
 
+from oomdoc.chat.figures import BYTES, Figure, kind_of, numbers_in
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.wording import words as wordlist
 from oomkb.catalog.gpus import find, find_all
@@ -27,12 +27,6 @@ from oomkb.dataclass import dataclass
 
 _RE: Final = patterns("provenance")
 
-_NUMBER: Final = re.compile(
-    r"(?<![A-Za-z_\d.])(?P<n>(?:\d{1,3}(?:,\d{3}){1,8}(?!\d)|\d{1,30})(?:\.\d{1,30})?)(?:e[+-]?\d{1,3})?"
-    r"(?:[\s-]?(?P<unit>bits?(?![A-Za-z])|[KMGTP]i?B(?:ytes?)?|[KMGTP]i?b(?:it|ytes?)?|gi(?:ga|bi)bytes?|me(?:ga|bi)bytes?|bytes?|%|per\s?cent|字节|百分点|位(?![数于置])"
-    r"|[GMkK](?![A-Za-z])))?",
-    re.I,
-)
 _ACTS: Final = re.compile(
     r"https?://[!-(*-=?-\\^-~]{1,500}|www\.[!-(*-=?-\\^-~]{1,300}|(?<![\w-])--?[A-Za-z][\w-]{1,60}|`[^`\n]{1,300}`|[\w-]{1,60}@[\w.-]{2,60}\.\w{2,10}"
     r"|\b[A-Za-z]\w{0,60}(?:[_./=\\][\w-]{1,60}){1,12}",
@@ -61,57 +55,10 @@ _MAX_OPERANDS: Final = 12
 _SENTENCE: Final = re.compile(r".*?(?:[.!?](?=\s)|[。！？；]|\n|\Z)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][\w.-]{0,80}")
 _NAME: Final = re.compile(r"[\w.+-]{1,60}(?:[/ ][\w.+-]{1,60}){0,2}")
-_UNIT_BYTES: Final = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40, "p": 2.0**50}
-_BYTES: Final = ("bytes", "byte", "字节")
 _CODE: Final = re.compile(r"\b[A-Za-z]\w{0,40}(?:[._]\w{1,40}){1,5}", re.ASCII)
 _CALL: Final = re.compile(r"[A-Za-z]\w{0,40}(?:\.\w{1,60}){1,5}(?:\(\))?", re.ASCII)
 _CALL_PARTS: Final = re.compile(r"\w{1,60}", re.ASCII)
 _MAX_DEPTH: Final = 12
-
-
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    """A number of a sentence; ``step`` is half of its last digit. Sizes are in GiB."""
-
-    kind: str
-    value: float
-    step: float
-
-    @classmethod
-    def of(cls, value: float, unit: str, decimals: int) -> _Figure:
-        kind, scaled = _kind(value, unit)
-        return cls(kind, scaled, 0.5 * 10.0**-decimals * (scaled / value if value else 1.0))
-
-    def is_near(self, value: float, more: float = 0.0) -> bool:
-        return abs(self.value - value) <= self.step + more + 1e-9
-
-    def follows(self, operands: Sequence[_Figure]) -> bool:
-        """Whether it is worked out from one or two of the operands, as exactly as their digits allow."""
-        if self.kind == "percent" and any(
-            o.kind == "percent" and self.is_near(100 - o.value, o.step) for o in operands
-        ):
-            return True
-        pairs = [(a, b) for a, b in permutations(operands, 2) if a.value > 0 and b.value > 0]
-        return any(self._scales(a, b) if a.kind != b.kind else self._follows(a, b) for a, b in pairs)
-
-    def _scales(self, size: _Figure, count: _Figure) -> bool:
-        """Whether it is a size so many times, or a part of it."""
-        if (self.kind, size.kind, count.kind) != ("size", "size", "number"):
-            return False
-        more, less = size.value * count.value, size.value / count.value
-        return self.is_near(more, size.step * count.value) or self.is_near(less, size.step / count.value)
-
-    def _follows(self, a: _Figure, b: _Figure) -> bool:
-        ratio = a.value / b.value
-        slack = ratio * (a.step / a.value + b.step / b.value)
-        if self.kind == a.kind:
-            sums = self.is_near(a.value + b.value, a.step + b.step) or self.is_near(a.value - b.value, a.step + b.step)
-            if sums or self.kind != "number":
-                return sums
-            return self.is_near(a.value * b.value) or self.is_near(ratio, slack)
-        if self.kind == "percent":
-            return self.is_near(100 * ratio, 100 * slack) or self.is_near(100 * abs(1 - ratio), 100 * slack)
-        return self.kind == "number" and a.kind == "size" and self.is_near(ratio, slack)
 
 
 @dataclass(slots=True)
@@ -137,7 +84,7 @@ class Sources:
         """Words of a function's answer, or of the conversation."""
         text = _normal(text)
         self.texts.append(text.lower())
-        for value, unit, _ in _numbers(text):
+        for value, unit, _ in numbers_in(text):
             self._add(value, unit)
 
     def add_said(self, text: str) -> None:
@@ -203,7 +150,7 @@ class Sources:
 
     @staticmethod
     def _sizes(text: str) -> set[float]:
-        kinds = (_kind(value, unit) for value, unit, _ in _numbers(text))
+        kinds = (kind_of(value, unit) for value, unit, _ in numbers_in(text))
         return {value for kind, value in kinds if kind == "size"}
 
     def _add_number(self, value: float, name: str) -> None:
@@ -237,7 +184,7 @@ class Sources:
         self.capacities |= own
 
     def _add(self, value: float, unit: str) -> None:
-        kind, scaled = _kind(value, unit)
+        kind, scaled = kind_of(value, unit)
         held = {"size": self.sizes, "percent": self.percents}.get(kind, self.numbers)
         held.add(scaled)
         if unit in ("g", "k", "m"):
@@ -275,7 +222,7 @@ class Sources:
 
     def _compared(self, plain: str) -> set[bool]:
         """What the peaks in a sentence, beside the card named in it or those of the job, say of fitting."""
-        sizes = [f for n in _numbers(self._without_names(plain)) if (f := _Figure.of(*n)).kind == "size"]
+        sizes = [f for n in numbers_in(self._without_names(plain)) if (f := Figure.of(*n)).kind == "size"]
         cards = [size.value for size in sizes if any(map(size.is_near, self.capacities))] or list(self.capacities)
         needs = [size.value for size in sizes if size.value not in cards and any(map(size.is_near, self.peaks))]
         rooms = [size for size in sizes if any(map(size.is_near, self.rooms))]
@@ -286,22 +233,22 @@ class Sources:
         return found | ({True} if max(needs) <= min(cards) else set()) | ({False} if max(needs) > max(cards) else set())
 
     def _all_figures_known(self, plain: str, before: str) -> bool:
-        figures = list(_numbers(self._without_names(plain)))
+        figures = list(numbers_in(self._without_names(plain)))
         unknown = [figure for figure in figures if not self._known(*figure)]
         if not unknown:
             return True
-        around = [*figures, *_numbers(self._without_names(before))]
-        known = [_Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MAX_OPERANDS]
+        around = [*figures, *numbers_in(self._without_names(before))]
+        known = [Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MAX_OPERANDS]
         # "from 21.04 to 11.60 GiB": the unit is said once.
-        sizes = [_Figure("size", f.value, f.step) for f in known if f.kind == "number" and f.step < _WHOLE]
+        sizes = [Figure("size", f.value, f.step) for f in known if f.kind == "number" and f.step < _WHOLE]
         operands = [*known, *(size for size in sizes if any(map(size.is_near, self.sizes)))]
-        return all(_Figure.of(*figure).follows(operands) for figure in unknown)
+        return all(Figure.of(*figure).follows(operands) for figure in unknown)
 
     def _known(self, value: float, unit: str, decimals: int) -> bool:
-        figure = _Figure.of(value, unit, decimals)
+        figure = Figure.of(value, unit, decimals)
         if figure.kind == "bits":
             return value in _WIDTHS
-        if unit in _BYTES and value in _PER_PARAMETER:
+        if unit in BYTES and value in _PER_PARAMETER:
             return True
         if figure.kind == "number":
             if unit == "k":
@@ -354,28 +301,6 @@ def sentences(text: str, *, whole: bool) -> tuple[list[str], str]:
     return found, text[at:]
 
 
-def _numbers(text: str) -> Iterator[tuple[float, str, int]]:
-    """Each number with its unit in lower case and its decimals."""
-    for match in _NUMBER.finditer(text):
-        digits = match["n"].rstrip(",").replace(",", "")
-        unit = (match["unit"] or "").lower().replace(" ", "")
-        yield float(digits), unit, len(digits.partition(".")[2])
-
-
-def _kind(value: float, unit: str) -> tuple[str, float]:
-    """``size`` in GiB, ``percent``, ``bits`` or ``number``."""
-    if unit in ("bit", "bits", "位"):
-        return "bits", value
-    if not unit or unit == "k":
-        return "number", value
-    if unit in ("%", "percent", "百分点"):
-        return "percent", value
-    scale = _UNIT_BYTES.get(unit[0], 1.0) if unit not in _BYTES else 1.0
-    if unit.endswith("bit"):
-        scale /= 8
-    return "size", value * scale / 2.0**30
-
-
 def _normal(text: str) -> str:
     """In NFKC; a wide comma parts numbers, it is none of a number's."""
     return unicodedata.normalize("NFKC", _WIDE.sub(lambda m: f"{m[0]} ", text))
@@ -389,7 +314,7 @@ def _judges(plain: str) -> tuple[bool, bool]:
 
 def says_size(text: str, gib: float) -> bool:
     """Whether a text holds a size, rounded at most."""
-    figures = (_Figure.of(*figure) for figure in _numbers(_normal(text)))
+    figures = (Figure.of(*figure) for figure in numbers_in(_normal(text)))
     # "31.50 of 39.39 GiB": the unit is said once.
     return any((f.kind == "size" or (f.kind == "number" and f.step < _WHOLE)) and f.is_near(gib) for f in figures)
 

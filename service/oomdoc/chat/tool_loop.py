@@ -14,11 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final
 
 from oomdoc.chat import parts, questions
-from oomdoc.chat.briefing import AGAIN, CHANGE, functions, instructions
+from oomdoc.chat.briefing import AGAIN, CHANGE, brief, changes_of, functions, instructions, shown_text
 from oomdoc.chat.conversation import language_of, price_of, respond
 from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
@@ -26,12 +25,10 @@ from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
 from oomdoc.chat.naming import check_named, plain_document, with_valid
 from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
-from oomdoc.chat.session import Reply, Session, difference, flat
+from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.standing import change_lines, sizes_of, standing
 from oomdoc.diagnosis.explaining import asked_topics, beside
-from oomdoc.evidence import Source
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable
-from oomdoc.language_model.reader.passage import estimated_tokens, passage_of
 from oomdoc.language_model.replies import Reply as Said
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render
@@ -48,11 +45,9 @@ _MAX_ROUNDS: Final = 6
 _TOKENS: Final = 120_000
 """Of the prompts and replies of one turn together."""
 _RESULT_CHARS: Final = {"full": 6_000, "small": 2_200}
-_TEXT_TOKENS: Final = {"full": 3_000, "small": 1_200}
 """Of what was pasted, as the model sees it."""
 _UNTOUCHED: Final = frozenset({"undo", "accept-plan", "talk"})
 _SHORT_TURN: Final = 12
-_CHANGES_SHOWN: Final = 8
 _FOUND: Final = ("verdict", "causes", "failure", "other_failure", "plans", "matches", "inferred")
 _BEFORE: Final = ("peak_gib", "needed_gib", "fits", "peak_phase", "terms_gib", "serving")
 """What is told of the job before a change."""
@@ -251,7 +246,7 @@ class _Turn:
         self.sources.add_said(self.text)
         state: dict[str, Any] = {"job": self.session.job.document(), "computed": computed, "estimate": self._estimate()}
         state |= {
-            "changes": self._changes(),
+            "changes": changes_of(self.session),
             "asks": parts.asks(self.session.job, language),
             "reading": self._reading(),
         }
@@ -262,7 +257,9 @@ class _Turn:
             self.sources.add_text(answer)
             messages += [{"role": "user", "content": earlier}, {"role": "assistant", "content": answer}]
         shown = json.dumps({n: v for n, v in state.items() if v}, ensure_ascii=False)
-        messages.append({"role": "user", "content": f"Current job (data): {shown}\n\n{self._shown_text()}"})
+        messages.append(
+            {"role": "user", "content": f"Current job (data): {shown}\n\n{shown_text(self.text, self.model.style)}"}
+        )
         return messages
 
     def _estimate(self) -> dict[str, Any]:
@@ -273,22 +270,7 @@ class _Turn:
         found = tool_named("estimate").call({"job": plain_document(self.session.job), "lang": self.session.language})
         if self.model.style == "small":
             return {name: found[name] for name in ("needed_gib", "fits", "spare_gib")}
-        return {**_brief(found), "sizes": sizes_of(priced)}
-
-    def _shown_text(self) -> str:
-        """What the person said; of a long log the lines that tell."""
-        most = _TEXT_TOKENS[self.model.style]
-        if estimated_tokens(self.text) <= most:
-            return self.text
-        from oomdoc.intake import read
-
-        source = Source("chat", self.text)
-        return passage_of([source], read([source]), most).text
-
-    def _changes(self) -> list[dict[str, list[Any]]]:
-        """What was changed so far, the latest last."""
-        pairs = list(pairwise(self.session.steps))[-_CHANGES_SHOWN:]
-        return [{n: [flat(old.job).get(n), flat(new.job).get(n)] for n in new.changed} for old, new in pairs]
+        return {**brief(found), "sizes": sizes_of(priced)}
 
     def _reading(self) -> dict[str, Any]:
         """What oomdoc makes of the turn without the model."""
@@ -348,7 +330,7 @@ class _Turn:
             given["job"] = plain_document(self.session.job)
         elif call.name == "fix":
             given["text"] = self.session.material
-        found = _brief(tool.call(given))
+        found = brief(tool.call(given))
         if call.name == "plan":
             found.pop("job", None)  # it is the one that was given
             if "largest" in found:  # the sentences name what just fits
@@ -412,17 +394,6 @@ class _Turn:
         if not any(says_size(answer, size / GIB) for size in sizes) or not says_verdict(answer):
             lines = change_lines(self.before.job, self.session.job, self.session.language)[1:]
             yield from self._give("\n".join(("", *lines)))
-
-
-def _brief(found: dict[str, Any]) -> dict[str, Any]:
-    """A function's answer without what says nothing: empty parts, reasons of what was assumed."""
-    shown = {name: value for name, value in found.items() if value not in (None, [], {})}
-    if isinstance(shown.get("estimate"), dict):
-        shown["estimate"] = _brief(shown["estimate"])
-    if isinstance(shown.get("assumed"), dict):
-        values = {name: one["value"] for name, one in shown["assumed"].items()}
-        shown["assumed"] = {name: value for name, value in values.items() if value not in ([], "none", False)}
-    return shown
 
 
 def _log(event: str, reason: str) -> None:

@@ -6,18 +6,18 @@ one holds, its cause comes first, before what the ranker learned from other repo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
+from oomdoc.diagnosis import engine_accounts
+from oomdoc.diagnosis.accounts import MIN_ENGINE_SHARE, WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
-from oomdoc.evidence import Signal, Span
-from oomdoc.messages import Message, say
+from oomdoc.messages import say
 from oomkb.catalog.diffusion import pipeline
-from oomkb.dataclass import dataclass
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
 
@@ -25,26 +25,10 @@ _PROVEN_PROBABILITY: Final = 0.85
 """Probability of a cause that a sum proves: the sum is right, what it is the sum of may have been misread."""
 _MIN_GROWN_SHARE: Final = 0.3
 """Share of what was held at the end that must have come with the steps."""
-_MIN_ENGINE_SHARE: Final = 0.5
-"""Share of what was held that is most of it."""
-_MIN_ENGINE_PART: Final = 0.3
-"""Share of the card from which another process may be a rollout engine."""
 _EQUAL: Final = 0.01
 """Part by which two sizes of one thing may differ."""
-_WEIGHT_BYTES: Final = 2
-_CONTEXT_BYTES: Final = 3 * GIB
-"""What an engine holds beside its share: contexts and communication buffers of its processes."""
 _MUCH_BYTES: Final = 8 * GIB
 """Host memory from which loading alone may be too much for a machine of unknown size."""
-_CACHE_MAKERS: Final = (
-    *("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers"),
-    "transformers/cache_utils.py update",
-)
-"""Functions that allocate an engine's KV cache: vLLM 0.2-0.11 ``worker/cache_engine.py``,
-``v1/worker/gpu_model_runner.py`` and vllm-ascend's ``worker/model_runner_v1.py``; LMDeploy 0.6-0.9
-``pytorch/engine/cache_engine.py``; SGLang 0.3-0.5 ``mem_cache/memory_pool.py``; in a script
-transformers 4.36-4.57 ``cache_utils.py``, ``DynamicCache.update``.
-"""
 _TIMES: Final = 3
 """How often a request must fit into what is reserved and not in use."""
 _MIN_CACHED_SHARE: Final = 0.12
@@ -63,23 +47,6 @@ _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
 _MARGINAL: Final = frozenset({"activations", "attention-scores"})
 """Tensors that every pass makes: whatever fills the card, they may be what no longer fits."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Account:
-    cause: str
-    why: Message
-    span: Span
-
-
-def _account(
-    view: View, cause: str, words: str, values: Mapping[str, Any], span: Span | None = None
-) -> Iterator[_Account]:
-    """A cause with its sum, at a line that shows it or at that of the failure."""
-    if span is None and view.failure is not None:
-        span = view.failure.signal.span
-    if span is not None:
-        yield _Account(cause, say(f"account.{words}", **values), span)
 
 
 def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
@@ -114,11 +81,7 @@ def _without_pieces(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFi
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause == "fragmentation"))
 
 
-def _last(view: View, *names: str) -> Signal | None:
-    return next(iter(reversed(list(view.evidence.find(*names)))), None)
-
-
-def _grown(view: View) -> Iterator[_Account]:
+def _grown(view: View) -> Iterator[Account]:
     """As much more at every printed step as at the one before, and much of what was held at the end."""
     held = view.bytes_of("allocated") or view.bytes_of("capacity")
     for signal in view.evidence.find("growth-over-steps"):
@@ -126,104 +89,34 @@ def _grown(view: View) -> Iterator[_Account]:
         if held and signal.data.get("steady") and last - first >= _MIN_GROWN_SHARE * held:
             each = (last - first) / (signal.data["points"] - 1)
             sizes = {"first_bytes": first, "last_bytes": last, "each_bytes": each}
-            yield from _account(view, "leak", "grown", sizes, signal.span)
+            yield from account_of(view, "leak", "grown", sizes, signal.span)
 
 
-def _kept_graphs(view: View) -> Iterator[_Account]:
+def _kept_graphs(view: View) -> Iterator[Account]:
     """The script collects losses or outputs with their graph: every round keeps all of its activations."""
-    kept = _last(view, "graph-kept")
+    kept = last_signal(view, "graph-kept")
     if kept is not None and view.failure is not None and view.phase not in ("load", "optimizer-init"):
-        yield from _account(view, "leak", "graph-kept", {"quote": " ".join(kept.span.text.split())[:80]}, kept.span)
+        yield from account_of(view, "leak", "graph-kept", {"quote": " ".join(kept.span.text.split())[:80]}, kept.span)
 
 
-def _refused_cache(view: View) -> Iterator[_Account]:
-    """The buffer that was refused is the one for the KV cache, by the engine's own next line."""
-    if view.failure is not None and view.failure.signal.name == "ggml-cache-refused":
-        yield from _account(view, "kv-cache", "cache-refused", {"cache_bytes": view.failure.requested_bytes or 0})
-
-
-def _allocates_cache(view: View) -> Iterator[_Account]:
-    """What was refused was asked for by the function that allocates the KV cache: the weights are on the card."""
-    innermost = " ".join(view.trace.rpartition("\n")[2].split())
-    if view.failure is not None and any(name in innermost for name in _CACHE_MAKERS):
-        yield from _account(view, "kv-cache", "allocates-cache", {}, view.failure.frames[-1].span)
-
-
-def _cache_too_much(view: View) -> Iterator[_Account]:
-    """Without the cache it would fit, with it not, by the engine's own sum."""
-    memory = _last(view, "ollama-memory")
-    if memory is not None:
-        full, cache, free = (memory.data[f"{n}_bytes"] for n in ("full", "kv", "available"))
-        if full > free >= full - cache:
-            sizes = {"full_bytes": full, "cache_bytes": cache, "free_bytes": free}
-            yield from _account(view, "kv-cache", "cache-sum", sizes, memory.span)
-    buffers = {str(s.data.get("what")): s for s in view.evidence.find("llama-cpp-buffers") if s.data.get("size_bytes")}
-    cache_buffer, refused = buffers.get("KV"), view.failure
-    if refused is not None and refused.signal.name == "ggml-compute-refused" and cache_buffer is not None:
-        cache, wanted = cache_buffer.data["size_bytes"], refused.requested_bytes or 0
-        if cache > wanted > 0:
-            sizes = {"cache_bytes": cache, "compute_bytes": wanted}
-            yield from _account(view, "kv-cache", "cache-beside-compute", sizes, cache_buffer.span)
-
-
-def _engine_beside(view: View) -> Iterator[_Account]:
-    """A rollout engine that keeps its cache while the same card trains: most of what was held is its."""
-    held, rollout = view.bytes_of("allocated"), view.job.rollout
-    cache = _last(view, "vllm-kv-cache-memory")
-    if held is None or cache is None or rollout is None or view.serving:
-        return
-    if rollout.sleep or rollout.colocated is False or view.shape is None:
-        return
-    weights = _WEIGHT_BYTES * view.shape.params / (rollout.tensor_parallel or 1)
-    engine = cache.data["kv_cache_bytes"] + weights
-    if _MIN_ENGINE_SHARE * held <= engine <= held:
-        sizes = {"engine_bytes": engine, "cache_bytes": cache.data["kv_cache_bytes"], "held_bytes": held}
-        yield from _account(view, "rollout-engine", "engine", sizes, cache.span)
-
-
-def _engine_process(view: View) -> Iterator[_Account]:
-    """The rollout engine is a process of its own, and the other process holds the share of the card it was given."""
-    failure, rollout = view.failure, view.job.rollout
-    share = rollout.gpu_memory_utilization if rollout is not None else None
-    capacity = view.bytes_of("capacity")
-    if failure is None or share is None or not capacity or not failure.other_process_bytes or view.serving:
-        return
-    given = share * capacity
-    if given <= failure.other_process_bytes <= given + _CONTEXT_BYTES:
-        sizes = {"others_bytes": failure.other_process_bytes, "capacity_bytes": capacity}
-        yield from _account(view, "rollout-engine", "engine-process", {"share": f"{share:.0%}", **sizes})
-
-
-def _engine_unnamed(view: View) -> Iterator[_Account]:
-    """Reinforcement learning with an engine on the trainer's cards: what a process beside the trainer holds is its."""
-    failure, capacity = view.failure, view.bytes_of("capacity")
-    if failure is None or not failure.other_process_bytes or not capacity or view.objective not in ("grpo", "ppo"):
-        return
-    rollout = view.job.rollout
-    apart = rollout is not None and (rollout.colocated is False or rollout.gpu_memory_utilization is not None)
-    if failure.other_process_bytes >= _MIN_ENGINE_PART * capacity and not apart and not ranks_on_one_gpu(view.evidence):
-        sizes = {"others_bytes": failure.other_process_bytes, "capacity_bytes": capacity}
-        yield from _account(view, "rollout-engine", "engine-unnamed", sizes)
-
-
-def _second_copy(view: View) -> Iterator[_Account]:
+def _second_copy(view: View) -> Iterator[Account]:
     """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
     wanted, held = view.bytes_of("requested"), view.bytes_of("allocated")
     if wanted and held and "_ddp_init_helper" in view.trace and abs(wanted - held) <= _EQUAL * held:
-        yield from _account(view, "model-states", "second-copy", {"weight_bytes": held})
+        yield from account_of(view, "model-states", "second-copy", {"weight_bytes": held})
 
 
-def _on_one_card(view: View) -> Iterator[_Account]:
+def _on_one_card(view: View) -> Iterator[Account]:
     """The processes of one run, all on the same card."""
     failure = view.failure
     if failure is not None and failure.other_process_bytes and ranks_on_one_gpu(view.evidence):
         count = failure.signal.data.get("other_processes", 0) + 1
         sizes = {"count": count, "rank": failure.signal.rank, "device": failure.signal.data.get("device")}
         cause = "weights-load" if view.phase == "load" else "other-process"
-        yield from _account(view, cause, "one-card", {"others_bytes": failure.other_process_bytes, **sizes})
+        yield from account_of(view, cause, "one-card", {"others_bytes": failure.other_process_bytes, **sizes})
 
 
-def _others_hold(view: View) -> Iterator[_Account]:
+def _others_hold(view: View) -> Iterator[Account]:
     """Other processes hold a good part of the card, and without them the request would have found its room."""
     failure, capacity = view.failure, view.bytes_of("capacity")
     if failure is None or not failure.other_process_bytes or not capacity:
@@ -235,7 +128,7 @@ def _others_hold(view: View) -> Iterator[_Account]:
     enough = others + (failure.free_bytes or 0) >= (failure.requested_bytes or 0)
     if apart and enough and others >= _MIN_OTHERS_SHARE * capacity and view.weight_bytes <= _FAR_FROM_FULL * capacity:
         sizes = {"others_bytes": others, "own_bytes": own, "capacity_bytes": capacity}
-        yield from _account(view, "other-process", "others", sizes)
+        yield from account_of(view, "other-process", "others", sizes)
 
 
 def _whole_on_a_card(view: View) -> bool:
@@ -246,7 +139,7 @@ def _whole_on_a_card(view: View) -> bool:
     return named and not split and view.phase not in ("load", "eval", "save")
 
 
-def _states_alone(view: View) -> Iterator[_Account]:
+def _states_alone(view: View) -> Iterator[Account]:
     """Weights and gradients in 16 bits, whole on one card, are more than the card: no other setting changes that."""
     failure, capacity = view.failure, view.bytes_of("capacity")
     if failure is None or failure.kind != "device" or not capacity or view.estimate is None or view.serving:
@@ -256,39 +149,21 @@ def _states_alone(view: View) -> Iterator[_Account]:
     least = _LEAST_STATES * view.estimate.params
     loaded = (view.bytes_of("allocated") or capacity) >= least / 2  # else they are split, or not those of this model
     if least > capacity and loaded:
-        yield from _account(view, "model-states", "states-alone", {"states_bytes": least, "capacity_bytes": capacity})
+        yield from account_of(view, "model-states", "states-alone", {"states_bytes": least, "capacity_bytes": capacity})
 
 
-def _taken_before(view: View) -> Iterator[_Account]:
+def _taken_before(view: View) -> Iterator[Account]:
     """An engine that starts finds less of the card free than the share that it is given."""
-    found = _last(view, "vllm-startup-free-too-low")
+    found = last_signal(view, "vllm-startup-free-too-low")
     if found is None:
         return
     free, capacity, wanted = (found.data.get(f"{n}_bytes") for n in ("free", "capacity", "desired"))
     if free and capacity and wanted and free < wanted:
         held = {"held_bytes": capacity - free, "free_bytes": free, "wanted_bytes": wanted, "capacity_bytes": capacity}
-        yield from _account(view, "other-process", "taken-before", held, found.span)
+        yield from account_of(view, "other-process", "taken-before", held, found.span)
 
 
-def _weights_alone(view: View) -> Iterator[_Account]:
-    """The weights that one card would hold are more than the card, whatever the engine says of its cache."""
-    failure, capacity = view.failure, view.bytes_of("capacity")
-    # An engine that looks for room for its cache, or warms up, has its weights on the card.
-    outcome = view.evidence.outcome
-    refused = outcome is not None and outcome.kind == "device"
-    spread = view.is_stated("tp") and _last(view, "sglang-load-end", "vllm-weights") is None
-    starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and (refused or spread))
-    if failure is None or failure.kind != "device" or not capacity or not starting:
-        return
-    if not view.serving and view.phase != "load":
-        return  # of what is trained the weights are a part
-    cards = 1 if view.is_stated("tp") else 1 + failure.signal.data.get("device", 0)  # those that are seen to take part
-    if view.stated("model") is not None and view.weight_bytes > cards * capacity and not view.job.offload:
-        sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
-        yield from _account(view, "weights-load", "weights-alone", sizes)
-
-
-def _frozen_alone(view: View) -> Iterator[_Account]:
+def _frozen_alone(view: View) -> Iterator[Account]:
     """The weights of a model with adapters, whole on one card, leave no room for anything that is computed."""
     capacity, job, held = view.bytes_of("capacity"), view.job, view.bytes_of("allocated")
     if view.failure is None or not capacity or view.serving or not _whole_on_a_card(view):
@@ -297,62 +172,48 @@ def _frozen_alone(view: View) -> Iterator[_Account]:
         return
     if view.weight_bytes >= _ALMOST * capacity and (held or capacity) >= _ALMOST * view.weight_bytes:
         sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
-        yield from _account(view, "model-states", "frozen-alone", sizes)
+        yield from account_of(view, "model-states", "frozen-alone", sizes)
 
 
-def _pipeline_weights(view: View) -> Iterator[_Account]:
+def _pipeline_weights(view: View) -> Iterator[Account]:
     """The parts of a pipeline that makes images or video, in 16 bits, against the card."""
-    capacity, named = view.bytes_of("capacity"), _last(view, "diffusion-model")
+    capacity, named = view.bytes_of("capacity"), last_signal(view, "diffusion-model")
     parts = pipeline(str(named.data["model"])) if named is not None else None
     if parts is None or named is None or view.failure is None or view.failure.kind != "device" or not capacity:
         return
-    narrow = bool(named.data.get("narrow")) or _last(view, "narrow-weights") is not None
+    narrow = bool(named.data.get("narrow")) or last_signal(view, "narrow-weights") is not None
     if view.job.quant not in (None, "none") or view.job.offload or narrow or view.phase == "forward":
         return
     held = view.bytes_of("allocated")
-    if held and held < _ALMOST * _WEIGHT_BYTES * parts.denoiser:
+    if held and held < _ALMOST * WEIGHT_BYTES * parts.denoiser:
         return  # the weights are not there whole
     sizes = {
-        "denoiser_bytes": _WEIGHT_BYTES * parts.denoiser,
-        "encoders_bytes": _WEIGHT_BYTES * parts.encoders,
+        "denoiser_bytes": WEIGHT_BYTES * parts.denoiser,
+        "encoders_bytes": WEIGHT_BYTES * parts.encoders,
         "capacity_bytes": capacity,
     }
     both = sizes["denoiser_bytes"] + sizes["encoders_bytes"]
     if sizes["denoiser_bytes"] >= _ALMOST * capacity:
-        yield _Account("weights-load", say("account.pipeline-alone", model=parts.name, **sizes), named.span)
+        yield Account("weights-load", say("account.pipeline-alone", model=parts.name, **sizes), named.span)
     elif both >= _FAR_FROM_FULL * capacity:
-        yield _Account("weights-load", say("account.pipeline-together", model=parts.name, **sizes), named.span)
-    elif view.training and both >= _MIN_ENGINE_SHARE * capacity:
-        yield _Account("activations", say("account.pipeline-beside", model=parts.name, **sizes), named.span)
+        yield Account("weights-load", say("account.pipeline-together", model=parts.name, **sizes), named.span)
+    elif view.training and both >= MIN_ENGINE_SHARE * capacity:
+        yield Account("activations", say("account.pipeline-beside", model=parts.name, **sizes), named.span)
 
 
-def _share_below_weights(view: View) -> Iterator[_Account]:
-    """The share that an engine may take for weights and cache is less than the weights that it has loaded."""
-    before, after = _last(view, "sglang-load-begin"), _last(view, "sglang-load-end")
-    share = view.stated("serving.gpu_memory_utilization")
-    if before is None or after is None or not share:
-        return
-    free = before.data["free_bytes"]
-    weights = after.data.get("weights_bytes") or free - after.data["free_bytes"]
-    if share * free < weights:
-        sizes = {"given_bytes": share * free, "capacity_bytes": free, "weight_bytes": weights}
-        shares = {"share": share, "least": f"{weights / free + 0.01:.2f}"}
-        yield from _account(view, "kv-cache", "share-below-weights", {**shares, **sizes}, after.span)
-
-
-def _gathers_whole(view: View) -> Iterator[_Account]:
+def _gathers_whole(view: View) -> Iterator[Account]:
     """Saving gathers all weights on every card, and they do not fit beside what training holds."""
     capacity, held, job = view.bytes_of("capacity"), view.bytes_of("allocated"), view.job
     if view.phase != "save" or view.failure is None or not capacity or not held or view.estimate is None:
         return
     masters = job.param_dtype == "fp32" or (job.autocast in ("bf16", "fp16") and "param_dtype" in job.assumed)
-    whole = view.estimate.params * (4.0 if masters else _WEIGHT_BYTES)  # under mixed precision the shards are fp32
+    whole = view.estimate.params * (4.0 if masters else WEIGHT_BYTES)  # under mixed precision the shards are fp32
     if job.sharding in _SHARDED and job.method == "full" and held + whole > capacity:
         sizes = {"whole_bytes": whole, "held_bytes": held, "capacity_bytes": capacity}
-        yield from _account(view, "checkpoint-save", "gathers-whole", sizes)
+        yield from account_of(view, "checkpoint-save", "gathers-whole", sizes)
 
 
-def _first_stage(view: View) -> Iterator[_Account]:
+def _first_stage(view: View) -> Iterator[Account]:
     """Only ranks of a pipeline's first stage fail: 1F1B keeps a micro-batch in flight there for every stage."""
     stages, ranks = view.job.pp or 1, view.ranks
     failed = {f.signal.rank for f in view.evidence.failures if f.kind == "device" and f.signal.rank is not None}
@@ -360,10 +221,10 @@ def _first_stage(view: View) -> Iterator[_Account]:
         return
     computes = view.phase in ("forward", "unknown") and view.shares.get("activations", 0.0) >= _MUCH
     if computes and max(failed) < ranks // stages:
-        yield from _account(view, "activations", "first-stage", {"count": stages})
+        yield from account_of(view, "activations", "first-stage", {"count": stages})
 
 
-def _split_up(view: View) -> Iterator[_Account]:
+def _split_up(view: View) -> Iterator[Account]:
     """The request would fit several times into what is reserved and not in use, and the card is far from full."""
     cached, wanted = view.cached_bytes, view.bytes_of("requested")
     held, capacity = view.bytes_of("allocated"), view.bytes_of("capacity")
@@ -371,10 +232,10 @@ def _split_up(view: View) -> Iterator[_Account]:
         return
     if cached >= max(_TIMES * wanted, _MIN_CACHED_SHARE * capacity) and held + wanted <= _FAR_FROM_FULL * capacity:
         sizes = {"cached_bytes": cached, "requested_bytes": wanted, "held_bytes": held, "capacity_bytes": capacity}
-        yield from _account(view, "fragmentation", "split-up", sizes)
+        yield from account_of(view, "fragmentation", "split-up", sizes)
 
 
-def _host_short(view: View) -> Iterator[_Account]:
+def _host_short(view: View) -> Iterator[Account]:
     """What is loaded, offloaded or merged needs more host memory than the machine, or the job's limit, gives."""
     outcome, estimate = view.evidence.outcome, view.estimate
     if outcome is None or outcome.memory != "host" or estimate is None:
@@ -386,36 +247,36 @@ def _host_short(view: View) -> Iterator[_Account]:
     sizes = {"count": need.count, "copy_bytes": need.copy_bytes, "dtype": need.dtype, "needed_bytes": need.total_bytes}
     if need.total_bytes > given > 0:
         kind = f"{need.kind}-one" if need.kind in ("load", "merge") and need.count == 1 else need.kind
-        yield from _account(view, "host-ram", f"host-{kind}", {"given_bytes": given, **sizes}, outcome.span)
+        yield from account_of(view, "host-ram", f"host-{kind}", {"given_bytes": given, **sizes}, outcome.span)
     elif need.kind == "load" and not given and need.total_bytes >= _MUCH_BYTES:
-        yield from _account(view, "host-ram", "host-load-alone", sizes, outcome.span)
+        yield from account_of(view, "host-ram", "host-load-alone", sizes, outcome.span)
 
 
-def _requested_tensor(view: View) -> Iterator[_Account]:
+def _requested_tensor(view: View) -> Iterator[Account]:
     """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
     if view.failure is None or view.phase == "eval" or view.shape is None:
         return  # of a model that nobody names a size is a hint: some vocabulary times some batch fits most of them
     for cause, (probability, tensor) in requested_tensors(view).items():
         if cause in CAUSES and cause not in _MARGINAL and probability >= _SAME_TENSOR:
-            yield _Account(cause, size_matches(tensor), view.failure.signal.span)
+            yield Account(cause, size_matches(tensor), view.failure.signal.span)
 
 
-_ACCOUNTS: Final[Sequence[Callable[[View], Iterator[_Account]]]] = (
+_ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _grown,
     _kept_graphs,
-    _refused_cache,
-    _allocates_cache,
-    _cache_too_much,
-    _engine_beside,
-    _engine_process,
-    _engine_unnamed,
+    engine_accounts.refused_cache,
+    engine_accounts.allocates_cache,
+    engine_accounts.cache_too_much,
+    engine_accounts.engine_beside,
+    engine_accounts.engine_process,
+    engine_accounts.engine_unnamed,
     _second_copy,
     _on_one_card,
     _others_hold,
     _taken_before,
     _pipeline_weights,
-    _share_below_weights,
-    _weights_alone,
+    engine_accounts.share_below_weights,
+    engine_accounts.weights_alone,
     _frozen_alone,
     _states_alone,
     _gathers_whole,

@@ -161,10 +161,18 @@ def _makes_pictures(context: Context) -> bool:
 def _cause_first(
     causes: Sequence[CauseFinding], context: Context, search: Callable[[Context], Planning], wanted: float
 ) -> Planning:
-    """The plans, before them one of the remedies of a sure cause alone where that fits and changes no more."""
+    """The plans, before them one of the remedies of a sure cause alone where that fits and changes no more.
+
+    A server's settings move room between its parts: there the mildest plan stands.
+    """
     found, sure = search(context), next((c.cause for c in causes[:1] if c.probability >= _SURE), "")
     answers = frozenset(ANSWERS.get(sure, ()))
-    if not answers or not found.plans or any(change.remedy in answers for change in found.plans[0].changes):
+    if (
+        context.serving
+        or not answers
+        or not found.plans
+        or any(change.remedy in answers for change in found.plans[0].changes)
+    ):
         return found
     others = frozenset(remedy.name for remedy in REMEDIES) - answers
     own = search(replace(context, without=context.without | others)).plans
