@@ -32,6 +32,7 @@ _SELDOM: Final = frozenset(
 _USUAL: Final = 11
 _CHANGES_SHOWN: Final = 8
 _TEXT_TOKENS: Final = {"full": 3_000, "small": 1_200}
+"""Of what was pasted, as the model sees it."""
 _LANGUAGES: Final = {"en": "English", "zh": "Chinese"}
 _SYSTEM: Final = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
 AGAIN: Final = (

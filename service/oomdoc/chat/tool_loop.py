@@ -45,7 +45,6 @@ _MAX_ROUNDS: Final = 6
 _TOKENS: Final = 120_000
 """Of the prompts and replies of one turn together."""
 _RESULT_CHARS: Final = {"full": 6_000, "small": 2_200}
-"""Of what was pasted, as the model sees it."""
 _UNTOUCHED: Final = frozenset({"undo", "accept-plan", "talk"})
 _SHORT_TURN: Final = 12
 _FOUND: Final = ("verdict", "causes", "failure", "other_failure", "plans", "matches", "inferred")
