@@ -68,8 +68,10 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
         )
     first = document["causes"][0]
     if first["probability"] < _UNSURE:
-        unsure, wanted = word("screen.unsure", language), word("screen.unsure-do", language)
-        return Screen(headline=headline, why=(unsure,), do=(wanted,), sure=_sure(document, language), ask=ask)
+        unsure, wanted = word("screen.unsure", language), [word("screen.unsure-do", language)]
+        if document["verdict"] == "device-oom":
+            wanted.append(word("screen.unsure-meanwhile", language))
+        return Screen(headline=headline, why=(unsure,), do=tuple(wanted), sure=_sure(document, language), ask=ask)
     why, quotes = _placed(_why(document, first, language), _quotes(first))
     return Screen(
         headline=headline,
