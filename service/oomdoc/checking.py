@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from oomdoc import __version__
 from oomdoc.diagnosis.forms import needed_of, price_form
+from oomdoc.diagnosis.planned import TRAINING_COUNTS
 from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.evidence import Evidence, Source
 from oomdoc.messages import Message, problem_of, say
@@ -136,9 +137,6 @@ def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[F
     return False, [Finding("does-not-fit", "error", say("check.does-not-fit", **values))]
 
 
-_COUNTS: Final = (2, 4, 8, 16, 32, 64)
-
-
 def _is_uncounted(job: Job) -> bool:
     """Whether the job is to be spread over ranks, and nothing says over how many."""
     spread = job.sharding not in (None, "none", "ddp", "device-map")
@@ -147,11 +145,11 @@ def _is_uncounted(job: Job) -> bool:
 
 def _fewest(job: Job, wanted: float, *, careful: bool) -> Message:
     """The fewest GPUs that hold it, where their number is not stated."""
-    for count in _COUNTS:
+    for count in TRAINING_COUNTS[1:]:
         priced = price_form(job, {"gpus": count}, careful=careful)
         if priced is not None and (priced.estimate.fits_probability or 0.0) >= wanted:
             return say("check.gpus-unknown", cards=cards_of(priced.job), peak_bytes=needed_of(priced.estimate))
-    return say("check.gpus-unknown-none", count=_COUNTS[-1])
+    return say("check.gpus-unknown-none", count=TRAINING_COUNTS[-1])
 
 
 _SIGNS: Final = {"error": "✗", "warning": "!", "note": "·"}

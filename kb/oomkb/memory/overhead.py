@@ -102,7 +102,9 @@ def meters(
     reserved = allocated + cached + apart + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
     outside = outside_bytes(s, device)
     needed = allocated * 1.01 + 0.04 * moving + outside
-    if capacity is not None:
+    if capacity is None:
+        needed += paged  # nothing says that they would not have room
+    else:
         # Before it fails, the allocator returns blocks that it only caches.
         reserved = min(reserved, max(needed, 0.99 * capacity) - outside)
     resident = paged if capacity is None else min(paged, max(0.0, capacity - reserved - outside))

@@ -21,7 +21,10 @@ from oomkb.memory.states import GGUF_BYTES
 
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
-_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+TRAINING_COUNTS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
+"""Cards that are tried for a run: parts of a machine of eight, and whole machines."""
+_SERVING_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Of a server, over whose cards every layer is split."""
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _TRAINED: Final = frozenset({*_TRAINED_ONLY, "lora.r", "sharding", "packing", "fused_ce", "offload", "generations"})
 _COUNTED: Final = "the fewest that hold it"
@@ -316,7 +319,8 @@ def _chosen(job: Job, asked: Asked) -> Job:
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
-    return _COUNTS if asked.wanted == "cards" and named else ()
+    counts = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
+    return counts if asked.wanted == "cards" and named else ()
 
 
 def counted(job: Job) -> bool:
