@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.chat.history import wanted
-from oomdoc.diagnosis.forms import host_is_short
+from oomdoc.diagnosis.forms import FITS, host_is_short
 from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import has, word
 from oomkb.errors import OomdocError
@@ -74,9 +74,8 @@ def _verdict(priced: Priced, capacity_bytes: float, language: str) -> str:
     probability = f"{estimate.fits_probability or 0.0:.0%}"
     if estimate.fits:
         left_bytes = capacity_bytes - without_cache(estimate)
-        return word(
-            "chat.fits", language, capacity_bytes=capacity_bytes, probability=probability, left_bytes=left_bytes
-        )
+        key = "chat.fits" if (estimate.fits_probability or 0.0) >= FITS else "chat.fits-barely"
+        return word(key, language, capacity_bytes=capacity_bytes, probability=probability, left_bytes=left_bytes)
     short_bytes = estimate.process_bytes - capacity_bytes
     if short_bytes <= 0 and priced.job.get("serving.gpu_memory_utilization") is None:
         short_bytes = (estimate.needed_bytes or 0.0) - capacity_bytes  # it takes no share: layers go to the processor
