@@ -45,6 +45,11 @@ _LOSS: Final = frozenset({"logits"})
 def in_flight(stages: int, micro_batches: int, chunks: int = 1) -> tuple[float, float]:
     """Micro-batches whose activations the first and the last stage hold at once, in whole stages.
 
+    The first stage of 1F1B holds one micro-batch per stage, the last one its own (arXiv 2104.04473, section 2.2).
+    Interleaved schedules run ``2 (p - 1) + (m - 1) p`` chunks ahead on the first of ``p`` stages with ``m`` chunks
+    each, ``(m - 1) p`` on the last (Megatron-LM ``core/pipeline_parallel/schedules.py``): in whole stages
+    ``p + (p - 1) / m`` on the first, as in arXiv 2205.05198, section 4.4.
+
     :param chunks: virtual stages on each rank.
     """
     ahead = (chunks - 1) * stages + 1

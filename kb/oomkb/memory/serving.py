@@ -40,7 +40,7 @@ _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Bytes on one GPU."""
+    """Bytes on one GPU that draft models take beside the target (speculative decoding)."""
 
     weights: float = 0.0
     cache: float = 0.0
@@ -52,7 +52,11 @@ class Draft:
 def draft_bytes(
     job: Job, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape], kv_dtype: str | None, tokens: float
 ) -> Draft:
-    """All models of the role ``draft``."""
+    """All models of the role ``draft``: vLLM and SGLang load them on the same GPUs, and their layers cache every token.
+
+    A head of the EAGLE or multi-token kind is one decoder layer of the target's sizes with a projection of two hidden
+    states (arXiv 2401.15077); embedding and output head are the target's own.
+    """
     weights, cache, heads = 0.0, 0.0, 0
     for extra in job.extra_models or ():
         if extra.role != "draft" or extra.offload:

@@ -33,7 +33,12 @@ from oomkb.toml_files import read_toml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The coefficients, and the probabilities below which nothing is shown."""
+    """The coefficients, and the probabilities below which nothing is shown.
+
+    Two logistic curves, multiplied: whether the text is about a failure of memory at all, and whether a case of that
+    score has the right cause. Fitted by ``bench/calibrate_search.py`` into ``data/calibration.toml`` and
+    ``data/related.npz``.
+    """
 
     related_bias: float
     related_cosine: float
@@ -74,7 +79,12 @@ def figures_of(index: Index, views: Views) -> tuple[float, float, float]:
 
 
 def relatedness(index: Index, views: Views) -> float:
-    """Probability that the text is about a failure of memory."""
+    """Probability that the text is about a failure of memory.
+
+    From how near the nearest case is, how much the best case shares, how much of the text is in the cases' vocabulary,
+    and the direction of its vector, which tells a failure of vLLM from a question about vLLM: both are near a case of
+    vLLM. The direction was fitted for one encoder; with another the other three figures decide.
+    """
     figures, fitted = figures_of(index, views), _fitted()
     if str(fitted["encoder"]) != encoder().key or fitted["vector"].shape != views.vector.shape:
         return calibration().related(*figures)

@@ -27,7 +27,11 @@ from oomdoc.settings import Settings
 
 
 class Origins:
-    """The rules of one server's settings."""
+    """Which names this server answers to, and which web pages may call it, by one server's settings.
+
+    Where callers need a key, that is what protects; these rules are for servers that ask for none, on a person's own
+    machine, which any page in that person's browser could reach otherwise.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._hosts = frozenset(_listed(settings.allowed_hosts))

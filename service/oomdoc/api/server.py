@@ -23,7 +23,11 @@ _FRAMES: Final = 20
 
 
 class JsonLines(logging.Formatter):
-    """``time``, ``level``, ``logger``, ``event``, and the fields that the call gave as ``extra={"fields": ...}``."""
+    """``time``, ``level``, ``logger``, ``event``, and the fields that the call gave as ``extra={"fields": ...}``.
+
+    Nothing that was pasted: an error's own text may quote it, so of an exception only its kind and its places in the
+    code are written.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""

@@ -20,8 +20,6 @@ def listed(*, cause: str | None = None, framework: str | None = None) -> tuple[C
 
     :raises RecordError: for what is no cause.
     """
-    from oomkb.records.taxonomy import CAUSES
-
     if cause is not None and cause not in CAUSES:
         near = difflib.get_close_matches(cause, CAUSES, n=1)
         raise RecordError(f"{cause!r} is no cause", hint=f"did you mean {near[0]}?" if near else ", ".join(CAUSES))

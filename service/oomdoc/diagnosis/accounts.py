@@ -10,8 +10,6 @@ from oomdoc.evidence import Signal, Span
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 
-MIN_ENGINE_SHARE: Final = 0.5
-"""Share of what was held that is most of it."""
 WEIGHT_BYTES: Final = 2
 
 

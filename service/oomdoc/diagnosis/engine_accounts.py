@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.accounts import MIN_ENGINE_SHARE, WEIGHT_BYTES, Account, account_of, last_signal
+from oomdoc.diagnosis.accounts import WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
 from oomkb.units import GIB
 
 _MIN_ENGINE_PART: Final = 0.3
 """Share of the card from which another process may be a rollout engine."""
+_MIN_ENGINE_SHARE: Final = 0.5
+"""Share of what was held that is most of it."""
 _CONTEXT_BYTES: Final = 3 * GIB
 """What an engine holds beside its share: contexts and communication buffers of its processes."""
 _CACHE_MAKERS: Final = (
@@ -64,7 +66,7 @@ def engine_beside(view: View) -> Iterator[Account]:
         return
     weights = WEIGHT_BYTES * view.shape.params / (rollout.tensor_parallel or 1)
     engine = cache.data["kv_cache_bytes"] + weights
-    if MIN_ENGINE_SHARE * held <= engine <= held:
+    if _MIN_ENGINE_SHARE * held <= engine <= held:
         sizes = {"engine_bytes": engine, "cache_bytes": cache.data["kv_cache_bytes"], "held_bytes": held}
         yield from account_of(view, "rollout-engine", "engine", sizes, cache.span)
 

@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis import engine_accounts
-from oomdoc.diagnosis.accounts import MIN_ENGINE_SHARE, WEIGHT_BYTES, Account, account_of, last_signal
+from oomdoc.diagnosis.accounts import WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
-from oomdoc.messages import say
 from oomkb.catalog.diffusion import pipeline
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
@@ -42,6 +41,8 @@ _WHOLE: Final = 1.01
 _ALMOST: Final = 0.93
 """Share of a card that weights may take so that nothing which is computed fits beside them."""
 _MUCH: Final = 0.3
+_MIN_PIPELINE_SHARE: Final = 0.5
+"""Share of the card from which a pipeline's weights leave training too little room."""
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
 _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
@@ -56,7 +57,8 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
         return _without_pieces(view, causes)
     known = next((c for c in causes if c.cause == found.cause), CauseFinding(found.cause, 0.0))
     likelier = max(known.probability, _PROVEN_PROBABILITY)
-    first = replace(known, probability=likelier, why=(found.why, *known.why), evidence=(found.span, *known.evidence))
+    why, evidence = (found.why, *known.why), (found.span, *known.evidence)
+    first = replace(known, probability=likelier, why=why, evidence=evidence, is_proven=True)
     others = [c for c in causes if c is not known]
     rest = sum(c.probability for c in others)
     share = (1 - likelier) / rest if rest else 0.0
@@ -187,18 +189,20 @@ def _pipeline_weights(view: View) -> Iterator[Account]:
     held = view.bytes_of("allocated")
     if held and held < _ALMOST * WEIGHT_BYTES * parts.denoiser:
         return  # the weights are not there whole
+    denoiser, encoders = WEIGHT_BYTES * parts.denoiser, WEIGHT_BYTES * parts.encoders
     sizes = {
-        "denoiser_bytes": WEIGHT_BYTES * parts.denoiser,
-        "encoders_bytes": WEIGHT_BYTES * parts.encoders,
+        "model": parts.name,
+        "denoiser_bytes": denoiser,
+        "encoders_bytes": encoders,
         "capacity_bytes": capacity,
     }
-    both = sizes["denoiser_bytes"] + sizes["encoders_bytes"]
-    if sizes["denoiser_bytes"] >= _ALMOST * capacity:
-        yield Account("weights-load", say("account.pipeline-alone", model=parts.name, **sizes), named.span)
+    both = denoiser + encoders
+    if denoiser >= _ALMOST * capacity:
+        yield from account_of(view, "weights-load", "pipeline-alone", sizes, named.span)
     elif both >= _FAR_FROM_FULL * capacity:
-        yield Account("weights-load", say("account.pipeline-together", model=parts.name, **sizes), named.span)
-    elif view.training and both >= MIN_ENGINE_SHARE * capacity:
-        yield Account("activations", say("account.pipeline-beside", model=parts.name, **sizes), named.span)
+        yield from account_of(view, "weights-load", "pipeline-together", sizes, named.span)
+    elif view.training and both >= _MIN_PIPELINE_SHARE * capacity:
+        yield from account_of(view, "activations", "pipeline-beside", sizes, named.span)
 
 
 def _gathers_whole(view: View) -> Iterator[Account]:

@@ -54,6 +54,8 @@ class CauseFinding:
     evidence: tuple[Span, ...] = ()
     contributions: tuple[Contribution, ...] = ()
     """What spoke for it and against it, strongest first."""
+    is_proven: bool = False
+    """Whether printed figures prove it: the first reason is their sum."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,12 @@ _SMALLEST_GIB: Final = 1.0
 
 
 def is_partition(facts: Mapping[str, Fact]) -> bool:
-    """Whether what was asked for is a rank's part of the fp32 parameters of the model that is named."""
+    """Whether what was asked for is a rank's part of the fp32 parameters of the model that is named.
+
+    ZeRO-1 and -2 flatten the parameters and give every rank ``4 × parameters / ranks`` bytes of them in fp32 (the
+    master weights, then each Adam state) before the first step (``deepspeed/runtime/zero/stage_1_and_2.py``,
+    ``__init__`` and ``initialize_optimizer_states``). No tensor of a forward pass is of that size but by chance.
+    """
     asked, model, ranks = (_stated(facts, name) for name in ("tried_gib", "model", "gpu_count"))
     if not isinstance(asked, int | float) or asked < _SMALLEST_GIB or not isinstance(model, str):
         return False

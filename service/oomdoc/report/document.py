@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any, Final
 
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.result import (
     Change,
     Contribution,
@@ -59,7 +60,7 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
             {
                 "cause": cause.cause,
                 "probability": round(cause.probability, 4),
-                "proven": any(m.key.startswith("account.") for m in cause.why[:1]),
+                "proven": cause.is_proven,
                 "why": [render(m, language) for m in cause.why],
                 "evidence": [_span(s) for s in cause.evidence],
                 "contributions": [_contribution(c) for c in cause.contributions],
@@ -226,7 +227,7 @@ def plan_document(plan: Plan, language: str) -> dict[str, Any]:
         "name": plan.name,
         "changes": [change_document(c, language) for c in plan.changes],
         "peak_gib": round(plan.estimate.process_bytes / GIB, 2) if priced else None,
-        "needed_gib": round((plan.estimate.needed_bytes or plan.estimate.process_bytes) / GIB, 2) if priced else None,
+        "needed_gib": round(needed_of(plan.estimate) / GIB, 2) if priced else None,
         "allocated_gib": round(plan.estimate.allocated_bytes / GIB, 2) if priced else None,
         "host_gib": round(plan.estimate.host_bytes / GIB, 1) if priced else None,
         "fits_probability": round(plan.fits_probability, 3) if priced else None,

@@ -68,7 +68,11 @@ KINDS = ("model-first-high", "model-first-medium", "model-first-low", "model-sec
 
 
 def of_language_model(view: View) -> Iterator[Feature]:
-    """``model-first-high:<cause>``, ``model-second:<cause>`` ..., and ``model-says:<cause>`` of the first."""
+    """``model-first-high:<cause>``, ``model-second:<cause>`` ..., and ``model-says:<cause>`` of the first.
+
+    The causes that a language model (:mod:`oomdoc.language_model.reader`) names, each with its quote. Facts and
+    statements of its reading are evidence like any other; what happened, where its word counted, shows in the outcome.
+    """
     reading = view.evidence.language_model
     for place, named in enumerate(reading.causes if reading is not None else ()):
         quote = named.span.text.strip()[:_QUOTE_CHARACTERS]

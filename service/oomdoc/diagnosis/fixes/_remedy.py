@@ -7,6 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import has, line
@@ -56,6 +57,10 @@ class Context:
     def can(self, feature: str) -> bool:
         """Whether the hardware can do it; unknown hardware is not trusted with what older cards lack."""
         return self.device.can(feature) if self.device is not None else feature not in ("flash3", "fp8")
+
+    def host_holds(self, size_bytes: float) -> bool:
+        """Whether one machine's memory has room for so much; of unknown size, it has."""
+        return not self.host_bytes or size_bytes <= HOST_USABLE * self.host_bytes
 
     def line(self, remedy: str, otherwise: str) -> str:
         """The line by which the framework's record says a remedy; ``otherwise`` where it has none."""

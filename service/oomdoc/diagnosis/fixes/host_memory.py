@@ -86,7 +86,7 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     if context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
         name, line = (f"{kept}-set", own) if own is not None else (kept, f'"offload_{kept}"')
         yield _step(name, 0.4, line=line)
-    if context.host_bytes and need.total_bytes > HOST_USABLE * context.host_bytes and job.sharding == "zero3":
+    if not context.host_holds(need.total_bytes) and job.sharding == "zero3":
         yield _step("nvme", 0.6, line=_NVME)
     elif own is None and job.sharding in DEEPSPEED:
         yield _step("pinned", 0.3, line='"pin_memory": false')

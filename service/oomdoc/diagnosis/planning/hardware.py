@@ -154,7 +154,7 @@ def spilled(prices: Prices, context: Context, wanted: float) -> Plan | None:
             key, how, count, host = "fixes.spilled.how-experts", experts, whole, whole * moved
             need, read = (estimate.needed_bytes or 0.0) - host, shape.dims.top_k / shape.dims.experts
             away = host * read / (weights - layers * moved * (1 - read))
-    if how is None or count < 1 or (context.host_bytes and host > 0.9 * context.host_bytes):
+    if how is None or count < 1 or not context.host_holds(host):
         return None
     slower = (device.bandwidth_bytes_per_s or _HOST_SPEED) / _HOST_SPEED
     instruction = say(key, count=count, layers=layers, line=how.replace("{count}", str(count)))

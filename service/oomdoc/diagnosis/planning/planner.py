@@ -156,7 +156,11 @@ def _singles(prices: Prices, context: Context, surrogate: Surrogate) -> list[Pri
     out = []
     for move in offered(prices.job, context):
         price = prices.of(move.fields)
-        if price is not None and _host_has_room(price, context) and not _raises_its_claim(prices, move, price):
+        if (
+            price is not None
+            and context.host_holds(price.estimate.host_bytes)
+            and not _raises_its_claim(prices, move, price)
+        ):
             out.append(Priced(move, price, surrogate.effect(price.estimate)))
     return out
 
@@ -184,10 +188,6 @@ def _claimed(estimate: Estimate, prefixes: tuple[str, ...]) -> float:
     """The terms of these names at their fullest instant."""
     sums = [sum(v for t, v in p.terms_bytes.items() if t.startswith(prefixes)) for p in estimate.phases.values()]
     return max(sums, default=0.0)
-
-
-def _host_has_room(price: Price, context: Context) -> bool:
-    return context.host_bytes is None or price.estimate.host_bytes <= 0.9 * context.host_bytes
 
 
 def _single_fixes(

@@ -195,8 +195,7 @@ class Search:
         """A set of moves under the real model."""
         fields = combined(moves)
         price = self.space.prices.of(fields) if fields is not None else None
-        host = self.space.context.host_bytes
-        if price is None or (host is not None and price.estimate.host_bytes > 0.9 * host):
+        if price is None or not self.space.context.host_holds(price.estimate.host_bytes):
             return None
         pain = of_moves(moves, self.goal) + of_speed(price.speed, self.goal)
         return Found(moves, price, pain, self.space.enough(price))

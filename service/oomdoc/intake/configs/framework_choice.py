@@ -1,4 +1,9 @@
-"""Which table a piece of configuration gets, and how sure it is: below a half, the framework is unknown."""
+"""Which table a piece of configuration gets, and how sure it is: below a half, the framework is unknown.
+
+The candidate is the table with the most evidence: what is run or imported, the keys that only this framework has, those
+it has among others. How probable it is then follows from these, from the share of the piece's keys that the table
+knows, and from how many there are: a forced guess knows few of them.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ _ASKED: Final = re.compile(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::(?P<count>[0-9]{1,2
 
 
 def instance(value: Any) -> tuple[str, int] | None:
-    """GPU and count of an instance type."""
+    """GPU and count of an instance type of AWS (``p4d.24xlarge``), under whose names SageMaker has them too (``ml.``).
+
+    P3 to P5en and G4dn to G6e, from EC2's lists of accelerated computing instances (docs.aws.amazon.com/ec2).
+    """
     found = _TYPE.match(value.strip()) if isinstance(value, str) and len(value) < 40 else None
     if found is None or found["family"] not in _FAMILIES:
         return None
@@ -27,7 +30,7 @@ def instance(value: Any) -> tuple[str, int] | None:
 
 
 def accelerators(value: Any) -> tuple[str, int] | None:
-    """GPU and count of ``A100-80GB:8``; ``None`` for several to choose from."""
+    """GPU and count of SkyPilot's ``accelerators: A100-80GB:8``; ``None`` for several to choose from."""
     found = _ASKED.match(value.strip()) if isinstance(value, str) and len(value) < 60 else None
     return (found["gpu"], int(found["count"] or 1)) if found is not None else None
 
