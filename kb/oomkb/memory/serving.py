@@ -86,6 +86,10 @@ _STEP: Final = 16
 """Tokens of a block of the cache: lengths are given in whole blocks."""
 _USUAL_LENGTH: Final = 2048
 """Tokens of a sequence that a script generates where none are stated, as for training (``setting.py``)."""
+_MAX_TAKEN_LENGTH: Final = 32768
+"""Tokens up to which a server is taken to accept the model's own context, where no length is stated."""
+_UNKNOWN_LENGTH: Final = 8192
+"""Taken where the model states no context either."""
 _SPECULATED: Final = 3
 """Tokens that a head speculates where nothing is said."""
 # How closely the parts are known, relative to themselves (published start-up figures, tests/kb/memory/data).
@@ -141,6 +145,12 @@ class ServingBytes:
         return self.kv_pool / self.kv_needed * self.length * self.at_once if self.kv_needed else 0.0
 
 
+def served_length(job: Job, shape: ModelShape) -> int:
+    """The ``max_model_len`` of a server, stated or taken: the model's own context, as far as 32,768 tokens."""
+    stated = job.get("serving.max_model_len") or job.seq_len
+    return stated or min(shape.dims.max_positions, _MAX_TAKEN_LENGTH) or _UNKNOWN_LENGTH
+
+
 def serving_bytes(
     job: Job,
     s: Setting,
@@ -158,8 +168,7 @@ def serving_bytes(
     if engine is None:
         return _generate(job, s, shape)
     want = job.serving
-    length = length or (want.max_model_len if want else None) or job.seq_len or min(shape.dims.max_positions, 32768)
-    length = length or 8192
+    length = length or served_length(job, shape)
     kv_dtype = want.kv_dtype if want else None
     tokens, requests = _batch(job, engine, length, device)
     ahead = 0.0 if engine.first else float(tokens)

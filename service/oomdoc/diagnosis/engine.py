@@ -21,6 +21,7 @@ from oomdoc.diagnosis.planned import (
     is_planned,
     locally_served,
     planned_run,
+    ranks_that_speak,
     split_by_layers,
     wants_figure,
 )
@@ -152,7 +153,7 @@ def _worked_out(
     job = (
         planned_run(evidence, job).job
         if is_planned(evidence)
-        else split_by_layers(evidence, locally_served(evidence, job))
+        else ranks_that_speak(evidence, split_by_layers(evidence, locally_served(evidence, job)))
     )
     priced = _priced(job, warnings, careful=careful)
     if priced is not None and not is_planned(evidence):

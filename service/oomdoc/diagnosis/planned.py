@@ -29,6 +29,7 @@ _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "
 _TRAINED: Final = frozenset({*_TRAINED_ONLY, "lora.r", "sharding", "packing", "fused_ce", "offload", "generations"})
 _COUNTED: Final = "the fewest that hold it"
 SPLIT: Final = "device_map spreads the layers over the cards"
+_RANKS: Final = "as many processes as the highest rank in the log needs"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 _PER_MACHINE: Final = 8
 _GROUP: Final = 8
@@ -158,6 +159,19 @@ def split_by_layers(evidence: Evidence, job: Job) -> Job:
         return job
     split = {"pp": count, "world": count, "dp": 1}
     return job.with_fields({"world": None}).assuming({n: Assumption(v, SPLIT) for n, v in split.items()})
+
+
+_LAYOUT: Final = ("world", "gpus", "nodes", "dp", "tp", "pp", "cp", "ep")
+
+
+def ranks_that_speak(evidence: Evidence, job: Job) -> Job:
+    """As many processes as the highest rank in the log needs, in the sizes of a machine, where nobody counts them."""
+    seen = evidence.facts.get("world")
+    if seen is None or seen.stated or seen.value < 2 or job.objective == "inference":
+        return job
+    if any(job.get(name) is not None for name in _LAYOUT):
+        return job
+    return job.assuming({"world": Assumption(seen.value, _RANKS)})
 
 
 def _spelled_out(job: Job, evidence: Evidence) -> Job:

@@ -162,6 +162,8 @@ def _flips(view: View) -> list[tuple[float, Question]]:
             continue
         if fact == "sharding" and (view.ranks or 1) < 2:
             continue
+        if fact == "method" and view.job.objective == "pretrain":
+            continue  # nobody pretrains adapters
         unknown = evidence.recognised is not None and evidence.recognised.name == "unknown"
         if fact in ("sharding", "method") and evidence.documents and not unknown:
             continue  # a config or command that names neither has neither

@@ -80,7 +80,8 @@ def assumed_of(job: Job) -> Iterator[Message]:
         if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")):
             continue
         shown += 1
-        yield say(f"answer.assumed-{name.rpartition('.')[2].replace('_', '-')}", value=_shown(name, job))
+        word = name.rpartition(".")[2].replace("_", "-") + ("-off" if value is False else "")
+        yield say(f"answer.assumed-{word}", value=_shown(name, job))
 
 
 def _shown(name: str, job: Job) -> Any:

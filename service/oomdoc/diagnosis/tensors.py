@@ -16,7 +16,9 @@ Bayes' rule, with even odds that the tensor is among the n candidates at all, ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
 from typing import Final
 
 from oomdoc.diagnosis.result import TensorMatch
@@ -59,13 +61,18 @@ def tensors_for(
 
 def tensors_of_unknown_model(requested_bytes: int, job: Job) -> tuple[TensorMatch, ...]:
     """Logits whose vocabulary is one of the catalogue's, for a model that is not known but whose tokens are stated."""
-    from oomkb.catalog.models import all_models
-
     if requested_bytes <= _MIN_REQUEST_BYTES or job.objective == "inference":
         return ()
+    return _priced(requested_bytes, tuple(_logits_of_any(job)), Scene(), "")
+
+
+@cache
+def _vocabularies() -> tuple[int, ...]:
+    """The sizes of vocabulary that the catalogue's models have."""
+    from oomkb.catalog.models import all_models
+
     sizes = {entry.config.get("vocab_size") for entry in all_models()}
-    tried = tuple(vocabulary_candidates(job, sorted(v for v in sizes if isinstance(v, int) and v > 0)))
-    return _priced(requested_bytes, tried, Scene(), "")
+    return tuple(sorted(v for v in sizes if isinstance(v, int) and v > 0))
 
 
 def _priced(requested_bytes: int, tried: tuple[Candidate, ...], scene: Scene, model: str) -> tuple[TensorMatch, ...]:
@@ -184,7 +191,8 @@ class Scene:
 def candidates(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
     """What could have been asked for in this phase.
 
-    Of a shape that was made up for a number of parameters only that number is evidence.
+    Of a shape that was made up for a number of parameters only that number is evidence: its logits may be those of
+    any vocabulary.
     """
     serving = job.objective == "inference"
     phase = scene.phase
@@ -192,6 +200,8 @@ def candidates(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]
         if not serving and phase not in ("load", "eval", "generate"):
             yield from _shards(shape, job, scene)
             yield from _buckets(job)
+        if not serving and phase in ("forward", "loss", "backward", "unknown"):
+            yield from _logits_of_any(job)
         return
     if serving:
         yield from _cache(shape, job)
@@ -287,12 +297,14 @@ def _cache(shape: ModelShape, job: Job) -> Iterator[Candidate]:
                 yield Candidate("kv-cache", "kv-cache", dtype, unit, (layers * both, rows), (length,))
 
 
-def vocabulary_candidates(job: Job, vocabularies: Iterable[int]) -> Iterator[Candidate]:
-    """Logits of the stated tokens over every vocabulary that is in use, where the model is not known."""
+def _logits_of_any(job: Job) -> Iterator[Candidate]:
+    """Logits of the stated tokens over every vocabulary that is in use, whole and split, for an unknown model."""
     counts = _token_counts(job)
-    for size in vocabularies if counts else ():
+    splits = sorted({1, job.tp or 1})
+    for size, split in product(_vocabularies() if counts else (), splits):
         for dtype, width in _WIDTHS:
-            yield Candidate("fp32-logits" if width == 4 else "logits", "logits", dtype, size * width, (size,), counts)
+            name = "fp32-logits" if width == 4 else "logits"
+            yield Candidate(name, "logits", dtype, size / split * width, (size // split,), counts)
 
 
 def _shards(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:

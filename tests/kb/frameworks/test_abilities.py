@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from oomdoc.diagnosis.fixes._job import feature_of
 from oomkb.frameworks import FRAMEWORKS, has, line
 from oomkb.frameworks.declared import records
+from oomkb.memory.job import Job
 
 
 @pytest.mark.parametrize(
@@ -60,8 +62,21 @@ def test_every_line_is_one_that_something_asks_for(root):
 
 def test_every_feature_is_one_that_something_asks_for(root):
     asked = _sources(root / "service") + _sources(root / "kb")
-    composed = {"fused_ce.preference", "fused_ce.rl"}
+    # Asked for as ``feature_of`` spells them.
+    composed = {f"{name}.{kind}" for name in ("fused_ce", "offload.activations") for kind in ("preference", "rl")}
     names = {record.name for record in records()} - {"fsdp"}
     for record in records():
         for word in {w.partition("@")[0] for w in record.features.split()} - names - composed:
             assert f'"{word}"' in asked, f"{record.name}: {word}"
+
+
+def test_a_feature_may_depend_on_the_objective():
+    grpo, dpo, sft = (Job(framework="trl", objective=name) for name in ("grpo", "dpo", "sft"))
+    assert [feature_of("padding_free", job) for job in (grpo, dpo, sft)] == [
+        "padding_free.rl",
+        "padding_free.preference",
+        "padding_free",
+    ]
+    assert has("trl", "padding_free")
+    assert not has("trl", "padding_free.rl")
+    assert has("verl", "padding_free.rl")

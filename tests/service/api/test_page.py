@@ -101,8 +101,7 @@ def test_paste_answer_patch_what_if(page: Any, root: Path) -> None:
 
     page.fill("#turn", "cutoff 2048")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#turns .me", timeout=60_000)
-    assert "GiB" in page.inner_text("#turns .me")
+    page.locator("#turns .me", has_text="GiB").wait_for(timeout=60_000)
     assert page.locator("#history li").count() == 1
 
 
@@ -151,8 +150,8 @@ def test_a_required_key_is_asked_for_and_kept_for_the_tab_only(tmp_path: Path) -
             page.wait_for_selector("#key-form:not([hidden])")
             for attempt in ("a-wrong-key-of-some-length", key):
                 page.fill("#key", attempt)
-                page.keyboard.press("Enter")
-                page.wait_for_timeout(500)
+                with page.expect_response("**/v1/diagnose", timeout=60_000):
+                    page.keyboard.press("Enter")
             page.wait_for_selector("#answer:not([hidden])", timeout=60_000)
             assert page.evaluate("sessionStorage.getItem('oomdoc.key')") == key
             assert key not in str(page.evaluate("JSON.stringify(localStorage)"))

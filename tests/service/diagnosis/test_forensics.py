@@ -120,3 +120,12 @@ def test_the_vocabulary_of_an_unknown_model_is_found_in_the_catalogue() -> None:
     assert best.cause == "logits"
     assert 150_000 < best.shape[1] < 153_000
     assert not tensors_of_unknown_model(requested, Job(objective="sft"))
+
+
+def test_logits_of_an_unknown_model_may_be_split_over_tensor_parallel_ranks() -> None:
+    requested = 4 * 32_768 * 151_936 // 2
+    job = Job(micro_batch=1, seq_len=32_768, tp=2)
+    split = ("fp32-logits", (32_768, 151_936 // 2))
+    assert split in {(m.name, m.shape) for m in tensors_of_unknown_model(requested, job)}
+    made_up = match(requested / GIB, ModelShape.from_params_b(9), job, Scene(phase="loss", made_up=True))
+    assert split in {(m.name, m.shape) for m in made_up}

@@ -9,10 +9,12 @@ from oomdoc.diagnosis.planning import Planning, plan, plan_for, planning_for
 from oomdoc.diagnosis.planning.calibrate import calibrate
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis
-from oomdoc.evidence import Evidence, Failure, Signal, Span
-from oomdoc.intake import read_text
+from oomdoc.diagnosis.run_words import assumed_of
+from oomdoc.evidence import Evidence, Failure, Signal, Source, Span
+from oomdoc.intake import read, read_text
 from oomdoc.report.words import render
 from oomkb.memory.job import Job
+from oomkb.memory.job_parts import Assumption
 from oomkb.pricing import price
 from oomkb.units import GIB
 
@@ -241,3 +243,40 @@ def test_a_plan_saves_at_least_what_was_missing() -> None:
         if not any(change.instruction for change in made.changes):
             assert found.estimate is not None
             assert found.estimate.allocated_bytes - made.estimate.allocated_bytes > missing
+
+
+NCCL = """[rank3]:[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=112,
+OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran for 600041 milliseconds before timing out.
+"""
+
+
+def test_a_time_out_is_not_debugged_as_an_illegal_access() -> None:
+    assert "CUDA_LAUNCH_BLOCKING" not in str(diagnose(read_text(NCCL, "train.log")).plans)
+
+
+def test_the_highest_rank_says_how_many_processes_there_are() -> None:
+    refused = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    found = diagnose(read_text(f"Qwen2.5-7B\n[rank13]: {refused}", "train.log"), plans=False)
+    assert (found.job.world, "world" in found.job.assumed) == (16, True)
+    stated = diagnose(read_text(f"Qwen2.5-7B, world_size=64\n[rank13]: {refused}", "train.log"), plans=False)
+    assert "world" not in stated.job.assumed
+
+
+def test_gradient_checkpointing_that_is_assumed_off_is_said_to_be_off() -> None:
+    off = Job.from_document({**JOB, "grad_ckpt": None}).assuming({"grad_ckpt": Assumption(False, "default")})
+    assert [render(m, "en") for m in assumed_of(off)] == ["gradient checkpointing off"]
+
+
+def test_a_server_without_a_stated_length_is_offered_a_shorter_one() -> None:
+    text = """$ llama-server -m Qwen2.5-32B-Instruct-Q4_K_M.gguf -ngl 99
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8192.00 MiB on device 0: cudaMalloc failed: out of memory
+NVIDIA GeForce RTX 4090, 24564 MiB"""
+    found = diagnose(read_text(text, "server.log"))
+    assert "--ctx-size" in str(found.plans) or "-c " in str(found.plans)
+
+
+def test_pretraining_is_not_asked_whether_it_trains_adapters() -> None:
+    text = "Megatron pretrain_gpt.py, 8 H100\n[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."
+    job = {"objective": "pretrain", "model": "Qwen/Qwen2.5-7B", "gpu": "H100-80GB", "gpus": 8}
+    found = diagnose(read([Source("log", text)], job), plans=False)
+    assert "method" not in {q.fact for q in found.questions}

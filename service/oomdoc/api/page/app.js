@@ -110,16 +110,17 @@ async function say(event) {
   const text = $("turn").value.trim();
   if (!text) return;
   $("turn").value = "";
-  $("turns").append(el("li", { class: "you" }, text));
+  const shown = el("li", { class: "me" }, word("page.working"));
+  $("turns").append(el("li", { class: "you" }, text), shown);
+  let streamed = "";
   try {
     if (!state.session && state.pasted.trim()) state.session = (await post("/v1/chat", { text: state.pasted })).session;
-    const shown = el("li", { class: "me" });
-    $("turns").append(shown);
-    const reply = await converse("/v1/chat", state.session ? { text, session: state.session } : { text }, (piece) => shown.append(piece));
+    const turn = state.session ? { text, session: state.session } : { text };
+    const reply = await converse("/v1/chat", turn, (piece) => (shown.textContent = streamed += piece));
     state.session = reply.session;
     shown.textContent = reply.answer;
   } catch (error) {
-    $("turns").append(el("li", { class: "me" }, word("page.failed", { problem: error.message })));
+    shown.textContent = word("page.failed", { problem: error.message });
   }
   $("turns").lastElementChild.scrollIntoView({ block: "nearest" });
 }

@@ -30,6 +30,11 @@ def is_rl(job: Job) -> bool:
     return job.objective in ONLINE or job.rollout is not None
 
 
+def feature_of(name: str, job: Job) -> str:
+    """A framework's feature of that name as its trainer for this objective has it: ``fused_ce.rl``, ``fused_ce``."""
+    return f"{name}.rl" if is_rl(job) else f"{name}.preference" if is_preference(job) else name
+
+
 def is_lora(job: Job) -> bool:
     """Whether only adapters are trained."""
     return job.method in ("lora", "qlora", "oft", "prompt") or (job.method is None and job.lora is not None)

@@ -68,9 +68,9 @@ def serving_kv_dtype(job: Job, context: Context) -> Iterator[Variant]:
 @remedy("same-numbers", "serving", reduces=("kv", "activations"))
 def serving_length(job: Job, context: Context) -> Iterator[Variant]:
     """The longest request a server accepts: one request of this length must fit into the KV cache."""
-    now = job.get("serving.max_model_len")
-    if now is None or not context.has("serving.max_model_len"):
+    if not context.has("serving.max_model_len"):
         return
+    now = _accepted(job, context)
     lengths = {131072, 65536, 49152, 32768, 24576, 16384, 12288, 8192, 4096, 2048}
     held = _held(job, context)
     if held is not None and 256 <= held < now:
@@ -89,6 +89,14 @@ def serving_length(job: Job, context: Context) -> Iterator[Variant]:
         if (job.prompt_len or 0) >= length:  # the prompt's own limit goes down with it, the answer keeps its room
             fields["prompt_len"] = length - min(length // 2, max(1, now - (job.prompt_len or 0)))
         yield Variant(fields=fields, effort=0.1 + 0.3 * math.log2(now / length), notes=(*notes, *shared))
+
+
+def _accepted(job: Job, context: Context) -> int:
+    """The length that is stated, else the one that the model of what a server holds takes; 0 for an unknown model."""
+    from oomkb.memory.serving import served_length
+
+    stated = job.get("serving.max_model_len")
+    return stated or (served_length(job, context.shape) if context.shape is not None else 0)
 
 
 def _held(job: Job, context: Context) -> int | None:

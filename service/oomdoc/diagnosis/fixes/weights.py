@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import half_precision, is_lora, is_preference, is_rl, is_serving
+from oomdoc.diagnosis.fixes._job import feature_of, half_precision, is_lora, is_serving
 from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy
 from oomdoc.diagnosis.fixes.hardware import has_bitsandbytes
 from oomdoc.diagnosis.fixes.helper_models import find, without
@@ -143,11 +143,10 @@ def fused_ce(job: Job, context: Context) -> Iterator[Variant]:
     (preference losses in most frameworks), there is no such switch, and none is proposed. Hsu et al. 2024, "Liger
     Kernel"; Wijmans et al. 2024, "Cut Your Losses".
     """
-    feature = "fused_ce.rl" if is_rl(job) else "fused_ce.preference" if is_preference(job) else "fused_ce"
     # A trained head needs a gradient buffer of words x width: more than the logits of few tokens.
     tokens = (job.micro_batch or 1) * (job.seq_len or 2048)
     worth_it = context.shape is None or is_lora(job) or tokens >= context.shape.dims.hidden
-    if not job.fused_ce and worth_it and context.has(feature):
+    if not job.fused_ce and worth_it and context.has(feature_of("fused_ce", job)):
         yield Variant(fields={"fused_ce": True}, effort=0.8)
 
 
@@ -158,7 +157,11 @@ def offload_activations(job: Job, context: Context) -> Iterator[Variant]:
     Cheap where the host link keeps up with the layers (long sequences), slow where it does not.
     """
     offload = job.offload or ()
-    if "activations" in offload or job.grad_ckpt == "offload" or not context.has("offload.activations"):
+    if (
+        "activations" in offload
+        or job.grad_ckpt == "offload"
+        or not context.has(feature_of("offload.activations", job))
+    ):
         return
     # Without checkpointing every activation would travel, which torchtune refuses (its recipes, 0.4 to 0.6) and no host
     # link keeps up with.

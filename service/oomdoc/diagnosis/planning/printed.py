@@ -227,6 +227,12 @@ def typed_key(fact: Fact) -> str | None:
     return None
 
 
+def _other_failure(evidence: Evidence) -> str | None:
+    """The failure that is not memory, where one is named: its own words say where to look."""
+    outcome = evidence.outcome
+    return outcome.name if outcome is not None and outcome.kind == "other" else None
+
+
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
@@ -256,5 +262,5 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "object_workers": not _WORKERS.isdisjoint(said),
         "fsdp_flags": any("fsdp_" in s.key for d in evidence.documents if d.form == "shell" for s in d.settings),
         "host_free_bytes": failure.free_bytes if failure is not None and failure.kind == "host" else None,
-        "look_alike": "triton" if "triton" in signals else "disk" if "disk" in signals else None,
+        "look_alike": next((name for name in ("triton", "disk") if name in signals), _other_failure(evidence)),
     }

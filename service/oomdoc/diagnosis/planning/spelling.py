@@ -77,6 +77,8 @@ def spelled(
     if written or not isinstance(value, str | list | tuple):
         return written
     parts = [value] if isinstance(value, str) else [part for part in value if isinstance(part, str)]
+    if field == "method" and parts == ["qlora"]:
+        parts = ["qlora", "lora"]  # the base in 4 bits, and adapters on it
     return tuple(_OTHERWISE[field, part] for part in parts if (field, part) in _OTHERWISE)
 
 

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc, known_as
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.registry import table
 from oomdoc.intake.configs.table import DROP, Raw, View, norm
 from oomdoc.intake.configs.writers import json, python, shell, yaml
 from oomdoc.intake.configs.writers.lines import line_end, newline_at
-from oomkb.frameworks import LAUNCHERS, has
+from oomkb.frameworks import LAUNCHERS, PLAIN, has
 
 _NEAR: Final = tuple(
     tuple(line.split())
@@ -47,6 +48,8 @@ _DEFAULT_CALLS: Final = (
     *("TrainingArguments", "Seq2SeqTrainingArguments"),
 )
 """Calls that take a trainer's arguments; what loads a model, or serves it, takes none of them."""
+_PLAIN_CALLS: Final = frozenset(("TrainingArguments", "Seq2SeqTrainingArguments"))
+"""Those of transformers itself, which take none of the keys that a framework built on it has beside."""
 
 
 def _anchor(doc: Doc, key: str) -> Entry | None:
@@ -274,6 +277,8 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
     usual = next((c for p, c in _CALLS if p.search(name)), _DEFAULT_CALLS)
     wanted = (scope,) if scope else usual
     for stem in wanted:
+        if stem in _PLAIN_CALLS and not _is_plain_argument(name):
+            continue
         for call in calls:
             if call.scope.rsplit(".", 1)[-1] == stem:
                 inside = [
@@ -294,6 +299,11 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
     if dictionary and not scope:
         return None
     return None if calls or scope else _assigned(text, doc, name, value, anchor)
+
+
+def _is_plain_argument(name: str) -> bool:
+    plain = table(PLAIN)
+    return plain is not None and plain.may_add(name)
 
 
 def _assigned(text: str, doc: Doc, name: str, value: Any, anchor: Entry | None) -> str | None:

@@ -105,6 +105,9 @@ def _mentioned(
             come = 0.03 if _RE["changed"].search(text[max(0, start - 12) : start]) else 0.0
             yield Fact("params_b", size, span, "prose", 0.58 + come - min(minus, 0.08))
         return
+    writer = _RE["written_by"].match(text)
+    if writer is not None and end < writer.end():
+        return
     path = mention.startswith(("/", ".", "~")) or mention.count("/") > 1
     name = tidy_model(mention) if path else mention.strip(" .:-_,")
     if not known and gpus.find(name) is not None:

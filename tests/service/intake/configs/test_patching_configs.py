@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import ast
 import collections
+import dataclasses
 import json
 import subprocess
 
@@ -485,3 +487,21 @@ def test_code_takes_a_list_and_the_key_that_is_read_is_changed():
     done = patch(recipe, filename="r.py", framework="xtuner", changes={"model": "a/c-1b"})
     assert "load_from = None" in done.text
     assert "a/c-1b" in done.text
+
+
+def test_transformers_own_arguments_take_no_key_of_a_framework_built_on_it() -> None:
+    script = """from transformers import TrainingArguments
+from trl import SFTTrainer
+
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4)
+trainer = SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args)
+"""
+    transformers = pytest.importorskip("transformers")
+    fields = {field.name for field in dataclasses.fields(transformers.TrainingArguments)}
+    changed = ""
+    for change in ({"seq_len": 1024}, {"packing": True}, {"offload": ["activations"]}, {"grad_ckpt": True}):
+        done = patch(script, filename="train.py", framework="trl", changes=change)
+        changed += done.text
+        call = next(n for n in ast.walk(ast.parse(done.text)) if isinstance(n, ast.Call))
+        assert {keyword.arg for keyword in call.keywords} <= fields, change
+    assert "gradient_checkpointing=True" in changed
