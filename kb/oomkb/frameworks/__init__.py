@@ -6,7 +6,7 @@ Everything a framework is known by stands in its file in ``records``; :mod:`oomk
 from __future__ import annotations
 
 from oomkb.frameworks.abilities import has, line
-from oomkb.frameworks.completion import complete
+from oomkb.frameworks.completion import complete, described
 from oomkb.frameworks.lookup import canonical, find, lineage, supports
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, Framework, Setting, in_range
 from oomkb.frameworks.registry import ENGINES, FRAMEWORKS, LAUNCHERS
@@ -22,6 +22,7 @@ __all__ = [
     "Setting",
     "canonical",
     "complete",
+    "described",
     "find",
     "has",
     "in_range",

@@ -111,10 +111,18 @@ def complete(job: Job, *, careful: bool = False) -> Job:
     _apply(_common("first"), draft)
     if careful:
         _apply(_common("careful"), draft)
+        _apply(_common("described"), draft)
     named = framework.name if framework else None if job.framework == UNKNOWN else PLAIN
     for member in lineage(named):
         _apply(_own(member.name, job.versions.get(member.package) or job.versions.get(member.name)), draft)
     _apply(_common("last"), draft)
+    return draft.done()
+
+
+def described(job: Job) -> Job:
+    """With the precision that nearly everybody sets, for a run whose configuration is out of sight."""
+    draft = JobDraft(job)
+    _apply(_common("described"), draft)
     return draft.done()
 
 

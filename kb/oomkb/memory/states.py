@@ -242,7 +242,8 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     stated = trained * s.state_fraction
     # BAdam's ``BlockOptimizer`` (1.4) keeps fp32 copies of the active block, and gives its optimizer fp32 gradients.
     block = s.method == "badam"
-    master_each = 4.0 if engine or s.megatron or block else 0.0
+    # Megatron updates fp32 weights in place (``core/optimizer/optimizer.py``: ``FP32Optimizer``).
+    master_each = 4.0 if engine or (s.megatron and s.param_bytes < 4) or block else 0.0
     state_each = 4.0 if master_each else each
     optimizer = moment_bytes(s, shape, kind, state_each, stated)
     optimizer = (optimizer + _wide_embedding(s, shape, stated, kind.fixed)) / split_o

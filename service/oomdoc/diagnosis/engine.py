@@ -23,6 +23,7 @@ from oomdoc.diagnosis.planned import (
     planned_run,
     ranks_that_speak,
     split_by_layers,
+    usual_precision,
     wants_figure,
 )
 from oomdoc.diagnosis.proven_causes import proven_causes
@@ -150,11 +151,11 @@ def _worked_out(
     job = _job(evidence, warnings)
     inference: Inference | None = None
     careful = is_planned(evidence) and careful_job(evidence, job)
-    job = (
-        planned_run(evidence, job).job
-        if is_planned(evidence)
-        else ranks_that_speak(evidence, split_by_layers(evidence, locally_served(evidence, job)))
-    )
+    if is_planned(evidence):
+        job = planned_run(evidence, job).job
+    else:
+        for completed in (locally_served, split_by_layers, ranks_that_speak, usual_precision):
+            job = completed(evidence, job)
     priced = _priced(job, warnings, careful=careful)
     if priced is not None and not is_planned(evidence):
         inference = infer(evidence, job, priced)

@@ -83,12 +83,12 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
-    if seen is not None and priced.job.rollout is not None and not others and not unseen:
-        return _beside_rollouts(job, priced, seen)
     if seen is None or seen.phase == "eval":  # what an evaluation holds is no training step's
         return Inference(job, priced)
-    if others or unseen or priced.job.objective == "inference" or priced.job.rollout is not None:
+    if others or unseen or priced.job.objective == "inference":
         return Inference(job, priced)
+    if priced.job.rollout is not None and _reaches_estimate(priced.estimate, seen):
+        return _beside_rollouts(job, priced, seen)
     first, shown = _likelihood(job, {}, priced, seen)
     base = _Candidate((), priced, first, first, shown)
     if base.likelihood >= _AGREES:
@@ -120,8 +120,17 @@ _FILLED_BIT_BY_BIT: Final = ("optimizer-init", "optimizer-step")
 """States are made one parameter after the other, up to what the card holds: a larger need is never refuted there."""
 
 
+def _reaches_estimate(estimate: Estimate, seen: Observed) -> bool:
+    """Whether the run held no less than the estimate has for it.
+
+    Beside an engine on the same card, what is held beyond the estimate may be the engine's, and says nothing of the
+    trainer; what is held below it does.
+    """
+    return not seen.failed_bytes or until_failure(estimate, seen.phase) <= seen.failed_bytes
+
+
 def _beside_rollouts(job: Job, priced: Priced, seen: Observed) -> Inference:
-    """With an engine on the same card nothing is inferred; figures that are far from the estimate are said."""
+    """Nothing is inferred; figures that are far above the estimate are said."""
     failed = seen.failed_bytes
     if not failed or seen.phase == "unknown" or until_failure(priced.estimate, seen.phase) >= _HALF * failed:
         return Inference(job, priced)
@@ -190,7 +199,7 @@ def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]
         yield several("sharding", ("zero2", "zero3", "fsdp"), math.log(0.15))
     if free("fused_ce") and (completed.fused_ce or not seen.logits_bytes):  # whole logits were seen
         yield [_Option("fused_ce", not completed.fused_ce, math.log(0.12), {"fused_ce": not completed.fused_ce})]
-    if free("param_dtype") and not (completed.sharding or "").startswith("zero"):
+    if (free("param_dtype") or "param_dtype" in job.assumed) and not (completed.sharding or "").startswith("zero"):
         other = "bf16" if completed.param_dtype == "fp32" else "fp32"
         yield [_Option("param_dtype", other, math.log(0.25), {"param_dtype": other})]
 

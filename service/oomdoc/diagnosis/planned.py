@@ -15,6 +15,7 @@ from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
+from oomkb.frameworks import described
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
@@ -172,6 +173,11 @@ def ranks_that_speak(evidence: Evidence, job: Job) -> Job:
     if any(job.get(name) is not None for name in _LAYOUT):
         return job
     return job.assuming({"world": Assumption(seen.value, _RANKS)})
+
+
+def usual_precision(evidence: Evidence, job: Job) -> Job:
+    """Mixed precision where the configuration of a failed run is out of sight: nearly all set it, and few say so."""
+    return job if evidence.documents else described(job)
 
 
 def _spelled_out(job: Job, evidence: Evidence) -> Job:

@@ -235,6 +235,8 @@ class Diagnosis:
     """Public threads that read so much like it that they may tell of the same failure."""
     plans: tuple[Plan, ...] = ()
     singles: tuple[SingleFix, ...] = ()
+    nothing_fits: Message | None = None
+    """Where no setting of the hardware that is there fits: so, and the least hardware that would do."""
     questions: tuple[Question, ...] = ()
     warnings: tuple[Message, ...] = ()
     topics: tuple[FoundTopic, ...] = ()

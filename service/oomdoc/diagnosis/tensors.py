@@ -221,7 +221,9 @@ def _token_counts(job: Job) -> tuple[int, ...]:
         return ()
     batch = job.micro_batch or 1
     pairs = 2 if job.objective in PREFERENCE else 1
-    found = (pairs * batch * job.seq_len, pairs * batch * (job.seq_len - 1), batch * job.seq_len)
+    found = [pairs * batch * job.seq_len, pairs * batch * (job.seq_len - 1), batch * job.seq_len]
+    if job.completion_len:  # log-probabilities of the answers alone, the prompt's last token with them
+        found += [batch * (job.completion_len + 1), batch * job.completion_len]
     return tuple(dict.fromkeys(found))
 
 

@@ -82,6 +82,7 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
             for t in found.threads
         ],
         "plans": [plan_document(p, language) for p in found.plans],
+        "nothing_fits": render(found.nothing_fits, language) if found.nothing_fits else None,
         "single_fixes": [_single(s, language) for s in found.singles],
         "questions": [
             {"fact": q.fact, "why": render(q.why, language), "how": render(q.how, language) if q.how else None}

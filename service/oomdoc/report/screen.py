@@ -25,6 +25,8 @@ _SUMS: Final = frozenset({"model-states", "weights-load", "optimizer-init"})
 """Causes of many tensors: which one of them was refused says little, their sum decides."""
 _FITS: Final = 0.9
 """Probability from which a plan is said to fit."""
+_HOPELESS: Final = 0.25
+"""Probability below which a plan is not what to do."""
 _NAMEABLE: Final = 0.04
 _UNSURE: Final = 0.35
 """Probability below which no cause is advised on."""
@@ -182,6 +184,9 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
     if plan is None:
         key = action_key(first["cause"], document["job"].get("objective"))
         return [word(key, language)] if has(key) else []
+    hopeless = plan["peak_gib"] is not None and (plan.get("fits_probability") or 0) < _HOPELESS
+    if hopeless and document.get("nothing_fits"):
+        return [document["nothing_fits"]]
     lines = _steps(plan, language)
     priced = next((p for p in document["plans"] if (p.get("fits_probability") or 0) >= _FITS and p["changes"]), None)
     if plan["peak_gib"] is None and priced is not None and first["cause"] not in _APART:

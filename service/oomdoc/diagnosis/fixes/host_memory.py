@@ -123,15 +123,15 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
     known, scheduler = context.host_bytes, context.facts.get("scheduler")
     needed = need.total_bytes if need is not None else context.requested_bytes or 0.0
     gib = -(-round(needed / HOST_USABLE / GIB) // _STEP_GIB) * _STEP_GIB
-    if known and gib <= known / GIB:
-        gib = 0
+    if scheduler is not None and (not known or gib <= known / GIB):
+        gib = 0  # a limit that is not in sight may be higher already
     lines = {
         "slurm": f"#SBATCH --mem={f'{gib}G' if gib else 0}",
         "kubernetes": f"resources.limits.memory: {f'{gib}Gi' if gib else '...'}",
         "docker": f"docker run --memory={f'{gib}g' if gib else '...'}",
     }
     if scheduler in lines:
-        form = "limit-need" if known and gib else "limit-of" if known else "limit"
+        form = "limit-need" if gib else "limit-of" if known else "limit-for" if needed else "limit"
         yield _step(form, 0.6, line=lines[scheduler], needed_bytes=needed, limit_bytes=known or 0)
     elif gib:
         yield _step("more", 0.8, needed_bytes=needed)

@@ -63,8 +63,14 @@ def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
         matched=[m.case for m in diagnosis.matches],
         wanted=wanted,
     )
-    said = [*planning.notes, *([planning.nothing_fits] if planning.nothing_fits else [])]
-    return replace(diagnosis, plans=planning.plans, singles=planning.singles, warnings=(*diagnosis.warnings, *said))
+    nothing = planning.nothing_fits
+    return replace(
+        diagnosis,
+        plans=planning.plans,
+        singles=planning.singles,
+        nothing_fits=nothing,
+        warnings=(*diagnosis.warnings, *planning.notes, *([nothing] if nothing is not None else [])),
+    )
 
 
 def planning_for(

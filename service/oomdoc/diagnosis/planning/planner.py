@@ -18,6 +18,7 @@ from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.result import Hardware, Planning
 from oomdoc.diagnosis.planning.search import Found, Search
 from oomdoc.diagnosis.planning.space import Priced, Space
+from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.planning.surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
@@ -368,10 +369,15 @@ def _nothing_fits(how: Search) -> tuple[Message, Hardware | None, Plan | None]:
     kind = "nothing-fits-server" if is_serving(prices.job) else "nothing-fits"
     message = say(f"fixes.{kind}.none", **values)
     if place is not None:
-        values |= {"gpu": place.gpu, "count": place.gpus * place.nodes, "sharding": place.sharding or "none"}
+        values |= {"gpu": place.gpu, "count": place.gpus * place.nodes}
         message = say("fixes.nothing-fits.hardware", **values)
-        if place.changes:
-            changes = [f"{name}: {value}" for name, value in place.changes.items()]
+        shards = place.sharding not in (None, "none", "ddp")
+        also = {"sharding": place.sharding, **place.changes} if shards else place.changes
+        now = prices.job
+        framework = prices.stated.framework
+        words = [w for n, v in also.items() if v != now.get(n) for w in spelled(framework, n, v) or ((n, v),)]
+        if words:
+            changes = [f"{name}: {value}" for name, value in words]
             message = say("fixes.nothing-fits.hardware-and-settings", **values, changes=changes)
     shown = None
     if closest is not None and closest.moves:
