@@ -21,8 +21,8 @@ from oomkb.topics import Shown, Topic, topics
 
 _SURE: Final = 0.8
 """Probability from which a topic answers words for a size, and stands beside the figures of a run."""
-
-
+_FLAGS_ASKED_ABOUT: Final = 1
+"""Settings that a question about a flag may quote; more are a configuration, and the question is about its run."""
 _MAX_TOPICS: Final = 3
 """Topics of an input that puts several questions."""
 
@@ -55,7 +55,8 @@ def near_topics(evidence: Evidence) -> tuple[Topic, ...]:
 
 def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | None) -> bool:
     """Whether a topic is the answer, and not a figure for the run that the question describes."""
-    if not found or view.evidence.documents or put_off(view.evidence):
+    configured = sum(len(document.settings) for document in view.evidence.documents) > _FLAGS_ASKED_ABOUT
+    if not found or configured or put_off(view.evidence):
         return False
     asked = asked_of(view.evidence)
     of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)

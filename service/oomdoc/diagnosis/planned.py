@@ -317,11 +317,11 @@ def _chosen(job: Job, asked: Asked) -> Job:
     if job.method is None and job.quant is None and job.lora is None and plain:
         known = job.gpu is not None or job.capacity_gib is not None
         forms = [{"method": method} for method in (_METHODS if known else ("lora",))]
+    if counts:
+        forms = [{**form, "gpus": count} for form in forms for count in counts]
     if job.objective == "grpo" and job.micro_batch is None:
         group = job.generations or _GROUP
         forms = [{**form, "micro_batch": group >> n} for form in forms for n in range(4) if group >> n]
-    if counts:
-        forms = [{**form, "gpus": count} for form in forms for count in counts]
     if job.sharding is None and job.tp is None and job.pp is None and (counts or (job.gpus or job.world or 1) > 1):
         forms = [f for form in forms for f in sharded(form, job)]
     if forms == [{}]:

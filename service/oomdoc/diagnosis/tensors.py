@@ -97,12 +97,21 @@ def _try(candidate: Candidate, low: float, high: float, scene: Scene, requested_
         size = candidate.unit_bytes * count**candidate.power
         if low <= size <= high:
             both = _is_round(requested_bytes, high - requested_bytes) and _odd_part(round(size)) <= _ROUND
+            both = both and not _is_made_there(candidate, scene)
             return _Hit(candidate, count, size, max(chance, _ROUND_CHANCE) if both else chance)
     if not candidate.grid:
         return None
     if _is_round(requested_bytes, high - requested_bytes) and _odd_part(round(candidate.unit_bytes)) <= _ROUND:
         return None
     return _solved(candidate, low, high)
+
+
+def _is_made_there(candidate: Candidate, scene: Scene) -> bool:
+    """Whether the failing line is the one that makes such a tensor: then a round size is no coincidence.
+
+    transformers ``modeling_*.py``: ``eager_attention_forward`` multiplies queries and keys to ``attn_weights``.
+    """
+    return candidate.name == "attention-scores" and ("eager_attention" in scene.trace or "attn_weights" in scene.trace)
 
 
 def _odd_part(size: int) -> int:

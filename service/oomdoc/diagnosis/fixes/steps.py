@@ -104,13 +104,15 @@ def diffusion_pipeline(job: Job, context: Context) -> Iterator[Variant]:
     work, weights = (context.causes[0] in causes for causes in (_OF_WORK, _OF_WEIGHTS))
     steps = ("tiles", "offload", "size") if work else ("offload", "quantize") if weights else ()
     if trained and (work or weights):
-        steps = ("encoders", "quantize", "size")
+        own = line_of(library, "pipeline-trained-quantize") is not None  # a library that runs pipelines as well
+        steps = ("encoders", "trained-quantize", "trained-size") if own else ("encoders", "quantize", "size")
     device = context.device or (gpus.find(job.gpu) if job.gpu else None)
     shared = device is not None and device.unified  # the host's memory is the GPU's
     for rank, name in enumerate(steps):
         if (line := line_of(library, f"pipeline-{name}")) is not None and not (shared and name == "offload"):
-            safety: Safety | None = "changed-numerics" if name == "quantize" else None
-            yield step(f"diffusion-pipeline.{name}", 0.3 + 0.2 * rank, safety, line=line)
+            word = name.removeprefix("trained-")
+            safety: Safety | None = "changed-numerics" if word == "quantize" else None
+            yield step(f"diffusion-pipeline.{word}", 0.3 + 0.2 * rank, safety, line=line)
 
 
 @remedy("same-numbers", "training", "rl", causes=["logits", "activations", "long-sample"])
@@ -203,13 +205,19 @@ def load_sharded(job: Job, context: Context) -> Iterator[Variant]:
         yield from _loaded(job, context)
 
 
+_HALF: Final = ("bf16", "fp16")
+
+
 def _loaded(job: Job, context: Context) -> Iterator[Variant]:
     four_bit = job.quant in ("nf4", "nf4-double", "int8")
     if four_bit and job.sharding == "zero3":
         yield step("load-sharded.four-bit", 1.0, line=context.line("load-sharded", _STORAGE))
         return
     dtype = "bfloat16" if context.device is None or context.can("bf16") else "float16"
-    if not four_bit:
+    narrow = (job.param_dtype in _HALF and "param_dtype" not in job.assumed) or (
+        context.facts.get("pipeline") is not None and job.autocast in _HALF
+    )
+    if not four_bit and not narrow:
         yield step("load-sharded.dtype", 0.4, line=f"from_pretrained(..., torch_dtype=torch.{dtype})")
     if job.sharding == "zero3":
         yield step("load-sharded.zero3", 0.6, line=ZERO_FIRST)

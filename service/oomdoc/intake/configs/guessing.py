@@ -152,6 +152,7 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
     if training and any(_GENERATES.search(key) and not _ANOTHER.search(key) for key in keys):
         rows = {name: row for name, row in rows.items() if name not in _OF_ENGINE}
     said = _said(own, rows)
+    said["seq_len"] = [reading for reading in said.get("seq_len", ()) if not _of_a_shape(reading[2], own)]
     if training:
         engine = [(key, e) for key, e in stated if _of_engine(key)]
         generates = {name: row for name, row in table["always"].items() if row[0] in _OF_COMPLETIONS}
@@ -166,6 +167,21 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
             yield readings[0]
 
 
+def _of_a_shape(entry: Entry, entries: Sequence[tuple[str, Entry]]) -> bool:
+    """Whether a length stands among a model's dimensions, in a section of its own: the most that it takes."""
+    section = norm(entry.key).rpartition(".")[0]
+    beside = {key.rpartition(".")[2] for key, _ in entries if section and key.rpartition(".")[0] == section}
+    return len(beside & _DIMENSIONS) >= _MIN_DIMENSIONS
+
+
+_MIN_DIMENSIONS: Final = 2
+_DIMENSIONS: Final = words(
+    """
+    hidden_dim hidden_size d_model dim n_embd embed_dim num_layers n_layers n_layer num_hidden_layers num_heads n_heads
+    n_head num_attention_heads
+    """
+)
+"""What configurations call a transformer's width, depth and heads."""
 _ADAPTERS: Final = compiled(r"(?:\A|\.)(?:use_lora|lora_enable|enable_lora)\Z")
 _SWITCH: Final = compiled(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import number, whole
@@ -61,6 +62,14 @@ LAUNCH_KEYS: Final = frozenset(_OPTIONS) | {
     "main_process_port",
 }
 _COUNTING: Final = meanings("environment")
+
+
+def _model_of_hub(value: Any) -> str | None:
+    """``owner/name``; a path or a bare word under such a name may be anything's."""
+    return codecs.MODEL.read(value) if isinstance(value, str) and _OF_HUB.fullmatch(value) else None
+
+
+_OF_HUB: Final = re.compile(r"[\w.\-]{1,96}/[\w.\-]{1,96}")
 ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "MAX_PIXELS": ("max_pixels", whole),
     "MAX_TOTAL_TOKENS": ("serving.max_model_len", whole),
@@ -68,13 +77,16 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "MAX_CONCURRENT_REQUESTS": ("serving.max_num_seqs", whole),
     "CUDA_MEMORY_FRACTION": ("serving.gpu_memory_utilization", number),
     "NUM_SHARD": ("tp", whole),
+    "MODEL_ID": ("model", _model_of_hub),
+    "HF_MODEL_ID": ("model", _model_of_hub),
     "OLLAMA_NUM_PARALLEL": ("serving.concurrency", whole),
     "OLLAMA_CONTEXT_LENGTH": ("serving.max_model_len", whole),
     "OLLAMA_KV_CACHE_TYPE": ("serving.kv_dtype", lambda value: {"f16": "auto"}.get(str(value), str(value))),
 }
 """Settings that are environment variables: the job field, and how the value is read.
 
-ms-swift 3 (command-line parameters); text-generation-inference 2 and 3 (``env`` in ``launcher/src/main.rs``);
+ms-swift 3 (command-line parameters); text-generation-inference 2 and 3 (``env`` in ``launcher/src/main.rs``), whose
+images on SageMaker take ``HF_MODEL_ID``;
 Ollama (``envconfig/config.go``: each of the parallel requests has a cache of the whole context).
 """
 _DEVICE_LIST: Final = re.compile(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
@@ -239,5 +251,5 @@ def _settings(env: list[Entry]) -> Iterator[Reading]:
     for entry in env:
         field, read = ENVIRONMENT.get(entry.key, ("", None))
         value = read(entry.value) if read is not None else None
-        if isinstance(value, int | float) and value > 0:
+        if isinstance(value, str) or (isinstance(value, int | float) and value > 0):
             yield field, value, entry

@@ -19,6 +19,8 @@ from oomkb.frameworks.declared import records
 
 _FLAG: Final = re.compile(r"--?[A-Za-z][\w.\-]{0,100}")
 _OVERRIDE: Final = re.compile(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
+_PROSE: Final = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]{1,100}")
+"""Chinese characters alone: the sentence around a flag (``--enable-prefix-caching 会多占显存吗``), not its value."""
 _LAUNCHERS: Final = meanings("launcher")
 _STARTS: Final = frozenset[str]().union(*(record.starts for record in records()))
 """What frameworks are started by: before a flag, such a word is a value."""
@@ -206,6 +208,8 @@ class _Reader:
         out: list[Word] = []
         while index < len(self.words) and len(out) < 60:
             word = self.words[index]
+            if not word.quote and _PROSE.fullmatch(word.text):
+                break
             if _is_flag(word) or _holds_flags(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
                 break
             out.append(word)
