@@ -15,12 +15,12 @@ from oomdoc.diagnosis.planned import (
     wants_figure,
 )
 from oomdoc.diagnosis.result import Diagnosis
-from oomdoc.diagnosis.run_words import assumed_of, cards_of, run_of
+from oomdoc.diagnosis.run_words import assumed_of, cards_of, run_of, step_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
-from oomkb.errors import OomdocError
+from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.host import LIBRARIES_BYTES
@@ -40,6 +40,9 @@ _TERMS: Final = {
 """Terms of the memory table, under the words of questions."""
 _MAX_PARTS: Final = 6
 """Terms of the peak that are named."""
+_MAX_REMEDIED_SIDES: Final = 2
+"""Alternatives that do not fit and are planned for: a plan takes some tenths of a second."""
+_MAX_CHANGES_OF_A_SIDE: Final = 4
 _MIN_PART: Final = 0.04
 """Share of what is needed from which a term is named."""
 
@@ -169,6 +172,7 @@ def _comparison(about: Plain) -> Iterator[Message]:
         yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
     if about.wanted in ("batch", "length"):
         yield from _largest_of_sides(about)
+    yield from _remedies_of_sides(about)
     job = about.job
     known = about.estimate.capacity_bytes is not None
     yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=cards_of(job))
@@ -197,6 +201,24 @@ def _largest_of_sides(about: Plain) -> Iterator[Message]:
             found.append(say("answer.side-most", name=side.name, most=f"{most:,}"))
     if found:
         yield say(f"answer.compared-{about.wanted}", sides=found)
+
+
+def _remedies_of_sides(about: Plain) -> Iterator[Message]:
+    """What would make an alternative fit that does not: the question may well be which of them can be had at all."""
+    from oomdoc.diagnosis.planning import mildest_plan
+
+    lacking = [side for side in about.sides if side.fits is False]
+    for side in lacking[:_MAX_REMEDIED_SIDES]:
+        try:
+            plan = mildest_plan(about.stated.with_fields(side.fields), side.fields, careful=about.careful, wanted=FITS)
+        except (OomdocError, *ARITHMETIC_ERRORS):
+            continue
+        if plan is not None and len(plan.changes) <= _MAX_CHANGES_OF_A_SIDE:
+            changes = [step_of(change) for change in plan.changes]
+            host = plan.estimate.host_bytes
+            key = "answer.side-with-host" if host >= GIB else "answer.side-with"
+            needed = needed_of(plan.estimate)
+            yield say(key, name=side.name, changes=changes, needed_bytes=needed, host_bytes=host)
 
 
 def _side(side: Side) -> Message:

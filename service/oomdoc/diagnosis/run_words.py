@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from oomdoc.diagnosis.result import Change
 from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
@@ -93,3 +94,15 @@ def _shown(name: str, job: Job) -> Any:
     if name == "param_dtype":
         return job.autocast
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def step_of(change: Change) -> Message | str:
+    """One change of a plan as a sentence says it: its instruction, else key and new value."""
+    return change.instruction if change.instruction is not None else f"{change.key} → {_value_in_words(change.new)}"
+
+
+def _value_in_words(value: object) -> str:
+    """As people write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

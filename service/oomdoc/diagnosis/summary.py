@@ -9,7 +9,8 @@ from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planned import asks_why_held
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, TensorMatch, action_key
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
+from oomdoc.diagnosis.run_words import step_of
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
@@ -116,7 +117,7 @@ _OTHERS: Final = ("keep-context", "spilled")
 def _plan(plans: Sequence[Plan]) -> Message | None:
     """The first plan that fits, in full."""
     for plan in plans:
-        steps = [_step(change) for change in plan.changes]
+        steps = [step_of(change) for change in plan.changes]
         # Steps of which arithmetic knows nothing come first only where it has nothing of its own to say.
         alone = plan.fits_probability >= 0.5 or not any(p.priced for p in plans)
         if not plan.priced and alone and 0 < len(steps) <= _MAX_STEPS:
@@ -126,14 +127,3 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
             key = "summary.plan-host" if host >= GIB else "summary.plan"
             return say(key, changes=steps, peak_bytes=needed_of(plan.estimate), host_bytes=host)
     return None
-
-
-def _step(change: Change) -> Message | str:
-    return change.instruction if change.instruction is not None else f"{change.key} → {_shown(change.new)}"
-
-
-def _shown(value: object) -> str:
-    """As people write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oomdoc.diagnosis.planning.for_diagnosis import plan_for, planning_for
 from oomdoc.diagnosis.planning.largest import largest_of, need_with
 from oomdoc.diagnosis.planning.patching import fields_to_write
-from oomdoc.diagnosis.planning.planner import plan, whatif
+from oomdoc.diagnosis.planning.planner import mildest_plan, plan, whatif
 from oomdoc.diagnosis.planning.result import Hardware, Knob, Planning, Table
 from oomdoc.diagnosis.planning.table import fits_table
 
@@ -17,6 +17,7 @@ __all__ = [
     "fields_to_write",
     "fits_table",
     "largest_of",
+    "mildest_plan",
     "need_with",
     "plan",
     "plan_for",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -59,6 +59,20 @@ def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Pl
     """
     prices = Prices(job, careful=job.framework is None)
     return plan_with(prices, context_for(prices, context), wanted=wanted)
+
+
+def mildest_plan(job: Job, kept: Collection[str], *, careful: bool, wanted: float) -> Plan | None:
+    """The first plan on the hardware that is there, for a job as it is stated; ``None`` where it fits or none does.
+
+    :param kept: fields that no change may touch.
+    """
+    prices = Prices(job, careful=careful)
+    found = plan_with(prices, context_for(prices), wanted=wanted)
+    for plan in found.plans:
+        touched = {name for change in plan.changes for name in change.fields}
+        if plan.name != "more-hardware" and plan.fits_probability >= wanted and touched.isdisjoint(kept):
+            return plan
+    return None
 
 
 def whatif(job: Job, changes: Mapping[str, Any]) -> tuple[Estimate, Estimate]:
