@@ -32,7 +32,9 @@ ZERO_FIRST: Final = (
 def host_memory(job: Job, context: Context) -> Iterator[Variant]:
     """What of it is too much, by what the job and the text say of it; then a higher limit."""
     need = context.facts.get("host_need")
-    if need is not None and need.kind == "offload":
+    if context.facts.get("paging_file"):
+        yield _step("paging-file", 0.2)
+    elif need is not None and need.kind == "offload":
         yield from _offloaded(job, context, need)
     elif context.facts.get("preprocessing"):
         line = context.arguments(preprocessing_num_workers=1)
@@ -83,12 +85,13 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     offload = job.offload or ()
     kept = "param" if "param" in offload else "optimizer"
     own = line_of(context.framework, "keep-param" if kept == "param" else "keep-optimizer")
+    switch = line_of(context.framework, "offload-switch") if kept == "optimizer" else None
     if context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
-        name, line = (f"{kept}-set", own) if own is not None else (kept, f'"offload_{kept}"')
+        name, line = (f"{kept}-set", own) if own is not None else (kept, switch or f'"offload_{kept}"')
         yield _step(name, 0.4, line=line)
     if not context.host_holds(need.total_bytes) and job.sharding == "zero3":
         yield _step("nvme", 0.6, line=_NVME)
-    elif own is None and job.sharding in DEEPSPEED:
+    elif own is None and switch is None and job.sharding in DEEPSPEED:
         yield _step("pinned", 0.3, line='"pin_memory": false')
 
 

@@ -154,13 +154,15 @@ def evaluation(job: Job, context: Context) -> Iterator[Variant]:
     yield step("evaluation.loss-only", 0.4, line=context.arguments(prediction_loss_only=True))
 
 
-@remedy("changed-training", "any", causes=["vision-tokens"])
+@remedy("changed-training", "any", causes=["vision-tokens", "attention-scores"])
 def image_size(job: Job, context: Context) -> Iterator[Variant]:
     """A limit on the size of images where none is set: by default a single photo may become thousands of tokens.
 
     Qwen2-VL and Qwen2.5-VL take up to 12,845,056 pixels, 16,384 tokens of 28 x 28 (``preprocessor_config.json``);
     401,408 pixels are 512 tokens. Where a limit is set, ``pixels`` lowers it.
     """
+    if "vision-tokens" not in context.causes[:2] and not context.facts.get("in_vision_tower"):
+        return
     limited, video = (line_of(context.framework, name) for name in ("image-limit", "video-size"))
     if job.max_pixels is None and limited is not None:
         yield step("image-size.limited", 0.5, line=limited)
@@ -257,7 +259,8 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
         yield step("save-settings.how", 0.4, line='"stage3_gather_16bit_weights_on_model_save": false')
         yield step("save-settings.convert", 0.8, line="python zero_to_fp32.py . output/")
     elif job.sharding in FSDP and context.facts.get("own_loop"):
-        yield step("save-settings.rank-0", 0.4, line=_ON_RANK_0)
+        if not context.facts.get("host_failed"):
+            yield step("save-settings.rank-0", 0.4, line=_ON_RANK_0)
         yield step("save-settings.how", 0.6, line=_SHARDED_DICT)
         return
     elif job.sharding in FSDP:

@@ -113,7 +113,9 @@ def plan_with(
     :param relief: the phase that failed, and the bytes to which its tensors must fall.
     """
     if (share := share_that_starts(prices, context)) is not None:
-        return _with_share(share, prices, context, wanted)
+        return _with_first(share, prices, context, wanted)
+    if (kernel := _without_scores(prices, context)) is not None:
+        return _with_first(kernel, prices, replace(context, without=context.without | {"attention"}), wanted)
     base = prices.base
     surrogate = Surrogate(base.estimate)
     singles = _singles(prices, context, surrogate)
@@ -154,16 +156,24 @@ def plan_with(
     )
 
 
-def _with_share(share: Move, prices: Prices, context: Context, wanted: float) -> Planning:
-    """What is planned around the job whose engine has the share with which it starts, each plan with that change."""
-    price = prices.of(share.fields)
+def _without_scores(prices: Prices, context: Context) -> Move | None:
+    """The fused attention kernel, where the scores are what runs out: it is faster, and changes no numbers."""
+    if context.causes[:1] != ("attention-scores",):
+        return None
+    moves = [move for move in offered(prices.job, context) if move.remedy.name == "attention" and not move.needs]
+    return min(moves, key=lambda move: move.variant.effort, default=None)
+
+
+def _with_first(first: Move, prices: Prices, context: Context, wanted: float) -> Planning:
+    """What is planned around the job with one change that stands in every plan: it is what starts, or costs nothing."""
+    price = prices.of(first.fields)
     if price is not None and price.probability >= wanted:
-        alone = as_plan("keep-numerics", Found((share,), price, 0.0, True), prices)
+        alone = as_plan("keep-numerics", Found((first,), price, 0.0, True), prices)
         return Planning(plans=(as_estimated(alone, prices),), before=prices.base.estimate)
-    raised = replace(prices, stated=prices.stated.with_fields(share.fields))
+    raised = replace(prices, stated=prices.stated.with_fields(first.fields))
     found = plan_with(raised, context, wanted=wanted)
-    first = changes_of(prices.job, raised.job, (share,), prices)
-    plans = tuple(replace(plan, changes=(*first, *plan.changes)) for plan in found.plans)
+    ahead = changes_of(prices.job, raised.job, (first,), prices)
+    plans = tuple(replace(plan, changes=(*ahead, *plan.changes)) for plan in found.plans)
     return replace(found, plans=plans, before=prices.base.estimate)
 
 

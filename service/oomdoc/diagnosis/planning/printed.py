@@ -14,7 +14,7 @@ from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.view import ranks_on_one_gpu
-from oomdoc.evidence import Evidence, Fact
+from oomdoc.evidence import Evidence, Fact, Frame
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS
 from oomkb.frameworks import line as line_of
@@ -233,6 +233,12 @@ def _other_failure(evidence: Evidence) -> str | None:
     return outcome.name if outcome is not None and outcome.kind == "other" else None
 
 
+def _is_own_loop(frames: Sequence[Frame]) -> bool:
+    """Whether what failed was called by no trainer of a library, as far as frames show it."""
+    files = [frame.file for frame in frames if frame.file]
+    return bool(files) and not any(part in file for file in files for part in _TRAINERS)
+
+
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
@@ -251,8 +257,11 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
         "typed": {name: key for name, fact in evidence.facts.items() if (key := typed_key(fact)) is not None},
+        "in_vision_tower": "vision-tokens/tower" in said,
         "device_map": "inactive-setting/map-of-devices" in said,
-        "own_loop": not any(part in f.file for f in (failure.frames if failure else ()) for part in _TRAINERS),
+        "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
+        "host_failed": failure is not None and failure.kind == "host",
+        "paging_file": "paging-file-too-small" in signals,
         "nccl_shared": "nccl-shm-failed" in signals,
         "allocator_variable": _VARIABLES.get(failure.signal.name, _CUDA) if failure is not None else _CUDA,
         "scheduler": next(

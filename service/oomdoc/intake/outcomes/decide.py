@@ -156,6 +156,9 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
         if sized and outcome is not None and outcome.kind == "other":
             return Outcome("question", "memory-question", outcome.span, None, 0.8)
         return outcome
+    nothing = outcome is None or outcome.kind == "question"
+    if nothing and _RE["no_failure"].search(words) and max(topics_in(words).values(), default=0.0) >= SHOWN:
+        return Outcome("question", "memory-question", asked.complains, None, 0.8)
     plainly = asked.complaint >= _COMPLAINS_PLAINLY and not compares
     if (
         why_held

@@ -87,10 +87,11 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
         return None
     if _RE["lacking"].search(text[max(0, mention.start - 40) : mention.start]):
         return None
-    lead = _RE["leading"].match(mention.text)
+    whole = _RE["trailing"].sub("", mention.text)  # "4090*2" begins with no count
+    lead = _RE["leading"].match(whole)
     counted = mention.count is not None and lead is not None and (lead["n"] or lead["zh"])
     skip = lead.end() if lead is not None and (counted or not (lead["n"] or lead["zh"])) else 0
-    name = _RE["trailing"].sub("", _RE["words_for_cards"].split(mention.text[skip:].lstrip(" ,(（"), maxsplit=1)[0])
+    name = _RE["trailing"].sub("", _RE["words_for_cards"].split(whole[skip:].lstrip(" ,(（"), maxsplit=1)[0])
     bare = name.rstrip("sS")
     if bare.isdigit() and (
         (name != bare and mention.count is None and not _RE["owned"].search(before)) or _RE["numbered"].search(before)
