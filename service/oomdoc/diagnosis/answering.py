@@ -176,6 +176,8 @@ def _comparison(about: Plain) -> Iterator[Message]:
     job = about.job
     known = about.estimate.capacity_bytes is not None
     yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=cards_of(job))
+    if (job.world or 1) == 1 and any(str(side.fields.get("sharding", "")).startswith("zero") for side in about.sides):
+        yield say("answer.zero-alone")
     if all(side.fits for side in about.sides) and all(side.name.lower().startswith("zero") for side in about.sides):
         yield say("answer.compared-shards")
 

@@ -74,6 +74,8 @@ class Alternative:
 
 
 _Mention = tuple[int, int, Alternative]
+_STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}) for stage in (1, 2, 3))
+"""What a question for the stage sets against each other, one or all of them named or not."""
 
 
 def alternatives_in(text: str) -> tuple[Alternative, ...]:
@@ -88,6 +90,8 @@ def alternatives_in(text: str) -> tuple[Alternative, ...]:
         return machines  # a list of machines is what a question is about
     if options := _options(text):
         return options
+    if ROWS["which_stage"].search(text) is not None:
+        return _STAGES
     weighs = ROWS["weighs"].search(text) is not None
     choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
     changes = [*choice, ROWS["changes"]]

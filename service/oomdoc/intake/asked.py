@@ -45,7 +45,7 @@ def _cards_of_a_size(text: str) -> int | None:
 
 def _request(text: str) -> int | None:
     """Tokens of a request: what goes in and what comes out, together."""
-    if (found := ROWS["in_out"].search(text)) is not None:
+    if (found := ROWS["in_out"].search(text) or ROWS["out_behind"].search(text)) is not None:
         return sum(int(number_of(n)) for n in found.groups() if n)
     return length_in(text, "request")
 
