@@ -13,7 +13,7 @@ from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instru
 from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
 from oomdoc.diagnosis.planning.hardware import share_that_starts, smallest, spilled
 from oomdoc.diagnosis.planning.largest import largest
-from oomdoc.diagnosis.planning.moves import Move, offered
+from oomdoc.diagnosis.planning.moves import Move, offered, without_scores
 from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.result import Hardware, Planning
 from oomdoc.diagnosis.planning.search import Found, Search
@@ -114,7 +114,7 @@ def plan_with(
     """
     if (share := share_that_starts(prices, context)) is not None:
         return _with_first(share, prices, context, wanted)
-    if (kernel := _without_scores(prices, context)) is not None:
+    if (kernel := without_scores(prices.job, context)) is not None:
         return _with_first(kernel, prices, replace(context, without=context.without | {"attention"}), wanted)
     base = prices.base
     surrogate = Surrogate(base.estimate)
@@ -154,14 +154,6 @@ def plan_with(
         hardware=hardware,
         before=base.estimate,
     )
-
-
-def _without_scores(prices: Prices, context: Context) -> Move | None:
-    """The fused attention kernel, where the scores are what runs out: it is faster, and changes no numbers."""
-    if context.causes[:1] != ("attention-scores",):
-        return None
-    moves = [move for move in offered(prices.job, context) if move.remedy.name == "attention" and not move.needs]
-    return min(moves, key=lambda move: move.variant.effort, default=None)
 
 
 def _with_first(first: Move, prices: Prices, context: Context, wanted: float) -> Planning:
@@ -397,9 +389,8 @@ def _nothing_fits(how: Search) -> tuple[Message, Hardware | None, Plan | None]:
         message = say("fixes.nothing-fits.hardware", **values)
         shards = place.sharding not in (None, "none", "ddp")
         also = {"sharding": place.sharding, **place.changes} if shards else place.changes
-        now = prices.job
-        framework = prices.stated.framework
-        words = [w for n, v in also.items() if v != now.get(n) for w in spelled(framework, n, v) or ((n, v),)]
+        new = {n: v for n, v in also.items() if v != prices.job.get(n)}
+        words = [w for n, v in new.items() for w in spelled(prices.stated.framework, n, v) or ((n, v),)]
         if words:
             changes = [f"{name}: {value}" for name, value in words]
             message = say("fixes.nothing-fits.hardware-and-settings", **values, changes=changes)
