@@ -280,3 +280,43 @@ def test_pretraining_is_not_asked_whether_it_trains_adapters() -> None:
     job = {"objective": "pretrain", "model": "Qwen/Qwen2.5-7B", "gpu": "H100-80GB", "gpus": 8}
     found = diagnose(read([Source("log", text)], job), plans=False)
     assert "method" not in {q.fact for q in found.questions}
+
+
+GRPO = """accelerate launch --num_processes 4 grpo_train.py   # trl 0.17.0, 4x A100 80GB
+args = GRPOConfig(per_device_train_batch_size=8, num_generations=8, max_prompt_length=1024, max_completion_length=4096,
+    bf16=True, use_vllm=True, vllm_mode="colocate", vllm_gpu_memory_utilization=0.4)
+trainer = GRPOTrainer(model="Qwen/Qwen2.5-7B-Instruct", args=args, train_dataset=ds)
+  3%|▎         | 61/2000 [42:10<22:30:11, 41.7s/it]
+[rank2]:   File "/x/trl/trainer/grpo_trainer.py", line 1210, in _get_per_token_logps
+[rank2]:     logits = model(input_ids=ids, attention_mask=mask, logits_to_keep=logits_to_keep + 1).logits
+[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 18.57 GiB. GPU 2 has a total capacity of 79.15 GiB
+of which 9.31 GiB is free. Of the allocated memory 64.21 GiB is allocated by PyTorch
+"""
+
+
+def test_beside_an_engine_too_the_figures_say_what_was_not_stated() -> None:
+    """Replicated and without checkpointing it would hold 528 GiB where the log shows 83."""
+    found = diagnose(read_text(GRPO, "train.log"), plans=False)
+    assert {"grad_ckpt", "sharding"} <= {i.field for i in found.inferred}
+    assert found.estimate is not None
+    assert found.estimate.process_bytes < 130 * GIB
+    assert found.tensors[0].shape == (8 * 4097, 152_064)
+
+
+def test_where_nothing_fits_the_answer_says_so_and_what_would_do() -> None:
+    text = """8x Ascend 910B 64G, MindSpeed-LLM, Qwen2.5-32B, tp8 pp1, micro-batch-size 1, seq-length 8192, no recompute
+RuntimeError: NPU out of memory. Tried to allocate 1.16 GiB (NPU 3; 60.96 GiB total capacity; 58.71 GiB already allocated)
+"""
+    found = diagnose(read_text(text, "train.log"))
+    assert found.nothing_fits is not None
+    assert "16 × Ascend 910B" in render(found.nothing_fits, "en")
+    assert found.job.param_dtype == "bf16"
+
+
+def test_scores_that_run_out_are_answered_by_the_fused_kernel_in_every_plan() -> None:
+    changes = {"attention": "eager", "micro_batch": 4, "seq_len": 8192, "gpu": "RTX 4090", "grad_ckpt": False}
+    found = planned(
+        "attention-scores", Evidence(failures=(failure(requested=16, allocated=20, capacity=23.6),)), **changes
+    )
+    assert found.plans
+    assert all("attention" in {n for c in plan.changes for n in c.fields} for plan in found.plans)
