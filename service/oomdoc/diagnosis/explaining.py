@@ -11,7 +11,7 @@ from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import asked_of
-from oomdoc.intake.topics import SHOWN, topics_in, topics_of
+from oomdoc.intake.topics import NEAR, SHOWN, topics_in, topics_of
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -30,7 +30,10 @@ _MAX_TOPICS: Final = 3
 def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a person's words ask about: up to two, of several questions up to three."""
     likely = topics_of(evidence)
-    return _found(likely, job, most=max(2, _questions(evidence))) if likely else ()
+    found = _found(likely, job, most=max(2, _questions(evidence))) if likely else ()
+    if found or not asked_of(evidence).on_files:
+        return found
+    return _found(likely, job, most=1, least=NEAR)  # no run answers it: the nearest topic does
 
 
 def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
@@ -43,8 +46,8 @@ def _questions(evidence: Evidence) -> int:
     return min(_MAX_TOPICS, asked_of(evidence).questions)
 
 
-def _found(likely: Mapping[str, float], job: Job, *, most: int) -> tuple[FoundTopic, ...]:
-    shown = [(topics()[name], share) for name, share in list(likely.items())[:most] if share >= SHOWN]
+def _found(likely: Mapping[str, float], job: Job, *, most: int, least: float = SHOWN) -> tuple[FoundTopic, ...]:
+    shown = [(topics()[name], share) for name, share in list(likely.items())[:most] if share >= least]
     return tuple(FoundTopic(topic, share, figure_of(topic, job)) for topic, share in shown)
 
 
@@ -59,6 +62,8 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
     if not found or configured or put_off(view.evidence):
         return False
     asked = asked_of(view.evidence)
+    if asked.on_files:
+        return True
     of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
     if of_a_card and found[0].probability < _SURE:
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
@@ -10,7 +10,7 @@ from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
-from oomdoc.diagnosis.run_words import step_of
+from oomdoc.diagnosis.run_words import model_of, step_of
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
@@ -47,6 +47,12 @@ def _printed(outcome: Outcome | None) -> list[Message]:
     return [say("summary.printed", quote=quote)] if quote else []
 
 
+def _weights_in_files(view: View, found: Diagnosis) -> Iterator[Message]:
+    """What the model's files are in 16 bits, where the question is about work on them."""
+    if found.asked is not None and found.asked.on_files and view.shape is not None:
+        yield say("answer.in-files", model=model_of(found.job), size_bytes=2.0 * view.shape.params)
+
+
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """No failure; where a job is described, what it is predicted to need, and what would fit."""
     outcome = view.evidence.outcome
@@ -55,7 +61,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
         return read
     if found.explained:
-        return tuple(sentences_of(found.topics))
+        return (*_weights_in_files(view, found), *sentences_of(found.topics))
     answer = answer_to(view, found)
     if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
         listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]

@@ -103,6 +103,8 @@ class Asked:
     """Whether it asks for a reason or for what something is."""
     pure: bool = False
     """Whether training is said to be in 16 bits throughout."""
+    on_files: bool = False
+    """Whether it is about merging, quantising or converting: work on files, in which nothing is trained or served."""
     quant: str | None = None
     """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits)."""
     questions: int = 0
@@ -152,6 +154,7 @@ def _asked_in(text: str) -> Asked:
         of_memory=ROWS["of_memory"].search(text) is not None,
         why=ROWS["why"].search(text) is not None,
         pure=ROWS["pure"].search(text) is not None,
+        on_files=ROWS["on_files"].search(text) is not None,
         quant=_first("format", text),
         questions=sum(map(text.count, "?？")),
         term=_first("term", text) if wanted == "share" else None,
