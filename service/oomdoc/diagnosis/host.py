@@ -73,16 +73,26 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
         whole = parts is not None or job.sharding in DEEPSPEED
         yield HostNeed("merge", 2 if whole else 1, shape.params * (4.0 if whole else 2.0), "fp32" if whole else "bf16")
         return
-    beyond = estimate.host_bytes > HOST_USABLE * (job.host_gib or math.inf) * GIB  # whatever is loaded before it
-    if job.offload and estimate.host_bytes and (beyond or phase not in ("load", "save")):
+    beyond = estimate.host_bytes > HOST_USABLE * (job.host_gib or math.inf) * GIB
+    offloads = bool(job.offload and estimate.host_bytes) and (beyond or phase not in ("load", "save"))
+    if offloads and phase != "load":
         yield HostNeed("offload", 1, estimate.host_bytes)
     if phase == "save" and (saved := estimate.host_phases.get("save")) is not None:
         yield HostNeed("save", 1, saved.total_bytes)
     if phase not in ("load", "unknown"):
         return
-    if job.quant not in (None, "none"):
-        return
-    dtype = None if "param_dtype" in job.assumed else job.param_dtype
+    if job.quant in (None, "none"):
+        yield from _copies(job, shape)
+    if offloads and phase == "load":  # nothing is offloaded before it is loaded
+        yield HostNeed("offload", 1, estimate.host_bytes)
+
+
+def _copies(job: Job, shape: ModelShape) -> Iterator[HostNeed]:
+    """The whole model in every process that loads it, in the dtype that is stated or either.
+
+    What DeepSpeed's engine holds says nothing of what is loaded before it.
+    """
+    dtype = None if "param_dtype" in job.assumed or job.sharding in DEEPSPEED else job.param_dtype
     ranks = 1 if job.objective == "inference" else max(1, job.gpus or job.world or 1)
     for name in (dtype,) if dtype in _BYTES else ("bf16", "fp32") if job.sharding in DEEPSPEED else ("fp32", "bf16"):
         for count in dict.fromkeys((1, ranks) if job.sharding in FSDP else (ranks,)):

@@ -122,6 +122,25 @@ def _first(group: str, text: str) -> Any:
     return next((name.partition(":")[0] for name in found), None)
 
 
+def _format(text: str) -> str | None:
+    """How the weights are stored: as wide as the format that is named first (what follows is what else might be done),
+    by the most telling name of that width.
+    """
+    places = {
+        name.partition(":")[0]: found.start()
+        for name, pattern in ROWS.group("format").items()
+        if (found := pattern.search(text)) is not None
+    }
+    if not places:
+        return None
+    width = _WIDTHS.get(min(places, key=lambda name: places[name]), 4)
+    return next(name for name in places if _WIDTHS.get(name, 4) == width)
+
+
+_WIDTHS: Final = {"none": 16, "fp8": 8, "int8": 8, "q8_0": 8}
+"""Bits of the formats that are no four-bit ones, or thereabouts."""
+
+
 def asked_in(prose: str) -> Asked:
     """What the words of a question want; ``fit`` where nothing else is asked."""
     return _asked_in(prose[:_MAX_CHARACTERS])
@@ -154,8 +173,8 @@ def _asked_in(text: str) -> Asked:
         of_memory=ROWS["of_memory"].search(text) is not None,
         why=ROWS["why"].search(text) is not None,
         pure=ROWS["pure"].search(text) is not None,
-        on_files=ROWS["on_files"].search(text) is not None,
-        quant=_first("format", text),
+        on_files=not sides and _concurrency(text) is None and ROWS["on_files"].search(text) is not None,
+        quant=_format(text),
         questions=sum(map(text.count, "?？")),
         term=_first("term", text) if wanted == "share" else None,
         alternatives=sides,

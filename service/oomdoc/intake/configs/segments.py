@@ -49,6 +49,7 @@ _CALL: Final = Expression(
     r"Trainer|dict|Accelerator|Plugin|pipeline|recipe)\((?!\))"
 )
 _IMPORT: Final = compiled(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
+_ASSIGNED: Final = compiled(r"[ \t]{0,8}[A-Za-z_][\w.\-]{0,80}[ \t]{0,12}=[ \t]{0,12}[^=\s]")
 _SECTION: Final = compiled(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
 _ANY_DIGIT: Final = bytes.maketrans(b"123456789", b"000000000")
 _REQUEST: Final = compiled(r"^[ \t]{0,8}#(?:SBATCH|PBS)[ \t]", re.M)
@@ -230,6 +231,8 @@ def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
             lines.nothing.add(lines.shapes[index])
             return None
         return "json", index, last, start
+    if stripped[0] == "[" and _SECTION.match(line) and (last := _sections_end(lines, index)) > index + 1:
+        return "toml", index, last, start
     if ":" in line and _PAIR.match(line) and _pair_count(lines, index) >= 2:
         return "yaml", index, _pair_end(lines, index), start
     inline = _INLINE.search(line) if lines.may_match(_INLINE, low) else None
@@ -250,6 +253,19 @@ def _is_sentence(line: str) -> bool:
 def _settings_in(line: str) -> bool:
     """Whether a line of JSON has a key that any framework reads."""
     return not all_names().isdisjoint(norm(name) for name in _NAME.findall(line))
+
+
+def _sections_end(lines: _Lines, index: int) -> int:
+    """The last line of a TOML (or INI) text whose first section begins there: sections, assignments, comments."""
+    last = probe = index
+    while probe + 1 < len(lines) and probe - index < _MAX_RUN:
+        probe += 1
+        line = lines.line(probe)
+        if _SECTION.match(line) or _ASSIGNED.match(line):
+            last = probe
+        elif line.strip() and not line.lstrip().startswith("#"):
+            break
+    return last
 
 
 def _shell_end(lines: _Lines, index: int) -> int:

@@ -115,6 +115,8 @@ _ASKS_OF_IT: Final = 0.75
 """The same where the sentence that holds the words is a question."""
 _ASKS_OF_TOPIC: Final = 0.7
 """The same where that question is of a topic that is known."""
+_SURE_TOPIC: Final = 0.9
+"""Probability of a topic from which a text that complains of nothing is a question of it."""
 _COMPLAINS_IN_A_QUESTION: Final = 0.3
 """Probability of a complaint below which such a sentence speaks of no failure."""
 _SOLVED: Final = 0.6
@@ -139,7 +141,10 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
         if asked.solved >= _SOLVED:
             return Outcome("healthy", "solved", outcome.span, None, 0.8)
         within = asks_on(outcome.span.text, outcome.span.column - 1)
-        asks = asked.question >= _ASKS or (
+        # A question of a topic that is known, with no complaint in it, whatever sign ends it.
+        of_topic = asked.complaint < min(asked.question, _COMPLAINS_IN_A_QUESTION)
+        of_topic = of_topic and max(topics_in(words).values(), default=0.0) >= _SURE_TOPIC
+        asks = (asked.question >= _ASKS or of_topic) or (
             within
             and (
                 asked.question >= _ASKS_OF_IT
@@ -153,7 +158,8 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     compares = any("gpu" not in side.fields for side in wanted.alternatives)
     sized = compares or wanted.wanted not in ("fit", "reserved", "share")
     if asked.complains is None or asked.complaint < _COMPLAINS:
-        if sized and outcome is not None and outcome.kind == "other":
+        plain = asked.question >= _ASKS_OF_IT and asked.complaint < _COMPLAINS_IN_A_QUESTION
+        if (sized or plain) and outcome is not None and outcome.kind == "other":
             return Outcome("question", "memory-question", outcome.span, None, 0.8)
         return outcome
     nothing = outcome is None or outcome.kind == "question"
@@ -222,7 +228,11 @@ def _by_memory(said: Sequence[_Hit]) -> list[Outcome]:
 def _printed(named: Sequence[_Hit], kinds: Sequence[Kind]) -> bool:
     """Whether another failure is printed, where memory is only talked about."""
     return any(
-        kinds[h.index] != "prose" or h.line.logged or "Error" in h.line.text or _RE["described"].match(h.line.text)
+        kinds[h.index] != "prose"
+        or h.row.window
+        or h.line.logged
+        or "Error" in h.line.text
+        or _RE["described"].match(h.line.text)
         for h in named
     )
 

@@ -43,6 +43,8 @@ class Row:
     triggers: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
+    window: bool = False
+    """Whether what matches is copied from a program's window: printed, though in no line of a log."""
     signals: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     not_lines: tuple[str, ...] = ()
