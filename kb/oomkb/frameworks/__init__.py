@@ -5,7 +5,7 @@ Everything a framework is known by stands in its file in ``records``; :mod:`oomk
 
 from __future__ import annotations
 
-from oomkb.frameworks.abilities import has, line
+from oomkb.frameworks.abilities import has, line, min_compute
 from oomkb.frameworks.completion import complete, described
 from oomkb.frameworks.lookup import canonical, find, lineage, supports
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, Framework, Setting, in_range
@@ -28,5 +28,6 @@ __all__ = [
     "in_range",
     "line",
     "lineage",
+    "min_compute",
     "supports",
 ]

@@ -70,6 +70,11 @@ def has(
     return in_range(f">={since}", next((stated[p] for p in packages if p in stated), None))
 
 
+def min_compute(framework: str | None) -> float:
+    """The lowest compute capability of NVIDIA's cards that the framework runs on; 0 where it has no bound."""
+    return next((_by_name()[m.name].min_compute for m in lineage(framework) if _by_name()[m.name].min_compute), 0.0)
+
+
 def line(framework: str | None, remedy: str) -> str | None:
     """The line that switches a remedy on in the framework, where its record has one."""
     own = (_by_name()[member.name] for member in lineage(framework))

@@ -136,6 +136,8 @@ class Record:
     by_last_part: bool = False
     whole_paths: bool | None = None
     features: str = ""
+    min_compute: float = 0.0
+    """The lowest compute capability of NVIDIA's cards for which the program is built; 0 where there is no bound."""
     lines: Mapping[str, str] = dataclasses.field(default_factory=lambda: _EMPTY)
     deepspeed_file: str = ""
     deepspeed_offloading: frozenset[str] = frozenset()
@@ -152,7 +154,7 @@ _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"
 _LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
 _WORDS: Final = ("starts", "marks", "hints", "known", "ignores", "closed", "rivals", "deepspeed_offloading")
 _TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
-_PLAIN: Final = (*_TEXTS, "dashes", "bare_flags", "by_last_part", "whole_paths", "roles", "lines")
+_PLAIN: Final = (*_TEXTS, "min_compute", "dashes", "bare_flags", "by_last_part", "whole_paths", "roles", "lines")
 
 
 def load(path: Path) -> Record:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import FITS, Side, compared, host_is_short, needed_of
+from oomdoc.diagnosis.forms import FITS, Side, compared, host_is_short, needed_of, needs_by_count
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,
     is_planned,
     put_off,
+    runs_on,
     wants_figure,
 )
 from oomdoc.diagnosis.result import Diagnosis
@@ -22,6 +23,7 @@ from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import line as line_of
+from oomkb.frameworks import min_compute
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.memory.job import Job
@@ -29,6 +31,9 @@ from oomkb.units import GIB
 
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 """Sizes of cards as they are sold, in GB."""
+_SPLIT_OVER: Final = (2, 4, 8, 16)
+_SPLIT_BOXES: Final = (24, 48, 80, 141)
+"""Sizes of cards, in GB, of which several are counted."""
 _USABLE: Final = 0.94
 _TERMS: Final = {
     "optimizer": ("optimizer states", "fp32 masters"),
@@ -126,8 +131,8 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
     if explained := tuple(_reserved(about)):
         return explained
-    out = list(_comparison(about)) or [*_cache_alone(about), _decisive(about)]
-    out += [*_share(about), *_parts(about), *_reference(about), *_host(about)]
+    out = [*_other_engine(about), *(list(_comparison(about)) or [*_cache_alone(about), _decisive(about)])]
+    out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(assumed_of(about.job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
@@ -135,6 +140,27 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     leads = _LEADS.get(about.wanted, ())
     first = [m for m in out if leads and m.key.startswith(leads) and m.key != "answer.limit-alone"]
     return (*first, *(m for m in out if m not in first))
+
+
+def _other_engine(about: Plain) -> Iterator[Message]:
+    """That the engine of the question is not built for the card, where the answer is about another."""
+    engine, job = about.asked.engine, about.job
+    if engine is not None and job.framework != engine and not runs_on(engine, job):
+        yield say("answer.engine-too-old", engine=engine, gpu=job.gpu, least=min_compute(engine), instead=job.framework)
+
+
+def _split_over_cards(about: Plain) -> Iterator[Message]:
+    """How many cards of each usual size would hold it together, where no card is named."""
+    job, estimate = about.job, about.estimate
+    alone = (job.world or 1) == 1 and "gpus" in job.assumed
+    if estimate.capacity_bytes is not None or about.sides or not alone or about.wanted in ("cache", "host", "share"):
+        return
+    usable = _USABLE * (job.get("serving.gpu_memory_utilization") or 1.0) * GIB
+    needs = {1: needed_of(estimate), **needs_by_count(about.stated, _SPLIT_OVER)}
+    counts = {box: next((n for n, need in needs.items() if need <= usable * box), 0) for box in _SPLIT_BOXES}
+    several = [f"{count} × {box} GB" for box, count in counts.items() if count > 1]
+    if several:
+        yield say("answer.split-over", cards=several)
 
 
 def _share(about: Plain) -> Iterator[Message]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.intake.alternatives import Alternative
@@ -50,6 +50,17 @@ def price_form(job: Job, form: dict[str, Any], *, careful: bool = True) -> Price
         return price(job.with_fields(spread), careful=careful)
     except OomdocError:
         return None
+
+
+def needs_by_count(job: Job, counts: Sequence[int]) -> dict[int, float]:
+    """What each of so many cards must hold, in bytes, where the model or its states are split over them."""
+    needs = {}
+    for count in counts:
+        form = {"gpus": count, "tp": count} if job.objective == "inference" else sharded({"gpus": count}, job)[-1]
+        priced = price_form(job, form)
+        if priced is not None:
+            needs[count] = needed_of(priced.estimate)
+    return needs
 
 
 def sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:

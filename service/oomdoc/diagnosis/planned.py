@@ -15,7 +15,7 @@ from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
-from oomkb.frameworks import described
+from oomkb.frameworks import described, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
@@ -234,13 +234,19 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
         counted = {"gpus": asked.cards} if asked.cards and job.gpus is None and job.world is None else {}
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
-    if job.objective in ("grpo", "ppo") and asked.completion is not None and job.completion_len is None:
-        job = job.with_fields({"completion_len": asked.completion})
+    online = ("grpo", "ppo")
+    compared = {side.fields.get("objective") for side in asked.alternatives}
+    if (job.objective in online or not compared.isdisjoint(online)) and job.completion_len is None:
+        answer, both = asked.completion, asked.request_length
+        prompt = both - answer if both and answer and both > answer else None
+        job = job.with_fields({"completion_len": answer, "prompt_len": job.prompt_len or prompt}) if answer else job
     job = _of_length(_named(job, asked), asked)
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job
-        if asked.engine is not None and job.framework is None:
-            job = job.assuming({"framework": Assumption(asked.engine, "the question names it")})
+        if not written and not runs_on(job.framework, job):
+            job = job.with_fields({"framework": None})
+        if job.framework is None and (chosen := _engine_for(job, asked)) is not None:
+            job = job.assuming({"framework": chosen})
         if job.framework is None and asked.quant in GGUF_BYTES:
             job = job.assuming({"framework": Assumption("llama.cpp", "its files are stored so")})
     elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):
@@ -259,6 +265,25 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         quant = _blocks(quant) if job.framework in _LOCAL else quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})
     return job
+
+
+def runs_on(engine: str | None, job: Job) -> bool:
+    """Whether an engine is built for the job's card, as far as both are known."""
+    device = gpus.find(job.gpu) if job.gpu else None
+    capability = device.compute_capability if device is not None else None
+    return capability is None or capability[0] + capability[1] / 10 >= min_compute(engine)
+
+
+def _engine_for(job: Job, asked: Asked) -> Assumption | None:
+    """The engine that the question names, where the card runs it; on a Mac, llama.cpp."""
+    if asked.engine is not None and not runs_on(asked.engine, job):
+        return Assumption("llama.cpp", f"{asked.engine} is not built for such a card")
+    if asked.engine is not None:
+        return Assumption(asked.engine, "the question names it")
+    device = gpus.find(job.gpu) if job.gpu else None
+    if device is not None and device.vendor == "apple":
+        return Assumption("llama.cpp", "what runs on a Mac")
+    return None
 
 
 def _named(job: Job, asked: Asked) -> Job:
