@@ -42,7 +42,8 @@ def plan_job(
     :param fixed_hardware: whether plans may change neither the cards nor their number.
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
-    from oomdoc.diagnosis.answering import Plain, answer_of
+    from oomdoc.diagnosis.answering import answer_of
+    from oomdoc.diagnosis.comparing import Plain
     from oomdoc.diagnosis.planning import fits_table
 
     job, evidence, careful = planned_job(text, filename, changes, others)

@@ -12,6 +12,7 @@ from oomdoc.diagnosis.view import View
 from oomdoc.messages import Message, say
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
+from oomkb.frameworks import has
 from oomkb.memory.job import Job
 from oomkb.memory.setting import PREFERENCE
 from oomkb.pricing import price
@@ -27,7 +28,7 @@ def advice_for(view: View, stated: Job, causes: Sequence[CauseFinding]) -> tuple
     found: list[Message] = []
     if likely & {"logits", "activations"}:
         found += [*_pairs(view), *_small_lora(view, stated)]
-    found += [*_one_process(view), *_engine_share(view)]
+    found += [*uneven_heads(view), *_one_process(view), *_engine_share(view)]
     if "version-regression" in likely:
         found += _regression(view)
     return (*found, *_hardware(view))
@@ -53,6 +54,20 @@ def unsupported(view: View) -> tuple[Conflict, ...]:
         why = say("advice.unsupported", gpu=device.name, what=_NAMES[asked], setting=setting)
         found.append(Conflict(field, asked, instead, why))
     return tuple(found)
+
+
+def uneven_heads(view: View) -> Iterator[Message]:
+    """Sequence parallelism in Ulysses' manner hands every rank whole heads: its size must divide their number.
+
+    Jacobs et al. 2023 (arXiv 2309.14509), section 3; DeepSpeed ``sequence/layer.py``. Megatron's splits other things.
+    """
+    size, shape = view.stated("sp") or 1, view.shape
+    if shape is None or not isinstance(size, int) or has(view.job.framework, "sp.megatron"):
+        return
+    heads = shape.dims.heads
+    if size > 1 and heads % size:
+        fits = max(n for n in range(1, size) if heads % n == 0 and size % n == 0)
+        yield say("advice.uneven-heads", size=size, heads=heads, fits=fits)
 
 
 def _pairs(view: View) -> Iterator[Message]:

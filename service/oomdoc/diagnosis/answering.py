@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import FITS, Side, compared, host_is_short, needed_of, needs_by_count
+from oomdoc.diagnosis.advice import uneven_heads
+from oomdoc.diagnosis.comparing import Plain, asks_for_requests, comparison
+from oomdoc.diagnosis.forms import FITS, compared, host_is_short, needed_of, needs_by_count
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,
@@ -16,17 +17,16 @@ from oomdoc.diagnosis.planned import (
     wants_figure,
 )
 from oomdoc.diagnosis.result import Diagnosis
-from oomdoc.diagnosis.run_words import assumed_of, cards_of, run_of, step_of
+from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, run_of
 from oomdoc.diagnosis.view import View
-from oomdoc.intake.asked import Asked, Wanted
+from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message, say
-from oomkb.dataclass import dataclass
-from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
+from oomkb.catalog.diffusion import pipeline
+from oomkb.errors import OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
-from oomkb.memory.estimate import Estimate
+from oomkb.frameworks.circumstances import named_size
 from oomkb.memory.host import LIBRARIES_BYTES
-from oomkb.memory.job import Job
 from oomkb.units import GIB
 
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
@@ -45,43 +45,8 @@ _TERMS: Final = {
 """Terms of the memory table, under the words of questions."""
 _MAX_PARTS: Final = 6
 """Terms of the peak that are named."""
-_MAX_REMEDIED_SIDES: Final = 2
-"""Alternatives that do not fit and are planned for: a plan takes some tenths of a second."""
-_MAX_CHANGES_OF_A_SIDE: Final = 4
 _MIN_PART: Final = 0.04
 """Share of what is needed from which a term is named."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """What an answer is about."""
-
-    stated: Job
-    """As stated, with what was chosen marked as assumed."""
-    job: Job
-    """Completed."""
-    estimate: Estimate
-    careful: bool
-    asked: Asked = field(default_factory=Asked)
-    sides: tuple[Side, ...] = ()
-    """What the question compares."""
-    printed_tokens: float | None = None
-    """What the engine's own log says that its cache holds."""
-
-    @property
-    def wanted(self) -> Wanted:
-        """What is asked."""
-        return self.asked.wanted
-
-    @property
-    def answer(self) -> str:
-        """``fits tight does-not-fit``, ``unknown`` without a card."""
-        probability = self.estimate.fits_probability
-        if host_is_short(self.job, self.estimate):
-            return "does-not-fit"
-        if probability is None:
-            return "unknown"
-        return "fits" if probability >= FITS else "tight" if probability > 1 - FITS else "does-not-fit"
 
 
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
@@ -97,12 +62,29 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if view.estimate is None and found.grid is not None:
         return (say("answer.card-alone", cards=cards_of(found.job)),)
     if view.estimate is None:
-        return (say("answer.diffusion" if found.asked is not None and found.asked.diffusion else "answer.unknown"),)
+        if found.asked is not None and found.asked.diffusion:
+            return (*_parts_of_pipeline(view), say("answer.diffusion"))
+        return (say("answer.unknown"),)
     asked = found.asked or Asked()
     sides = compared(found.job, asked) if found.careful else ()
     printed = next((s.data for s in view.evidence.find("vllm-concurrency")), {})
     tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
-    return answer_of(Plain(found.job, view.job, view.estimate, found.careful, asked, sides, tokens))
+    about = Plain(found.job, view.job, view.estimate, found.careful, asked, sides, tokens)
+    first, *others = answer_of(about)
+    return (first, *uneven_heads(view), *others)
+
+
+def _parts_of_pipeline(view: View) -> Iterator[Message]:
+    """What the weights of a model that makes images or video take, in 16, 8 and 4 bits."""
+    named, job = next(view.evidence.find("diffusion-model"), None), view.job
+    parts = pipeline(str(named.data["model"])) if named is not None else None
+    denoiser = parts.denoiser if parts is not None else (job.params_b or named_size(job) or 0.0) * 1e9
+    if denoiser:
+        name = parts.name if parts is not None else model_of(job)
+        sizes = {"half_bytes": 2 * denoiser, "eighth_bytes": denoiser, "fourth_bytes": denoiser / 2}
+        yield say("answer.pipeline", model=name, **sizes)
+        if parts is not None and parts.encoders:
+            yield say("answer.pipeline-encoders", encoders_bytes=2 * parts.encoders)
 
 
 def _reserved(about: Plain) -> Iterator[Message]:
@@ -131,7 +113,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
     if explained := tuple(_reserved(about)):
         return explained
-    out = [*_other_engine(about), *(list(_comparison(about)) or [*_cache_alone(about), _decisive(about)])]
+    out = [*_other_engine(about), *(list(comparison(about)) or [*_cache_alone(about), _decisive(about)])]
     out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(assumed_of(about.job))
     if assumed:
@@ -187,79 +169,6 @@ def _host(about: Plain) -> Iterator[Message]:
         mapped = max((terms.get("mapped files", 0.0) for terms in phases), default=0.0) or 2.0 * estimate.params
         own = max((sum(terms.values()) - terms.get("mapped files", 0.0) for terms in phases), default=LIBRARIES_BYTES)
         yield say("answer.host-load", own_bytes=own, mapped_bytes=mapped)
-
-
-def _comparison(about: Plain) -> Iterator[Message]:
-    """What each of the compared alternatives needs, and what is the same for all of them."""
-    if not about.sides:
-        return
-    yield say("answer.compared", sides=[_side(side) for side in about.sides])
-    if _many(about) and all(side.requests is not None for side in about.sides):
-        yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
-    if about.wanted in ("batch", "length"):
-        yield from _largest_of_sides(about)
-    yield from _remedies_of_sides(about)
-    job = about.job
-    known = about.estimate.capacity_bytes is not None
-    yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=cards_of(job))
-    if (job.world or 1) == 1 and any(str(side.fields.get("sharding", "")).startswith("zero") for side in about.sides):
-        yield say("answer.zero-alone")
-    if all(side.fits for side in about.sides) and all(side.name.lower().startswith("zero") for side in about.sides):
-        yield say("answer.compared-shards")
-
-
-def _many(about: Plain) -> bool:
-    """Whether it is asked how many requests a server holds at once, or whether so many."""
-    return about.wanted == "requests" or about.asked.concurrency is not None
-
-
-def _largest_of_sides(about: Plain) -> Iterator[Message]:
-    """The largest batch or length of each alternative."""
-    from oomdoc.diagnosis.planning import largest_of
-
-    names = ("micro_batch",) if about.wanted == "batch" else ("seq_len", "serving.max_model_len")
-    found = []
-    for side in about.sides:
-        try:
-            sizes = largest_of(about.stated.with_fields(side.fields), careful=about.careful, wanted=FITS)
-        except OomdocError:
-            return
-        most = next((sizes[n] for n in names if n in sizes), None)
-        if most:
-            found.append(say("answer.side-most", name=side.name, most=f"{most:,}"))
-    if found:
-        yield say(f"answer.compared-{about.wanted}", sides=found)
-
-
-def _remedies_of_sides(about: Plain) -> Iterator[Message]:
-    """What would make an alternative fit that does not: the question may well be which of them can be had at all."""
-    from oomdoc.diagnosis.planning import mildest_plan
-
-    lacking = [side for side in about.sides if side.fits is False]
-    for side in lacking[:_MAX_REMEDIED_SIDES]:
-        try:
-            plan = mildest_plan(about.stated.with_fields(side.fields), side.fields, careful=about.careful, wanted=FITS)
-        except (OomdocError, *ARITHMETIC_ERRORS):
-            continue
-        if plan is not None and len(plan.changes) <= _MAX_CHANGES_OF_A_SIDE:
-            changes = [step_of(change) for change in plan.changes]
-            host = plan.estimate.host_bytes
-            key = "answer.side-with-host" if host >= GIB else "answer.side-with"
-            needed = needed_of(plan.estimate)
-            yield say(key, name=side.name, changes=changes, needed_bytes=needed, host_bytes=host)
-
-
-def _side(side: Side) -> Message:
-    """What it needs; tight where it is less than the card holds, and more than one should count on."""
-    if side.fits is False and side.capacity_bytes is not None and side.needed_bytes < side.capacity_bytes:
-        key = "-tight"
-    else:
-        key = "" if side.fits is None else "-fits" if side.fits else "-not"
-    return say(f"answer.side{key}", **{n: getattr(side, n) for n in ("name", "needed_bytes", "capacity_bytes")})
-
-
-def _holds(side: Side) -> Message:
-    return say("answer.side-requests", name=side.name, requests=side.requests)
 
 
 def _cache_alone(about: Plain) -> Iterator[Message]:
@@ -390,7 +299,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         now = job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
-    if not (about.sides and _many(about)):
+    if not (about.sides and asks_for_requests(about)):
         yield from _room(about)
     if about.answer != "fits":
         yield from _instead(about)

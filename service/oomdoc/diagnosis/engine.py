@@ -36,6 +36,7 @@ from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_mode
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
+from oomdoc.intake.asked import asked_of
 from oomdoc.intake.digest import query_of
 from oomdoc.messages import Message, problem_of, say
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
@@ -156,7 +157,8 @@ def _worked_out(
     else:
         for completed in (locally_served, split_by_layers, ranks_that_speak, usual_precision):
             job = completed(evidence, job)
-    priced = _priced(job, warnings, careful=careful)
+    makes_pictures = is_planned(evidence) and asked_of(evidence).diffusion
+    priced = _priced(job, warnings, careful=careful) if not makes_pictures else None
     if priced is not None and not is_planned(evidence):
         inference = infer(evidence, job, priced)
         job, priced = inference.job, inference.priced

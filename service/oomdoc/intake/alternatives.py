@@ -25,7 +25,7 @@ ROWS: Final = patterns(str(Path(__file__).with_name("asked.py")))
 """Words of questions."""
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
-_MAX_SIDES: Final = 4
+_MAX_SIDES: Final = 5
 _LISTED: Final = 3
 """Machines of different kinds from which a question compares them, whatever else it names."""
 _MAX_RATIO: Final = 32

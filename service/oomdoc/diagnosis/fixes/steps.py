@@ -115,6 +115,23 @@ def diffusion_pipeline(job: Job, context: Context) -> Iterator[Variant]:
             yield step(f"diffusion-pipeline.{word}", 0.3 + 0.2 * rank, safety, line=line)
 
 
+@remedy("changed-numerics", "any", causes=["activations"])
+def calibration(job: Job, context: Context) -> Iterator[Variant]:
+    """Quantising a model: the samples it is calibrated with pass each layer, all at once unless a bound is set.
+
+    AutoAWQ 0.2.7 ``awq/quantize/quantizer.py``; llm-compressor ``oneshot`` and GPTQModel take the same two sizes.
+    """
+    if context.facts.get("calibrates"):
+        yield step("calibration.parallel", 0.2, line=_AWQ_PARALLEL)
+        yield step("calibration.fewer", 0.4, line=_FEWER_SAMPLES)
+
+
+_AWQ_PARALLEL: Final = "model.quantize(..., n_parallel_calib_samples=1)"
+_FEWER_SAMPLES: Final = (
+    "max_calib_samples=64, max_calib_seq_len=512 (llm-compressor: num_calibration_samples, max_seq_length)"
+)
+
+
 @remedy("same-numbers", "training", "rl", causes=["logits", "activations", "long-sample"])
 def entropy_chunks(job: Job, context: Context) -> Iterator[Variant]:
     """verl: entropy worked out piece by piece, and micro-batches bounded by tokens instead of samples.

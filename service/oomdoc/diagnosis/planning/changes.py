@@ -182,12 +182,13 @@ def _change(
     return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n, fields=f) for (k, o, n), f in more)]
 
 
-def in_words(change: Change, job: Job, typed: bool) -> Change:
+def in_words(change: Change, job: Job, typed: bool, *, titled: bool = True) -> Change:
     """A change in words where neither the framework nor the person has a key that would say it.
 
     A run that is only taken for one of plain transformers is shown that library's key beside the words.
 
     :param typed: whether the key is the person's own.
+    :param titled: whether the remedy is named; of several keys of one remedy the first alone says it.
     """
     name = next(iter(change.fields), "")
     own = has_keys(job.framework) and (change.key != name or name in names_of(job.framework, name))
@@ -197,7 +198,7 @@ def in_words(change: Change, job: Job, typed: bool) -> Change:
     said = {"title": say(f"fixes.{change.remedy}.title"), "old": old, "new": new}
     if own:
         line = f"{change.key}: {new}" if old is None else f"{change.key}: {old} → {new}"
-        return replace(change, instruction=say("fixes.in-words.named", line=line, **said))
+        return replace(change, instruction=say(f"fixes.in-words.{'named' if titled else 'further'}", line=line, **said))
     counted = old is not None and not isinstance(change.new, bool | str)
     return replace(change, instruction=say("fixes.in-words.counted" if counted else "fixes.in-words.alone", **said))
 

@@ -99,7 +99,9 @@ def planning_for(
         context = replace(context, without=context.without | _OF_MANY_PROCESSES)
     try:
         prices: Prices | None = (
-            Prices(job, careful=careful) if explained and context.facts["pipeline"] is None else None
+            Prices(job, careful=careful)
+            if explained and context.facts["pipeline"] is None and not context.facts["calibrates"]
+            else None
         )
     except OomdocError:
         prices = None
@@ -111,7 +113,7 @@ def planning_for(
     first = likely[0] if likely else ""
     if prices is None:
         notes = (say("fixes.note.unpriced"),) if explained else ()
-        if first in _ARITHMETIC and not (context.facts["ranks_on_one_gpu"] or _makes_pictures(context)):
+        if first in _ARITHMETIC and not _is_apart(context):
             advice = [*settings_for(job, context), *advice]
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
@@ -145,18 +147,36 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     effective = [_in_effect(p, ineffective) for p in plans[:_MAX_SHOWN_PLANS]]
-    return replace(found, plans=tuple(_said(p, evidence, prices.job) for p in effective))
+    return replace(found, plans=tuple(_said(_in_order(p, first), evidence, prices.job) for p in effective))
+
+
+def _in_order(plan: Plan, cause: str) -> Plan:
+    """With what answers the cause first, and the keys of one remedy together."""
+    names = list(dict.fromkeys(change.remedy for change in plan.changes))
+    answers = ANSWERS.get(cause, ())
+    ordered = sorted(
+        plan.changes, key=lambda c: (c.instruction is None, c.remedy not in answers, names.index(c.remedy))
+    )
+    return replace(plan, changes=tuple(ordered))
 
 
 def _said(before: Plan, evidence: Evidence, job: Job) -> Plan:
     """The plan as a patch, in words what no key says; a key that was found in the person's text or file stays."""
     plan, own = patched(before, evidence), {change.key for change in before.changes}
-    changes = (in_words(c, job, typed=c.key not in own or c.file is not None) for c in plan.changes)
+    changes: list[Change] = []
+    for change in plan.changes:
+        titled = all(other.remedy != change.remedy for other in changes)
+        changes.append(in_words(change, job, typed=change.key not in own or change.file is not None, titled=titled))
     return replace(plan, changes=tuple(changes))
 
 
 _SURE: Final = 0.8
 """Probability of a cause from which what answers it comes before what makes room elsewhere."""
+
+
+def _is_apart(context: Context) -> bool:
+    """Whether no setting of a training run is an answer: the cards are used wrongly, or no run of that kind failed."""
+    return bool(context.facts["ranks_on_one_gpu"] or context.facts["calibrates"]) or _makes_pictures(context)
 
 
 def _makes_pictures(context: Context) -> bool:

@@ -257,6 +257,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
         "typed": {name: key for name, fact in evidence.facts.items() if (key := typed_key(fact)) is not None},
+        "calibrates": "activations/calibration" in said,
         "in_vision_tower": "vision-tokens/tower" in said,
         "device_map": "inactive-setting/map-of-devices" in said,
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
