@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import uneven_heads
@@ -69,9 +70,11 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     sides = compared(found.job, asked) if found.careful else ()
     printed = next((s.data for s in view.evidence.find("vllm-concurrency")), {})
     tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
-    about = Plain(found.job, view.job, view.estimate, found.careful, asked, sides, tokens)
-    first, *others = answer_of(about)
-    return (first, *uneven_heads(view), *others)
+    others = (compared(found.job, replace(asked, alternatives=also)) for also in asked.further if sides)
+    further = tuple(also for also in others if also)
+    about = Plain(found.job, view.job, view.estimate, found.careful, asked, sides, further, tokens)
+    first, *after = answer_of(about)
+    return (first, *uneven_heads(view), *after)
 
 
 def _parts_of_pipeline(view: View) -> Iterator[Message]:

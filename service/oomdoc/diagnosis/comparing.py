@@ -34,6 +34,8 @@ class Plain:
     asked: Asked = field(default_factory=Asked)
     sides: tuple[Side, ...] = ()
     """What the question compares."""
+    further: tuple[tuple[Side, ...], ...] = ()
+    """What it compares beside that, in other settings."""
     printed_tokens: float | None = None
     """What the engine's own log says that its cache holds."""
 
@@ -62,6 +64,8 @@ def comparison(about: Plain) -> Iterator[Message]:
         yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
     if about.wanted in ("batch", "length"):
         yield from _largest_of_sides(about)
+    for sides in about.further:
+        yield say("answer.compared-also", sides=[_side(side) for side in sides])
     yield from _remedies_of_sides(about)
     job = about.job
     known = about.estimate.capacity_bytes is not None

@@ -23,7 +23,7 @@ _SURE: Final = 0.8
 """Probability from which a topic answers words for a size, and stands beside the figures of a run."""
 _FLAGS_ASKED_ABOUT: Final = 1
 """Settings that a question about a flag may quote; more are a configuration, and the question is about its run."""
-_MAX_TOPICS: Final = 3
+_MAX_TOPICS: Final = 5
 """Topics of an input that puts several questions."""
 
 

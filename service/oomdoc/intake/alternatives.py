@@ -6,7 +6,7 @@ The rows are those of ``asked.tsv``; :mod:`oomdoc.intake.asked` reads the rest o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,8 @@ ROWS: Final = patterns(str(Path(__file__).with_name("asked.py")))
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
 _MAX_SIDES: Final = 5
+_MAX_FURTHER: Final = 2
+"""Comparisons beside the first."""
 _LISTED: Final = 3
 """Machines of different kinds from which a question compares them, whatever else it names."""
 _MAX_RATIO: Final = 32
@@ -79,7 +81,24 @@ _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}
 
 
 def alternatives_in(text: str) -> tuple[Alternative, ...]:
-    """What a question sets against each other: options of a list, values of one field, or a setting on and off.
+    """What a question sets against each other: options of a list, values of one field, or a setting on and off."""
+    return next(_sides(text), ())
+
+
+def further_alternatives(text: str) -> tuple[tuple[Alternative, ...], ...]:
+    """What it sets against each other beside that, in other fields: "rank 64 or 16, and ZeRO-2 or ZeRO-3?"."""
+    found: list[tuple[Alternative, ...]] = []
+    seen: set[str] = set()
+    for sides in _sides(text):
+        fields = {name for side in sides for name in side.fields}
+        if seen.isdisjoint(fields):
+            found.append(sides)
+        seen |= fields
+    return tuple(found[1 : 1 + _MAX_FURTHER])
+
+
+def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
+    """Every comparison of a text, the plainest first.
 
     Values of a field are compared where words of choice or of change join them. Machines, and values of a setting of
     which a run has one (how its states are shared), exclude each other whatever stands between.
@@ -87,11 +106,13 @@ def alternatives_in(text: str) -> tuple[Alternative, ...]:
     cards, values = _cards(text), {**_worded(text), **_numbered(text)}
     machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
     if _LISTED <= len(machines) <= _MAX_SIDES:
-        return machines  # a list of machines is what a question is about
+        yield machines  # a list of machines is what a question is about
+        return
     if options := _options(text):
-        return options
+        yield options
+        return
     if ROWS["which_stage"].search(text) is not None:
-        return _STAGES
+        yield _STAGES
     weighs = ROWS["weighs"].search(text) is not None
     choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
     changes = [*choice, ROWS["changes"]]
@@ -100,11 +121,11 @@ def alternatives_in(text: str) -> tuple[Alternative, ...]:
     for mentions, words in (*things, *((_with_others(m, values), changes) for m in values.values())):
         found = _compared(text, sorted(mentions, key=_place), words, listed=weighs)
         if 1 < len(found) <= _MAX_SIDES:
-            return found
+            yield found
     if found := _switched(text):
-        return found
+        yield found
     sides = (_apart(text, field, sorted(mentions, key=_place)) for field, mentions in values.items())
-    return next((found for found in (*sides, machines) if 1 < len(found) <= _MAX_SIDES), ())
+    yield from (found for found in (*sides, machines) if 1 < len(found) <= _MAX_SIDES)
 
 
 def _place(mention: _Mention) -> tuple[int, int]:

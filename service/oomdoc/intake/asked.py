@@ -16,6 +16,7 @@ from oomdoc.intake.alternatives import (
     Alternative,
     alternatives_in,
     bare_length_in,
+    further_alternatives,
     length_in,
     number_of,
     settings_in,
@@ -111,6 +112,8 @@ class Asked:
     """How many questions are put."""
     term: str | None = None
     """The term of the memory table that is asked about."""
+    further: tuple[tuple[Alternative, ...], ...] = ()
+    """Alternatives in other fields that the question compares as well."""
     alternatives: tuple[Alternative, ...] = ()
     """What the question compares: two or more that differ in one setting, in the order of the words."""
 
@@ -175,8 +178,9 @@ def _asked_in(text: str) -> Asked:
         pure=ROWS["pure"].search(text) is not None,
         on_files=not sides and _concurrency(text) is None and ROWS["on_files"].search(text) is not None,
         quant=_format(text),
-        questions=sum(map(text.count, "?？")),
+        questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
+        further=further_alternatives(text) if sides else (),
         alternatives=sides,
     )
 
