@@ -23,17 +23,49 @@ _SURE: Final = 0.8
 """Probability from which a topic answers words for a size, and stands beside the figures of a run."""
 _FLAGS_ASKED_ABOUT: Final = 1
 """Settings that a question about a flag may quote; more are a configuration, and the question is about its run."""
-_MAX_TOPICS: Final = 5
+_LISTED_FLAGS: Final = 3
+"""Options without values from which a question lists them."""
+_MAX_WHOLE: Final = 2
+"""Topics that are given in full; of more the beginning of each."""
+_MAX_TOPICS: Final = 7
 """Topics of an input that puts several questions."""
 
 
 def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a person's words ask about: up to two, of several questions up to three."""
+    if named := _topics_of_flags(evidence):
+        return tuple(FoundTopic(topic, 1.0, None) for topic in named)
     likely = topics_of(evidence)
     found = _found(likely, job, most=max(2, _questions(evidence))) if likely else ()
     if found or not asked_of(evidence).on_files:
         return found
     return _found(likely, job, most=1, least=NEAR)  # no run answers it: the nearest topic does
+
+
+def _topics_of_flags(evidence: Evidence) -> tuple[Topic, ...]:
+    """The topics that speak of the options which a question lists without values, in their order."""
+    if not asked_of(evidence).why:
+        return ()
+    listed = [s.key.lower().replace("-", "_") for d in evidence.documents for s in d.settings if s.value is True]
+    if len(listed) < _LISTED_FLAGS:
+        return ()
+    found: dict[str, Topic] = {}
+    for flag in listed:
+        told = (t for place in range(_PLACES) for t in topics().values() if _names(t, flag, place))
+        if (topic := next(told, None)) is not None:
+            found.setdefault(topic.id, topic)
+    return tuple(found.values())[:_MAX_TOPICS]
+
+
+_PLACES: Final = 4
+
+
+def _names(topic: Topic, flag: str, place: int) -> bool:
+    """Whether a topic speaks of an option: in its title, in its questions, by its fields, or only in its answer."""
+    if place == 2:
+        return flag in (setting.rpartition(".")[2] for setting in topic.settings)
+    texts = ((topic.id, topic.title["en"]), topic.questions["en"], (), (topic.answer["en"],))[place]
+    return any(flag in text.lower().replace("-", "_") for text in texts)
 
 
 def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
@@ -58,6 +90,8 @@ def near_topics(evidence: Evidence) -> tuple[Topic, ...]:
 
 def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | None) -> bool:
     """Whether a topic is the answer, and not a figure for the run that the question describes."""
+    if _topics_of_flags(view.evidence):
+        return True
     configured = sum(len(document.settings) for document in view.evidence.documents) > _FLAGS_ASKED_ABOUT
     if not found or configured or put_off(view.evidence):
         return False
@@ -67,7 +101,9 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
     of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
     if of_a_card and found[0].probability < _SURE:
         return False
-    if asked.why and asked.wanted in ("fit", "reserved") and found[0].probability >= _SURE:
+    whole = view.stated("model") is not None and view.stated("gpu") is not None and asked.wanted == "fit"
+    answered = whole and outlook is not None and outlook.answer != "unknown"
+    if asked.why and asked.wanted in ("fit", "reserved") and found[0].probability >= _SURE and not answered:
         return True
     if outlook is not None and outlook.answer != "unknown":
         return False
@@ -85,11 +121,27 @@ def beside(found: Sequence[FoundTopic], evidence: Evidence | None = None) -> tup
 
 def sentences_of(found: Sequence[FoundTopic], *, titled: bool = False) -> Iterator[Message]:
     """What an answer says of the topics; ``titled``: the first one under its title too, which a screen has above it."""
+    if len(found) > _MAX_WHOLE:
+        for one in found:
+            text = {language: _beginning(said) for language, said in one.topic.answer.items()}
+            yield say("topic.brief", title=one.topic.title, text=text, id=one.topic.id)
+        return
     for number, one in enumerate(found):
         yield say("topic.titled" if number or titled else "topic.said", title=one.topic.title, text=one.topic.answer)
         if one.figure is not None:
             yield one.figure
         yield say("topic.sources", sources="; ".join(one.topic.sources))
+
+
+def _beginning(text: str) -> str:
+    """The first sentences of a text, about a line or two."""
+    least = _LINE if text.isascii() else _LINE // 3
+    ends = (n + 1 for n, c in enumerate(text) if c in "。；" or (c in ".;" and text[n + 1 : n + 2] == " "))
+    return text[: next((end for end in ends if end >= least), len(text))].strip()
+
+
+_LINE: Final = 90
+"""Characters of about a line of English."""
 
 
 def figure_of(topic: Topic, job: Job) -> Message | None:

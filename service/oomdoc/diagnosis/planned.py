@@ -15,7 +15,7 @@ from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
-from oomkb.frameworks import described, min_compute
+from oomkb.frameworks import LAUNCHERS, described, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
@@ -88,7 +88,9 @@ def asks_why_held(evidence: Evidence, job: Job) -> bool:
 
 def careful_job(evidence: Evidence, job: Job) -> bool:
     """Whether open fields are filled carefully: not where a whole config or command says what would be started."""
-    written = sum(len(document.settings) for document in evidence.documents)
+    # A launcher's or DeepSpeed's file says nothing of what the trainer is given.
+    own = (document for document in evidence.documents if document.framework not in (*LAUNCHERS, "deepspeed"))
+    written = sum(len(document.settings) for document in own)
     return job.framework is None or written < _SCRIPTS
 
 
@@ -96,10 +98,19 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     """The run that a question is about."""
     asked = asked_of(evidence)
     careful = careful_job(evidence, job)
-    job = _purposed(_mixed(_spelled_out(job, evidence), evidence, asked), asked, written=bool(evidence.documents))
+    job = _split_as_stated(_spelled_out(job, evidence))
+    job = _purposed(_mixed(job, evidence, asked), asked, written=bool(evidence.documents))
     if not careful:
         return Choice(job, asked, careful)
     return Choice(_chosen(_first_side(_uncounted(job, asked), asked), asked), asked, careful)
+
+
+def _split_as_stated(job: Job) -> Job:
+    """Without a number of cards that is less than the model is split over: it is another run's, or somebody's guess."""
+    cards = job.world or (job.gpus or 0) * (job.nodes or 1)
+    if cards and cards < (job.tp or 1) * (job.pp or 1) * (job.cp or 1):
+        return job.with_fields({"gpus": None, "world": None})
+    return job
 
 
 def _first_side(job: Job, asked: Asked) -> Job:

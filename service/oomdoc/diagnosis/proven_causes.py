@@ -83,6 +83,17 @@ def _without_pieces(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFi
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause == "fragmentation"))
 
 
+def _one_unit(view: View) -> Iterator[Account]:
+    """FSDP gathers for one forward pass as many bytes as the whole model has: it was never split into units."""
+    wanted, shape = view.bytes_of("requested"), view.shape
+    if not wanted or shape is None or "unshard" not in view.trace or view.job.sharding not in _SHARDED:
+        return
+    for width in (WEIGHT_BYTES, 2 * WEIGHT_BYTES):
+        if abs(wanted - width * shape.params) <= _EQUAL * wanted:
+            yield from account_of(view, "inactive-setting", "one-unit", {"whole_bytes": wanted})
+            return
+
+
 def _grown(view: View) -> Iterator[Account]:
     """As much more at every printed step as at the one before, and much of what was held at the end."""
     held = view.bytes_of("allocated") or view.bytes_of("capacity")
@@ -266,6 +277,7 @@ def _requested_tensor(view: View) -> Iterator[Account]:
 
 
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
+    _one_unit,
     _grown,
     _kept_graphs,
     engine_accounts.refused_cache,

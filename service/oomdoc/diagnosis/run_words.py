@@ -23,7 +23,9 @@ def run_of(job: Job) -> Message:
         length = job.get("serving.max_model_len") or job.seq_len or 0
         served = {"model": name, "format": _format(job), "length": f"{length:,}"}
         count = job.get("serving.concurrency") or 1
-        return say("answer.serving-together", count=count, **served) if count > 1 else say("answer.serving", **served)
+        if count > 1:
+            return say("answer.serving-together", count=count, **served)
+        return say("answer.serving" if length else "answer.serving-plain", **served)
     values = {"model": name, "batch": job.micro_batch or 1, "length": f"{job.seq_len or 0:,}"}
     return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
 

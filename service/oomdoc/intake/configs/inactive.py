@@ -31,6 +31,8 @@ _LAUNCHED: Final = (*LAUNCHERS, "torchrun", "torch.distributed", "mpirun", "srun
 _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_enable_sleep_mode")
 """What saves memory while a rollout engine works: without an engine the trainer does not look at it."""
 _ADAPTERS: Final = ("lora_rank", "lora_r", "lora_target", "lora_target_modules", "lora_target_linear")
+_AUTO_WRAP: Final = "fsdp_auto_wrap_policy"
+"""accelerate ``utils/dataclasses.py``; with ``NO_WRAP`` FSDP1 makes one unit of the model and gathers it whole."""
 _OWN_SWITCH: Final = "disable_gradient_checkpointing"
 _MIN_RATIO: Final = 0.86
 _MAX_FOUND: Final = 40
@@ -96,6 +98,9 @@ def _contradicted(doc: Doc) -> Iterator[_Found]:
         yield from ((view[key], "adapters-in-full", {}) for key in _ADAPTERS if key in view)
     if "use_vllm" in view and flag(view["use_vllm"].value) is False:
         yield from [(view[k], "engine-off", {}) for k in _ENGINE if k in view][:1]
+    for entry in doc.entries:
+        if norm(entry.key).endswith(_AUTO_WRAP) and str(entry.value).upper() == "NO_WRAP" and not entry.off:
+            yield entry, "one-unit", {}
     for entry in doc.entries if _OWN_SWITCH in names else ():
         if norm(entry.key) == "gradient_checkpointing" and flag(entry.value) is False and not entry.off:
             yield entry, "checkpointing-flag-ignored", {"use": _OWN_SWITCH}

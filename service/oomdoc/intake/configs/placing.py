@@ -160,10 +160,23 @@ def _remove(text: str, doc: Doc, entry: Entry) -> str | None:
 def _remove_item(text: str, entry: Entry) -> str:
     """A flag of a YAML list of arguments: its lines, or its strings within brackets."""
     low = text.rfind("\n", 0, entry.key_span[0]) + 1
-    head = text[low : entry.key_span[0]].strip(" \t\"'")
-    if head.lstrip("- ").strip() == "":
+    if text[low : entry.key_span[0]].strip("- \t\"'") == "":
         return text[:low] + text[line_end(text, max(entry.key_span[1], entry.value_span[1])) :]
-    return shell.remove(text, entry)
+    start, end = entry.key_span[0], max(entry.key_span[1], entry.value_span[1])
+    while start > low and text[start - 1] in "-\"'":
+        start -= 1
+    end += text[end : end + 1] in ("'", '"')
+    if text[start : start + 1] not in ("'", '"'):
+        return shell.remove(text, entry)
+    after = _NEXT_ITEM.match(text, end)
+    if after is not None:
+        return text[:start] + text[after.end() :]
+    before = _ITEM_BEFORE.search(text, low, start)
+    return text[: before.start() if before is not None else start] + text[end:]
+
+
+_NEXT_ITEM: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}")
+_ITEM_BEFORE: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}\Z")
 
 
 def _insert(text: str, doc: Doc, view: View, key: str, value: Any) -> str | None:
@@ -172,7 +185,7 @@ def _insert(text: str, doc: Doc, view: View, key: str, value: Any) -> str | None
     if doc.form == "shell" or (
         doc.form == "yaml" and flags and len(flags) == len([e for e in doc.entries if e.key[:1] != "@"])
     ):
-        return _insert_flag(text, doc, key, value, anchor)
+        return None if _stands_elsewhere(text, doc, key) else _insert_flag(text, doc, key, value, anchor)
     if doc.form in ("yaml", "json", "toml"):
         placed = _beside_its_like(doc, _prefixed(doc, key))
         if placed is None:
@@ -187,6 +200,18 @@ def _insert(text: str, doc: Doc, view: View, key: str, value: Any) -> str | None
     if doc.form == "python":
         return _insert_keyword(text, doc, key, value, anchor)
     return None
+
+
+def _stands_elsewhere(text: str, doc: Doc, key: str) -> bool:
+    """Whether the script gives the flag in a place that is not read (``ARGS+=(--deepspeed $DS)`` in a branch): written
+    a second time, one of the two would be without effect.
+    """
+    if doc.form != "shell" or not key.replace("-", "").replace("_", "").isalnum():
+        return False
+    if any(entry.style in ("flag", "flag=") and norm(entry.key) == norm(key) for entry in doc.entries):
+        return True
+    given = re.compile(rf"^(?![ \t]*#).*?(?<![\w-])--{re.escape(key)}(?![\w-])", re.MULTILINE)
+    return given.search(text, doc.end) is not None or given.search(text[: doc.start]) is not None
 
 
 def _beside_its_like(doc: Doc, key: str) -> str | None:

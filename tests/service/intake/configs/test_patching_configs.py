@@ -505,3 +505,43 @@ trainer = SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args)
         call = next(n for n in ast.walk(ast.parse(done.text)) if isinstance(n, ast.Call))
         assert {keyword.arg for keyword in call.keywords} <= fields, change
     assert "gradient_checkpointing=True" in changed
+
+
+@pytest.mark.parametrize("quote", ['"', "'", ""])
+def test_a_switch_is_taken_out_of_a_list_of_arguments_with_its_line(quote):
+    items = "".join(f"      - {quote}{word}{quote}\n" for word in ("--model", "a/b-7b", "--enforce-eager"))
+    text = f"containers:\n  - image: vllm/vllm-openai:v0.8.5\n    args:\n{items}"
+    done = patch(text, filename="deployment.yaml", changes={"serving.cuda_graphs": True})
+    assert done.text == text.replace(f"      - {quote}--enforce-eager{quote}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({"serving.cuda_graphs": True}, '["vllm", "serve", "a/b-7b", "--max-model-len", "4096"]'),
+        ({"serving.max_model_len": None}, '["vllm", "serve", "a/b-7b", "--enforce-eager"]'),
+    ],
+)
+def test_an_argument_within_brackets_leaves_no_empty_string(change, left):
+    words = '["vllm", "serve", "a/b-7b", "--enforce-eager", "--max-model-len", "4096"]'
+    done = patch(f"image: vllm/vllm-openai:v0.8.5\ncommand: {words}\n", filename="compose.yaml", changes=change)
+    assert done.text.endswith(f"command: {left}\n")
+
+
+def test_the_value_that_holds_where_a_variable_is_not_set_is_what_changes():
+    text = 'LEN="${LEN:-4096}"\nswift sft --model a/b-7b --max_length "${LEN}" --gradient_accumulation_steps ${GA:-8}\n'
+    assert patch(text, filename="a.sh", changes={"seq_len": 2048}).text == text.replace(":-4096", ":-2048")
+    assert patch(text, filename="a.sh", changes={"grad_accum": 16}).text == text.replace(":-8", ":-16")
+
+
+def test_a_flag_that_a_branch_gives_is_not_given_twice():
+    text = 'CMD=(swift sft --model a/b-7b --max_length 2048)\nif [ "$N" -gt 1 ]; then\n  CMD+=(--deepspeed "$DS")\nfi\n"${CMD[@]}"\n'
+    done = patch(text, filename="a.sh", framework="ms-swift", changes={"sharding": "zero3"})
+    assert "sharding" in done.unplaced
+    assert done.text == text
+
+
+def test_the_lengths_of_model_and_data_change_together():
+    text = "dataset:\n  seq_length: 8192\n  packed_sequence_specs:\n    packed_sequence_size: 8192\ntrain:\n  train_iters: 9\n  micro_batch_size: 1\nmodel:\n  seq_length: 8192\n"
+    done = patch(text, filename="a.yaml", framework="megatron-bridge", changes={"seq_len": 4096})
+    assert done.text == text.replace("8192", "4096")

@@ -109,6 +109,12 @@ def test_a_comment_inside_a_command_cuts_it_off():
             "gradient_checkpointing",
         ),
         (
+            "fsdp.yaml",
+            "distributed_type: FSDP\nfsdp_config:\n  fsdp_auto_wrap_policy: NO_WRAP\n  fsdp_sharding_strategy: FULL_SHARD\nnum_processes: 4\n",
+            "one-unit",
+            "fsdp_config.fsdp_auto_wrap_policy",
+        ),
+        (
             "t.py",
             'import torch\nimport os\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n',
             "set-after-import",
