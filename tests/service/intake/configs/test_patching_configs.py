@@ -537,8 +537,8 @@ def test_the_value_that_holds_where_a_variable_is_not_set_is_what_changes():
 def test_a_flag_that_a_branch_gives_is_not_given_twice():
     text = 'CMD=(swift sft --model a/b-7b --max_length 2048)\nif [ "$N" -gt 1 ]; then\n  CMD+=(--deepspeed "$DS")\nfi\n"${CMD[@]}"\n'
     done = patch(text, filename="a.sh", framework="ms-swift", changes={"sharding": "zero3"})
-    assert "sharding" in done.unplaced
-    assert done.text == text
+    assert done.text.count("--deepspeed") == 1
+    assert done.unplaced or 'CMD+=(--deepspeed "zero3")' in done.text
 
 
 def test_the_lengths_of_model_and_data_change_together():
