@@ -20,6 +20,7 @@ from oomdoc.intake.asked import asked_in
         ("What if I go from batch 2 to 6 with Qwen3-4B?", [{"micro_batch": 2}, {"micro_batch": 6}]),
         ("Can I do batch 4 and 4096 tokens?", []),
         ("Why do rank 1 and rank 2 hold more than the others?", []),
+        ("Would going from 2 to 4 3090s help a 14B LoRA?", [{"gpus": 2}, {"gpus": 4}]),
         ("4 卡和 8 卡差多少？", [{"gpus": 4}, {"gpus": 8}]),
         ("Full SFT of a 3B: 8-bit adam or adamw?", [{"optimizer": "adamw_8bit"}, {"optimizer": "adamw"}]),
         ("Would flash attention reduce memory here?", [{"attention": "flash2"}, {"attention": "sdpa"}]),
@@ -223,3 +224,17 @@ vllm serve meta-llama/Llama-3.1-8B-Instruct"""
 def test_the_cache_alone_is_asked_for_in_few_words() -> None:
     said = oomdoc.diagnose("only the kv cache, no weights: Llama-3.1-8B at 16384 ctx").document()["sentences"]
     assert "2.00 GiB for one sequence of 16,384" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("question", "length"),
+    [
+        ("It needs 8192 tokens on one 4090, ok?", 8192),
+        ("Can we go up to 16384?", 16384),
+        ("要 32k 上下文，够吗", 32768),
+        ("I want 1024 in-batch negatives, does batch 48 at 512 tokens fit?", None),
+        ("We need 2000 examples a day, is a 4090 enough?", None),
+    ],
+)
+def test_a_length_that_is_asked_about(question: str, length: int | None) -> None:
+    assert asked_in(question).target_length == length

@@ -7,7 +7,7 @@ a window of fixed size.
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Final, Literal
 
 from oomkb.catalog import gpu_data
 from oomkb.catalog import gpu_words as w
@@ -15,6 +15,9 @@ from oomkb.catalog.tokens import lowered, occurrences
 from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 from oomkb.units import GIB
+
+_MAX_PLURAL: Final = 64
+"""Cards before a plural number (``4 3090s``)."""
 
 Strength = Literal["strong", "cased", "weak", "number", "apple", "slice"]
 
@@ -171,13 +174,15 @@ def _read_right(text: str, core: _Core, context: _Context) -> None:
                 context.end = reached + 1
 
 
-def _read_left(text: str, core: _Core, context: _Context) -> None:
+def _read_left(text: str, core: _Core, context: _Context, *, plural: bool) -> None:
     for _ in range(6):
         window = text[max(0, context.start - 24) : context.start]
         offset = context.start - len(window)
-        count = w.RE["count_before"].search(window) or (
-            w.RE["bare_count"].search(window) if core.strength != "number" or context.evidence else None
-        )
+        count = w.RE["count_before"].search(window)
+        if count is None and (core.strength != "number" or context.evidence or plural):
+            count = w.RE["bare_count"].search(window)
+            if count and plural and not 2 <= int(count[1]) <= _MAX_PLURAL:
+                return  # "step 400 3090s": seconds
         if count and context.count is None:
             context.count = w.NUMERALS.get(count[1]) or int(count[1])
             context.start = offset + count.start()
@@ -304,7 +309,7 @@ def _mention(
     if _another_product(text, core, context, attached):
         return None
     _stated_size(text, core, context)
-    _read_left(text, core, context)
+    _read_left(text, core, context, plural="s" in attached)
     if core.strength != "slice" and w.RE["slice_follows"].match(text, context.end):
         return None
     if strict and not _plausible(text, start, end, core, context):

@@ -101,6 +101,7 @@ PROSE = {
     "use 2x 48GB A6000s": [("2x 48GB A6000s", "RTX A6000", 2)],
     "running on an M2 mac with MPS": [("M2 mac", "Apple M2", None)],
     "RTX 4090(24G) ×2": [("RTX 4090(24G) ×2", "RTX 4090", 2)],
+    "from 2 to 4 3090s": [("4 3090s", "RTX 3090", 4)],
     "MiniMax-M2 on 8xH20": [("8xH20", "H20-96GB", 8)],
     "NVIDIA A100-SXM4-40GB MIG 3g.20gb": [("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "A100-40GB MIG 3g.20gb", None)],
 }
@@ -120,6 +121,7 @@ def test_find_all(text, expected):
         "|    0   N/A  N/A      3090      C   python",
         "Table M2 and section A2 of the appendix",
         "minimax M2.5 and bge-m3",
+        "step 400 3090s elapsed",
         "[rank3]: 4090 tokens in this batch",
         "loss 0.4090 after 2080 steps",
         "hash a100f3e h100x sha256 0xa100ff",

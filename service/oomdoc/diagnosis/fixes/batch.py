@@ -23,12 +23,19 @@ _EFFORTS: Final = (0.5, 1.5, 4.0, 8.0)
 
 @remedy("same-numbers", "training", reduces=_PER_TOKEN)
 def micro_batch(job: Job, context: Context) -> Iterator[Variant]:
-    """More accumulation steps: the planner raises ``grad_accum`` so that the global batch stays what it was."""
+    """More accumulation steps: the planner raises ``grad_accum`` so that the global batch stays what it was.
+
+    A contrastive loss takes its negatives from the micro-batch, so that accumulation does not give them back
+    (Gao et al. 2021, arXiv 2101.06983).
+    """
     size = job.micro_batch or 1
+    contrastive = job.objective == "embedding"
+    safety = "changed-training" if contrastive else None
+    notes = (say("fixes.micro-batch.contrastive"),) if contrastive else ()
     if not job.micro_tokens and context.has("micro_batch"):
         # Only divisors keep the global batch exactly.
         for smaller in (n for n in range(size - 1, 0, -1) if size % n == 0):
-            yield Variant(fields={"micro_batch": smaller}, effort=0.3)
+            yield Variant(fields={"micro_batch": smaller}, effort=0.3, safety=safety, notes=notes)
 
 
 @remedy("same-numbers", "training", reduces=_PER_TOKEN)

@@ -146,7 +146,8 @@ def fused_ce(job: Job, context: Context) -> Iterator[Variant]:
     # A trained head needs a gradient buffer of words x width: more than the logits of few tokens.
     tokens = (job.micro_batch or 1) * (job.seq_len or 2048)
     worth_it = context.shape is None or is_lora(job) or tokens >= context.shape.dims.hidden
-    if not job.fused_ce and worth_it and context.has(feature_of("fused_ce", job)):
+    no_logits = job.objective in ("rm", "embedding")
+    if not job.fused_ce and not no_logits and worth_it and context.has(feature_of("fused_ce", job)):
         yield Variant(fields={"fused_ce": True}, effort=0.8)
 
 

@@ -22,7 +22,9 @@ from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 
 _RE: Final = patterns(__file__)
-_LANGUAGE: Final = frozenset(("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill"))
+_LANGUAGE: Final = frozenset(
+    ("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill", "embedding")
+)
 _IMPLIED: Final = 0.52
 _NAMED_AIM: Final = 0.6
 """Confidence of an aim from which a loop that trains, seen beside it, does not refute it."""

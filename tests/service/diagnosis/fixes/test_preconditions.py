@@ -37,6 +37,14 @@ def test_micro_batch_takes_divisors_only() -> None:
     assert offers("micro-batch", job(micro_batch=1)) == []
 
 
+def test_accumulation_does_not_give_a_contrastive_loss_its_negatives_back() -> None:
+    contrastive = job(model="Qwen/Qwen3-0.6B", objective="embedding", micro_batch=8)
+    found = offers("micro-batch", contrastive)
+    assert values(found, "micro_batch") == [4, 2, 1]
+    assert {(v.safety, v.notes[0].key) for v in found} == {("changed-training", "fixes.micro-batch.contrastive")}
+    assert offers("fused-ce", contrastive) == []  # no logits over the words
+
+
 def test_the_evaluation_batch_is_halved_where_it_is_stated() -> None:
     assert values(offers("eval-micro-batch", job(eval_micro_batch=8)), "eval_micro_batch") == [4, 2, 1]
     assert offers("eval-micro-batch", job(eval_micro_batch=1)) == []

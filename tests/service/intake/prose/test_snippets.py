@@ -92,6 +92,9 @@ AIMS = [
     ("QLoRA 微调 ChatGLM2-6B 时 OOM", {"objective": "sft", "method": "qlora"}),
     ("the server crashes with OOM when I send 50 concurrent requests to llama-3-8b", {"objective": "inference"}),
     ("the DPO trainer needs twice the memory of SFT and dies", {"objective": "dpo"}),
+    ("OOM in MultipleNegativesRankingLoss with bge-m3", {"objective": "embedding"}),
+    ("微调 Qwen3-Embedding 模型 OOM", {"objective": "embedding"}),
+    ("fine-tuning of Qwen3-8B with the embedding layer trained OOMs", {"objective": "sft"}),
     ("KTO with a 8B reference model OOM", {"objective": "kto"}),
 ]
 
