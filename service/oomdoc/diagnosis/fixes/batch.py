@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.fixes._job import is_rl
-from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
+from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy
 from oomdoc.messages import say
 from oomkb.memory.job import Job
 
@@ -30,7 +30,7 @@ def micro_batch(job: Job, context: Context) -> Iterator[Variant]:
     """
     size = job.micro_batch or 1
     contrastive = job.objective == "embedding"
-    safety = "changed-training" if contrastive else None
+    safety: Safety = "changed-training" if contrastive else "same-numbers"
     notes = (say("fixes.micro-batch.contrastive"),) if contrastive else ()
     if not job.micro_tokens and context.has("micro_batch"):
         # Only divisors keep the global batch exactly.
