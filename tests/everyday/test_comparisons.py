@@ -238,3 +238,26 @@ def test_the_cache_alone_is_asked_for_in_few_words() -> None:
 )
 def test_a_length_that_is_asked_about(question: str, length: int | None) -> None:
     assert asked_in(question).target_length == length
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "answer"),
+    [
+        (
+            "Two vllm servers of llama 3.1 8b on one h100 80gb, both --gpu-memory-utilization 0.9?",
+            "servers-over",
+            "fits",
+        ),
+        ("Can I run two SGLang servers with Qwen2.5-7B on a single 4090?", "servers", "does-not-fit"),
+        ("一张 A100 80G 上跑两个 vllm 实例，Qwen2.5-14B，行吗", "servers", "fits"),
+    ],
+)
+def test_engines_that_share_one_card(question: str, first: str, answer: str) -> None:
+    found = oomdoc.diagnose(question)
+    assert found.diagnosis.summary[0].key == f"answer.{first}"
+    assert found.document()["outlook"]["answer"] == answer
+
+
+def test_engines_on_cards_of_their_own_share_nothing() -> None:
+    found = oomdoc.diagnose("Two vLLM servers of Llama-3.1-8B on one node with 8 H100?")
+    assert not [m for m in found.diagnosis.summary if m.key.startswith("answer.servers")]

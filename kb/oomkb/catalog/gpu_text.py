@@ -221,7 +221,9 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
         return text[start].isupper() or introduced
     upper = text[start].isupper()
     near = bool(w.RE["about_gpus"].search(text, max(0, start - 60), end + 60))
-    return upper and (near or (introduced and start > 0 and not before.endswith("\n")))
+    if not upper:
+        return bool(w.RE["sold_by"].search(before))
+    return near or (introduced and start > 0 and not before.endswith("\n"))
 
 
 def _best_gap(entry: gpu_data.Entry, size_gb: float) -> float:

@@ -49,6 +49,9 @@ _MAX_PARTS: Final = 6
 _MIN_PART: Final = 0.04
 """Share of what is needed from which a term is named."""
 
+_SHARED: Final = 0.94
+"""Share of a card that several engines take together; the rest is what CUDA holds for each."""
+
 
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """The sentences on a question; none where nothing is asked."""
@@ -74,7 +77,19 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     further = tuple(also for also in others if also)
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, sides, further, tokens)
     first, *after = answer_of(about)
-    return (first, *uneven_heads(view), *after)
+    return (*_servers(view, asked), first, *uneven_heads(view), *after)
+
+
+def _servers(view: View, asked: Asked) -> Iterator[Message]:
+    """What share of the card each of several engines may take."""
+    if not asked.servers or view.job.get("serving.gpu_memory_utilization") is None or (view.job.world or 1) > 1:
+        return
+    said = view.evidence.value("gpu_memory_utilization")
+    counts = {"count": asked.servers, "share": int(_SHARED * 100 / asked.servers) / 100}
+    if isinstance(said, float) and said * asked.servers > 1:
+        yield say("answer.servers-over", said=said, **counts)
+    else:
+        yield say("answer.servers", **counts)
 
 
 def _parts_of_pipeline(view: View) -> Iterator[Message]:

@@ -19,6 +19,7 @@ from oomkb.frameworks import LAUNCHERS, described, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
+from oomkb.units import GIB
 
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
@@ -254,6 +255,10 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     job = _of_length(_named(job, asked), asked)
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job
+        if asked.servers and (job.gpus or job.world or 1) == 1:
+            device = gpus.find(job.gpu) if job.gpu else None
+            whole = job.capacity_gib or (device.capacity_bytes / GIB if device is not None else None)
+            job = job.with_fields({"capacity_gib": whole / asked.servers}) if whole else job
         if not written and not runs_on(job.framework, job):
             job = job.with_fields({"framework": None})
         if job.framework is None and (chosen := _engine_for(job, asked)) is not None:

@@ -68,13 +68,14 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("topic.none-sure", topics=listed), *answer)
     if answer:
         plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
-        others = [a for a in answer[1:] if plan is None or a.key != "answer.instead"]
+        lead = [a for a in answer if a.key.startswith("answer.servers")]
+        first, *rest = (a for a in answer if a not in lead)
+        others = [a for a in rest if plan is None or a.key != "answer.instead"]
         other = _plan([p for p in found.plans[1:] if p.name in _OTHERS]) if plan else None
         also = [say("summary.plan-other", changes=other.values["changes"])] if other not in (None, plan) else []
-        first = answer[0]
         if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
             first = say("answer.spills", **first.values)
-        return (first, *([plan] if plan else []), *also, *others)
+        return (*lead, first, *([plan] if plan else []), *also, *others)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:

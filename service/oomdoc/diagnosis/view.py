@@ -204,8 +204,9 @@ class View:
         """Predicted weights, gradients and optimizer states that one GPU holds in every step."""
         if self.estimate is None:
             return None
+        causes = ("model-states", "optimizer-init")
         return max(
-            sum(v for k, v in phase.terms_bytes.items() if owner_of(k) in ("model-states", "optimizer-init"))
+            sum(v for k, v in phase.terms_bytes.items() if owner_of(k) in causes and k != "cast weights")
             for phase in self.estimate.phases.values()
         )
 

@@ -62,6 +62,12 @@ def _concurrency(text: str) -> int | None:
     return count if 1 < count <= 4096 else None
 
 
+def _servers(text: str) -> int | None:
+    """How many engines are to share one card."""
+    found = ROWS["servers"].search(text)
+    return to_count(next(n for n in found.groups() if n)) if found is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What is asked, and what the words say of the run that the facts may leave open."""
@@ -84,6 +90,8 @@ class Asked:
     """How many of them, where that stands beside it."""
     concurrency: int | None = None
     """Requests at once."""
+    servers: int | None = None
+    """Engines that are to share one card."""
     length: int | None = None
     """Tokens of context or of a sample."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -168,6 +176,7 @@ def _asked_in(text: str) -> Asked:
         request_length=request,
         completion=length_in(text, "completion"),
         concurrency=_concurrency(text),
+        servers=_servers(text),
         full=ROWS["full"].search(text) is not None,
         scratch=ROWS["scratch"].search(text) is not None,
         engine=_first("engine", text),

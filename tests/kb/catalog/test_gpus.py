@@ -101,6 +101,7 @@ PROSE = {
     "use 2x 48GB A6000s": [("2x 48GB A6000s", "RTX A6000", 2)],
     "running on an M2 mac with MPS": [("M2 mac", "Apple M2", None)],
     "RTX 4090(24G) ×2": [("RTX 4090(24G) ×2", "RTX 4090", 2)],
+    "qlora of an 8b at 2048, colab t4": [("t4", "T4", None)],
     "from 2 to 4 3090s": [("4 3090s", "RTX 3090", 4)],
     "MiniMax-M2 on 8xH20": [("8xH20", "H20-96GB", 8)],
     "NVIDIA A100-SXM4-40GB MIG 3g.20gb": [("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "A100-40GB MIG 3g.20gb", None)],

@@ -140,14 +140,15 @@ def fused_ce(job: Job, context: Context) -> Iterator[Variant]:
     """A fused or chunked loss: logits of all tokens times all words are never whole in memory.
 
     Liger's fused linear cross-entropy, cut cross-entropy, chunked losses. Where the trainer itself reads the logits
-    (preference losses in most frameworks), there is no such switch, and none is proposed. Hsu et al. 2024, "Liger
+    (preference losses in most frameworks), there is no such switch, and none is proposed; nor for encoder-decoder
+    models, of which Liger's table of models (``MODEL_TYPE_TO_APPLY_LIGER_FN``) has none. Hsu et al. 2024, "Liger
     Kernel"; Wijmans et al. 2024, "Cut Your Losses".
     """
     # A trained head needs a gradient buffer of words x width: more than the logits of few tokens.
     tokens = (job.micro_batch or 1) * (job.seq_len or 2048)
     worth_it = context.shape is None or is_lora(job) or tokens >= context.shape.dims.hidden
-    no_logits = job.objective in ("rm", "embedding")
-    if not job.fused_ce and not no_logits and worth_it and context.has(feature_of("fused_ce", job)):
+    none = job.objective in ("rm", "embedding") or (context.shape is not None and context.shape.dims.encoder_layers)
+    if not job.fused_ce and not none and worth_it and context.has(feature_of("fused_ce", job)):
         yield Variant(fields={"fused_ce": True}, effort=0.8)
 
 

@@ -223,8 +223,13 @@ def _of_name(field_name: str, value: object) -> bool:
 
 
 def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) -> None:
-    """What a table's own rows say, fields that are settled already left out."""
+    """What a table's own rows say.
+
+    Fields that are settled already are left out, and what another table makes of a key that a nearer one has read:
+    ``bf16`` is autocast in transformers, and the parameters' dtype in Megatron, whose keys LLaMA-Factory takes too.
+    """
     found: list[Reading] = []
+    read = {id(entry) for _, _, entry in out}
     for key in level.keys_in(view):
         if any(name == key.field for name, _, _ in found):
             continue
@@ -241,7 +246,7 @@ def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) ->
             taken = any(n == field_name for n, _, _ in found)
             if value is not None and not taken and (entry.resolved or _of_name(field_name, entry.value)):
                 found.append((field_name, value, entry))
-    new = [r for r in found if r[0] not in seen]
+    new = [r for r in found if r[0] not in seen and id(r[2]) not in read]
     out += new
     seen.update(r[0] for r in new)
 

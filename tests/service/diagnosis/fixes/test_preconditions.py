@@ -8,6 +8,7 @@ import pytest
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
 from oomdoc.diagnosis.planning.moves import variants_on
+from oomdoc.diagnosis.planning.prices import Prices
 from oomkb.catalog import gpus
 from oomkb.frameworks import has
 from oomkb.memory.job import Job
@@ -43,6 +44,13 @@ def test_accumulation_does_not_give_a_contrastive_loss_its_negatives_back() -> N
     assert values(found, "micro_batch") == [4, 2, 1]
     assert {(v.safety, v.notes[0].key) for v in found} == {("changed-training", "fixes.micro-batch.contrastive")}
     assert offers("fused-ce", contrastive) == []  # no logits over the words
+
+
+def test_no_fused_loss_for_an_encoder_and_a_decoder() -> None:
+    for model, count in (("openai/whisper-large-v3", 0), ("Qwen/Qwen2.5-1.5B", 1)):
+        document = job(model=model, seq_len=448, micro_batch=16)
+        shape = Prices(document).shape
+        assert len(offers("fused-ce", document, shape=shape)) == count
 
 
 def test_the_evaluation_batch_is_halved_where_it_is_stated() -> None:

@@ -363,3 +363,16 @@ def test_the_cell_that_imports_the_builder_names_the_run_and_tools_of_data_confi
     reading = read_documents(Source("notes.md", text))
     assert reading.framework == "unsloth"
     assert {fact.name: fact.value for fact in reading.facts}["seq_len"] == 1024
+
+
+def test_a_key_means_what_the_nearest_table_says():
+    # `bf16` is autocast in transformers, whose arguments LLaMA-Factory takes; Megatron's, which it takes too, hold
+    # the parameters in it. Without pure_bf16 the trainable weights are raised to fp32 (model/adapter.py).
+    text = (
+        "model_name_or_path: org/thing-8b\nstage: sft\nfinetuning_type: full\ntemplate: qwen\ncutoff_len: 2048\n"
+        "per_device_train_batch_size: 1\nbf16: true\n"
+    )
+    _, facts = read(text)
+    assert (facts["autocast"], facts.get("param_dtype")) == ("bf16", None)
+    _, pure = read(text.replace("bf16: true", "pure_bf16: true"))
+    assert (pure["autocast"], pure["param_dtype"]) == ("none", "bf16")
