@@ -207,8 +207,7 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
     if w.RE["fraction_follows"].match(text, end):
         return False
     if core.strength == "apple":
-        named = text[start : end + 6].partition(" ")[2]  # "M3 Max" and "M2 Pro" are nothing else
-        return named.startswith(("Max", "Pro", "Ultra")) or bool(
+        return w.RE["apple_tier"].match(text, end) is not None or bool(
             w.RE["about_macs"].search(text, max(0, start - 80), end + 80)
         )
     if context.evidence:

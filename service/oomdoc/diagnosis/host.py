@@ -88,12 +88,13 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
 
 
 def _copies(job: Job, shape: ModelShape) -> Iterator[HostNeed]:
-    """The whole model in every process that loads it, in the dtype that is stated or either.
+    """The whole model in every process that loads it, in the dtype that is stated or either, the framework's first.
 
     What DeepSpeed's engine holds says nothing of what is loaded before it.
     """
     dtype = None if "param_dtype" in job.assumed or job.sharding in DEEPSPEED else job.param_dtype
     ranks = 1 if job.objective == "inference" else max(1, job.gpus or job.world or 1)
-    for name in (dtype,) if dtype in _BYTES else ("bf16", "fp32") if job.sharding in DEEPSPEED else ("fp32", "bf16"):
+    half_first = job.sharding in DEEPSPEED or job.param_dtype == "bf16"
+    for name in (dtype,) if dtype in _BYTES else ("bf16", "fp32") if half_first else ("fp32", "bf16"):
         for count in dict.fromkeys((1, ranks) if job.sharding in FSDP else (ranks,)):
             yield HostNeed("load", count, float(shape.params * _BYTES[name]), name)

@@ -132,3 +132,16 @@ Qwen2.5-72B full fine-tuning on 8x A100 40GB, 512 GB of RAM; ds_z3.json has offl
     shown = oomdoc.diagnose(text).text()
     assert "Keep the optimizer states on the GPU" not in shown
     assert "nvme" in shown
+
+
+def test_processes_that_load_are_counted_in_the_dtype_that_the_framework_loads() -> None:
+    text = (
+        "base_model: org/thing-70b\nadapter: lora\nlora_r: 16\nsequence_len: 4096\nmicro_batch_size: 1\nbf16: true\n"
+        "fsdp:\n  - full_shard\n  - auto_wrap\nfsdp_config:\n  fsdp_cpu_ram_efficient_loading: false\n"
+        "  fsdp_state_dict_type: SHARDED_STATE_DICT\n\n8x A100 80GB, #SBATCH --mem=480G\n"
+        "Loading checkpoint shards:  43%|####      | 13/30 [03:49<04:59, 17.60s/it]\n"
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=2841.0. Some of the step tasks have been OOM Killed.\n"
+    )
+    found = oomdoc.diagnose(text).document()
+    assert found["causes"][0]["cause"] == "host-ram"
+    assert "(bf16)" in str(found["causes"][0]["why"])

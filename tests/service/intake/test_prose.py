@@ -9,6 +9,7 @@ from oomdoc.intake.polarity import worked
 
 CASES = [
     ("Fine-tuning on 8×A100 80G goes OOM", {"gpu_count": 8, "capacity_gib": 80}),
+    ("4x A100 80GB OOMs at startup, budget for H100s was refused", {"gpu": "A100 80GB", "gpu_count": 4}),
     ("4xL4 is all I have and it OOMs", {"gpu_count": 4}),
     ("用 4 张 V100 16GB 微调 llama3 8b 爆显存", {"gpu_count": 4, "capacity_gib": 16, "params_b": 8}),
     ("三张 L40S 训练 OOM", {"gpu_count": 3}),
